@@ -1,0 +1,57 @@
+# Two commands matter: `make run` shows Restante at work, `make test` proves it. Every target sets itself up.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# The first interpreter that is new enough; `make PYTHON=/path/to/python` overrides the search.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help run test unit lint format bench lock proto clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+run: $(READY) ## the whole story: messages through faults and a kill -9, then Spark balances the books
+	@$(BIN)/restante demo
+
+test: $(READY) lint ## every check and every test; writes docs/reference/conformance.md
+	@$(BIN)/python -m pytest --conformance-report=docs/reference/conformance.md
+
+unit: $(READY) ## only the tests without I/O, in seconds
+	@$(BIN)/python -m pytest -q -m "unit or vectors"
+
+lint: $(READY) ## ruff and mypy (strict) on src, tests and bench
+	@$(BIN)/ruff format --check --quiet . || { echo "formatting differs: run 'make format'"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+
+format: $(READY) ## rewrite the sources in the house format
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+bench: $(READY) ## measure against named peers; prints ratios
+	@$(BIN)/python -m bench
+
+lock: $(READY) ## resolve the dependencies anew
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+	  --quiet -o requirements.lock
+
+proto: $(READY) ## regenerate the protobuf code
+	@$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/restante/wire/envelope.proto
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements.lock pyproject.toml
+	@[ -n "$(PYTHON)" ] || { echo "Restante needs Python 3.11 or newer; install it, or run 'make PYTHON=...'"; exit 1; }
+	@echo "setting up $(VENV): the first time takes a few minutes (Spark is a large download)"
+	@$(PYTHON) -m venv $(VENV) || { echo "this Python has no venv module; on Debian install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,37 @@
+"""Every stable code a caller, a journal row or an exit status may carry.
+
+E001-E010 are the delivery codes of SPEC 4.4. E1xx name refusals that SPEC leaves without a code; they are ours
+(docs/decisions/0004). What to *do* for a code is decided in policy/failures.
+"""
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """A reason that never changes its meaning; match on it, never on a text."""
+
+    NETWORK_UNREACHABLE = "E001"
+    CIRCUIT_BUILD_FAILED = "E002"
+    DHT_LOOKUP_FAILED = "E003"
+    STORAGE_FAILED = "E004"
+    RECIPIENT_NOT_FOUND = "E005"
+    MESSAGE_TOO_LARGE = "E006"
+    RATE_LIMITED = "E007"
+    ENCRYPTION_FAILED = "E008"
+    SESSION_INVALID = "E009"
+    TTL_EXPIRED = "E010"
+
+    MALFORMED = "E101"
+    OUT_OF_RANGE = "E102"
+    AUTHENTICATION_FAILED = "E103"
+    OUTBOX_FULL = "E104"
+    DUPLICATE_MESSAGE_ID = "E105"
+    STORE_UNUSABLE = "E106"
+    CONFIGURATION_INVALID = "E107"
+    ILLEGAL_TRANSITION = "E108"
+    NOT_FOUND = "E109"
+    ENVIRONMENT_UNSUITABLE = "E110"
+
+
+DELIVERY_CODES: tuple[Code, ...] = tuple(code for code in Code if code.value < "E100")
+"""The ten codes of SPEC 4.4, in order."""

@@ -1,0 +1,89 @@
+"""The exceptions of the product. Each carries a stable code; the text is for people and may change."""
+
+from restante.model.codes import Code
+
+
+class RestanteError(Exception):
+    """Anything Restante raises on purpose."""
+
+    code: Code
+
+    def __init__(self, text: str, *, code: Code) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class LocalProtocolError(RestanteError):
+    """We, or the code that embeds us, broke a rule: a bug on this side."""
+
+    def __init__(self, text: str, *, code: Code = Code.ILLEGAL_TRANSITION) -> None:
+        super().__init__(text, code=code)
+
+
+class RemoteProtocolError(RestanteError):
+    """What came from outside breaks a rule: their fault, never a reason to crash."""
+
+    def __init__(self, text: str, *, code: Code = Code.MALFORMED) -> None:
+        super().__init__(text, code=code)
+
+
+class Malformed(RemoteProtocolError, ValueError):
+    """Bytes or text that do not follow their format."""
+
+
+class OutOfRange(RestanteError, ValueError):
+    """A number outside its allowed range; the text names the key and the range (SPEC 2.5)."""
+
+    def __init__(self, key: str, value: object, *, low: float, high: float, unit: str = "") -> None:
+        suffix = f" {unit}" if unit else ""
+        super().__init__(f"{key} = {value} is outside {low}..{high}{suffix}", code=Code.OUT_OF_RANGE)
+        self.key = key
+        self.value = value
+        self.low = low
+        self.high = high
+
+
+class TooLarge(RestanteError, ValueError):
+    """More bytes than a message may have (SPEC 2.8)."""
+
+    def __init__(self, what: str, *, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"{what} has {size_bytes} bytes; at most {limit_bytes} are allowed", code=Code.MESSAGE_TOO_LARGE
+        )
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class OutboxFull(RestanteError):
+    """The outbox takes no more: nothing was accepted and nothing evicted (SPEC 3.6)."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, code=Code.OUTBOX_FULL)
+
+
+class DuplicateMessageId(RestanteError):
+    """A message_id that is already known; the first message is kept, this one refused."""
+
+    def __init__(self) -> None:
+        super().__init__("this message_id was accepted before; mint a new one", code=Code.DUPLICATE_MESSAGE_ID)
+
+
+class StoreUnusable(RestanteError):
+    """The database cannot be used; nothing that was accepted is lost by this error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, code=Code.STORE_UNUSABLE)
+
+
+class ConfigurationInvalid(RestanteError, ValueError):
+    """A configuration that cannot be used: unknown key, wrong type or unreadable file."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, code=Code.CONFIGURATION_INVALID)
+
+
+class EnvironmentUnsuitable(RestanteError):
+    """This machine lacks something the command needs; the text says what to install."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, code=Code.ENVIRONMENT_UNSUITABLE)

@@ -1,0 +1,96 @@
+"""Identifiers, each a fixed number of bytes. Random bytes are passed in, never drawn here."""
+
+import uuid
+from typing import Final, NewType
+
+from restante.model.errors import Malformed
+
+MessageId = NewType("MessageId", bytes)
+Address = NewType("Address", bytes)
+InboxKey = NewType("InboxKey", bytes)
+SessionId = NewType("SessionId", bytes)
+NodeId = NewType("NodeId", bytes)
+PayloadHash = NewType("PayloadHash", bytes)
+WriterId = NewType("WriterId", bytes)
+EventId = NewType("EventId", bytes)
+SessionTag = NewType("SessionTag", bytes)
+
+MESSAGE_ID_BYTES: Final = 16
+ADDRESS_BYTES: Final = 32
+INBOX_KEY_BYTES: Final = 32
+SESSION_ID_BYTES: Final = 32
+NODE_ID_BYTES: Final = 32
+PAYLOAD_HASH_BYTES: Final = 32
+WRITER_ID_BYTES: Final = 16
+EVENT_ID_BYTES: Final = 16
+SESSION_TAG_BYTES: Final = 16
+
+MAX_SEQUENCE: Final = 0xFFFF_FFFF  # SPEC 8.4: u32 per direction
+
+
+def exactly(raw: bytes, size: int, what: str) -> bytes:
+    """`raw` itself when it has `size` bytes; otherwise a refusal that names what it should have been."""
+    if len(raw) != size:
+        raise Malformed(f"{what} must have {size} bytes, not {len(raw)}")
+    return raw
+
+
+def mint_message_id(random_bytes: bytes) -> MessageId:
+    """A UUIDv4 from 16 random bytes (SPEC 2.1)."""
+    return MessageId(uuid.UUID(bytes=exactly(random_bytes, MESSAGE_ID_BYTES, "entropy"), version=4).bytes)
+
+
+def message_id(raw: bytes) -> MessageId:
+    """`raw` as a message id; refused unless it is a UUIDv4 (SPEC 2.1)."""
+    value = uuid.UUID(bytes=exactly(raw, MESSAGE_ID_BYTES, "message_id"))
+    if value.version != 4:
+        raise Malformed("message_id must be a UUIDv4")
+    return MessageId(raw)
+
+
+def parse_message_id(text: str) -> MessageId:
+    """The message id a person typed."""
+    try:
+        raw = uuid.UUID(text).bytes
+    except ValueError:
+        raise Malformed(f"{text!r} is not a message id; it looks like 9f1c5a3e-6d0b-4c1e-8a57-2f4e0c9b7d11") from None
+    return message_id(raw)
+
+
+def show_message_id(value: MessageId) -> str:
+    """The usual text form of a UUID."""
+    return str(uuid.UUID(bytes=value))
+
+
+def address(raw: bytes) -> Address:
+    return Address(exactly(raw, ADDRESS_BYTES, "address"))
+
+
+def inbox_key(raw: bytes) -> InboxKey:
+    return InboxKey(exactly(raw, INBOX_KEY_BYTES, "inbox key"))
+
+
+def session_id(raw: bytes) -> SessionId:
+    return SessionId(exactly(raw, SESSION_ID_BYTES, "session_id"))
+
+
+def node_id(raw: bytes) -> NodeId:
+    return NodeId(exactly(raw, NODE_ID_BYTES, "node id"))
+
+
+def payload_hash(raw: bytes) -> PayloadHash:
+    return PayloadHash(exactly(raw, PAYLOAD_HASH_BYTES, "payload hash"))
+
+
+def writer_id(raw: bytes) -> WriterId:
+    return WriterId(exactly(raw, WRITER_ID_BYTES, "writer"))
+
+
+def event_id(writer: WriterId, number: int) -> EventId:
+    """The n-th fact of a writer. Numbers have no holes, so a missing journal row shows itself."""
+    return EventId(writer[:8] + number.to_bytes(8, "big"))
+
+
+def event_number(value: EventId) -> int:
+    """The place of a fact among its writer's facts."""
+    return int.from_bytes(value[8:], "big")

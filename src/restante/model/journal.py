@@ -1,0 +1,75 @@
+"""One fact of delivery, as every component writes it down (SPEC 13.1). No address ever appears in one."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from restante.model.ids import EventId, MessageId, NodeId, PayloadHash, SessionTag, WriterId
+from restante.model.kinds import Kind, Priority
+from restante.model.states import State
+
+
+class JournalKind(StrEnum):
+    """What happened. The first group is written by senders, the second by nodes, the third by recipients."""
+
+    ACCEPTED = "accepted"
+    ATTEMPTED = "attempted"
+    SENT = "sent"
+    RETRIED = "retried"
+    DELIVERY_CONFIRMED = "delivery_confirmed"
+    DELIVERED = "delivered"
+    READ = "read"
+    EXPIRED = "expired"
+    EVICTED = "evicted"
+    DEAD_LETTERED = "dead_lettered"
+    RECOVERED = "recovered"
+    DISCARDED = "discarded"
+
+    STORED = "stored"
+    REFUSED = "refused"
+    SERVED = "served"
+    REMOVED = "removed"
+    REAPED = "reaped"
+
+    ARRIVED = "arrived"
+    RELEASED = "released"
+    GAP_SKIPPED = "gap_skipped"
+    RETRANSMIT_REQUESTED = "retransmit_requested"
+    SESSION_RESET = "session_reset"
+    SECURITY = "security"
+
+
+STATE_AFTER: Final[dict[JournalKind, State]] = {
+    JournalKind.ACCEPTED: State.PENDING,
+    JournalKind.ATTEMPTED: State.SENDING,
+    JournalKind.SENT: State.SENT,
+    JournalKind.RETRIED: State.PENDING,
+    JournalKind.DELIVERED: State.DELIVERED,
+    JournalKind.EXPIRED: State.EXPIRED,
+    JournalKind.EVICTED: State.EVICTED,
+    JournalKind.DEAD_LETTERED: State.DEAD,
+    JournalKind.RECOVERED: State.PENDING,
+}
+"""The state a sender's fact puts its message into; other facts leave the state as it was (SPEC 1.4)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalRow:
+    """Fields that do not apply to a fact are None."""
+
+    event_id: EventId
+    at_ms: int
+    kind: JournalKind
+    writer: WriterId
+    message_id: MessageId | None = None
+    session_tag: SessionTag | None = None
+    sequence: int | None = None
+    payload_hash: PayloadHash | None = None
+    size_bytes: int | None = None
+    message_kind: Kind | None = None
+    priority: Priority | None = None
+    attempt: int | None = None
+    code: str | None = None
+    node: NodeId | None = None
+    latency_ms: int | None = None
+    ttl_s: int | None = None

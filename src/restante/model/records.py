@@ -1,0 +1,106 @@
+"""The records that are kept: outbox entries, dead letters, inbox entries (SPEC 3.1, 5.1, 9.6)."""
+
+from dataclasses import dataclass
+
+from restante.model.codes import Code
+from restante.model.ids import Address, MessageId, SessionId
+from restante.model.kinds import Kind, Priority
+from restante.model.states import Confirmation, DeadCategory, DeadReason, DropReason, Route, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who is sending an entry and until when that claim holds (SPEC 3.5)."""
+
+    owner: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxEntry:
+    """One message on its way to one destination.
+
+    `insertion` breaks ties of `created_at_ms`; `queued_at_ms` is when it last entered the queue, by `send` or by
+    recovery, and is what its longest unsent wait is counted from.
+    """
+
+    message_id: MessageId
+    route: Route
+    lane: str
+    kind: Kind
+    payload: bytes
+    sealed_plaintext: bytes
+    priority: Priority
+    created_at_ms: int
+    queued_at_ms: int
+    ttl_s: int
+    expires_at_ms: int
+    next_attempt_at_ms: int
+    insertion: int = 0
+    attempts: int = 0
+    state: State = State.PENDING
+    lease: Lease | None = None
+    last_error: Code | None = None
+    first_attempt_at_ms: int | None = None
+    last_attempt_at_ms: int | None = None
+    was_sent: bool = False
+    reencrypted: bool = False
+    confirmation: Confirmation = Confirmation.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """An entry that was given up, whole, with why and until when it is kept. A tombstone has no payload."""
+
+    entry: OutboxEntry
+    reason: DeadReason
+    code: Code | None
+    category: DeadCategory
+    total_attempts: int
+    first_attempt_at_ms: int | None
+    last_attempt_at_ms: int | None
+    moved_at_ms: int
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxEntry:
+    """A message that arrived and waits for the application (SPEC 9.6)."""
+
+    message_id: MessageId
+    sender: Address
+    session_id: SessionId
+    sequence_number: int
+    plaintext: bytes
+    received_at_ms: int
+    server_timestamp_ms: int
+    ack_sent: bool = False
+    first_read_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The destination took it at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """It is on disk and will be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """It was not taken, for this reason."""
+
+    reason: DropReason
+
+
+Outcome = Sent | Queued | Dropped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of a send, destination by destination (SPEC 3.7)."""
+
+    message_id: MessageId
+    outcomes: tuple[tuple[str, Outcome], ...]
