@@ -1,0 +1,38 @@
+"""How long, and how many, arrivals are remembered (SPEC 9.2).
+
+What makes two arrivals the same is decided in core; here only the size and age of the memory.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from restante.model.ranges import check_ranges, ranged
+
+DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedupLimits:
+    max_entries: int = ranged(100_000, low=1_000, high=10_000_000, unit="entries", clause="9.2")
+    max_bytes: int = ranged(10_000_000, low=100_000, high=1_000_000_000, unit="bytes", clause="9.2")
+    window_ms: int = ranged(30 * DAY_MS, low=7 * DAY_MS, high=90 * DAY_MS, unit="ms", clause="9.2")
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "dedup")
+
+
+def is_fresh(limits: DedupLimits, *, seen_at_ms: int, now_ms: int) -> bool:
+    """Whether an entry last seen then still counts; older ones may be forgotten."""
+    return now_ms < seen_at_ms + limits.window_ms
+
+
+def to_evict(limits: DedupLimits, *, entries: int, measured_bytes: int) -> int:
+    """How many of the least recently seen entries must go.
+
+    Bytes are judged by the average entry. Where entries differ much, measure again after evicting and ask again.
+    """
+    over_count = max(0, entries - limits.max_entries)
+    if measured_bytes <= limits.max_bytes:
+        return over_count
+    kept_by_bytes = entries * limits.max_bytes // measured_bytes
+    return max(over_count, entries - kept_by_bytes)

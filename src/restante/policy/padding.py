@@ -1,0 +1,47 @@
+"""How plaintext is padded so that its sealed size tells little about it (SPEC 2.8, 2.9).
+
+A marker byte 0x80 and then zeros fill it up to the next of a few sizes. Sealing is done elsewhere.
+"""
+
+from typing import Final
+
+from restante.model.errors import Malformed, TooLarge
+
+MAX_SEALED_BYTES: Final = 262_144  # SPEC 2.8: 256 KiB
+SMALL_SIZES_BYTES: Final = (512, 1024, 4096, 8192)  # SPEC 2.9
+STEP_BYTES: Final = 8192  # SPEC 2.9: beyond the small sizes, multiples of this
+MAX_PADDED_BYTES: Final = MAX_SEALED_BYTES - STEP_BYTES
+"""One step below the sealed maximum: that step is room for what sealing adds."""
+MAX_PLAINTEXT_BYTES: Final = MAX_PADDED_BYTES - 1
+"""The marker takes one byte."""
+
+_MARKER: Final = b"\x80"
+
+
+def padded_size_bytes(plaintext_bytes: int) -> int:
+    """The size that plaintext of this length is padded to."""
+    if plaintext_bytes > MAX_PLAINTEXT_BYTES:
+        raise TooLarge("plaintext", size_bytes=plaintext_bytes, limit_bytes=MAX_PLAINTEXT_BYTES)
+    marked = plaintext_bytes + len(_MARKER)
+    for size in SMALL_SIZES_BYTES:
+        if marked <= size:
+            return size
+    return -(-marked // STEP_BYTES) * STEP_BYTES
+
+
+def pad(plaintext: bytes) -> bytes:
+    return (plaintext + _MARKER).ljust(padded_size_bytes(len(plaintext)), b"\x00")
+
+
+def unpad(padded: bytes) -> bytes:
+    """What `pad` was given. Exactly one padding of a plaintext is valid, so nothing can hide in the choice."""
+    marked = padded.rstrip(b"\x00")
+    if not marked.endswith(_MARKER):
+        raise Malformed("the padding has no marker byte 0x80 before its zeros")
+    plaintext = marked[:-1]
+    if len(plaintext) > MAX_PLAINTEXT_BYTES or len(padded) != padded_size_bytes(len(plaintext)):
+        raise Malformed(
+            f"{len(padded)} bytes are not the padded size of {len(plaintext)};"
+            f" sizes are 512, 1024, 4096 and multiples of {STEP_BYTES} up to {MAX_PADDED_BYTES}"
+        )
+    return plaintext

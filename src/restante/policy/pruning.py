@@ -1,0 +1,39 @@
+"""What a sweep of the outbox does with a row that has grown old (SPEC 3.9).
+
+Decides between keeping, dropping in silence and expiring with a notice; the sweep itself is a host's timer.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from restante.model.kinds import Kind
+from restante.model.records import OutboxEntry
+from restante.model.states import Route
+from restante.policy.capacity import OutboxLimits
+from restante.policy.ttl import is_expired
+
+SHARED_BOARD_KINDS: Final = frozenset({Kind.DRAWING, Kind.DRAWING_DELETE, Kind.CHAT, Kind.CHAT_LEAVE, Kind.VOICE_LEAVE})
+"""Traffic of an upstream link: a stale row is of no use to anybody and a notice about it would be noise."""
+
+
+class Pruning(StrEnum):
+    KEEP = "keep"
+    PRUNE_SILENTLY = "prune_silently"
+    EXPIRE = "expire"
+
+
+def pruning(limits: OutboxLimits, entry: OutboxEntry, now_ms: int) -> Pruning:
+    """What to do with the entry. Silence comes first: with the default TTL both ends fall on one millisecond.
+
+    A row's age is counted from when it last entered the queue, so that recovering an old one is not in vain.
+    """
+    is_link_traffic = entry.route is Route.RELAY and entry.kind in SHARED_BOARD_KINDS
+    if is_link_traffic and now_ms >= entry.queued_at_ms + limits.relay_row_life_ms:
+        return Pruning.PRUNE_SILENTLY
+    if is_expired(entry.expires_at_ms, now_ms):
+        return Pruning.EXPIRE
+    return Pruning.KEEP
+
+
+def next_sweep_at_ms(limits: OutboxLimits, last_sweep_at_ms: int) -> int:
+    return last_sweep_at_ms + limits.sweep_every_ms

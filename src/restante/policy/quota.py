@@ -1,0 +1,79 @@
+"""What a storing node takes for one recipient and until when (SPEC 6.6, 6.7).
+
+Sees only what an envelope shows: its size and a rounded expiry. Nothing is ever evicted to make room.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from restante.model.codes import Code
+from restante.model.kinds import TtlType
+from restante.model.ranges import check_ranges, ranged
+from restante.policy.confirmation import STORE_LIFE_MS
+from restante.policy.padding import MAX_SEALED_BYTES
+
+HOUR_MS: Final = 3_600_000
+CLOCK_SKEW_MS: Final = 300_000
+"""How far a sender's clock may run ahead of a node's before its 30 days look too long. Without this, a message sent
+around a full hour by a clock one millisecond fast would be refused for good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageQuota:
+    """What one recipient may have in store; MB is 10^6 bytes."""
+
+    max_bytes: int = ranged(100_000_000, low=1_000_000, high=100_000_000_000, unit="bytes", clause="6.6")
+    max_blobs: int = ranged(10_000, low=100, high=10_000_000, unit="blobs", clause="6.6")
+    max_blob_bytes: int = ranged(MAX_SEALED_BYTES, low=16_384, high=MAX_SEALED_BYTES, unit="bytes", clause="6.6")
+    max_life_ms: int = ranged(STORE_LIFE_MS, low=86_400_000, high=STORE_LIFE_MS, unit="ms", clause="6.6")
+    min_life_ms: int = ranged(HOUR_MS, low=60_000, high=24 * HOUR_MS, unit="ms", clause="6.6")
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "storage")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Why a blob was not taken; only a temporary refusal is worth another try (SPEC 6.7)."""
+
+    permanent: bool
+    code: Code
+    text: str
+
+
+def storage_expiry_ms(*, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> int:
+    """The expiry a sender writes on an envelope: its own, at most 30 days ahead, rounded up to a whole hour.
+
+    The rounding keeps a node from reading the moment of writing out of a round TTL.
+    """
+    longest = now_ms + STORE_LIFE_MS
+    wanted = longest if ttl_type is TtlType.RELATIVE else min(expires_at_ms, longest)
+    return _up_to_the_hour(wanted)
+
+
+def travels_live_only(quota: StorageQuota, *, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> bool:
+    """Whether a sender should not ask for storage at all, judged by the true expiry: rounding hides it from nodes."""
+    return ttl_type is TtlType.ABSOLUTE and expires_at_ms - now_ms < quota.min_life_ms
+
+
+def admission(
+    quota: StorageQuota, *, held_blobs: int, held_bytes: int, blob_bytes: int, expires_at_ms: int, now_ms: int
+) -> Refused | None:
+    """Why the blob is refused, or None. What can never be taken is said first, so that nobody tries it again."""
+    if blob_bytes > quota.max_blob_bytes:
+        text = f"the blob has {blob_bytes} bytes; at most {quota.max_blob_bytes} are allowed"
+        return Refused(permanent=True, code=Code.MESSAGE_TOO_LARGE, text=text)
+    if expires_at_ms - now_ms < quota.min_life_ms:
+        text = f"less than {quota.min_life_ms} ms of life are left; such a message travels live only"
+        return Refused(permanent=True, code=Code.OUT_OF_RANGE, text=text)
+    if expires_at_ms > _up_to_the_hour(now_ms + CLOCK_SKEW_MS + quota.max_life_ms):
+        text = f"the expiry is more than {quota.max_life_ms} ms ahead"
+        return Refused(permanent=True, code=Code.OUT_OF_RANGE, text=text)
+    if held_blobs + 1 > quota.max_blobs or held_bytes + blob_bytes > quota.max_bytes:
+        text = f"the inbox is full: at most {quota.max_blobs} blobs and {quota.max_bytes} bytes"
+        return Refused(permanent=False, code=Code.STORAGE_FAILED, text=text)
+    return None
+
+
+def _up_to_the_hour(at_ms: int) -> int:
+    return -(-at_ms // HOUR_MS) * HOUR_MS

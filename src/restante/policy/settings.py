@@ -1,0 +1,24 @@
+"""Every number of the policies that configuration may set, one section a class.
+
+A section's name here is its name in the configuration file and in the error for a value outside its range.
+"""
+
+from dataclasses import dataclass, field
+
+from restante.policy.acks import AckBatching
+from restante.policy.capacity import OutboxLimits
+from restante.policy.dead_letters import DeadLetterRetention
+from restante.policy.dedup import DedupLimits
+from restante.policy.quota import StorageQuota
+from restante.policy.retry import ChannelSchedule, RetrySchedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    retry: RetrySchedule = field(default_factory=RetrySchedule)
+    channel_retry: ChannelSchedule = field(default_factory=ChannelSchedule)
+    outbox: OutboxLimits = field(default_factory=OutboxLimits)
+    dead_letters: DeadLetterRetention = field(default_factory=DeadLetterRetention)
+    storage: StorageQuota = field(default_factory=StorageQuota)
+    dedup: DedupLimits = field(default_factory=DedupLimits)
+    acks: AckBatching = field(default_factory=AckBatching)

