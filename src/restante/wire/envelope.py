@@ -1,0 +1,75 @@
+"""What a node sees of a message: version, inbox key, rounded expiry, sealed bytes (SPEC 0).
+
+One envelope has one encoding. Bytes that would come out differently when written again are refused, so nobody can
+hide a mark in them or make two blobs of one.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from restante.model.errors import Malformed, TooLarge
+from restante.model.ids import InboxKey, PayloadHash, inbox_key
+from restante.wire import envelope_pb2
+from restante.wire.fields import check_time
+
+ENVELOPE_VERSION: Final = 1
+MAX_SEALED_BYTES: Final = 262_144  # SPEC 2.8
+ENVELOPE_ALLOWANCE_BYTES: Final = 64  # the other fields take 48 at most
+MAX_ENVELOPE_BYTES: Final = MAX_SEALED_BYTES + ENVELOPE_ALLOWANCE_BYTES
+EXPIRY_STEP_MS: Final = 3_600_000
+"""Expiries are whole hours: an exact one would tie an envelope to the minute its message was written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """The version is not a field: there is one, and another is not understood here."""
+
+    inbox_key: InboxKey
+    expires_at_ms: int
+    sealed: bytes
+
+    def __post_init__(self) -> None:
+        inbox_key(self.inbox_key)
+        check_time(self.expires_at_ms, "expires_at")
+        if self.expires_at_ms == 0 or self.expires_at_ms % EXPIRY_STEP_MS:
+            raise Malformed("expires_at must be a whole hour, later than 0")
+        if not self.sealed:
+            raise Malformed("the sealed bytes are missing")
+        if len(self.sealed) > MAX_SEALED_BYTES:
+            raise TooLarge("the sealed payload", size_bytes=len(self.sealed), limit_bytes=MAX_SEALED_BYTES)
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    return envelope_pb2.Envelope(
+        version=ENVELOPE_VERSION,
+        inbox_key=envelope.inbox_key,
+        expires_at_ms=envelope.expires_at_ms,
+        sealed=envelope.sealed,
+    ).SerializeToString(deterministic=True)
+
+
+def decode_envelope(raw: bytes) -> Envelope:
+    if len(raw) > MAX_ENVELOPE_BYTES:
+        raise TooLarge("the envelope", size_bytes=len(raw), limit_bytes=MAX_ENVELOPE_BYTES)
+    try:
+        message = envelope_pb2.Envelope.FromString(raw)
+    except DecodeError:
+        raise Malformed("not an envelope: the bytes are no protobuf message of this form") from None
+    if message.version != ENVELOPE_VERSION:
+        raise Malformed(f"only version {ENVELOPE_VERSION} of the envelope is known, not {message.version}")
+    envelope = Envelope(
+        inbox_key=InboxKey(message.inbox_key),
+        expires_at_ms=message.expires_at_ms,
+        sealed=message.sealed,
+    )
+    if encode_envelope(envelope) != raw:
+        raise Malformed("the envelope has unknown fields or is not in its one canonical encoding")
+    return envelope
+
+
+def payload_hash(sealed: bytes) -> PayloadHash:
+    """The name of sealed bytes: in DELIVERY acks (SPEC 10.2), in the journal (13.1), among replicas (7.4)."""
+    return PayloadHash(hashlib.sha256(sealed).digest())

@@ -1,0 +1,40 @@
+"""Under which key mail and prekeys of an address are kept (SPEC 7.2, 7.6).
+
+A key tells a node nothing about the address until its owner comes to read. Which buckets to read, and when, is
+decided elsewhere.
+"""
+
+import hashlib
+from typing import Final
+
+from restante.model.errors import OutOfRange
+from restante.model.ids import Address, InboxKey, address
+
+BUCKET_MS: Final = 3_600_000
+MAX_BUCKET: Final = 0xFFFF_FFFF_FFFF_FFFF
+_INBOX: Final = b"inbox:"
+_KEYS: Final = b"keys:"
+
+
+def bucket_of(store_time_ms: int) -> int:
+    """The hour a blob is stored in, counted from 1970."""
+    if store_time_ms < 0:
+        raise OutOfRange("store_time", store_time_ms, low=0, high=MAX_BUCKET, unit="ms")
+    return store_time_ms // BUCKET_MS
+
+
+def mesh_inbox_key(owner: Address, bucket: int) -> InboxKey:
+    """Where the mesh keeps what is stored for `owner` in that hour."""
+    if not 0 <= bucket <= MAX_BUCKET:
+        raise OutOfRange("bucket", bucket, low=0, high=MAX_BUCKET)
+    return InboxKey(hashlib.sha256(_INBOX + address(owner) + bucket.to_bytes(8, "big")).digest())
+
+
+def relay_inbox_key(owner: Address) -> InboxKey:
+    """Where a named relay, which has no buckets, keeps what is stored for `owner`."""
+    return InboxKey(hashlib.sha256(_INBOX + address(owner)).digest())
+
+
+def prekey_bundle_key(owner: Address) -> bytes:
+    """Where the DHT keeps the signed prekeys of `owner`."""
+    return hashlib.sha256(_KEYS + address(owner)).digest()

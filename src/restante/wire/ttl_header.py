@@ -1,0 +1,48 @@
+"""The 13 bytes that open every plaintext: when a message was made and how long it lives (SPEC 2.7).
+
+Which TTL a kind may have is not known here; policy decides that.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from restante.model.errors import Malformed
+from restante.model.ids import exactly
+from restante.model.kinds import TtlType
+from restante.wire.fields import MAX_U32, check_number, check_time
+
+_LAYOUT: Final = struct.Struct(">QIB")
+TTL_HEADER_BYTES: Final = _LAYOUT.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TtlHeader:
+    created_at_ms: int
+    ttl_s: int
+    ttl_type: TtlType
+
+    def __post_init__(self) -> None:
+        check_time(self.created_at_ms, "created_at")
+        check_number(self.ttl_s, "ttl_seconds", high=MAX_U32)
+
+
+def encode_ttl_header(header: TtlHeader) -> bytes:
+    return _LAYOUT.pack(header.created_at_ms, header.ttl_s, header.ttl_type)
+
+
+def decode_ttl_header(raw: bytes) -> TtlHeader:
+    """Exactly 13 bytes."""
+    created_at_ms, ttl_s, type_number = _LAYOUT.unpack(exactly(raw, TTL_HEADER_BYTES, "TTL header"))
+    try:
+        ttl_type = TtlType(type_number)
+    except ValueError:
+        raise Malformed(f"ttl_type must be 0 (absolute) or 1 (relative), not {type_number}") from None
+    return TtlHeader(created_at_ms=created_at_ms, ttl_s=ttl_s, ttl_type=ttl_type)
+
+
+def split(plaintext: bytes) -> tuple[TtlHeader, bytes]:
+    """The header and what follows it."""
+    if len(plaintext) < TTL_HEADER_BYTES:
+        raise Malformed(f"a plaintext must have at least {TTL_HEADER_BYTES} bytes, not {len(plaintext)}")
+    return decode_ttl_header(plaintext[:TTL_HEADER_BYTES]), plaintext[TTL_HEADER_BYTES:]
