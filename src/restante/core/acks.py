@@ -1,0 +1,46 @@
+"""Signed acknowledgements: made by those who hold or received, believed only when the signature holds (SPEC 10)."""
+
+from dataclasses import replace
+
+from restante.crypto.identity import Identity, is_signed_by
+from restante.model.codes import Code
+from restante.model.errors import RemoteProtocolError
+from restante.model.ids import Address, MessageId, NodeId, PayloadHash
+from restante.wire.acks import (
+    Ack,
+    AckType,
+    BatchAck,
+    ack_to_sign,
+    batch_to_sign,
+    decode_batch_ack,
+    delivery_subject,
+    encode_batch_ack,
+)
+
+
+def delivery_ack(node: Identity, stored: PayloadHash, *, now_ms: int) -> Ack:
+    """A node's word that it holds these sealed bytes; to be given only after they are on disk (SPEC 1.3)."""
+    reference, subject = delivery_subject(stored)
+    unsigned = Ack(type=AckType.DELIVERY, reference=reference, subject=subject, timestamp_ms=now_ms)
+    return replace(unsigned, signature=node.sign(ack_to_sign(unsigned)))
+
+
+def is_delivery_ack_for(ack: Ack, *, node: NodeId, sealed: PayloadHash) -> bool:
+    """Whether this node really said that it holds exactly these bytes."""
+    return (
+        ack.type is AckType.DELIVERY and ack.subject == sealed and is_signed_by(node, ack.signature, ack_to_sign(ack))
+    )
+
+
+def receipts(reader: Identity, messages: tuple[MessageId, ...], *, writer: Address, now_ms: int) -> bytes:
+    """The body of a control message that acknowledges messages of one writer."""
+    unsigned = BatchAck(type=AckType.RECEIPT, message_ids=messages, timestamp_ms=now_ms)
+    return encode_batch_ack(replace(unsigned, signature=reader.sign(batch_to_sign(unsigned, writer))))
+
+
+def checked_receipts(body: bytes, *, reader: Address, writer: Address) -> BatchAck:
+    """The acknowledgements in a control message; refused unless `reader` signed them for `writer`."""
+    batch = decode_batch_ack(body)
+    if not is_signed_by(reader, batch.signature, batch_to_sign(batch, writer)):
+        raise RemoteProtocolError("the receipts are not signed by their sender", code=Code.AUTHENTICATION_FAILED)
+    return batch

@@ -1,0 +1,302 @@
+"""The life of one outbox entry: each state, each event, and what follows (SPEC 1.4, 3.5, 3.8, 3.13, 4.3, 5.2).
+
+Every transition of the machine is in this file. It does not know which entry is chosen next (policy/outbox_order),
+where entries are kept or how they travel. An event that cannot happen in a state raises and changes nothing.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from restante.core.outbox_events import (
+    Bury,
+    Cancelled,
+    CapacityExceeded,
+    DeliveryAcked,
+    Effect,
+    Event,
+    Forget,
+    Leased,
+    Notice,
+    Notify,
+    ReadAcked,
+    ReceiptAcked,
+    Record,
+    Recovered,
+    Reencrypt,
+    ResetSession,
+    TimePassed,
+    TransmitFailed,
+    TransmitSucceeded,
+)
+from restante.model.codes import Code
+from restante.model.errors import LocalProtocolError
+from restante.model.journal import JournalKind
+from restante.model.kinds import KIND_RULES
+from restante.model.records import DeadLetter, Lease, OutboxEntry
+from restante.model.states import Confirmation, DeadReason, DropReason, Route, State
+from restante.policy.acks import advance
+from restante.policy.confirmation import ends_when_accepted, restore_at_ms
+from restante.policy.dead_letters import category_of, recovered_expiry_ms
+from restante.policy.dead_letters import expires_at_ms as letter_expires_at_ms
+from restante.policy.failures import FAILURE_RULES, GiveUp, Remove, RetryAt, decide
+from restante.policy.outbox_order import has_outwaited, is_abandoned
+from restante.policy.pruning import Pruning, pruning
+from restante.policy.retry import Schedule
+from restante.policy.settings import Settings
+
+Step = tuple[OutboxEntry, tuple[Effect, ...]]
+_UNCHANGED: Final[tuple[Effect, ...]] = ()
+
+
+def step(entry: OutboxEntry, event: Event, *, now_ms: int, settings: Settings) -> Step:
+    """The entry after `event`, and the effects the host carries out in the same transaction."""
+    match entry.state, event:
+        case ((State.PENDING | State.SENT), (Leased() | TimePassed())) if ended := _ended_by_time(
+            entry, now_ms, settings
+        ):
+            return ended
+        case ((State.PENDING | State.SENT), Leased()) if entry.next_attempt_at_ms <= now_ms:
+            return _lease(entry, event, now_ms)
+        case State.SENDING, TimePassed() if is_abandoned(entry, now_ms):
+            return _ended_by_time(entry, now_ms, settings) or _take_back(entry, now_ms, settings)
+        case ((State.PENDING | State.SENDING), TransmitSucceeded()):
+            # PENDING too: the answer may come after the lease was given up.
+            return _accepted_by_next_hop(entry, now_ms)
+        case State.SENDING, TransmitFailed() if entry.lease is not None and entry.lease.owner == event.owner:
+            return _failed(entry, event, now_ms, settings)
+        case ((State.PENDING | State.SENDING | State.SENT), DeliveryAcked()):
+            return _confirmed(entry, Confirmation.STORED)
+        case ((State.PENDING | State.SENDING | State.SENT), ReceiptAcked()):
+            return _delivered(entry, now_ms)
+        case ((State.PENDING | State.SENDING | State.SENT), ReadAcked()):
+            delivered, effects = _delivered(entry, now_ms)
+            read, more = _confirmed(delivered, Confirmation.READ)
+            return read, effects + more
+        case State.DELIVERED, ReadAcked():
+            return _confirmed(entry, Confirmation.READ)
+        case State.PENDING, CapacityExceeded():
+            return _evicted(entry)
+        case ((State.PENDING | State.SENDING | State.SENT), Cancelled()):
+            return _bury(entry, DeadReason.CANCELLED, None, now_ms, settings)
+        case State.DEAD, Recovered():
+            return _recovered(entry, now_ms)
+        case State.DEAD, (ReceiptAcked() | ReadAcked()):
+            # It arrived after all, by an earlier try: taken up again only to end as delivered, so the books stay true.
+            alive = replace(entry, state=State.SENT)
+            delivered, effects = step(alive, event, now_ms=now_ms, settings=settings)
+            return delivered, (Record(kind=JournalKind.RECOVERED, code="late_receipt"), *effects)
+        case _ if _is_stale(entry, event):
+            return entry, _UNCHANGED
+    raise LocalProtocolError(f"{type(event).__name__} while {entry.state}")
+
+
+def _is_stale(entry: OutboxEntry, event: Event) -> bool:
+    """Late answers, repeated acknowledgements and idle sweeps are normal and change nothing."""
+    match entry.state, event:
+        case _, TimePassed():
+            return True
+        case _, (TransmitSucceeded() | TransmitFailed() | DeliveryAcked() | ReceiptAcked() | ReadAcked()):
+            return True
+        case ((State.DELIVERED | State.EXPIRED | State.EVICTED | State.DEAD), Cancelled()):
+            return True
+        case _:
+            return False
+
+
+def _schedule(entry: OutboxEntry, settings: Settings) -> Schedule:
+    return settings.channel_retry if entry.route is Route.CHANNEL else settings.retry
+
+
+def _ended_by_time(entry: OutboxEntry, now_ms: int, settings: Settings) -> Step | None:
+    """The end of its life, with or without a notice, before anything else (SPEC 3.3, 3.9); then the wait of 2.2."""
+    match pruning(settings.outbox, entry, now_ms):
+        case Pruning.PRUNE_SILENTLY:
+            return _expired(entry, now_ms, settings, notify=False)
+        case Pruning.EXPIRE:
+            return _expired(entry, now_ms, settings, notify=True)
+        case Pruning.KEEP if entry.state is State.PENDING and has_outwaited(
+            priority=entry.priority, queued_at_ms=entry.queued_at_ms, was_sent=entry.was_sent, now_ms=now_ms
+        ):
+            return _bury(entry, DeadReason.QUEUE_TIME_EXCEEDED, None, now_ms, settings)
+    return None
+
+
+def _lease(entry: OutboxEntry, event: Leased, now_ms: int) -> Step:
+    """One more try; storing again what was already stored once starts its tries anew (SPEC 10.4)."""
+    leased = replace(
+        entry,
+        state=State.SENDING,
+        attempts=1 if entry.state is State.SENT else entry.attempts + 1,
+        lease=Lease(owner=event.owner, until_ms=event.until_ms),
+        first_attempt_at_ms=now_ms if entry.first_attempt_at_ms is None else entry.first_attempt_at_ms,
+        last_attempt_at_ms=now_ms,
+    )
+    return leased, (Record(kind=JournalKind.ATTEMPTED),)
+
+
+def _take_back(entry: OutboxEntry, now_ms: int, settings: Settings) -> Step:
+    """The owner died mid-try: that try counts, and the entry is due again at once (SPEC 3.5)."""
+    if entry.attempts >= _schedule(entry, settings).max_attempts:
+        return _bury(entry, DeadReason.ATTEMPTS_EXHAUSTED, Code.NETWORK_UNREACHABLE, now_ms, settings)
+    free = replace(entry, state=State.PENDING, lease=None, next_attempt_at_ms=now_ms)
+    return free, (
+        Record(kind=JournalKind.RETRIED, code="lease_lapsed"),
+        Notify(notice=Notice.RETRIED, code="lease_lapsed"),
+    )
+
+
+def _accepted_by_next_hop(entry: OutboxEntry, now_ms: int) -> Step:
+    latency_ms = now_ms - entry.created_at_ms
+    sent = replace(
+        entry,
+        state=State.SENT,
+        lease=None,
+        was_sent=True,
+        last_error=None,
+        next_attempt_at_ms=restore_at_ms(sent_at_ms=now_ms, expires_at_ms=entry.expires_at_ms),
+    )
+    effects: tuple[Effect, ...] = (
+        Record(kind=JournalKind.SENT, latency_ms=latency_ms),
+        Notify(notice=Notice.SENT),
+    )
+    if not ends_when_accepted(entry.route, entry.kind):
+        return sent, effects
+    delivered, more = _delivered(sent, now_ms)
+    return delivered, effects + more
+
+
+def _failed(entry: OutboxEntry, event: TransmitFailed, now_ms: int, settings: Settings) -> Step:
+    rule = FAILURE_RULES[event.failure]
+    session: tuple[Effect, ...] = (ResetSession(),) if rule.resets_session else ()
+    if ended := _ended_by_time(entry, now_ms, settings):
+        gone, effects = ended
+        return gone, session + effects
+    decision = decide(
+        event.failure,
+        attempts=entry.attempts,
+        now_ms=now_ms,
+        dice=event.dice,
+        schedule=_schedule(entry, settings),
+        retry_after_ms=event.retry_after_ms,
+        already_reencrypted=entry.reencrypted,
+    )
+    failed = replace(entry, lease=None, last_error=rule.code)
+    match decision:
+        case Remove():
+            gone, effects = _expired(failed, now_ms, settings, notify=True)
+            return gone, session + effects
+        case GiveUp():
+            buried, effects = _bury(failed, decision.reason, decision.code, now_ms, settings)
+            return buried, session + effects
+        case RetryAt():
+            waiting = replace(
+                failed,
+                state=State.PENDING,
+                attempts=entry.attempts if decision.counts else entry.attempts - 1,
+                next_attempt_at_ms=decision.at_ms,
+                # Only E008 uses up its one new sealing; E009 is cured as often as it comes (SPEC 4.4).
+                reencrypted=entry.reencrypted or rule.retries_once,
+            )
+            again: tuple[Effect, ...] = (Reencrypt(code=rule.code),) if rule.reencrypts else ()
+            return waiting, (
+                *session,
+                *again,
+                Record(kind=JournalKind.RETRIED, code=rule.code),
+                Notify(notice=Notice.RETRIED, code=rule.code),
+            )
+
+
+def _confirmed(entry: OutboxEntry, to: Confirmation) -> Step:
+    known = advance(entry.confirmation, to)
+    if known is entry.confirmation:
+        return entry, _UNCHANGED
+    kind, notice = (
+        (JournalKind.READ, Notice.READ)
+        if to is Confirmation.READ
+        else (JournalKind.DELIVERY_CONFIRMED, Notice.DELIVERY_CONFIRMED)
+    )
+    return replace(entry, confirmation=known), (Record(kind=kind), Notify(notice=notice))
+
+
+def _delivered(entry: OutboxEntry, now_ms: int) -> Step:
+    done = replace(
+        entry,
+        state=State.DELIVERED,
+        lease=None,
+        confirmation=advance(entry.confirmation, Confirmation.RECEIVED),
+    )
+    return done, (
+        Record(kind=JournalKind.DELIVERED, latency_ms=now_ms - entry.created_at_ms),
+        Notify(notice=Notice.DELIVERED),
+        Forget(),
+    )
+
+
+def _expired(entry: OutboxEntry, now_ms: int, settings: Settings, *, notify: bool) -> Step:
+    """The payload goes; a payload-free tombstone stays for a day (SPEC 5.2)."""
+    ended = replace(entry, state=State.EXPIRED, lease=None, last_error=Code.TTL_EXPIRED)
+    tombstone = replace(ended, payload=b"", sealed_plaintext=b"")
+    letter = _letter(tombstone, DeadReason.EXPIRED, Code.TTL_EXPIRED, now_ms, settings)
+    effects: tuple[Effect, ...] = (
+        Record(kind=JournalKind.EXPIRED, code=Code.TTL_EXPIRED if notify else "pruned"),
+        Bury(letter=letter),
+        Forget(),
+    )
+    return ended, (*effects, Notify(notice=Notice.EXPIRED, code=Code.TTL_EXPIRED)) if notify else effects
+
+
+def _evicted(entry: OutboxEntry) -> Step:
+    return replace(entry, state=State.EVICTED), (
+        Record(kind=JournalKind.EVICTED, code=DropReason.EVICTED_FOR_CAPACITY),
+        Notify(notice=Notice.EVICTED, code=DropReason.EVICTED_FOR_CAPACITY),
+        Forget(),
+    )
+
+
+def _bury(entry: OutboxEntry, reason: DeadReason, code: Code | None, now_ms: int, settings: Settings) -> Step:
+    dead = replace(entry, state=State.DEAD, lease=None)
+    letter = _letter(dead, reason, code, now_ms, settings)
+    why = code or reason
+    return dead, (
+        Record(kind=JournalKind.DEAD_LETTERED, code=why),
+        Notify(notice=Notice.DEAD_LETTERED, code=why),
+        Bury(letter=letter),
+        Forget(),
+    )
+
+
+def _letter(entry: OutboxEntry, reason: DeadReason, code: Code | None, now_ms: int, settings: Settings) -> DeadLetter:
+    category = category_of(reason)
+    return DeadLetter(
+        entry=entry,
+        reason=reason,
+        code=code,
+        category=category,
+        total_attempts=entry.attempts,
+        first_attempt_at_ms=entry.first_attempt_at_ms,
+        last_attempt_at_ms=entry.last_attempt_at_ms,
+        moved_at_ms=now_ms,
+        expires_at_ms=letter_expires_at_ms(settings.dead_letters, category=category, moved_at_ms=now_ms),
+    )
+
+
+def _recovered(entry: OutboxEntry, now_ms: int) -> Step:
+    expires_at_ms = recovered_expiry_ms(
+        ttl_s=entry.ttl_s,
+        expires_at_ms=entry.expires_at_ms,
+        now_ms=now_ms,
+        ttl_type=KIND_RULES[entry.kind].ttl_type,
+    )
+    if expires_at_ms is None:
+        raise LocalProtocolError("the message has expired and cannot be recovered", code=Code.TTL_EXPIRED)
+    again = replace(
+        entry,
+        state=State.PENDING,
+        attempts=0,
+        queued_at_ms=now_ms,
+        expires_at_ms=expires_at_ms,
+        next_attempt_at_ms=now_ms,
+        was_sent=False,
+        reencrypted=False,
+    )
+    return again, (Record(kind=JournalKind.RECOVERED), Notify(notice=Notice.RECOVERED))

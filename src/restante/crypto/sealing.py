@@ -1,0 +1,40 @@
+"""Closing a message for one recipient with hybrid HPKE (ML-KEM-768 + X25519), RFC 9180 single shot.
+
+The sender stays anonymous to everyone but the recipient; who wrote is proven inside, by the letter's signature. The
+ephemeral key is drawn by the library: HPKE offers no way to pass it in (docs/decisions/0005).
+"""
+
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PublicKey, Suite
+
+from restante.crypto.identity import MLKEM_PUBLIC_BYTES, ContactCard, Identity
+from restante.model.codes import Code
+from restante.model.errors import RemoteProtocolError
+
+_SUITE: Final = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+_INFO: Final = b"restante-sealed-v1"
+SEALING_OVERHEAD_BYTES: Final = 1088 + 32 + 16
+"""ML-KEM-768 ciphertext, X25519 share and AEAD tag."""
+
+
+def seal(plaintext: bytes, recipient: ContactCard) -> bytes:
+    """`plaintext` closed so that only the recipient can open it."""
+    public = MLKEM768X25519PublicKey(
+        MLKEM768PublicKey.from_public_bytes(recipient.sealing_key[:MLKEM_PUBLIC_BYTES]),
+        X25519PublicKey.from_public_bytes(recipient.sealing_key[MLKEM_PUBLIC_BYTES:]),
+    )
+    return _SUITE.encrypt(plaintext, public, info=_INFO + recipient.address)
+
+
+def unseal(sealed: bytes, recipient: Identity) -> bytes:
+    """What `seal` closed; refused when it was closed for somebody else or changed on its way."""
+    try:
+        return _SUITE.decrypt(sealed, recipient.sealing_key, info=_INFO + recipient.address)
+    except (InvalidTag, ValueError):
+        raise RemoteProtocolError(
+            "the sealed bytes do not open with this identity", code=Code.AUTHENTICATION_FAILED
+        ) from None

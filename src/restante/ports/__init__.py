@@ -1,0 +1,1 @@
+"""What the hosts must provide: Protocols only, no implementation."""

@@ -1,0 +1,436 @@
+"""core/outbox: what the machine does in the situations SPEC names."""
+
+import pytest
+
+from clauses import clause
+from outbox_cases import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    NOW_MS,
+    OWNER,
+    SECOND_MS,
+    accepted,
+    after,
+    failure,
+    journaled_states,
+    lease,
+    leased,
+    notices,
+    reached,
+    records,
+    taken,
+)
+from restante.core.outbox_events import (
+    Bury,
+    Cancelled,
+    CapacityExceeded,
+    DeliveryAcked,
+    Effect,
+    Event,
+    Forget,
+    ReadAcked,
+    ReceiptAcked,
+    Record,
+    Recovered,
+    Reencrypt,
+    ResetSession,
+    TimePassed,
+    TransmitFailed,
+    TransmitSucceeded,
+)
+from restante.model.codes import Code
+from restante.model.errors import LocalProtocolError
+from restante.model.journal import JournalKind
+from restante.model.kinds import Kind, Priority
+from restante.model.records import DeadLetter, Lease, OutboxEntry
+from restante.model.states import Confirmation, DeadCategory, DeadReason, Route, State
+from restante.policy.failures import Failure
+from restante.policy.retry import ChannelSchedule, RetrySchedule
+from restante.policy.settings import Settings
+
+
+def buried(effects: tuple[Effect, ...]) -> DeadLetter:
+    """The one letter among the effects."""
+    [letter] = [effect.letter for effect in effects if isinstance(effect, Bury)]
+    return letter
+
+
+def failed_times(entry: OutboxEntry, count: int, settings: Settings) -> OutboxEntry:
+    """After `count` tries in a row that all timed out."""
+    for _ in range(count):
+        at_ms = entry.next_attempt_at_ms
+        entry = after(after(entry, lease(at_ms), at_ms=at_ms), failure(), at_ms=at_ms, settings=settings)
+    return entry
+
+
+# Time
+
+
+@clause("2.6", "3.3")
+@pytest.mark.parametrize("event", [TimePassed(), lease(NOW_MS + HOUR_MS)], ids=["sweep", "drain"])
+def test_an_expired_message_is_never_transmitted(event: Event) -> None:
+    entry = accepted(expires_at_ms=NOW_MS + HOUR_MS)
+    assert after(entry, event, at_ms=NOW_MS + HOUR_MS).state is State.EXPIRED
+    assert after(entry, lease(), at_ms=NOW_MS + HOUR_MS - 1).state is State.SENDING
+
+
+@clause("3.3")
+def test_expiry_is_tested_before_the_queue_time() -> None:
+    entry = accepted(expires_at_ms=NOW_MS + 24 * HOUR_MS)
+    assert after(entry, TimePassed(), at_ms=NOW_MS + 24 * HOUR_MS).state is State.EXPIRED
+
+
+@clause("3.3")
+def test_expiry_is_tested_before_anything_else_about_a_claim_that_lapsed() -> None:
+    out_of_tries = leased(accepted(attempts=14, expires_at_ms=NOW_MS + MINUTE_MS))
+    ended, effects = taken(out_of_tries, TimePassed(), at_ms=NOW_MS + MINUTE_MS)
+    assert ended.state is State.EXPIRED
+    assert records(effects) == [("expired", "E010")]
+
+
+@clause("3.3")
+@pytest.mark.parametrize("kind", Failure)
+def test_a_try_that_fails_after_the_end_of_the_message_ends_it_as_expired(kind: Failure) -> None:
+    out_of_tries = leased(accepted(attempts=14, expires_at_ms=NOW_MS + SECOND_MS))
+    ended, effects = taken(out_of_tries, failure(kind), at_ms=NOW_MS + SECOND_MS)
+    assert ended.state is State.EXPIRED
+    assert buried(effects).entry.payload == b""
+    breaks_session = {Failure.AUTHENTICATION_FAILED, Failure.ENCRYPTION_FAILED, Failure.SESSION_INVALID}
+    assert (ResetSession() in effects) is (kind in breaks_session)
+
+
+@clause("5.2")
+def test_an_expired_message_leaves_a_tombstone_without_payload_for_a_day() -> None:
+    ended, effects = taken(accepted(expires_at_ms=NOW_MS), TimePassed())
+    letter = buried(effects)
+    assert (letter.entry.payload, letter.entry.sealed_plaintext) == (b"", b"")
+    assert (letter.reason, letter.category, letter.code) == (DeadReason.EXPIRED, DeadCategory.EXPIRED, Code.TTL_EXPIRED)
+    assert letter.expires_at_ms == NOW_MS + DAY_MS
+    assert (ended.state, ended.last_error) == (State.EXPIRED, Code.TTL_EXPIRED)
+    assert records(effects) == [("expired", "E010")]
+    assert notices(effects) == [("expired", "E010")]
+    assert Forget() in effects
+
+
+@clause("2.2", "5.2")
+@pytest.mark.parametrize(("priority", "hours"), [(Priority.HIGH, 1), (Priority.NORMAL, 24), (Priority.LOW, 72)])
+def test_an_entry_that_waited_too_long_unsent_becomes_a_retriable_dead_letter(priority: Priority, hours: int) -> None:
+    entry = accepted(priority=priority)
+    deadline_ms = NOW_MS + hours * HOUR_MS
+    assert after(entry, TimePassed(), at_ms=deadline_ms - 1) == entry
+    dead, effects = taken(entry, TimePassed(), at_ms=deadline_ms)
+    letter = buried(effects)
+    assert dead.state is State.DEAD
+    assert (letter.reason, letter.category) == (DeadReason.QUEUE_TIME_EXCEEDED, DeadCategory.RETRIABLE)
+    assert letter.expires_at_ms == deadline_ms + 7 * DAY_MS
+    assert letter.entry.payload == b"sealed"
+    assert records(effects) == [("dead_lettered", "queue_time_exceeded")]
+    assert notices(effects) == [("dead_lettered", "queue_time_exceeded")]
+
+
+@clause("2.2")
+def test_a_drain_does_not_send_what_has_outwaited_its_time() -> None:
+    at_ms = NOW_MS + 24 * HOUR_MS
+    assert after(accepted(), lease(at_ms), at_ms=at_ms).state is State.DEAD
+
+
+@clause("2.2")
+def test_an_entry_that_was_sent_once_does_not_outwait_its_time() -> None:
+    at_ms = NOW_MS + 29 * DAY_MS
+    again = after(leased(reached(State.SENT), at_ms=at_ms), failure(), at_ms=at_ms)
+    assert again.state is State.PENDING
+    assert after(again, TimePassed(), at_ms=at_ms + 5 * MINUTE_MS) == again
+    assert after(reached(State.SENT), TimePassed(), at_ms=at_ms) == reached(State.SENT)
+
+
+@clause("3.9")
+@pytest.mark.parametrize("sent", [False, True], ids=["pending", "sent"])
+def test_old_link_traffic_is_pruned_without_a_notice_but_with_a_fact(*, sent: bool) -> None:
+    drawing = accepted(kind=Kind.DRAWING, priority=Priority.LOW)
+    entry = after(leased(drawing), TransmitSucceeded()) if sent else drawing
+    ended, effects = taken(entry, TimePassed(), at_ms=NOW_MS + 7 * DAY_MS)
+    assert ended.state is State.EXPIRED
+    assert notices(effects) == []
+    assert records(effects) == [("expired", "pruned")]
+    assert journaled_states(effects) == [State.EXPIRED]
+
+
+# Trying
+
+
+@clause("3.5")
+def test_a_drain_claims_an_entry_for_itself_until_a_deadline() -> None:
+    entry, effects = taken(accepted(), lease())
+    assert entry.lease == Lease(owner=OWNER, until_ms=NOW_MS + MINUTE_MS)
+    assert (entry.attempts, entry.first_attempt_at_ms, entry.last_attempt_at_ms) == (1, NOW_MS, NOW_MS)
+    assert records(effects) == [("attempted", None)]
+
+
+@clause("3.5")
+def test_a_claim_whose_owner_died_is_taken_back_at_its_deadline_and_due_at_once() -> None:
+    entry = leased(accepted())
+    lapse_ms = NOW_MS + MINUTE_MS
+    assert after(entry, TimePassed(), at_ms=lapse_ms - 1) == entry
+    free, effects = taken(entry, TimePassed(), at_ms=lapse_ms)
+    assert (free.state, free.lease, free.attempts, free.next_attempt_at_ms) == (State.PENDING, None, 1, lapse_ms)
+    assert records(effects) == [("retried", "lease_lapsed")]
+    assert after(free, lease(lapse_ms), at_ms=lapse_ms).attempts == 2
+
+
+@clause("3.5")
+def test_an_entry_whose_owner_dies_every_time_is_given_up_with_its_tries() -> None:
+    entry = leased(accepted(attempts=14))
+    dead, effects = taken(entry, TimePassed(), at_ms=NOW_MS + MINUTE_MS)
+    assert dead.state is State.DEAD
+    assert buried(effects).reason is DeadReason.ATTEMPTS_EXHAUSTED
+
+
+@clause("3.5")
+def test_an_answer_after_the_claim_lapsed_still_counts() -> None:
+    free = after(leased(accepted()), TimePassed(), at_ms=NOW_MS + MINUTE_MS)
+    assert after(free, TransmitSucceeded(), at_ms=NOW_MS + MINUTE_MS).state is State.SENT
+
+
+@clause("3.5")
+def test_a_failure_told_by_somebody_whose_claim_is_over_changes_nothing() -> None:
+    entry = leased(accepted())
+    late = TransmitFailed(owner="drain-0", failure=Failure.TOO_LARGE)
+    assert taken(entry, late) == (entry, ())
+
+
+def test_an_entry_that_is_not_due_cannot_be_claimed() -> None:
+    waiting = accepted(next_attempt_at_ms=NOW_MS + 1)
+    with pytest.raises(LocalProtocolError, match="Leased while pending"):
+        after(waiting, lease())
+
+
+@clause("4.3")
+def test_a_timeout_waits_longer_every_time_and_the_fifteenth_gives_up() -> None:
+    settings = Settings(retry=RetrySchedule(jitter=0))
+    entry = accepted(priority=Priority.LOW)
+    waits_s = []
+    for _ in range(14):
+        at_ms = entry.next_attempt_at_ms
+        entry = failed_times(entry, 1, settings)
+        waits_s.append((entry.next_attempt_at_ms - at_ms) // SECOND_MS)
+    assert waits_s == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 3_600, 3_600, 3_600, 3_600]
+    assert (entry.state, entry.attempts, entry.last_error) == (State.PENDING, 14, Code.NETWORK_UNREACHABLE)
+
+
+@clause("5.2")
+def test_the_last_counted_failure_makes_a_retriable_dead_letter_of_it() -> None:
+    entry = leased(accepted(attempts=14, first_attempt_at_ms=NOW_MS - HOUR_MS))
+    dead, effects = taken(entry, failure(), at_ms=NOW_MS + SECOND_MS)
+    letter = buried(effects)
+    assert (dead.state, dead.lease) == (State.DEAD, None)
+    assert (letter.reason, letter.category) == (DeadReason.ATTEMPTS_EXHAUSTED, DeadCategory.RETRIABLE)
+    assert (letter.code, letter.total_attempts) == (Code.NETWORK_UNREACHABLE, 15)
+    assert (letter.first_attempt_at_ms, letter.last_attempt_at_ms) == (NOW_MS - HOUR_MS, NOW_MS)
+    assert (letter.moved_at_ms, letter.expires_at_ms) == (NOW_MS + SECOND_MS, NOW_MS + SECOND_MS + 7 * DAY_MS)
+    assert records(effects) == [("dead_lettered", "E001")]
+
+
+@clause("4.3")
+def test_a_rate_limit_is_waited_out_and_does_not_count() -> None:
+    entry = leased(accepted(attempts=14))
+    waiting, effects = taken(entry, failure(Failure.RATE_LIMITED, told_ms=7_321))
+    assert (waiting.state, waiting.attempts) == (State.PENDING, 14)
+    assert waiting.next_attempt_at_ms == NOW_MS + 7_321
+    assert records(effects) == [("retried", "E007")]
+
+
+@clause("4.3", "5.2")
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(Failure.INVALID_FORMAT, "E101"), (Failure.AUTHENTICATION_FAILED, "E103"), (Failure.TOO_LARGE, "E006")],
+)
+def test_a_permanent_failure_is_a_permanent_dead_letter_at_once(kind: Failure, code: str) -> None:
+    dead, effects = taken(leased(accepted()), failure(kind))
+    letter = buried(effects)
+    assert dead.state is State.DEAD
+    assert (letter.reason, letter.category) == (DeadReason.PERMANENT_FAILURE, DeadCategory.PERMANENT)
+    assert letter.expires_at_ms == NOW_MS + 30 * DAY_MS
+    assert (letter.code, records(effects)) == (code, [("dead_lettered", code)])
+
+
+@clause("4.3")
+@pytest.mark.parametrize("kind", Failure)
+def test_only_failures_that_break_the_session_reset_it(kind: Failure) -> None:
+    _, effects = taken(leased(accepted()), failure(kind))
+    resets = {Failure.AUTHENTICATION_FAILED, Failure.ENCRYPTION_FAILED, Failure.SESSION_INVALID}
+    assert (ResetSession() in effects) is (kind in resets)
+
+
+@clause("4.4")
+def test_e008_seals_anew_and_tries_once_more_then_gives_up() -> None:
+    waiting, effects = taken(leased(accepted()), failure(Failure.ENCRYPTION_FAILED))
+    assert waiting.state is State.PENDING
+    assert Reencrypt(code=Code.ENCRYPTION_FAILED) in effects
+    at_ms = waiting.next_attempt_at_ms
+    dead, effects = taken(leased(waiting, at_ms=at_ms), failure(Failure.ENCRYPTION_FAILED), at_ms=at_ms)
+    assert dead.state is State.DEAD
+    assert buried(effects).reason is DeadReason.PERMANENT_FAILURE
+    assert Reencrypt(code=Code.ENCRYPTION_FAILED) not in effects
+
+
+@clause("4.4")
+def test_e009_seals_anew_each_time_and_leaves_e008_its_one_try() -> None:
+    entry = accepted()
+    for kind in (Failure.SESSION_INVALID, Failure.SESSION_INVALID, Failure.ENCRYPTION_FAILED):
+        at_ms = entry.next_attempt_at_ms
+        entry, effects = taken(leased(entry, at_ms=at_ms), failure(kind), at_ms=at_ms)
+        assert entry.state is State.PENDING
+        assert any(isinstance(effect, Reencrypt) for effect in effects)
+    at_ms = entry.next_attempt_at_ms
+    assert after(leased(entry, at_ms=at_ms), failure(Failure.ENCRYPTION_FAILED), at_ms=at_ms).state is State.DEAD
+
+
+@clause("4.4")
+def test_e010_removes_the_entry_with_a_notice_and_a_tombstone() -> None:
+    ended, effects = taken(leased(accepted()), failure(Failure.TTL_EXPIRED))
+    assert ended.state is State.EXPIRED
+    assert notices(effects) == [("expired", "E010")]
+    assert buried(effects).entry.payload == b""
+
+
+def test_a_channel_entry_is_tried_by_the_schedule_of_channels() -> None:
+    settings = Settings(channel_retry=ChannelSchedule(max_attempts=2))
+    once = failed_times(accepted(route=Route.CHANNEL), 1, settings)
+    assert once.next_attempt_at_ms == NOW_MS + 5 * SECOND_MS
+    assert failed_times(once, 1, settings).state is State.DEAD
+
+
+# Confirmation
+
+
+@clause("3.8")
+@pytest.mark.parametrize("route", [Route.MESH, Route.RELAY])
+def test_mesh_and_relay_keep_an_entry_until_the_receipt(route: Route) -> None:
+    sent, effects = taken(leased(accepted(route=route)), TransmitSucceeded(), at_ms=NOW_MS + 40)
+    assert (sent.state, sent.was_sent, sent.payload) == (State.SENT, True, b"sealed")
+    assert Record(kind=JournalKind.SENT, latency_ms=40) in effects
+    assert Forget() not in effects
+    stored = after(sent, DeliveryAcked())
+    assert stored.state is State.SENT
+    done, effects = taken(stored, ReceiptAcked(), at_ms=NOW_MS + 90)
+    assert done.state is State.DELIVERED
+    assert Forget() in effects
+
+
+@clause("3.8")
+@pytest.mark.parametrize(("route", "kind"), [(Route.CHANNEL, Kind.TEXT), (Route.RELAY, Kind.CONTROL)])
+def test_channel_entries_and_control_messages_end_when_accepted(route: Route, kind: Kind) -> None:
+    done, effects = taken(leased(accepted(route=route, kind=kind)), TransmitSucceeded())
+    assert done.state is State.DELIVERED
+    assert records(effects) == [("sent", None), ("delivered", None)]
+    assert journaled_states(effects) == [State.SENT, State.DELIVERED]
+    assert Forget() in effects
+
+
+def test_a_delivery_ack_is_told_once() -> None:
+    stored, effects = taken(reached(State.SENT), DeliveryAcked())
+    assert stored.confirmation is Confirmation.STORED
+    assert notices(effects) == [("delivery_confirmed", None)]
+    assert taken(stored, DeliveryAcked()) == (stored, ())
+
+
+def test_a_late_delivery_ack_after_the_receipt_changes_nothing() -> None:
+    done = after(reached(State.SENT), ReceiptAcked())
+    assert done.confirmation is Confirmation.RECEIVED
+    assert taken(done, DeliveryAcked()) == (done, ())
+
+
+@pytest.mark.parametrize("state", [State.PENDING, State.SENDING, State.SENT])
+def test_read_implies_received(state: State) -> None:
+    done, effects = taken(reached(state), ReadAcked(), at_ms=NOW_MS + 90)
+    assert (done.state, done.confirmation) == (State.DELIVERED, Confirmation.READ)
+    assert records(effects) == [("delivered", None), ("read", None)]
+    assert notices(effects) == [("delivered", None), ("read", None)]
+
+
+def test_read_after_received_is_told_once_and_receipts_after_it_change_nothing() -> None:
+    read, effects = taken(reached(State.DELIVERED), ReadAcked())
+    assert notices(effects) == [("read", None)]
+    for late in (ReadAcked(), ReceiptAcked(), DeliveryAcked()):
+        assert taken(read, late) == (read, ())
+
+
+@clause("1.4")
+def test_a_receipt_after_the_dead_letter_is_booked_as_recovered_and_then_delivered() -> None:
+    dead = after(reached(State.SENT), Cancelled())
+    done, effects = taken(dead, ReceiptAcked(), at_ms=NOW_MS + DAY_MS)
+    assert (done.state, done.confirmation) == (State.DELIVERED, Confirmation.RECEIVED)
+    assert records(effects) == [("recovered", "late_receipt"), ("delivered", None)]
+    assert notices(effects) == [("delivered", None)]
+
+
+# Storing again, giving up, coming back
+
+
+def test_an_unreceipted_entry_is_stored_again_a_day_before_the_relay_forgets_it() -> None:
+    sent = after(leased(accepted(expires_at_ms=NOW_MS + 90 * DAY_MS)), TransmitSucceeded(), at_ms=NOW_MS)
+    due_ms = NOW_MS + 29 * DAY_MS
+    assert sent.next_attempt_at_ms == due_ms
+    with pytest.raises(LocalProtocolError):
+        after(sent, lease(due_ms - 1), at_ms=due_ms - 1)
+    again, effects = taken(sent, lease(due_ms), at_ms=due_ms)
+    assert (again.state, again.attempts) == (State.SENDING, 1)
+    assert records(effects) == [("attempted", None)]
+    assert after(again, TransmitSucceeded(), at_ms=due_ms).next_attempt_at_ms == due_ms + 29 * DAY_MS
+
+
+def test_an_entry_that_ends_before_its_stored_copy_is_not_stored_again() -> None:
+    sent = after(leased(accepted(expires_at_ms=NOW_MS + 5 * DAY_MS)), TransmitSucceeded())
+    assert sent.next_attempt_at_ms == NOW_MS + 5 * DAY_MS
+    at_ms = NOW_MS + 5 * DAY_MS
+    assert after(sent, lease(at_ms), at_ms=at_ms).state is State.EXPIRED
+
+
+@clause("1.4")
+def test_an_eviction_is_journaled_and_reported_with_its_reason() -> None:
+    gone, effects = taken(accepted(), CapacityExceeded())
+    assert gone.state is State.EVICTED
+    assert records(effects) == [("evicted", "EvictedForCapacity")]
+    assert notices(effects) == [("evicted", "EvictedForCapacity")]
+    assert Forget() in effects
+
+
+@clause("5.2")
+@pytest.mark.parametrize("state", [State.PENDING, State.SENDING, State.SENT])
+def test_a_cancelled_message_is_a_dead_letter_that_is_not_retried_by_itself(state: State) -> None:
+    dead, effects = taken(reached(state), Cancelled())
+    letter = buried(effects)
+    assert (dead.state, dead.lease) == (State.DEAD, None)
+    assert (letter.reason, letter.category) == (DeadReason.CANCELLED, DeadCategory.PERMANENT)
+    assert records(effects) == [("dead_lettered", "cancelled")]
+
+
+def test_recovery_starts_the_tries_the_queue_time_and_the_life_anew() -> None:
+    tried = leased(accepted(attempts=14, reencrypted=True))
+    dead = after(tried, failure(Failure.NETWORK_TIMEOUT))
+    at_ms = NOW_MS + 6 * DAY_MS
+    back, effects = taken(dead, Recovered(), at_ms=at_ms)
+    assert (back.state, back.attempts, back.reencrypted, back.was_sent) == (State.PENDING, 0, False, False)
+    assert (back.queued_at_ms, back.next_attempt_at_ms) == (at_ms, at_ms)
+    assert (back.created_at_ms, back.expires_at_ms) == (NOW_MS, at_ms + 30 * DAY_MS)
+    assert records(effects) == [("recovered", None)]
+    assert notices(effects) == [("recovered", None)]
+    assert after(back, lease(at_ms), at_ms=at_ms).state is State.SENDING
+    assert after(back, TimePassed(), at_ms=at_ms + 24 * HOUR_MS - 1).state is State.PENDING
+    assert after(back, TimePassed(), at_ms=at_ms + 24 * HOUR_MS).state is State.DEAD
+
+
+def test_recovered_link_traffic_is_not_pruned_at_once() -> None:
+    dead = after(accepted(kind=Kind.DRAWING, priority=Priority.LOW, ttl_s=30 * 86_400), Cancelled())
+    at_ms = NOW_MS + 8 * DAY_MS
+    back = after(dead, Recovered(), at_ms=at_ms)
+    assert after(back, lease(at_ms), at_ms=at_ms).state is State.SENDING
+
+
+def test_what_has_expired_cannot_be_recovered() -> None:
+    dead = after(accepted(), Cancelled())
+    assert after(dead, Recovered(), at_ms=NOW_MS + 30 * DAY_MS - 1).state is State.PENDING
+    with pytest.raises(LocalProtocolError, match="has expired") as refused:
+        after(dead, Recovered(), at_ms=NOW_MS + 30 * DAY_MS)
+    assert refused.value.code is Code.TTL_EXPIRED
