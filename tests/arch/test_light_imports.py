@@ -19,6 +19,17 @@ sys.meta_path.insert(0, Block())
 """
 
 
+SERVES_THE_FLEET = frozenset(
+    {
+        "restante.cli.books",
+        "restante.cli.demo_parts",
+        "restante.cli.demo_stage",
+        "restante.runtime.journal.segments",
+    }
+)
+"""Modules above or beside the fleet whose very work is Parquet or a report; loaded only when they are needed."""
+
+
 def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, check=False)
 
@@ -26,7 +37,11 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 def modules_outside_the_fleet() -> list[str]:
     paths = (path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py"))
     names = sorted(".".join(path.parts).removesuffix(".__init__") for path in paths)
-    return [name for name in names if not name.startswith("restante.fleet") and not name.endswith("__main__")]
+    return [
+        name
+        for name in names
+        if not name.startswith("restante.fleet") and not name.endswith("__main__") and name not in SERVES_THE_FLEET
+    ]
 
 
 def test_the_block_really_blocks() -> None:
@@ -43,6 +58,13 @@ def test_every_module_outside_the_fleet_loads_without_spark() -> None:
     assert "restante.model.codes" in names
     result = run(f"import importlib\nfor name in {names!r}: importlib.import_module(name)")
     assert result.returncode == 0, result.stderr
+
+
+def test_the_demo_says_what_to_install_where_the_fleet_is_missing() -> None:
+    result = run("import restante.cli.main as cli\nsys.argv = ['restante', 'demo']\ncli.main()")
+    assert result.returncode == 1
+    assert "error E110" in result.stderr
+    assert "restante[fleet]" in result.stderr
 
 
 def test_the_command_line_loads_no_room_it_may_not_need() -> None:

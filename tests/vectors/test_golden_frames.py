@@ -36,28 +36,32 @@ def raw(name: str, field: str) -> bytes:
 
 HELLO = Hello(challenge=raw("hello", "challenge"), node_id=NodeId(raw("hello", "node_id")))
 OPEN = Open(address=Address(raw("open", "address")), signature=raw("open", "signature"))
-FRAMES: dict[str, Frame] = {
-    "hello": HELLO,
-    "open": OPEN,
-    "opened": Opened(),
-    "put": Put(envelope=raw("put", "envelope")),
-    "stored": Stored(ack=decode_ack(raw("stored", "ack"))),
-    "refused": Refused(
-        permanent=VECTORS["refused"]["permanent"],
-        code=VECTORS["refused"]["code"],
-        retry_after_ms=VECTORS["refused"]["retry_after_ms"],
-        text=VECTORS["refused"]["text"],
-    ),
-    "blob": Blob(
-        blob_id=VECTORS["blob"]["blob_id"],
-        stored_at_ms=VECTORS["blob"]["stored_at_ms"],
-        envelope=raw("blob", "envelope"),
-    ),
-    "delete": Delete(blob_id=VECTORS["delete"]["blob_id"]),
-    "deleted": Deleted(),
-    "ping": Ping(),
-    "pong": Pong(),
-}
+
+
+def frames_by_name() -> dict[str, Frame]:
+    """Made when a test asks: a broken codec fails its own test, not the collection of all."""
+    return {
+        "hello": HELLO,
+        "open": OPEN,
+        "opened": Opened(),
+        "put": Put(envelope=raw("put", "envelope")),
+        "stored": Stored(ack=decode_ack(raw("stored", "ack"))),
+        "refused": Refused(
+            permanent=VECTORS["refused"]["permanent"],
+            code=VECTORS["refused"]["code"],
+            retry_after_ms=VECTORS["refused"]["retry_after_ms"],
+            text=VECTORS["refused"]["text"],
+        ),
+        "blob": Blob(
+            blob_id=VECTORS["blob"]["blob_id"],
+            stored_at_ms=VECTORS["blob"]["stored_at_ms"],
+            envelope=raw("blob", "envelope"),
+        ),
+        "delete": Delete(blob_id=VECTORS["delete"]["blob_id"]),
+        "deleted": Deleted(),
+        "ping": Ping(),
+        "pong": Pong(),
+    }
 
 
 def test_there_is_a_vector_for_every_type_of_frame() -> None:
@@ -66,7 +70,7 @@ def test_there_is_a_vector_for_every_type_of_frame() -> None:
 
 @pytest.mark.parametrize("vector", cases("frame"))
 def test_frames_keep_their_bytes(vector: dict[str, Any]) -> None:
-    frame = FRAMES[vector["name"]]
+    frame = frames_by_name()[vector["name"]]
     assert encode_frame(frame, 7).hex() == vector["hex"]
     assert FrameReader().feed(bytes.fromhex(vector["hex"])) == [(7, frame)]
 

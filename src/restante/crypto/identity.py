@@ -20,7 +20,6 @@ from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import Address, NodeId, address, exactly
 
 SEED_BYTES: Final = 32
-SIGNATURE_BYTES: Final = 64
 MLKEM_PUBLIC_BYTES: Final = 1184
 X25519_PUBLIC_BYTES: Final = 32
 SEALING_KEY_BYTES: Final = MLKEM_PUBLIC_BYTES + X25519_PUBLIC_BYTES

@@ -6,8 +6,8 @@ A marker byte 0x80 and then zeros fill it up to the next of a few sizes. Sealing
 from typing import Final
 
 from restante.model.errors import Malformed, TooLarge
+from restante.model.limits import MAX_SEALED_BYTES
 
-MAX_SEALED_BYTES: Final = 262_144  # SPEC 2.8: 256 KiB
 SMALL_SIZES_BYTES: Final = (512, 1024, 4096, 8192)  # SPEC 2.9
 STEP_BYTES: Final = 8192  # SPEC 2.9: beyond the small sizes, multiples of this
 MAX_PADDED_BYTES: Final = MAX_SEALED_BYTES - STEP_BYTES

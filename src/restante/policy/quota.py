@@ -8,9 +8,9 @@ from typing import Final
 
 from restante.model.codes import Code
 from restante.model.kinds import TtlType
+from restante.model.limits import MAX_SEALED_BYTES
 from restante.model.ranges import check_ranges, ranged
 from restante.policy.confirmation import STORE_LIFE_MS
-from restante.policy.padding import MAX_SEALED_BYTES
 
 HOUR_MS: Final = 3_600_000
 CLOCK_SKEW_MS: Final = 300_000

@@ -12,11 +12,11 @@ from google.protobuf.message import DecodeError
 
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import InboxKey, PayloadHash, inbox_key
+from restante.model.limits import MAX_SEALED_BYTES
 from restante.wire import envelope_pb2
 from restante.wire.fields import check_time
 
 ENVELOPE_VERSION: Final = 1
-MAX_SEALED_BYTES: Final = 262_144  # SPEC 2.8
 ENVELOPE_ALLOWANCE_BYTES: Final = 64  # the other fields take 48 at most
 MAX_ENVELOPE_BYTES: Final = MAX_SEALED_BYTES + ENVELOPE_ALLOWANCE_BYTES
 EXPIRY_STEP_MS: Final = 3_600_000

@@ -12,8 +12,9 @@ from typing import ClassVar, Final, Self
 
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import ADDRESS_BYTES, NODE_ID_BYTES, Address, NodeId, address, exactly, node_id
+from restante.model.limits import MAX_SEALED_BYTES
 from restante.wire.acks import ACK_BYTES, Ack, AckType, decode_ack, encode_ack
-from restante.wire.envelope import MAX_ENVELOPE_BYTES, MAX_SEALED_BYTES
+from restante.wire.envelope import MAX_ENVELOPE_BYTES
 from restante.wire.fields import MAX_U32, SIGNATURE_BYTES, check_number, check_time
 
 CHALLENGE_BYTES: Final = 32

@@ -20,8 +20,8 @@ from restante.model.ids import (
     session_id,
 )
 from restante.model.kinds import Kind, parse_kind
+from restante.model.limits import MAX_SEALED_BYTES
 from restante.wire import envelope_pb2
-from restante.wire.envelope import MAX_SEALED_BYTES
 from restante.wire.fields import UNSIGNED, check_number, check_signature, signature_to_encode
 from restante.wire.ttl_header import TTL_HEADER_BYTES, TtlHeader, encode_ttl_header, split
 

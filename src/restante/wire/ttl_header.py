@@ -43,6 +43,4 @@ def decode_ttl_header(raw: bytes) -> TtlHeader:
 
 def split(plaintext: bytes) -> tuple[TtlHeader, bytes]:
     """The header and what follows it."""
-    if len(plaintext) < TTL_HEADER_BYTES:
-        raise Malformed(f"a plaintext must have at least {TTL_HEADER_BYTES} bytes, not {len(plaintext)}")
     return decode_ttl_header(plaintext[:TTL_HEADER_BYTES]), plaintext[TTL_HEADER_BYTES:]

@@ -180,6 +180,7 @@ def test_an_unknown_recipient_is_tried_again_in_an_hour_and_it_counts(attempts: 
 @pytest.mark.parametrize("attempts", [1, 14, 15, 40])
 def test_a_rate_limit_is_waited_out_exactly_and_never_counts(attempts: int) -> None:
     assert after(Failure.RATE_LIMITED, attempts, told=7_321) == retry_in(7_321, counts=False)
+    assert after(Failure.RATE_LIMITED, attempts, told=1) == retry_in(1, counts=False)
 
 
 @clause("4.3")

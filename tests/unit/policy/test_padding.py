@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from clauses import clause
 from restante.model.codes import Code
 from restante.model.errors import Malformed, TooLarge
+from restante.model.limits import MAX_SEALED_BYTES
 from restante.policy.padding import (
     MAX_PADDED_BYTES,
     MAX_PLAINTEXT_BYTES,
-    MAX_SEALED_BYTES,
     pad,
     padded_size_bytes,
     unpad,

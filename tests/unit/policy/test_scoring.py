@@ -102,6 +102,7 @@ def test_zero_latency_counts_as_one_millisecond_and_zero_bandwidth_earns_nothing
     one_millisecond = node(2, latency_ms=1, bandwidth_bps=0)
     compared = [measured_as_zero, one_millisecond]
     assert score(measured_as_zero, compared) == score(one_millisecond, compared) == pytest.approx(0.7)
+    assert score(node(3, bandwidth_bps=1), compared) == pytest.approx(0.4 + 0.3 + 0.03)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_zero_latency_counts_as_one_millisecond_and_zero_bandwidth_earns_nothing
 )
 def test_impossible_measurements_are_refused(key: str, value: float) -> None:
     make: Any = node  # the key is a variable here, which no type can follow
-    with pytest.raises(OutOfRange, match=rf"^candidate\.{key} = "):
+    with pytest.raises(OutOfRange, match=rf"^candidate\.{key} = .* is outside 0\.\."):
         make(1, **{key: value})
 
 

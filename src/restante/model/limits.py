@@ -1,0 +1,5 @@
+"""Sizes that several rooms must agree on."""
+
+from typing import Final
+
+MAX_SEALED_BYTES: Final = 262_144  # SPEC 2.8: 256 KiB
