@@ -1,0 +1,1 @@
+"""What runs on a Spark master: transforms put together, with input, output and errors."""

@@ -1,0 +1,251 @@
+"""The report on a directory of journal segments: the books, what is unaccounted for, and how long messages took.
+
+It puts the transforms together and hands back plain values. It prints nothing and judges nothing itself.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from restante.fleet.schemas import SOURCE_FILE
+from restante.fleet.segments import BadSegment, Segment, find_segments, read_segments
+from restante.fleet.session import open_session
+from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
+from restante.fleet.transforms.latency import latency
+from restante.fleet.transforms.messages import Doubt, messages
+from restante.fleet.transforms.validate import RowVerdict, events, judge
+from restante.model.ids import MessageId, WriterId
+from restante.model.journal import JournalKind
+from restante.model.kinds import Kind
+from restante.model.states import State
+
+LISTED_AT_MOST: Final = 1_000
+"""A list in a report ends here, so that a lost month does not fill the driver's memory; its count goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """What became of the messages accepted on one day; `day` is None for all days together (SPEC 13.4)."""
+
+    day: date | None
+    accepted: int = 0
+    delivered: int = 0
+    expired: int = 0
+    evicted: int = 0
+    dead: int = 0
+    in_flight: int = 0
+    unaccounted: int = 0
+    adds_up: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnaccountedMessage:
+    """A message whose facts cannot be the whole truth. `message_id` is None for facts that name no message."""
+
+    message_id: MessageId | None
+    doubt: Doubt
+    state: State | None
+    last_fact: JournalKind
+    last_fact_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalHole:
+    """Facts that a writer numbered and that never came; `last_fact` is the one before them, None at the start."""
+
+    writer: WriterId
+    missing_from: int
+    missing_to: int
+    last_fact: JournalKind | None
+    last_fact_at_ms: int | None
+    last_message_id: MessageId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """How long messages took; `message_kind` is None for all kinds together, or for messages that say no kind."""
+
+    span: str
+    message_kind: Kind | None
+    of_all_kinds: bool
+    messages: int
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    max_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedRows:
+    """How many rows of one file were refused for one reason."""
+
+    source_file: str
+    reason: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """input_rows = events + duplicates + quarantined rows; of a file in `bad_files`, what was read of it counts."""
+
+    segments: int
+    input_rows: int
+    events: int
+    duplicates: int
+    quarantine: tuple[QuarantinedRows, ...]
+    bad_files: tuple[BadSegment, ...]
+    books: tuple[Books, ...]
+    unaccounted: tuple[UnaccountedMessage, ...]
+    holes: tuple[JournalHole, ...]
+    hole_count: int
+    latency: tuple[Latency, ...]
+
+    @property
+    def quarantined_rows(self) -> int:
+        return sum(entry.rows for entry in self.quarantine)
+
+    @property
+    def total(self) -> Books:
+        """The books of all days in one line."""
+        return reduce(_plus, self.books, Books(day=None))
+
+    @property
+    def balanced(self) -> bool:
+        """Everything accepted is accounted for, and no writer's facts have a hole."""
+        return self.total.adds_up and self.total.unaccounted == 0 and self.hole_count == 0
+
+    @property
+    def complete(self) -> bool:
+        """All that was there could be read. If not, balanced books may still be short of a writer's last facts."""
+        return not self.bad_files and not self.quarantine
+
+
+def run_report(segments_dir: Path, *, master: str = "local[*]") -> Report:
+    """The report on `segments_dir`, in a Spark session of its own."""
+    segments, bad = find_segments(segments_dir)
+    with open_session(app_name="restante report", master=master) as spark:
+        return make_report(spark, segments, bad)
+
+
+def make_report(spark: SparkSession, segments: list[Segment], bad: list[BadSegment]) -> Report:
+    """The report on `segments`, each read once."""
+    judged = judge(read_segments(spark, segments)).persist()
+    facts = events(judged)
+    table = messages(facts).persist()
+    try:
+        verdicts = judged.groupBy(SOURCE_FILE, "verdict", "reason").count().collect()
+        days = [Books(**row.asDict()) for row in books(table).collect()]
+        in_doubt = unaccounted(table) if any(day.unaccounted for day in days) else None
+        holes = journal_holes(facts)
+        listed_holes = _first_rows(holes, "writer", "missing_from")
+        return Report(
+            segments=len(segments) + len(bad),
+            input_rows=_count(verdicts),
+            events=_count(verdicts, RowVerdict.EVENT),
+            duplicates=_count(verdicts, RowVerdict.DUPLICATE),
+            quarantine=_quarantine(verdicts),
+            bad_files=tuple(sorted([*bad, *_damaged(segments, verdicts)], key=lambda file: file.name)),
+            books=tuple(sorted(days, key=lambda day: day.day or date.min)),
+            unaccounted=_unaccounted(in_doubt),
+            holes=tuple(_hole(row) for row in listed_holes),
+            hole_count=len(listed_holes) if len(listed_holes) < LISTED_AT_MOST else holes.count(),
+            latency=_latencies(latency(table).collect()),
+        )
+    finally:
+        table.unpersist()
+        judged.unpersist()
+
+
+def _first_rows(table: DataFrame, *order: str) -> list[Row]:
+    return table.orderBy(*order).limit(LISTED_AT_MOST).collect()
+
+
+def _count(verdicts: Iterable[Row], verdict: RowVerdict | None = None) -> int:
+    return sum(row["count"] for row in verdicts if verdict is None or row["verdict"] == verdict)
+
+
+def _quarantine(verdicts: Iterable[Row]) -> tuple[QuarantinedRows, ...]:
+    refused = (row for row in verdicts if row["verdict"] == RowVerdict.QUARANTINED)
+    entries = (
+        QuarantinedRows(source_file=row[SOURCE_FILE], reason=row["reason"], rows=row["count"]) for row in refused
+    )
+    return tuple(sorted(entries, key=lambda entry: (entry.source_file, entry.reason)))
+
+
+def _damaged(segments: Iterable[Segment], verdicts: Iterable[Row]) -> list[BadSegment]:
+    """The files that gave fewer rows than their footers promise."""
+    read: dict[str, int] = {}
+    for row in verdicts:
+        read[row[SOURCE_FILE]] = read.get(row[SOURCE_FILE], 0) + row["count"]
+    short = ((segment, read.get(segment.path.name, 0)) for segment in segments)
+    return [
+        BadSegment(name=segment.path.name, reason=f"damaged: {rows} of {segment.rows} rows could be read")
+        for segment, rows in short
+        if rows != segment.rows
+    ]
+
+
+def _plus(one: Books, other: Books) -> Books:
+    return Books(
+        day=None,
+        accepted=one.accepted + other.accepted,
+        delivered=one.delivered + other.delivered,
+        expired=one.expired + other.expired,
+        evicted=one.evicted + other.evicted,
+        dead=one.dead + other.dead,
+        in_flight=one.in_flight + other.in_flight,
+        unaccounted=one.unaccounted + other.unaccounted,
+        adds_up=one.adds_up and other.adds_up,
+    )
+
+
+def _unaccounted(table: DataFrame | None) -> tuple[UnaccountedMessage, ...]:
+    rows = _first_rows(table, "first_fact_at_ms", "message_id") if table is not None else []
+    return tuple(
+        UnaccountedMessage(
+            message_id=_message_id(row["message_id"]),
+            doubt=Doubt(row["doubt"]),
+            state=None if row["state"] is None else State(row["state"]),
+            last_fact=JournalKind(row["last_fact"]),
+            last_fact_at_ms=row["last_fact_at_ms"],
+        )
+        for row in rows
+    )
+
+
+def _hole(row: Row) -> JournalHole:
+    return JournalHole(
+        writer=WriterId(bytes(row["writer"])),
+        missing_from=int(row["missing_from"]),
+        missing_to=int(row["missing_to"]),
+        last_fact=None if row["last_fact"] is None else JournalKind(row["last_fact"]),
+        last_fact_at_ms=row["last_fact_at_ms"],
+        last_message_id=_message_id(row["last_message_id"]),
+    )
+
+
+def _latencies(rows: Iterable[Row]) -> tuple[Latency, ...]:
+    """By span; in it the kinds by name, then all of them together."""
+    found = (
+        Latency(
+            span=row["span"],
+            message_kind=None if row["message_kind"] is None else Kind(row["message_kind"]),
+            of_all_kinds=row["of_all_kinds"],
+            messages=row["messages"],
+            p50_ms=row["p50_ms"],
+            p90_ms=row["p90_ms"],
+            p99_ms=row["p99_ms"],
+            max_ms=row["max_ms"],
+        )
+        for row in rows
+    )
+    return tuple(sorted(found, key=lambda row: (row.span, row.of_all_kinds, row.message_kind or "")))
+
+
+def _message_id(raw: bytes | None) -> MessageId | None:
+    return None if raw is None else MessageId(bytes(raw))

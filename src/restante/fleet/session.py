@@ -1,0 +1,154 @@
+"""A Spark session that starts quietly, stays on this machine and leaves nothing behind.
+
+Every session has a Java process of its own, which ends with it; what that process prints goes to a file in a temporary
+directory and is quoted only when it fails. Which Java that is, is decided in fleet/java.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from typing import Any, Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from restante.fleet.java import bundled_java, find_java
+from restante.model.errors import EnvironmentUnsuitable, LocalProtocolError
+
+LOOPBACK: Final = "127.0.0.1"
+LOCAL_SHUFFLE_PARTITIONS: Final = 4  # on one machine more would only be more small tasks
+JVM_STOP_TIMEOUT_S: Final = 30
+LAST_WORDS_BYTES: Final = 2_000
+
+_launch: Final[Callable[..., Any]] = launch_gateway  # PySpark gives it no types
+
+
+@contextmanager
+def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | None = None) -> Iterator[SparkSession]:
+    """A session on `master`; at the end its Java process and its temporary files are gone."""
+    if SparkContext._active_spark_context is not None:
+        raise LocalProtocolError("a Spark session is open in this process already; close it first")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        raise LocalProtocolError("spark-submit has started Java already; run this with python and name the master")
+    home = find_java(os.environ, bundled=bundled_java()) if java_home is None else java_home
+    with tempfile.TemporaryDirectory(prefix="restante-spark-", ignore_cleanup_errors=True) as made:
+        scratch = Path(made)
+        with _process_state_kept(scratch):
+            conf = SparkConf(loadDefaults=False).setAll(list(_settings(master, app_name, scratch).items()))
+            gateway = _start_jvm(conf, _child_environment(master, home, scratch), scratch)
+            try:
+                with _environment({"PYSPARK_PYTHON": sys.executable}):
+                    spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+                try:
+                    yield spark
+                finally:
+                    _stop_session(spark, gateway.proc)
+            except Exception as error:
+                if gateway.proc.poll() is not None:
+                    error.add_note(f"Spark's Java process ended; its last words:\n{_last_words(scratch)}")
+                raise
+            finally:
+                _stop_jvm(gateway)
+
+
+def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
+    settings = {
+        "spark.master": master,
+        "spark.app.name": app_name,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+    if _is_local(master):
+        settings |= {
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.local.dir": str(scratch),
+            "spark.sql.shuffle.partitions": str(LOCAL_SHUFFLE_PARTITIONS),
+        }
+    return settings
+
+
+def _child_environment(master: str, java_home: Path, scratch: Path) -> dict[str, str]:
+    options = (os.environ.get("SPARK_SUBMIT_OPTS", ""), f'"-Djava.io.tmpdir={scratch}"')
+    changes = {"JAVA_HOME": str(java_home), "SPARK_SUBMIT_OPTS": " ".join(options).strip()}
+    return changes | {"SPARK_LOCAL_IP": LOOPBACK} if _is_local(master) else changes
+
+
+def _is_local(master: str) -> bool:
+    return master.partition("[")[0] == "local"
+
+
+def _start_jvm(conf: SparkConf, environment: Mapping[str, str], scratch: Path) -> Any:
+    """PySpark's link to a new Java process, which is its `proc`."""
+    try:
+        with _environment(environment), (scratch / "jvm.log").open("wb") as log:
+            return _launch(conf, {"stdout": log, "stderr": log})
+    except (PySparkException, OSError) as error:
+        raise EnvironmentUnsuitable(f"Spark does not start; its last words:\n{_last_words(scratch)}") from error
+
+
+def _stop_session(spark: SparkSession, process: Popen[bytes]) -> None:
+    if process.poll() is None:
+        spark.stop()
+        return
+    spark.sparkContext._jsc = None  # a dead process can't be told to stop; what is left is on this side
+    spark.sparkContext.stop()
+
+
+def _stop_jvm(gateway: Any) -> None:
+    process: Popen[bytes] = gateway.proc
+    gateway.shutdown()
+    if process.stdin is not None:
+        process.stdin.close()  # the Java process ends when its input does
+    try:
+        process.wait(JVM_STOP_TIMEOUT_S)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _last_words(scratch: Path) -> str:
+    return (scratch / "jvm.log").read_bytes()[-LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """`changes` in this process's environment, for a child that takes its copy now."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _process_state_kept(scratch: Path) -> Iterator[None]:
+    """Undo what PySpark leaves in a process: its link to Java, an interrupt handler, a path for imports."""
+    gateway, jvm = SparkContext._gateway, SparkContext._jvm
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT)
+    SparkContext._gateway = SparkContext._jvm = None
+    try:
+        yield
+    finally:
+        SparkContext._gateway, SparkContext._jvm = gateway, jvm
+        if in_main_thread and handler is not None:
+            signal.signal(signal.SIGINT, handler)
+        # The directory is about to vanish; whoever made it anew could have modules imported from it.
+        sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(scratch))]

@@ -1,0 +1,53 @@
+"""How long messages took (SPEC 1.7): exact percentiles, for each kind of message and for all together.
+
+Acceptance and delivery are read from one clock, the sender's; release is read from the recipient's, so that where two
+clocks disagree a time may even be below zero. It is shown as it is.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+ACCEPTED_TO_DELIVERED: Final = "accepted_to_delivered"
+ACCEPTED_TO_RELEASED: Final = "accepted_to_released"
+
+
+def latency(messages: DataFrame) -> DataFrame:
+    """One row for each span and kind of message that has times, and one a span for all kinds (`message_kind` null).
+
+    Messages in doubt are left out: times between facts that contradict each other prove nothing.
+    """
+    spans = sf.array(
+        _span(ACCEPTED_TO_DELIVERED, "delivery_latency_ms"),
+        _span(ACCEPTED_TO_RELEASED, "release_latency_ms"),
+    )
+    times = (
+        messages.filter(sf.col("doubt").isNull())
+        .select("message_kind", sf.inline(spans))
+        .filter(sf.col("took_ms").isNotNull())
+    )
+    percentiles = sf.percentile("took_ms", [0.5, 0.9, 0.99])
+    return (
+        times.groupingSets([["span", "message_kind"], ["span"]], "span", "message_kind")
+        .agg(
+            sf.grouping("message_kind").alias("of_all_kinds"),
+            sf.count("took_ms").alias("messages"),
+            percentiles.alias("percentiles"),
+            sf.max("took_ms").alias("max_ms"),
+        )
+        .select(
+            "span",
+            "message_kind",
+            (sf.col("of_all_kinds") == 1).alias("of_all_kinds"),
+            "messages",
+            sf.col("percentiles")[0].alias("p50_ms"),
+            sf.col("percentiles")[1].alias("p90_ms"),
+            sf.col("percentiles")[2].alias("p99_ms"),
+            "max_ms",
+        )
+    )
+
+
+def _span(name: str, column: str) -> Column:
+    return sf.struct(sf.lit(name).alias("span"), sf.col(column).alias("took_ms"))

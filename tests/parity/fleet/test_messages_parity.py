@@ -1,0 +1,151 @@
+"""The message table says of every trace what a plain fold over its facts says."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from clauses import clause
+from journal_files import Journal, message, writer
+from message_rows import message_table
+from restante.model.ids import MessageId
+from restante.model.journal import STATE_AFTER, JournalKind, JournalRow
+from restante.model.kinds import Kind, Priority
+from restante.model.states import State
+
+START_MS = 1_767_225_600_000
+OVER = {State.DELIVERED, State.EXPIRED, State.EVICTED, State.DEAD}
+
+
+@dataclass(slots=True)
+class Life:
+    """A message as a fold over its facts sees it."""
+
+    kind: str | None = None
+    priority: int | None = None
+    accepted_at_ms: int | None = None
+    state: State | None = None
+    state_at_ms: int | None = None
+    attempts: int = 0
+    doubt: str | None = None
+
+
+def fold(facts: list[JournalRow]) -> dict[str, Any]:
+    """One message's facts, in any order, as its row in the message table."""
+    life = Life()
+    for fact in sorted(facts, key=lambda row: row.event_id):
+        live(life, fact)
+    released = [fact.at_ms for fact in facts if fact.kind is JournalKind.RELEASED]
+    senders = {fact.writer for fact in facts if fact.kind in STATE_AFTER}
+    last = max(facts, key=lambda row: (row.at_ms, row.event_id))
+    doubt = (
+        ("nameless" if facts[0].message_id is None else None)
+        or ("never_accepted" if life.accepted_at_ms is None else None)
+        or ("several_senders" if len(senders) > 1 else None)
+        or life.doubt
+    )
+    return {
+        "message_id": facts[0].message_id,
+        "message_kind": life.kind,
+        "priority": life.priority,
+        "accepted_at_ms": life.accepted_at_ms,
+        "state": life.state,
+        "ended_at_ms": life.state_at_ms if life.state in OVER else None,
+        "attempts": life.attempts,
+        "delivery_latency_ms": between(life.accepted_at_ms, life.state_at_ms if life.state == "delivered" else None),
+        "released_at_ms": min(released, default=None),
+        "release_latency_ms": between(life.accepted_at_ms, min(released, default=None)),
+        "first_fact_at_ms": min(fact.at_ms for fact in facts),
+        "last_fact": last.kind,
+        "last_fact_at_ms": last.at_ms,
+        "doubt": doubt,
+    }
+
+
+def live(life: Life, fact: JournalRow) -> None:
+    if fact.kind not in STATE_AFTER:
+        return
+    life.kind = life.kind or fact.message_kind
+    life.priority = fact.priority if life.priority is None else life.priority
+    life.attempts += fact.kind is JournalKind.ATTEMPTED
+    life.doubt = life.doubt or objection(life.state, fact.kind)
+    if fact.kind is JournalKind.ACCEPTED and life.accepted_at_ms is None:
+        life.accepted_at_ms = fact.at_ms
+    life.state, life.state_at_ms = STATE_AFTER[fact.kind], fact.at_ms
+
+
+def objection(state: State | None, kind: JournalKind) -> str | None:
+    match state, kind:
+        case None, _:
+            return None
+        case _, JournalKind.ACCEPTED:
+            return "accepted_late"
+        case _, JournalKind.RECOVERED:
+            return None if state is State.DEAD else "recovered_alive"
+    return "moved_after_end" if state in OVER else None
+
+
+def between(start_ms: int | None, end_ms: int | None) -> int | None:
+    return None if start_ms is None or end_ms is None else end_ms - start_ms
+
+
+KINDS = st.sampled_from([*STATE_AFTER, JournalKind.RELEASED, JournalKind.READ]) | st.sampled_from(JournalKind)
+FACTS = st.tuples(
+    st.integers(0, 9).map(lambda n: 0 if n < 7 else n - 7),  # mostly one writer, as in life
+    st.sampled_from([0, 0, 0, 0, 1, 1, None]),
+    KINDS,
+    st.integers(0, 5_000),
+    st.none() | st.sampled_from(Kind),
+    st.none() | st.sampled_from(Priority),
+)
+
+Fact = tuple[int, int | None, JournalKind, int, Kind | None, Priority | None]
+
+
+def told(*kinds: JournalKind) -> list[Fact]:
+    """Facts of one writer about one message."""
+    return [(0, 0, kind, 10, None, None) for kind in kinds]
+
+
+@clause("13.3", "13.7")
+def test_the_table_equals_a_fold_over_the_facts_of_any_trace(spark: SparkSession) -> None:
+    rows: list[JournalRow] = []
+    traces = 0
+
+    @settings(max_examples=300, database=None)
+    @example(True, told(JournalKind.DELIVERED, JournalKind.ATTEMPTED))
+    @example(True, told(JournalKind.EVICTED, JournalKind.RECOVERED))
+    @example(True, told(JournalKind.DEAD_LETTERED, JournalKind.RECOVERED, JournalKind.DELIVERED, JournalKind.READ))
+    @given(st.booleans(), st.lists(FACTS, min_size=1, max_size=14))
+    def collect(starts_well: bool, facts: list[Fact]) -> None:
+        nonlocal traces
+        traces += 1
+        journals = [Journal(writer(traces * 3 + place)) for place in range(3)]
+        if starts_well:
+            journals[0].write(JournalKind.ACCEPTED, message(traces * 2), START_MS)
+        for place, which, kind, delay_ms, message_kind, priority in facts:
+            subject = None if which is None else message(traces * 2 + which)
+            journals[place].write(kind, subject, START_MS + delay_ms, message_kind=message_kind, priority=priority)
+        for journal in journals:
+            rows.extend(journal.rows)
+
+    collect()
+    expected: dict[MessageId | None, list[JournalRow]] = defaultdict(list)
+    for row in rows:
+        if row.message_id is not None or row.kind in STATE_AFTER:
+            expected[row.message_id].append(row)
+    found = message_table(spark, rows)
+    folded = {message_id: fold(facts) for message_id, facts in expected.items()}
+    assert found == folded
+    assert {row["doubt"] for row in folded.values()} == {
+        None,
+        "nameless",
+        "never_accepted",
+        "accepted_late",
+        "moved_after_end",
+        "recovered_alive",
+        "several_senders",
+    }
