@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from golden import cases, load
-from restante.model.ids import Address, NodeId
+from restante.model.ids import Address, NodeKey
 from restante.wire.acks import decode_ack
 from restante.wire.frames import (
     Blob,
@@ -34,7 +34,7 @@ def raw(name: str, field: str) -> bytes:
     return bytes.fromhex(VECTORS[name][field])
 
 
-HELLO = Hello(challenge=raw("hello", "challenge"), node_id=NodeId(raw("hello", "node_id")))
+HELLO = Hello(challenge=raw("hello", "challenge"), node_key=NodeKey(raw("hello", "node_key")))
 OPEN = Open(address=Address(raw("open", "address")), signature=raw("open", "signature"))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from restante.crypto.identity import Identity, is_signed_by
 from restante.model.codes import Code
 from restante.model.errors import RemoteProtocolError
-from restante.model.ids import Address, MessageId, NodeId, PayloadHash
+from restante.model.ids import Address, MessageId, NodeKey, PayloadHash
 from restante.wire.acks import (
     Ack,
     AckType,
@@ -25,7 +25,7 @@ def delivery_ack(node: Identity, stored: PayloadHash, *, now_ms: int) -> Ack:
     return replace(unsigned, signature=node.sign(ack_to_sign(unsigned)))
 
 
-def is_delivery_ack_for(ack: Ack, *, node: NodeId, sealed: PayloadHash) -> bool:
+def is_delivery_ack_for(ack: Ack, *, node: NodeKey, sealed: PayloadHash) -> bool:
     """Whether this node really said that it holds exactly these bytes."""
     return (
         ack.type is AckType.DELIVERY and ack.subject == sealed and is_signed_by(node, ack.signature, ack_to_sign(ack))

@@ -41,6 +41,7 @@ class Opened:
     header: TtlHeader
     letter: Letter
     payload_hash: PayloadHash
+    envelope_bytes: int
 
 
 def write(draft: Draft, *, writer: Identity, reader: ContactCard) -> bytes:
@@ -79,7 +80,7 @@ def open_envelope(raw: bytes, *, reader: Identity) -> Opened:
     header, letter = decode_plaintext(unpad(unseal(envelope.sealed, reader)))
     if not is_signed_by(letter.sender, letter.signature, letter_to_sign(letter, reader.address)):
         raise RemoteProtocolError("the letter is not signed by the sender it names", code=Code.AUTHENTICATION_FAILED)
-    return Opened(header=header, letter=letter, payload_hash=payload_hash(envelope.sealed))
+    return Opened(header=header, letter=letter, payload_hash=payload_hash(envelope.sealed), envelope_bytes=len(raw))
 
 
 def dedup_key(sender: Address, session: SessionId, message: MessageId) -> bytes:

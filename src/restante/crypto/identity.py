@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
-from restante.model.ids import Address, NodeId, address, exactly
+from restante.model.ids import Address, NodeKey, address, exactly
 
 SEED_BYTES: Final = 32
 MLKEM_PUBLIC_BYTES: Final = 1184
@@ -63,9 +63,9 @@ class Identity:
         return self.card.address
 
     @property
-    def node_id(self) -> NodeId:
+    def node_key(self) -> NodeKey:
         """A node is known by its own signing key, which is no person's address."""
-        return NodeId(bytes(self.card.address))
+        return NodeKey(bytes(self.card.address))
 
     @property
     def sealing_key(self) -> MLKEM768X25519PrivateKey:

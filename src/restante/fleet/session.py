@@ -34,10 +34,10 @@ _launch: Final[Callable[..., Any]] = launch_gateway  # PySpark gives it no types
 @contextmanager
 def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | None = None) -> Iterator[SparkSession]:
     """A session on `master`; at the end its Java process and its temporary files are gone."""
-    if SparkContext._active_spark_context is not None:
-        raise LocalProtocolError("a Spark session is open in this process already; close it first")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         raise LocalProtocolError("spark-submit has started Java already; run this with python and name the master")
+    if SparkContext._active_spark_context is not None:
+        raise LocalProtocolError("a Spark session is open in this process already; close it first")
     home = find_java(os.environ, bundled=bundled_java()) if java_home is None else java_home
     with tempfile.TemporaryDirectory(prefix="restante-spark-", ignore_cleanup_errors=True) as made:
         scratch = Path(made)

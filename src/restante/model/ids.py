@@ -10,6 +10,7 @@ Address = NewType("Address", bytes)
 InboxKey = NewType("InboxKey", bytes)
 SessionId = NewType("SessionId", bytes)
 NodeId = NewType("NodeId", bytes)
+NodeKey = NewType("NodeKey", bytes)
 PayloadHash = NewType("PayloadHash", bytes)
 WriterId = NewType("WriterId", bytes)
 EventId = NewType("EventId", bytes)
@@ -20,6 +21,7 @@ ADDRESS_BYTES: Final = 32
 INBOX_KEY_BYTES: Final = 32
 SESSION_ID_BYTES: Final = 32
 NODE_ID_BYTES: Final = 32
+NODE_KEY_BYTES: Final = 32
 PAYLOAD_HASH_BYTES: Final = 32
 WRITER_ID_BYTES: Final = 16
 EVENT_ID_BYTES: Final = 16
@@ -74,8 +76,9 @@ def session_id(raw: bytes) -> SessionId:
     return SessionId(exactly(raw, SESSION_ID_BYTES, "session_id"))
 
 
-def node_id(raw: bytes) -> NodeId:
-    return NodeId(exactly(raw, NODE_ID_BYTES, "node id"))
+def node_key(raw: bytes) -> NodeKey:
+    """The Ed25519 key a node signs with; its place in the mesh is the hash of it (SPEC 7.1)."""
+    return NodeKey(exactly(raw, NODE_KEY_BYTES, "node key"))
 
 
 def payload_hash(raw: bytes) -> PayloadHash:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import ClassVar, Final, Self
 
 from restante.model.errors import Malformed, TooLarge
-from restante.model.ids import ADDRESS_BYTES, NODE_ID_BYTES, Address, NodeId, address, exactly, node_id
+from restante.model.ids import ADDRESS_BYTES, NODE_KEY_BYTES, Address, NodeKey, address, exactly, node_key
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.wire.acks import ACK_BYTES, Ack, AckType, decode_ack, encode_ack
 from restante.wire.envelope import MAX_ENVELOPE_BYTES
@@ -53,20 +53,20 @@ class Hello:
     """Server, first of all: who it is, and a challenge that no other connection has."""
 
     TYPE: ClassVar = FrameType.HELLO
-    SIZES: ClassVar = _only(CHALLENGE_BYTES + NODE_ID_BYTES)
+    SIZES: ClassVar = _only(CHALLENGE_BYTES + NODE_KEY_BYTES)
     challenge: bytes
-    node_id: NodeId
+    node_key: NodeKey
 
     def __post_init__(self) -> None:
         exactly(self.challenge, CHALLENGE_BYTES, "challenge")
-        node_id(self.node_id)
+        node_key(self.node_key)
 
     def body(self) -> bytes:
-        return self.challenge + self.node_id
+        return self.challenge + self.node_key
 
     @classmethod
     def from_body(cls, raw: bytes) -> Self:
-        return cls(challenge=raw[:CHALLENGE_BYTES], node_id=NodeId(raw[CHALLENGE_BYTES:]))
+        return cls(challenge=raw[:CHALLENGE_BYTES], node_key=NodeKey(raw[CHALLENGE_BYTES:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

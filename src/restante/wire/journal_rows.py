@@ -68,7 +68,7 @@ FIELDS: Final[tuple[JournalField, ...]] = (
     ),
     JournalField(name="sequence", type="int64", high=MAX_SEQUENCE, doc="place in its session and direction"),
     JournalField(name="payload_hash", type="binary32", doc="SHA-256 of the sealed bytes; joins endpoints and nodes"),
-    JournalField(name="size_bytes", type="int64", high=MAX_U32, doc="size of the sealed bytes"),
+    JournalField(name="size_bytes", type="int64", high=MAX_U32, doc="size of the padded envelope"),
     JournalField(
         name="message_kind",
         type="string",

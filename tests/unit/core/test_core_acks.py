@@ -49,15 +49,15 @@ def test_a_delivery_ack_names_the_sealed_bytes_and_is_signed_by_its_node(held: P
     raw = encode_ack(ack)
     assert len(raw) == 121
     assert raw[:57] == b"\x01" + held[:16] + held + now_ms.to_bytes(8, "big")
-    assert is_delivery_ack_for(decode_ack(raw), node=NODE.node_id, sealed=held)
+    assert is_delivery_ack_for(decode_ack(raw), node=NODE.node_key, sealed=held)
 
 
 @clause("10.2")
 @given(hashes)
 def test_a_delivery_ack_speaks_for_no_other_node_and_no_other_bytes(other: PayloadHash) -> None:
     ack = delivery_ack(NODE, HELD, now_ms=NOW_MS)
-    assert not is_delivery_ack_for(ack, node=BOB.node_id, sealed=HELD)
-    assert other == HELD or not is_delivery_ack_for(ack, node=NODE.node_id, sealed=other)
+    assert not is_delivery_ack_for(ack, node=BOB.node_key, sealed=HELD)
+    assert other == HELD or not is_delivery_ack_for(ack, node=NODE.node_key, sealed=other)
 
 
 @clause("10.2")
@@ -69,7 +69,7 @@ def test_every_bit_of_a_delivery_ack_is_held_by_its_signature() -> None:
             ack = decode_ack(flipped(raw, bit))
         except Malformed:
             continue
-        if is_delivery_ack_for(ack, node=NODE.node_id, sealed=HELD):
+        if is_delivery_ack_for(ack, node=NODE.node_key, sealed=HELD):
             believed.append(bit)
     assert believed == []
 
@@ -77,12 +77,12 @@ def test_every_bit_of_a_delivery_ack_is_held_by_its_signature() -> None:
 def test_a_receipt_signed_by_the_node_is_no_delivery_ack() -> None:
     unsigned = Ack(type=AckType.RECEIPT, reference=IDS[0], subject=HELD, timestamp_ms=NOW_MS)
     receipt = replace(unsigned, signature=NODE.sign(ack_to_sign(unsigned)))
-    assert not is_delivery_ack_for(receipt, node=NODE.node_id, sealed=HELD)
+    assert not is_delivery_ack_for(receipt, node=NODE.node_key, sealed=HELD)
 
 
 def test_an_unsigned_delivery_ack_is_not_believed() -> None:
     unsigned = replace(delivery_ack(NODE, HELD, now_ms=NOW_MS), signature=b"")
-    assert not is_delivery_ack_for(unsigned, node=NODE.node_id, sealed=HELD)
+    assert not is_delivery_ack_for(unsigned, node=NODE.node_key, sealed=HELD)
 
 
 @clause("10.3")

@@ -174,7 +174,7 @@ def test_a_claim_whose_owner_died_is_taken_back_at_its_deadline_and_due_at_once(
     assert after(entry, TimePassed(), at_ms=lapse_ms - 1) == entry
     free, effects = taken(entry, TimePassed(), at_ms=lapse_ms)
     assert (free.state, free.lease, free.attempts, free.next_attempt_at_ms) == (State.PENDING, None, 1, lapse_ms)
-    assert records(effects) == [("retried", "lease_lapsed")]
+    assert records(effects) == notices(effects) == [("retried", "lease_lapsed")]
     assert after(free, lease(lapse_ms), at_ms=lapse_ms).attempts == 2
 
 
@@ -237,7 +237,7 @@ def test_a_rate_limit_is_waited_out_and_does_not_count() -> None:
     waiting, effects = taken(entry, failure(Failure.RATE_LIMITED, told_ms=7_321))
     assert (waiting.state, waiting.attempts) == (State.PENDING, 14)
     assert waiting.next_attempt_at_ms == NOW_MS + 7_321
-    assert records(effects) == [("retried", "E007")]
+    assert records(effects) == notices(effects) == [("retried", "E007")]
 
 
 @clause("4.3", "5.2")
@@ -252,6 +252,13 @@ def test_a_permanent_failure_is_a_permanent_dead_letter_at_once(kind: Failure, c
     assert (letter.reason, letter.category) == (DeadReason.PERMANENT_FAILURE, DeadCategory.PERMANENT)
     assert letter.expires_at_ms == NOW_MS + 30 * DAY_MS
     assert (letter.code, records(effects)) == (code, [("dead_lettered", code)])
+
+
+@clause("4.3")
+def test_a_permanent_failure_that_is_told_after_the_queue_time_is_still_permanent() -> None:
+    at_ms = NOW_MS + 24 * HOUR_MS - 1
+    _, effects = taken(leased(accepted(), at_ms=at_ms), failure(Failure.TOO_LARGE), at_ms=at_ms + SECOND_MS)
+    assert buried(effects).category is DeadCategory.PERMANENT
 
 
 @clause("4.3")
@@ -283,6 +290,8 @@ def test_e009_seals_anew_each_time_and_leaves_e008_its_one_try() -> None:
         assert entry.state is State.PENDING
         assert any(isinstance(effect, Reencrypt) for effect in effects)
     at_ms = entry.next_attempt_at_ms
+    entry = after(leased(entry, at_ms=at_ms), failure(Failure.SESSION_INVALID), at_ms=at_ms)
+    at_ms = entry.next_attempt_at_ms
     assert after(leased(entry, at_ms=at_ms), failure(Failure.ENCRYPTION_FAILED), at_ms=at_ms).state is State.DEAD
 
 
@@ -310,12 +319,21 @@ def test_mesh_and_relay_keep_an_entry_until_the_receipt(route: Route) -> None:
     sent, effects = taken(leased(accepted(route=route)), TransmitSucceeded(), at_ms=NOW_MS + 40)
     assert (sent.state, sent.was_sent, sent.payload) == (State.SENT, True, b"sealed")
     assert Record(kind=JournalKind.SENT, latency_ms=40) in effects
+    assert notices(effects) == [("sent", None)]
     assert Forget() not in effects
     stored = after(sent, DeliveryAcked())
     assert stored.state is State.SENT
     done, effects = taken(stored, ReceiptAcked(), at_ms=NOW_MS + 90)
     assert done.state is State.DELIVERED
+    assert Record(kind=JournalKind.DELIVERED, latency_ms=90) in effects
     assert Forget() in effects
+
+
+def test_a_try_that_succeeds_clears_the_error_of_the_one_before() -> None:
+    failed = failed_times(accepted(), 1, Settings())
+    assert failed.last_error is Code.NETWORK_UNREACHABLE
+    at_ms = failed.next_attempt_at_ms
+    assert after(leased(failed, at_ms=at_ms), TransmitSucceeded(), at_ms=at_ms).last_error is None
 
 
 @clause("3.8")
@@ -328,8 +346,10 @@ def test_channel_entries_and_control_messages_end_when_accepted(route: Route, ki
     assert Forget() in effects
 
 
-def test_a_delivery_ack_is_told_once() -> None:
-    stored, effects = taken(reached(State.SENT), DeliveryAcked())
+@pytest.mark.parametrize("state", [State.PENDING, State.SENDING, State.SENT])
+def test_a_delivery_ack_is_told_once_whenever_it_comes(state: State) -> None:
+    stored, effects = taken(reached(state), DeliveryAcked())
+    assert stored.state is state
     assert stored.confirmation is Confirmation.STORED
     assert notices(effects) == [("delivery_confirmed", None)]
     assert taken(stored, DeliveryAcked()) == (stored, ())
@@ -407,7 +427,7 @@ def test_a_cancelled_message_is_a_dead_letter_that_is_not_retried_by_itself(stat
 
 
 def test_recovery_starts_the_tries_the_queue_time_and_the_life_anew() -> None:
-    tried = leased(accepted(attempts=14, reencrypted=True))
+    tried = leased(accepted(attempts=14, reencrypted=True, was_sent=True))
     dead = after(tried, failure(Failure.NETWORK_TIMEOUT))
     at_ms = NOW_MS + 6 * DAY_MS
     back, effects = taken(dead, Recovered(), at_ms=at_ms)
@@ -434,3 +454,16 @@ def test_what_has_expired_cannot_be_recovered() -> None:
     with pytest.raises(LocalProtocolError, match="has expired") as refused:
         after(dead, Recovered(), at_ms=NOW_MS + 30 * DAY_MS)
     assert refused.value.code is Code.TTL_EXPIRED
+
+
+@clause("5.1")
+def test_a_dead_letter_is_the_whole_message_with_why_when_and_how_often() -> None:
+    entry = accepted(attempts=2, first_attempt_at_ms=NOW_MS - HOUR_MS)
+    dead, effects = taken(leased(entry), failure(Failure.TOO_LARGE), at_ms=NOW_MS + SECOND_MS)
+    letter = buried(effects)
+    assert letter.entry == dead
+    assert (letter.entry.payload, letter.entry.sealed_plaintext) == (entry.payload, entry.sealed_plaintext)
+    assert (letter.reason, letter.code) == (DeadReason.PERMANENT_FAILURE, Code.MESSAGE_TOO_LARGE)
+    assert (letter.category, letter.total_attempts) == (DeadCategory.PERMANENT, 3)
+    assert (letter.first_attempt_at_ms, letter.last_attempt_at_ms) == (NOW_MS - HOUR_MS, NOW_MS)
+    assert (letter.moved_at_ms, letter.expires_at_ms) == (NOW_MS + SECOND_MS, NOW_MS + SECOND_MS + 30 * DAY_MS)

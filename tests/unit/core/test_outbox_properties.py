@@ -62,7 +62,7 @@ OTHERS: tuple[Event, ...] = (
 )
 LIKELY: Mapping[State, tuple[Event, ...]] = {
     State.PENDING: LEASES,
-    State.SENDING: (*TIMEOUTS * 12, *FAILURES[::8], *[TransmitSucceeded(), TimePassed()] * 4),
+    State.SENDING: (*TIMEOUTS * 12, *FAILURES[::8], *OTHERS[:1] * 4, *OTHERS[4:5] * 4),
     State.SENT: (*LEASES, DeliveryAcked()),
     State.DEAD: (Recovered(),),
 }

@@ -65,7 +65,7 @@ def test_a_seed_of_another_size_is_refused(size: int) -> None:
 
 
 def test_a_node_is_known_by_its_signing_key() -> None:
-    assert ALICE.node_id.hex() == ALICE_ADDRESS
+    assert ALICE.node_key.hex() == ALICE_ADDRESS
     assert len(ALICE.card.sealing_key) == 1184 + 32
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from codec_laws import flipped
 from restante.model.codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, TooLarge
-from restante.model.ids import Address, MessageId, NodeId
+from restante.model.ids import Address, MessageId, NodeKey
 from restante.wire.acks import Ack, AckType
 from restante.wire.frames import (
     Blob,
@@ -35,7 +35,7 @@ HASH = bytes(range(32))
 DELIVERY = Ack(
     type=AckType.DELIVERY, reference=HASH[:16], subject=HASH, timestamp_ms=1_700_000_000_500, signature=b"s" * 64
 )
-HELLO = Hello(challenge=b"c" * 32, node_id=NodeId(b"n" * 32))
+HELLO = Hello(challenge=b"c" * 32, node_key=NodeKey(b"n" * 32))
 EXAMPLES: dict[FrameType, Frame] = {
     FrameType.HELLO: HELLO,
     FrameType.OPEN: Open(address=Address(b"a" * 32), signature=b"s" * 64),
@@ -65,7 +65,7 @@ stored = st.builds(
     signatures,
 )
 frames: st.SearchStrategy[Frame] = st.one_of(
-    st.builds(Hello, challenge=ids, node_id=ids.map(NodeId)),
+    st.builds(Hello, challenge=ids, node_key=ids.map(NodeKey)),
     st.builds(Open, address=ids.map(Address), signature=signatures),
     st.builds(Put, envelope=st.binary(max_size=100)),
     stored,
@@ -300,8 +300,8 @@ def test_numbers_no_store_could_hold_are_refused(number: int, body: bytes, reaso
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: Hello(challenge=bytes(31), node_id=NodeId(bytes(32))), "challenge must have 32 bytes, not 31"),
-        (lambda: Hello(challenge=bytes(32), node_id=NodeId(bytes(33))), "node id must have 32 bytes, not 33"),
+        (lambda: Hello(challenge=bytes(31), node_key=NodeKey(bytes(32))), "challenge must have 32 bytes, not 31"),
+        (lambda: Hello(challenge=bytes(32), node_key=NodeKey(bytes(33))), "node key must have 32 bytes, not 33"),
         (lambda: Open(address=Address(bytes(31)), signature=bytes(64)), "address must have 32 bytes, not 31"),
         (lambda: Open(address=Address(bytes(32)), signature=b""), "signature must have 64 bytes, not 0"),
         (lambda: Refused(permanent=False, code="E004", retry_after_ms=-1, text=""), "retry_after must be in"),
