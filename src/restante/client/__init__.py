@@ -1,0 +1,1 @@
+"""A client: an identity with its outbox, inbox and links."""

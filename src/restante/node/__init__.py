@@ -1,0 +1,1 @@
+"""A node: today, one relay with an inbox store."""

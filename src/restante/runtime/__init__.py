@@ -1,0 +1,1 @@
+"""Hosts the core on one machine: SQLite, sockets, files, the system's clock and dice."""

@@ -1,0 +1,85 @@
+"""Identities and contact cards as files. A seed file is readable by its owner only, or it is not used (SPEC 8.6)."""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from restante.crypto.identity import SEED_BYTES, ContactCard, Identity, checked_card
+from restante.model.codes import Code
+from restante.model.errors import Malformed, RestanteError, StoreUnusable
+from restante.ports.entropy import Entropy
+from restante.wire.address import parse_address, show_address
+
+MAX_CARD_BYTES: Final = 16_384
+_CARD_FIELDS: Final = ("address", "sealing_key", "signature")
+
+
+def create_identity(path: Path, entropy: Entropy) -> Identity:
+    """A new identity, its seed kept at `path`, which must not exist yet."""
+    seed = entropy.draw(SEED_BYTES)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(seed)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreUnusable(f"the identity file cannot be written: {error}") from error
+    return Identity(seed)
+
+
+def load_identity(path: Path) -> Identity:
+    """The identity whose seed is at `path`; refused when others on this machine could read it."""
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            seed = file.read(SEED_BYTES + 1)
+    except OSError as error:
+        raise RestanteError(f"the identity file cannot be read: {error}", code=Code.NOT_FOUND) from error
+    if mode & 0o077:
+        raise StoreUnusable(f"{path.name} is open to others (mode {mode:04o}); make it 0600")
+    return Identity(seed)
+
+
+def write_card(card: ContactCard, path: Path) -> None:
+    """A card is public: it holds no secret."""
+    texts = (show_address(card.address), card.sealing_key.hex(), card.signature.hex())
+    text = json.dumps(dict(zip(_CARD_FIELDS, texts, strict=True)))
+    try:
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreUnusable(f"the contact card cannot be written: {error}") from error
+
+
+def read_card(path: Path) -> ContactCard:
+    """A card somebody gave us, believed only when its signature holds."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_CARD_BYTES + 1)
+    except OSError as error:
+        raise RestanteError(f"the contact card cannot be read: {error}", code=Code.NOT_FOUND) from error
+    if len(raw) > MAX_CARD_BYTES:
+        raise Malformed(f"{path.name} is no contact card: it has more than {MAX_CARD_BYTES} bytes")
+    return checked_card(_parse_card(raw, path.name))
+
+
+def _parse_card(raw: bytes, name: str) -> ContactCard:
+    try:
+        fields = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # the latter for a file of nothing but brackets
+        raise Malformed(f"{name} is no contact card: it is not JSON") from error
+    found = [fields.get(key) for key in _CARD_FIELDS] if isinstance(fields, dict) else []
+    texts = [text for text in found if isinstance(text, str)]
+    if len(texts) != len(_CARD_FIELDS):
+        raise Malformed(f"{name} is no contact card: it must have the texts {', '.join(_CARD_FIELDS)}")
+    address, sealing_key, signature = texts
+    try:
+        return ContactCard(
+            address=parse_address(address),
+            sealing_key=bytes.fromhex(sealing_key),
+            signature=bytes.fromhex(signature),
+        )
+    except ValueError as error:
+        raise Malformed(f"{name} is no contact card: {error}") from error

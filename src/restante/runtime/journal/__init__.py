@@ -1,0 +1,1 @@
+"""Getting the journal off this machine."""

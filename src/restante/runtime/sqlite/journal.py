@@ -1,0 +1,96 @@
+"""The journal table: facts appended in the transaction that makes them true (SPEC 1.4, 13.1)."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from restante.model.ids import (
+    WRITER_ID_BYTES,
+    MessageId,
+    NodeId,
+    PayloadHash,
+    SessionTag,
+    WriterId,
+    event_id,
+    writer_id,
+)
+from restante.model.journal import JournalKind, JournalRow
+from restante.model.kinds import Kind, Priority
+from restante.ports.entropy import Entropy
+from restante.runtime.sqlite.database import Database, load_queries
+from restante.wire.journal_rows import FIELDS, from_record
+
+_COLUMNS: Final = tuple(field.name for field in FIELDS if field.name not in {"event_id", "writer"})
+_SQL: Final = load_queries("journal")
+
+
+class Journal:
+    """One writer's facts, numbered without holes."""
+
+    def __init__(self, database: Database, entropy: Entropy) -> None:
+        self._database = database
+        self.writer = WriterId(self.kept("writer", lambda: entropy.draw(WRITER_ID_BYTES)))
+
+    def append(
+        self,
+        kind: JournalKind,
+        *,
+        at_ms: int,
+        message_id: MessageId | None = None,
+        session_tag: SessionTag | None = None,
+        sequence: int | None = None,
+        payload_hash: PayloadHash | None = None,
+        size_bytes: int | None = None,
+        message_kind: Kind | None = None,
+        priority: Priority | None = None,
+        attempt: int | None = None,
+        code: str | None = None,
+        node: NodeId | None = None,
+        latency_ms: int | None = None,
+        ttl_s: int | None = None,
+    ) -> None:
+        self._database.run(
+            _SQL["append_fact"],
+            kind=kind,
+            at_ms=at_ms,
+            message_id=message_id,
+            session_tag=session_tag,
+            sequence=sequence,
+            payload_hash=payload_hash,
+            size_bytes=size_bytes,
+            message_kind=message_kind,
+            priority=priority,
+            attempt=attempt,
+            code=code,
+            node=node,
+            latency_ms=latency_ms,
+            ttl_s=ttl_s,
+        )
+
+    def facts(self, *, after: int, limit: int) -> list[JournalRow]:
+        """Up to `limit` facts with a number above `after`, oldest first."""
+        rows = self._database.run(_SQL["facts_after"], after=after, limit=limit)
+        return [self._row(number, values) for number, *values in rows]
+
+    def shipped_through(self) -> int:
+        """The number of the newest fact that has left in a segment."""
+        return int.from_bytes(self.kept("shipped_through", lambda: bytes(8)), "big")
+
+    def mark_shipped(self, through: int) -> None:
+        with self._database.transaction():
+            self._database.run(_SQL["set_meta"], key="shipped_through", value=through.to_bytes(8, "big"))
+
+    def kept(self, key: str, first: Callable[[], bytes]) -> bytes:
+        """A value kept for the life of this file; `first` gives it the first time."""
+        with self._database.transaction():
+            rows = self._database.run(_SQL["get_meta"], key=key)
+            if rows:
+                return bytes(rows[0][0])
+            value = first()
+            self._database.run(_SQL["set_meta"], key=key, value=value)
+            return value
+
+    def _row(self, number: int, values: list[Any]) -> JournalRow:
+        record: dict[str, object] = dict(zip(_COLUMNS, values, strict=True))
+        record["event_id"] = event_id(self.writer, number)
+        record["writer"] = writer_id(self.writer)
+        return from_record(record)

@@ -1,0 +1,22 @@
+-- The journal and the small values beside it; the same in a client's and a node's file.
+
+-- name: append_fact
+INSERT INTO journal (at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
+                     priority, attempt, code, node, latency_ms, ttl_s)
+VALUES (:at_ms, :kind, :message_id, :session_tag, :sequence, :payload_hash, :size_bytes, :message_kind,
+        :priority, :attempt, :code, :node, :latency_ms, :ttl_s);
+
+-- name: facts_after
+SELECT number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
+       priority, attempt, code, node, latency_ms, ttl_s
+  FROM journal
+ WHERE number > :after
+ ORDER BY number
+ LIMIT :limit;
+
+-- name: get_meta
+SELECT value FROM meta WHERE key = :key;
+
+-- name: set_meta
+INSERT INTO meta (key, value) VALUES (:key, :value)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value;

@@ -1,0 +1,217 @@
+"""The client's end of a relay link against relays that lie, fall silent or go away."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
+
+import pytest
+
+from clauses import clause
+from relay_peers import LOOPBACK, MALLORY, NODE, SOON_S
+from restante.core.acks import delivery_ack
+from restante.crypto.identity import Identity
+from restante.policy.failures import Failure
+from restante.ports.relay import LinkLost, TryFailed
+from restante.runtime.transport import relay_link
+from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.wire import frames
+from restante.wire.envelope import Envelope, encode_envelope, payload_hash
+from restante.wire.inbox_keys import relay_inbox_key
+
+SEALED = b"sealed bytes"
+ENVELOPE = encode_envelope(
+    Envelope(inbox_key=relay_inbox_key(MALLORY.address), expires_at_ms=500_000 * 3_600_000, sealed=SEALED)
+)
+HELLO = frames.encode_frame(frames.Hello(challenge=bytes(32), node_key=NODE.node_key), 0)
+Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
+
+
+@contextlib.asynccontextmanager
+async def pretended_relay(converse: Conversation) -> AsyncIterator[int]:
+    """A port where whoever connects gets that conversation."""
+    writers = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await converse(reader, writer)
+
+    server = await asyncio.start_server(serve, LOOPBACK, 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        await server.wait_closed()
+
+
+def answering(answer: bytes) -> Conversation:
+    """Greets, and gives this answer to the first question."""
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HELLO)
+        await reader.read(65_536)
+        writer.write(answer)
+
+    return converse
+
+
+async def put_at(port: int) -> None:
+    link = await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+    try:
+        await link.put(ENVELOPE)
+    finally:
+        await link.close()
+
+
+def stored(signer: Identity, sealed: bytes) -> bytes:
+    return frames.encode_frame(frames.Stored(ack=delivery_ack(signer, payload_hash(sealed), now_ms=5)), 1)
+
+
+@clause("7.8")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        stored(MALLORY, SEALED),
+        stored(NODE, b"other bytes"),
+        frames.encode_frame(
+            frames.Stored(ack=replace(delivery_ack(NODE, payload_hash(SEALED), now_ms=5), timestamp_ms=6)), 1
+        ),
+    ],
+    ids=["another's signature", "other bytes", "another time"],
+)
+async def test_an_acknowledgement_that_is_not_the_relays_word_for_these_bytes_is_no_success(answer: bytes) -> None:
+    async with pretended_relay(answering(answer)) as port:
+        with pytest.raises(TryFailed) as failed:
+            await put_at(port)
+        assert failed.value.failure is Failure.STORAGE_REFUSED
+
+
+async def test_a_true_acknowledgement_is_taken() -> None:
+    async with pretended_relay(answering(stored(NODE, SEALED))) as port:
+        await put_at(port)
+
+
+async def test_an_answer_of_the_wrong_kind_ends_the_link() -> None:
+    async with pretended_relay(answering(frames.encode_frame(frames.Opened(), 1))) as port:
+        with pytest.raises(TryFailed, match="wrong kind"):
+            await put_at(port)
+
+
+@pytest.mark.parametrize("answer", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x05\x7f\x00\x00\x00\x01"])
+async def test_an_answer_that_breaks_the_format_ends_the_link(answer: bytes) -> None:
+    async with pretended_relay(answering(answer)) as port:
+        with pytest.raises(LinkLost):
+            await put_at(port)
+
+
+@clause("6.7")
+@pytest.mark.parametrize(
+    ("permanent", "code", "failure"),
+    [
+        (True, "E006", Failure.TOO_LARGE),
+        (True, "E101", Failure.INVALID_FORMAT),
+        (True, "E999", Failure.INVALID_FORMAT),
+        (True, "E103", Failure.AUTHENTICATION_FAILED),
+        (False, "E004", Failure.STORAGE_REFUSED),
+        (False, "E999", Failure.STORAGE_REFUSED),
+        (False, "E007", Failure.RATE_LIMITED),
+    ],
+)
+async def test_a_refusal_is_the_failure_it_stands_for(permanent: bool, code: str, failure: Failure) -> None:
+    refused = frames.Refused(permanent=permanent, code=code, retry_after_ms=1_500, text="no")
+    async with pretended_relay(answering(frames.encode_frame(refused, 1))) as port:
+        with pytest.raises(TryFailed, match="no") as failed:
+            await put_at(port)
+        assert failed.value.failure is failure
+        assert failed.value.retry_after_ms == 1_500
+
+
+async def test_what_is_under_way_fails_at_once_when_the_relay_goes_away() -> None:
+    asked = asyncio.Event()
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HELLO)
+        await reader.readexactly(9)
+        asked.set()
+        writer.close()
+
+    async with pretended_relay(converse) as port:
+        link = await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        waiting = [asyncio.create_task(link.next_blob()), asyncio.create_task(link.put(ENVELOPE))]
+        async with asyncio.timeout(SOON_S):
+            await asked.wait()
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [LinkLost, LinkLost]
+        for later in (link.put(ENVELOPE), link.next_blob(), link.delete(1)):
+            with pytest.raises(LinkLost):
+                await later
+
+
+async def test_a_port_where_nobody_listens_is_a_refused_connection() -> None:
+    async with pretended_relay(answering(b"")) as port:
+        pass
+    with pytest.raises(TryFailed) as failed:
+        await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+    assert failed.value.failure is Failure.CONNECTION_REFUSED
+
+
+async def test_a_relay_that_hangs_up_before_its_greeting_is_a_failed_try() -> None:
+    async def converse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with pretended_relay(converse) as port:
+        with pytest.raises(TryFailed):
+            await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+
+
+class Mute:
+    """Takes connections and says nothing; knows when the other side has left."""
+
+    def __init__(self, greeting: bytes = b"") -> None:
+        self.connected = asyncio.Event()
+        self.left = asyncio.Event()
+        self._greeting = greeting
+
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(self._greeting)
+        self.connected.set()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        self.left.set()
+
+
+async def test_a_relay_that_never_greets_is_given_up_and_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_link, "DEADLINE_S", 0.05)
+    mute = Mute()
+    async with pretended_relay(mute.converse) as port:
+        with pytest.raises(TryFailed) as failed:
+            await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        assert failed.value.failure is Failure.CONNECTION_REFUSED
+        async with asyncio.timeout(SOON_S):
+            await mute.left.wait()
+
+
+async def test_a_relay_that_never_answers_is_a_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    mute = Mute(HELLO)
+    async with pretended_relay(mute.converse) as port:
+        link = await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        monkeypatch.setattr(relay_link, "DEADLINE_S", 0.05)
+        with pytest.raises(TryFailed) as failed:
+            await link.put(ENVELOPE)
+        assert failed.value.failure is Failure.NETWORK_TIMEOUT
+        await link.close()
+
+
+async def test_a_connection_given_up_half_way_is_not_left_open() -> None:
+    mute = Mute()
+    async with pretended_relay(mute.converse) as port:
+        connecting = asyncio.create_task(TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key))
+        async with asyncio.timeout(SOON_S):
+            await mute.connected.wait()
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+            await mute.left.wait()

@@ -1,0 +1,317 @@
+"""The relay and its link over real sockets: nothing is acknowledged too early, served to the wrong, or lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from clauses import clause
+from relay_peers import BOB, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, proof, running_relay
+from restante.crypto.identity import is_signed_by
+from restante.policy.failures import Failure
+from restante.policy.quota import StorageQuota
+from restante.ports.relay import TryFailed
+from restante.runtime.sqlite.database import Database
+from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.wire import frames
+from restante.wire.acks import encode_ack
+from restante.wire.envelope import payload_hash
+
+
+@pytest.fixture
+async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
+    async with running_relay(tmp_path) as running:
+        yield running
+
+
+async def received(link: TcpRelayLink, count: int) -> list[bytes]:
+    async with asyncio.timeout(SOON_S):
+        return [(await link.next_blob()).envelope for _ in range(count)]
+
+
+@clause("7.8", "10.2")
+async def test_a_put_is_answered_by_the_nodes_signed_word_for_exactly_these_bytes(relay: RunningRelay) -> None:
+    link = await relay.link()
+    ack = encode_ack(await link.put(relay.envelope(b"sealed bytes")))
+    hashed = payload_hash(b"sealed bytes")
+    assert len(ack) == 121
+    assert ack[:57] == b"\x01" + hashed[:16] + hashed + relay.clock.now_ms().to_bytes(8, "big")
+    assert is_signed_by(NODE.node_key, ack[57:], b"restante-ack-v1" + ack[:57])
+    await link.close()
+
+
+@clause("1.3", "6.1")
+async def test_what_is_acknowledged_is_on_disk(relay: RunningRelay) -> None:
+    link = await relay.link()
+    for number in range(3):
+        raw = relay.envelope(b"sealed %d" % number)
+        await link.put(raw)
+        assert relay.held()[-1] == raw
+    await link.close()
+
+
+@clause("1.3", "6.7")
+async def test_what_cannot_be_written_is_not_acknowledged_but_refused_for_now(relay: RunningRelay) -> None:
+    link = await relay.link()
+    raw = relay.envelope(b"sealed")
+    other = Database(relay.database.path, schema="node")
+    with other.transaction():
+        with pytest.raises(TryFailed) as refused:
+            await link.put(raw)
+        assert refused.value.code.value == "E004"
+        assert refused.value.failure is Failure.STORAGE_REFUSED
+    other.close()
+    assert relay.held() == []
+    await link.put(raw)
+    assert relay.held() == [raw]
+    await link.close()
+
+
+@clause("6.1")
+async def test_equal_envelopes_are_kept_apart(relay: RunningRelay) -> None:
+    link = await relay.link(BOB)
+    raw = relay.envelope(b"sealed")
+    for _ in range(2):
+        await link.put(raw)
+    assert await received(link, 2) == [raw, raw]
+    await link.close()
+
+
+async def test_a_relay_that_is_not_the_one_meant_is_refused(relay: RunningRelay) -> None:
+    with pytest.raises(TryFailed, match="another node") as refused:
+        await TcpRelayLink.connect("127.0.0.1", relay.port, node=MALLORY.node_key)
+    assert refused.value.failure is Failure.AUTHENTICATION_FAILED
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        bytes(range(256)) * 8,
+        b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x00",
+        b"\x00\x00\x00\x05\x7f\x00\x00\x00\x01",
+        b"\x00\x00\x00\x06\x30\x00\x00\x00\x01!",
+        frames.encode_frame(frames.Ping(), 1) + b"\xff\xff\xff\xff",
+    ],
+    ids=["garbage", "http", "oversize", "no length", "unknown type", "ping with a body", "good, then bad"],
+)
+async def test_a_peer_that_breaks_the_format_is_cut_off_and_others_go_on(relay: RunningRelay, nonsense: bytes) -> None:
+    link = await relay.link(BOB)
+    async with RawPeer.connected(relay.port) as (peer, _):
+        await peer.say(nonsense)
+        assert await peer.is_cut_off()
+    raw = relay.envelope(b"still here")
+    await link.put(raw)
+    assert await received(link, 1) == [raw]
+    await link.close()
+
+
+async def test_a_frame_cut_short_is_let_go_and_others_go_on(relay: RunningRelay) -> None:
+    link = await relay.link(BOB)
+    raw = relay.envelope(b"whole")
+    async with RawPeer.connected(relay.port) as (peer, _):
+        await peer.say(frames.encode_frame(frames.Put(envelope=raw), 1)[:-1])
+        await link.put(raw)
+        peer.hang_up()
+        assert await peer.is_cut_off()
+    assert relay.held() == [raw]
+    await link.close()
+
+
+async def test_a_frame_may_come_byte_by_byte(relay: RunningRelay) -> None:
+    async with RawPeer.connected(relay.port) as (peer, _):
+        for byte in frames.encode_frame(frames.Ping(), 0xFFFF_FFFF):
+            await peer.say(bytes([byte]))
+        assert await peer.hear() == (0xFFFF_FFFF, frames.Pong())
+
+
+@clause("6.5")
+async def test_the_proof_of_another_key_opens_nothing(relay: RunningRelay) -> None:
+    link = await relay.link()
+    await link.put(relay.envelope(b"for bob"))
+    async with RawPeer.connected(relay.port) as (peer, hello):
+        refused = await peer.refusal(proof(BOB, hello, signer=MALLORY))
+        assert (refused.permanent, refused.code) == (True, "E103")
+        assert await peer.ask(frames.Ping(), 2) == frames.Pong()  # and no blob came before it
+        assert (await peer.refusal(frames.Delete(blob_id=1), 3)).permanent
+    assert len(relay.held()) == 1
+    await link.close()
+
+
+@clause("6.5")
+async def test_a_proof_overheard_on_another_connection_or_made_for_another_node_opens_nothing(
+    relay: RunningRelay,
+) -> None:
+    async with RawPeer.connected(relay.port) as (bobs, hello), RawPeer.connected(relay.port) as (thiefs, other_hello):
+        assert other_hello.challenge != hello.challenge
+        overheard = proof(BOB, hello)
+        assert await bobs.ask(overheard) == frames.Opened()
+        assert (await thiefs.refusal(overheard)).code == "E103"
+        elsewhere = frames.Hello(challenge=other_hello.challenge, node_key=MALLORY.node_key)
+        assert (await thiefs.refusal(proof(BOB, elsewhere))).code == "E103"
+        assert await thiefs.ask(proof(BOB, other_hello)) == frames.Opened()  # only the true proof opens
+
+
+@clause("6.5")
+async def test_a_session_is_opened_once_and_only_an_open_one_may_delete(relay: RunningRelay) -> None:
+    async with RawPeer.connected(relay.port) as (peer, hello):
+        assert (await peer.refusal(frames.Delete(blob_id=1))).permanent
+        assert await peer.ask(proof(MALLORY, hello)) == frames.Opened()
+        assert (await peer.refusal(proof(BOB, hello))).permanent
+
+
+@clause("6.4")
+async def test_each_blob_comes_once_a_session_in_order(relay: RunningRelay) -> None:
+    """More of them than may be under way at once."""
+    sender = await relay.link()
+    sent = [relay.envelope(b"%d" % number) for number in range(150)]
+    await asyncio.gather(*(sender.put(raw) for raw in sent))
+    async with RawPeer.connected(relay.port) as (peer, hello):
+        assert await peer.ask(proof(BOB, hello)) == frames.Opened()
+        got = []
+        for _ in sent:
+            _, blob = await peer.hear()
+            while not isinstance(blob, frames.Blob):
+                _, blob = await peer.hear()
+            got.append(blob.envelope)
+            await peer.say(frames.encode_frame(frames.Delete(blob_id=blob.blob_id), 7))
+        assert got == sent
+        await peer.say(frames.encode_frame(frames.Ping(), 8))
+        while (heard := await peer.hear()) != (8, frames.Pong()):
+            assert heard == (7, frames.Deleted())  # nothing comes twice
+    assert relay.held() == []
+    await sender.close()
+
+
+@clause("6.4")
+async def test_what_was_not_deleted_comes_again_in_the_next_session(relay: RunningRelay) -> None:
+    first = await relay.link(BOB)
+    sent = [relay.envelope(b"%d" % number) for number in range(3)]
+    for raw in sent:
+        await first.put(raw)
+    blobs = [await first.next_blob() for _ in sent]
+    await first.delete(blobs[1].blob_id)
+    await first.close()
+    second = await relay.link(BOB)
+    assert await received(second, 2) == [sent[0], sent[2]]
+    await second.close()
+
+
+@clause("6.4")
+async def test_new_arrivals_are_pushed_to_every_live_session_of_their_inbox_and_to_no_other(
+    relay: RunningRelay,
+) -> None:
+    sender = await relay.link()
+    bobs = [await relay.link(BOB) for _ in range(2)]
+    async with RawPeer.connected(relay.port) as (mallorys, hello):
+        assert await mallorys.ask(proof(MALLORY, hello)) == frames.Opened()
+        raw = relay.envelope(b"news")
+        await sender.put(raw)
+        for link in bobs:
+            assert await received(link, 1) == [raw]
+        await mallorys.say(frames.encode_frame(frames.Ping(), 9))
+        assert await mallorys.hear() == (9, frames.Pong())
+    for link in (sender, *bobs):
+        await link.close()
+
+
+async def test_a_push_to_a_session_that_went_away_harms_nobody(relay: RunningRelay) -> None:
+    gone, stays = await relay.link(BOB), await relay.link(BOB)
+    await gone.close()
+    raw = relay.envelope(b"news")
+    await stays.put(raw)
+    assert await received(stays, 1) == [raw]
+    await stays.close()
+
+
+@clause("6.3")
+async def test_an_expired_blob_is_not_served(relay: RunningRelay) -> None:
+    sender = await relay.link()
+    await sender.put(relay.envelope(b"short-lived", hours=2))
+    await sender.put(relay.envelope(b"long-lived", hours=48))
+    relay.clock.advance(2 * 3_600_000)
+    link = await relay.link(BOB)
+    blob = await link.next_blob()
+    assert b"long-lived" in blob.envelope
+    for each in (sender, link):
+        await each.close()
+
+
+@clause("6.1", "6.5")
+async def test_deleting_from_anothers_inbox_does_nothing(relay: RunningRelay) -> None:
+    bobs, mallorys = await relay.link(BOB), await relay.link(MALLORY)
+    raw = relay.envelope(b"for bob")
+    await bobs.put(raw)
+    blob = await bobs.next_blob()
+    await mallorys.delete(blob.blob_id)
+    assert relay.held() == [raw]
+    await bobs.delete(blob.blob_id)
+    assert relay.held() == []
+    for link in (bobs, mallorys):
+        await link.close()
+
+
+@clause("6.6", "6.7")
+async def test_a_full_inbox_is_refused_for_now_and_nothing_is_evicted(tmp_path: Path) -> None:
+    async with running_relay(tmp_path, quota=StorageQuota(max_blobs=100)) as relay:
+        link = await relay.link(BOB)
+        sent = [relay.envelope(b"%d" % number) for number in range(100)]
+        await asyncio.gather(*(link.put(raw) for raw in sent))
+        with pytest.raises(TryFailed, match="100 blobs") as refused:
+            await link.put(relay.envelope(b"one more"))
+        assert refused.value.code.value == "E004"
+        assert refused.value.failure is Failure.STORAGE_REFUSED
+        assert relay.held() == sent
+        await link.put(relay.envelope(b"for another", reader=MALLORY))
+        await link.delete((await link.next_blob()).blob_id)
+        await link.put(relay.envelope(b"one more"))
+        await link.close()
+
+
+@clause("6.6", "6.7", "2.8")
+@pytest.mark.parametrize("size", [16_385, 262_145, 524_288 - 100])
+async def test_an_envelope_that_is_too_large_is_refused_for_good_and_the_link_lives_on(
+    tmp_path: Path, size: int
+) -> None:
+    async with (
+        running_relay(tmp_path, quota=StorageQuota(max_blob_bytes=16_384)) as relay,
+        RawPeer.connected(relay.port) as (peer, _),
+    ):
+        fits = relay.envelope(bytes(16_384))
+        too_large = fits[: -16_384 - 4] + b"\x22" + varint(size) + bytes(size)
+        refused = await peer.refusal(frames.Put(envelope=too_large))
+        assert (refused.permanent, refused.code) == (True, "E006")
+        assert isinstance(await peer.ask(frames.Put(envelope=fits), 2), frames.Stored)
+        assert relay.held() == [fits]
+
+
+def varint(number: int) -> bytes:
+    """As protobuf writes the length of the sealed bytes, which `Envelope` would refuse to hold."""
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+@clause("6.7")
+async def test_bytes_that_are_no_envelope_are_refused_for_good_and_the_link_lives_on(relay: RunningRelay) -> None:
+    async with RawPeer.connected(relay.port) as (peer, _):
+        for raw in (b"", b"\x00", b"no envelope", bytes(1_000)):
+            refused = await peer.refusal(frames.Put(envelope=raw))
+            assert (refused.permanent, refused.code) == (True, "E101")
+        assert await peer.ask(frames.Ping(), 2) == frames.Pong()
+    assert relay.held() == []
+
+
+@clause("6.6", "6.7")
+async def test_an_envelope_with_less_than_an_hour_to_live_is_refused_for_good(relay: RunningRelay) -> None:
+    async with RawPeer.connected(relay.port) as (peer, _):
+        relay.clock.advance(1)  # a millisecond into the hour that the envelope counts in whole
+        refused = await peer.refusal(frames.Put(envelope=relay.envelope(b"brief", hours=1)))
+        assert (refused.permanent, refused.code) == (True, "E102")
+
+
+async def test_frames_that_only_a_relay_may_send_are_refused(relay: RunningRelay) -> None:
+    async with RawPeer.connected(relay.port) as (peer, hello):
+        for frame in (hello, frames.Opened(), frames.Deleted(), frames.Pong()):
+            assert (await peer.refusal(frame, 5)).permanent

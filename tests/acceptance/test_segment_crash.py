@@ -1,0 +1,94 @@
+"""A machine that dies while it ships its journal."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from pyarrow import parquet
+
+from clauses import clause
+from restante.model.ids import event_number
+from restante.model.journal import JournalKind
+from restante.runtime.journal.segments import ship
+from restante.wire.journal_rows import from_record
+from sqlite_files import NOW_MS, NodeFile, facts, open_node_file
+
+SHIP_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from restante.runtime.journal.segments import ship
+from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.journal import Journal
+from restante.runtime.system import SystemEntropy
+
+home, fatal_sync = Path(sys.argv[1]), int(sys.argv[2])
+syncs = 0
+
+def die_at(handle):
+    global syncs
+    syncs += 1
+    if syncs == fatal_sync:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+os.fsync = die_at
+ship(Journal(Database(home / "node.db", schema="node"), SystemEntropy()), home / "out")
+"""
+BEFORE_THE_RENAME, AFTER_THE_RENAME = 1, 2
+
+
+def note(node: NodeFile) -> None:
+    for _ in range(3):
+        node.journal.append(JournalKind.SECURITY, at_ms=NOW_MS)
+
+
+def die_while_shipping(home: Path, moment: int) -> NodeFile:
+    """A node with three facts whose process was killed at that moment; opened again."""
+    node = open_node_file(home / "node.db")
+    note(node)
+    node.database.close()
+    ended = subprocess.run([sys.executable, "-c", SHIP_AND_DIE, str(home), str(moment)], check=False, timeout=60)
+    assert ended.returncode == -signal.SIGKILL
+    return open_node_file(home / "node.db")
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def numbers(paths: list[Path]) -> list[int]:
+    rows = [from_record(record) for path in paths for record in parquet.read_table(path).to_pylist()]
+    return [event_number(row.event_id) for row in rows]
+
+
+@clause("13.1")
+def test_a_crash_before_the_rename_leaves_nothing_that_looks_like_a_segment(tmp_path: Path) -> None:
+    node = die_while_shipping(tmp_path, BEFORE_THE_RENAME)
+    [draft] = names(tmp_path / "out")
+    assert draft.startswith(".")
+    assert node.journal.shipped_through() == 0
+    [path] = ship(node.journal, tmp_path / "out")
+    assert names(tmp_path / "out") == [path.name]
+    assert numbers([path]) == [1, 2, 3]
+    node.database.close()
+
+
+@clause("13.1")
+def test_a_crash_after_the_rename_ships_the_same_file_again_and_nothing_twice(tmp_path: Path) -> None:
+    node = die_while_shipping(tmp_path, AFTER_THE_RENAME)
+    [whole] = (tmp_path / "out").iterdir()
+    assert numbers([whole]) == [1, 2, 3]
+    assert node.journal.shipped_through() == 0
+    assert ship(node.journal, tmp_path / "out") == [whole]
+    assert names(tmp_path / "out") == [whole.name]
+    node.database.close()
+
+
+@clause("13.1")
+def test_facts_added_between_the_crash_and_the_next_shipping_are_all_there_and_told_apart(tmp_path: Path) -> None:
+    node = die_while_shipping(tmp_path, AFTER_THE_RENAME)
+    note(node)
+    ship(node.journal, tmp_path / "out")
+    assert set(numbers(list((tmp_path / "out").iterdir()))) == {1, 2, 3, 4, 5, 6}
+    assert len(facts(node.journal)) == 6
+    node.database.close()

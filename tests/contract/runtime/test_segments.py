@@ -1,0 +1,248 @@
+"""Journals leaving as Parquet: whole or not at all, and nobody's address in them."""
+
+import os
+import resource
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from clauses import clause
+from restante.client.client import Client
+from restante.core.mailbox import Keep, judge_put
+from restante.core.outbox_events import TransmitSucceeded
+from restante.crypto.identity import Identity
+from restante.model.errors import StoreUnusable
+from restante.model.ids import MessageId
+from restante.model.journal import JournalKind, JournalRow
+from restante.policy.settings import Settings
+from restante.runtime.journal import segments
+from restante.runtime.journal.segments import ship, write_segment
+from restante.testing.seeded import FakeClock, SeededEntropy
+from restante.wire.address import show_address
+from restante.wire.envelope import decode_envelope
+from restante.wire.inbox_keys import relay_inbox_key
+from restante.wire.journal_rows import from_record
+from sqlite_files import NOW_MS, NodeFile, facts, open_node_file
+
+NOBODY = 65_534
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeFile]:
+    made = open_node_file(tmp_path / "node.db")
+    yield made
+    made.database.close()
+
+
+def note(node: NodeFile, count: int = 1) -> None:
+    with node.database.transaction():
+        for _ in range(count):
+            node.journal.append(JournalKind.SECURITY, at_ms=NOW_MS, code="E101", latency_ms=-3)
+
+
+def read_back(paths: list[Path]) -> list[JournalRow]:
+    return [from_record(record) for path in paths for record in parquet.read_table(path).to_pylist()]
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+@clause("13.1")
+def test_shipped_facts_read_back_equal(node: NodeFile, tmp_path: Path) -> None:
+    note(node, 3)
+    shipped = ship(node.journal, tmp_path / "out")
+    assert read_back(shipped) == facts(node.journal)
+    assert len(facts(node.journal)) == 3
+
+
+@clause("13.1")
+def test_a_segment_is_named_by_its_writer_and_its_facts_and_nothing_lies_beside_it(
+    node: NodeFile, tmp_path: Path
+) -> None:
+    note(node, 3)
+    ship(node.journal, tmp_path / "out")
+    assert names(tmp_path / "out") == [f"{node.journal.writer.hex()}-0000000000000001-0000000000000003.parquet"]
+
+
+def test_shipping_again_ships_only_what_is_new(node: NodeFile, tmp_path: Path) -> None:
+    assert ship(node.journal, tmp_path / "out") == []
+    note(node, 2)
+    first = ship(node.journal, tmp_path / "out")
+    assert ship(node.journal, tmp_path / "out") == []
+    note(node, 2)
+    second = ship(node.journal, tmp_path / "out")
+    assert read_back(first) + read_back(second) == facts(node.journal)
+    assert len(first) == len(second) == 1
+
+
+@clause("13.1")
+def test_a_segment_shipped_twice_is_the_same_file(node: NodeFile, tmp_path: Path) -> None:
+    note(node, 3)
+    [first] = ship(node.journal, tmp_path / "out")
+    before = first.read_bytes()
+    node.journal.mark_shipped(0)  # as if the machine had died before it could remember
+    assert ship(node.journal, tmp_path / "out") == [first]
+    assert names(tmp_path / "out") == [first.name]
+    assert first.read_bytes() == before
+
+
+def test_a_long_journal_leaves_in_several_segments(
+    node: NodeFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "ROWS_PER_SEGMENT", 4)
+    note(node, 10)
+    shipped = ship(node.journal, tmp_path / "out")
+    assert [parquet.read_metadata(path).num_rows for path in shipped] == [4, 4, 2]
+    assert read_back(shipped) == facts(node.journal)
+
+
+def test_a_flipped_bit_in_a_segment_is_noticed_by_its_reader(node: NodeFile, tmp_path: Path) -> None:
+    note(node, 100)
+    [path] = ship(node.journal, tmp_path / "out")
+    column = parquet.read_metadata(path).row_group(0).column(0)
+    raw = bytearray(path.read_bytes())
+    raw[column.data_page_offset + column.total_compressed_size // 2] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises((OSError, pa.ArrowException)):
+        parquet.read_table(path, page_checksum_verification=True)
+
+
+def refuse(node: NodeFile, directory: Path) -> None:
+    with pytest.raises(StoreUnusable, match="a journal segment cannot be written"):
+        ship(node.journal, directory)
+    assert node.journal.shipped_through() == 0
+
+
+def test_a_directory_that_cannot_be_made_is_refused_and_nothing_counts_as_shipped(
+    node: NodeFile, tmp_path: Path
+) -> None:
+    note(node)
+    (tmp_path / "out").write_text("in the way", "utf-8")
+    refuse(node, tmp_path / "out")
+    refuse(node, tmp_path / "out" / "deeper")
+
+
+def test_a_directory_that_cannot_be_written_is_refused(node: NodeFile) -> None:
+    note(node)
+    with tempfile.TemporaryDirectory() as name:  # not below tmp_path, whose parents are closed to other users
+        closed = Path(name)
+        closed.chmod(0o555)
+        rows = facts(node.journal)
+        was_root = os.geteuid() == 0  # whom permissions do not bind
+        if was_root:
+            os.seteuid(NOBODY)
+        try:
+            with pytest.raises(StoreUnusable, match="Permission denied"):
+                write_segment(rows, closed)
+        finally:
+            if was_root:
+                os.seteuid(0)
+            closed.chmod(0o700)
+
+
+def test_a_full_disk_leaves_no_part_of_a_segment(node: NodeFile, tmp_path: Path) -> None:
+    note(node, 100)
+    rows = facts(node.journal)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(StoreUnusable, match="a journal segment cannot be written"):
+            write_segment(rows, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names(tmp_path / "out") == []
+
+
+ALICE, BOB = Identity(b"a" * 32), Identity(b"b" * 32)
+
+
+def client(path: Path, mine: Identity, peer: Identity, clock: FakeClock) -> Client:
+    return Client(
+        path,
+        mine,
+        contacts={peer.address: peer.card},
+        settings=Settings(),
+        clock=clock,
+        entropy=SeededEntropy(mine.address[0]),
+    )
+
+
+def correspond(alice: Client, bob: Client, node: NodeFile, clock: FakeClock) -> MessageId:
+    """One message from Alice by the node to Bob."""
+    message_id = alice.send(BOB.address, b"hello", lane="relay-1").message_id
+    leased = alice.outbox.lease_next(owner="me", now_ms=clock.now_ms())
+    assert leased is not None
+    envelope = decode_envelope(leased.payload)
+    keep = judge_put(
+        envelope, usage=node.mailbox.usage(envelope.inbox_key), quota=Settings().storage, now_ms=clock.now_ms()
+    )
+    assert isinstance(keep, Keep)
+    blob_id = node.mailbox.put(keep, leased.payload, now_ms=clock.now_ms())
+    alice.outbox.apply(message_id, TransmitSucceeded(), now_ms=clock.now_ms())
+    bob.arrive(leased.payload, server_timestamp_ms=clock.now_ms())
+    bob.arrive(b"garbage", server_timestamp_ms=clock.now_ms())
+    node.mailbox.delete(envelope.inbox_key, blob_id, now_ms=clock.now_ms())
+    return message_id
+
+
+def forms(secret: bytes) -> list[bytes]:
+    return [secret, secret[:16], secret[16:], secret.hex().encode(), secret.hex().upper().encode()]
+
+
+@clause("13.1")
+def test_no_address_inbox_or_session_is_in_any_byte_of_a_segment(node: NodeFile, tmp_path: Path) -> None:
+    clock = FakeClock()
+    alice = client(tmp_path / "alice.db", ALICE, BOB, clock)
+    bob = client(tmp_path / "bob.db", BOB, ALICE, clock)
+    message_id = correspond(alice, bob, node, clock)
+    [(_, received)] = bob.received()
+    never = [form for who in (ALICE, BOB) for form in (*forms(who.address), show_address(who.address).encode())]
+    never += [form for who in (ALICE, BOB) for form in forms(relay_inbox_key(who.address))]
+    never += forms(received.session_id)
+    shipped = [ship(journal, tmp_path / "out") for journal in (alice.journal, bob.journal, node.journal)]
+    for [path] in shipped:
+        cells = [str(cell).encode() if isinstance(cell, str | int) else cell for cell in cells_of(path)]
+        assert len(cells) > 10
+        for raw in [path.read_bytes(), *cells]:
+            assert not [form for form in never if form in raw]
+    by_alice, by_bob, by_node = (read_back(paths) for paths in shipped)
+    assert message_id in {row.message_id for row in by_alice} & {row.message_id for row in by_bob}
+    assert {row.message_id for row in by_node} == {None}
+    alice.close()
+    bob.close()
+
+
+def cells_of(path: Path) -> list[bytes | str | int]:
+    """Every value in the file, unpacked: compression would hide an address from a search of the bytes."""
+    table = parquet.read_table(path)
+    return [cell for column in table.to_pydict().values() for cell in column if cell is not None]
+
+
+@clause("13.1")
+def test_the_hash_of_the_sealed_bytes_joins_endpoints_and_nodes_and_tags_do_not(node: NodeFile, tmp_path: Path) -> None:
+    clock = FakeClock()
+    alice = client(tmp_path / "alice.db", ALICE, BOB, clock)
+    bob = client(tmp_path / "bob.db", BOB, ALICE, clock)
+    correspond(alice, bob, node, clock)
+    clock.advance(86_400_000)
+    correspond(alice, bob, node, clock)
+    by_alice, by_bob, by_node = (facts(journal) for journal in (alice.journal, bob.journal, node.journal))
+
+    def hashes(rows: list[JournalRow]) -> set[bytes]:
+        return {row.payload_hash for row in rows if row.payload_hash is not None}
+
+    def tags(rows: list[JournalRow]) -> set[bytes]:
+        return {row.session_tag for row in rows if row.session_tag is not None}
+
+    assert len(hashes(by_alice)) == 2
+    assert hashes(by_alice) == hashes(by_bob) == hashes(by_node)
+    assert len(tags(by_alice)) == len(tags(by_bob)) == 1  # one session, one tag at each end
+    assert len(tags(by_node)) == 2  # one inbox, another tag each day
+    assert len(tags(by_alice) | tags(by_bob) | tags(by_node)) == 4
+    alice.close()
+    bob.close()

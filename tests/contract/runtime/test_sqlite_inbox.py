@@ -1,0 +1,291 @@
+"""The receiving side on disk: what was seen stays seen, order survives, and a receipt is owed until it is queued."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+import pytest
+
+from clauses import clause
+from journal_files import message
+from restante.core.letters import Opened
+from restante.model.errors import RemoteProtocolError
+from restante.model.ids import Address, SessionId
+from restante.model.journal import JournalKind
+from restante.model.kinds import Kind, TtlType
+from restante.model.states import Verdict
+from restante.policy.acks import AckBatching
+from restante.runtime.sqlite.inbox import OwedBatch, Released
+from restante.wire.envelope import payload_hash
+from restante.wire.letter import Letter
+from restante.wire.ttl_header import TtlHeader
+from sqlite_files import NOW_MS, ClientFile, facts, open_client_file
+
+ALICE = Address(b"A" * 32)
+CAROL = Address(b"C" * 32)
+SESSION = SessionId(b"s" * 32)
+BATCHING = AckBatching()
+
+
+class Interrupted(Exception):
+    """Something went wrong in the middle."""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[ClientFile]:
+    made = open_client_file(tmp_path / "client.db")
+    yield made
+    made.database.close()
+
+
+def reopened(file: ClientFile) -> ClientFile:
+    file.database.close()
+    return open_client_file(file.database.path, seed=2)
+
+
+def letter(
+    number: int,
+    *,
+    sequence: int | None = None,
+    sender: Address = ALICE,
+    session: SessionId = SESSION,
+    kind: Kind = Kind.TEXT,
+    sealed: bytes | None = None,
+    written_at_ms: int = NOW_MS - 500,
+) -> Opened:
+    """Message `number`, which is also its place in the session unless told otherwise."""
+    return Opened(
+        header=TtlHeader(created_at_ms=written_at_ms, ttl_s=86_400, ttl_type=TtlType.ABSOLUTE),
+        letter=Letter(
+            message_id=message(number),
+            sender=sender,
+            session_id=session,
+            sequence=number if sequence is None else sequence,
+            kind=kind,
+            body=b"body %d" % number,
+        ),
+        payload_hash=payload_hash(sealed or b"sealed %d" % number),
+        envelope_bytes=1_696,
+    )
+
+
+def take_in(file: ClientFile, opened: Opened, *, now_ms: int = NOW_MS) -> Verdict:
+    return file.inbox.take_in(opened, server_timestamp_ms=NOW_MS - 100, now_ms=now_ms).verdict
+
+
+def bodies(file: ClientFile, *, after: int = 0) -> list[bytes]:
+    return [entry.plaintext for _, entry in file.inbox.released(after=after, limit=100)]
+
+
+def owed(file: ClientFile) -> list[Address]:
+    return [batch.sender for batch in file.inbox.owed(BATCHING)]
+
+
+@clause("9.6")
+def test_a_new_message_comes_out_with_its_fields(file: ClientFile) -> None:
+    assert take_in(file, letter(0)) is Verdict.NEW
+    [(place, entry)] = file.inbox.released(after=0, limit=10)
+    assert place == 1
+    assert (entry.message_id, entry.sender, entry.session_id) == (message(0), ALICE, SESSION)
+    assert (entry.sequence_number, entry.plaintext) == (0, b"body 0")
+    assert (entry.received_at_ms, entry.server_timestamp_ms) == (NOW_MS, NOW_MS - 100)
+    assert (entry.ack_sent, entry.first_read_at_ms) == (False, None)
+    file.inbox.take_owed(ALICE, limit=64)
+    [(_, entry)] = file.inbox.released(after=0, limit=10)
+    assert entry.ack_sent
+
+
+@clause("9.1")
+def test_verdicts_are_the_same_after_reopening(file: ClientFile) -> None:
+    assert take_in(file, letter(0)) is Verdict.NEW
+    again = reopened(file)
+    assert take_in(again, letter(0)) is Verdict.DUPLICATE
+    assert take_in(again, letter(0, sealed=b"other bytes")) is Verdict.COLLISION
+    assert take_in(again, letter(7, sequence=0)) is Verdict.REPLAY
+    assert bodies(again) == [b"body 0"]
+    again.database.close()
+
+
+@clause("9.1")
+def test_the_same_message_id_is_another_message_in_another_session_or_from_another_sender(file: ClientFile) -> None:
+    assert take_in(file, letter(0)) is Verdict.NEW
+    assert take_in(file, letter(0, session=SessionId(b"t" * 32))) is Verdict.NEW
+    assert take_in(file, letter(0, sender=CAROL)) is Verdict.NEW
+
+
+@clause("9.1")
+def test_a_number_that_waits_is_consumed_too(file: ClientFile) -> None:
+    assert take_in(file, letter(5)) is Verdict.NEW
+    assert take_in(file, letter(6, sequence=5)) is Verdict.REPLAY
+
+
+@clause("9.1", "13.1")
+def test_each_arrival_is_a_fact_with_its_verdict_and_an_attack_a_security_fact_besides(file: ClientFile) -> None:
+    for opened in (letter(0), letter(0), letter(0, sealed=b"other bytes"), letter(7, sequence=0)):
+        take_in(file, opened)
+    told = [(fact.kind, fact.code) for fact in facts(file.journal) if fact.kind is not JournalKind.RELEASED]
+    assert told == [
+        (JournalKind.ARRIVED, "new"),
+        (JournalKind.ARRIVED, "duplicate"),
+        (JournalKind.ARRIVED, "collision"),
+        (JournalKind.SECURITY, "collision"),
+        (JournalKind.ARRIVED, "replay"),
+        (JournalKind.SECURITY, "replay"),
+    ]
+
+
+@clause("9.4", "1.2")
+def test_what_came_early_waits_for_the_missing_one_over_reopening(file: ClientFile) -> None:
+    for number in (2, 1):
+        take_in(file, letter(number))
+    assert bodies(file) == []
+    again = reopened(file)
+    take_in(again, letter(3))
+    take_in(again, letter(0), now_ms=NOW_MS + 50)
+    assert bodies(again) == [b"body 0", b"body 1", b"body 2", b"body 3"]
+    released = [fact for fact in facts(again.journal) if fact.kind is JournalKind.RELEASED]
+    assert [fact.latency_ms for fact in released] == [0, 50, 50, 50]
+    again.database.close()
+
+
+@clause("1.2")
+def test_sessions_do_not_wait_for_each_other(file: ClientFile) -> None:
+    take_in(file, letter(1))
+    take_in(file, letter(0, sender=CAROL))
+    assert bodies(file) == [b"body 0"]
+
+
+def test_the_application_reads_on_from_where_it_was(file: ClientFile) -> None:
+    for number in range(5):
+        take_in(file, letter(number))
+    places = [place for place, _ in file.inbox.released(after=0, limit=2)]
+    assert bodies(file, after=places[-1]) == [b"body 2", b"body 3", b"body 4"]
+
+
+def test_a_message_more_than_a_thousand_ahead_is_refused_and_leaves_nothing(file: ClientFile) -> None:
+    with pytest.raises(RemoteProtocolError) as refused:
+        take_in(file, letter(1, sequence=1_001))
+    assert refused.value.code.value == "E009"
+    assert facts(file.journal) == []
+    assert owed(file) == []
+    assert take_in(file, letter(1, sequence=1_000)) is Verdict.NEW
+
+
+@clause("9.3")
+@pytest.mark.parametrize("table", ["seen", "inbox", "incoming_session", "owed_receipt", "journal"])
+def test_an_arrival_that_fails_half_way_leaves_nothing_and_is_new_the_next_time(file: ClientFile, table: str) -> None:
+    file.database.run(
+        f"CREATE TEMP TRIGGER broken BEFORE INSERT ON {table} BEGIN SELECT raise(ABORT, 'the disk broke'); END"
+    )
+    with pytest.raises(apsw.ConstraintError, match="the disk broke"):
+        take_in(file, letter(0))
+    assert (bodies(file), owed(file), facts(file.journal)) == ([], [], [])
+    file.database.run("DROP TRIGGER broken")
+    assert take_in(file, letter(0)) is Verdict.NEW
+    assert bodies(file) == [b"body 0"]
+
+
+@clause("9.3", "1.3")
+def test_a_receipt_is_owed_only_for_what_is_on_disk(file: ClientFile) -> None:
+    with suppress(Interrupted), file.database.transaction():
+        take_in(file, letter(0))
+        raise Interrupted
+    assert owed(file) == []
+    take_in(file, letter(0))
+    other = apsw.Connection(str(file.database.path), flags=apsw.SQLITE_OPEN_READONLY)
+    on_disk = other.execute("SELECT message_id FROM owed_receipt JOIN inbox USING (message_id)").fetchall()
+    assert on_disk == [(message(0),)]
+    other.close()
+
+
+@clause("9.1", "10.4")
+def test_a_duplicate_is_acknowledged_again_and_an_attack_is_not(file: ClientFile) -> None:
+    take_in(file, letter(0))
+    assert file.inbox.take_owed(ALICE, limit=64) == (message(0),)
+    take_in(file, letter(0))
+    assert file.inbox.take_owed(ALICE, limit=64) == (message(0),)
+    take_in(file, letter(0, sealed=b"other bytes"))
+    take_in(file, letter(7, sequence=0))
+    assert owed(file) == []
+
+
+def test_two_receipts_for_one_message_leave_as_one(file: ClientFile) -> None:
+    for _ in range(3):
+        take_in(file, letter(0))
+    assert file.inbox.take_owed(ALICE, limit=64) == (message(0),)
+    assert owed(file) == []
+
+
+def ack_sent(file: ClientFile) -> list[bool]:
+    return [entry.ack_sent for _, entry in file.inbox.released(after=0, limit=100)]
+
+
+def test_a_receipt_is_settled_by_the_transaction_that_takes_it_or_stays_owed(file: ClientFile) -> None:
+    for number in range(2):
+        take_in(file, letter(number))
+    with suppress(Interrupted), file.database.transaction():
+        assert file.inbox.take_owed(ALICE, limit=64) == (message(0), message(1))
+        raise Interrupted
+    assert owed(file) == [ALICE]
+    assert ack_sent(file) == [False, False]
+    again = reopened(file)
+    assert again.inbox.take_owed(ALICE, limit=1) == (message(0),)
+    assert ack_sent(again) == [True, False]
+    assert again.inbox.take_owed(ALICE, limit=64) == (message(1),)
+    assert owed(again) == []
+    again.database.close()
+
+
+@clause("10.3")
+def test_receipts_to_two_senders_are_two_batches(file: ClientFile) -> None:
+    take_in(file, letter(0, sender=CAROL))
+    take_in(file, letter(1))
+    assert owed(file) == [CAROL, ALICE]
+    assert file.inbox.take_owed(ALICE, limit=64) == (message(1),)
+    assert owed(file) == [CAROL]
+
+
+def test_a_receipt_to_one_sender_settles_nothing_with_another_who_used_the_same_message_id(file: ClientFile) -> None:
+    for sender in (ALICE, CAROL):
+        take_in(file, letter(0, sender=sender))
+    file.inbox.take_owed(CAROL, limit=64)
+    assert ack_sent(file) == [False, True]
+    assert owed(file) == [ALICE]
+
+
+@clause("10.5")
+def test_a_batch_is_due_after_a_second_or_at_once_with_64_receipts(file: ClientFile) -> None:
+    with file.database.transaction():
+        for number in range(63):
+            take_in(file, letter(number), now_ms=NOW_MS + number)
+    assert file.inbox.owed(BATCHING) == [OwedBatch(sender=ALICE, due_at_ms=NOW_MS + 1_000)]
+    take_in(file, letter(63), now_ms=NOW_MS + 63)
+    [full] = file.inbox.owed(BATCHING)
+    assert full.due_at_ms <= NOW_MS + 63
+
+
+def test_control_messages_are_handed_over_in_turn_and_neither_shown_nor_acknowledged(file: ClientFile) -> None:
+    early = file.inbox.take_in(letter(1, kind=Kind.CONTROL), server_timestamp_ms=0, now_ms=NOW_MS)
+    assert early.control == ()
+    both = file.inbox.take_in(letter(0, kind=Kind.CONTROL), server_timestamp_ms=0, now_ms=NOW_MS)
+    assert both.control == (Released(sender=ALICE, body=b"body 0"), Released(sender=ALICE, body=b"body 1"))
+    assert bodies(file) == []
+    assert owed(file) == []
+
+
+@clause("13.1")
+def test_an_arrival_is_journaled_with_the_size_of_its_envelope_not_of_its_words(file: ClientFile) -> None:
+    take_in(file, letter(0))
+    assert [fact.size_bytes for fact in facts(file.journal) if fact.kind is JournalKind.ARRIVED] == [1_696]
+
+
+@clause("2.10")
+@pytest.mark.parametrize("peers_clock_ms", [0, NOW_MS - 10**9, NOW_MS + 10**9, 253_402_300_799_999])
+def test_no_clock_of_a_peer_changes_a_verdict_or_the_order(file: ClientFile, peers_clock_ms: int) -> None:
+    arrivals = [letter(1, written_at_ms=peers_clock_ms), letter(0), letter(1, written_at_ms=peers_clock_ms)]
+    verdicts = [
+        file.inbox.take_in(opened, server_timestamp_ms=peers_clock_ms, now_ms=NOW_MS).verdict for opened in arrivals
+    ]
+    assert verdicts == [Verdict.NEW, Verdict.NEW, Verdict.DUPLICATE]
+    assert bodies(file) == [b"body 0", b"body 1"]

@@ -1,0 +1,281 @@
+"""Which entry of the outbox goes next, for how long it is claimed, and what a sweep ends: on disk as in policy."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clauses import clause
+from journal_files import message
+from outbox_entries import DAY_MS, accept, entry
+from restante.core.outbox_events import TransmitFailed, TransmitSucceeded
+from restante.model.ids import MessageId
+from restante.model.journal import JournalKind
+from restante.model.kinds import Kind, Priority
+from restante.model.records import Lease, OutboxEntry
+from restante.model.states import Route, State
+from restante.policy.failures import Failure
+from restante.policy.outbox_order import has_outwaited, is_abandoned, sendable_now
+from restante.policy.pruning import Pruning, pruning
+from sqlite_files import DEFAULTS, NOW_MS, ClientFile, assert_books_balance, facts, open_client_file, states_by_rows
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[ClientFile]:
+    made = open_client_file(tmp_path / "client.db")
+    yield made
+    made.database.close()
+
+
+def history(file: ClientFile, number: int) -> list[JournalKind]:
+    """What the journal tells of one message."""
+    return [fact.kind for fact in facts(file.journal) if fact.message_id == message(number)]
+
+
+def chosen(file: ClientFile, *, now_ms: int = NOW_MS) -> MessageId | None:
+    leased = file.outbox.lease_next(owner="me", now_ms=now_ms)
+    return None if leased is None else leased.message_id
+
+
+@clause("3.5")
+def test_a_claim_holds_for_its_lease_and_not_a_millisecond_longer(file: ClientFile) -> None:
+    accept(file.outbox, entry(1))
+    leased = file.outbox.lease_next(owner="dead soon", now_ms=NOW_MS)
+    assert leased is not None
+    assert (leased.state, leased.attempts) == (State.SENDING, 1)
+    assert leased.lease == Lease(owner="dead soon", until_ms=NOW_MS + MINUTE_MS)
+    file.outbox.sweep(now_ms=NOW_MS + MINUTE_MS - 1)
+    assert chosen(file, now_ms=NOW_MS + MINUTE_MS - 1) is None
+    file.outbox.sweep(now_ms=NOW_MS + MINUTE_MS)
+    assert chosen(file, now_ms=NOW_MS + MINUTE_MS) == message(1)
+    assert history(file, 1) == [
+        JournalKind.ACCEPTED,
+        JournalKind.ATTEMPTED,
+        JournalKind.RETRIED,
+        JournalKind.ATTEMPTED,
+    ]
+    assert_books_balance(file)
+
+
+@clause("3.5", "3.11")
+def test_a_claim_outlives_its_process_on_disk_and_then_lapses(tmp_path: Path) -> None:
+    file = open_client_file(tmp_path / "client.db")
+    accept(file.outbox, entry(1))
+    file.outbox.lease_next(owner="the first process", now_ms=NOW_MS)
+    file.database.close()
+    file = open_client_file(tmp_path / "client.db")
+    file.outbox.sweep(now_ms=NOW_MS + MINUTE_MS)
+    assert file.outbox.counts() == {State.PENDING: 1}
+    assert_books_balance(file)
+    file.database.close()
+
+
+@clause("3.4")
+def test_a_lane_waits_behind_its_first_unsent_entry_whatever_the_priority(file: ClientFile) -> None:
+    accept(file.outbox, entry(1))
+    accept(file.outbox, entry(2, priority=Priority.HIGH))
+    assert chosen(file) == message(1)
+    assert chosen(file) is None  # being sent
+    failed = TransmitFailed(owner="me", failure=Failure.RATE_LIMITED, retry_after_ms=MINUTE_MS)
+    file.outbox.apply(message(1), failed, now_ms=NOW_MS)
+    assert chosen(file, now_ms=NOW_MS + MINUTE_MS - 1) is None  # waiting for its next try
+    assert chosen(file, now_ms=NOW_MS + MINUTE_MS) == message(1)
+    file.outbox.apply(message(1), TransmitSucceeded(), now_ms=NOW_MS + MINUTE_MS)
+    assert chosen(file, now_ms=NOW_MS + MINUTE_MS) == message(2)
+
+
+@clause("3.4")
+def test_a_lane_leaves_in_the_order_it_was_filled_even_if_the_clock_stepped_back(file: ClientFile) -> None:
+    for number in range(4):
+        accept(file.outbox, entry(number, created_at_ms=NOW_MS - number))
+    order = []
+    while (message_id := chosen(file)) is not None:
+        order.append(message_id)
+        file.outbox.apply(message_id, TransmitSucceeded(), now_ms=NOW_MS)
+    assert order == [message(number) for number in range(4)]
+
+
+def test_on_the_mesh_a_later_entry_need_not_wait_for_an_earlier_one(file: ClientFile) -> None:
+    """There the sequence numbers restore the order (policy/outbox_order)."""
+    accept(file.outbox, entry(1, route=Route.MESH, next_attempt_at_ms=NOW_MS + 1))
+    accept(file.outbox, entry(2, route=Route.MESH))
+    assert chosen(file) == message(2)
+
+
+@clause("3.3")
+def test_a_waiting_entry_does_not_hold_up_another_lane(file: ClientFile) -> None:
+    accept(file.outbox, entry(1, next_attempt_at_ms=NOW_MS + 1))
+    accept(file.outbox, entry(2, lane="relay-2"))
+    assert chosen(file) == message(2)
+
+
+@clause("3.3")
+def test_among_lanes_priority_goes_first_then_age_then_insertion(file: ClientFile) -> None:
+    ages = [(Priority.LOW, 9), (Priority.NORMAL, 1), (Priority.NORMAL, 2), (Priority.NORMAL, 2), (Priority.HIGH, 0)]
+    for number, (priority, age_ms) in enumerate(ages):
+        accept(file.outbox, entry(number, lane=str(number), priority=priority, created_at_ms=NOW_MS - age_ms))
+    assert [chosen(file) for _ in range(6)] == [*(message(number) for number in (4, 2, 3, 1, 0)), None]
+
+
+@clause("3.3")
+def test_an_expired_head_is_ended_and_holds_up_nobody(file: ClientFile) -> None:
+    """Not even while it waits for a next try that would come after its end."""
+    accept(file.outbox, entry(1, expires_at_ms=NOW_MS + 5, next_attempt_at_ms=NOW_MS))
+    accept(file.outbox, entry(2, expires_at_ms=NOW_MS + 5, next_attempt_at_ms=NOW_MS + 9))
+    accept(file.outbox, entry(3))
+    assert chosen(file, now_ms=NOW_MS + 5) == message(3)
+    assert history(file, 1) == [JournalKind.ACCEPTED, JournalKind.EXPIRED]
+    assert_books_balance(file)
+
+
+@clause("3.9")
+def test_link_traffic_older_than_seven_days_is_pruned_sent_or_not(file: ClientFile) -> None:
+    week_ms = 7 * DAY_MS
+    month = {"kind": Kind.DRAWING, "ttl_s": 30 * 86_400, "expires_at_ms": NOW_MS + 30 * DAY_MS}
+    accept(file.outbox, entry(1, state=State.SENT, was_sent=True, **month))
+    accept(file.outbox, entry(2, was_sent=True, **month))
+    accept(file.outbox, entry(3, state=State.SENT, was_sent=True, **(month | {"kind": Kind.TEXT})))
+    accept(file.outbox, entry(4, was_sent=True, queued_at_ms=NOW_MS + 1, **month))  # recovered: queued anew
+    file.outbox.sweep(now_ms=NOW_MS + week_ms - 1)
+    assert file.outbox.counts() == {State.SENT: 2, State.PENDING: 2}
+    file.outbox.sweep(now_ms=NOW_MS + week_ms)
+    assert history(file, 1)[-1] is history(file, 2)[-1] is JournalKind.EXPIRED
+    assert [fact.code for fact in facts(file.journal)][-2:] == ["pruned", "pruned"]
+    assert file.outbox.counts() == {State.SENT: 1, State.PENDING: 1}
+
+
+@clause("2.2")
+@pytest.mark.parametrize(("priority", "hours"), [(Priority.HIGH, 1), (Priority.NORMAL, 24), (Priority.LOW, 72)])
+def test_an_entry_that_waited_too_long_unsent_becomes_a_dead_letter(
+    file: ClientFile, priority: Priority, hours: int
+) -> None:
+    forever_ms = NOW_MS + 90 * DAY_MS
+    accept(file.outbox, entry(1, priority=priority, expires_at_ms=forever_ms, next_attempt_at_ms=forever_ms))
+    file.outbox.sweep(now_ms=NOW_MS + hours * HOUR_MS - 1)
+    assert states_by_rows(file.database) == {message(1): State.PENDING}
+    file.outbox.sweep(now_ms=NOW_MS + hours * HOUR_MS)
+    assert file.database.run("SELECT reason, category FROM dead_letter") == [("queue_time_exceeded", "retriable")]
+    assert_books_balance(file)
+
+
+@clause("5.2")
+def test_expiry_deletes_the_payload_and_leaves_a_tombstone(file: ClientFile) -> None:
+    accept(file.outbox, entry(1, was_sent=True))
+    file.outbox.sweep(now_ms=NOW_MS + DAY_MS)
+    tombstones = file.database.run("SELECT message_id, reason, code, payload, sealed_plaintext FROM dead_letter")
+    assert tombstones == [(message(1), "expired", "E010", b"", b"")]
+    assert file.database.run("SELECT count(*) FROM outbox_body") == [(0,)]
+
+
+def test_the_next_wake_is_the_first_time_a_lane_may_move(file: ClientFile) -> None:
+    assert file.outbox.next_wake_ms() is None
+    accept(file.outbox, entry(1, next_attempt_at_ms=NOW_MS + 70_000))
+    accept(file.outbox, entry(2, next_attempt_at_ms=NOW_MS))  # behind the first, whose time is what counts
+    assert file.outbox.next_wake_ms() == NOW_MS + 70_000
+    accept(file.outbox, entry(3, lane="relay-2"))
+    assert file.outbox.next_wake_ms() == NOW_MS
+    assert chosen(file) == message(3)
+    assert file.outbox.next_wake_ms() == NOW_MS + MINUTE_MS  # when its claim may lapse
+
+
+@st.composite
+def outboxes(draw: st.DrawFn) -> list[OutboxEntry]:
+    """Entries in any state of flight, crowded around one moment so that boundaries are met."""
+    near = st.integers(-2, 2).map(lambda offset: NOW_MS + offset)
+    entries = []
+    for number in range(draw(st.integers(0, 6))):
+        state = draw(st.sampled_from([State.PENDING, State.PENDING, State.SENDING, State.SENT]))
+        lease = Lease(owner="another", until_ms=draw(near)) if state is State.SENDING else None
+        entries.append(
+            entry(
+                number,
+                route=draw(st.sampled_from([Route.RELAY, Route.RELAY, Route.CHANNEL, Route.MESH])),
+                lane=draw(st.sampled_from(["one", "two"])),
+                kind=draw(st.sampled_from([Kind.TEXT, Kind.DRAWING])),
+                priority=draw(st.sampled_from(Priority)),
+                created_at_ms=draw(near) - draw(st.sampled_from([0, 7 * DAY_MS])),
+                queued_at_ms=draw(near) - draw(st.sampled_from([0, HOUR_MS, 24 * HOUR_MS, 72 * HOUR_MS, 7 * DAY_MS])),
+                expires_at_ms=draw(near) + draw(st.sampled_from([0, DAY_MS])),
+                next_attempt_at_ms=draw(near),
+                state=state,
+                lease=lease,
+                attempts=0 if state is State.PENDING else 1,
+                was_sent=state is State.SENT or draw(st.booleans()),
+            )
+        )
+    return entries
+
+
+@pytest.fixture(scope="module")
+def shared_file() -> Iterator[ClientFile]:
+    """One file for all examples; each is undone."""
+    with tempfile.TemporaryDirectory() as directory:
+        made = open_client_file(Path(directory) / "client.db")
+        yield made
+        made.database.close()
+
+
+class Undone(Exception):
+    """The end of an example."""
+
+
+def swept(one: OutboxEntry) -> OutboxEntry | None:
+    """The entry after a sweep at this moment, as policy has it; None when it has ended."""
+    if one.state is State.SENDING and not is_abandoned(one, NOW_MS):
+        return one
+    if pruning(DEFAULTS.outbox, one, NOW_MS) is not Pruning.KEEP:
+        return None
+    if one.state is State.SENDING:
+        return replace(one, state=State.PENDING, lease=None, next_attempt_at_ms=NOW_MS)
+    outwaited = has_outwaited(
+        priority=one.priority, queued_at_ms=one.queued_at_ms, was_sent=one.was_sent, now_ms=NOW_MS
+    )
+    return None if one.state is State.PENDING and outwaited else one
+
+
+def held(file: ClientFile, entries: list[OutboxEntry]) -> list[OutboxEntry]:
+    """Those that are still in the outbox, as they are there."""
+    loaded = (file.outbox.load(one.message_id) for one in entries)
+    return [one for one in loaded if one is not None]
+
+
+@clause("3.3", "3.4")
+@given(entries=outboxes())
+def test_the_entry_that_is_claimed_is_the_one_policy_puts_first(
+    shared_file: ClientFile, entries: list[OutboxEntry]
+) -> None:
+    alive = [one for one in entries if one.state is State.SENDING or swept(one)]
+
+    def check() -> None:
+        for one in alive:
+            accept(shared_file.outbox, one)
+        expected = sendable_now(held(shared_file, alive), NOW_MS)
+        assert chosen(shared_file) == (expected[0].message_id if expected else None)
+        raise Undone
+
+    with pytest.raises(Undone), shared_file.database.transaction():
+        check()
+
+
+@clause("3.5", "3.9", "2.2")
+@given(entries=outboxes())
+def test_a_sweep_changes_exactly_the_entries_whose_time_has_come(
+    shared_file: ClientFile, entries: list[OutboxEntry]
+) -> None:
+    def check() -> None:
+        for one in entries:
+            accept(shared_file.outbox, one)
+        expected = [after for one in held(shared_file, entries) if (after := swept(one)) is not None]
+        shared_file.outbox.sweep(now_ms=NOW_MS)
+        assert held(shared_file, entries) == expected
+        raise Undone
+
+    with pytest.raises(Undone), shared_file.database.transaction():
+        check()

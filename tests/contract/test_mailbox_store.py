@@ -1,0 +1,325 @@
+"""What any relay store must do (SPEC 6.1-6.3): one suite, run on the real store and on its stand-in."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from clauses import clause
+from restante.core.mailbox import Keep, Usage
+from restante.model.ids import InboxKey
+from restante.model.journal import JournalKind
+from restante.ports.relay import Blob, MailboxStore
+from restante.runtime.sqlite.database import Database, load_queries
+from restante.testing.memory_mailbox import MemoryMailbox
+from restante.wire.envelope import payload_hash
+from sqlite_files import NOW_MS, facts, open_node_file
+
+ALICE = InboxKey(b"A" * 32)
+BOB = InboxKey(b"B" * 32)
+HOUR_MS = 3_600_000
+
+
+def keep(inbox: InboxKey, envelope: bytes, *, expires_at_ms: int = NOW_MS + 24 * HOUR_MS) -> Keep:
+    return Keep(inbox_key=inbox, payload_hash=payload_hash(envelope), expires_at_ms=expires_at_ms)
+
+
+def put(store: MailboxStore, inbox: InboxKey, envelope: bytes, *, expires_at_ms: int = NOW_MS + 24 * HOUR_MS) -> int:
+    return store.put(keep(inbox, envelope, expires_at_ms=expires_at_ms), envelope, now_ms=NOW_MS)
+
+
+def everything(store: MailboxStore, inbox: InboxKey, *, now_ms: int = NOW_MS) -> list[Blob]:
+    return store.flush(inbox, after=0, limit=1_000, now_ms=now_ms)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MailboxStore]:
+    if request.param == "memory":
+        yield MemoryMailbox()
+        return
+    file = open_node_file(tmp_path / "node.db")
+    yield file.mailbox
+    file.database.close()
+
+
+@clause("6.1")
+def test_a_flush_gives_what_was_put_with_its_time(store: MailboxStore) -> None:
+    first = put(store, ALICE, b"one")
+    assert everything(store, ALICE) == [Blob(blob_id=first, stored_at_ms=NOW_MS, envelope=b"one")]
+
+
+@clause("6.1")
+def test_a_flush_keeps_the_order_of_insertion_whatever_the_expiries(store: MailboxStore) -> None:
+    for name, hours in ((b"one", 9), (b"two", 2), (b"three", 5)):
+        put(store, ALICE, name, expires_at_ms=NOW_MS + hours * HOUR_MS)
+        put(store, BOB, b"between", expires_at_ms=NOW_MS + hours * HOUR_MS)
+    assert [blob.envelope for blob in everything(store, ALICE)] == [b"one", b"two", b"three"]
+
+
+@clause("6.1")
+def test_a_flush_deletes_nothing(store: MailboxStore) -> None:
+    put(store, ALICE, b"one")
+    assert everything(store, ALICE) == everything(store, ALICE) != []
+
+
+@clause("6.1")
+def test_pages_join_into_the_whole_without_a_gap_or_a_repeat(store: MailboxStore) -> None:
+    envelopes = [b"%d" % number for number in range(7)]
+    for envelope in envelopes:
+        put(store, ALICE, envelope)
+        put(store, BOB, envelope)
+    pages = []
+    after = 0
+    while page := store.flush(ALICE, after=after, limit=3, now_ms=NOW_MS):
+        pages.append([blob.envelope for blob in page])
+        after = page[-1].blob_id
+    assert pages == [envelopes[:3], envelopes[3:6], envelopes[6:]]
+
+
+@clause("6.1")
+def test_a_page_goes_on_behind_a_blob_that_was_deleted_meanwhile(store: MailboxStore) -> None:
+    ids = [put(store, ALICE, b"%d" % number) for number in range(4)]
+    store.delete(ALICE, ids[1], now_ms=NOW_MS)
+    assert [blob.envelope for blob in store.flush(ALICE, after=ids[1], limit=9, now_ms=NOW_MS)] == [b"2", b"3"]
+
+
+@clause("6.1")
+def test_equal_puts_are_kept_apart(store: MailboxStore) -> None:
+    ids = [put(store, ALICE, b"same") for _ in range(3)]
+    assert len(set(ids)) == 3
+    assert [blob.envelope for blob in everything(store, ALICE)] == [b"same"] * 3
+
+
+@clause("6.1")
+def test_an_inbox_holds_only_its_own_mail(store: MailboxStore) -> None:
+    put(store, ALICE, b"for alice")
+    assert everything(store, BOB) == []
+
+
+@clause("6.1")
+def test_a_deleted_blob_is_gone_and_the_others_stay(store: MailboxStore) -> None:
+    ids = [put(store, ALICE, b"%d" % number) for number in range(3)]
+    assert store.delete(ALICE, ids[1], now_ms=NOW_MS)
+    assert [blob.envelope for blob in everything(store, ALICE)] == [b"0", b"2"]
+
+
+@clause("6.1")
+def test_a_delete_needs_the_inbox_besides_the_id(store: MailboxStore) -> None:
+    blob_id = put(store, ALICE, b"for alice")
+    assert not store.delete(BOB, blob_id, now_ms=NOW_MS)
+    assert [blob.envelope for blob in everything(store, ALICE)] == [b"for alice"]
+
+
+def test_a_second_delete_finds_nothing(store: MailboxStore) -> None:
+    blob_id = put(store, ALICE, b"one")
+    assert store.delete(ALICE, blob_id, now_ms=NOW_MS)
+    assert not store.delete(ALICE, blob_id, now_ms=NOW_MS)
+
+
+def test_an_id_is_never_given_twice(store: MailboxStore) -> None:
+    """A delete that comes late, or twice, must not hit a blob that came after."""
+    blob_id = put(store, ALICE, b"old")
+    store.delete(ALICE, blob_id, now_ms=NOW_MS)
+    assert put(store, ALICE, b"new") > blob_id
+
+
+@clause("6.3")
+def test_a_blob_is_served_until_the_millisecond_before_its_expiry_and_not_at_it(store: MailboxStore) -> None:
+    put(store, ALICE, b"one", expires_at_ms=NOW_MS + HOUR_MS)
+    assert len(everything(store, ALICE, now_ms=NOW_MS + HOUR_MS - 1)) == 1
+    assert everything(store, ALICE, now_ms=NOW_MS + HOUR_MS) == []
+
+
+@clause("6.3")
+def test_expired_blobs_take_no_place_in_a_page(store: MailboxStore) -> None:
+    for number in range(3):
+        put(store, ALICE, b"dead", expires_at_ms=NOW_MS + 1)
+        put(store, ALICE, b"%d" % number)
+    page = store.flush(ALICE, after=0, limit=3, now_ms=NOW_MS + 1)
+    assert [blob.envelope for blob in page] == [b"0", b"1", b"2"]
+
+
+@clause("6.1")
+def test_a_reap_takes_all_that_expire_at_or_before_now_in_one_sweep(store: MailboxStore) -> None:
+    for inbox in (ALICE, BOB):
+        for offset_ms in (-1, 0, 1):
+            put(store, inbox, b"%d" % offset_ms, expires_at_ms=NOW_MS + HOUR_MS + offset_ms)
+    assert store.reap(now_ms=NOW_MS + HOUR_MS) == 4
+    assert store.reap(now_ms=NOW_MS + HOUR_MS) == 0
+    for inbox in (ALICE, BOB):
+        assert [blob.envelope for blob in everything(store, inbox)] == [b"1"]
+
+
+def test_usage_counts_blobs_and_bytes_of_one_inbox(store: MailboxStore) -> None:
+    assert store.usage(ALICE) == Usage(blobs=0, total_bytes=0)
+    put(store, ALICE, b"12345")
+    put(store, ALICE, b"123")
+    put(store, BOB, b"1")
+    assert store.usage(ALICE) == Usage(blobs=2, total_bytes=8)
+
+
+def test_usage_goes_down_with_what_leaves(store: MailboxStore) -> None:
+    blob_id = put(store, ALICE, b"12345")
+    put(store, ALICE, b"123", expires_at_ms=NOW_MS + 1)
+    put(store, ALICE, b"1")
+    store.delete(ALICE, blob_id, now_ms=NOW_MS)
+    store.reap(now_ms=NOW_MS + 1)
+    assert store.usage(ALICE) == Usage(blobs=1, total_bytes=1)
+
+
+class TwoStores(RuleBasedStateMachine):
+    """Whatever is done to both, the real store and its stand-in answer alike. Ids are compared by their rank."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._directory = tempfile.TemporaryDirectory()
+        self._file = open_node_file(Path(self._directory.name) / "node.db")
+        self._real: MailboxStore = self._file.mailbox
+        self._memory: MailboxStore = MemoryMailbox()
+        self._ids: list[tuple[int, int]] = []
+        self._now_ms = NOW_MS
+
+    def teardown(self) -> None:
+        self._file.database.close()
+        self._directory.cleanup()
+
+    @rule(inbox=st.sampled_from([ALICE, BOB]), envelope=st.binary(min_size=1, max_size=3), life_ms=st.integers(1, 5))
+    def put(self, inbox: InboxKey, envelope: bytes, life_ms: int) -> None:
+        order = keep(inbox, envelope, expires_at_ms=self._now_ms + life_ms)
+        real = self._real.put(order, envelope, now_ms=self._now_ms)
+        self._ids.append((real, self._memory.put(order, envelope, now_ms=self._now_ms)))
+
+    @rule(by_ms=st.integers(1, 3))
+    def wait(self, by_ms: int) -> None:
+        self._now_ms += by_ms
+
+    @precondition(lambda self: self._ids)
+    @rule(inbox=st.sampled_from([ALICE, BOB]), data=st.data())
+    def delete(self, inbox: InboxKey, data: st.DataObject) -> None:
+        real, memory = data.draw(st.sampled_from(self._ids))
+        gone = self._real.delete(inbox, real, now_ms=self._now_ms)
+        assert gone == self._memory.delete(inbox, memory, now_ms=self._now_ms)
+
+    @rule()
+    def reap(self) -> None:
+        assert self._real.reap(now_ms=self._now_ms) == self._memory.reap(now_ms=self._now_ms)
+
+    @rule(inbox=st.sampled_from([ALICE, BOB]), limit=st.integers(1, 4), data=st.data())
+    def flush_a_page(self, inbox: InboxKey, limit: int, data: st.DataObject) -> None:
+        after = data.draw(st.sampled_from([(0, 0), *self._ids]))
+        self._compare(inbox, after, limit)
+
+    @rule()
+    def reopen(self) -> None:
+        self._file.database.close()
+        self._file = open_node_file(Path(self._directory.name) / "node.db")
+        self._real = self._file.mailbox
+
+    @invariant()
+    def hold_the_same(self) -> None:
+        for inbox in (ALICE, BOB):
+            assert self._real.usage(inbox) == self._memory.usage(inbox)
+            self._compare(inbox, (0, 0), 1_000)
+
+    def _compare(self, inbox: InboxKey, after: tuple[int, int], limit: int) -> None:
+        real = self._real.flush(inbox, after=after[0], limit=limit, now_ms=self._now_ms)
+        memory = self._memory.flush(inbox, after=after[1], limit=limit, now_ms=self._now_ms)
+        ranks = [{pair[side]: rank for rank, pair in enumerate(self._ids)} for side in (0, 1)]
+        assert [(ranks[0][blob.blob_id], blob.stored_at_ms, blob.envelope) for blob in real] == [
+            (ranks[1][blob.blob_id], blob.stored_at_ms, blob.envelope) for blob in memory
+        ]
+
+
+@clause("6.1", "6.3")
+def test_the_stand_in_answers_as_the_real_store_does() -> None:
+    run_state_machine_as_test(TwoStores, settings=settings(max_examples=30, stateful_step_count=25, deadline=None))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Database]:
+    file = open_node_file(tmp_path / "node.db")
+    yield file.database
+    file.database.close()
+
+
+@clause("6.2")
+def test_the_store_is_in_wal_mode_with_full_sync(node: Database) -> None:
+    assert node.run("PRAGMA journal_mode") == [("wal",)]
+    assert node.run("PRAGMA synchronous") == [(2,)]  # FULL
+
+
+@clause("6.2")
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_the_schema_refuses_a_recipient_of_any_other_size_than_32(node: Database, size: int) -> None:
+    with pytest.raises(apsw.ConstraintError, match=r"length\(recipient\)"):
+        insert(node, recipient=bytes(size))
+    assert node.run("SELECT count(*) FROM inbox") == [(0,)]
+
+
+@clause("6.2")
+def test_the_schema_is_strict(node: Database) -> None:
+    assert node.run("SELECT strict FROM pragma_table_list WHERE name = 'inbox'") == [(1,)]
+    with pytest.raises(apsw.ConstraintError, match="cannot store TEXT value in BLOB column"):
+        insert(node, recipient="A" * 32)
+
+
+def insert(node: Database, *, recipient: bytes | str) -> None:
+    node.run(
+        "INSERT INTO inbox (recipient, envelope, payload_hash, stored_at_ms, expires_at_ms)"
+        " VALUES (:recipient, x'00', zeroblob(32), 0, 0)",
+        recipient=recipient,
+    )
+
+
+@clause("6.2")
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [("flush_page", "INDEX inbox_by_recipient (recipient=? AND id>?)"), ("reap", "INDEX inbox_by_expiry (")],
+)
+def test_reading_in_order_and_reaping_each_walk_an_index(node: Database, query: str, index: str) -> None:
+    values: dict[str, bytes | int] = {"recipient": ALICE, "after": 0, "now_ms": NOW_MS, "limit": 64}
+    [(*_, only_step)] = node.run("EXPLAIN QUERY PLAN " + load_queries("mailbox")[query], **values)  # no sorting besides
+    assert only_step.startswith("SEARCH inbox")
+    assert index in only_step
+
+
+@clause("1.3", "6.1")
+def test_a_put_that_returned_is_seen_by_another_connection(tmp_path: Path) -> None:
+    file = open_node_file(tmp_path / "node.db")
+    put(file.mailbox, ALICE, b"one")
+    other = apsw.Connection(str(tmp_path / "node.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    assert other.execute("SELECT recipient, envelope FROM inbox").fetchall() == [(ALICE, b"one")]
+    other.close()
+    file.database.close()
+
+
+@clause("1.4", "13.1")
+def test_each_change_of_the_store_is_a_fact_that_names_the_sealed_bytes_alone(tmp_path: Path) -> None:
+    file = open_node_file(tmp_path / "node.db")
+    kept = put(file.mailbox, ALICE, b"kept", expires_at_ms=NOW_MS + HOUR_MS)
+    put(file.mailbox, ALICE, b"outlived", expires_at_ms=NOW_MS + 1)
+    file.mailbox.delete(ALICE, kept, now_ms=NOW_MS)
+    file.mailbox.delete(BOB, kept, now_ms=NOW_MS)
+    file.mailbox.reap(now_ms=NOW_MS + 1)
+    told = facts(file.journal)
+    assert [(fact.kind, fact.payload_hash) for fact in told] == [
+        (JournalKind.STORED, payload_hash(b"kept")),
+        (JournalKind.STORED, payload_hash(b"outlived")),
+        (JournalKind.REMOVED, payload_hash(b"kept")),
+        (JournalKind.REAPED, payload_hash(b"outlived")),
+    ]
+    assert all(fact.message_id is None and fact.message_kind is None for fact in told)
+    file.database.close()
+
+
+def test_a_blob_put_past_its_expiry_does_not_spoil_the_journal(tmp_path: Path) -> None:
+    """A fact that cannot be read back would keep every later one from being shipped."""
+    file = open_node_file(tmp_path / "node.db")
+    put(file.mailbox, ALICE, b"late", expires_at_ms=NOW_MS - HOUR_MS)
+    assert [fact.ttl_s for fact in facts(file.journal)] == [0]
+    file.database.close()

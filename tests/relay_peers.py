@@ -1,0 +1,134 @@
+"""A relay on a loopback socket, and peers that speak to it byte by byte."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from restante.crypto.identity import Identity
+from restante.node.relay import Relay
+from restante.policy.quota import StorageQuota
+from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.runtime.system import SystemEntropy
+from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.testing.seeded import FakeClock
+from restante.wire import frames
+from restante.wire.envelope import Envelope, encode_envelope
+from restante.wire.inbox_keys import relay_inbox_key
+
+LOOPBACK = "127.0.0.1"
+HOUR_MS = 3_600_000
+SOON_S = 20.0  # long enough for a busy machine; a test that needs it has failed
+NODE, BOB, MALLORY = Identity(b"n" * 32), Identity(b"b" * 32), Identity(b"m" * 32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningRelay:
+    port: int
+    database: Database
+    clock: FakeClock
+
+    async def link(self, reader: Identity | None = None) -> TcpRelayLink:
+        """A link, with a receive session for `reader`."""
+        link = await TcpRelayLink.connect(LOOPBACK, self.port, node=NODE.node_key)
+        if reader is not None:
+            await link.open(reader)
+        return link
+
+    def envelope(self, text: bytes, *, reader: Identity = BOB, hours: int = 48) -> bytes:
+        expires_at_ms = (self.clock.now_ms() // HOUR_MS + hours) * HOUR_MS
+        return encode_envelope(
+            Envelope(inbox_key=relay_inbox_key(reader.address), expires_at_ms=expires_at_ms, sealed=text)
+        )
+
+    def held(self) -> list[bytes]:
+        """What is on disk, as another connection to the database sees it."""
+        other = Database(self.database.path, schema="node")
+        rows = other.run("SELECT envelope FROM inbox ORDER BY id")
+        other.close()
+        return [envelope for (envelope,) in rows]
+
+
+@contextlib.asynccontextmanager
+async def running_relay(home: Path, *, quota: StorageQuota | None = None) -> AsyncIterator[RunningRelay]:
+    database = Database(home / "node.db", schema="node", busy_timeout_ms=50)
+    store = SqliteMailbox(database, Journal(database, SystemEntropy()), tag_secret=NODE.tag_secret)
+    clock = FakeClock()
+    relay = Relay(NODE, store, quota=quota or StorageQuota(), clock=clock, entropy=SystemEntropy())
+    server = await relay.listen(LOOPBACK, 0)
+    try:
+        yield RunningRelay(port=server.sockets[0].getsockname()[1], database=database, clock=clock)
+    finally:
+        server.close()
+        await server.wait_closed()
+        database.close()
+
+
+class RawPeer:
+    """Speaks bytes, so that it can speak nonsense; hears frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._frames = frames.FrameReader()
+        self._heard: list[tuple[int, frames.Frame]] = []
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connected(cls, port: int) -> AsyncIterator[tuple["RawPeer", frames.Hello]]:
+        """A peer that has been greeted."""
+        peer = cls(*await asyncio.open_connection(LOOPBACK, port))
+        try:
+            _, hello = await peer.hear()
+            assert isinstance(hello, frames.Hello)
+            yield peer, hello
+        finally:
+            peer._writer.transport.abort()
+            with contextlib.suppress(ConnectionError):
+                await peer._writer.wait_closed()
+
+    async def say(self, raw: bytes) -> None:
+        self._writer.write(raw)
+        await self._writer.drain()
+
+    def hang_up(self) -> None:
+        """Say no more; still listen."""
+        self._writer.write_eof()
+
+    async def hear(self) -> tuple[int, frames.Frame]:
+        async with asyncio.timeout(SOON_S):
+            while not self._heard:
+                data = await self._reader.read(65_536)
+                assert data, "the relay hung up"
+                self._heard += self._frames.feed(data)
+        return self._heard.pop(0)
+
+    async def ask(self, frame: frames.Frame, request: int = 1) -> frames.Frame:
+        """The answer to a question; what else comes meanwhile is passed over."""
+        await self.say(frames.encode_frame(frame, request))
+        while True:
+            number, answer = await self.hear()
+            if number == request:
+                return answer
+
+    async def refusal(self, frame: frames.Frame, request: int = 1) -> frames.Refused:
+        answer = await self.ask(frame, request)
+        assert isinstance(answer, frames.Refused), answer
+        return answer
+
+    async def is_cut_off(self) -> bool:
+        """Whether the relay ends the connection without another word."""
+        async with asyncio.timeout(SOON_S):
+            try:
+                return await self._reader.read() == b""
+            except ConnectionResetError:
+                return True
+
+
+def proof(identity: Identity, hello: frames.Hello, *, signer: Identity | None = None) -> frames.Open:
+    """That `identity` opens this connection, signed by it or by somebody else."""
+    signature = (signer or identity).sign(frames.open_to_sign(hello, identity.address))
+    return frames.Open(address=identity.address, signature=signature)

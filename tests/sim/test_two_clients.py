@@ -1,0 +1,305 @@
+"""Two clients, one relay, a network that loses, repeats and reorders: what the application sees, and the books."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import asdict, astuple, replace
+from pathlib import Path
+
+import pytest
+
+from clauses import clause
+from restante.core.letters import Draft, enclose, write
+from restante.crypto.identity import Identity
+from restante.model.ids import SessionId, mint_message_id
+from restante.model.journal import JournalKind, JournalRow
+from restante.model.kinds import Kind
+from restante.model.states import State
+from restante.policy.failures import Failure
+from restante.ports.relay import RelayLink, TryFailed
+from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.testing.lossy import Faults
+from restante.testing.memory_mailbox import MemoryMailbox
+from restante.testing.memory_relay import MemoryLink
+from restante.testing.virtual_time import run_in_virtual_time
+from restante.wire.address import show_address
+from restante.wire.envelope import decode_envelope, encode_envelope
+from two_clients import TRAVEL_S, Endpoint, Stage
+
+MESSAGES = 12
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+GOOD = Faults()
+BAD = Faults(request_lost=0.2, answer_lost=0.2, put_twice=0.2, blob_twice=0.2, blob_late=0.3)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """Made from a seed and how bad the network is; good, and seed 0, unless the test says otherwise."""
+    seed, faults = getattr(request, "param", (0, GOOD))
+    made = Stage(home=tmp_path, seed=seed, faults=faults, store=MemoryMailbox())
+    yield made
+    made.close()
+
+
+def seeds(count: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "stage", [(seed, BAD) for seed in range(count)], indirect=True, ids=[f"seed{seed}" for seed in range(count)]
+    )
+
+
+async def talk(stage: Stage, endpoint: Endpoint) -> None:
+    """A few messages at a time, with pauses that the seed decides."""
+    chance = stage.entropy(f"pace of {endpoint.name}")
+    for number in range(MESSAGES):
+        endpoint.say(f"{endpoint.name} says {number}".encode())
+        if chance.dice() > 0:
+            await asyncio.sleep(chance.dice() + 1.0)
+
+
+async def talk_both_ways(stage: Stage) -> None:
+    async with stage.online():
+        await asyncio.gather(*(talk(stage, endpoint) for endpoint in stage.both))
+        await stage.settle()
+
+
+def assert_each_side_got_everything_once_in_order(stage: Stage) -> None:
+    assert len(stage.alice.sent) == len(stage.bob.sent) == MESSAGES
+    assert stage.bob.received() == stage.alice.sent
+    assert stage.alice.received() == stage.bob.sent
+
+
+def assert_the_books_balance(stage: Stage) -> None:
+    for endpoint in stage.both:
+        accepted = [row.message_id for row in endpoint.facts() if row.kind is JournalKind.ACCEPTED]
+        assert len(accepted) == len(set(accepted)) > MESSAGES, "the messages, and the receipts for the other's"
+        final = endpoint.final_states()
+        assert set(final) == set(accepted)
+        assert set(final.values()) == {State.DELIVERED}
+
+
+def released(endpoint: Endpoint) -> list[tuple[int | None, Kind | None]]:
+    return [(row.sequence, row.message_kind) for row in endpoint.facts() if row.kind is JournalKind.RELEASED]
+
+
+def security_codes(endpoint: Endpoint) -> list[str | None]:
+    return [row.code for row in endpoint.facts() if row.kind is JournalKind.SECURITY]
+
+
+@clause("1.1", "1.2", "1.4")
+@seeds(15)
+def test_every_message_is_received_exactly_once_in_order_and_the_books_balance(stage: Stage) -> None:
+    run_in_virtual_time(talk_both_ways(stage), stage.clock)
+    assert_each_side_got_everything_once_in_order(stage)
+    assert_the_books_balance(stage)
+    for endpoint in stage.both:
+        sequences = [sequence for sequence, _ in released(endpoint)]
+        assert sequences == list(range(len(sequences))), "the journal saw the same order as the application"
+        assert security_codes(endpoint) == []
+    faults = [sum(pair) for pair in zip(*(astuple(endpoint.counts) for endpoint in stage.both), strict=True)]
+    assert all(faults), f"a seed without one of the faults shows less than it says: {asdict(stage.alice.counts)}"
+
+
+def test_a_seed_gives_the_same_run_again(tmp_path: Path) -> None:
+    runs = []
+    for attempt in ("first", "second"):
+        (tmp_path / attempt).mkdir()
+        stage = Stage(home=tmp_path / attempt, seed=3, faults=BAD, store=MemoryMailbox())
+        run_in_virtual_time(talk_both_ways(stage), stage.clock)
+        # Only the sealing has dice of its own (crypto/sealing), and hashes of what it sealed.
+        runs.append([[replace(row, payload_hash=None) for row in endpoint.facts()] for endpoint in stage.both])
+        stage.close()
+    assert runs[0] == runs[1]
+
+
+@clause("1.1", "1.2", "1.4")
+@seeds(6)
+def test_links_that_break_again_and_again_lose_nothing(stage: Stage) -> None:
+    async def break_links() -> None:
+        chance = stage.entropy("breaks")
+        for _ in range(8):
+            await asyncio.sleep((chance.dice() + 1.0) * 1.5)
+            stage.relay.hang_up()
+
+    async def scenario() -> None:
+        async with stage.online():
+            await asyncio.gather(break_links(), *(talk(stage, endpoint) for endpoint in stage.both))
+            await stage.settle()
+
+    run_in_virtual_time(scenario(), stage.clock)
+    assert_each_side_got_everything_once_in_order(stage)
+    assert_the_books_balance(stage)
+
+
+@clause("1.1", "1.2", "1.4")
+@seeds(6)
+def test_a_client_killed_between_two_changes_goes_on_from_its_file(stage: Stage) -> None:
+    async def kill() -> None:
+        chance = stage.entropy("kills")
+        for _ in range(3):
+            await asyncio.sleep((chance.dice() + 1.0) * 2.0)
+            await stage.both[chance.draw(1)[0] % 2].die_and_come_back()
+
+    async def scenario() -> None:
+        async with stage.online():
+            await asyncio.gather(kill(), *(talk(stage, endpoint) for endpoint in stage.both))
+            await stage.settle()
+
+    run_in_virtual_time(scenario(), stage.clock)
+    assert_each_side_got_everything_once_in_order(stage)
+    assert_the_books_balance(stage)
+
+
+@clause("1.1", "3.5")
+def test_what_a_killed_client_was_sending_is_taken_up_again_when_its_lease_is_over(stage: Stage) -> None:
+    begun_ms = stage.clock.now_ms()
+
+    async def scenario() -> None:
+        stage.alice.say(b"half sent")
+        async with stage.online():
+            await asyncio.sleep(TRAVEL_S / 2)  # on its way to the relay
+            await stage.alice.die_and_come_back()
+            assert stage.alice.client.outbox.counts() == {State.SENDING: 1}
+            await stage.settle()
+
+    run_in_virtual_time(scenario(), stage.clock)
+    assert stage.bob.received() == [b"half sent"]
+    [lapsed] = [row for row in stage.alice.facts() if row.kind is JournalKind.RETRIED]
+    assert lapsed.code == "lease_lapsed"
+    assert 60_000 <= lapsed.at_ms - begun_ms <= 61_000, "the lease of 60 s, and at most one idle second"
+
+
+def test_a_stop_that_comes_together_with_the_loss_of_the_link_is_obeyed(stage: Stage) -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(10.0), stage.online():
+            await asyncio.sleep(3.0)
+            stage.relay.hang_up()
+
+    run_in_virtual_time(scenario(), stage.clock)
+    assert not any(endpoint.is_online() for endpoint in stage.both)
+
+
+class Ungrateful(MemoryLink):
+    """A link on which no answer to a Delete ever comes."""
+
+    async def delete(self, blob_id: int) -> None:
+        raise TryFailed(f"no answer about blob {blob_id}", failure=Failure.NETWORK_TIMEOUT)
+
+
+@clause("1.1")
+def test_a_relay_that_does_not_answer_deletes_sends_again_and_nothing_is_shown_twice(stage: Stage) -> None:
+    async def ungrateful() -> RelayLink:
+        return Ungrateful(stage.relay, stage.bob.identity)
+
+    async def scenario() -> None:
+        for number in range(MESSAGES):
+            stage.alice.say(f"alice says {number}".encode())
+        stage.alice.go_online()
+        for _ in range(3):
+            stage.bob.go_online(ungrateful)
+            await asyncio.sleep(3.0)
+            await stage.bob.go_offline()
+        async with stage.online():
+            await stage.settle()
+
+    run_in_virtual_time(scenario(), stage.clock)
+    assert stage.bob.received() == stage.alice.sent
+    verdicts = [row.code for row in stage.bob.facts() if row.kind is JournalKind.ARRIVED]
+    assert verdicts.count("new") == MESSAGES
+    assert verdicts.count("duplicate") >= MESSAGES
+
+
+@clause("1.5")
+def test_a_recipient_may_stay_away_until_shortly_before_thirty_days(stage: Stage) -> None:
+    async def scenario() -> None:
+        await send_and_leave(stage)
+        stage.clock.advance(30 * DAY_MS - 10 * MINUTE_MS)
+        async with stage.online():
+            await stage.settle()
+
+    run_in_virtual_time(scenario(), stage.clock)
+    assert stage.bob.received() == [b"are you there?"]
+    assert set(stage.alice.final_states().values()) == {State.DELIVERED}
+
+
+@clause("1.6")
+def test_a_message_to_somebody_away_for_longer_than_its_ttl_is_lost_and_booked_as_expired(stage: Stage) -> None:
+    async def scenario() -> None:
+        await send_and_leave(stage)
+        stage.clock.advance(30 * DAY_MS + HOUR_MS)
+        async with stage.online():
+            await stage.settle()
+
+    run_in_virtual_time(scenario(), stage.clock)
+    assert stage.bob.received() == []
+    assert set(stage.alice.final_states().values()) == {State.EXPIRED}
+    assert [row.code for row in stage.alice.facts() if row.kind is JournalKind.EXPIRED] == ["E010"]
+
+
+async def send_and_leave(stage: Stage) -> None:
+    """Alice's message is at the relay; neither of the two is online any more."""
+    stage.alice.say(b"are you there?")
+    stage.alice.go_online()
+    await asyncio.sleep(1.0)
+    await stage.alice.go_offline()
+    assert stage.alice.client.outbox.counts() == {State.SENT: 1}
+
+
+def letter(stage: Stage, writer: Identity, *, sequence: int, session: bytes = b"\x77" * 32) -> bytes:
+    """An envelope for Bob that did not come out of anybody's outbox."""
+    now_ms = stage.clock.now_ms()
+    draft = Draft(
+        message_id=mint_message_id(stage.entropy(f"letter {sequence}").draw(16)),
+        session_id=SessionId(session),
+        sequence=sequence,
+        kind=Kind.TEXT,
+        body=b"?",
+        created_at_ms=now_ms,
+        ttl_s=86_400,
+    )
+    reader = stage.bob.identity.card
+    plaintext = write(draft, writer=writer, reader=reader)
+    return enclose(plaintext, kind=Kind.TEXT, reader=reader, expires_at_ms=now_ms + DAY_MS, now_ms=now_ms)
+
+
+def test_what_strangers_and_vandals_put_is_recorded_and_does_not_stop_the_mail(stage: Stage) -> None:
+    mallory = stage.identity("mallory")
+
+    async def scenario() -> None:
+        link = stage.relay.link(mallory)
+        genuine = decode_envelope(letter(stage, stage.alice.identity, sequence=0))
+        damaged = encode_envelope(replace(genuine, sealed=genuine.sealed[:-1] + b"\x00"))
+        too_far_ahead = letter(stage, stage.alice.identity, sequence=1_001)
+        for envelope in (letter(stage, mallory, sequence=0), damaged, too_far_ahead):
+            await link.put(envelope)
+        stage.alice.say(b"still here")
+        async with stage.online():
+            await stage.settle()
+
+    run_in_virtual_time(scenario(), stage.clock)
+    assert stage.bob.received() == [b"still here"]
+    assert security_codes(stage.bob) == ["unknown_sender", "E103", "E009"]
+
+
+@clause("13.1")
+def test_no_journal_row_of_a_client_or_the_relay_holds_an_address(tmp_path: Path) -> None:
+    database = Database(tmp_path / "node.db", schema="node")
+    stage = Stage(home=tmp_path, seed=1, faults=BAD, store=MemoryMailbox())
+    journal = Journal(database, stage.entropy("journal of the relay"))
+    stage.relay.store = SqliteMailbox(database, journal, tag_secret=stage.relay.identity.tag_secret)
+    run_in_virtual_time(talk_both_ways(stage), stage.clock)
+    people = [endpoint.identity.address for endpoint in stage.both]
+    of_the_relay = journal.facts(after=0, limit=1_000_000)
+    assert {row.kind for row in of_the_relay} == {JournalKind.STORED, JournalKind.REMOVED}
+    rows: list[JournalRow] = [*stage.alice.facts(), *stage.bob.facts(), *of_the_relay]
+    shown = [value if isinstance(value, bytes) else str(value).encode() for row in rows for value in astuple(row)]
+    everything = b"\n".join(shown)
+    for who in people:
+        for form in (bytes(who), who.hex().encode(), show_address(who).encode()):
+            assert form not in everything
+            assert form[:16] not in everything
+    assert all(bytes(row.event_id) in everything for row in rows), "the search finds what is there"
+    stage.close()
+    database.close()

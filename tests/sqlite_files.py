@@ -1,0 +1,101 @@
+"""The database files of clients and nodes, for tests: opened as the hosts open them, and read as an auditor would."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from restante.crypto.at_rest import StorageSeal
+from restante.crypto.identity import Identity
+from restante.model.ids import MessageId
+from restante.model.journal import STATE_AFTER, JournalRow
+from restante.model.states import State
+from restante.policy.settings import Settings
+from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.inbox import SqliteInbox
+from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.runtime.sqlite.outbox import SqliteOutbox
+from restante.testing.seeded import SeededEntropy
+
+NOW_MS = 1_800_000_000_000
+DEFAULTS = Settings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFile:
+    database: Database
+    journal: Journal
+    outbox: SqliteOutbox
+    inbox: SqliteInbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFile:
+    database: Database
+    journal: Journal
+    mailbox: SqliteMailbox
+
+
+def open_client_file(
+    path: Path, *, settings: Settings = DEFAULTS, owner: Identity | None = None, seed: int = 1
+) -> ClientFile:
+    """A client's file; `owner` only matters where something is sealed or tagged."""
+    identity = owner or Identity(bytes(32))
+    entropy = SeededEntropy(seed)
+    database = Database(path, schema="client")
+    journal = Journal(database, entropy)
+    return ClientFile(
+        database=database,
+        journal=journal,
+        outbox=SqliteOutbox(database, journal, settings),
+        inbox=SqliteInbox(
+            database,
+            journal,
+            seal=StorageSeal(identity.storage_key),
+            entropy=entropy,
+            tag_secret=identity.tag_secret,
+        ),
+    )
+
+
+def open_node_file(path: Path, *, seed: int = 1) -> NodeFile:
+    database = Database(path, schema="node")
+    journal = Journal(database, SeededEntropy(seed))
+    return NodeFile(
+        database=database, journal=journal, mailbox=SqliteMailbox(database, journal, tag_secret=b"a node's tag secret")
+    )
+
+
+def facts(journal: Journal) -> list[JournalRow]:
+    """All of them."""
+    return journal.facts(after=0, limit=1_000_000)
+
+
+def states_by_journal(journal: Journal) -> dict[MessageId, State]:
+    """Where each message is, as told by the facts alone."""
+    states: dict[MessageId, State] = {}
+    for fact in facts(journal):
+        if fact.message_id is not None and fact.kind in STATE_AFTER:
+            states[fact.message_id] = STATE_AFTER[fact.kind]
+    return states
+
+
+def states_by_rows(database: Database) -> dict[MessageId, State]:
+    """Where each message is that still has a row: in the outbox, or among the dead letters and tombstones."""
+    alive = database.run("SELECT message_id, state FROM outbox")
+    ended = database.run(
+        "SELECT message_id, CASE category WHEN 'expired' THEN 'expired' ELSE 'dead' END FROM dead_letter"
+    )
+    both = {message_id for message_id, _ in alive} & {message_id for message_id, _ in ended}
+    assert not both, "a message is in two states at once"
+    return {MessageId(message_id): State(state) for message_id, state in alive + ended}
+
+
+def assert_books_balance(file: ClientFile) -> None:
+    """SPEC 1.4: each accepted message is in one state, and the journal and the tables agree on which.
+
+    Delivered and evicted messages leave no row: only the journal knows of them.
+    """
+    without_a_row = {State.DELIVERED, State.EVICTED}
+    told = states_by_journal(file.journal)
+    rows = states_by_rows(file.database)
+    assert {message: state for message, state in told.items() if state not in without_a_row} == rows

@@ -1,0 +1,168 @@
+"""Two whole clients and a relay in one process, on virtual time and a bad network; for the simulations."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from restante.client.client import Client
+from restante.client.reconnect import stay_connected
+from restante.crypto.identity import Identity
+from restante.model.ids import MessageId
+from restante.model.journal import STATE_AFTER, JournalRow
+from restante.model.states import State
+from restante.policy.retry import RetrySchedule
+from restante.policy.settings import Settings
+from restante.ports.relay import MailboxStore, RelayLink
+from restante.testing.lossy import FaultCounts, Faults, LossyLink
+from restante.testing.memory_relay import MemoryRelay
+from restante.testing.seeded import FakeClock, SeededEntropy
+
+SETTINGS: Final = Settings(retry=RetrySchedule(base_ms=100))
+LANE: Final = "relay-1"
+PATIENCE_S: Final = 3_600.0
+"""Of virtual time: far more than the retries of any seed need, far less than any TTL or queue time."""
+TICK_S: Final = 0.5
+TRAVEL_S: Final = 0.03
+
+
+class Endpoint:
+    """One identity, its file, and the network between it and the relay."""
+
+    def __init__(self, name: str, home: Path, stage: "Stage", peer: Identity) -> None:
+        self.name = name
+        self.identity = stage.identity(name)
+        self.sent: list[bytes] = []
+        self.counts = FaultCounts()
+        self._peer = peer
+        self._home = home
+        self._stage = stage
+        self._lives = 0
+        self._working: asyncio.Task[None] | None = None
+        self.client = self._open()
+
+    def say(self, body: bytes) -> None:
+        self.client.send(self._peer.address, body, lane=LANE)
+        self.sent.append(body)
+
+    def received(self) -> list[bytes]:
+        return [entry.plaintext for _, entry in self.client.received()]
+
+    def facts(self) -> list[JournalRow]:
+        return self.client.journal.facts(after=0, limit=1_000_000)
+
+    def final_states(self) -> dict[MessageId, State]:
+        """Where the journal leaves each message this side accepted."""
+        return {
+            row.message_id: STATE_AFTER[row.kind]
+            for row in self.facts()
+            if row.kind in STATE_AFTER and row.message_id is not None
+        }
+
+    def is_idle(self) -> bool:
+        return not sum(self.client.outbox.counts().values()) and not self.client.inbox.owed(SETTINGS.acks)
+
+    def go_online(self, connect: Callable[[], Awaitable[RelayLink]] | None = None) -> None:
+        """Over the stage's network, unless the test has links of its own."""
+        self._working = asyncio.create_task(
+            stay_connected(
+                self.client,
+                connect or self._connect,
+                lane=LANE,
+                schedule=SETTINGS.retry,
+                entropy=self._stage.entropy(self.name),
+            )
+        )
+
+    def is_online(self) -> bool:
+        return self._working is not None
+
+    async def go_offline(self) -> None:
+        working, self._working = self._working, None
+        if working is None:
+            return
+        if working.done():
+            await working  # it ends by itself only by an error
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+
+    async def die_and_come_back(self) -> None:
+        """What a kill -9 leaves is what is in the file now; whatever the old life still does is lost with it."""
+        before = self._path()
+        self._lives += 1
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{before}{suffix}", f"{self._path()}{suffix}")
+        await self.go_offline()
+        self.client.close()
+        self.client = self._open()
+        self.go_online()
+
+    def _path(self) -> Path:
+        return self._home / f"{self.name}-{self._lives}.db"
+
+    def _open(self) -> Client:
+        return Client(
+            self._path(),
+            self.identity,
+            contacts={self._peer.address: self._peer.card},
+            settings=SETTINGS,
+            clock=self._stage.clock,
+            entropy=self._stage.entropy(f"{self.name}, life {self._lives}"),
+        )
+
+    async def _connect(self) -> RelayLink:
+        link = self._stage.relay.link(self.identity)
+        return LossyLink(link, self._stage.faults, self._stage.network, self.counts)
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """All that one seed decides."""
+
+    home: Path
+    seed: int
+    faults: Faults
+    store: MailboxStore
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def __post_init__(self) -> None:
+        self.network = self.entropy("network")
+        self.relay = MemoryRelay(
+            self.identity("relay"), self.store, quota=SETTINGS.storage, clock=self.clock, travel_s=TRAVEL_S
+        )
+        self.alice = Endpoint("alice", self.home, self, self.identity("bob"))
+        self.bob = Endpoint("bob", self.home, self, self.identity("alice"))
+        self.both = (self.alice, self.bob)
+
+    def entropy(self, purpose: str) -> SeededEntropy:
+        return SeededEntropy(int.from_bytes(f"{self.seed} {purpose}".encode(), "big"))
+
+    def identity(self, name: str) -> Identity:
+        return Identity(self.entropy(f"identity of {name}").draw(32))
+
+    @contextlib.asynccontextmanager
+    async def online(self) -> AsyncIterator[None]:
+        for endpoint in self.both:
+            if not endpoint.is_online():
+                endpoint.go_online()
+        try:
+            yield
+        finally:
+            for endpoint in self.both:
+                await endpoint.go_offline()
+
+    async def settle(self) -> None:
+        """Until nothing is in flight on either side."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                if self.alice.is_idle() and self.bob.is_idle():
+                    return
+                await asyncio.sleep(TICK_S)
+
+    def close(self) -> None:
+        for endpoint in self.both:
+            endpoint.client.close()
