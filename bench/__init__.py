@@ -1,0 +1,1 @@
+"""Measurements as ratios against a named peer or limit, in one run (`make bench`)."""

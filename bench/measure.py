@@ -1,0 +1,34 @@
+"""How every benchmark measures: rounds that take turns, a median, and a ratio to a named peer.
+
+The machine's mood changes from second to second. Taking turns gives every contender the same mood; the median of the
+rounds forgets the worst of it.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Operations a second, the median of all rounds."""
+
+    name: str
+    per_second: float
+
+
+def take_turns(contenders: Mapping[str, Callable[[], int]], *, rounds: int) -> dict[str, Measured]:
+    """Run each contender once a round. A contender does its work and says how many operations that was."""
+    rates: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, work in contenders.items():
+            start = time.perf_counter()
+            operations = work()
+            rates[name].append(operations / (time.perf_counter() - start))
+    return {name: Measured(name=name, per_second=statistics.median(seen)) for name, seen in rates.items()}
+
+
+def ratio_line(ours: Measured, peer: Measured) -> str:
+    ratio = ours.per_second / peer.per_second
+    return f"  {ours.name:<34} {ours.per_second:>12,.0f}/s   {ratio:6.2f} x {peer.name} ({peer.per_second:,.0f}/s)"

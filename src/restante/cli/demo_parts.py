@@ -1,0 +1,168 @@
+"""The demo's actors, each a process of its own: one relay and two clients, on loopback.
+
+Started by cli/demo_stage as `python -m restante.cli.demo_parts '{...}'`. Each says what it does as JSON lines on its
+standard output, and ships its journal before it ends.
+"""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from restante.client.client import Client
+from restante.client.reconnect import stay_connected
+from restante.model.ids import node_key
+from restante.node.relay import Relay
+from restante.policy.retry import RetrySchedule
+from restante.policy.settings import Settings
+from restante.ports.relay import RelayLink
+from restante.runtime.identity_files import load_identity, read_card
+from restante.runtime.journal.segments import ship
+from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.runtime.system import SystemClock, SystemEntropy
+from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.testing.lossy import FaultCounts, Faults, LossyLink
+from restante.testing.seeded import SeededEntropy
+
+LOOPBACK: Final = "127.0.0.1"
+LANE: Final = "relay-1"
+BACKLOG: Final = 64  # messages the sender keeps waiting; a relay lane would evict beyond 256 (SPEC 3.6)
+TICK_S: Final = 0.05
+SETTINGS: Final = Settings(retry=RetrySchedule(base_ms=100))  # the shortest SPEC 4.1 allows: a demo should not wait
+DEMO_FAULTS: Final = Faults(request_lost=0.04, answer_lost=0.04, put_twice=0.05, blob_twice=0.05, blob_late=0.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one process is told. `port` 0 lets the relay choose."""
+
+    role: str
+    home: str
+    segments: str
+    port: int = 0
+    relay: str = ""
+    peer_card: str = ""
+    messages: int = 0
+    seed: int = 0
+
+
+def message_text(number: int) -> bytes:
+    return f"message {number}".encode()
+
+
+def say(**facts: object) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+async def play_relay(part: Part) -> None:
+    identity = load_identity(Path(part.home) / "identity")
+    database = Database(Path(part.home) / "node.db", schema="node")
+    journal = Journal(database, SystemEntropy())
+    store = SqliteMailbox(database, journal, tag_secret=identity.tag_secret)
+    relay = Relay(identity, store, quota=SETTINGS.storage, clock=SystemClock(), entropy=SystemEntropy())
+    server = await relay.listen(LOOPBACK, part.port)
+    say(event="listening", port=server.sockets[0].getsockname()[1])
+    await _asked_to_stop()
+    server.close()
+    say(event="done", segments=len(ship(journal, Path(part.segments))))
+    database.close()
+
+
+async def play_sender(part: Part) -> None:
+    client = _open_client(part)
+    counts = FaultCounts()
+    peer = read_card(Path(part.peer_card)).address
+    accepted = 0
+    async with _connected(client, part, counts):
+        while accepted < part.messages or _in_flight(client):
+            while accepted < part.messages and _in_flight(client) < BACKLOG:
+                client.send(peer, message_text(accepted), lane=LANE)
+                accepted += 1
+            say(event="progress", accepted=accepted)
+            await asyncio.sleep(TICK_S)
+    say(event="done", segments=len(ship(client.journal, Path(part.segments))), faults=asdict(counts), accepted=accepted)
+    client.close()
+
+
+async def play_receiver(part: Part) -> None:
+    client = _open_client(part)
+    counts = FaultCounts()
+    stopping = asyncio.ensure_future(_asked_to_stop())
+    bodies: list[str] = []
+    after = 0
+    async with _connected(client, part, counts):
+        while not (stopping.done() and not _in_flight(client) and not client.inbox.owed(SETTINGS.acks)):
+            for place, entry in client.received(after=after):
+                bodies.append(entry.plaintext.decode())
+                after = place
+            say(event="progress", received=len(bodies))
+            await asyncio.sleep(TICK_S)
+    say(event="done", segments=len(ship(client.journal, Path(part.segments))), faults=asdict(counts), bodies=bodies)
+    client.close()
+
+
+def _open_client(part: Part) -> Client:
+    peer = read_card(Path(part.peer_card))
+    return Client(
+        Path(part.home) / "client.db",
+        load_identity(Path(part.home) / "identity"),
+        contacts={peer.address: peer},
+        settings=SETTINGS,
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+    )
+
+
+def _in_flight(client: Client) -> int:
+    return sum(client.outbox.counts().values())
+
+
+@contextlib.asynccontextmanager
+async def _connected(client: Client, part: Part, counts: FaultCounts) -> AsyncIterator[None]:
+    """The client works over a bad network until the block ends."""
+    dice = SeededEntropy(part.seed)
+
+    async def connect() -> RelayLink:
+        link = await TcpRelayLink.connect(LOOPBACK, part.port, node=node_key(bytes.fromhex(part.relay)))
+        await link.open(client.identity)
+        return LossyLink(link, DEMO_FAULTS, dice, counts)
+
+    working = asyncio.create_task(
+        stay_connected(client, connect, lane=LANE, schedule=SETTINGS.retry, entropy=SystemEntropy())
+    )
+    try:
+        yield
+        if working.done():
+            await working
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def _asked_to_stop() -> None:
+    """Until SIGTERM."""
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+    await asked.wait()
+
+
+def main() -> None:
+    part = Part(**json.loads(sys.argv[1]))
+    play: dict[str, Callable[[Part], Coroutine[None, None, None]]] = {
+        "relay": play_relay,
+        "sender": play_sender,
+        "receiver": play_receiver,
+    }
+    asyncio.run(play[part.role](part))
+
+
+if __name__ == "__main__":
+    main()

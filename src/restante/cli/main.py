@@ -1,0 +1,86 @@
+"""The entry point: shared options, the list of commands, and how errors become exit statuses.
+
+Imported for every call, `restante --version` too: commands import the heavy rooms (client, node, fleet) inside their
+functions.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from restante import __version__
+from restante.cli.advice import EXIT_INTERRUPTED, exit_status
+from restante.cli.config import config
+from restante.cli.demo import demo
+from restante.cli.inputs import Inputs
+from restante.cli.policy import policy
+from restante.cli.terminal import print_error
+from restante.model.errors import RestanteError
+
+EXAMPLES = """\
+[bold]Examples[/bold]
+
+  restante demo                       the whole product once, with proof
+  restante policy                     the rules in force, as tables
+  restante policy retry --json        the retry delays, for a program
+  restante --set retry.base_ms=200 policy retry
+  restante config                     every setting and where it came from
+"""
+
+app = typer.Typer(
+    name="restante",
+    help="Reliable, private store-and-forward delivery: mail held until its addressee comes for it.",
+    epilog=EXAMPLES,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"restante {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def shared(
+    ctx: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Read settings from this file.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set one setting, such as retry.base_ms=200. Repeatable."),
+    ] = None,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    ctx.obj = Inputs(config=config, assignments=tuple(assignments or ()))
+
+
+app.command()(demo)
+app.command()(policy)
+app.command()(config)
+
+
+def main() -> None:
+    """What the installed command calls."""
+    run(app)
+
+
+def run(application: typer.Typer, args: Sequence[str] | None = None) -> NoReturn:
+    """Run a command line and end the process: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    try:
+        application(args, prog_name="restante")
+    except RestanteError as problem:
+        print_error(problem)
+        sys.exit(exit_status(problem.code))
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    sys.exit(0)

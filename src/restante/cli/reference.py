@@ -1,0 +1,88 @@
+"""The page docs/reference/configuration.md, made from the settings classes so that it cannot go stale."""
+
+from collections.abc import Mapping
+from itertools import groupby
+from types import MappingProxyType
+from typing import Final
+
+from restante.cli import show
+from restante.runtime.config import DEFAULT_FILE, FILE_VARIABLE, Setting, known_settings
+
+MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "retry.base_ms": "the first wait on mesh and relay routes; each later one doubles",
+        "retry.max_delay_ms": "the longest wait, and the wait from the eleventh try on",
+        "retry.jitter": "how far a wait may be moved either way, as a part of itself",
+        "retry.max_attempts": "failed tries until a message becomes a dead letter",
+        "channel_retry.max_attempts": "the same for channel routes",
+        "outbox.max_entries": "messages the outbox holds before `send` is refused",
+        "outbox.max_payload_bytes": "payload the outbox holds before `send` is refused",
+        "outbox.max_pending_per_relay_lane": "pending messages of one relay before the oldest is evicted",
+        "outbox.relay_row_life_ms": "the age at which rows of relay lanes are pruned",
+        "outbox.sweep_every_ms": "how often expired messages are looked for",
+        "outbox.drain_budget_ms": "how long the drain at start-up may take",
+        "outbox.lease_ms": "how long a sender may hold a message before another takes it up",
+        "dead_letters.retriable_ms": "how long a dead letter that may still succeed is kept",
+        "dead_letters.permanent_ms": "how long one that cannot succeed is kept for review",
+        "dead_letters.tombstone_ms": "how long the trace of an expired message is kept",
+        "dead_letters.auto_retry_every_ms": "the time between two automatic retries of a dead letter",
+        "storage.max_bytes": "bytes a node keeps for one recipient",
+        "storage.max_blobs": "messages a node keeps for one recipient",
+        "storage.max_blob_bytes": "the largest message a node takes",
+        "storage.max_life_ms": "the longest a node keeps a message",
+        "storage.min_life_ms": "the remaining life below which a message is not stored",
+        "dedup.max_entries": "arrivals remembered to recognise duplicates",
+        "dedup.max_bytes": "memory those may take",
+        "dedup.window_ms": "how long an arrival is remembered",
+        "acks.max_wait_ms": "how long an acknowledgement waits for others to travel with",
+        "acks.max_ids": "messages acknowledged in one batch at most",
+    }
+)
+
+INTRODUCTION: Final = f"""\
+# Configuration
+
+Written by `restante config --reference`; do not edit.
+
+A setting comes from the first of these that has it:
+
+1. a flag before the command: `restante --set retry.base_ms=200 demo`
+2. a variable: `RESTANTE_RETRY__BASE_MS=200` (section and key in capitals, two underscores between them)
+3. one TOML file: the one of `--config FILE`, else the one `{FILE_VARIABLE}` names, else `{DEFAULT_FILE}` in the
+   current directory, if there is one
+4. the default
+
+```toml
+[retry]
+base_ms = 200
+
+[outbox]
+max_entries = 5_000
+```
+
+Unknown sections and keys, values of another type and values outside their range are refused when a command starts,
+with exit status 2. `restante config` shows what is in force and where each value came from. Ranges include their ends.
+"""
+
+
+def configuration_page() -> str:
+    """The whole page as Markdown."""
+    parts = [INTRODUCTION]
+    for section, settings in groupby(known_settings(), key=lambda setting: setting.section):
+        parts += [f"\n## [{section}]\n\n", "| key | default | allowed | SPEC | what it is |\n"]
+        parts += ["|---|---|---|---|---|\n", *(_row(setting) for setting in settings)]
+    return "".join(parts)
+
+
+def _row(setting: Setting) -> str:
+    allowed = setting.allowed
+    shown = show.quantity(setting.default, allowed.unit)
+    default = f"{setting.default} ({shown})" if allowed.unit in ("ms", "bytes") else shown
+    cells = (
+        f"`{setting.name}`",
+        default,
+        f"{allowed.low} .. {allowed.high} {allowed.unit}".rstrip(),
+        allowed.clause,
+        MEANINGS[setting.key],
+    )
+    return f"| {' | '.join(cells)} |\n"

@@ -1,0 +1,55 @@
+"""Numbers as people read them. JSON carries the plain number instead."""
+
+from typing import Final
+
+DURATIONS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
+SIZES_BYTES: Final = (
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 10**9),
+    ("MB", 10**6),
+    ("kB", 10**3),
+    ("bytes", 1),
+)
+
+
+def duration(milliseconds: float) -> str:
+    """In the largest unit that needs no fraction: `90 d`, `1 h`, `512 s`."""
+    return _in_largest(milliseconds, DURATIONS_MS) if milliseconds else "0 s"
+
+
+def size(number_of_bytes: float) -> str:
+    """In the unit that gives the smallest whole number: `256 KiB`, `50 MB`."""
+    return _in_largest(number_of_bytes, SIZES_BYTES)
+
+
+def quantity(value: float, unit: str) -> str:
+    """A setting with its unit; times and sizes in a unit that suits them."""
+    if unit == "ms":
+        return duration(value)
+    if unit == "bytes":
+        return size(value)
+    return f"{_number(value)} {unit}".rstrip()
+
+
+def span(low: float, high: float, unit: str) -> str:
+    """Both ends of a range, the unit once where it is the same for both."""
+    if unit in ("ms", "bytes"):
+        return f"{quantity(low, unit)} .. {quantity(high, unit)}"
+    return f"{_number(low)} .. {quantity(high, unit)}"
+
+
+def plain(value: float) -> int | float:
+    """1.0 as 1, so that JSON shows whole numbers as such."""
+    return int(value) if value == int(value) else value
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _in_largest(value: float, units: tuple[tuple[str, int], ...]) -> str:
+    exact = [(value // factor, name) for name, factor in units if value % factor == 0]
+    number, name = min(exact, default=(value, units[-1][0]))
+    return f"{plain(number):,} {name}"

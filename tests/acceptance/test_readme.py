@@ -1,0 +1,69 @@
+"""The README's commands and examples, run as they stand there."""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clauses import clause
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+CONSOLE = re.compile(r"^```console\n\$ restante (?P<arguments>.*)\n(?P<output>(?:.*\n)*?)```$", re.MULTILINE)
+
+
+def shown_commands() -> dict[str, str]:
+    return {found["arguments"]: found["output"] for found in CONSOLE.finditer(README.read_text(encoding="utf-8"))}
+
+
+def run(arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("RESTANTE_")}
+    return subprocess.run(
+        [sys.executable, "-m", "restante", *arguments.split()],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**environ, "COLUMNS": "80", "NO_COLOR": "1"},
+    )
+
+
+def matches(expected: str, got: str) -> bool:
+    return doctest.OutputChecker().check_output(expected, got, FLAGS)
+
+
+def test_the_readme_shows_the_demo_a_table_and_a_refusal() -> None:
+    assert list(shown_commands()) == ["demo", "policy retry", "--set retry.base_ms=50 policy retry"]
+
+
+@clause("1.1", "1.2", "13.4")
+def test_the_demo_ends_with_balanced_books_as_the_readme_shows() -> None:
+    done = run("demo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert matches(shown_commands()["demo"], done.stdout), done.stdout
+    assert done.stderr == ""
+
+
+def test_the_policy_table_is_the_one_in_the_readme() -> None:
+    done = run("policy retry")
+    assert done.returncode == 0
+    assert matches(shown_commands()["policy retry"], done.stdout), done.stdout
+
+
+def test_the_refusal_is_the_one_in_the_readme() -> None:
+    arguments = "--set retry.base_ms=50 policy retry"
+    done = run(arguments)
+    assert done.returncode == 2
+    assert matches(shown_commands()[arguments], done.stderr), done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("page", [README], ids=["README.md"])
+def test_python_examples_give_what_the_page_says(page: Path) -> None:
+    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
+    assert (failed, tried) == (0, 6)
