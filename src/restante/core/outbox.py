@@ -79,7 +79,7 @@ def step(entry: OutboxEntry, event: Event, *, now_ms: int, settings: Settings) -
         case ((State.PENDING | State.SENDING | State.SENT), Cancelled()):
             return _bury(entry, DeadReason.CANCELLED, None, now_ms, settings)
         case State.DEAD, Recovered():
-            return _recovered(entry, now_ms)
+            return _recovered(entry, event, now_ms)
         case State.DEAD, (ReceiptAcked() | ReadAcked()):
             # It arrived after all, by an earlier try: taken up again only to end as delivered, so the books stay true.
             alive = replace(entry, state=State.SENT)
@@ -254,7 +254,8 @@ def _evicted(entry: OutboxEntry) -> Step:
 
 
 def _bury(entry: OutboxEntry, reason: DeadReason, code: Code | None, now_ms: int, settings: Settings) -> Step:
-    dead = replace(entry, state=State.DEAD, lease=None)
+    first_buried_at_ms = now_ms if entry.first_buried_at_ms is None else entry.first_buried_at_ms
+    dead = replace(entry, state=State.DEAD, lease=None, first_buried_at_ms=first_buried_at_ms)
     letter = _letter(dead, reason, code, now_ms, settings)
     why = code or reason
     return dead, (
@@ -276,26 +277,32 @@ def _letter(entry: OutboxEntry, reason: DeadReason, code: Code | None, now_ms: i
         first_attempt_at_ms=entry.first_attempt_at_ms,
         last_attempt_at_ms=entry.last_attempt_at_ms,
         moved_at_ms=now_ms,
-        expires_at_ms=letter_expires_at_ms(settings.dead_letters, category=category, moved_at_ms=now_ms),
+        expires_at_ms=letter_expires_at_ms(
+            settings.dead_letters,
+            category=category,
+            moved_at_ms=now_ms if entry.first_buried_at_ms is None else entry.first_buried_at_ms,
+        ),
     )
 
 
-def _recovered(entry: OutboxEntry, now_ms: int) -> Step:
-    expires_at_ms = recovered_expiry_ms(
+def _recovered(entry: OutboxEntry, event: Recovered, now_ms: int) -> Step:
+    """Back into the queue, due at once. Only a person's wish gives it a new life; a daily retry spends the old one."""
+    new_end_ms = recovered_expiry_ms(
         ttl_s=entry.ttl_s,
         expires_at_ms=entry.expires_at_ms,
         now_ms=now_ms,
         ttl_type=KIND_RULES[entry.kind].ttl_type,
     )
-    if expires_at_ms is None:
+    if new_end_ms is None:
         raise LocalProtocolError("the message has expired and cannot be recovered", code=Code.TTL_EXPIRED)
     again = replace(
         entry,
         state=State.PENDING,
         attempts=0,
         queued_at_ms=now_ms,
-        expires_at_ms=expires_at_ms,
+        expires_at_ms=entry.expires_at_ms if event.by_itself else new_end_ms,
         next_attempt_at_ms=now_ms,
+        first_buried_at_ms=entry.first_buried_at_ms if event.by_itself else None,
         was_sent=False,
         reencrypted=False,
     )

@@ -64,7 +64,9 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A dead letter is to be tried again."""
+    """A dead letter is to be tried again: because somebody asked, or by itself, once a day (SPEC 5.3, 5.4)."""
+
+    by_itself: bool = False
 
 
 Event = (

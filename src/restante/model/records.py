@@ -21,7 +21,8 @@ class OutboxEntry:
     """One message on its way to one destination.
 
     `insertion` breaks ties of `created_at_ms`; `queued_at_ms` is when it last entered the queue, by `send` or by
-    recovery, and is what its longest unsent wait is counted from.
+    recovery, and is what its longest unsent wait is counted from. `first_buried_at_ms` is when it first became a dead
+    letter since somebody last recovered it by hand: automatic retries must not prolong how long it is kept.
     """
 
     message_id: MessageId
@@ -43,6 +44,7 @@ class OutboxEntry:
     last_error: Code | None = None
     first_attempt_at_ms: int | None = None
     last_attempt_at_ms: int | None = None
+    first_buried_at_ms: int | None = None
     was_sent: bool = False
     reencrypted: bool = False
     confirmation: Confirmation = Confirmation.NONE

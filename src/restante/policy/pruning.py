@@ -8,8 +8,9 @@ from typing import Final
 
 from restante.model.kinds import Kind
 from restante.model.records import OutboxEntry
-from restante.model.states import Route
+from restante.model.states import Route, State
 from restante.policy.capacity import OutboxLimits
+from restante.policy.outbox_order import queue_deadline_ms
 from restante.policy.ttl import is_expired
 
 SHARED_BOARD_KINDS: Final = frozenset({Kind.DRAWING, Kind.DRAWING_DELETE, Kind.CHAT, Kind.CHAT_LEAVE, Kind.VOICE_LEAVE})
@@ -27,8 +28,7 @@ def pruning(limits: OutboxLimits, entry: OutboxEntry, now_ms: int) -> Pruning:
 
     A row's age is counted from when it last entered the queue, so that recovering an old one is not in vain.
     """
-    is_link_traffic = entry.route is Route.RELAY and entry.kind in SHARED_BOARD_KINDS
-    if is_link_traffic and now_ms >= entry.queued_at_ms + limits.relay_row_life_ms:
+    if _is_link_traffic(entry) and now_ms >= entry.queued_at_ms + limits.relay_row_life_ms:
         return Pruning.PRUNE_SILENTLY
     if is_expired(entry.expires_at_ms, now_ms):
         return Pruning.EXPIRE
@@ -37,3 +37,19 @@ def pruning(limits: OutboxLimits, entry: OutboxEntry, now_ms: int) -> Pruning:
 
 def next_sweep_at_ms(limits: OutboxLimits, last_sweep_at_ms: int) -> int:
     return last_sweep_at_ms + limits.sweep_every_ms
+
+
+def attention_at_ms(limits: OutboxLimits, entry: OutboxEntry) -> int:
+    """When time alone next changes the entry, if nothing else happens to it: no sweep need look at it before."""
+    if entry.state is State.SENDING:
+        return 0 if entry.lease is None else entry.lease.until_ms
+    ends = [entry.expires_at_ms]
+    if _is_link_traffic(entry):
+        ends.append(entry.queued_at_ms + limits.relay_row_life_ms)
+    if entry.state is State.PENDING and not entry.was_sent:
+        ends.append(queue_deadline_ms(priority=entry.priority, queued_at_ms=entry.queued_at_ms))
+    return min(ends)
+
+
+def _is_link_traffic(entry: OutboxEntry) -> bool:
+    return entry.route is Route.RELAY and entry.kind in SHARED_BOARD_KINDS

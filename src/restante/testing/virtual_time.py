@@ -42,6 +42,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         if timeout > 0:
             self._pass(timeout)
         elif self._turns_at_a_stand == MAX_TURNS_AT_A_STAND:
+            self._turns_at_a_stand = 0  # the runner still needs some turns to clear the tasks away
             raise LocalProtocolError(f"{MAX_TURNS_AT_A_STAND} turns of the loop, and no time passed: some task spins")
         self._turns_at_a_stand += 1
         return []

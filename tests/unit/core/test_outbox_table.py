@@ -1,4 +1,8 @@
-"""core/outbox: every state meets every event. The table is written from SPEC, not from the code."""
+"""core/outbox: every state meets every event, each pair written out by hand.
+
+Where SPEC says what follows, the comment names the clause. Where it is silent (which late events are passed over and
+which are refused) the table holds the machine to what it does.
+"""
 
 from itertools import product
 from typing import Final, get_args

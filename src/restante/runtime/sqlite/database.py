@@ -54,29 +54,51 @@ class Database:
         if self._depth:
             yield
             return
+        self.begin()
+        try:
+            yield
+        except BaseException:
+            self.roll_back()
+            raise
+        self.commit()
+
+    def begin(self) -> None:
         with _translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
         self._depth = 1
+
+    def commit(self) -> None:
+        """On disk when it returns; when it raises, nothing of the transaction was kept."""
         try:
-            yield
             self._check_alive()
-        except BaseException:
             self._depth = 0
-            self._roll_back()
-            raise
-        self._depth = 0
-        with _translated(self.path):
-            try:
+            with _translated(self.path):
                 self._connection.execute("COMMIT")
-            except apsw.Error:
-                self._roll_back()
-                raise
+        except BaseException:
+            self.roll_back()
+            raise
+
+    def roll_back(self) -> None:
+        self._depth = 0
+        if self._connection.in_transaction:
+            with _translated(self.path):
+                self._connection.execute("ROLLBACK")
 
     def run(self, sql: str, **values: Column) -> list[tuple[Any, ...]]:
         """Every row of one statement. Tables are STRICT, so a column's declared type is the type of its values."""
         self._check_alive()
         with _translated(self.path):
             return list(self._connection.execute(sql, values))
+
+    def rows(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
+        """The same with the values in order, for statements on the hot path."""
+        self._check_alive()
+        with _translated(self.path):
+            return list(self._connection.execute(sql, values))
+
+    def total_changes(self) -> int:
+        """Rows written since the file was opened: tells whether an operation wrote anything."""
+        return self._connection.total_changes()
 
     def last_insert(self) -> int:
         return self._connection.last_insert_rowid()
@@ -85,11 +107,6 @@ class Database:
         """SQLite rolls back by itself when the disk fails: whoever caught that failure must not go on half-way."""
         if self._depth and not self._connection.in_transaction:
             raise StoreUnusable(f"{self.path.name}: the transaction failed before; nothing of it was kept")
-
-    def _roll_back(self) -> None:
-        if self._connection.in_transaction:
-            with _translated(self.path):
-                self._connection.execute("ROLLBACK")
 
     def _refuse_strangers(self, schema: str) -> None:
         """A database that is not ours, or not of this kind, is left as it is."""

@@ -1,35 +1,84 @@
-"""The outbox in SQLite: each step of core/outbox, its rows and its facts in one transaction (SPEC 1.4, 3.2)."""
+"""The outbox in SQLite: each step of core/outbox, its rows and its facts in one transaction (SPEC 1.4, 3).
+
+Every method is one operation: it may be called alone, inside a wider transaction, or as one of a group that shares a
+commit. Methods that can refuse do so before they write.
+"""
 
 import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from restante.core.outbox import step
-from restante.core.outbox_events import Bury, CapacityExceeded, Effect, Event, Forget, Leased, Record, TimePassed
-from restante.model.codes import Code
+from restante.core.outbox_events import (
+    Bury,
+    CapacityExceeded,
+    Effect,
+    Event,
+    Leased,
+    Notice,
+    Notify,
+    ReadAcked,
+    Record,
+    Recovered,
+    TimePassed,
+)
 from restante.model.errors import DuplicateMessageId
 from restante.model.ids import Address, MessageId, PayloadHash, SessionId, SessionTag
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
-from restante.model.records import DeadLetter, Lease, OutboxEntry
+from restante.model.records import OutboxEntry
 from restante.model.states import ENDED, Confirmation, Route, State
+from restante.policy.acks import advance
 from restante.policy.capacity import admit, overflow
-from restante.policy.outbox_order import QUEUE_TIME_MS
-from restante.policy.pruning import SHARED_BOARD_KINDS
+from restante.policy.dead_letters import keeps_payload
+from restante.policy.outbox_order import STRICT_ROUTES, is_unsent
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.database import Column, Database, load_queries
+from restante.runtime.sqlite.database import Database, load_queries
+from restante.runtime.sqlite.dead_letters import DeadLetterTable, KeptLetter
 from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.outbox_rows import constant_columns, entry_of, state_columns
 
+SWEEP_PAGE: Final = 1_000
+SENT_INDEX_MS: Final = 30 * 86_400_000  # SPEC 3.13
 _SQL: Final = load_queries("outbox")
-_LINK_KINDS: Final = json.dumps(sorted(SHARED_BOARD_KINDS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """An entry on its way in, with what only its first fact says about it."""
+
+    entry: OutboxEntry
+    sealed_hash: PayloadHash | None = None
+    session_tag: SessionTag | None = None
+    sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What the application is to be told, after the commit."""
+
+    message_id: MessageId
+    notice: Notice
+    code: str | None
+    at_ms: int
 
 
 class SqliteOutbox:
-    """Entries of one client. Methods may be called inside a wider transaction of the same database."""
+    """Entries of one client, from acceptance to their end, and what is remembered of them afterwards."""
 
     def __init__(self, database: Database, journal: Journal, settings: Settings) -> None:
         self._database = database
         self._journal = journal
         self._settings = settings
+        self._limits = settings.outbox
+        self._changes: list[Change] = []
+        self.dead_letters = DeadLetterTable(database, settings.dead_letters)
+
+    def take_changes(self) -> list[Change]:
+        """What happened since this was last asked; to be told only after the commit."""
+        changes, self._changes = self._changes, []
+        return changes
 
     def next_sequence(self, peer: Address, *, new_session: SessionId) -> tuple[SessionId, int]:
         """The session with `peer` and the number of the next message in it (SPEC 8.4)."""
@@ -37,191 +86,282 @@ class SqliteOutbox:
         return SessionId(session), sequence
 
     def accept(
-        self, entry: OutboxEntry, *, sealed_hash: PayloadHash, session_tag: SessionTag, sequence: int, now_ms: int
+        self,
+        entry: OutboxEntry,
+        *,
+        sealed_hash: PayloadHash | None = None,
+        session_tag: SessionTag | None = None,
+        sequence: int | None = None,
+        now_ms: int,
     ) -> None:
-        """Durable when it returns; refused whole when the outbox is full or the id is known (SPEC 3.2, 3.6)."""
+        """Durable when committed; refused whole when the outbox is full or the id is known (SPEC 3.2, 3.6)."""
+        self.accept_all(
+            [Acceptance(entry=entry, sealed_hash=sealed_hash, session_tag=session_tag, sequence=sequence)],
+            now_ms=now_ms,
+        )
+
+    def accept_all(self, acceptances: Sequence[Acceptance], *, now_ms: int) -> None:
+        """All of them or none."""
         with self._database.transaction():
-            [(is_known,)] = self._database.run(_SQL["is_known"], message_id=entry.message_id)
-            if is_known:
+            self._refuse_if_full(acceptances)
+            ids = [acceptance.entry.message_id for acceptance in acceptances]
+            if len(set(ids)) != len(ids) or any(self._is_known(message_id) for message_id in ids):
                 raise DuplicateMessageId
-            [(entries, held_bytes)] = self._database.run(_SQL["held"])
-            admit(
-                self._settings.outbox,
-                held_entries=entries,
-                held_bytes=held_bytes,
-                new_entries=1,
-                new_bytes=len(entry.payload),
-            )
-            self._database.run(_SQL["add_entry"], message_id=entry.message_id, **_constant(entry), **_state(entry))
-            insertion = self._database.last_insert()
-            self._database.run(
-                _SQL["add_body"],
-                insertion=insertion,
-                payload=entry.payload,
-                sealed_plaintext=entry.sealed_plaintext,
-            )
-            self._journal.append(
-                JournalKind.ACCEPTED,
-                at_ms=now_ms,
-                message_id=entry.message_id,
-                session_tag=session_tag,
-                sequence=sequence,
-                payload_hash=sealed_hash,
-                size_bytes=len(entry.payload),
-                message_kind=entry.kind,
-                priority=entry.priority,
-                ttl_s=entry.ttl_s,
-            )
-            self._evict_overflow(entry, now_ms)
+            for acceptance in acceptances:
+                self._add(acceptance, now_ms)
 
     def lease_next(self, *, owner: str, now_ms: int) -> OutboxEntry | None:
         """The next entry to try, claimed for `owner`; None when nothing is due."""
+        leased = self.lease(owner=owner, routes=tuple(Route), lanes_down=(), limit=1, now_ms=now_ms)
+        return leased[0] if leased else None
+
+    def lease(
+        self, *, owner: str, routes: Iterable[Route], lanes_down: Collection[str], limit: int, now_ms: int
+    ) -> list[OutboxEntry]:
+        """Up to `limit` entries in the order of choice, claimed for `owner`. What has expired ends first (SPEC 3.3)."""
         with self._database.transaction():
-            while rows := self._database.run(_SQL["next_due"], now_ms=now_ms):
-                message_id = MessageId(rows[0][0])
-                until_ms = now_ms + self._settings.outbox.lease_ms
-                self.apply(message_id, Leased(owner=owner, until_ms=until_ms), now_ms=now_ms)
-                entry = self.load(message_id)
-                if entry is not None and entry.state is State.SENDING:
-                    return entry
-        return None
+            self.sweep(now_ms=now_ms)
+            self._database.run(_SQL["wake_due"], now_ms=now_ms)
+            down = json.dumps(sorted(lanes_down))
+            ready = [
+                row
+                for route in routes
+                for row in self._database.run(_SQL["ready"], route=route, lanes_down=down, limit=limit)
+            ]
+            ready.sort(key=lambda row: (-row[1], row[2], row[3]))
+            until_ms = now_ms + self._limits.lease_ms
+            claim = Leased(owner=owner, until_ms=until_ms)
+            return [self._claimed(MessageId(row[0]), claim, now_ms) for row in ready[:limit]]
 
     def apply(self, message_id: MessageId, event: Event, *, now_ms: int) -> tuple[Effect, ...]:
-        """Take one step with one entry; what is not in the outbox any more has ended and is left alone."""
+        """Take one step with one message; what has ended and is remembered no more is left alone."""
         with self._database.transaction():
-            before = self.load(message_id)
-            if before is None:
-                return ()
-            after, effects = step(before, event, now_ms=now_ms, settings=self._settings)
-            if after != before:
-                self._database.run(_SQL["store_state"], message_id=message_id, **_state(after))
-            for effect in effects:
-                self._carry_out(after, effect, now_ms)
-        return effects
+            rows = self._database.rows(_SQL["load_entry"], message_id)
+            if rows:
+                return self._step(rows[0], event, now_ms)[1]
+            letter = self.dead_letters.load(message_id)
+            if letter is not None:
+                return self._step_dead(letter, event, now_ms)
+            if isinstance(event, ReadAcked):
+                self._read_late(message_id, now_ms)
+        return ()
 
-    def sweep(self, *, now_ms: int) -> None:
-        """End what has expired or waited too long; take back what a dead owner held (SPEC 3.5, 3.9)."""
+    def sweep(self, *, now_ms: int) -> int:
+        """End what has expired or waited too long, take back what a dead owner held (SPEC 3.5, 3.9)."""
         with self._database.transaction():
-            for (message_id,) in self._database.run(
-                _SQL["to_sweep"],
-                now_ms=now_ms,
-                link_rows_before_ms=now_ms - self._settings.outbox.relay_row_life_ms,
-                link_kinds=_LINK_KINDS,
-                high_before_ms=now_ms - QUEUE_TIME_MS[Priority.HIGH],
-                normal_before_ms=now_ms - QUEUE_TIME_MS[Priority.NORMAL],
-                low_before_ms=now_ms - QUEUE_TIME_MS[Priority.LOW],
-            ):
+            due = self._database.run(_SQL["to_sweep"], now_ms=now_ms, limit=SWEEP_PAGE)
+            for (message_id,) in due:
                 self.apply(MessageId(message_id), TimePassed(), now_ms=now_ms)
+            return len(due)
+
+    def tidy(self, *, now_ms: int) -> None:
+        """The slower housekeeping: dead letters whose time is over, daily retries, old entries of the sent-index."""
+        with self._database.transaction():
+            for message_id in self.dead_letters.expired(now_ms=now_ms):
+                self.discard(message_id, now_ms=now_ms)
+            for message_id in self.dead_letters.due_for_retry(now_ms=now_ms):
+                self.apply(message_id, Recovered(by_itself=True), now_ms=now_ms)
+            self._database.rows(_SQL["forget_sent"], now_ms - SENT_INDEX_MS)
+
+    def discard(self, message_id: MessageId, *, now_ms: int) -> bool:
+        """Delete a dead letter for good; whether there was one."""
+        with self._database.transaction():
+            letter = self.dead_letters.load(message_id)
+            if letter is None:
+                return False
+            self.dead_letters.remove(letter, with_body=True)
+            self._note(letter.entry, Record(kind=JournalKind.DISCARDED, code=letter.category), now_ms)
+            return True
 
     def load(self, message_id: MessageId) -> OutboxEntry | None:
-        rows = self._database.run(_SQL["load_entry"], message_id=message_id)
-        return _entry(rows[0]) if rows else None
+        """The entry with its body, if it is in flight."""
+        rows = self._database.rows(_SQL["load_entry"], message_id)
+        return self._with_body(rows[0]) if rows else None
+
+    def entries(self, *, limit: int) -> list[OutboxEntry]:
+        """The oldest entries in flight, without their bodies."""
+        return [entry_of(row) for row in self._database.run(_SQL["list_entries"], limit=limit)]
+
+    def sent_confirmation(self, message_id: MessageId) -> Confirmation | None:
+        """How far a delivered message was confirmed; None for one that is not remembered."""
+        rows = self._database.rows(_SQL["find_sent"], message_id)
+        return Confirmation(rows[0][2]) if rows else None
 
     def next_wake_ms(self) -> int | None:
-        """When something may be due again; None for an outbox with nothing unsent."""
+        """When something may be due again; None for an outbox in which nothing waits."""
         [(at_ms,)] = self._database.run(_SQL["next_wake"])
         return None if at_ms is None else int(at_ms)
+
+    def has_ready(self, *, now_ms: int) -> bool:
+        self._database.run(_SQL["wake_due"], now_ms=now_ms)
+        return any(self._database.run(_SQL["ready"], route=route, lanes_down="[]", limit=1) for route in Route)
+
+    def held(self) -> tuple[int, int]:
+        """Entries and bytes in flight."""
+        [(entries, held_bytes)] = self._database.run(_SQL["totals"])
+        return entries, held_bytes
 
     def counts(self) -> dict[State, int]:
         """How many entries are in each state, of those still in flight."""
         return {State(state): count for state, count in self._database.run(_SQL["count_by_state"])}
 
-    def _evict_overflow(self, newest: OutboxEntry, now_ms: int) -> None:
-        """A relay lane over its limit loses its oldest pending entries, visibly (SPEC 3.6)."""
-        lane = {"route": newest.route, "lane": newest.lane}
-        [(pending,)] = self._database.run(_SQL["count_pending"], **lane)
-        surplus = overflow(self._settings.outbox, route=newest.route, pending=pending)
-        for (message_id,) in self._database.run(_SQL["oldest_pending"], limit=surplus, **lane):
-            self.apply(MessageId(message_id), CapacityExceeded(), now_ms=now_ms)
-
-    def _carry_out(self, entry: OutboxEntry, effect: Effect, now_ms: int) -> None:
-        match effect:
-            case Record():
-                self._journal.append(
-                    effect.kind,
-                    at_ms=now_ms,
-                    message_id=entry.message_id,
-                    message_kind=entry.kind,
-                    priority=entry.priority,
-                    attempt=entry.attempts,
-                    code=effect.code,
-                    latency_ms=effect.latency_ms,
-                )
-            case Bury():
-                self._bury(effect.letter)
-            case Forget() if entry.state in ENDED:
-                self._database.run(_SQL["remove_entry"], message_id=entry.message_id)
-
-    def _bury(self, letter: DeadLetter) -> None:
-        self._database.run(
-            _SQL["bury_letter"],
-            message_id=letter.entry.message_id,
-            reason=letter.reason,
-            code=letter.code,
-            category=letter.category,
-            total_attempts=letter.total_attempts,
-            moved_at_ms=letter.moved_at_ms,
-            expires_at_ms=letter.expires_at_ms,
-            payload=letter.entry.payload,
-            sealed_plaintext=letter.entry.sealed_plaintext,
+    def _refuse_if_full(self, acceptances: Sequence[Acceptance]) -> None:
+        entries, held_bytes = self.held()
+        admit(
+            self._limits,
+            held_entries=entries,
+            held_bytes=held_bytes,
+            new_entries=len(acceptances),
+            new_bytes=sum(len(acceptance.entry.payload) for acceptance in acceptances),
         )
 
+    def _is_known(self, message_id: MessageId) -> bool:
+        [(known,)] = self._database.run(_SQL["is_known"], message_id=message_id)
+        return bool(known)
 
-def _constant(entry: OutboxEntry) -> dict[str, Column]:
-    return {
-        "route": entry.route,
-        "lane": entry.lane,
-        "kind": entry.kind,
-        "priority": entry.priority,
-        "created_at_ms": entry.created_at_ms,
-        "ttl_s": entry.ttl_s,
-    }
+    def _add(self, acceptance: Acceptance, now_ms: int) -> None:
+        entry = acceptance.entry
+        self._database.rows(_SQL["add_body"], entry.payload, entry.sealed_plaintext)
+        self._insert(entry, self._database.last_insert(), len(entry.payload), now_ms)
+        self._journal.append(
+            JournalKind.ACCEPTED,
+            at_ms=now_ms,
+            message_id=entry.message_id,
+            session_tag=acceptance.session_tag,
+            sequence=acceptance.sequence,
+            payload_hash=acceptance.sealed_hash,
+            size_bytes=len(entry.payload),
+            message_kind=entry.kind,
+            priority=entry.priority,
+            ttl_s=entry.ttl_s,
+        )
+        self._tell(entry, Notify(notice=Notice.QUEUED), now_ms)
+        if entry.route is Route.RELAY:
+            self._evict_overflow(entry, now_ms)
 
+    def _insert(self, entry: OutboxEntry, body_id: int, size_bytes: int, now_ms: int) -> None:
+        """At the end of its lane; in a strict one it waits while anything unsent stands before it (SPEC 3.4)."""
+        behind = entry.route in STRICT_ROUTES and bool(self._head_of_lane(entry))
+        self._database.rows(
+            _SQL["add_entry"],
+            entry.message_id,
+            body_id,
+            size_bytes,
+            *constant_columns(entry),
+            *state_columns(entry, self._limits, is_behind=behind, now_ms=now_ms),
+        )
 
-def _state(entry: OutboxEntry) -> dict[str, Column]:
-    return {
-        "queued_at_ms": entry.queued_at_ms,
-        "expires_at_ms": entry.expires_at_ms,
-        "next_attempt_at_ms": entry.next_attempt_at_ms,
-        "attempts": entry.attempts,
-        "state": entry.state,
-        "lease_owner": entry.lease.owner if entry.lease else None,
-        "lease_until_ms": entry.lease.until_ms if entry.lease else None,
-        "last_error": entry.last_error,
-        "first_attempt_at_ms": entry.first_attempt_at_ms,
-        "last_attempt_at_ms": entry.last_attempt_at_ms,
-        "was_sent": entry.was_sent,
-        "reencrypted": entry.reencrypted,
-        "confirmation": entry.confirmation,
-    }
+    def _is_behind(self, entry: OutboxEntry) -> bool:
+        """Whether an earlier unsent entry of a strict lane stands before this one."""
+        if entry.route not in STRICT_ROUTES or entry.state is not State.PENDING or entry.was_sent:
+            return False
+        return self._head_of_lane(entry) != [(entry.message_id,)]
 
+    def _head_of_lane(self, entry: OutboxEntry) -> list[tuple[Any, ...]]:
+        return self._database.rows(_SQL["head_of_lane"], entry.route, entry.lane)
 
-def _entry(row: tuple[Any, ...]) -> OutboxEntry:
-    """A row of `load_entry`. STRICT tables make the types of its columns certain."""
-    (insertion, message_id, route, lane, kind, priority, created_at_ms, queued_at_ms, ttl_s, expires_at_ms,
-     next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms, last_error, first_attempt_at_ms,
-     last_attempt_at_ms, was_sent, reencrypted, confirmation, payload, sealed_plaintext) = row  # fmt: skip
-    return OutboxEntry(
-        message_id=MessageId(message_id),
-        route=Route(route),
-        lane=lane,
-        kind=Kind(kind),
-        payload=payload,
-        sealed_plaintext=sealed_plaintext,
-        priority=Priority(priority),
-        created_at_ms=created_at_ms,
-        queued_at_ms=queued_at_ms,
-        ttl_s=ttl_s,
-        expires_at_ms=expires_at_ms,
-        next_attempt_at_ms=next_attempt_at_ms,
-        insertion=insertion,
-        attempts=attempts,
-        state=State(state),
-        lease=None if lease_owner is None else Lease(owner=lease_owner, until_ms=lease_until_ms),
-        last_error=None if last_error is None else Code(last_error),
-        first_attempt_at_ms=first_attempt_at_ms,
-        last_attempt_at_ms=last_attempt_at_ms,
-        was_sent=bool(was_sent),
-        reencrypted=bool(reencrypted),
-        confirmation=Confirmation(confirmation),
-    )
+    def _claimed(self, message_id: MessageId, claim: Leased, now_ms: int) -> OutboxEntry:
+        [row] = self._database.rows(_SQL["load_entry"], message_id)
+        after, _ = self._step(row, claim, now_ms)
+        payload, sealed_plaintext = self._body(row)
+        return replace(after, payload=payload, sealed_plaintext=sealed_plaintext)
+
+    def _step(self, row: tuple[Any, ...], event: Event, now_ms: int) -> tuple[OutboxEntry, tuple[Effect, ...]]:
+        before = entry_of(row)
+        after, effects = step(before, event, now_ms=now_ms, settings=self._settings)
+        if after is before:
+            return after, effects
+        insertion, body_id = row[0], row[2]
+        if after.state in ENDED:
+            self._database.rows(_SQL["remove_entry"], insertion)
+            self._end(after, effects, body_id, row[3], now_ms)
+        else:
+            columns = state_columns(after, self._limits, is_behind=self._is_behind(after), now_ms=now_ms)
+            self._database.rows(_SQL["store_state"], *columns, insertion)
+        self._carry_out(after, effects, now_ms)
+        if before.route in STRICT_ROUTES and is_unsent(before) and not is_unsent(after):
+            self._move_lane_on(after, now_ms)
+        return after, effects
+
+    def _end(self, entry: OutboxEntry, effects: tuple[Effect, ...], body_id: int, size_bytes: int, now_ms: int) -> None:
+        letters = [effect.letter for effect in effects if isinstance(effect, Bury)]
+        for letter in letters:
+            self.dead_letters.add(letter, body_id=body_id, size_bytes=size_bytes)
+        if not any(keeps_payload(letter.category) for letter in letters):
+            self._database.rows(_SQL["remove_body"], body_id)
+        if entry.state is State.DELIVERED:
+            self._remember(entry, now_ms)
+
+    def _step_dead(self, letter: KeptLetter, event: Event, now_ms: int) -> tuple[Effect, ...]:
+        after, effects = step(letter.entry, event, now_ms=now_ms, settings=self._settings)
+        if after.state is letter.entry.state:
+            return effects
+        if after.state is State.PENDING:
+            self.dead_letters.remove(letter, with_body=False)
+            self._insert(after, letter.body_id, letter.size_bytes, now_ms)
+        else:
+            self.dead_letters.remove(letter, with_body=True)
+            self._remember(after, now_ms)
+        self._carry_out(after, effects, now_ms)
+        return effects
+
+    def _move_lane_on(self, entry: OutboxEntry, now_ms: int) -> None:
+        for (message_id,) in self._head_of_lane(entry):
+            self._database.run(_SQL["give_turn"], message_id=message_id, now_ms=now_ms)
+
+    def _evict_overflow(self, newest: OutboxEntry, now_ms: int) -> None:
+        """A relay lane over its limit loses its oldest pending entries, visibly (SPEC 3.6)."""
+        [(pending,)] = self._database.rows(_SQL["pending_in_lane"], newest.route, newest.lane)
+        surplus = overflow(self._limits, route=newest.route, pending=pending)
+        if surplus:
+            for (message_id,) in self._database.rows(_SQL["oldest_pending"], newest.route, newest.lane, surplus):
+                self.apply(MessageId(message_id), CapacityExceeded(), now_ms=now_ms)
+
+    def _remember(self, entry: OutboxEntry, now_ms: int) -> None:
+        self._database.rows(
+            _SQL["remember_sent"], entry.message_id, entry.kind, entry.priority, entry.confirmation, now_ms
+        )
+
+    def _read_late(self, message_id: MessageId, now_ms: int) -> None:
+        """A READ for a message that ended as delivered: the sent-index still knows it (SPEC 3.13)."""
+        for kind, priority, confirmation in self._database.rows(_SQL["find_sent"], message_id):
+            if advance(Confirmation(confirmation), Confirmation.READ) == confirmation:
+                return
+            self._database.rows(_SQL["raise_confirmation"], Confirmation.READ, message_id)
+            self._journal.append(
+                JournalKind.READ,
+                at_ms=now_ms,
+                message_id=message_id,
+                message_kind=Kind(kind),
+                priority=Priority(priority),
+            )
+            self._changes.append(Change(message_id=message_id, notice=Notice.READ, code=None, at_ms=now_ms))
+
+    def _carry_out(self, entry: OutboxEntry, effects: tuple[Effect, ...], now_ms: int) -> None:
+        for effect in effects:
+            if isinstance(effect, Record):
+                self._note(entry, effect, now_ms)
+            elif isinstance(effect, Notify):
+                self._tell(entry, effect, now_ms)
+
+    def _note(self, entry: OutboxEntry, record: Record, now_ms: int) -> None:
+        self._journal.append(
+            record.kind,
+            at_ms=now_ms,
+            message_id=entry.message_id,
+            message_kind=entry.kind,
+            priority=entry.priority,
+            attempt=entry.attempts,
+            code=record.code,
+            latency_ms=record.latency_ms,
+        )
+
+    def _tell(self, entry: OutboxEntry, notify: Notify, now_ms: int) -> None:
+        self._changes.append(Change(message_id=entry.message_id, notice=notify.notice, code=notify.code, at_ms=now_ms))
+
+    def _with_body(self, row: tuple[Any, ...]) -> OutboxEntry:
+        return entry_of(row, self._body(row))
+
+    def _body(self, row: tuple[Any, ...]) -> tuple[bytes, bytes]:
+        [(payload, sealed_plaintext)] = self._database.rows(_SQL["load_body"], row[2])
+        return payload, sealed_plaintext

@@ -1,96 +1,107 @@
 -- The outbox (SPEC 3). Only states change here; what a change means is decided in core/outbox.
 
--- name: is_known
--- In flight, given up, or expired and kept as a tombstone.
-SELECT EXISTS (SELECT 1 FROM outbox WHERE message_id = :message_id)
-    OR EXISTS (SELECT 1 FROM dead_letter WHERE message_id = :message_id);
+-- name: add_body
+INSERT INTO body (payload, sealed_plaintext) VALUES (?, ?);
 
 -- name: add_entry
-INSERT INTO outbox (message_id, route, lane, kind, priority, created_at_ms, queued_at_ms, ttl_s, expires_at_ms,
-                    next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms, last_error,
-                    first_attempt_at_ms, last_attempt_at_ms, was_sent, reencrypted, confirmation)
-VALUES (:message_id, :route, :lane, :kind, :priority, :created_at_ms, :queued_at_ms, :ttl_s, :expires_at_ms,
-        :next_attempt_at_ms, :attempts, :state, :lease_owner, :lease_until_ms, :last_error,
-        :first_attempt_at_ms, :last_attempt_at_ms, :was_sent, :reencrypted, :confirmation);
+INSERT INTO outbox (message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
+                    queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
+                    last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted,
+                    confirmation, turn, attention_at_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: add_body
-INSERT INTO outbox_body (insertion, payload, sealed_plaintext) VALUES (:insertion, :payload, :sealed_plaintext);
+-- name: is_known
+-- Whether an id was given to an earlier message: waiting, given up, or delivered in the last 30 days.
+SELECT EXISTS (SELECT 1 FROM outbox WHERE message_id = :message_id)
+    OR EXISTS (SELECT 1 FROM dead_letter WHERE message_id = :message_id)
+    OR EXISTS (SELECT 1 FROM sent_index WHERE message_id = :message_id);
 
 -- name: load_entry
-SELECT o.insertion, message_id, route, lane, kind, priority, created_at_ms, queued_at_ms, ttl_s, expires_at_ms,
-       next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms, last_error,
-       first_attempt_at_ms, last_attempt_at_ms, was_sent, reencrypted, confirmation, payload, sealed_plaintext
-  FROM outbox AS o JOIN outbox_body USING (insertion)
- WHERE message_id = :message_id;
+SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
+       queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
+       last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation
+  FROM outbox
+ WHERE message_id = ?;
+
+-- name: load_body
+SELECT payload, sealed_plaintext FROM body WHERE body_id = ?;
 
 -- name: store_state
 UPDATE outbox
-   SET queued_at_ms = :queued_at_ms, expires_at_ms = :expires_at_ms, next_attempt_at_ms = :next_attempt_at_ms,
-       attempts = :attempts, state = :state, lease_owner = :lease_owner, lease_until_ms = :lease_until_ms,
-       last_error = :last_error, first_attempt_at_ms = :first_attempt_at_ms,
-       last_attempt_at_ms = :last_attempt_at_ms, was_sent = :was_sent, reencrypted = :reencrypted,
-       confirmation = :confirmation
- WHERE message_id = :message_id;
-
--- name: next_due
--- policy/outbox_order.sendable_now as a query: on the mesh each for itself, elsewhere nothing passes an earlier unsent
--- entry of its lane (SPEC 3.4). Expired entries hold nobody up; they are still chosen, to be ended (SPEC 3.3).
-SELECT message_id
-  FROM outbox AS chosen
- WHERE state = 'pending'
-   AND next_attempt_at_ms <= :now_ms
-   AND (route = 'mesh'
-        OR NOT EXISTS (SELECT 1
-                         FROM outbox AS earlier
-                        WHERE earlier.route = chosen.route AND earlier.lane = chosen.lane
-                          AND earlier.state IN ('pending', 'sending') AND earlier.insertion < chosen.insertion
-                          AND earlier.was_sent = 0 AND earlier.expires_at_ms > :now_ms))
- ORDER BY priority DESC, created_at_ms, insertion
- LIMIT 1;
-
--- name: next_wake
--- When an entry that now waits, or a lease that may lapse, next needs attention.
-SELECT min(CASE state WHEN 'pending' THEN next_attempt_at_ms ELSE lease_until_ms END)
-  FROM outbox
- WHERE insertion IN (SELECT min(insertion) FROM outbox WHERE state IN ('pending', 'sending') GROUP BY route, lane);
-
--- name: to_sweep
--- Only entries whose time may have come: what is chosen here is loaded whole.
-SELECT message_id
-  FROM outbox
- WHERE (state IN ('pending', 'sent') AND expires_at_ms <= :now_ms)
-    OR (state IN ('pending', 'sent') AND route = 'relay' AND queued_at_ms <= :link_rows_before_ms
-        AND kind IN (SELECT value FROM json_each(:link_kinds)))
-    OR (state = 'pending' AND was_sent = 0
-        AND queued_at_ms <= CASE priority WHEN 2 THEN :high_before_ms
-                                          WHEN 1 THEN :normal_before_ms
-                                          ELSE :low_before_ms END)
-    OR (state = 'sending' AND lease_until_ms <= :now_ms);
+   SET queued_at_ms = ?, expires_at_ms = ?, next_attempt_at_ms = ?, attempts = ?, state = ?, lease_owner = ?,
+       lease_until_ms = ?, last_error = ?, first_attempt_at_ms = ?, last_attempt_at_ms = ?, first_buried_at_ms = ?,
+       was_sent = ?, reencrypted = ?, confirmation = ?, turn = ?, attention_at_ms = ?
+ WHERE insertion = ?;
 
 -- name: remove_entry
-DELETE FROM outbox WHERE message_id = :message_id;
+DELETE FROM outbox WHERE insertion = ?;
 
--- name: bury_letter
-INSERT INTO dead_letter (message_id, reason, code, category, total_attempts, moved_at_ms, expires_at_ms,
-                         payload, sealed_plaintext)
-VALUES (:message_id, :reason, :code, :category, :total_attempts, :moved_at_ms, :expires_at_ms,
-        :payload, :sealed_plaintext);
+-- name: remove_body
+DELETE FROM body WHERE body_id = ?;
 
--- name: count_by_state
-SELECT state, count(*) FROM outbox GROUP BY state;
+-- name: wake_due
+-- Entries whose wait is over can be chosen from now on.
+UPDATE outbox SET turn = 1 WHERE turn = 0 AND next_attempt_at_ms <= :now_ms;
 
--- name: held
-SELECT count(*), coalesce(sum(length(payload)), 0) FROM outbox_body;
+-- name: ready
+-- The order of choice (SPEC 3.3). Lanes that are down are passed over; a strict lane has at most one entry here.
+SELECT message_id, priority, created_at_ms, insertion
+  FROM outbox
+ WHERE turn = 1 AND route = :route AND lane NOT IN (SELECT value FROM json_each(:lanes_down))
+ ORDER BY priority DESC, created_at_ms, insertion
+ LIMIT :limit;
 
--- name: count_pending
-SELECT count(*) FROM outbox WHERE route = :route AND lane = :lane AND state = 'pending';
+-- name: head_of_lane
+SELECT message_id FROM outbox WHERE route = ? AND lane = ? AND was_sent = 0 ORDER BY insertion LIMIT 1;
+
+-- name: give_turn
+UPDATE outbox SET turn = next_attempt_at_ms <= :now_ms WHERE message_id = :message_id AND turn IS NULL AND state = 'pending';
+
+-- name: next_wake
+-- When a waiting entry can be chosen again, or time alone changes one.
+SELECT min(at_ms)
+  FROM (SELECT min(next_attempt_at_ms) AS at_ms FROM outbox WHERE turn = 0
+        UNION ALL
+        SELECT min(attention_at_ms) FROM outbox);
+
+-- name: to_sweep
+SELECT message_id FROM outbox WHERE attention_at_ms <= :now_ms ORDER BY attention_at_ms LIMIT :limit;
+
+-- name: totals
+SELECT entries, bytes FROM outbox_total;
+
+-- name: pending_in_lane
+SELECT pending FROM lane_total WHERE route = ? AND lane = ?;
 
 -- name: oldest_pending
 SELECT message_id
   FROM outbox
- WHERE route = :route AND lane = :lane AND state = 'pending'
+ WHERE route = ? AND lane = ? AND was_sent = 0 AND state = 'pending'
  ORDER BY created_at_ms, insertion
+ LIMIT ?;
+
+-- name: count_by_state
+SELECT state, count(*) FROM outbox GROUP BY state;
+
+-- name: list_entries
+SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
+       queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
+       last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation
+  FROM outbox
+ ORDER BY insertion
  LIMIT :limit;
+
+-- name: remember_sent
+INSERT OR REPLACE INTO sent_index (message_id, kind, priority, confirmation, ended_at_ms) VALUES (?, ?, ?, ?, ?);
+
+-- name: find_sent
+SELECT kind, priority, confirmation FROM sent_index WHERE message_id = ?;
+
+-- name: raise_confirmation
+UPDATE sent_index SET confirmation = ? WHERE message_id = ?;
+
+-- name: forget_sent
+DELETE FROM sent_index WHERE ended_at_ms <= ?;
 
 -- name: next_sequence
 -- The number of the next message to a peer; the first message begins the session.

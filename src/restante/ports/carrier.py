@@ -1,0 +1,17 @@
+"""Whatever takes outbox entries one step further: a mesh, a relay link, a chat platform."""
+
+from typing import Protocol
+
+from restante.model.records import OutboxEntry
+
+
+class Carrier(Protocol):
+    """One route's way out."""
+
+    def is_connected(self, lane: str) -> bool:
+        """Whether a try makes sense now. Entries of a lane that is down wait without using up their tries."""
+        ...
+
+    async def transmit(self, entry: OutboxEntry) -> None:
+        """Returns once the next hop has accepted the entry; raises `TryFailed` otherwise."""
+        ...

@@ -1,0 +1,83 @@
+"""Outbox entries as rows and back. STRICT tables make the types of a row's values certain."""
+
+from typing import Any, Final
+
+from restante.model.codes import Code
+from restante.model.ids import MessageId
+from restante.model.kinds import Kind, Priority
+from restante.model.records import Lease, OutboxEntry
+from restante.model.states import Confirmation, Route, State
+from restante.policy.capacity import OutboxLimits
+from restante.policy.pruning import attention_at_ms
+from restante.runtime.sqlite.database import Column
+
+NOT_READ: Final = b""
+"""A body that was not loaded: state changes do not need it."""
+
+
+def entry_of(row: tuple[Any, ...], body: tuple[bytes, bytes] = (NOT_READ, NOT_READ)) -> OutboxEntry:
+    """The entry of a row of `load_entry` or `list_entries`."""
+    (insertion, message_id, _, _, route, lane, kind, priority, created_at_ms, ttl_s, queued_at_ms, expires_at_ms,
+     next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms, last_error, first_attempt_at_ms,
+     last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation) = row  # fmt: skip
+    return OutboxEntry(
+        message_id=MessageId(message_id),
+        route=Route(route),
+        lane=lane,
+        kind=Kind(kind),
+        payload=body[0],
+        sealed_plaintext=body[1],
+        priority=Priority(priority),
+        created_at_ms=created_at_ms,
+        queued_at_ms=queued_at_ms,
+        ttl_s=ttl_s,
+        expires_at_ms=expires_at_ms,
+        next_attempt_at_ms=next_attempt_at_ms,
+        insertion=insertion,
+        attempts=attempts,
+        state=State(state),
+        lease=None if lease_owner is None else Lease(owner=lease_owner, until_ms=lease_until_ms),
+        last_error=None if last_error is None else Code(last_error),
+        first_attempt_at_ms=first_attempt_at_ms,
+        last_attempt_at_ms=last_attempt_at_ms,
+        first_buried_at_ms=first_buried_at_ms,
+        was_sent=was_sent == 1,
+        reencrypted=reencrypted == 1,
+        confirmation=Confirmation(confirmation),
+    )
+
+
+def constant_columns(entry: OutboxEntry) -> tuple[Column, ...]:
+    """What never changes while the entry lives."""
+    return (entry.route, entry.lane, entry.kind, entry.priority, entry.created_at_ms, entry.ttl_s)
+
+
+def state_columns(entry: OutboxEntry, limits: OutboxLimits, *, is_behind: bool, now_ms: int) -> tuple[Column, ...]:
+    """What a step may change, with the two columns the indexes choose by."""
+    lease = entry.lease
+    return (
+        entry.queued_at_ms,
+        entry.expires_at_ms,
+        entry.next_attempt_at_ms,
+        entry.attempts,
+        entry.state,
+        None if lease is None else lease.owner,
+        None if lease is None else lease.until_ms,
+        entry.last_error,
+        entry.first_attempt_at_ms,
+        entry.last_attempt_at_ms,
+        entry.first_buried_at_ms,
+        entry.was_sent,
+        entry.reencrypted,
+        entry.confirmation,
+        _turn(entry, is_behind=is_behind, now_ms=now_ms),
+        attention_at_ms(limits, entry),
+    )
+
+
+def _turn(entry: OutboxEntry, *, is_behind: bool, now_ms: int) -> int | None:
+    if entry.state is State.SENDING or is_behind:
+        return None
+    if entry.state is State.SENT and entry.next_attempt_at_ms >= entry.expires_at_ms:
+        return None  # it ends before it would have to be stored again
+    return int(entry.next_attempt_at_ms <= now_ms)
