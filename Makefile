@@ -37,7 +37,7 @@ bench: $(READY) ## measure against named peers; prints ratios
 	@$(BIN)/python -m bench
 
 lock: $(READY) ## resolve the dependencies anew
-	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group bench --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	  --quiet -o requirements.lock
 

@@ -1,7 +1,9 @@
-"""Runs every benchmark, one after the other."""
+"""Runs every benchmark, one after the other. Arguments go to the outbox's: `python -m bench --full`."""
 
-from bench import envelope
+import sys
+
+from bench import envelope, outbox
 
 if __name__ == "__main__":
-    for benchmark in (envelope,):
-        benchmark.main()
+    envelope.main()
+    outbox.main(sys.argv[1:])

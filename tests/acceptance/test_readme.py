@@ -63,7 +63,9 @@ def test_the_refusal_is_the_one_in_the_readme() -> None:
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("page", [README], ids=["README.md"])
-def test_python_examples_give_what_the_page_says(page: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "examples"), [(README, 6), (ROOT / "docs" / "tutorial" / "outbox.md", 20)], ids=["README", "tutorial"]
+)
+def test_python_examples_give_what_the_page_says(page: Path, examples: int) -> None:
     failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
-    assert (failed, tried) == (0, 6)
+    assert (failed, tried) == (0, examples)

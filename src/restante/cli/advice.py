@@ -24,9 +24,9 @@ REFUSAL_ADVICE: Final[Mapping[Code, str]] = MappingProxyType(
         Code.OUTBOX_FULL: "Wait until messages have left, or raise outbox.max_entries or max_payload_bytes.",
         Code.DUPLICATE_MESSAGE_ID: "The first message is kept; give this one a new message_id.",
         Code.STORE_UNUSABLE: "Check that the disk has room and that only this user's program has the file open.",
-        Code.CONFIGURATION_INVALID: "See every key with 'restante policy settings'.",
+        Code.CONFIGURATION_INVALID: "See the options with --help, and every key with 'restante policy settings'.",
         Code.ILLEGAL_TRANSITION: "This is a bug in Restante or in the program that embeds it: please report it.",
-        Code.NOT_FOUND: "Check the id; what it named may have been delivered, deleted or expired.",
+        Code.NOT_FOUND: "Check what was named; a message may have been delivered, deleted or expired.",
         Code.ENVIRONMENT_UNSUITABLE: "Install what is missing, then run the command again.",
     }
 )

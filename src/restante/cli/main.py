@@ -15,7 +15,9 @@ from restante import __version__
 from restante.cli.advice import EXIT_INTERRUPTED, exit_status
 from restante.cli.config import config
 from restante.cli.demo import demo
+from restante.cli.dlq import app as dlq_app
 from restante.cli.inputs import Inputs
+from restante.cli.outbox import app as outbox_app
 from restante.cli.policy import policy
 from restante.cli.terminal import print_error
 from restante.model.errors import RestanteError
@@ -28,6 +30,8 @@ EXAMPLES = """\
   restante policy retry --json        the retry delays, for a program
   restante --set retry.base_ms=200 policy retry
   restante config                     every setting and where it came from
+  restante outbox stats --file my.db  how full a client's outbox is
+  restante dlq list --file my.db      what was given up, and why
 """
 
 app = typer.Typer(
@@ -67,6 +71,8 @@ def shared(
 app.command()(demo)
 app.command()(policy)
 app.command()(config)
+app.add_typer(outbox_app, name="outbox")
+app.add_typer(dlq_app, name="dlq")
 
 
 def main() -> None:

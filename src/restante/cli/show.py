@@ -1,5 +1,6 @@
 """Numbers as people read them. JSON carries the plain number instead."""
 
+from datetime import UTC, datetime
 from typing import Final
 
 DURATIONS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
@@ -22,6 +23,47 @@ def duration(milliseconds: float) -> str:
 def size(number_of_bytes: float) -> str:
     """In the unit that gives the smallest whole number: `256 KiB`, `50 MB`."""
     return _in_largest(number_of_bytes, SIZES_BYTES)
+
+
+def roughly(milliseconds: int) -> str:
+    """In the largest unit that it fills, cut to a whole number: `3 d`, `59 min`; `0 s` below a second."""
+    for name, factor in DURATIONS_MS[:-1]:
+        if milliseconds >= factor:
+            return f"{milliseconds // factor:,} {name}"
+    return "0 s"
+
+
+def away(at_ms: int, now_ms: int) -> str:
+    """How far a moment is from now: `in 5 min`, `3 d ago`, `now` within a second."""
+    if abs(at_ms - now_ms) < 1_000:
+        return "now"
+    return f"in {roughly(at_ms - now_ms)}" if at_ms > now_ms else f"{roughly(now_ms - at_ms)} ago"
+
+
+def moment(at_ms: int) -> str:
+    """Date and time of day in UTC; the bare number for a time no calendar has."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
+
+
+def bar(part: int, whole: int, *, cells: int = 20) -> str:
+    """How full something is; anything at all shows at least one cell, and only the full is full."""
+    filled = min(cells, part * cells // whole)
+    if 0 < part < whole:
+        filled = min(max(filled, 1), cells - 1)
+    return "█" * filled + "░" * (cells - filled)
+
+
+def percentage(part: int, whole: int) -> str:
+    """Cut to a whole number; what is there at all is never shown as nothing."""
+    return "<1%" if 0 < part * 100 < whole else f"{part * 100 // whole}%"
+
+
+def printable(text: str) -> str:
+    """Names that a program chose, without what could steer a terminal."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def quantity(value: float, unit: str) -> str:

@@ -1,6 +1,7 @@
 """How tables, JSON and errors are printed. Colours only where a terminal wants them (NO_COLOR is honoured by rich)."""
 
 import json
+import sys
 from collections.abc import Iterable
 
 import typer
@@ -10,17 +11,22 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from restante.cli.advice import advice_for
-from restante.model.errors import RestanteError
+from restante.cli.advice import EXIT_FAILURE, advice_for
+from restante.model.errors import ConfigurationInvalid, RestanteError
 
 
 def console() -> Console:
     return Console(highlight=False)
 
 
-def table(title: str, *columns: str, rows: Iterable[Iterable[str]], right: Iterable[str] = ()) -> Group:
-    """A plain table under its title; columns named in `right` hold numbers. Only the last column may wrap."""
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+def table(
+    title: str, *columns: str, rows: Iterable[Iterable[str]], right: Iterable[str] = (), dense: bool = False
+) -> Group:
+    """A plain table under its title; columns named in `right` hold numbers. Only the last column may wrap.
+
+    `dense` is for many columns: one space between them, one line a row, the last column cut where the line ends.
+    """
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0 if dense else 1))
     for column in columns:
         made.add_column(
             column,
@@ -29,8 +35,28 @@ def table(title: str, *columns: str, rows: Iterable[Iterable[str]], right: Itera
             overflow="fold",
         )
     for row in rows:
-        made.add_row(*map(escape, row))
+        *cells, last = row
+        made.add_row(*map(escape, cells), Text(last, no_wrap=True, overflow="ellipsis") if dense else escape(last))
     return Group(Text(title, style="bold"), made, "")
+
+
+def fields(title: str, rows: Iterable[tuple[str, str]]) -> Group:
+    """One thing, a line for each of its properties; long values go on below themselves."""
+    made = Table.grid(padding=(0, 2))
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in rows:
+        made.add_row(name, escape(value))
+    return Group(Text(title, style="bold"), made, "")
+
+
+def ask(question: str, *, as_json: bool) -> None:
+    """Go on only if a person says yes; where nobody can be asked, that has to be said beforehand."""
+    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigurationInvalid("this changes messages and nobody can be asked here: add --yes to go ahead")
+    if not typer.confirm(question):
+        typer.echo("Nothing was changed.")
+        raise typer.Exit(EXIT_FAILURE)
 
 
 def print_json(value: object) -> None:

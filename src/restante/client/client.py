@@ -27,7 +27,7 @@ from restante.model.ids import (
 )
 from restante.model.journal import JournalKind
 from restante.model.kinds import KIND_RULES, Kind
-from restante.model.records import Dropped, InboxEntry, OutboxEntry, Outcome, Queued, Receipt
+from restante.model.records import Delivery, Dropped, InboxEntry, OutboxEntry, Outcome, Queued, Receipt
 from restante.model.states import Route
 from restante.policy.eligibility import Queue, classify
 from restante.policy.failures import Failure
@@ -87,7 +87,7 @@ class Client:
                 self._enqueue(message_id, self._contact(to), body, lane=lane, kind=kind, ttl_s=ttl_s)
             self._work.set()
         outcome: Outcome = decision if isinstance(decision, Dropped) else Queued()
-        return Receipt(message_id=message_id, outcomes=((lane, outcome),))
+        return Receipt(deliveries=(Delivery(destination=lane, message_id=message_id, outcome=outcome),))
 
     def received(self, *, after: int = 0) -> list[tuple[int, InboxEntry]]:
         """Messages for the application with a place above `after`, in order."""

@@ -33,7 +33,7 @@ from restante.model.errors import LocalProtocolError
 from restante.model.journal import JournalKind
 from restante.model.kinds import KIND_RULES
 from restante.model.records import DeadLetter, Lease, OutboxEntry
-from restante.model.states import Confirmation, DeadReason, DropReason, Route, State
+from restante.model.states import Confirmation, DeadCategory, DeadReason, DropReason, Route, State
 from restante.policy.acks import advance
 from restante.policy.confirmation import ends_when_accepted, restore_at_ms
 from restante.policy.dead_letters import category_of, recovered_expiry_ms
@@ -268,6 +268,8 @@ def _bury(entry: OutboxEntry, reason: DeadReason, code: Code | None, now_ms: int
 
 def _letter(entry: OutboxEntry, reason: DeadReason, code: Code | None, now_ms: int, settings: Settings) -> DeadLetter:
     category = category_of(reason)
+    # Daily retries must not prolong how long a letter is kept; a tombstone tells of an end that has come only now.
+    first_ms = now_ms if category is DeadCategory.EXPIRED else entry.first_buried_at_ms
     return DeadLetter(
         entry=entry,
         reason=reason,
@@ -280,7 +282,7 @@ def _letter(entry: OutboxEntry, reason: DeadReason, code: Code | None, now_ms: i
         expires_at_ms=letter_expires_at_ms(
             settings.dead_letters,
             category=category,
-            moved_at_ms=now_ms if entry.first_buried_at_ms is None else entry.first_buried_at_ms,
+            moved_at_ms=now_ms if first_ms is None else first_ms,
         ),
     )
 

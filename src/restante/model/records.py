@@ -101,8 +101,25 @@ Outcome = Sent | Queued | Dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One destination of a send: the id its message got there, and what became of it."""
+
+    destination: str
+    message_id: MessageId
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """What became of a send, destination by destination (SPEC 3.7)."""
 
-    message_id: MessageId
-    outcomes: tuple[tuple[str, Outcome], ...]
+    deliveries: tuple[Delivery, ...]
+
+    @property
+    def message_id(self) -> MessageId:
+        """The id at the first destination: all there is to know of a send to one."""
+        return self.deliveries[0].message_id
+
+    @property
+    def outcomes(self) -> tuple[tuple[str, Outcome], ...]:
+        return tuple((delivery.destination, delivery.outcome) for delivery in self.deliveries)

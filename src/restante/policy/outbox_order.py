@@ -39,10 +39,13 @@ def choice_key(entry: OutboxEntry) -> tuple[int, int, int]:
 
 
 def is_ready(entry: OutboxEntry, now_ms: int) -> bool:
-    """Whether the entry by itself could be sent now; its lane may still hold it back."""
+    """Whether the entry by itself could be sent now; its lane may still hold it back.
+
+    One that was sent is due again when it has to be stored anew for want of a receipt (SPEC 10.4).
+    """
     if is_expired(entry.expires_at_ms, now_ms):
         return False
-    return entry.state is State.PENDING and entry.next_attempt_at_ms <= now_ms
+    return entry.state in (State.PENDING, State.SENT) and entry.next_attempt_at_ms <= now_ms
 
 
 def is_abandoned(entry: OutboxEntry, now_ms: int) -> bool:
@@ -56,22 +59,25 @@ def is_unsent(entry: OutboxEntry) -> bool:
 
 
 def may_overtake(later: OutboxEntry, earlier: OutboxEntry) -> bool:
-    """Whether `later` may leave while `earlier` is where it is.
+    """Whether `later` may leave while `earlier` is where it is. What has left once overtakes nobody by leaving again.
 
     The queue order of a lane is the order of insertion: clocks step back, and `created_at_ms` with them.
     """
     same_lane = later.route is earlier.route and later.lane == earlier.lane
     if not same_lane or later.route not in STRICT_ROUTES:
         return True
-    return earlier.insertion >= later.insertion or not is_unsent(earlier)
+    return later.was_sent or earlier.insertion >= later.insertion or not is_unsent(earlier)
 
 
 def sendable_now(entries: Iterable[OutboxEntry], now_ms: int) -> list[OutboxEntry]:
     """The entries that may leave now, in the order of choice: all ready ones that no strict lane holds back.
 
-    Expiry comes before anything else (SPEC 3.3): an expired entry neither leaves nor blocks its lane.
+    Expiry comes before anything else (SPEC 3.3): an expired entry neither leaves nor blocks its lane, unless it is being
+    sent at this moment: until that try has its answer, or its lease is over, it may still arrive.
     """
-    alive = [entry for entry in entries if not is_expired(entry.expires_at_ms, now_ms)]
+    alive = [
+        entry for entry in entries if entry.state is State.SENDING or not is_expired(entry.expires_at_ms, now_ms)
+    ]
     heads: dict[tuple[Route, str], OutboxEntry] = {}
     for entry in sorted(filter(is_unsent, alive), key=lambda unsent: unsent.insertion):
         heads.setdefault((entry.route, entry.lane), entry)

@@ -314,7 +314,14 @@ def test_a_commit_that_is_refused_does_not_block_the_next(tmp_path: Path) -> Non
         with database.transaction():
             keep(database, "fallen")
             database.run("PRAGMA defer_foreign_keys = ON")
-            database.run("INSERT INTO outbox_body (insertion, payload, sealed_plaintext) VALUES (1, x'00', x'00')")
+            database.run(
+                """
+                INSERT INTO dead_letter (message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms,
+                                         queued_at_ms, ttl_s, message_expires_at_ms, reason, category, state,
+                                         total_attempts, first_buried_at_ms, confirmation, moved_at_ms, expires_at_ms)
+                VALUES (zeroblob(16), 1, 0, '', '', '', 0, 0, 0, 0, 0, '', '', '', 0, 0, 0, 0, 0)
+                """
+            )
 
     with pytest.raises(apsw.ConstraintError):
         break_a_reference()

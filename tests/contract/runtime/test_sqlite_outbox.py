@@ -89,7 +89,7 @@ def test_every_field_of_an_entry_comes_back_as_it_was(file: ClientFile) -> None:
 def test_an_accepted_entry_is_seen_by_another_connection_once_accept_returned(file: ClientFile) -> None:
     accept(file.outbox, entry(1))
     other = apsw.Connection(str(file.database.path), flags=apsw.SQLITE_OPEN_READONLY)
-    joined = other.execute("SELECT message_id, state, payload FROM outbox JOIN outbox_body USING (insertion)")
+    joined = other.execute("SELECT message_id, state, payload FROM outbox JOIN body USING (body_id)")
     assert joined.fetchall() == [(message(1), "pending", b"payload 1")]
     other.close()
 
@@ -220,7 +220,7 @@ def overfill(file: ClientFile) -> None:
     ("change", "fails"),
     [
         (overfill, "INSERT ON outbox"),
-        (overfill, "INSERT ON outbox_body"),
+        (overfill, "INSERT ON body"),
         (overfill, "INSERT ON journal WHEN new.kind = 'accepted'"),
         (overfill, "INSERT ON journal WHEN new.kind = 'evicted'"),
         (overfill, "DELETE ON outbox"),
@@ -269,7 +269,7 @@ def test_relay_and_mesh_entries_are_kept_until_the_receipt_and_channel_entries_u
             file.outbox.apply(message(number), ReceiptAcked(), now_ms=NOW_MS)
     assert states_by_rows(file.database) == {}
     assert history(file, 1) == [JournalKind.ACCEPTED, JournalKind.SENT, JournalKind.DELIVERED]
-    assert file.database.run("SELECT count(*) FROM outbox_body") == [(0,)]
+    assert file.database.run("SELECT count(*) FROM body") == [(0,)]
 
 
 def test_reopening_finds_every_entry_as_it_was(tmp_path: Path) -> None:

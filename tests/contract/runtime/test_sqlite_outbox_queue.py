@@ -169,9 +169,12 @@ def test_an_entry_that_waited_too_long_unsent_becomes_a_dead_letter(
 def test_expiry_deletes_the_payload_and_leaves_a_tombstone(file: ClientFile) -> None:
     accept(file.outbox, entry(1, was_sent=True))
     file.outbox.sweep(now_ms=NOW_MS + DAY_MS)
-    tombstones = file.database.run("SELECT message_id, reason, code, payload, sealed_plaintext FROM dead_letter")
-    assert tombstones == [(message(1), "expired", "E010", b"", b"")]
-    assert file.database.run("SELECT count(*) FROM outbox_body") == [(0,)]
+    tombstones = file.database.run("SELECT message_id, reason, code, body_id FROM dead_letter")
+    assert tombstones == [(message(1), "expired", "E010", None)]
+    assert file.database.run("SELECT count(*) FROM body") == [(0,)]
+    letter = file.outbox.dead_letters.load(message(1))
+    assert letter is not None
+    assert file.outbox.dead_letters.payload(letter) is None
 
 
 def test_the_next_wake_is_the_first_time_a_lane_may_move(file: ClientFile) -> None:
@@ -180,9 +183,62 @@ def test_the_next_wake_is_the_first_time_a_lane_may_move(file: ClientFile) -> No
     accept(file.outbox, entry(2, next_attempt_at_ms=NOW_MS))  # behind the first, whose time is what counts
     assert file.outbox.next_wake_ms() == NOW_MS + 70_000
     accept(file.outbox, entry(3, lane="relay-2"))
-    assert file.outbox.next_wake_ms() == NOW_MS
+    assert file.outbox.next_wake_ms() == NOW_MS + 70_000  # what can go at once waits for nothing
     assert chosen(file) == message(3)
     assert file.outbox.next_wake_ms() == NOW_MS + MINUTE_MS  # when its claim may lapse
+
+
+@clause("2.2", "3.5")
+def test_what_outwaited_its_queue_time_while_it_was_claimed_is_not_leased_again(file: ClientFile) -> None:
+    """The claim lapses and the wait is over at one moment: it must not be handed out as a dead letter."""
+    accept(file.outbox, entry(1, priority=Priority.HIGH))
+    assert chosen(file, now_ms=NOW_MS + HOUR_MS - MINUTE_MS) == message(1)
+    assert chosen(file, now_ms=NOW_MS + HOUR_MS) is None
+    assert states_by_rows(file.database) == {message(1): State.DEAD}
+    assert history(file, 1)[-2:] == [JournalKind.RETRIED, JournalKind.DEAD_LETTERED]
+
+
+@clause("3.3")
+def test_more_entries_than_one_page_of_a_sweep_expire_before_anything_is_leased(file: ClientFile) -> None:
+    with file.database.transaction():
+        for number in range(1_001):
+            accept(file.outbox, entry(number, route=Route.MESH, expires_at_ms=NOW_MS + 5))
+    accept(file.outbox, entry(2_000, route=Route.MESH, priority=Priority.LOW))
+    assert chosen(file, now_ms=NOW_MS + 5) == message(2_000)
+    assert file.outbox.counts() == {State.SENDING: 1}
+
+
+@clause("3.3")
+def test_a_clock_that_stepped_back_makes_entries_wait_and_does_not_break_the_lease(file: ClientFile) -> None:
+    """Two processes need no clock that steps: one may have looked at it before the other and come second."""
+    accept(file.outbox, entry(1))
+    accept(file.outbox, entry(2, lane="relay-2", next_attempt_at_ms=NOW_MS - 5))
+    assert chosen(file, now_ms=NOW_MS - 2) == message(2)
+    assert chosen(file, now_ms=NOW_MS - 2) is None
+    assert file.outbox.next_wake_ms() == NOW_MS
+    assert chosen(file, now_ms=NOW_MS) == message(1)
+
+
+@clause("5.3")
+def test_dead_letters_come_back_by_themselves_after_a_day_in_the_order_of_their_lane(file: ClientFile) -> None:
+    for number in (3, 1, 2):
+        accept(file.outbox, entry(number, created_at_ms=NOW_MS + number, expires_at_ms=NOW_MS + 9 * DAY_MS))
+    file.outbox.sweep(now_ms=NOW_MS + DAY_MS)
+    file.outbox.tidy(now_ms=NOW_MS + 2 * DAY_MS - 1)
+    assert file.outbox.counts() == {}
+    file.outbox.tidy(now_ms=NOW_MS + 2 * DAY_MS)
+    assert [one.message_id for one in file.outbox.entries(limit=9)] == [message(number) for number in (1, 2, 3)]
+    assert_books_balance(file)
+
+
+@clause("5.3", "5.4")
+def test_a_message_that_expired_while_nobody_tidied_stays_a_dead_letter_and_stops_nothing(file: ClientFile) -> None:
+    accept(file.outbox, entry(1, expires_at_ms=NOW_MS + 3 * DAY_MS))
+    accept(file.outbox, entry(2, lane="relay-2", expires_at_ms=NOW_MS + 9 * DAY_MS))
+    file.outbox.sweep(now_ms=NOW_MS + DAY_MS)
+    file.outbox.tidy(now_ms=NOW_MS + 4 * DAY_MS)
+    assert states_by_rows(file.database) == {message(1): State.DEAD, message(2): State.PENDING}
+    assert_books_balance(file)
 
 
 @st.composite
@@ -240,6 +296,12 @@ def swept(one: OutboxEntry) -> OutboxEntry | None:
     return None if one.state is State.PENDING and outwaited else one
 
 
+def swept_to_the_end(entries: list[OutboxEntry]) -> list[OutboxEntry]:
+    """What is left when no further sweep changes anything: a claim may lapse and its entry then end, all at once."""
+    once = [after for one in entries if (after := swept(one)) is not None]
+    return [after for one in once if (after := swept(one)) is not None]
+
+
 def held(file: ClientFile, entries: list[OutboxEntry]) -> list[OutboxEntry]:
     """Those that are still in the outbox, as they are there."""
     loaded = (file.outbox.load(one.message_id) for one in entries)
@@ -251,12 +313,10 @@ def held(file: ClientFile, entries: list[OutboxEntry]) -> list[OutboxEntry]:
 def test_the_entry_that_is_claimed_is_the_one_policy_puts_first(
     shared_file: ClientFile, entries: list[OutboxEntry]
 ) -> None:
-    alive = [one for one in entries if one.state is State.SENDING or swept(one)]
-
     def check() -> None:
-        for one in alive:
+        for one in entries:
             accept(shared_file.outbox, one)
-        expected = sendable_now(held(shared_file, alive), NOW_MS)
+        expected = sendable_now(swept_to_the_end(held(shared_file, entries)), NOW_MS)
         assert chosen(shared_file) == (expected[0].message_id if expected else None)
         raise Undone
 

@@ -1,5 +1,7 @@
 """core/outbox: what the machine does in the situations SPEC names."""
 
+from dataclasses import replace
+
 import pytest
 
 from clauses import clause
@@ -454,6 +456,51 @@ def test_what_has_expired_cannot_be_recovered() -> None:
     with pytest.raises(LocalProtocolError, match="has expired") as refused:
         after(dead, Recovered(), at_ms=NOW_MS + 30 * DAY_MS)
     assert refused.value.code is Code.TTL_EXPIRED
+
+
+def exhausted(entry: OutboxEntry, at_ms: int) -> tuple[OutboxEntry, DeadLetter]:
+    """Given up after its fifteenth try at that time."""
+    dead, effects = taken(leased(replace(entry, attempts=14), at_ms=at_ms), failure(), at_ms=at_ms)
+    return dead, buried(effects)
+
+
+@clause("5.3", "5.4")
+def test_a_daily_retry_keeps_the_end_of_the_message_and_the_retention_of_its_first_burial() -> None:
+    dead, first = exhausted(accepted(), NOW_MS)
+    for day in range(1, 7):
+        back, effects = taken(dead, Recovered(by_itself=True), at_ms=NOW_MS + day * DAY_MS)
+        assert (back.state, back.attempts, back.next_attempt_at_ms) == (State.PENDING, 0, NOW_MS + day * DAY_MS)
+        assert back.expires_at_ms == NOW_MS + 30 * DAY_MS
+        assert records(effects) == [("recovered", None)]
+        dead, letter = exhausted(back, NOW_MS + day * DAY_MS)
+        assert letter.moved_at_ms == NOW_MS + day * DAY_MS
+        assert letter.expires_at_ms == first.expires_at_ms == NOW_MS + 7 * DAY_MS
+
+
+@clause("5.3", "5.4")
+def test_recovery_by_hand_renews_both_the_message_and_how_long_its_letter_is_kept() -> None:
+    dead, _ = exhausted(accepted(), NOW_MS)
+    retried, _ = exhausted(after(dead, Recovered(by_itself=True), at_ms=NOW_MS + DAY_MS), NOW_MS + DAY_MS)
+    at_ms = NOW_MS + 2 * DAY_MS
+    back = after(retried, Recovered(), at_ms=at_ms)
+    assert back.expires_at_ms == at_ms + 30 * DAY_MS
+    _, letter = exhausted(back, at_ms)
+    assert letter.expires_at_ms == at_ms + 7 * DAY_MS
+
+
+@clause("5.3")
+def test_the_tombstone_of_a_message_that_was_a_dead_letter_before_is_kept_for_its_whole_day() -> None:
+    dead, _ = exhausted(accepted(expires_at_ms=NOW_MS + 5 * DAY_MS), NOW_MS)
+    back = after(dead, Recovered(by_itself=True), at_ms=NOW_MS + DAY_MS)
+    sent = after(leased(back, at_ms=NOW_MS + DAY_MS), TransmitSucceeded(), at_ms=NOW_MS + DAY_MS)
+    _, effects = taken(sent, TimePassed(), at_ms=NOW_MS + 5 * DAY_MS)
+    assert buried(effects).expires_at_ms == NOW_MS + 6 * DAY_MS
+
+
+def test_what_has_expired_is_not_retried_by_itself() -> None:
+    dead, _ = exhausted(accepted(), NOW_MS)
+    with pytest.raises(LocalProtocolError, match="has expired"):
+        after(dead, Recovered(by_itself=True), at_ms=NOW_MS + 30 * DAY_MS)
 
 
 @clause("5.1")

@@ -87,9 +87,18 @@ def test_an_entry_is_ready_when_its_time_has_come_and_not_yet_gone(
 
 
 @clause("3.3")
-@pytest.mark.parametrize("state", [state for state in State if state is not State.PENDING])
-def test_only_a_pending_entry_is_ready(state: State) -> None:
+@pytest.mark.parametrize("state", [state for state in State if state not in (State.PENDING, State.SENT)])
+def test_what_is_being_sent_or_has_ended_is_not_ready(state: State) -> None:
     assert not is_ready(replace(ENTRY, state=state), NOW_MS)
+
+
+@clause("10.4")
+def test_a_sent_entry_is_ready_when_it_is_due_to_be_stored_again_and_overtakes_nobody() -> None:
+    unsent = replace(ENTRY, route=Route.RELAY, next_attempt_at_ms=NOW_MS + 1)
+    sent = replace(unsent, insertion=2, state=State.SENT, was_sent=True)
+    assert not is_ready(sent, NOW_MS)
+    due = replace(sent, next_attempt_at_ms=NOW_MS)
+    assert sendable_now([unsent, due], NOW_MS) == [due]
 
 
 @clause("3.3")
@@ -137,7 +146,7 @@ def test_a_clock_that_stepped_back_does_not_reorder_a_lane() -> None:
 @clause("3.4")
 @pytest.mark.parametrize("ended", [State.SENT, State.DELIVERED, State.EXPIRED, State.EVICTED, State.DEAD])
 def test_what_was_sent_or_has_ended_holds_nobody_back(ended: State) -> None:
-    earlier = replace(ENTRY, route=Route.RELAY, state=ended)
+    earlier = replace(ENTRY, route=Route.RELAY, state=ended, next_attempt_at_ms=NOW_MS + 1)
     later = replace(ENTRY, route=Route.RELAY, insertion=2)
     assert may_overtake(later, earlier)
     assert sendable_now([earlier, later], NOW_MS) == [later]
@@ -166,6 +175,14 @@ def test_entries_for_one_mesh_recipient_may_overtake_each_other() -> None:
 
 
 @clause("3.4")
+def test_what_expires_while_it_is_being_sent_still_holds_its_lane() -> None:
+    """It may arrive yet; whoever left now could arrive before it."""
+    sending = replace(ENTRY, route=Route.RELAY, state=State.SENDING, expires_at_ms=NOW_MS)
+    later = replace(ENTRY, route=Route.RELAY, insertion=2)
+    assert sendable_now([sending, later], NOW_MS) == []
+
+
+@clause("3.4")
 def test_lanes_of_one_name_on_two_routes_are_two_lanes() -> None:
     relay = replace(ENTRY, route=Route.RELAY, next_attempt_at_ms=NOW_MS + 1)
     channel = replace(ENTRY, route=Route.CHANNEL, insertion=2)
@@ -188,7 +205,7 @@ def test_the_order_is_total_and_does_not_depend_on_how_entries_are_read(
 def test_an_entry_may_leave_exactly_when_it_is_ready_and_no_living_one_is_before_it(
     entries: list[OutboxEntry],
 ) -> None:
-    alive = [entry for entry in entries if entry.expires_at_ms > NOW_MS]
+    alive = [entry for entry in entries if entry.expires_at_ms > NOW_MS or entry.state is State.SENDING]
     free = [entry for entry in alive if is_ready(entry, NOW_MS) and all(may_overtake(entry, other) for other in alive)]
     assert {entry.insertion for entry in sendable_now(entries, NOW_MS)} == {entry.insertion for entry in free}
 

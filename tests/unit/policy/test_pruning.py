@@ -1,20 +1,29 @@
 """policy/pruning: what a sweep does with old rows."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clauses import clause
+from restante.core.outbox import step
+from restante.core.outbox_events import TimePassed
 from restante.model.ids import MessageId
 from restante.model.kinds import Kind, Priority
-from restante.model.records import OutboxEntry
-from restante.model.states import Route
+from restante.model.records import Lease, OutboxEntry
+from restante.model.states import Route, State
 from restante.policy.capacity import OutboxLimits
-from restante.policy.pruning import Pruning, next_sweep_at_ms, pruning
+from restante.policy.pruning import Pruning, attention_at_ms, next_sweep_at_ms, pruning
+from restante.policy.settings import Settings
 
 CREATED_MS = 1_700_000_000_000
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
 LIMITS = OutboxLimits()
+SETTINGS = Settings()
 DRAWING = OutboxEntry(
     message_id=MessageId(bytes(16)),
     route=Route.RELAY,
@@ -77,3 +86,60 @@ def test_link_traffic_with_a_short_ttl_expires_with_a_notice() -> None:
 @clause("3.9")
 def test_a_sweep_comes_every_five_minutes() -> None:
     assert next_sweep_at_ms(LIMITS, CREATED_MS) == CREATED_MS + 300_000
+
+
+near = st.integers(-2, 2)
+
+
+@st.composite
+def living_entries(draw: st.DrawFn) -> OutboxEntry:
+    """In flight, in any state, with ends so close to each other that each is the first in some."""
+    state = draw(st.sampled_from([State.PENDING, State.SENDING, State.SENT]))
+    return replace(
+        DRAWING,
+        route=draw(st.sampled_from(Route)),
+        kind=draw(st.sampled_from([Kind.TEXT, Kind.DRAWING, Kind.CHAT])),
+        priority=draw(st.sampled_from(Priority)),
+        queued_at_ms=CREATED_MS + draw(near),
+        expires_at_ms=CREATED_MS + draw(near) + draw(st.sampled_from([1, 24, 72, 7 * 24, 90 * 24])) * HOUR_MS,
+        next_attempt_at_ms=CREATED_MS,
+        state=state,
+        lease=Lease(owner="drain-1", until_ms=CREATED_MS + MINUTE_MS + draw(near)) if state is State.SENDING else None,
+        attempts=draw(st.integers(1, 15)),
+        was_sent=state is State.SENT or draw(st.booleans()),
+    )
+
+
+@clause("3.5", "3.9", "2.2")
+@given(entry=living_entries(), early_ms=st.integers(1, 200 * DAY_MS))
+def test_time_changes_an_entry_at_its_attention_time_and_never_before(entry: OutboxEntry, early_ms: int) -> None:
+    at_ms = attention_at_ms(LIMITS, entry)
+    for before_ms in (at_ms - 1, at_ms - early_ms):
+        assert step(entry, TimePassed(), now_ms=before_ms, settings=SETTINGS) == (entry, ())
+    changed, effects = step(entry, TimePassed(), now_ms=at_ms, settings=SETTINGS)
+    assert changed.state is not entry.state
+    assert effects
+
+
+@clause("3.5")
+def test_a_claim_of_nobody_needs_attention_at_once() -> None:
+    assert attention_at_ms(LIMITS, replace(DRAWING, state=State.SENDING)) == 0
+
+
+@clause("2.2", "3.9")
+@pytest.mark.parametrize(
+    ("changes", "after_ms"),
+    [
+        ({"priority": Priority.HIGH}, HOUR_MS),
+        ({"priority": Priority.NORMAL}, 24 * HOUR_MS),
+        ({"priority": Priority.LOW}, 72 * HOUR_MS),
+        ({"was_sent": True}, 7 * DAY_MS),
+        ({"was_sent": True, "kind": Kind.TEXT}, 30 * DAY_MS),
+        ({"was_sent": True, "route": Route.MESH}, 30 * DAY_MS),
+        ({"was_sent": True, "state": State.SENT}, 7 * DAY_MS),
+        ({"state": State.SENDING, "lease": Lease(owner="drain-1", until_ms=CREATED_MS + 5)}, 5),
+    ],
+)
+def test_the_first_end_that_is_to_come_asks_for_attention(changes: dict[str, Any], after_ms: int) -> None:
+    entry = replace(DRAWING, expires_at_ms=CREATED_MS + 30 * DAY_MS, **changes)
+    assert attention_at_ms(LIMITS, entry) == CREATED_MS + after_ms

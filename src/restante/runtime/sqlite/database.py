@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,20 +23,33 @@ _APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
 ours."""
 
 
+_PART_OF_THE_OUTER: Final = contextlib.nullcontext()
+
 Column = bytes | str | int | float | None
 """What SQLite can hold."""
 
 
 class Database:
-    """A connection with `synchronous=FULL`: when a transaction returns, it is on disk (SPEC 1.3)."""
+    """A connection with `synchronous=FULL`: when a transaction returns, it is on disk (SPEC 1.3).
 
-    def __init__(self, path: Path, *, schema: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
+    With `read_only` the file is neither made nor migrated nor written, and a transaction is one view of it.
+    """
+
+    def __init__(
+        self, path: Path, *, schema: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS, read_only: bool = False
+    ) -> None:
         self.path = path
+        self.read_only = read_only
         self._depth = 0
         with _translated(path):
-            self._connection = _connect(path, busy_timeout_ms)
+            self._connection = _look_into(path) if read_only else _connect(path)
+            self._connection.set_busy_timeout(busy_timeout_ms)
+            self._cursor = self._connection.cursor()
             try:
                 self._refuse_strangers(schema)
+                if read_only:
+                    self._refuse_other_schemas(schema)
+                    return
                 # One by one: of several statements in one string, those after the first that gives a row are not run.
                 for pragma, value in (("journal_mode", "wal"), ("synchronous", "full"), ("foreign_keys", "on")):
                     self._connection.pragma(pragma, value)
@@ -48,12 +62,12 @@ class Database:
         with _translated(self.path):
             self._connection.close()
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> contextlib.AbstractContextManager[None]:
         """All or nothing; a transaction inside a transaction is part of the outer one."""
-        if self._depth:
-            yield
-            return
+        return _PART_OF_THE_OUTER if self._depth else self._outermost()
+
+    @contextlib.contextmanager
+    def _outermost(self) -> Iterator[None]:
         self.begin()
         try:
             yield
@@ -64,7 +78,7 @@ class Database:
 
     def begin(self) -> None:
         with _translated(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("BEGIN" if self.read_only else "BEGIN IMMEDIATE")
         self._depth = 1
 
     def commit(self) -> None:
@@ -86,15 +100,20 @@ class Database:
 
     def run(self, sql: str, **values: Column) -> list[tuple[Any, ...]]:
         """Every row of one statement. Tables are STRICT, so a column's declared type is the type of its values."""
-        self._check_alive()
-        with _translated(self.path):
-            return list(self._connection.execute(sql, values))
+        return self._fetch(sql, values)
 
     def rows(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
         """The same with the values in order, for statements on the hot path."""
+        return self._fetch(sql, values)
+
+    def _fetch(self, sql: str, values: Mapping[str, Column] | tuple[Column, ...]) -> list[tuple[Any, ...]]:
         self._check_alive()
-        with _translated(self.path):
-            return list(self._connection.execute(sql, values))
+        try:
+            return self._cursor.execute(sql, values).fetchall()
+        except BaseException:
+            # Only here: a context manager around every statement costs as much as a small statement does.
+            with _translated(self.path):
+                raise
 
     def total_changes(self) -> int:
         """Rows written since the file was opened: tells whether an operation wrote anything."""
@@ -111,25 +130,33 @@ class Database:
     def _refuse_strangers(self, schema: str) -> None:
         """A database that is not ours, or not of this kind, is left as it is."""
         [(tables,)] = self._connection.execute("SELECT count(*) FROM sqlite_schema")
-        if tables and self._connection.pragma("application_id") != _APPLICATION_IDS[schema]:
+        if (tables or self.read_only) and self._connection.pragma("application_id") != _APPLICATION_IDS[schema]:
             raise StoreUnusable(f"{self.path.name} is a database, but no {schema}'s file; open another file")
 
+    def _refuse_other_schemas(self, schema: str) -> None:
+        known = len(_steps(schema))
+        at = self._version(known)
+        if at < known:
+            raise StoreUnusable(
+                f"{self.path.name} has schema {at}, this version of Restante reads {known}: "
+                "start the program it belongs to once, which brings it up to date"
+            )
+
+    def _version(self, known: int) -> int:
+        at = int(self._connection.pragma("user_version"))
+        if at > known:
+            raise StoreUnusable(
+                f"{self.path.name} has schema {at}, this version of Restante knows up to {known}: "
+                "upgrade Restante, or open another file"
+            )
+        return at
+
     def _migrate(self, schema: str) -> None:
-        steps = sorted(
-            (
-                step
-                for step in files(__package__).joinpath("migrations", schema).iterdir()
-                if step.name.endswith(".sql")
-            ),
-            key=lambda step: step.name,
-        )
+        steps = _steps(schema)
         with self.transaction():
-            at = self._connection.pragma("user_version")
-            if at > len(steps):
-                raise StoreUnusable(
-                    f"{self.path.name} has schema {at}, this version of Restante knows up to {len(steps)}: "
-                    "upgrade Restante, or open another file"
-                )
+            at = self._version(len(steps))
+            if at == len(steps):
+                return
             for step in steps[at:]:
                 self._connection.execute(step.read_text(encoding="utf-8"))
             self._connection.pragma("application_id", _APPLICATION_IDS[schema])
@@ -143,13 +170,31 @@ def load_queries(name: str) -> Mapping[str, str]:
     return dict(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
 
 
-def _connect(path: Path, busy_timeout_ms: int) -> apsw.Connection:
+def _steps(schema: str) -> list[Traversable]:
+    """The migrations of one kind of file, in their order."""
+    steps = files(__package__).joinpath("migrations", schema).iterdir()
+    return sorted((step for step in steps if step.name.endswith(".sql")), key=lambda step: step.name)
+
+
+def _connect(path: Path) -> apsw.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Created by us first, so that no other user can read it even for a moment.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(busy_timeout_ms)
+    return apsw.Connection(str(path))
+
+
+def _look_into(path: Path) -> apsw.Connection:
+    # Not SQLITE_OPEN_READONLY: such a connection leaves its -wal and -shm files behind.
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.pragma("query_only", "on")
+    # What a killed program left beside the file is read from there; moving it in is left to the next writer.
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(_has_rest(path)))
     return connection
+
+
+def _has_rest(path: Path) -> bool:
+    wal = path.with_name(f"{path.name}-wal")
+    return wal.exists() and wal.stat().st_size > 0
 
 
 @contextlib.contextmanager

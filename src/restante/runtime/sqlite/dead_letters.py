@@ -97,7 +97,7 @@ class DeadLetterTable:
         return [MessageId(row[0]) for row in self._database.rows(_SQL["expired"], now_ms)]
 
     def due_for_retry(self, *, now_ms: int) -> list[MessageId]:
-        return [MessageId(row[0]) for row in self._database.rows(_SQL["due_for_retry"], now_ms)]
+        return [MessageId(row[0]) for row in self._database.run(_SQL["due_for_retry"], now_ms=now_ms)]
 
     def next_tidy_ms(self) -> int | None:
         """When a letter is next deleted or retried by itself."""

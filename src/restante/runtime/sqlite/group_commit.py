@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from restante.model.errors import RestanteError, StoreUnusable
+from restante.model.errors import StoreUnusable
 from restante.runtime.sqlite.database import Database
 
 Result = TypeVar("Result")
@@ -19,13 +19,15 @@ Result = TypeVar("Result")
 MAX_GROUP: Final = 256
 """Enough that the fsync is a small share of a group's time, few enough that its first caller does not wait long."""
 
+_CLOSED: Final = "the file was closed before this began; nothing was changed"
+
 
 @dataclass(slots=True)
 class _Waiting:
     operation: Callable[[], Any]
     answer: asyncio.Future[Any]
     result: Any = None
-    refusal: RestanteError | None = None
+    refusal: Exception | None = None
 
 
 class _TornError(Exception):
@@ -39,10 +41,13 @@ class GroupCommit:
         self._database = database
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
+        self._closed = False
         self._committer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="restante-commit")
 
     async def run(self, operation: Callable[[], Result]) -> Result:
         """What `operation` returned, once it is on disk; what it raised, with nothing of it kept."""
+        if self._closed:
+            raise StoreUnusable(_CLOSED)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
         self._waiting.append(_Waiting(operation, answer))
@@ -53,6 +58,12 @@ class GroupCommit:
         return await answer
 
     def close(self) -> None:
+        """Returns when the commit under way is done; what has not begun is refused, not left waiting."""
+        self._closed = True
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.answer.done():
+                waiting.answer.set_exception(StoreUnusable(_CLOSED))
         self._committer.shutdown()
 
     def _take_group(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -69,7 +80,7 @@ class GroupCommit:
         except _TornError:
             self._perform_one_by_one(group)
             self._answer(group, None, loop)
-        except StoreUnusable as failure:
+        except Exception as failure:  # noqa: BLE001 - whatever it is, nobody may be left waiting
             self._answer(group, failure, loop)
         else:
             self._commit(group, loop)
@@ -83,7 +94,7 @@ class GroupCommit:
                     waiting.result = waiting.operation()
                 except StoreUnusable:
                     raise
-                except RestanteError as refusal:
+                except Exception as refusal:  # noqa: BLE001 - a mistake of one caller must not reach the others
                     if self._database.total_changes() != before:
                         raise _TornError from None
                     waiting.refusal = refusal
@@ -97,7 +108,7 @@ class GroupCommit:
             try:
                 with self._database.transaction():
                     waiting.result = waiting.operation()
-            except RestanteError as refusal:
+            except Exception as refusal:  # noqa: BLE001 - as above
                 waiting.refusal = refusal
 
     def _commit(self, group: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
@@ -108,14 +119,14 @@ class GroupCommit:
         committed = loop.run_in_executor(self._committer, self._try_commit)
         committed.add_done_callback(lambda done: self._answer(group, done.result(), loop))
 
-    def _try_commit(self) -> StoreUnusable | None:
+    def _try_commit(self) -> Exception | None:
         try:
             self._database.commit()
-        except StoreUnusable as failure:
+        except Exception as failure:  # noqa: BLE001 - given to every caller of the group
             return failure
         return None
 
-    def _answer(self, group: list[_Waiting], failure: StoreUnusable | None, loop: asyncio.AbstractEventLoop) -> None:
+    def _answer(self, group: list[_Waiting], failure: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
         for waiting in group:
             if waiting.answer.done():
                 continue

@@ -48,27 +48,32 @@ class Journal:
         latency_ms: int | None = None,
         ttl_s: int | None = None,
     ) -> None:
-        self._database.run(
+        self._database.rows(
             _SQL["append_fact"],
-            kind=kind,
-            at_ms=at_ms,
-            message_id=message_id,
-            session_tag=session_tag,
-            sequence=sequence,
-            payload_hash=payload_hash,
-            size_bytes=size_bytes,
-            message_kind=message_kind,
-            priority=priority,
-            attempt=attempt,
-            code=code,
-            node=node,
-            latency_ms=latency_ms,
-            ttl_s=ttl_s,
+            at_ms,
+            kind,
+            message_id,
+            session_tag,
+            sequence,
+            payload_hash,
+            size_bytes,
+            message_kind,
+            priority,
+            attempt,
+            code,
+            node,
+            latency_ms,
+            ttl_s,
         )
 
     def facts(self, *, after: int, limit: int) -> list[JournalRow]:
         """Up to `limit` facts with a number above `after`, oldest first."""
         rows = self._database.run(_SQL["facts_after"], after=after, limit=limit)
+        return [self._row(number, values) for number, *values in rows]
+
+    def history(self, message_id: MessageId) -> list[JournalRow]:
+        """Every fact about one message, oldest first. Reads the whole journal: no index is kept for this."""
+        rows = self._database.run(_SQL["facts_about"], message_id=message_id)
         return [self._row(number, values) for number, *values in rows]
 
     def shipped_through(self) -> int:
@@ -80,13 +85,14 @@ class Journal:
             self._database.run(_SQL["set_meta"], key="shipped_through", value=through.to_bytes(8, "big"))
 
     def kept(self, key: str, first: Callable[[], bytes]) -> bytes:
-        """A value kept for the life of this file; `first` gives it the first time."""
+        """A value kept for the life of this file; `first` gives it the first time. Read-only, nothing is kept."""
         with self._database.transaction():
             rows = self._database.run(_SQL["get_meta"], key=key)
             if rows:
                 return bytes(rows[0][0])
             value = first()
-            self._database.run(_SQL["set_meta"], key=key, value=value)
+            if not self._database.read_only:
+                self._database.run(_SQL["set_meta"], key=key, value=value)
             return value
 
     def _row(self, number: int, values: list[Any]) -> JournalRow:

@@ -6,7 +6,7 @@ commit. Methods that can refuse do so before they write.
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from restante.core.outbox import step
@@ -21,6 +21,7 @@ from restante.core.outbox_events import (
     ReadAcked,
     Record,
     Recovered,
+    ResetSession,
     TimePassed,
 )
 from restante.model.errors import DuplicateMessageId
@@ -37,7 +38,7 @@ from restante.policy.settings import Settings
 from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.dead_letters import DeadLetterTable, KeptLetter
 from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.outbox_rows import constant_columns, entry_of, state_columns
+from restante.runtime.sqlite.outbox_rows import NOT_READ, constant_columns, entry_of, state_columns
 
 SWEEP_PAGE: Final = 1_000
 SENT_INDEX_MS: Final = 30 * 86_400_000  # SPEC 3.13
@@ -112,26 +113,32 @@ class SqliteOutbox:
 
     def lease_next(self, *, owner: str, now_ms: int) -> OutboxEntry | None:
         """The next entry to try, claimed for `owner`; None when nothing is due."""
-        leased = self.lease(owner=owner, routes=tuple(Route), lanes_down=(), limit=1, now_ms=now_ms)
+        leased = self.lease(owner=owner, routes=tuple(Route), limit=1, now_ms=now_ms)
         return leased[0] if leased else None
 
     def lease(
-        self, *, owner: str, routes: Iterable[Route], lanes_down: Collection[str], limit: int, now_ms: int
+        self,
+        *,
+        owner: str,
+        routes: Iterable[Route],
+        lanes_down: Collection[tuple[Route, str]] = (),
+        limit: int,
+        now_ms: int,
     ) -> list[OutboxEntry]:
         """Up to `limit` entries in the order of choice, claimed for `owner`. What has expired ends first (SPEC 3.3)."""
         with self._database.transaction():
-            self.sweep(now_ms=now_ms)
-            self._database.run(_SQL["wake_due"], now_ms=now_ms)
-            down = json.dumps(sorted(lanes_down))
-            ready = [
-                row
-                for route in routes
-                for row in self._database.run(_SQL["ready"], route=route, lanes_down=down, limit=limit)
-            ]
-            ready.sort(key=lambda row: (-row[1], row[2], row[3]))
-            until_ms = now_ms + self._limits.lease_ms
-            claim = Leased(owner=owner, until_ms=until_ms)
-            return [self._claimed(MessageId(row[0]), claim, now_ms) for row in ready[:limit]]
+            # Again until nothing is left: a claim that lapsed may have outwaited its queue time, too.
+            while self.sweep(now_ms=now_ms):
+                pass
+            ready = self._ready(routes, lanes_down, limit, now_ms)
+            claim = Leased(owner=owner, until_ms=now_ms + self._limits.lease_ms)
+            return [self._claimed(MessageId(message_id), claim, now_ms) for message_id, *_ in ready]
+
+    def ready_lanes(
+        self, *, routes: Iterable[Route], lanes_down: Collection[tuple[Route, str]], limit: int, now_ms: int
+    ) -> set[tuple[Route, str]]:
+        """The lanes of the entries that would be leased next."""
+        return {(route, lane) for _, route, lane, *_ in self._ready(routes, lanes_down, limit, now_ms)}
 
     def apply(self, message_id: MessageId, event: Event, *, now_ms: int) -> tuple[Effect, ...]:
         """Take one step with one message; what has ended and is remembered no more is left alone."""
@@ -192,10 +199,6 @@ class SqliteOutbox:
         [(at_ms,)] = self._database.run(_SQL["next_wake"])
         return None if at_ms is None else int(at_ms)
 
-    def has_ready(self, *, now_ms: int) -> bool:
-        self._database.run(_SQL["wake_due"], now_ms=now_ms)
-        return any(self._database.run(_SQL["ready"], route=route, lanes_down="[]", limit=1) for route in Route)
-
     def held(self) -> tuple[int, int]:
         """Entries and bytes in flight."""
         [(entries, held_bytes)] = self._database.run(_SQL["totals"])
@@ -204,6 +207,23 @@ class SqliteOutbox:
     def counts(self) -> dict[State, int]:
         """How many entries are in each state, of those still in flight."""
         return {State(state): count for state, count in self._database.run(_SQL["count_by_state"])}
+
+    def _ready(
+        self, routes: Iterable[Route], lanes_down: Collection[tuple[Route, str]], limit: int, now_ms: int
+    ) -> list[tuple[MessageId, Route, str, int, int, int]]:
+        """Up to `limit` entries that may leave now, in the order of choice over all routes (SPEC 3.3)."""
+        self._database.run(_SQL["wake_due"], now_ms=now_ms)
+        found: list[tuple[MessageId, Route, str, int, int, int]] = []
+        for route in tuple(routes):
+            down = json.dumps([lane for other, lane in lanes_down if other is route])
+            rows = self._database.run(_SQL["ready"], route=route, lanes_down=down, limit=limit)
+            if any(row[-1] > now_ms for row in rows):
+                # The clock stepped back, or somebody with a later `now_ms` came first: their time has yet to come.
+                self._database.run(_SQL["wait_again"], now_ms=now_ms)
+                rows = self._database.run(_SQL["ready"], route=route, lanes_down=down, limit=limit)
+            found += [(MessageId(row[0]), route, *row[1:5]) for row in rows]
+        found.sort(key=lambda row: (-row[3], row[4], row[5]))
+        return found[:limit]
 
     def _refuse_if_full(self, acceptances: Sequence[Acceptance]) -> None:
         entries, held_bytes = self.held()
@@ -216,7 +236,7 @@ class SqliteOutbox:
         )
 
     def _is_known(self, message_id: MessageId) -> bool:
-        [(known,)] = self._database.run(_SQL["is_known"], message_id=message_id)
+        [(known,)] = self._database.rows(_SQL["is_known"], message_id)
         return bool(known)
 
     def _add(self, acceptance: Acceptance, now_ms: int) -> None:
@@ -241,7 +261,7 @@ class SqliteOutbox:
 
     def _insert(self, entry: OutboxEntry, body_id: int, size_bytes: int, now_ms: int) -> None:
         """At the end of its lane; in a strict one it waits while anything unsent stands before it (SPEC 3.4)."""
-        behind = entry.route in STRICT_ROUTES and bool(self._head_of_lane(entry))
+        behind = entry.route in STRICT_ROUTES and not entry.was_sent and bool(self._head_of_lane(entry))
         self._database.rows(
             _SQL["add_entry"],
             entry.message_id,
@@ -262,12 +282,12 @@ class SqliteOutbox:
 
     def _claimed(self, message_id: MessageId, claim: Leased, now_ms: int) -> OutboxEntry:
         [row] = self._database.rows(_SQL["load_entry"], message_id)
-        after, _ = self._step(row, claim, now_ms)
-        payload, sealed_plaintext = self._body(row)
-        return replace(after, payload=payload, sealed_plaintext=sealed_plaintext)
+        return self._step(row, claim, now_ms, self._body(row))[0]
 
-    def _step(self, row: tuple[Any, ...], event: Event, now_ms: int) -> tuple[OutboxEntry, tuple[Effect, ...]]:
-        before = entry_of(row)
+    def _step(
+        self, row: tuple[Any, ...], event: Event, now_ms: int, body: tuple[bytes, bytes] = (NOT_READ, NOT_READ)
+    ) -> tuple[OutboxEntry, tuple[Effect, ...]]:
+        before = entry_of(row, body)
         after, effects = step(before, event, now_ms=now_ms, settings=self._settings)
         if after is before:
             return after, effects
@@ -343,6 +363,8 @@ class SqliteOutbox:
                 self._note(entry, effect, now_ms)
             elif isinstance(effect, Notify):
                 self._tell(entry, effect, now_ms)
+            elif isinstance(effect, ResetSession):
+                self._tell(entry, Notify(notice=Notice.SECURITY, code="session_reset"), now_ms)
 
     def _note(self, entry: OutboxEntry, record: Record, now_ms: int) -> None:
         self._journal.append(

@@ -11,6 +11,13 @@ from restante.policy.capacity import OutboxLimits
 from restante.policy.pruning import attention_at_ms
 from restante.runtime.sqlite.database import Column
 
+# Looked up, not called: calling an Enum costs ten times as much, and every step reads five.
+_ROUTES: Final = {route.value: route for route in Route}
+_KINDS: Final = {kind.value: kind for kind in Kind}
+_PRIORITIES: Final = {priority.value: priority for priority in Priority}
+_STATES: Final = {state.value: state for state in State}
+_CONFIRMATIONS: Final = {confirmation.value: confirmation for confirmation in Confirmation}
+
 NOT_READ: Final = b""
 """A body that was not loaded: state changes do not need it."""
 
@@ -22,12 +29,12 @@ def entry_of(row: tuple[Any, ...], body: tuple[bytes, bytes] = (NOT_READ, NOT_RE
      last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation) = row  # fmt: skip
     return OutboxEntry(
         message_id=MessageId(message_id),
-        route=Route(route),
+        route=_ROUTES[route],
         lane=lane,
-        kind=Kind(kind),
+        kind=_KINDS[kind],
         payload=body[0],
         sealed_plaintext=body[1],
-        priority=Priority(priority),
+        priority=_PRIORITIES[priority],
         created_at_ms=created_at_ms,
         queued_at_ms=queued_at_ms,
         ttl_s=ttl_s,
@@ -35,7 +42,7 @@ def entry_of(row: tuple[Any, ...], body: tuple[bytes, bytes] = (NOT_READ, NOT_RE
         next_attempt_at_ms=next_attempt_at_ms,
         insertion=insertion,
         attempts=attempts,
-        state=State(state),
+        state=_STATES[state],
         lease=None if lease_owner is None else Lease(owner=lease_owner, until_ms=lease_until_ms),
         last_error=None if last_error is None else Code(last_error),
         first_attempt_at_ms=first_attempt_at_ms,
@@ -43,7 +50,7 @@ def entry_of(row: tuple[Any, ...], body: tuple[bytes, bytes] = (NOT_READ, NOT_RE
         first_buried_at_ms=first_buried_at_ms,
         was_sent=was_sent == 1,
         reencrypted=reencrypted == 1,
-        confirmation=Confirmation(confirmation),
+        confirmation=_CONFIRMATIONS[confirmation],
     )
 
 

@@ -35,7 +35,11 @@ DELETE FROM body WHERE body_id = ?;
 SELECT message_id FROM dead_letter WHERE expires_at_ms <= ?;
 
 -- name: due_for_retry
-SELECT message_id FROM dead_letter WHERE retry_at_ms IS NOT NULL AND retry_at_ms <= ?;
+-- Oldest first, so that a lane comes back in its order. What expired while nobody tidied cannot be recovered any more.
+SELECT message_id
+  FROM dead_letter
+ WHERE retry_at_ms IS NOT NULL AND retry_at_ms <= :now_ms AND message_expires_at_ms > :now_ms
+ ORDER BY created_at_ms, rowid;
 
 -- name: next_tidy
 SELECT min(at_ms)

@@ -3,8 +3,7 @@
 -- name: append_fact
 INSERT INTO journal (at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
                      priority, attempt, code, node, latency_ms, ttl_s)
-VALUES (:at_ms, :kind, :message_id, :session_tag, :sequence, :payload_hash, :size_bytes, :message_kind,
-        :priority, :attempt, :code, :node, :latency_ms, :ttl_s);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: facts_after
 SELECT number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
@@ -13,6 +12,13 @@ SELECT number, at_ms, kind, message_id, session_tag, sequence, payload_hash, siz
  WHERE number > :after
  ORDER BY number
  LIMIT :limit;
+
+-- name: facts_about
+SELECT number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
+       priority, attempt, code, node, latency_ms, ttl_s
+  FROM journal
+ WHERE message_id = :message_id
+ ORDER BY number;
 
 -- name: get_meta
 SELECT value FROM meta WHERE key = :key;

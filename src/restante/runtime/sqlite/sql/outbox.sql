@@ -12,9 +12,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 
 -- name: is_known
 -- Whether an id was given to an earlier message: waiting, given up, or delivered in the last 30 days.
-SELECT EXISTS (SELECT 1 FROM outbox WHERE message_id = :message_id)
-    OR EXISTS (SELECT 1 FROM dead_letter WHERE message_id = :message_id)
-    OR EXISTS (SELECT 1 FROM sent_index WHERE message_id = :message_id);
+SELECT EXISTS (SELECT 1 FROM outbox WHERE message_id = ?1)
+    OR EXISTS (SELECT 1 FROM dead_letter WHERE message_id = ?1)
+    OR EXISTS (SELECT 1 FROM sent_index WHERE message_id = ?1);
 
 -- name: load_entry
 SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
@@ -43,16 +43,25 @@ DELETE FROM body WHERE body_id = ?;
 -- Entries whose wait is over can be chosen from now on.
 UPDATE outbox SET turn = 1 WHERE turn = 0 AND next_attempt_at_ms <= :now_ms;
 
+-- name: wait_again
+-- Entries that were woken too early; rare, so it needs no index of its own.
+UPDATE outbox SET turn = 0 WHERE turn = 1 AND next_attempt_at_ms > :now_ms;
+
 -- name: ready
 -- The order of choice (SPEC 3.3). Lanes that are down are passed over; a strict lane has at most one entry here.
-SELECT message_id, priority, created_at_ms, insertion
+SELECT message_id, lane, priority, created_at_ms, insertion, next_attempt_at_ms
   FROM outbox
  WHERE turn = 1 AND route = :route AND lane NOT IN (SELECT value FROM json_each(:lanes_down))
  ORDER BY priority DESC, created_at_ms, insertion
  LIMIT :limit;
 
 -- name: head_of_lane
-SELECT message_id FROM outbox WHERE route = ? AND lane = ? AND was_sent = 0 ORDER BY insertion LIMIT 1;
+-- Only in strict lanes; the index knows no others.
+SELECT message_id
+  FROM outbox
+ WHERE route = ? AND lane = ? AND was_sent = 0 AND route <> 'mesh'
+ ORDER BY insertion
+ LIMIT 1;
 
 -- name: give_turn
 UPDATE outbox SET turn = next_attempt_at_ms <= :now_ms WHERE message_id = :message_id AND turn IS NULL AND state = 'pending';
@@ -76,7 +85,7 @@ SELECT pending FROM lane_total WHERE route = ? AND lane = ?;
 -- name: oldest_pending
 SELECT message_id
   FROM outbox
- WHERE route = ? AND lane = ? AND was_sent = 0 AND state = 'pending'
+ WHERE route = ? AND lane = ? AND was_sent = 0 AND route <> 'mesh' AND state = 'pending'
  ORDER BY created_at_ms, insertion
  LIMIT ?;
 

@@ -33,11 +33,12 @@ CREATE TABLE body (
 
 -- SPEC 3.1. `turn` says whether the entry can be chosen: 1 now, 0 once next_attempt_at_ms has come, NULL not at all
 -- (being sent, or behind another in a strict lane). `attention_at_ms` is when time alone next changes it: expiry,
--- longest unsent wait, lapsed lease.
+-- longest unsent wait, lapsed lease. `body_id` is no declared reference: SQLite would look for it here, without an index,
+-- whenever a body goes.
 CREATE TABLE outbox (
     insertion           INTEGER PRIMARY KEY AUTOINCREMENT,
     message_id          BLOB NOT NULL UNIQUE CHECK (length(message_id) = 16),
-    body_id             INTEGER NOT NULL REFERENCES body (body_id),
+    body_id             INTEGER NOT NULL,
     size_bytes          INTEGER NOT NULL,
     route               TEXT NOT NULL,
     lane                TEXT NOT NULL,
@@ -66,7 +67,8 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_ready ON outbox (route, priority DESC, created_at_ms, insertion) WHERE turn = 1;
 CREATE INDEX outbox_waiting ON outbox (next_attempt_at_ms) WHERE turn = 0;
 CREATE INDEX outbox_attention ON outbox (attention_at_ms);
-CREATE INDEX outbox_unsent ON outbox (route, lane, insertion) WHERE was_sent = 0;
+-- Only lanes that keep their order ask who stands first.
+CREATE INDEX outbox_unsent ON outbox (route, lane, insertion) WHERE was_sent = 0 AND route <> 'mesh';
 
 -- How much is held, kept by triggers so that no path can forget it (SPEC 3.6).
 CREATE TABLE outbox_total (
@@ -129,6 +131,7 @@ CREATE TABLE dead_letter (
 ) STRICT;
 
 CREATE INDEX dead_letter_expiry ON dead_letter (expires_at_ms);
+CREATE INDEX dead_letter_body ON dead_letter (body_id);
 CREATE INDEX dead_letter_retry ON dead_letter (retry_at_ms) WHERE retry_at_ms IS NOT NULL;
 
 -- SPEC 3.13: what was delivered, so that a late READ still finds its message. No payload.

@@ -1,0 +1,89 @@
+"""Telling applications what happened to their messages: callbacks at once, streams at their own pace (SPEC 3.12)."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Self
+
+from restante.runtime.sqlite.outbox import Change
+
+MAX_WAITING: Final = 10_000
+"""Changes a slow reader may leave unread; beyond that it is told how many it missed. The journal has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """The reader was too slow for this many changes."""
+
+    changes: int
+
+
+class EventStream:
+    """An async iterator over changes from now on. Close it, or leave its `async with`, when done."""
+
+    def __init__(self, leave: Callable[["EventStream"], None]) -> None:
+        self._leave = leave
+        self._waiting: asyncio.Queue[Change | None] = asyncio.Queue()
+        self._missed = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change | Missed:
+        if self._missed and self._waiting.qsize() < MAX_WAITING:
+            missed, self._missed = self._missed, 0
+            return Missed(missed)
+        change = await self._waiting.get()
+        if change is None:
+            raise StopAsyncIteration
+        return change
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """No more changes; a reader that waits is released."""
+        self._leave(self)
+        self._waiting.put_nowait(None)
+
+    def offer(self, change: Change) -> None:
+        if self._missed or self._waiting.qsize() >= MAX_WAITING:
+            self._missed += 1
+        else:
+            self._waiting.put_nowait(change)
+
+
+class Announcer:
+    """Everyone who wants to know."""
+
+    def __init__(self) -> None:
+        self._streams: list[EventStream] = []
+        self._callbacks: list[Callable[[Change], None]] = []
+
+    def stream(self) -> EventStream:
+        stream = EventStream(self._leave)
+        self._streams.append(stream)
+        return stream
+
+    def call(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Call `callback` with each change, after its commit; the answer takes it back."""
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback)
+
+    def announce(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            for stream in self._streams:
+                stream.offer(change)
+            for callback in tuple(self._callbacks):
+                callback(change)
+
+    def close(self) -> None:
+        for stream in tuple(self._streams):
+            stream.close()
+
+    def _leave(self, stream: EventStream) -> None:
+        if stream in self._streams:
+            self._streams.remove(stream)

@@ -1,0 +1,376 @@
+"""A durable send queue: `send` returns when the message is on disk, and every message ends with a reason you can see.
+
+    outbox = Outbox.open("outbox.db")
+    receipt = await outbox.send(Message(payload=sealed), Destination(Route.RELAY, "relay-1"))
+    await outbox.drain({Route.RELAY: carrier})
+
+Needs no network: entries wait for whatever carrier it is given. Rules are in core/outbox and policy, storage in
+runtime/sqlite; here they are put together for asyncio.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from restante.client.events import Announcer, EventStream
+from restante.core.outbox_events import (
+    Cancelled,
+    DeliveryAcked,
+    Event,
+    ReadAcked,
+    ReceiptAcked,
+    Recovered,
+    TransmitFailed,
+    TransmitSucceeded,
+)
+from restante.model.codes import Code
+from restante.model.errors import RestanteError, TooLarge
+from restante.model.ids import MESSAGE_ID_BYTES, MessageId, mint_message_id
+from restante.model.ids import message_id as checked_message_id
+from restante.model.kinds import KIND_RULES, Kind, Priority
+from restante.model.limits import MAX_SEALED_BYTES
+from restante.model.records import Delivery, Dropped, OutboxEntry, Outcome, Queued, Receipt, Sent
+from restante.model.states import Confirmation, DropReason, Route, State
+from restante.policy.eligibility import Queue, classify
+from restante.policy.failures import Failure
+from restante.policy.settings import Settings
+from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
+from restante.ports.carrier import Carrier
+from restante.ports.clock import Clock
+from restante.ports.entropy import Entropy
+from restante.ports.relay import TryFailed
+from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.group_commit import GroupCommit
+from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.outbox import Acceptance, Change, SqliteOutbox
+from restante.runtime.system import SystemClock, SystemEntropy
+from restante.wire.acks import AckType
+
+IN_FLIGHT: Final = 64  # how many tries a drain has under way at once
+_EVENTS: Final[Mapping[AckType, Event]] = {
+    AckType.DELIVERY: DeliveryAcked(),
+    AckType.RECEIPT: ReceiptAcked(),
+    AckType.READ: ReadAcked(),
+}
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What is to be sent. `payload` is sealed already; `sealed_plaintext` is kept to seal it anew if need be.
+
+    A `message_id` may be given for one destination; otherwise each destination's message gets its own.
+    """
+
+    payload: bytes
+    kind: str = Kind.TEXT
+    ttl_s: int | None = None
+    priority: Priority | None = None
+    message_id: MessageId | None = None
+    sealed_plaintext: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A lane of a route: one relay, one chat, one recipient on the mesh."""
+
+    route: Route
+    lane: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """What a drain did. `is_complete` is False when its budget ran out first."""
+
+    sent: int
+    failed: int
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Where one message is and how far it was confirmed."""
+
+    state: State
+    confirmation: Confirmation
+    attempts: int
+    last_error: Code | None
+
+
+class Outbox:
+    """One database file. Several processes may have it open; each entry is sent by one of them at a time."""
+
+    def __init__(self, database: Database, *, settings: Settings, clock: Clock, entropy: Entropy) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._entropy = entropy
+        self._store = SqliteOutbox(database, Journal(database, entropy), settings)
+        self._commits = GroupCommit(database)
+        self._announcer = Announcer()
+        self._owner = entropy.draw(8).hex()
+        self._carriers: Mapping[Route, Carrier] = {}
+        self._work = asyncio.Event()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> "Outbox":
+        """The outbox in this file, which is made if it is not there."""
+        return cls(
+            Database(Path(path), schema="client"),
+            settings=settings or Settings(),
+            clock=clock or SystemClock(),
+            entropy=entropy or SystemEntropy(),
+        )
+
+    async def send(self, message: Message, *destinations: Destination) -> Receipt:
+        """Accept `message` for every destination or for none; on disk when this returns (SPEC 3.2, 3.7).
+
+        Raises `TooLarge`, `OutOfRange`, `OutboxFull` or `DuplicateMessageId`, and then nothing was kept.
+        """
+        if not destinations:
+            raise RestanteError("a message needs at least one destination", code=Code.MALFORMED)
+        if message.message_id is not None and len(destinations) > 1:
+            raise RestanteError("one message_id names one destination's message", code=Code.MALFORMED)
+        return Receipt(deliveries=tuple(await self._send_all([(message, each) for each in destinations])))
+
+    async def send_many(self, items: Sequence[tuple[Message, Destination]]) -> list[Receipt]:
+        """The same for many messages with one commit: all of them are accepted, or none."""
+        return [Receipt(deliveries=(delivery,)) for delivery in await self._send_all(items)]
+
+    async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
+        """A checked acknowledgement came in. Repeated and late ones change nothing (SPEC 3.13)."""
+        await self._apply(message_id, _EVENTS[ack])
+
+    async def cancel(self, message_id: MessageId) -> bool:
+        """Take a message back; whether it was still in flight. It becomes a dead letter (SPEC 5.2)."""
+        return bool(await self._apply(message_id, Cancelled()))
+
+    async def recover(self, message_id: MessageId) -> None:
+        """Put a dead letter back into the queue, due at once (SPEC 5.4)."""
+        if not await self._apply(message_id, Recovered()):
+            raise RestanteError("there is no dead letter with this id", code=Code.NOT_FOUND)
+
+    async def discard(self, message_id: MessageId) -> bool:
+        """Delete a dead letter for good; whether there was one."""
+        return await self._run(lambda: self._store.discard(message_id, now_ms=self._clock.now_ms()))
+
+    async def status(self, message_id: MessageId) -> Status | None:
+        """Where the message is; None for one that is not known, or not any more."""
+        return await self._run(lambda: self._status(message_id))
+
+    async def counts(self) -> dict[State, int]:
+        """How many messages are in flight, by state."""
+        return await self._run(self._store.counts)
+
+    def events(self) -> EventStream:
+        """Every change from now on, as an async iterator."""
+        return self._announcer.stream()
+
+    def on_event(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Call back after each commit that changed a message; call the answer to stop."""
+        return self._announcer.call(callback)
+
+    async def run(self, carriers: Mapping[Route, Carrier]) -> None:
+        """Drain at start within the budget, then whenever something is due; ends by cancellation (SPEC 3.10)."""
+        self._carriers = carriers
+        limits = self._settings.outbox
+        while True:
+            self._work.clear()
+            await self.sweep()
+            drained = await self.drain(budget_ms=limits.drain_budget_ms)
+            if not drained.is_complete:
+                continue
+            wait_ms = min(await self._next_due_ms() - self._clock.now_ms(), limits.sweep_every_ms)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0, wait_ms) / 1_000):
+                    await self._work.wait()
+
+    def wake(self) -> None:
+        """A lane came back: look at once whether something waits for it."""
+        self._work.set()
+
+    async def sweep(self) -> None:
+        """End what has expired, take up what a dead process held, retry and delete dead letters whose day has come."""
+
+        def sweep() -> None:
+            now_ms = self._clock.now_ms()
+            while self._store.sweep(now_ms=now_ms):
+                pass
+            self._store.tidy(now_ms=now_ms)
+
+        await self._run(sweep)
+
+    async def drain(self, carriers: Mapping[Route, Carrier] | None = None, *, budget_ms: int | None = None) -> Drained:
+        """Try whatever is due on connected lanes, `IN_FLIGHT` at a time, until nothing is or the budget is spent."""
+        ways = self._carriers if carriers is None else carriers
+        ends_at_ms = None if budget_ms is None else self._clock.now_ms() + budget_ms
+        under_way: set[asyncio.Task[bool]] = set()
+        results: list[bool] = []
+        is_complete = False
+        try:
+            while not is_complete or under_way:
+                in_time = ends_at_ms is None or self._clock.now_ms() < ends_at_ms
+                leased = await self._lease(ways, IN_FLIGHT - len(under_way)) if in_time else []
+                under_way |= {asyncio.create_task(self._try(entry, ways[entry.route])) for entry in leased}
+                is_complete = in_time and not leased
+                if not under_way:
+                    break
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                results += [task.result() for task in done]
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+        return Drained(sent=results.count(True), failed=results.count(False), is_complete=is_complete)
+
+    async def close(self) -> None:
+        """One last drain of connected lanes, then the file is closed; the rest stays on disk (SPEC 3.10)."""
+        if self._carriers:
+            await self.drain(budget_ms=self._settings.outbox.drain_budget_ms)
+        self._announcer.close()
+        self._commits.close()
+        self._database.close()
+
+    async def _send_all(self, items: Sequence[tuple[Message, Destination]]) -> list[Delivery]:
+        deliveries = [await self._decided(message, destination) for message, destination in items]
+        accepted = [
+            Acceptance(entry=self._entry(message, delivery.message_id, destination))
+            for delivery, (message, destination) in zip(deliveries, items, strict=True)
+            if isinstance(delivery.outcome, Queued)
+        ]
+        if accepted:
+            await self._run(lambda: self._store.accept_all(accepted, now_ms=self._clock.now_ms()))
+            self._work.set()
+        return deliveries
+
+    async def _decided(self, message: Message, destination: Destination) -> Delivery:
+        """What is to become of it, by the one classification (SPEC 2.4); live kinds are sent right here."""
+        carrier = self._carriers.get(destination.route)
+        connected = carrier is not None and carrier.is_connected(destination.lane)
+        decision = classify(message.kind, connected=connected)
+        if message.message_id is None:
+            message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
+        else:
+            message_id = checked_message_id(message.message_id)
+        outcome: Outcome
+        if isinstance(decision, Dropped):
+            outcome = decision
+        elif isinstance(decision, Queue) or carrier is None:
+            outcome = Queued()
+        else:
+            outcome = await self._send_live(carrier, self._entry(message, message_id, destination))
+        return Delivery(destination=destination.lane, message_id=message_id, outcome=outcome)
+
+    async def _send_live(self, carrier: Carrier, entry: OutboxEntry) -> Outcome:
+        try:
+            await carrier.transmit(entry)
+        except TryFailed:
+            return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
+        return Sent()
+
+    def _entry(self, message: Message, message_id: MessageId, destination: Destination) -> OutboxEntry:
+        if len(message.payload) > MAX_SEALED_BYTES:
+            raise TooLarge("the payload", size_bytes=len(message.payload), limit_bytes=MAX_SEALED_BYTES)
+        kind = Kind(message.kind)
+        rule = KIND_RULES[kind]
+        ttl_s = resolve_ttl_s(kind, message.ttl_s)
+        now_ms = self._clock.now_ms()
+        return OutboxEntry(
+            message_id=message_id,
+            route=destination.route,
+            lane=destination.lane,
+            kind=kind,
+            payload=message.payload,
+            sealed_plaintext=message.sealed_plaintext,
+            priority=rule.priority if message.priority is None else message.priority,
+            created_at_ms=now_ms,
+            queued_at_ms=now_ms,
+            ttl_s=ttl_s,
+            expires_at_ms=transport_expiry_ms(ttl_type=rule.ttl_type, created_at_ms=now_ms, ttl_s=ttl_s),
+            next_attempt_at_ms=now_ms,
+        )
+
+    async def _lease(self, ways: Mapping[Route, Carrier], limit: int) -> list[OutboxEntry]:
+        def lease() -> list[OutboxEntry]:
+            now_ms = self._clock.now_ms()
+            down: set[tuple[Route, str]] = set()
+            while lanes := self._store.ready_lanes(routes=ways, lanes_down=down, limit=limit, now_ms=now_ms):
+                found_down = {(route, lane) for route, lane in lanes if not ways[route].is_connected(lane)}
+                if not found_down:
+                    break
+                down |= found_down
+            return self._store.lease(owner=self._owner, routes=ways, lanes_down=down, limit=limit, now_ms=now_ms)
+
+        return await self._run(lease) if limit else []
+
+    async def _try(self, entry: OutboxEntry, carrier: Carrier) -> bool:
+        """One try; whether the next hop took it."""
+        try:
+            await carrier.transmit(entry)
+        except TryFailed as failed:
+            await self._apply(entry.message_id, self._failed(failed.failure, failed.retry_after_ms))
+            return False
+        except asyncio.CancelledError:
+            # The drain was stopped: give the claim back now rather than wait for it to lapse.
+            await asyncio.shield(self._apply(entry.message_id, self._failed(Failure.NETWORK_TIMEOUT, None)))
+            raise
+        await self._apply(entry.message_id, TransmitSucceeded())
+        return True
+
+    def _failed(self, failure: Failure, retry_after_ms: int | None) -> TransmitFailed:
+        return TransmitFailed(
+            owner=self._owner, failure=failure, retry_after_ms=retry_after_ms, dice=self._entropy.dice()
+        )
+
+    async def _next_due_ms(self) -> int:
+        """When something will need attention, as far as that is known now."""
+
+        def first() -> int:
+            times = (self._store.next_wake_ms(), self._store.dead_letters.next_tidy_ms())
+            known = [at_ms for at_ms in times if at_ms is not None]
+            return min(known, default=self._clock.now_ms() + self._settings.outbox.sweep_every_ms)
+
+        return await self._run(first)
+
+    def _status(self, message_id: MessageId) -> Status | None:
+        entry = self._store.load(message_id)
+        if entry is None and (letter := self._store.dead_letters.load(message_id)) is not None:
+            entry = letter.entry
+        if entry is not None:
+            return Status(
+                state=entry.state,
+                confirmation=entry.confirmation,
+                attempts=entry.attempts,
+                last_error=entry.last_error,
+            )
+        confirmation = self._store.sent_confirmation(message_id)
+        if confirmation is None:
+            return None
+        return Status(state=State.DELIVERED, confirmation=confirmation, attempts=0, last_error=None)
+
+    async def _apply(self, message_id: MessageId, event: Event) -> bool:
+        """Whether the event had any effect."""
+        effects = await self._run(lambda: self._store.apply(message_id, event, now_ms=self._clock.now_ms()))
+        self._work.set()
+        return bool(effects)
+
+    async def _run(self, operation: Callable[[], Result]) -> Result:
+        """One operation, its changes announced once they are on disk."""
+
+        def collected() -> tuple[Result, list[Change]]:
+            self._store.take_changes()
+            return operation(), self._store.take_changes()
+
+        result, changes = await self._commits.run(collected)
+        self._announcer.announce(changes)
+        return result

@@ -1,0 +1,104 @@
+-- What must hold in a client's file between any two transactions. Each statement gives one row for each breach.
+
+-- name: structure
+PRAGMA integrity_check(100);
+
+-- name: references
+PRAGMA foreign_key_check;
+
+-- name: totals
+-- What the triggers counted, beside what is there.
+SELECT total.entries, total.bytes, counted.entries, counted.bytes
+  FROM (SELECT count(*) AS entries, coalesce(sum(size_bytes), 0) AS bytes FROM outbox) AS counted
+  LEFT JOIN outbox_total AS total
+ WHERE (total.entries, total.bytes) IS NOT (counted.entries, counted.bytes);
+
+-- name: lane_totals
+SELECT route, lane, coalesce(max(kept), 0), coalesce(max(counted), 0)
+  FROM (SELECT route, lane, pending AS kept, NULL AS counted FROM lane_total
+        UNION ALL
+        SELECT route, lane, NULL, sum(state = 'pending') FROM outbox GROUP BY route, lane)
+ GROUP BY route, lane
+HAVING coalesce(max(kept), 0) <> coalesce(max(counted), 0);
+
+-- name: missing_bodies
+SELECT message_id, 'waits in the outbox'
+  FROM outbox WHERE body_id NOT IN (SELECT body_id FROM body)
+ UNION ALL
+SELECT message_id, 'is a dead letter'
+  FROM dead_letter WHERE category <> 'expired' AND (body_id IS NULL OR body_id NOT IN (SELECT body_id FROM body));
+
+-- name: odd_bodies
+SELECT message_id, outbox.size_bytes, length(payload)
+  FROM outbox JOIN body USING (body_id) WHERE outbox.size_bytes <> length(payload)
+ UNION ALL
+SELECT message_id, dead_letter.size_bytes, length(payload)
+  FROM dead_letter JOIN body USING (body_id) WHERE dead_letter.size_bytes <> length(payload);
+
+-- name: stray_bodies
+SELECT body_id
+  FROM body
+ WHERE body_id NOT IN (SELECT body_id FROM outbox)
+   AND body_id NOT IN (SELECT body_id FROM dead_letter WHERE category <> 'expired' AND body_id IS NOT NULL);
+
+-- name: holes
+-- Numbers that no fact has; the last row is for facts missing at the end.
+SELECT before + 1, number - 1
+  FROM (SELECT number, lag(number, 1, 0) OVER (ORDER BY number) AS before FROM journal)
+ WHERE number <> before + 1
+ UNION ALL
+SELECT last + 1, seq
+  FROM (SELECT coalesce(max(number), 0) AS last FROM journal) JOIN sqlite_sequence ON name = 'journal'
+ WHERE seq > last;
+
+-- name: two_places
+SELECT message_id FROM outbox WHERE message_id IN (SELECT message_id FROM dead_letter)
+ UNION
+SELECT message_id FROM sent_index
+ WHERE message_id IN (SELECT message_id FROM outbox UNION SELECT message_id FROM dead_letter);
+
+-- name: states
+-- The state the facts tell, beside the state of the row. Delivered and evicted messages leave no row in these tables,
+-- a discarded dead letter neither. `state_after` is model.journal.STATE_AFTER as JSON.
+WITH
+told AS (
+    SELECT message_id, max(number) AS number, after.value AS state
+      FROM journal JOIN json_each(:state_after) AS after ON after.key = journal.kind
+     WHERE message_id IS NOT NULL
+     GROUP BY message_id
+),
+discarded AS (
+    SELECT message_id, max(number) AS number FROM journal WHERE kind = 'discarded' GROUP BY message_id
+),
+expected AS (
+    SELECT told.message_id, CASE WHEN discarded.number > told.number THEN 'discarded' ELSE told.state END AS state
+      FROM told LEFT JOIN discarded USING (message_id)
+),
+kept AS (
+    SELECT message_id, state FROM outbox UNION ALL SELECT message_id, state FROM dead_letter
+)
+SELECT message_id, expected.state, kept.state
+  FROM expected FULL JOIN kept USING (message_id)
+ WHERE expected.state IS NOT kept.state
+   AND NOT (kept.state IS NULL AND expected.state IN ('delivered', 'evicted', 'discarded'));
+
+-- name: sent_index
+SELECT message_id
+  FROM sent_index
+ WHERE message_id NOT IN (SELECT message_id FROM journal WHERE kind = 'delivered' AND message_id IS NOT NULL);
+
+-- name: words
+-- Every value that must be a word this version knows.
+SELECT 'route', route FROM outbox UNION SELECT 'route', route FROM dead_letter
+ UNION SELECT 'kind', kind FROM outbox UNION SELECT 'kind', kind FROM dead_letter UNION SELECT 'kind', kind FROM sent_index
+ UNION SELECT 'priority', priority FROM outbox UNION SELECT 'priority', priority FROM dead_letter
+ UNION SELECT 'priority', priority FROM sent_index
+ UNION SELECT 'code', last_error FROM outbox WHERE last_error IS NOT NULL
+ UNION SELECT 'code', last_error FROM dead_letter WHERE last_error IS NOT NULL
+ UNION SELECT 'code', code FROM dead_letter WHERE code IS NOT NULL
+ UNION SELECT 'confirmation', confirmation FROM outbox UNION SELECT 'confirmation', confirmation FROM dead_letter
+ UNION SELECT 'confirmation', confirmation FROM sent_index
+ UNION SELECT 'reason', reason FROM dead_letter
+ UNION SELECT 'category', category FROM dead_letter
+ UNION SELECT 'state', state FROM dead_letter
+ UNION SELECT 'fact', kind FROM journal;

@@ -1,0 +1,237 @@
+"""Which files the operator's commands take, that looking changes none, and what a check finds in a bad one."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clauses import clause
+from operator_shell import CHANGING_ONE, READING, READING_ONE, Operator
+from outbox_operator import fill, message_id, short, shown
+from restante.runtime.system import SystemClock
+from sqlite_files import open_client_file, open_node_file
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Operator:
+    made = Operator(tmp_path)
+    fill(made.path, now_ms=SystemClock().now_ms())
+    return made
+
+
+@pytest.mark.parametrize("command", READING)
+def test_looking_changes_no_byte_and_leaves_no_file(operator: Operator, command: str) -> None:
+    before = operator.files()
+    operator.run(command)
+    assert operator.files() == before
+
+
+def test_what_a_killed_program_left_beside_its_file_is_read_and_left_there(operator: Operator) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from sqlite_files import open_client_file;"
+        "from outbox_entries import accept, entry; file = open_client_file(Path('mail.db'));"
+        "accept(file.outbox, entry(7)); os._exit(9)"
+    )
+    tests = str(Path(__file__).parents[1])
+    subprocess.run(
+        [sys.executable, "-c", code], cwd=operator.directory, env=operator.env | {"PYTHONPATH": tests}, check=False
+    )
+    before = operator.files()
+    assert len(before["mail.db-wal"]) > 0
+    assert operator.json("outbox list")["total"] == 6
+    after = operator.files()
+    assert (after["mail.db"], after["mail.db-wal"]) == (before["mail.db"], before["mail.db-wal"])
+
+
+def test_a_file_in_use_can_be_looked_into_and_changed(operator: Operator) -> None:
+    file = open_client_file(operator.path)
+    operator.run("outbox cancel --yes", short("sent"))
+    letter = file.outbox.dead_letters.load(message_id("sent"))
+    assert letter is not None
+    assert letter.reason == "cancelled"
+    file.database.close()
+
+
+def test_without_a_file_each_command_says_how_to_name_one(tmp_path: Path) -> None:
+    operator = Operator(tmp_path)
+    del operator.env["RESTANTE_FILE"]
+    for command in (*READING, *(f"{one} 62a2fed3" for one in (*READING_ONE, *CHANGING_ONE))):
+        done = operator.run(command, status=2)
+        assert done.stderr.startswith("error E107: which client's file? Add --file PATH, or set RESTANTE_FILE")
+
+
+@pytest.mark.parametrize(
+    "command", ["outbox list", "outbox check", "dlq history 62a2fed3", "outbox cancel --yes 62a2fed3"]
+)
+def test_a_file_that_is_not_there_is_not_made(tmp_path: Path, command: str) -> None:
+    operator = Operator(tmp_path)
+    done = operator.run(command, status=1)
+    assert done.stderr.startswith("error E109: there is no file mail.db")
+    assert operator.files() == {}
+
+
+def test_the_option_wins_over_the_variable(operator: Operator) -> None:
+    assert "no file other.db" in operator.run("outbox list --file other.db", status=1).stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["outbox list", "outbox check", "dlq history 62a2fed3", "outbox cancel --yes 62a2fed3"]
+)
+@pytest.mark.parametrize("content", [b"", b"this is no database at all\n" * 100], ids=["empty", "text"])
+def test_a_file_of_another_kind_is_left_as_it_is(tmp_path: Path, command: str, content: bytes) -> None:
+    operator = Operator(tmp_path)
+    operator.path.write_bytes(content)
+    assert operator.run(command, status=1).stderr.startswith("error E106: mail.db is ")
+    assert operator.files() == {"mail.db": content}
+
+
+def test_a_nodes_file_is_not_taken_for_a_clients(tmp_path: Path) -> None:
+    operator = Operator(tmp_path)
+    open_node_file(operator.path).database.close()
+    assert "no client's file" in operator.run("outbox list", status=1).stderr
+
+
+@pytest.mark.parametrize("command", ["outbox list", "outbox check", "outbox cancel --yes 62a2fed3"])
+def test_a_newer_schema_is_refused_and_kept(operator: Operator, command: str) -> None:
+    operator.sql("PRAGMA user_version = 99")
+    before = operator.files()
+    done = operator.run(command, status=1)
+    assert done.stderr.startswith("error E106: mail.db has schema 99")
+    assert "upgrade Restante" in done.stderr
+    assert operator.files() == before
+
+
+def test_an_older_schema_is_not_read_but_explained(operator: Operator) -> None:
+    operator.sql("PRAGMA user_version = 0")
+    done = operator.run("outbox list", status=1)
+    assert done.stderr.startswith("error E106: mail.db has schema 0")
+    assert "start the program it belongs to" in done.stderr
+
+
+def damage(operator: Operator, page: int) -> None:
+    """Overwrite the middle of one page."""
+    with operator.path.open("r+b") as file:
+        file.seek((page - 1) * 4096 + 8)
+        file.write(b"\xa5" * 64)
+
+
+def test_damage_inside_the_file_is_told_without_a_traceback(operator: Operator) -> None:
+    [(page,)] = operator.sql("SELECT rootpage FROM sqlite_schema WHERE name = 'outbox'")
+    damage(operator, page)
+    done = operator.run("outbox check", status=1)
+    assert re.search(r"the file is whole +\d+ wrong", done.stdout)
+    assert "restore it from a backup" in done.stdout
+    assert operator.run("outbox list", status=1).stderr.startswith("error E106: mail.db ")
+
+
+def test_damage_of_the_first_page_is_told_without_a_traceback(operator: Operator) -> None:
+    with operator.path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xa5" * 200)
+    for command in ("outbox check", "outbox list"):
+        assert operator.run(command, status=1).stderr.startswith("error E106: mail.db is damaged")
+
+
+def test_a_missing_table_is_told_without_a_traceback(operator: Operator) -> None:
+    operator.sql("DROP TABLE sent_index")
+    assert operator.run("outbox stats", status=1).stderr.startswith("error E106: mail.db is damaged or incomplete")
+
+
+def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator) -> None:
+    operator.sql("UPDATE outbox SET kind = 'telegram' WHERE state = 'sent'")
+    done = operator.run("outbox list", status=1)
+    assert done.stderr.startswith("error E106: mail.db holds a row that cannot be read")
+    assert "restante outbox check" in done.stderr
+    assert "kind 'telegram' is unknown to this version" in operator.run("outbox check", status=1).stdout
+
+
+@clause("1.4")
+@pytest.mark.parametrize(
+    ("statement", "finding"),
+    [
+        ("UPDATE outbox_total SET entries = 9", "the totals say 9 messages and 111 bytes in flight, but there are 5"),
+        ("DELETE FROM outbox_total", "the totals say None messages"),
+        (
+            "UPDATE lane_total SET pending = 7 WHERE lane = 'relay-1'",
+            "say 7 pending in relay lane 'relay-1', but there are 2",
+        ),
+        ("DELETE FROM lane_total WHERE lane = 'relay-1'", "say 0 pending in relay lane 'relay-1', but there are 2"),
+        (
+            "DELETE FROM body WHERE payload = CAST('sealed bytes of sent' AS BLOB)",
+            f"message {shown('sent')} waits in the outbox, but its payload is not there",
+        ),
+        (
+            "DELETE FROM body WHERE payload = CAST('sealed bytes of overdue' AS BLOB)",
+            f"message {shown('overdue')} is a dead letter, but its payload is not there",
+        ),
+        (
+            "DELETE FROM body WHERE payload = CAST('sealed bytes of overdue' AS BLOB)",
+            "of table dead_letter points to a row of table body that is not there",
+        ),
+        (
+            "UPDATE body SET payload = x'00' WHERE payload = CAST('sealed bytes of sent' AS BLOB)",
+            f"message {shown('sent')} should have 20 bytes of payload, but has 1",
+        ),
+        ("INSERT INTO body VALUES (99, x'00', x'00')", "payload 99 belongs to no message"),
+        ("DELETE FROM journal WHERE number IN (3, 4)", "facts 3 to 4 are missing"),
+        ("DELETE FROM journal WHERE number = 1", "fact 1 is missing"),
+        ("DELETE FROM journal WHERE number = (SELECT max(number) FROM journal)", "is missing"),
+        ("DELETE FROM outbox WHERE state = 'sent'", f"message {shown('sent')}: its facts say sent, but it has no row"),
+        (
+            "DELETE FROM dead_letter WHERE reason = 'queue_time_exceeded'",
+            f"message {shown('overdue')}: its facts say dead, but it has no row",
+        ),
+        (
+            "DELETE FROM journal WHERE message_id = (SELECT message_id FROM outbox WHERE state = 'sent')",
+            f"message {shown('sent')}: no fact tells of it, but its row says sent",
+        ),
+        (
+            "DELETE FROM journal WHERE message_id = (SELECT message_id FROM sent_index WHERE confirmation = 3)",
+            f"message {shown('read')} is remembered as delivered, but no fact says so",
+        ),
+        ("UPDATE outbox SET state = 'sent' WHERE state = 'sending'", "its facts say sending, but its row says sent"),
+        (
+            "INSERT INTO sent_index SELECT message_id, kind, priority, 2, 0 FROM outbox WHERE state = 'sent'",
+            f"message {shown('sent')} is in two states at once",
+        ),
+    ],
+)
+def test_the_check_finds_each_kind_of_breach_and_says_it_in_words(
+    operator: Operator, statement: str, finding: str
+) -> None:
+    operator.sql(statement)
+    before = operator.files()
+    data = operator.json("outbox check", status=1)
+    assert data["sound"] is False
+    assert [text for check in data["checks"] for text in check["findings"] if finding in text]
+    assert operator.files() == before
+
+
+def test_the_check_prints_its_findings_under_its_table_within_eighty_columns(operator: Operator) -> None:
+    operator.sql("UPDATE outbox_total SET entries = 9")
+    output = operator.run("outbox check", status=1).stdout
+    assert re.search(r"^the file is whole +yes", output, re.MULTILINE)
+    assert re.search(r"^totals equal a recount +1 wrong", output, re.MULTILINE)
+    assert "• the totals say 9 messages and 111 bytes in flight, but there are 5 messages" in " ".join(output.split())
+    assert max(map(len, output.splitlines())) <= 80
+
+
+def test_many_findings_of_a_kind_are_cut_for_people_but_not_in_json(operator: Operator) -> None:
+    operator.sql("DELETE FROM journal WHERE number % 2 = 0")
+    data = operator.json("outbox check", status=1)
+    [holes] = [one["findings"] for one in data["checks"] if "holes" in one["check"]]
+    output = operator.run("outbox check", status=1).stdout
+    assert len(holes) > 20
+    assert output.count("• fact ") == 20
+    assert f"{len(holes) - 20} more of this kind" in output
+
+
+def test_a_change_that_cannot_be_committed_changes_nothing(operator: Operator) -> None:
+    operator.sql("CREATE TRIGGER broken BEFORE INSERT ON journal BEGIN SELECT raise(ABORT, 'no more facts'); END")
+    before = operator.files()
+    for command, name in (("outbox cancel --yes", "sent"), ("dlq recover", "overdue"), ("dlq delete --yes", "overdue")):
+        done = operator.run(command, short(name), status=1)
+        assert done.stderr.startswith("error E106: ")
+    assert operator.files() == before
