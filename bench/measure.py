@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Operations a second, the median of all rounds."""
+    """Operations a second, the median of all rounds; `spread` is the fastest round over the slowest."""
 
     name: str
     per_second: float
+    spread: float
 
 
 def take_turns(contenders: Mapping[str, Callable[[], int]], *, rounds: int) -> dict[str, Measured]:
@@ -26,7 +27,10 @@ def take_turns(contenders: Mapping[str, Callable[[], int]], *, rounds: int) -> d
             start = time.perf_counter()
             operations = work()
             rates[name].append(operations / (time.perf_counter() - start))
-    return {name: Measured(name=name, per_second=statistics.median(seen)) for name, seen in rates.items()}
+    return {
+        name: Measured(name=name, per_second=statistics.median(seen), spread=max(seen) / min(seen))
+        for name, seen in rates.items()
+    }
 
 
 def ratio_line(ours: Measured, peer: Measured) -> str:
