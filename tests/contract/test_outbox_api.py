@@ -388,6 +388,42 @@ async def test_an_expired_message_cannot_be_recovered(outbox: Outbox, clock: Fak
     assert await state(outbox, message_id) is State.DEAD
 
 
+@clause("4.4")
+async def test_a_message_is_sealed_anew_once_when_its_encryption_failed_and_then_given_up(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    resealed: list[bytes] = []
+
+    def reseal(entry: OutboxEntry) -> bytes:
+        resealed.append(entry.sealed_plaintext)
+        return b"sealed anew"
+
+    outbox = Outbox.open(tmp_path / "outbox.db", clock=clock, reseal=reseal)
+    first = await outbox.send(Message(payload=b"sealed badly", sealed_plaintext=b"kept"), MESH)
+    second = await outbox.send(Message(payload=b"no better", sealed_plaintext=b"kept too"), MESH)
+    wire = Wire(failures=[Failure.ENCRYPTION_FAILED, Failure.ENCRYPTION_FAILED])
+    await outbox.drain({Route.MESH: wire})
+    assert resealed == [b"kept", b"kept too"]
+    clock.advance(2_000)
+    wire.failures = [Failure.ENCRYPTION_FAILED]
+    await outbox.drain({Route.MESH: wire})
+    assert wire.taken == [b"sealed anew"]
+    assert {await state(outbox, first.message_id), await state(outbox, second.message_id)} == {State.DEAD, State.SENT}
+    await outbox.close()
+
+
+@clause("3.6", "5.4")
+async def test_a_dead_letter_is_not_recovered_into_a_full_outbox(tmp_path: Path) -> None:
+    outbox = Outbox.open(tmp_path / "small.db", settings=Settings(outbox=OutboxLimits(max_entries=100)))
+    message_id = await sent(outbox, b"x")
+    await outbox.cancel(message_id)
+    await outbox.send_many([(Message(payload=b"x"), MESH)] * 100)
+    with pytest.raises(OutboxFull):
+        await outbox.recover(message_id)
+    assert await state(outbox, message_id) is State.DEAD
+    await outbox.close()
+
+
 @clause("2.2", "5.3")
 async def test_a_retriable_dead_letter_is_tried_again_by_itself_once_a_day(outbox: Outbox, clock: FakeClock) -> None:
     message_id = await sent(outbox, b"x", ttl_s=90 * 86_400)

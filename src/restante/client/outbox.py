@@ -19,10 +19,12 @@ from restante.client.events import Announcer, EventStream
 from restante.core.outbox_events import (
     Cancelled,
     DeliveryAcked,
+    Effect,
     Event,
     ReadAcked,
     ReceiptAcked,
     Recovered,
+    Reencrypt,
     TransmitFailed,
     TransmitSucceeded,
 )
@@ -56,6 +58,8 @@ _EVENTS: Final[Mapping[AckType, Event]] = {
     AckType.READ: ReadAcked(),
 }
 Result = TypeVar("Result")
+Reseal = Callable[[OutboxEntry], bytes]
+"""Seals the plaintext that an entry keeps (`sealed_plaintext`) for its recipient anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +107,14 @@ class Status:
 class Outbox:
     """One database file. Several processes may have it open; each entry is sent by one of them at a time."""
 
-    def __init__(self, database: Database, *, settings: Settings, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self, database: Database, *, settings: Settings, clock: Clock, entropy: Entropy, reseal: Reseal | None
+    ) -> None:
         self._database = database
         self._settings = settings
         self._clock = clock
         self._entropy = entropy
+        self._reseal = reseal
         self._store = SqliteOutbox(database, Journal(database, entropy), settings)
         self._commits = GroupCommit(database)
         self._announcer = Announcer()
@@ -123,13 +130,19 @@ class Outbox:
         settings: Settings | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
+        reseal: Reseal | None = None,
     ) -> "Outbox":
-        """The outbox in this file, which is made if it is not there."""
+        """The outbox in this file, which is made if it is not there.
+
+        `reseal` is asked for a new payload when encryption failed or the session broke (E008, E009); without it the
+        old payload is tried again.
+        """
         return cls(
             Database(Path(path), schema="client"),
             settings=settings or Settings(),
             clock=clock or SystemClock(),
             entropy=entropy or SystemEntropy(),
+            reseal=reseal,
         )
 
     async def send(self, message: Message, *destinations: Destination) -> Receipt:
@@ -244,7 +257,9 @@ class Outbox:
     async def _send_all(self, items: Sequence[tuple[Message, Destination]]) -> list[Delivery]:
         deliveries = [await self._decided(message, destination) for message, destination in items]
         accepted = [
-            Acceptance(entry=self._entry(message, delivery.message_id, destination))
+            Acceptance(
+                entry=self._entry(message, delivery.message_id, destination), is_minted=message.message_id is None
+            )
             for delivery, (message, destination) in zip(deliveries, items, strict=True)
             if isinstance(delivery.outcome, Queued)
         ]
@@ -353,16 +368,24 @@ class Outbox:
                 attempts=entry.attempts,
                 last_error=entry.last_error,
             )
-        confirmation = self._store.sent_confirmation(message_id)
+        confirmation = self._store.sent.confirmation(message_id)
         if confirmation is None:
             return None
         return Status(state=State.DELIVERED, confirmation=confirmation, attempts=0, last_error=None)
 
     async def _apply(self, message_id: MessageId, event: Event) -> bool:
         """Whether the event had any effect."""
-        effects = await self._run(lambda: self._store.apply(message_id, event, now_ms=self._clock.now_ms()))
+        effects = await self._run(lambda: self._step(message_id, event))
         self._work.set()
         return bool(effects)
+
+    def _step(self, message_id: MessageId, event: Event) -> tuple[Effect, ...]:
+        effects = self._store.apply(message_id, event, now_ms=self._clock.now_ms())
+        if self._reseal is not None and any(isinstance(effect, Reencrypt) for effect in effects):
+            entry = self._store.load(message_id)
+            if entry is not None:
+                self._store.replace_payload(message_id, self._reseal(entry))
+        return effects
 
     async def _run(self, operation: Callable[[], Result]) -> Result:
         """One operation, its changes announced once they are on disk."""

@@ -72,12 +72,10 @@ def may_overtake(later: OutboxEntry, earlier: OutboxEntry) -> bool:
 def sendable_now(entries: Iterable[OutboxEntry], now_ms: int) -> list[OutboxEntry]:
     """The entries that may leave now, in the order of choice: all ready ones that no strict lane holds back.
 
-    Expiry comes before anything else (SPEC 3.3): an expired entry neither leaves nor blocks its lane, unless it is being
-    sent at this moment: until that try has its answer, or its lease is over, it may still arrive.
+    Expiry comes before anything else (SPEC 3.3): an expired entry neither leaves nor blocks its lane, unless it is
+    being sent at this moment: until that try has its answer, or its lease is over, it may still arrive.
     """
-    alive = [
-        entry for entry in entries if entry.state is State.SENDING or not is_expired(entry.expires_at_ms, now_ms)
-    ]
+    alive = [entry for entry in entries if entry.state is State.SENDING or not is_expired(entry.expires_at_ms, now_ms)]
     heads: dict[tuple[Route, str], OutboxEntry] = {}
     for entry in sorted(filter(is_unsent, alive), key=lambda unsent: unsent.insertion):
         heads.setdefault((entry.route, entry.lane), entry)

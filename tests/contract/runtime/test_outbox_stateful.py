@@ -305,7 +305,7 @@ class Mirrored(RuleBasedStateMachine):
     def the_same_was_delivered(self) -> None:
         for message_id in self._model.states:
             known = self._model.sent.get(message_id)
-            assert self._file.outbox.sent_confirmation(message_id) == (None if known is None else known[0])
+            assert self._file.outbox.sent.confirmation(message_id) == (None if known is None else known[0])
 
     @invariant()
     def the_same_was_told(self) -> None:

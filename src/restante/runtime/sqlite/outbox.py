@@ -4,6 +4,7 @@ Every method is one operation: it may be called alone, inside a wider transactio
 commit. Methods that can refuse do so before they write.
 """
 
+import contextlib
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,13 +25,11 @@ from restante.core.outbox_events import (
     ResetSession,
     TimePassed,
 )
-from restante.model.errors import DuplicateMessageId
+from restante.model.errors import DuplicateMessageId, OutboxFull
 from restante.model.ids import Address, MessageId, PayloadHash, SessionId, SessionTag
 from restante.model.journal import JournalKind
-from restante.model.kinds import Kind, Priority
 from restante.model.records import OutboxEntry
-from restante.model.states import ENDED, Confirmation, Route, State
-from restante.policy.acks import advance
+from restante.model.states import ENDED, Route, State
 from restante.policy.capacity import admit, overflow
 from restante.policy.dead_letters import keeps_payload
 from restante.policy.outbox_order import STRICT_ROUTES, is_unsent
@@ -39,17 +38,21 @@ from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.dead_letters import DeadLetterTable, KeptLetter
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.outbox_rows import NOT_READ, constant_columns, entry_of, state_columns
+from restante.runtime.sqlite.sent_index import SentIndex
 
 SWEEP_PAGE: Final = 1_000
-SENT_INDEX_MS: Final = 30 * 86_400_000  # SPEC 3.13
 _SQL: Final = load_queries("outbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """An entry on its way in, with what only its first fact says about it."""
+    """An entry on its way in, with what only its first fact says about it.
+
+    `is_minted` says that its id was drawn for it just now, so that nobody can have had it before.
+    """
 
     entry: OutboxEntry
+    is_minted: bool = False
     sealed_hash: PayloadHash | None = None
     session_tag: SessionTag | None = None
     sequence: int | None = None
@@ -75,6 +78,7 @@ class SqliteOutbox:
         self._limits = settings.outbox
         self._changes: list[Change] = []
         self.dead_letters = DeadLetterTable(database, settings.dead_letters)
+        self.sent = SentIndex(database, journal)
 
     def take_changes(self) -> list[Change]:
         """What happened since this was last asked; to be told only after the commit."""
@@ -104,9 +108,10 @@ class SqliteOutbox:
     def accept_all(self, acceptances: Sequence[Acceptance], *, now_ms: int) -> None:
         """All of them or none."""
         with self._database.transaction():
-            self._refuse_if_full(acceptances)
+            self._refuse_if_full(len(acceptances), sum(len(acceptance.entry.payload) for acceptance in acceptances))
             ids = [acceptance.entry.message_id for acceptance in acceptances]
-            if len(set(ids)) != len(ids) or any(self._is_known(message_id) for message_id in ids):
+            brought = [acceptance.entry.message_id for acceptance in acceptances if not acceptance.is_minted]
+            if len(set(ids)) != len(ids) or any(self._is_known(message_id) for message_id in brought):
                 raise DuplicateMessageId
             for acceptance in acceptances:
                 self._add(acceptance, now_ms)
@@ -149,8 +154,8 @@ class SqliteOutbox:
             letter = self.dead_letters.load(message_id)
             if letter is not None:
                 return self._step_dead(letter, event, now_ms)
-            if isinstance(event, ReadAcked):
-                self._read_late(message_id, now_ms)
+            if isinstance(event, ReadAcked) and self.sent.mark_read(message_id, now_ms=now_ms):
+                self._changes.append(Change(message_id=message_id, notice=Notice.READ, code=None, at_ms=now_ms))
         return ()
 
     def sweep(self, *, now_ms: int) -> int:
@@ -167,8 +172,9 @@ class SqliteOutbox:
             for message_id in self.dead_letters.expired(now_ms=now_ms):
                 self.discard(message_id, now_ms=now_ms)
             for message_id in self.dead_letters.due_for_retry(now_ms=now_ms):
-                self.apply(message_id, Recovered(by_itself=True), now_ms=now_ms)
-            self._database.rows(_SQL["forget_sent"], now_ms - SENT_INDEX_MS)
+                with contextlib.suppress(OutboxFull):  # it stays a dead letter, and due
+                    self.apply(message_id, Recovered(by_itself=True), now_ms=now_ms)
+            self.sent.forget_old(now_ms=now_ms)
 
     def discard(self, message_id: MessageId, *, now_ms: int) -> bool:
         """Delete a dead letter for good; whether there was one."""
@@ -180,6 +186,13 @@ class SqliteOutbox:
             self._note(letter.entry, Record(kind=JournalKind.DISCARDED, code=letter.category), now_ms)
             return True
 
+    def replace_payload(self, message_id: MessageId, payload: bytes) -> None:
+        """The message was sealed anew: what is sent from now on (SPEC 4.4, E008 and E009)."""
+        with self._database.transaction():
+            for row in self._database.rows(_SQL["load_entry"], message_id):
+                self._database.rows(_SQL["store_payload"], payload, row[2])
+                self._database.rows(_SQL["store_size"], len(payload), row[0])
+
     def load(self, message_id: MessageId) -> OutboxEntry | None:
         """The entry with its body, if it is in flight."""
         rows = self._database.rows(_SQL["load_entry"], message_id)
@@ -188,11 +201,6 @@ class SqliteOutbox:
     def entries(self, *, limit: int) -> list[OutboxEntry]:
         """The oldest entries in flight, without their bodies."""
         return [entry_of(row) for row in self._database.run(_SQL["list_entries"], limit=limit)]
-
-    def sent_confirmation(self, message_id: MessageId) -> Confirmation | None:
-        """How far a delivered message was confirmed; None for one that is not remembered."""
-        rows = self._database.rows(_SQL["find_sent"], message_id)
-        return Confirmation(rows[0][2]) if rows else None
 
     def next_wake_ms(self) -> int | None:
         """When something may be due again; None for an outbox in which nothing waits."""
@@ -225,14 +233,14 @@ class SqliteOutbox:
         found.sort(key=lambda row: (-row[3], row[4], row[5]))
         return found[:limit]
 
-    def _refuse_if_full(self, acceptances: Sequence[Acceptance]) -> None:
+    def _refuse_if_full(self, new_entries: int, new_bytes: int) -> None:
         entries, held_bytes = self.held()
         admit(
             self._limits,
             held_entries=entries,
             held_bytes=held_bytes,
-            new_entries=len(acceptances),
-            new_bytes=sum(len(acceptance.entry.payload) for acceptance in acceptances),
+            new_entries=new_entries,
+            new_bytes=new_bytes,
         )
 
     def _is_known(self, message_id: MessageId) -> bool:
@@ -310,19 +318,22 @@ class SqliteOutbox:
         if not any(keeps_payload(letter.category) for letter in letters):
             self._database.rows(_SQL["remove_body"], body_id)
         if entry.state is State.DELIVERED:
-            self._remember(entry, now_ms)
+            self.sent.remember(entry, now_ms=now_ms)
 
     def _step_dead(self, letter: KeptLetter, event: Event, now_ms: int) -> tuple[Effect, ...]:
         after, effects = step(letter.entry, event, now_ms=now_ms, settings=self._settings)
         if after.state is letter.entry.state:
             return effects
         if after.state is State.PENDING:
+            self._refuse_if_full(1, letter.size_bytes)
             self.dead_letters.remove(letter, with_body=False)
             self._insert(after, letter.body_id, letter.size_bytes, now_ms)
         else:
             self.dead_letters.remove(letter, with_body=True)
-            self._remember(after, now_ms)
+            self.sent.remember(after, now_ms=now_ms)
         self._carry_out(after, effects, now_ms)
+        if after.state is State.PENDING and after.route is Route.RELAY:
+            self._evict_overflow(after, now_ms)
         return effects
 
     def _move_lane_on(self, entry: OutboxEntry, now_ms: int) -> None:
@@ -336,26 +347,6 @@ class SqliteOutbox:
         if surplus:
             for (message_id,) in self._database.rows(_SQL["oldest_pending"], newest.route, newest.lane, surplus):
                 self.apply(MessageId(message_id), CapacityExceeded(), now_ms=now_ms)
-
-    def _remember(self, entry: OutboxEntry, now_ms: int) -> None:
-        self._database.rows(
-            _SQL["remember_sent"], entry.message_id, entry.kind, entry.priority, entry.confirmation, now_ms
-        )
-
-    def _read_late(self, message_id: MessageId, now_ms: int) -> None:
-        """A READ for a message that ended as delivered: the sent-index still knows it (SPEC 3.13)."""
-        for kind, priority, confirmation in self._database.rows(_SQL["find_sent"], message_id):
-            if advance(Confirmation(confirmation), Confirmation.READ) == confirmation:
-                return
-            self._database.rows(_SQL["raise_confirmation"], Confirmation.READ, message_id)
-            self._journal.append(
-                JournalKind.READ,
-                at_ms=now_ms,
-                message_id=message_id,
-                message_kind=Kind(kind),
-                priority=Priority(priority),
-            )
-            self._changes.append(Change(message_id=message_id, notice=Notice.READ, code=None, at_ms=now_ms))
 
     def _carry_out(self, entry: OutboxEntry, effects: tuple[Effect, ...], now_ms: int) -> None:
         for effect in effects:

@@ -33,6 +33,12 @@ UPDATE outbox
        was_sent = ?, reencrypted = ?, confirmation = ?, turn = ?, attention_at_ms = ?
  WHERE insertion = ?;
 
+-- name: store_payload
+UPDATE body SET payload = ? WHERE body_id = ?;
+
+-- name: store_size
+UPDATE outbox SET size_bytes = ? WHERE insertion = ?;
+
 -- name: remove_entry
 DELETE FROM outbox WHERE insertion = ?;
 
@@ -99,18 +105,6 @@ SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, 
   FROM outbox
  ORDER BY insertion
  LIMIT :limit;
-
--- name: remember_sent
-INSERT OR REPLACE INTO sent_index (message_id, kind, priority, confirmation, ended_at_ms) VALUES (?, ?, ?, ?, ?);
-
--- name: find_sent
-SELECT kind, priority, confirmation FROM sent_index WHERE message_id = ?;
-
--- name: raise_confirmation
-UPDATE sent_index SET confirmation = ? WHERE message_id = ?;
-
--- name: forget_sent
-DELETE FROM sent_index WHERE ended_at_ms <= ?;
 
 -- name: next_sequence
 -- The number of the next message to a peer; the first message begins the session.

@@ -96,6 +96,10 @@ CREATE TRIGGER outbox_removed AFTER DELETE ON outbox BEGIN
     UPDATE lane_total SET pending = pending - (OLD.state = 'pending') WHERE route = OLD.route AND lane = OLD.lane;
 END;
 
+CREATE TRIGGER outbox_resized AFTER UPDATE OF size_bytes ON outbox BEGIN
+    UPDATE outbox_total SET bytes = bytes + NEW.size_bytes - OLD.size_bytes;
+END;
+
 CREATE TRIGGER outbox_changed AFTER UPDATE OF state ON outbox
 WHEN (OLD.state = 'pending') <> (NEW.state = 'pending') BEGIN
     UPDATE lane_total SET pending = pending + (NEW.state = 'pending') - (OLD.state = 'pending')
