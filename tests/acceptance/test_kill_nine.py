@@ -106,7 +106,12 @@ async def relay_process(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Pr
     """The relay of the demo, with its port."""
     part = {"role": "relay", "home": str(home), "segments": str(home / "segments")}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "restante.cli.demo_parts", json.dumps(part), stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-m",
+        "restante.cli.demo_parts",
+        json.dumps(part),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
     try:
         assert process.stdout is not None

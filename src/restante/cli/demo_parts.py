@@ -154,14 +154,33 @@ async def _asked_to_stop() -> None:
     await asked.wait()
 
 
-def main() -> None:
-    part = Part(**json.loads(sys.argv[1]))
+async def _play(part: Part) -> None:
+    """One part to its end, or until the stage that started it is gone."""
     play: dict[str, Callable[[Part], Coroutine[None, None, None]]] = {
         "relay": play_relay,
         "sender": play_sender,
         "receiver": play_receiver,
     }
-    asyncio.run(play[part.role](part))
+    playing = asyncio.create_task(play[part.role](part))
+    stage_gone = asyncio.create_task(_stage_gone())
+    done, waiting = await asyncio.wait({playing, stage_gone}, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    await asyncio.gather(*done)
+
+
+async def _stage_gone() -> None:
+    """Until standard input ends, which happens even when the stage is killed."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+
+
+def main() -> None:
+    part = Part(**json.loads(sys.argv[1]))
+    asyncio.run(_play(part))
 
 
 if __name__ == "__main__":

@@ -145,8 +145,10 @@ async def _enter(stage: contextlib.AsyncExitStack, part: Part) -> _Actor:
         "-m",
         "restante.cli.demo_parts",
         json.dumps(asdict(part)),
+        stdin=asyncio.subprocess.PIPE,  # never written to: its end tells the actor that the stage is gone
         stdout=asyncio.subprocess.PIPE,
         limit=MAX_LINE_BYTES,
+        start_new_session=True,  # Ctrl-C is for the stage, which then clears its actors away
     )
     actor = _Actor(process, part.role)
     stage.push_async_callback(actor.clear_away)
