@@ -7,7 +7,6 @@ says `ready` and begins when it is sent a line, so that several can begin togeth
 import asyncio
 import itertools
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -70,8 +69,6 @@ def lease_until_empty(file: ClientFile, owner: str) -> None:
             answer: Event | None = next(answers)
             if answer is not None:
                 file.outbox.apply(one.message_id, answer, now_ms=CLOCK.now_ms())
-        if not leased:
-            time.sleep(0.01)  # until something is due again
 
 
 async def accept_on_and_on(file: ClientFile, first: int) -> None:

@@ -15,7 +15,7 @@ from restante.cli.client_options import (
     YesOption,
     digits_of,
 )
-from restante.cli.terminal import ask, console, fields, print_json, table
+from restante.cli.terminal import ask, console, print_json, table
 from restante.model.codes import Code
 from restante.model.errors import ConfigurationInvalid, RestanteError
 from restante.model.ids import MessageId, show_message_id
@@ -74,23 +74,23 @@ def show(
 ) -> None:
     """Show one dead letter: why it was given up, until when it is kept, and its facts."""
     from restante.cli.client_file import opened
-    from restante.cli.message_views import base64_of, hex_of, letter_data, letter_fields
-    from restante.cli.timeline import facts_data, facts_table
+    from restante.cli.message_views import letter_data, letter_fields
+    from restante.cli.whole_message import Whole, print_whole
 
     digits = digits_of(wanted)
     with opened(ctx, file) as client:
         letter = _letter(client, client.resolve(digits))
         facts = client.journal.history(letter.entry.message_id)
         body = client.outbox.dead_letters.payload(letter) if payload else None
-    if as_json:
-        with_payload = {"payload_base64": base64_of(body)} if payload else {}
-        print_json({**letter_data(letter), **with_payload, "facts": facts_data(facts)})
-        return
-    out = console()
-    out.print(fields(f"Dead letter {show_message_id(letter.entry.message_id)}", letter_fields(letter, client.now_ms)))
-    out.print(facts_table(facts))
-    if payload:
-        out.print(hex_of(body))
+    whole = Whole(
+        title=f"Dead letter {show_message_id(letter.entry.message_id)}",
+        data=letter_data(letter),
+        lines=letter_fields(letter, client.now_ms),
+        facts=facts,
+        with_body=payload,
+        body=body,
+    )
+    print_whole(whole, as_json=as_json)
 
 
 @app.command()

@@ -16,7 +16,7 @@ from restante.cli.client_options import (
     YesOption,
     digits_of,
 )
-from restante.cli.terminal import ask, console, fields, print_json, table
+from restante.cli.terminal import ask, console, print_json, table
 from restante.model.codes import Code
 from restante.model.errors import RestanteError
 from restante.model.ids import MessageId, show_message_id
@@ -85,8 +85,7 @@ def show(
 ) -> None:
     """Show one message and all that is known of its life, also when it has ended."""
     from restante.cli.client_file import opened
-    from restante.cli.message_views import base64_of, hex_of
-    from restante.cli.timeline import facts_data, facts_table
+    from restante.cli.whole_message import Whole, print_whole
 
     digits = digits_of(wanted)
     with opened(ctx, file) as client:
@@ -94,15 +93,9 @@ def show(
         facts = client.journal.history(message_id)
         data, lines = _what_is_known(client, message_id)
         body = _payload(client, message_id) if payload else None
-    if as_json:
-        with_payload = {"payload_base64": base64_of(body)} if payload else {}
-        print_json({**data, **with_payload, "facts": facts_data(facts)})
-        return
-    out = console()
-    out.print(fields(f"Message {show_message_id(message_id)}", lines))
-    out.print(facts_table(facts))
-    if payload:
-        out.print(hex_of(body))
+    title = f"Message {show_message_id(message_id)}"
+    whole = Whole(title=title, data=data, lines=lines, facts=facts, with_body=payload, body=body)
+    print_whole(whole, as_json=as_json)
 
 
 @app.command()
