@@ -50,6 +50,9 @@ class Accepting:
         self.taken: list[MessageId] = []
         self._time_ms = time.time_ns() // 1_000_000
 
+    def is_up(self) -> bool:
+        return True
+
     def is_connected(self, _lane: str) -> bool:
         return True
 

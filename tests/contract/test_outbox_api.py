@@ -48,11 +48,17 @@ class Wire:
         self.taken: list[bytes] = []
         self.down = set(down)
         self.failures = list(failures)
+        self.is_route_down = False
+        self.asked: list[str] = []
         self.under_way = 0
         self.most_under_way = 0
         self._clock = clock
 
+    def is_up(self) -> bool:
+        return not self.is_route_down
+
     def is_connected(self, lane: str) -> bool:
+        self.asked.append(lane)
         return lane not in self.down
 
     async def transmit(self, entry: OutboxEntry) -> None:
@@ -241,6 +247,17 @@ async def test_a_lane_that_is_down_waits_and_holds_up_nobody(outbox: Outbox) -> 
     status = await outbox.status(waiting)
     assert status is not None
     assert (status.state, status.attempts) == (State.PENDING, 0)
+
+
+async def test_a_route_that_is_down_is_not_asked_lane_by_lane(outbox: Outbox) -> None:
+    await outbox.send_many([(Message(payload=b"x"), Destination(Route.MESH, f"peer {n}")) for n in range(200)])
+    await sent(outbox, b"by relay", RELAY)
+    mesh, relay = Wire(), Wire()
+    mesh.is_route_down = True
+    assert (await outbox.drain({Route.MESH: mesh, Route.RELAY: relay})).sent == 1
+    assert mesh.asked == []
+    mesh.is_route_down = False
+    assert (await outbox.drain({Route.MESH: mesh})).sent == 200
 
 
 @clause("3.4")

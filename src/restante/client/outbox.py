@@ -271,7 +271,7 @@ class Outbox:
     async def _decided(self, message: Message, destination: Destination) -> Delivery:
         """What is to become of it, by the one classification (SPEC 2.4); live kinds are sent right here."""
         carrier = self._carriers.get(destination.route)
-        connected = carrier is not None and carrier.is_connected(destination.lane)
+        connected = carrier is not None and carrier.is_up() and carrier.is_connected(destination.lane)
         decision = classify(message.kind, connected=connected)
         if message.message_id is None:
             message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
@@ -318,13 +318,14 @@ class Outbox:
     async def _lease(self, ways: Mapping[Route, Carrier], limit: int) -> list[OutboxEntry]:
         def lease() -> list[OutboxEntry]:
             now_ms = self._clock.now_ms()
+            up = [route for route, carrier in ways.items() if carrier.is_up()]
             down: set[tuple[Route, str]] = set()
-            while lanes := self._store.ready_lanes(routes=ways, lanes_down=down, limit=limit, now_ms=now_ms):
+            while lanes := self._store.ready_lanes(routes=up, lanes_down=down, limit=limit, now_ms=now_ms):
                 found_down = {(route, lane) for route, lane in lanes if not ways[route].is_connected(lane)}
                 if not found_down:
                     break
                 down |= found_down
-            return self._store.lease(owner=self._owner, routes=ways, lanes_down=down, limit=limit, now_ms=now_ms)
+            return self._store.lease(owner=self._owner, routes=up, lanes_down=down, limit=limit, now_ms=now_ms)
 
         return await self._run(lease) if limit else []
 

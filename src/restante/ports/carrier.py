@@ -8,8 +8,12 @@ from restante.model.records import OutboxEntry
 class Carrier(Protocol):
     """One route's way out."""
 
+    def is_up(self) -> bool:
+        """Whether anything can leave on this route now; while it is down, none of its entries is looked at."""
+        ...
+
     def is_connected(self, lane: str) -> bool:
-        """Whether a try makes sense now. Entries of a lane that is down wait without using up their tries."""
+        """Whether a try on this lane makes sense now. Entries of a lane that is down use up none of their tries."""
         ...
 
     async def transmit(self, entry: OutboxEntry) -> None:
