@@ -88,6 +88,8 @@ def render_page(index: Index, results: Results) -> str:
         "# Conformance",
         "",
         "Which clauses of SPEC are shown to hold, and by which tests. Written by `make test`; do not edit.",
+        "Where all tests of a clause are in `tests/unit` or `tests/vectors`, its rule or its bytes are shown to hold;",
+        "the part of the product that applies them may still be missing.",
         "",
         f"Clauses: {len(standings)}. " + ", ".join(f"{s.value}: {standings.count(s)}" for s in Standing) + ".",
     ]

@@ -3,6 +3,7 @@
 No index, no totals, no shortcuts: each question is answered by looking at every entry.
 """
 
+import contextlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,12 +20,12 @@ from restante.core.outbox_events import (
     Recovered,
     TimePassed,
 )
-from restante.model.errors import DuplicateMessageId
+from restante.model.errors import DuplicateMessageId, OutboxFull
 from restante.model.ids import MessageId
 from restante.model.records import DeadLetter, OutboxEntry
 from restante.model.states import ENDED, Confirmation, Route, State
 from restante.policy.acks import advance
-from restante.policy.capacity import admit, eviction_key, overflow
+from restante.policy.capacity import admit, eviction_key, overflow, readmit
 from restante.policy.dead_letters import next_auto_retry_ms
 from restante.policy.outbox_order import sendable_now
 from restante.policy.pruning import attention_at_ms
@@ -46,13 +47,7 @@ class OutboxModel:
     insertions: int = 0
 
     def accept_all(self, entries: Sequence[OutboxEntry], *, now_ms: int) -> None:
-        admit(
-            self.settings.outbox,
-            held_entries=len(self.alive),
-            held_bytes=sum(len(entry.payload) for entry in self.alive.values()),
-            new_entries=len(entries),
-            new_bytes=sum(len(entry.payload) for entry in entries),
-        )
+        self._admit(entries)
         ids = [entry.message_id for entry in entries]
         if len(set(ids)) < len(ids) or set(ids) & (self.alive.keys() | self.letters.keys() | self.sent.keys()):
             raise DuplicateMessageId
@@ -107,7 +102,8 @@ class OutboxModel:
             self.discard(message_id)
         due = [letter.entry for letter in self.letters.values() if self._is_due(letter, now_ms)]
         for entry in sorted(due, key=lambda entry: entry.created_at_ms):
-            self.apply(entry.message_id, Recovered(by_itself=True), now_ms=now_ms)
+            with contextlib.suppress(OutboxFull):
+                self.apply(entry.message_id, Recovered(by_itself=True), now_ms=now_ms)
         self.sent = {key: kept for key, kept in self.sent.items() if kept[1] > now_ms - SENT_INDEX_MS}
 
     def discard(self, message_id: MessageId) -> bool:
@@ -130,20 +126,32 @@ class OutboxModel:
         self.states[entry.message_id] = entry.state
 
     def _evict_overflow(self, newest: OutboxEntry, now_ms: int) -> None:
-        lane = [
-            entry
-            for entry in self.alive.values()
-            if (entry.route, entry.lane, entry.state) == (newest.route, newest.lane, State.PENDING)
-        ]
+        lane = self._pending_beside(newest)
         surplus = overflow(self.settings.outbox, route=newest.route, pending=len(lane))
         unsent = [entry for entry in lane if not entry.was_sent]
         for entry in sorted(unsent, key=eviction_key)[:surplus]:
             self.apply(entry.message_id, CapacityExceeded(), now_ms=now_ms)
 
+    def _admit(self, entries: Sequence[OutboxEntry]) -> None:
+        admit(
+            self.settings.outbox,
+            held_entries=len(self.alive),
+            held_bytes=sum(len(entry.payload) for entry in self.alive.values()),
+            new_entries=len(entries),
+            new_bytes=sum(len(entry.payload) for entry in entries),
+        )
+
+    def _pending_beside(self, entry: OutboxEntry) -> list[OutboxEntry]:
+        lane = (entry.route, entry.lane, State.PENDING)
+        return [other for other in self.alive.values() if (other.route, other.lane, other.state) == lane]
+
     def _step(self, before: OutboxEntry, event: Event, now_ms: int) -> tuple[Effect, ...]:
         after, effects = step(before, event, now_ms=now_ms, settings=self.settings)
         if after == before:
             return effects
+        if (before.state, after.state) == (State.DEAD, State.PENDING):
+            self._admit([after])
+            readmit(self.settings.outbox, route=after.route, pending=len(self._pending_beside(after)))
         message_id = before.message_id
         self.alive.pop(message_id, None)
         self.letters.pop(message_id, None)

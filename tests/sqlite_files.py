@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from journal_files import message
 from restante.crypto.at_rest import StorageSeal
 from restante.crypto.identity import Identity
 from restante.model.ids import MessageId
-from restante.model.journal import STATE_AFTER, JournalRow
+from restante.model.journal import STATE_AFTER, JournalKind, JournalRow
 from restante.model.states import State
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.database import Database
@@ -99,3 +100,13 @@ def assert_books_balance(file: ClientFile) -> None:
     told = states_by_journal(file.journal)
     rows = states_by_rows(file.database)
     assert {message: state for message, state in told.items() if state not in without_a_row} == rows
+
+
+def history(file: ClientFile, number: int) -> list[JournalKind]:
+    """What the journal tells of one message."""
+    return [fact.kind for fact in facts(file.journal) if fact.message_id == message(number)]
+
+
+def chosen(file: ClientFile, *, now_ms: int = NOW_MS) -> MessageId | None:
+    leased = file.outbox.lease_next(owner="me", now_ms=now_ms)
+    return None if leased is None else leased.message_id

@@ -77,7 +77,7 @@ def no_java(tmp_path: Path) -> dict[str, str]:
     }
 
 
-@clause("13.2", "13.4")
+@clause("13.4")
 def test_a_report_runs_where_no_java_is_installed_says_nothing_and_leaves_nothing(
     segments: Path, no_java: dict[str, str], tmp_path: Path
 ) -> None:

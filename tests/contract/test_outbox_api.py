@@ -441,6 +441,17 @@ async def test_a_dead_letter_is_not_recovered_into_a_full_outbox(tmp_path: Path)
     await outbox.close()
 
 
+@clause("3.6", "5.4")
+async def test_a_dead_letter_is_not_recovered_into_a_full_lane_where_it_would_be_evicted(outbox: Outbox) -> None:
+    message_id = await sent(outbox, b"x", RELAY)
+    await outbox.cancel(message_id)
+    await outbox.send_many([(Message(payload=b"x"), RELAY)] * 256)
+    with pytest.raises(OutboxFull, match="the dead letter stays where it is"):
+        await outbox.recover(message_id)
+    assert await state(outbox, message_id) is State.DEAD
+    assert await outbox.counts() == {State.PENDING: 256}
+
+
 @clause("2.2", "5.3")
 async def test_a_retriable_dead_letter_is_tried_again_by_itself_once_a_day(outbox: Outbox, clock: FakeClock) -> None:
     message_id = await sent(outbox, b"x", ttl_s=90 * 86_400)

@@ -34,15 +34,12 @@ def demo(
 
     Starts two clients and a relay as processes of their own on loopback, loses and repeats some of what they send,
     kills the relay once with SIGKILL and starts it again. Afterwards a Spark job reads the journals of all three.
-    Exit status 0 only if every message arrived once, in order, and the books balance.
+    Exit status 0 only if every message arrived once, in order, and the books balance. It runs with the default
+    settings and the shortest retry delay, whatever is configured.
     """
-    from restante.model.errors import ConfigurationInvalid, EnvironmentUnsuitable
+    from restante.model.errors import ConfigurationInvalid
 
     inputs_of(ctx).load()
-    try:
-        import restante.fleet.jobs.report  # noqa: F401 - only to see whether it can be
-    except ImportError as missing:
-        raise EnvironmentUnsuitable("the demo's report needs Spark: pip install 'restante[fleet]'") from missing
     if keep is not None and keep.exists() and any(keep.iterdir() if keep.is_dir() else [keep]):
         raise ConfigurationInvalid(f"--keep {keep}: must be a new or empty directory")
     if keep is not None:
@@ -55,10 +52,15 @@ def demo(
 def _play(home: Path, *, messages: int, seed: int, as_json: bool) -> None:
     import asyncio
 
-    from restante.cli.books import conservation_line, print_report
-    from restante.cli.demo_stage import Outcome, perform
-    from restante.fleet.jobs.report import run_report
+    from restante.model.errors import EnvironmentUnsuitable
     from restante.runtime.system import SystemEntropy
+
+    try:
+        from restante.cli.books import conservation_line, print_report
+        from restante.cli.demo_stage import Outcome, perform
+        from restante.fleet.jobs.report import run_report
+    except ImportError as missing:
+        raise EnvironmentUnsuitable("the demo's report needs Spark: pip install 'restante[fleet]'") from missing
 
     out = Console(quiet=True) if as_json else console()
     out.print(f"[bold]alice → relay → bob[/bold], three processes on loopback, {messages:,} messages, seed {seed}\n")

@@ -24,7 +24,6 @@ NODE_ID_BYTES: Final = 32
 NODE_KEY_BYTES: Final = 32
 PAYLOAD_HASH_BYTES: Final = 32
 WRITER_ID_BYTES: Final = 16
-EVENT_ID_BYTES: Final = 16
 SESSION_TAG_BYTES: Final = 16
 
 MAX_SEQUENCE: Final = 0xFFFF_FFFF  # SPEC 8.4: u32 per direction
@@ -48,15 +47,6 @@ def message_id(raw: bytes) -> MessageId:
     if value.version != 4:
         raise Malformed("message_id must be a UUIDv4")
     return MessageId(raw)
-
-
-def parse_message_id(text: str) -> MessageId:
-    """The message id a person typed."""
-    try:
-        raw = uuid.UUID(text).bytes
-    except ValueError:
-        raise Malformed(f"{text!r} is not a message id; it looks like 9f1c5a3e-6d0b-4c1e-8a57-2f4e0c9b7d11") from None
-    return message_id(raw)
 
 
 def show_message_id(value: MessageId) -> str:

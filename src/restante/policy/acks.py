@@ -25,18 +25,6 @@ def batch_due_at_ms(batching: AckBatching, *, count: int, oldest_at_ms: int) -> 
     return oldest_at_ms if count >= batching.max_ids else oldest_at_ms + batching.max_wait_ms
 
 
-def batch_due(batching: AckBatching, *, count: int, oldest_at_ms: int, now_ms: int) -> bool:
-    """Whether the batch is to leave now: it is full, or its oldest id has waited long enough."""
-    if count >= batching.max_ids:
-        return True
-    return count > 0 and now_ms >= oldest_at_ms + batching.max_wait_ms
-
-
 def advance(confirmation: Confirmation, to: Confirmation) -> Confirmation:
     """What is confirmed after `to` came in; a late, lesser acknowledgement changes nothing."""
     return max(confirmation, to)
-
-
-def is_received(confirmation: Confirmation) -> bool:
-    """Whether the recipient is known to have it. Who has read a message has received it."""
-    return confirmation >= Confirmation.RECEIVED

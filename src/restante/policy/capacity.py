@@ -43,6 +43,18 @@ def overflow(limits: OutboxLimits, *, route: Route, pending: int) -> int:
     return max(0, pending - limits.max_pending_per_relay_lane)
 
 
+def readmit(limits: OutboxLimits, *, route: Route, pending: int) -> None:
+    """Raise OutboxFull where a recovered dead letter would make its lane evict.
+
+    It is older than what waits there, so the one evicted would be itself: a letter that was safe would be lost.
+    """
+    if overflow(limits, route=route, pending=pending + 1):
+        raise OutboxFull(
+            f"{pending} messages wait in this lane already, of at most {limits.max_pending_per_relay_lane};"
+            " the dead letter stays where it is"
+        )
+
+
 def eviction_key(entry: OutboxEntry) -> tuple[int, int]:
     """Sorts the pending entries of a lane: the first ones are evicted first."""
     return (entry.created_at_ms, entry.insertion)

@@ -35,10 +35,6 @@ def pruning(limits: OutboxLimits, entry: OutboxEntry, now_ms: int) -> Pruning:
     return Pruning.KEEP
 
 
-def next_sweep_at_ms(limits: OutboxLimits, last_sweep_at_ms: int) -> int:
-    return last_sweep_at_ms + limits.sweep_every_ms
-
-
 def attention_at_ms(limits: OutboxLimits, entry: OutboxEntry) -> int:
     """When time alone next changes the entry, if nothing else happens to it: no sweep need look at it before."""
     if entry.state is State.SENDING:

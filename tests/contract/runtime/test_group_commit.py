@@ -69,7 +69,7 @@ def refusing(database: Database, key: str | None = None) -> Callable[[], str]:
     return operation
 
 
-@clause("3.2", "6.2")
+@clause("3.2")
 async def test_those_that_wait_together_share_one_commit(group: GroupCommit, database: CountingDatabase) -> None:
     keys = [f"{number:02d}" for number in range(64)]
     answers = await asyncio.gather(*(group.run(keeping(database, key)) for key in keys))

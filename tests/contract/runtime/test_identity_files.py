@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.crypto.identity import ContactCard, Identity
 from restante.model.errors import Malformed, RemoteProtocolError, RestanteError, StoreUnusable
 from restante.runtime.identity_files import create_identity, load_identity, read_card, write_card
@@ -23,7 +22,6 @@ ALICE = Identity(b"a" * 32)
 Change = Callable[[dict[str, Any]], object]
 
 
-@clause("8.6")
 def test_a_seed_is_kept_for_its_owner_only_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
@@ -48,7 +46,6 @@ def test_an_identity_is_never_written_over(tmp_path: Path) -> None:
     assert load_identity(tmp_path / "identity").address == first.address
 
 
-@clause("8.6")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o644, 0o666])
 def test_a_seed_that_others_can_touch_is_refused(tmp_path: Path, mode: int) -> None:
     create_identity(tmp_path / "identity", SeededEntropy(1))

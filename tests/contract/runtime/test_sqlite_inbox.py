@@ -1,8 +1,6 @@
 """The receiving side on disk: what was seen stays seen, order survives, and a receipt is owed until it is queued."""
 
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import apsw
 import pytest
@@ -30,13 +28,6 @@ BATCHING = AckBatching()
 
 class Interrupted(Exception):
     """Something went wrong in the middle."""
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Iterator[ClientFile]:
-    made = open_client_file(tmp_path / "client.db")
-    yield made
-    made.database.close()
 
 
 def reopened(file: ClientFile) -> ClientFile:
@@ -135,7 +126,7 @@ def test_each_arrival_is_a_fact_with_its_verdict_and_an_attack_a_security_fact_b
     ]
 
 
-@clause("9.4", "1.2")
+@clause("1.2")
 def test_what_came_early_waits_for_the_missing_one_over_reopening(file: ClientFile) -> None:
     for number in (2, 1):
         take_in(file, letter(number))

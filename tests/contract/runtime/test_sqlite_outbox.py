@@ -1,6 +1,6 @@
 """The outbox on disk: what was accepted stays, once, and each change stands beside the fact that tells of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from journal_files import message
 from outbox_entries import DAY_MS, accept, entry
 from restante.core.outbox_events import ReceiptAcked, TransmitSucceeded
 from restante.model.errors import DuplicateMessageId, OutboxFull
-from restante.model.ids import Address, MessageId, SessionId
+from restante.model.ids import Address, SessionId
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
 from restante.model.records import Lease, OutboxEntry
@@ -25,7 +25,9 @@ from sqlite_files import (
     NOW_MS,
     ClientFile,
     assert_books_balance,
+    chosen,
     facts,
+    history,
     open_client_file,
     states_by_journal,
     states_by_rows,
@@ -37,23 +39,6 @@ HOUR_MS = 60 * MINUTE_MS
 
 class Interrupted(Exception):
     """Something went wrong in the middle."""
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Iterator[ClientFile]:
-    made = open_client_file(tmp_path / "client.db")
-    yield made
-    made.database.close()
-
-
-def history(file: ClientFile, number: int) -> list[JournalKind]:
-    """What the journal tells of one message."""
-    return [fact.kind for fact in facts(file.journal) if fact.message_id == message(number)]
-
-
-def chosen(file: ClientFile, *, now_ms: int = NOW_MS) -> MessageId | None:
-    leased = file.outbox.lease_next(owner="me", now_ms=now_ms)
-    return None if leased is None else leased.message_id
 
 
 @clause("3.1")

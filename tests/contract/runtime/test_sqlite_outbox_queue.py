@@ -13,7 +13,6 @@ from clauses import clause
 from journal_files import message
 from outbox_entries import DAY_MS, accept, entry
 from restante.core.outbox_events import TransmitFailed, TransmitSucceeded
-from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
 from restante.model.records import Lease, OutboxEntry
@@ -21,27 +20,20 @@ from restante.model.states import Route, State
 from restante.policy.failures import Failure
 from restante.policy.outbox_order import has_outwaited, is_abandoned, sendable_now
 from restante.policy.pruning import Pruning, pruning
-from sqlite_files import DEFAULTS, NOW_MS, ClientFile, assert_books_balance, facts, open_client_file, states_by_rows
+from sqlite_files import (
+    DEFAULTS,
+    NOW_MS,
+    ClientFile,
+    assert_books_balance,
+    chosen,
+    facts,
+    history,
+    open_client_file,
+    states_by_rows,
+)
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Iterator[ClientFile]:
-    made = open_client_file(tmp_path / "client.db")
-    yield made
-    made.database.close()
-
-
-def history(file: ClientFile, number: int) -> list[JournalKind]:
-    """What the journal tells of one message."""
-    return [fact.kind for fact in facts(file.journal) if fact.message_id == message(number)]
-
-
-def chosen(file: ClientFile, *, now_ms: int = NOW_MS) -> MessageId | None:
-    leased = file.outbox.lease_next(owner="me", now_ms=now_ms)
-    return None if leased is None else leased.message_id
 
 
 @clause("3.5")

@@ -2,13 +2,11 @@
 
 from pyspark.sql import SparkSession
 
-from clauses import clause
 from restante.fleet.transforms.latency import latency
 
 TABLE = "message_kind string, delivery_latency_ms long, release_latency_ms long, doubt string"
 
 
-@clause("1.7", "13.3")
 def test_percentiles_are_exact_for_each_kind_and_for_all(spark: SparkSession) -> None:
     rows = [
         ("text", 40, None, None),

@@ -8,7 +8,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from clauses import clause
 from journal_files import Journal, message, writer
 from message_rows import message_table
 from restante.model.ids import MessageId
@@ -110,7 +109,6 @@ def told(*kinds: JournalKind) -> list[Fact]:
     return [(0, 0, kind, 10, None, None) for kind in kinds]
 
 
-@clause("13.3", "13.7")
 def test_the_table_equals_a_fold_over_the_facts_of_any_trace(spark: SparkSession) -> None:
     rows: list[JournalRow] = []
     traces = 0

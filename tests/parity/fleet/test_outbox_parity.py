@@ -84,7 +84,7 @@ def after(now: OutboxEntry, event: Event, now_ms: int, journal: Journal) -> Outb
     return then
 
 
-@clause("1.4", "13.7")
+@clause("1.4")
 def test_the_final_states_are_those_of_the_outbox_machine(spark: SparkSession) -> None:
     journal = Journal(writer(1))
     ended: dict[MessageId, State] = {}

@@ -88,14 +88,12 @@ def messy(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     assert spark.sparkContext._jsc.sc().getPersistentRDDs().isEmpty()
 
 
-@clause("13.2")
 def test_rows_in_are_events_and_duplicates_and_quarantined_rows(messy: Report) -> None:
     # 33 facts of the sender, 8 of the recipient, 4 of the relay; 10 came twice; 3 rows are strange.
     assert (messy.segments, messy.input_rows, messy.events, messy.duplicates) == (7, 58, 45, 10)
     assert messy.quarantined_rows == 3
 
 
-@clause("13.2")
 def test_refused_rows_are_listed_by_file_and_reason(messy: Report) -> None:
     assert messy.quarantine == (
         QuarantinedRows(source_file="relay.parquet", reason="kind: must be a known word", rows=2),
@@ -103,7 +101,6 @@ def test_refused_rows_are_listed_by_file_and_reason(messy: Report) -> None:
     )
 
 
-@clause("13.2")
 def test_a_cut_and_a_damaged_file_are_named_and_the_job_goes_on(messy: Report) -> None:
     assert messy.bad_files == (
         BadSegment(name="relay-damaged.parquet", reason="damaged: 0 of 4 rows could be read"),
@@ -122,7 +119,6 @@ def test_the_books_balance_day_by_day_though_a_segment_came_twice(messy: Report)
     assert messy.balanced
 
 
-@clause("1.7")
 def test_the_latency_table_has_both_spans(messy: Report) -> None:
     # Delivered after 300, 300 and 600 ms; released after 250 ms each, that of the message still in flight too.
     assert [(row.span, row.message_kind, row.messages, row.p50_ms, row.max_ms) for row in messy.latency] == [
@@ -235,7 +231,6 @@ def test_the_day_of_a_loss_does_not_balance_and_the_other_does(lossy: Report) ->
     assert not lossy.balanced
 
 
-@clause("13.2")
 def test_a_directory_of_broken_files_gives_a_report_without_facts(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     report = report_on(spark, tmp_path)

@@ -8,7 +8,6 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from clauses import clause
 from journal_files import SEGMENT, Journal, Record, message, records, write_segment, writer
 from restante.fleet.segments import BadSegment, Segment, find_segments, read_segments
 from restante.model.codes import Code
@@ -38,7 +37,6 @@ def test_a_directory_without_segments_is_named(tmp_path: Path, facts: list[Recor
     assert caught.value.code is Code.NOT_FOUND
 
 
-@clause("13.2")
 def test_a_file_that_is_no_whole_segment_is_named_with_the_reason(tmp_path: Path, facts: list[Record]) -> None:
     whole = write_segment(tmp_path / "whole.parquet", facts)
     (tmp_path / "cut.parquet").write_bytes(whole.read_bytes()[:-1])

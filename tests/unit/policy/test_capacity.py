@@ -13,7 +13,7 @@ from restante.model.ids import MessageId
 from restante.model.kinds import Kind, Priority
 from restante.model.records import OutboxEntry
 from restante.model.states import Route
-from restante.policy.capacity import OutboxLimits, admit, eviction_key, overflow
+from restante.policy.capacity import OutboxLimits, admit, eviction_key, overflow, readmit
 
 LIMITS = OutboxLimits()
 ENTRY = OutboxEntry(
@@ -77,3 +77,11 @@ def test_the_oldest_is_evicted_first_and_a_tie_is_broken_by_insertion() -> None:
     tied_later = replace(ENTRY, created_at_ms=2, insertion=3, priority=Priority.LOW)
     tied_first = replace(ENTRY, created_at_ms=2, insertion=2, priority=Priority.HIGH)
     assert sorted([young, tied_later, tied_first], key=eviction_key) == [tied_first, tied_later, young]
+
+
+@clause("3.6", "5.4")
+def test_a_recovered_letter_is_refused_where_it_would_be_the_one_to_be_evicted() -> None:
+    readmit(OutboxLimits(), route=Route.RELAY, pending=255)
+    readmit(OutboxLimits(), route=Route.MESH, pending=5_000)
+    with pytest.raises(OutboxFull, match="256 messages wait in this lane already, of at most 256"):
+        readmit(OutboxLimits(), route=Route.RELAY, pending=256)

@@ -15,7 +15,7 @@ from restante.model.kinds import Kind, Priority
 from restante.model.records import Lease, OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.capacity import OutboxLimits
-from restante.policy.pruning import Pruning, attention_at_ms, next_sweep_at_ms, pruning
+from restante.policy.pruning import Pruning, attention_at_ms, pruning
 from restante.policy.settings import Settings
 
 CREATED_MS = 1_700_000_000_000
@@ -85,7 +85,7 @@ def test_link_traffic_with_a_short_ttl_expires_with_a_notice() -> None:
 
 @clause("3.9")
 def test_a_sweep_comes_every_five_minutes() -> None:
-    assert next_sweep_at_ms(LIMITS, CREATED_MS) == CREATED_MS + 300_000
+    assert LIMITS.sweep_every_ms == 300_000
 
 
 near = st.integers(-2, 2)

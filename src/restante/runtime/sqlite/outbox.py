@@ -30,7 +30,7 @@ from restante.model.ids import Address, MessageId, PayloadHash, SessionId, Sessi
 from restante.model.journal import JournalKind
 from restante.model.records import OutboxEntry
 from restante.model.states import ENDED, Route, State
-from restante.policy.capacity import admit, overflow
+from restante.policy.capacity import admit, overflow, readmit
 from restante.policy.dead_letters import keeps_payload
 from restante.policy.outbox_order import STRICT_ROUTES, is_unsent
 from restante.policy.settings import Settings
@@ -326,14 +326,13 @@ class SqliteOutbox:
             return effects
         if after.state is State.PENDING:
             self._refuse_if_full(1, letter.size_bytes)
+            readmit(self._limits, route=after.route, pending=self._pending_in_lane(after))
             self.dead_letters.remove(letter, with_body=False)
             self._insert(after, letter.body_id, letter.size_bytes, now_ms)
         else:
             self.dead_letters.remove(letter, with_body=True)
             self.sent.remember(after, now_ms=now_ms)
         self._carry_out(after, effects, now_ms)
-        if after.state is State.PENDING and after.route is Route.RELAY:
-            self._evict_overflow(after, now_ms)
         return effects
 
     def _move_lane_on(self, entry: OutboxEntry, now_ms: int) -> None:
@@ -342,11 +341,14 @@ class SqliteOutbox:
 
     def _evict_overflow(self, newest: OutboxEntry, now_ms: int) -> None:
         """A relay lane over its limit loses its oldest pending entries, visibly (SPEC 3.6)."""
-        [(pending,)] = self._database.rows(_SQL["pending_in_lane"], newest.route, newest.lane)
-        surplus = overflow(self._limits, route=newest.route, pending=pending)
+        surplus = overflow(self._limits, route=newest.route, pending=self._pending_in_lane(newest))
         if surplus:
             for (message_id,) in self._database.rows(_SQL["oldest_pending"], newest.route, newest.lane, surplus):
                 self.apply(MessageId(message_id), CapacityExceeded(), now_ms=now_ms)
+
+    def _pending_in_lane(self, entry: OutboxEntry) -> int:
+        rows = self._database.rows(_SQL["pending_in_lane"], entry.route, entry.lane)
+        return int(rows[0][0]) if rows else 0
 
     def _carry_out(self, entry: OutboxEntry, effects: tuple[Effect, ...], now_ms: int) -> None:
         for effect in effects:
