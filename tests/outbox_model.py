@@ -17,6 +17,7 @@ from restante.core.outbox_events import (
     Notice,
     Notify,
     ReadAcked,
+    Record,
     Recovered,
     TimePassed,
 )
@@ -44,7 +45,8 @@ class OutboxModel:
     states: dict[MessageId, State] = field(default_factory=dict)
     """Of every message ever accepted, the last one."""
     told: list[Told] = field(default_factory=list)
-    insertions: int = 0
+    facts: int = 0
+    """How many the journal has: an entry's place in the queue is the number of the fact that put it there."""
 
     def accept_all(self, entries: Sequence[OutboxEntry], *, now_ms: int) -> None:
         self._admit(entries)
@@ -52,6 +54,7 @@ class OutboxModel:
         if len(set(ids)) < len(ids) or set(ids) & (self.alive.keys() | self.letters.keys() | self.sent.keys()):
             raise DuplicateMessageId
         for entry in entries:
+            self.facts += 1
             self._queue(entry)
             self.told.append((entry.message_id, Notice.QUEUED, None))
             self._evict_overflow(entry, now_ms)
@@ -85,6 +88,7 @@ class OutboxModel:
         if isinstance(event, ReadAcked) and message_id in self.sent:
             known, ended_at_ms = self.sent[message_id]
             if advance(known, Confirmation.READ) is not known:
+                self.facts += 1
                 self.sent[message_id] = (Confirmation.READ, ended_at_ms)
                 self.told.append((message_id, Notice.READ, None))
         return ()
@@ -107,7 +111,9 @@ class OutboxModel:
         self.sent = {key: kept for key, kept in self.sent.items() if kept[1] > now_ms - SENT_INDEX_MS}
 
     def discard(self, message_id: MessageId) -> bool:
-        return self.letters.pop(message_id, None) is not None
+        known = self.letters.pop(message_id, None) is not None
+        self.facts += known
+        return known
 
     def _is_due(self, letter: DeadLetter, now_ms: int) -> bool:
         at_ms = next_auto_retry_ms(
@@ -121,8 +127,7 @@ class OutboxModel:
         return at_ms is not None and at_ms <= now_ms < letter.entry.expires_at_ms
 
     def _queue(self, entry: OutboxEntry) -> None:
-        self.insertions += 1
-        self.alive[entry.message_id] = replace(entry, insertion=self.insertions)
+        self.alive[entry.message_id] = replace(entry, insertion=self.facts)
         self.states[entry.message_id] = entry.state
 
     def _evict_overflow(self, newest: OutboxEntry, now_ms: int) -> None:
@@ -155,6 +160,7 @@ class OutboxModel:
         message_id = before.message_id
         self.alive.pop(message_id, None)
         self.letters.pop(message_id, None)
+        self._carry_out(message_id, effects)
         if after.state in ENDED:
             self.states[message_id] = after.state
         elif before.state is State.DEAD:
@@ -164,12 +170,13 @@ class OutboxModel:
             self.states[message_id] = after.state
         if after.state is State.DELIVERED:
             self.sent[message_id] = (after.confirmation, now_ms)
-        self._carry_out(message_id, effects)
         return effects
 
     def _carry_out(self, message_id: MessageId, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Bury):
+            if isinstance(effect, Record):
+                self.facts += 1
+            elif isinstance(effect, Bury):
                 self.letters[message_id] = effect.letter
             elif isinstance(effect, Notify):
                 self.told.append((message_id, effect.notice, effect.code))

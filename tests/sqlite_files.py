@@ -1,5 +1,6 @@
 """The database files of clients and nodes, for tests: opened as the hosts open them, and read as an auditor would."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,13 +9,15 @@ from restante.crypto.at_rest import StorageSeal
 from restante.crypto.identity import Identity
 from restante.model.ids import MessageId
 from restante.model.journal import STATE_AFTER, JournalKind, JournalRow
-from restante.model.states import State
+from restante.model.records import OutboxEntry
+from restante.model.states import Route, State
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.inbox import SqliteInbox
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.mailbox import SqliteMailbox
 from restante.runtime.sqlite.outbox import SqliteOutbox
+from restante.runtime.sqlite.outbox_rows import body_columns, lasting_columns, state_columns
 from restante.testing.seeded import SeededEntropy
 
 NOW_MS = 1_800_000_000_000
@@ -66,6 +69,48 @@ def open_node_file(path: Path, *, seed: int = 1) -> NodeFile:
     )
 
 
+class _Undone(Exception):
+    """Nothing was wrong with it."""
+
+
+def place(file: ClientFile, *entries: OutboxEntry) -> None:
+    """Entries in any state, as if their lives had brought them there; their facts say only that they were accepted."""
+    with suppress(_Undone), file.database.transaction():
+        raise _Undone  # whatever the outbox remembers of the file, it forgets
+    with file.database.transaction():
+        for one in entries:
+            _place(file, one)
+
+
+def _place(file: ClientFile, one: OutboxEntry) -> None:
+    number = file.journal.append(JournalKind.ACCEPTED, at_ms=one.created_at_ms, message_id=one.message_id)
+    size_bytes = len(one.payload)
+    ahead = file.database.rows(
+        "SELECT 1 FROM outbox WHERE route = ? AND lane = ? AND route <> 'mesh' AND was_sent = 0", one.route, one.lane
+    )
+    is_behind = bool(ahead) and one.state is State.PENDING and not one.was_sent
+    file.database.rows(load_queries("outbox")["add_body"], *body_columns(number, one, DEFAULTS.outbox))
+    file.database.rows(
+        load_queries("outbox")["add_entry"],
+        number,
+        one.message_id,
+        number,
+        size_bytes,
+        *lasting_columns(one, DEFAULTS.outbox),
+        *state_columns(one, is_behind=is_behind, now_ms=NOW_MS),
+    )
+    file.database.rows(
+        "UPDATE outbox_total SET entries = entries + 1, bytes = bytes + ?, filed_through = ?", size_bytes, number
+    )
+    if one.route is Route.RELAY:
+        file.database.rows(
+            "INSERT INTO lane_total VALUES ('relay', ?1, ?2)"
+            " ON CONFLICT (route, lane) DO UPDATE SET pending = pending + excluded.pending",
+            one.lane,
+            one.state is State.PENDING,
+        )
+
+
 def facts(journal: Journal) -> list[JournalRow]:
     """All of them."""
     return journal.facts(after=0, limit=1_000_000)
@@ -82,7 +127,7 @@ def states_by_journal(journal: Journal) -> dict[MessageId, State]:
 
 def states_by_rows(database: Database) -> dict[MessageId, State]:
     """Where each message is that still has a row: in the outbox, or among the dead letters and tombstones."""
-    alive = database.run("SELECT message_id, state FROM outbox")
+    alive = database.run("SELECT message_id, state FROM entry")
     ended = database.run(
         "SELECT message_id, CASE category WHEN 'expired' THEN 'expired' ELSE 'dead' END FROM dead_letter"
     )

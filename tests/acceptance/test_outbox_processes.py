@@ -18,7 +18,7 @@ from restante.model.journal import JournalKind, JournalRow
 from restante.model.states import State
 from sqlite_files import assert_books_balance, facts, open_client_file, states_by_journal
 
-MESSAGES = 120
+MESSAGES = 400
 OWNERS = ("first", "second")
 
 

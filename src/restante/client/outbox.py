@@ -11,11 +11,11 @@ runtime/sqlite; here they are put together for asyncio.
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from restante.client.events import Announcer, EventStream
+from restante.client.outbox_words import Destination, Drained, Message, Status
 from restante.core.outbox_events import (
     Cancelled,
     DeliveryAcked,
@@ -32,11 +32,11 @@ from restante.model.codes import Code
 from restante.model.errors import RestanteError, TooLarge
 from restante.model.ids import MESSAGE_ID_BYTES, MessageId, mint_message_id
 from restante.model.ids import message_id as checked_message_id
-from restante.model.kinds import KIND_RULES, Kind, Priority
+from restante.model.kinds import KIND_RULES, Kind
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.model.records import Delivery, Dropped, OutboxEntry, Outcome, Queued, Receipt, Sent
-from restante.model.states import Confirmation, DropReason, Route, State
-from restante.policy.eligibility import Queue, classify
+from restante.model.states import DropReason, Route, State
+from restante.policy.eligibility import Queue, SendLive, classify
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
 from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
@@ -51,57 +51,19 @@ from restante.runtime.sqlite.outbox import Acceptance, Change, SqliteOutbox
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.acks import AckType
 
+__all__ = ["IN_FLIGHT", "Destination", "Drained", "Message", "Outbox", "Reseal", "Status"]
+
 IN_FLIGHT: Final = 64  # how many tries a drain has under way at once
 _EVENTS: Final[Mapping[AckType, Event]] = {
     AckType.DELIVERY: DeliveryAcked(),
     AckType.RECEIPT: ReceiptAcked(),
     AckType.READ: ReadAcked(),
 }
-Result = TypeVar("Result")
+_KINDS: Final[Mapping[str, Kind]] = {kind.value: kind for kind in Kind}
+_QUEUED: Final = Queued()
+_SUCCEEDED: Final = TransmitSucceeded()
 Reseal = Callable[[OutboxEntry], bytes]
 """Seals the plaintext that an entry keeps (`sealed_plaintext`) for its recipient anew."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """What is to be sent. `payload` is sealed already; `sealed_plaintext` is kept to seal it anew if need be.
-
-    A `message_id` may be given for one destination; otherwise each destination's message gets its own.
-    """
-
-    payload: bytes
-    kind: str = Kind.TEXT
-    ttl_s: int | None = None
-    priority: Priority | None = None
-    message_id: MessageId | None = None
-    sealed_plaintext: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """A lane of a route: one relay, one chat, one recipient on the mesh."""
-
-    route: Route
-    lane: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
-    """What a drain did. `is_complete` is False when its budget ran out first."""
-
-    sent: int
-    failed: int
-    is_complete: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """Where one message is and how far it was confirmed."""
-
-    state: State
-    confirmation: Confirmation
-    attempts: int
-    last_error: Code | None
 
 
 class Outbox:
@@ -116,8 +78,8 @@ class Outbox:
         self._entropy = entropy
         self._reseal = reseal
         self._store = SqliteOutbox(database, Journal(database, entropy), settings)
-        self._commits = GroupCommit(database)
         self._announcer = Announcer()
+        self._commits = GroupCommit(database, on_commit=lambda: self._announcer.announce(self._store.take_changes()))
         self._owner = entropy.draw(8).hex()
         self._carriers: Mapping[Route, Carrier] = {}
         self._work = asyncio.Event()
@@ -175,15 +137,15 @@ class Outbox:
 
     async def discard(self, message_id: MessageId) -> bool:
         """Delete a dead letter for good; whether there was one."""
-        return await self._run(lambda: self._store.discard(message_id, now_ms=self._clock.now_ms()))
+        return await self._commits.run(lambda: self._store.discard(message_id, now_ms=self._clock.now_ms()))
 
     async def status(self, message_id: MessageId) -> Status | None:
         """Where the message is; None for one that is not known, or not any more."""
-        return await self._run(lambda: self._status(message_id))
+        return await self._commits.run(lambda: self._status(message_id))
 
     async def counts(self) -> dict[State, int]:
         """How many messages are in flight, by state."""
-        return await self._run(self._store.counts)
+        return await self._commits.run(self._store.counts)
 
     def events(self) -> EventStream:
         """Every change from now on, as an async iterator."""
@@ -221,30 +183,34 @@ class Outbox:
                 pass
             self._store.tidy(now_ms=now_ms)
 
-        await self._run(sweep)
+        await self._commits.run(sweep)
 
     async def drain(self, carriers: Mapping[Route, Carrier] | None = None, *, budget_ms: int | None = None) -> Drained:
         """Try whatever is due on connected lanes, `IN_FLIGHT` at a time, until nothing is or the budget is spent."""
         ways = self._carriers if carriers is None else carriers
         ends_at_ms = None if budget_ms is None else self._clock.now_ms() + budget_ms
-        under_way: set[asyncio.Task[bool]] = set()
-        results: list[bool] = []
+        under_way: dict[asyncio.Task[Event], OutboxEntry] = {}
+        done: list[tuple[MessageId, Event]] = []
+        sent = failed = 0
         is_complete = False
         try:
             while not is_complete or under_way:
                 in_time = ends_at_ms is None or self._clock.now_ms() < ends_at_ms
-                leased = await self._lease(ways, IN_FLIGHT - len(under_way)) if in_time else []
-                under_way |= {asyncio.create_task(self._try(entry, ways[entry.route])) for entry in leased}
+                room = IN_FLIGHT - len(under_way) if in_time else 0
+                told, done = done, []
+                leased = await self._record_and_lease(told, ways, room)
+                under_way.update((asyncio.create_task(self._try(each, ways[each.route])), each) for each in leased)
                 is_complete = in_time and not leased
                 if not under_way:
                     break
-                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                results += [task.result() for task in done]
+                await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                ended = [task for task in under_way if task.done()]
+                done = [(under_way.pop(task).message_id, task.result()) for task in ended]
+                succeeded = sum(event is _SUCCEEDED for _, event in done)
+                sent, failed = sent + succeeded, failed + len(done) - succeeded
         finally:
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
-        return Drained(sent=results.count(True), failed=results.count(False), is_complete=is_complete)
+            await self._give_back(under_way, done)
+        return Drained(sent=sent, failed=failed, is_complete=is_complete)
 
     async def close(self) -> None:
         """One last drain of connected lanes, then the file is closed; the rest stays on disk (SPEC 3.10)."""
@@ -255,40 +221,40 @@ class Outbox:
         self._database.close()
 
     async def _send_all(self, items: Sequence[tuple[Message, Destination]]) -> list[Delivery]:
-        deliveries = [await self._decided(message, destination) for message, destination in items]
-        accepted = [
-            Acceptance(
-                entry=self._entry(message, delivery.message_id, destination), is_minted=message.message_id is None
-            )
-            for delivery, (message, destination) in zip(deliveries, items, strict=True)
-            if isinstance(delivery.outcome, Queued)
-        ]
+        deliveries: list[Delivery] = []
+        accepted: list[Acceptance] = []
+        for message, destination in items:
+            given = message.message_id
+            message_id = self._new_id() if given is None else checked_message_id(given)
+            decision = self._classify(message, destination)
+            outcome: Outcome
+            if isinstance(decision, Dropped):
+                outcome = decision
+            else:
+                entry = self._entry(message, message_id, destination)
+                if isinstance(decision, Queue):
+                    outcome = _QUEUED
+                    accepted.append(Acceptance(entry, is_minted=given is None))
+                else:
+                    outcome = await self._send_live(entry)
+            deliveries.append(Delivery(destination=destination.lane, message_id=message_id, outcome=outcome))
         if accepted:
-            await self._run(lambda: self._store.accept_all(accepted, now_ms=self._clock.now_ms()))
+            await self._commits.run(lambda: self._store.accept_all(accepted, now_ms=self._clock.now_ms()))
             self._work.set()
         return deliveries
 
-    async def _decided(self, message: Message, destination: Destination) -> Delivery:
-        """What is to become of it, by the one classification (SPEC 2.4); live kinds are sent right here."""
+    def _classify(self, message: Message, destination: Destination) -> Queue | SendLive | Dropped:
+        """What is to become of it, by the one classification of SPEC 2.4."""
         carrier = self._carriers.get(destination.route)
         connected = carrier is not None and carrier.is_up() and carrier.is_connected(destination.lane)
-        decision = classify(message.kind, connected=connected)
-        if message.message_id is None:
-            message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
-        else:
-            message_id = checked_message_id(message.message_id)
-        outcome: Outcome
-        if isinstance(decision, Dropped):
-            outcome = decision
-        elif isinstance(decision, Queue) or carrier is None:
-            outcome = Queued()
-        else:
-            outcome = await self._send_live(carrier, self._entry(message, message_id, destination))
-        return Delivery(destination=destination.lane, message_id=message_id, outcome=outcome)
+        return classify(message.kind, connected=connected)
 
-    async def _send_live(self, carrier: Carrier, entry: OutboxEntry) -> Outcome:
+    def _new_id(self) -> MessageId:
+        return mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
+
+    async def _send_live(self, entry: OutboxEntry) -> Outcome:
         try:
-            await carrier.transmit(entry)
+            await self._carriers[entry.route].transmit(entry)
         except TryFailed:
             return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
         return Sent()
@@ -296,7 +262,7 @@ class Outbox:
     def _entry(self, message: Message, message_id: MessageId, destination: Destination) -> OutboxEntry:
         if len(message.payload) > MAX_SEALED_BYTES:
             raise TooLarge("the payload", size_bytes=len(message.payload), limit_bytes=MAX_SEALED_BYTES)
-        kind = Kind(message.kind)
+        kind = _KINDS[message.kind]
         rule = KIND_RULES[kind]
         ttl_s = resolve_ttl_s(kind, message.ttl_s)
         now_ms = self._clock.now_ms()
@@ -315,33 +281,47 @@ class Outbox:
             next_attempt_at_ms=now_ms,
         )
 
-    async def _lease(self, ways: Mapping[Route, Carrier], limit: int) -> list[OutboxEntry]:
-        def lease() -> list[OutboxEntry]:
-            now_ms = self._clock.now_ms()
-            up = [route for route, carrier in ways.items() if carrier.is_up()]
-            down: set[tuple[Route, str]] = set()
-            while lanes := self._store.ready_lanes(routes=up, lanes_down=down, limit=limit, now_ms=now_ms):
-                found_down = {(route, lane) for route, lane in lanes if not ways[route].is_connected(lane)}
-                if not found_down:
-                    break
-                down |= found_down
-            return self._store.lease(owner=self._owner, routes=up, lanes_down=down, limit=limit, now_ms=now_ms)
+    async def _record_and_lease(
+        self, told: Sequence[tuple[MessageId, Event]], ways: Mapping[Route, Carrier], room: int
+    ) -> list[OutboxEntry]:
+        """How the last tries ended and what is tried next, in one commit."""
 
-        return await self._run(lease) if limit else []
+        def work() -> list[OutboxEntry]:
+            for message_id, event in told:
+                self._step(message_id, event)
+            return self._lease(ways, room) if room else []
 
-    async def _try(self, entry: OutboxEntry, carrier: Carrier) -> bool:
-        """One try; whether the next hop took it."""
+        return await self._commits.run(work) if told or room else []
+
+    def _lease(self, ways: Mapping[Route, Carrier], limit: int) -> list[OutboxEntry]:
+        return self._store.lease(
+            owner=self._owner,
+            routes=[route for route, carrier in ways.items() if carrier.is_up()],
+            is_connected=lambda route, lane: ways[route].is_connected(lane),
+            limit=limit,
+            now_ms=self._clock.now_ms(),
+        )
+
+    async def _try(self, entry: OutboxEntry, carrier: Carrier) -> Event:
+        """One try, and how it ended."""
         try:
             await carrier.transmit(entry)
         except TryFailed as failed:
-            await self._apply(entry.message_id, self._failed(failed.failure, failed.retry_after_ms))
-            return False
-        except asyncio.CancelledError:
-            # The drain was stopped: give the claim back now rather than wait for it to lapse.
-            await asyncio.shield(self._apply(entry.message_id, self._failed(Failure.NETWORK_TIMEOUT, None)))
-            raise
-        await self._apply(entry.message_id, TransmitSucceeded())
-        return True
+            return self._failed(failed.failure, failed.retry_after_ms)
+        return _SUCCEEDED
+
+    async def _give_back(
+        self, under_way: Mapping[asyncio.Task[Event], OutboxEntry], done: list[tuple[MessageId, Event]]
+    ) -> None:
+        """The drain was stopped: give claims back now rather than wait for them to lapse."""
+        for task in under_way:
+            task.cancel()
+        endings = await asyncio.gather(*under_way, return_exceptions=True)
+        for entry, ending in zip(under_way.values(), endings, strict=True):
+            event = self._failed(Failure.NETWORK_TIMEOUT, None) if isinstance(ending, BaseException) else ending
+            done.append((entry.message_id, event))
+        if done:
+            await asyncio.shield(self._record_and_lease(done, {}, 0))
 
     def _failed(self, failure: Failure, retry_after_ms: int | None) -> TransmitFailed:
         return TransmitFailed(
@@ -356,7 +336,7 @@ class Outbox:
             known = [at_ms for at_ms in times if at_ms is not None]
             return min(known, default=self._clock.now_ms() + self._settings.outbox.sweep_every_ms)
 
-        return await self._run(first)
+        return await self._commits.run(first)
 
     def _status(self, message_id: MessageId) -> Status | None:
         entry = self._store.load(message_id)
@@ -376,25 +356,15 @@ class Outbox:
 
     async def _apply(self, message_id: MessageId, event: Event) -> bool:
         """Whether the event had any effect."""
-        effects = await self._run(lambda: self._step(message_id, event))
+        effects = await self._commits.run(lambda: self._step(message_id, event))
         self._work.set()
         return bool(effects)
 
     def _step(self, message_id: MessageId, event: Event) -> tuple[Effect, ...]:
-        effects = self._store.apply(message_id, event, now_ms=self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        effects = self._store.apply(message_id, event, now_ms=now_ms)
         if self._reseal is not None and any(isinstance(effect, Reencrypt) for effect in effects):
             entry = self._store.load(message_id)
             if entry is not None:
-                self._store.replace_payload(message_id, self._reseal(entry))
+                self._store.replace_payload(message_id, self._reseal(entry), now_ms=now_ms)
         return effects
-
-    async def _run(self, operation: Callable[[], Result]) -> Result:
-        """One operation, its changes announced once they are on disk."""
-
-        def collected() -> tuple[Result, list[Change]]:
-            self._store.take_changes()
-            return operation(), self._store.take_changes()
-
-        result, changes = await self._commits.run(collected)
-        self._announcer.announce(changes)
-        return result

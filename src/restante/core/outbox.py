@@ -4,7 +4,6 @@ Every transition of the machine is in this file. It does not know which entry is
 where entries are kept or how they travel. An event that cannot happen in a state raises and changes nothing.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from restante.core.outbox_events import (
@@ -46,61 +45,70 @@ from restante.policy.settings import Settings
 
 Step = tuple[OutboxEntry, tuple[Effect, ...]]
 _UNCHANGED: Final[tuple[Effect, ...]] = ()
+_WAITING: Final = frozenset({State.PENDING, State.SENT})
+_IN_FLIGHT: Final = frozenset({State.PENDING, State.SENDING, State.SENT})
+_MAY_COME_LATE: Final = (
+    TimePassed,
+    TransmitSucceeded,
+    TransmitFailed,
+    DeliveryAcked,
+    ReceiptAcked,
+    ReadAcked,
+    Cancelled,
+)
+"""Late answers, repeated acknowledgements and idle sweeps are normal and change nothing."""
+
+_ATTEMPTED: Final = Record(kind=JournalKind.ATTEMPTED)
+_TELL_SENT: Final = Notify(notice=Notice.SENT)
+_TELL_DELIVERED: Final = Notify(notice=Notice.DELIVERED)
+_FORGET: Final = Forget()
 
 
 def step(entry: OutboxEntry, event: Event, *, now_ms: int, settings: Settings) -> Step:
-    """The entry after `event`, and the effects the host carries out in the same transaction."""
-    match entry.state, event:
-        case ((State.PENDING | State.SENT), (Leased() | TimePassed())) if ended := _ended_by_time(
-            entry, now_ms, settings
-        ):
-            return ended
-        case ((State.PENDING | State.SENT), Leased()) if entry.next_attempt_at_ms <= now_ms:
-            return _lease(entry, event, now_ms)
-        case State.SENDING, TimePassed() if is_abandoned(entry, now_ms):
-            return _ended_by_time(entry, now_ms, settings) or _take_back(entry, now_ms, settings)
-        case ((State.PENDING | State.SENDING), TransmitSucceeded()):
+    """The entry after `event`, and the effects the host carries out in the same transaction.
+
+    Sorted by event, the frequent ones first; what no line names is either stale or cannot happen.
+    """
+    state = entry.state
+    match event:
+        case Leased() if state in _WAITING:
+            if ended := _ended_by_time(entry, now_ms, settings):
+                return ended
+            if entry.next_attempt_at_ms <= now_ms:
+                return _lease(entry, event, now_ms)
+        case TransmitSucceeded() if state is State.SENDING or state is State.PENDING:
             # PENDING too: the answer may come after the lease was given up.
             return _accepted_by_next_hop(entry, now_ms)
-        case State.SENDING, TransmitFailed() if entry.lease is not None and entry.lease.owner == event.owner:
-            return _failed(entry, event, now_ms, settings)
-        case ((State.PENDING | State.SENDING | State.SENT), DeliveryAcked()):
-            return _confirmed(entry, Confirmation.STORED)
-        case ((State.PENDING | State.SENDING | State.SENT), ReceiptAcked()):
+        case ReceiptAcked() if state in _IN_FLIGHT:
             return _delivered(entry, now_ms)
-        case ((State.PENDING | State.SENDING | State.SENT), ReadAcked()):
+        case DeliveryAcked() if state in _IN_FLIGHT:
+            return _confirmed(entry, Confirmation.STORED)
+        case ReadAcked() if state in _IN_FLIGHT:
             delivered, effects = _delivered(entry, now_ms)
             read, more = _confirmed(delivered, Confirmation.READ)
             return read, effects + more
-        case State.DELIVERED, ReadAcked():
+        case ReadAcked() if state is State.DELIVERED:
             return _confirmed(entry, Confirmation.READ)
-        case State.PENDING, CapacityExceeded():
-            return _evicted(entry)
-        case ((State.PENDING | State.SENDING | State.SENT), Cancelled()):
-            return _bury(entry, DeadReason.CANCELLED, None, now_ms, settings)
-        case State.DEAD, Recovered():
-            return _recovered(entry, event, now_ms)
-        case State.DEAD, (ReceiptAcked() | ReadAcked()):
+        case ReceiptAcked() | ReadAcked() if state is State.DEAD:
             # It arrived after all, by an earlier try: taken up again only to end as delivered, so the books stay true.
-            alive = replace(entry, state=State.SENT)
+            alive = entry.but(state=State.SENT)
             delivered, effects = step(alive, event, now_ms=now_ms, settings=settings)
             return delivered, (Record(kind=JournalKind.RECOVERED, code="late_receipt"), *effects)
-        case _ if _is_stale(entry, event):
-            return entry, _UNCHANGED
-    raise LocalProtocolError(f"{type(event).__name__} while {entry.state}")
-
-
-def _is_stale(entry: OutboxEntry, event: Event) -> bool:
-    """Late answers, repeated acknowledgements and idle sweeps are normal and change nothing."""
-    match entry.state, event:
-        case _, TimePassed():
-            return True
-        case _, (TransmitSucceeded() | TransmitFailed() | DeliveryAcked() | ReceiptAcked() | ReadAcked()):
-            return True
-        case ((State.DELIVERED | State.EXPIRED | State.EVICTED | State.DEAD), Cancelled()):
-            return True
-        case _:
-            return False
+        case TransmitFailed() if entry.lease is not None and entry.lease.owner == event.owner:
+            return _failed(entry, event, now_ms, settings)
+        case TimePassed() if state in _WAITING:
+            return _ended_by_time(entry, now_ms, settings) or (entry, _UNCHANGED)
+        case TimePassed() if is_abandoned(entry, now_ms):
+            return _ended_by_time(entry, now_ms, settings) or _take_back(entry, now_ms, settings)
+        case CapacityExceeded() if state is State.PENDING:
+            return _evicted(entry)
+        case Cancelled() if state in _IN_FLIGHT:
+            return _bury(entry, DeadReason.CANCELLED, None, now_ms, settings)
+        case Recovered() if state is State.DEAD:
+            return _recovered(entry, event, now_ms)
+    if isinstance(event, _MAY_COME_LATE):
+        return entry, _UNCHANGED
+    raise LocalProtocolError(f"{type(event).__name__} while {state}")
 
 
 def _schedule(entry: OutboxEntry, settings: Settings) -> Schedule:
@@ -123,22 +131,21 @@ def _ended_by_time(entry: OutboxEntry, now_ms: int, settings: Settings) -> Step 
 
 def _lease(entry: OutboxEntry, event: Leased, now_ms: int) -> Step:
     """One more try; storing again what was already stored once starts its tries anew (SPEC 10.4)."""
-    leased = replace(
-        entry,
+    leased = entry.but(
         state=State.SENDING,
         attempts=1 if entry.state is State.SENT else entry.attempts + 1,
         lease=Lease(owner=event.owner, until_ms=event.until_ms),
         first_attempt_at_ms=now_ms if entry.first_attempt_at_ms is None else entry.first_attempt_at_ms,
         last_attempt_at_ms=now_ms,
     )
-    return leased, (Record(kind=JournalKind.ATTEMPTED),)
+    return leased, (_ATTEMPTED,)
 
 
 def _take_back(entry: OutboxEntry, now_ms: int, settings: Settings) -> Step:
     """The owner died mid-try: that try counts, and the entry is due again at once (SPEC 3.5)."""
     if entry.attempts >= _schedule(entry, settings).max_attempts:
         return _bury(entry, DeadReason.ATTEMPTS_EXHAUSTED, Code.NETWORK_UNREACHABLE, now_ms, settings)
-    free = replace(entry, state=State.PENDING, lease=None, next_attempt_at_ms=now_ms)
+    free = entry.but(state=State.PENDING, lease=None, next_attempt_at_ms=now_ms)
     return free, (
         Record(kind=JournalKind.RETRIED, code="lease_lapsed"),
         Notify(notice=Notice.RETRIED, code="lease_lapsed"),
@@ -147,8 +154,7 @@ def _take_back(entry: OutboxEntry, now_ms: int, settings: Settings) -> Step:
 
 def _accepted_by_next_hop(entry: OutboxEntry, now_ms: int) -> Step:
     latency_ms = now_ms - entry.created_at_ms
-    sent = replace(
-        entry,
+    sent = entry.but(
         state=State.SENT,
         lease=None,
         was_sent=True,
@@ -157,7 +163,7 @@ def _accepted_by_next_hop(entry: OutboxEntry, now_ms: int) -> Step:
     )
     effects: tuple[Effect, ...] = (
         Record(kind=JournalKind.SENT, latency_ms=latency_ms),
-        Notify(notice=Notice.SENT),
+        _TELL_SENT,
     )
     if not ends_when_accepted(entry.route, entry.kind):
         return sent, effects
@@ -180,7 +186,7 @@ def _failed(entry: OutboxEntry, event: TransmitFailed, now_ms: int, settings: Se
         retry_after_ms=event.retry_after_ms,
         already_reencrypted=entry.reencrypted,
     )
-    failed = replace(entry, lease=None, last_error=rule.code)
+    failed = entry.but(lease=None, last_error=rule.code)
     match decision:
         case Remove():
             gone, effects = _expired(failed, now_ms, settings, notify=True)
@@ -189,8 +195,7 @@ def _failed(entry: OutboxEntry, event: TransmitFailed, now_ms: int, settings: Se
             buried, effects = _bury(failed, decision.reason, decision.code, now_ms, settings)
             return buried, session + effects
         case RetryAt():
-            waiting = replace(
-                failed,
+            waiting = failed.but(
                 state=State.PENDING,
                 attempts=entry.attempts if decision.counts else entry.attempts - 1,
                 next_attempt_at_ms=decision.at_ms,
@@ -215,54 +220,53 @@ def _confirmed(entry: OutboxEntry, to: Confirmation) -> Step:
         if to is Confirmation.READ
         else (JournalKind.DELIVERY_CONFIRMED, Notice.DELIVERY_CONFIRMED)
     )
-    return replace(entry, confirmation=known), (Record(kind=kind), Notify(notice=notice))
+    return entry.but(confirmation=known), (Record(kind=kind), Notify(notice=notice))
 
 
 def _delivered(entry: OutboxEntry, now_ms: int) -> Step:
-    done = replace(
-        entry,
+    done = entry.but(
         state=State.DELIVERED,
         lease=None,
         confirmation=advance(entry.confirmation, Confirmation.RECEIVED),
     )
     return done, (
         Record(kind=JournalKind.DELIVERED, latency_ms=now_ms - entry.created_at_ms),
-        Notify(notice=Notice.DELIVERED),
-        Forget(),
+        _TELL_DELIVERED,
+        _FORGET,
     )
 
 
 def _expired(entry: OutboxEntry, now_ms: int, settings: Settings, *, notify: bool) -> Step:
     """The payload goes; a payload-free tombstone stays for a day (SPEC 5.2)."""
-    ended = replace(entry, state=State.EXPIRED, lease=None, last_error=Code.TTL_EXPIRED)
-    tombstone = replace(ended, payload=b"", sealed_plaintext=b"")
+    ended = entry.but(state=State.EXPIRED, lease=None, last_error=Code.TTL_EXPIRED)
+    tombstone = ended.but(payload=b"", sealed_plaintext=b"")
     letter = _letter(tombstone, DeadReason.EXPIRED, Code.TTL_EXPIRED, now_ms, settings)
     effects: tuple[Effect, ...] = (
         Record(kind=JournalKind.EXPIRED, code=Code.TTL_EXPIRED if notify else "pruned"),
         Bury(letter=letter),
-        Forget(),
+        _FORGET,
     )
     return ended, (*effects, Notify(notice=Notice.EXPIRED, code=Code.TTL_EXPIRED)) if notify else effects
 
 
 def _evicted(entry: OutboxEntry) -> Step:
-    return replace(entry, state=State.EVICTED), (
+    return entry.but(state=State.EVICTED), (
         Record(kind=JournalKind.EVICTED, code=DropReason.EVICTED_FOR_CAPACITY),
         Notify(notice=Notice.EVICTED, code=DropReason.EVICTED_FOR_CAPACITY),
-        Forget(),
+        _FORGET,
     )
 
 
 def _bury(entry: OutboxEntry, reason: DeadReason, code: Code | None, now_ms: int, settings: Settings) -> Step:
     first_buried_at_ms = now_ms if entry.first_buried_at_ms is None else entry.first_buried_at_ms
-    dead = replace(entry, state=State.DEAD, lease=None, first_buried_at_ms=first_buried_at_ms)
+    dead = entry.but(state=State.DEAD, lease=None, first_buried_at_ms=first_buried_at_ms)
     letter = _letter(dead, reason, code, now_ms, settings)
     why = code or reason
     return dead, (
         Record(kind=JournalKind.DEAD_LETTERED, code=why),
         Notify(notice=Notice.DEAD_LETTERED, code=why),
         Bury(letter=letter),
-        Forget(),
+        _FORGET,
     )
 
 
@@ -297,8 +301,7 @@ def _recovered(entry: OutboxEntry, event: Recovered, now_ms: int) -> Step:
     )
     if new_end_ms is None:
         raise LocalProtocolError("the message has expired and cannot be recovered", code=Code.TTL_EXPIRED)
-    again = replace(
-        entry,
+    again = entry.but(
         state=State.PENDING,
         attempts=0,
         queued_at_ms=now_ms,

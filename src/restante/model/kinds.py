@@ -91,9 +91,9 @@ KIND_RULES: Final[Mapping[Kind, KindRule]] = MappingProxyType(
 )
 
 
+_BY_NAME: Final = {kind.value: kind for kind in Kind}
+
+
 def parse_kind(text: str) -> Kind | None:
     """The kind of that name; None for a name nobody knows (SPEC 2.4 drops it visibly)."""
-    try:
-        return Kind(text)
-    except ValueError:
-        return None
+    return _BY_NAME.get(text)

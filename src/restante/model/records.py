@@ -1,6 +1,7 @@
 """The records that are kept: outbox entries, dead letters, inbox entries (SPEC 3.1, 5.1, 9.6)."""
 
 from dataclasses import dataclass
+from typing import Self, TypedDict, Unpack
 
 from restante.model.codes import Code
 from restante.model.ids import Address, MessageId, SessionId
@@ -16,7 +17,27 @@ class Lease:
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryChanges(TypedDict, total=False):
+    """The fields of an outbox entry that can change while it lives."""
+
+    payload: bytes
+    sealed_plaintext: bytes
+    queued_at_ms: int
+    expires_at_ms: int
+    next_attempt_at_ms: int
+    attempts: int
+    state: State
+    lease: Lease | None
+    last_error: Code | None
+    first_attempt_at_ms: int | None
+    last_attempt_at_ms: int | None
+    first_buried_at_ms: int | None
+    was_sent: bool
+    reencrypted: bool
+    confirmation: Confirmation
+
+
+@dataclass(frozen=True, kw_only=True)
 class OutboxEntry:
     """One message on its way to one destination.
 
@@ -48,6 +69,18 @@ class OutboxEntry:
     was_sent: bool = False
     reencrypted: bool = False
     confirmation: Confirmation = Confirmation.NONE
+
+    def but(self, **changes: Unpack[EntryChanges]) -> Self:
+        """The same entry with these fields changed.
+
+        Every step of a message's life makes one, and `dataclasses.replace` takes as long as the step itself: it is
+        why this class has no slots.
+        """
+        changed = object.__new__(type(self))
+        fields = changed.__dict__
+        fields.update(self.__dict__)
+        fields.update(changes)
+        return changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,12 +39,12 @@ def attention_at_ms(limits: OutboxLimits, entry: OutboxEntry) -> int:
     """When time alone next changes the entry, if nothing else happens to it: no sweep need look at it before."""
     if entry.state is State.SENDING:
         return 0 if entry.lease is None else entry.lease.until_ms
-    ends = [entry.expires_at_ms]
+    at_ms = entry.expires_at_ms
     if _is_link_traffic(entry):
-        ends.append(entry.queued_at_ms + limits.relay_row_life_ms)
+        at_ms = min(at_ms, entry.queued_at_ms + limits.relay_row_life_ms)
     if entry.state is State.PENDING and not entry.was_sent:
-        ends.append(queue_deadline_ms(priority=entry.priority, queued_at_ms=entry.queued_at_ms))
-    return min(ends)
+        at_ms = min(at_ms, queue_deadline_ms(priority=entry.priority, queued_at_ms=entry.queued_at_ms))
+    return at_ms
 
 
 def _is_link_traffic(entry: OutboxEntry) -> bool:

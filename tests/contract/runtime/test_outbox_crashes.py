@@ -17,7 +17,7 @@ from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId, event_number
 from restante.model.states import IN_FLIGHT, Route, State
 from restante.policy.failures import Failure
-from restante.testing.crashing_disk import CrashingDisk
+from restante.testing.crashing_disk import CrashingDisk, PowerLost
 from sqlite_files import (
     NOW_MS,
     ClientFile,
@@ -96,7 +96,8 @@ def live_until_the_power_fails(path: Path, disk: CrashingDisk, *, synchronous: s
                     file.database.close()
         for connection in apsw.connections():
             if connection.filename == str(path):
-                connection.close(force=True)
+                with suppress(PowerLost):  # it fell while the file was made
+                    connection.close(force=True)
     disk.lose_what_was_not_synced()
     return promises
 

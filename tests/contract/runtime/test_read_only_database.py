@@ -50,10 +50,10 @@ def test_nothing_can_be_written(file: ClientFile) -> None:
 def test_a_transaction_sees_one_moment_and_does_not_hold_up_a_writer(file: ClientFile) -> None:
     reader = look(file.database.path)
     with reader.transaction():
-        assert reader.run("SELECT count(*) FROM outbox") == [(1,)]
+        assert reader.run("SELECT count(*) FROM entry") == [(1,)]
         accept(file.outbox, entry(2))
-        assert reader.run("SELECT count(*) FROM outbox") == [(1,)]
-    assert reader.run("SELECT count(*) FROM outbox") == [(2,)]
+        assert reader.run("SELECT count(*) FROM entry") == [(1,)]
+    assert reader.run("SELECT count(*) FROM entry") == [(2,)]
     reader.close()
 
 

@@ -36,8 +36,9 @@ def journal(database: Database) -> Journal:
     return Journal(database, SeededEntropy(1))
 
 
-def note(journal: Journal, at_ms: int = NOW_MS) -> None:
-    journal.append(JournalKind.SECURITY, at_ms=at_ms)
+def note(database: Database, journal: Journal, at_ms: int = NOW_MS) -> None:
+    with database.transaction():
+        journal.append(JournalKind.SECURITY, at_ms=at_ms)
 
 
 @clause("13.1")
@@ -45,22 +46,23 @@ def note(journal: Journal, at_ms: int = NOW_MS) -> None:
 def test_a_fact_is_read_back_as_it_was_written(tmp_path: Path, schema: str) -> None:
     database = Database(tmp_path / "some.db", schema=schema)
     journal = Journal(database, SeededEntropy(1))
-    journal.append(
-        JournalKind.RETRIED,
-        at_ms=NOW_MS,
-        message_id=message(7),
-        session_tag=SessionTag(b"t" * 16),
-        sequence=4_294_967_295,
-        payload_hash=PayloadHash(b"h" * 32),
-        size_bytes=262_144,
-        message_kind=Kind.MEDIA,
-        priority=Priority.LOW,
-        attempt=15,
-        code="E004",
-        node=NodeId(b"n" * 32),
-        latency_ms=-5,
-        ttl_s=7_776_000,
-    )
+    with database.transaction():
+        journal.append(
+            JournalKind.RETRIED,
+            at_ms=NOW_MS,
+            message_id=message(7),
+            session_tag=SessionTag(b"t" * 16),
+            sequence=4_294_967_295,
+            payload_hash=PayloadHash(b"h" * 32),
+            size_bytes=262_144,
+            message_kind=Kind.MEDIA,
+            priority=Priority.LOW,
+            attempt=15,
+            code="E004",
+            node=NodeId(b"n" * 32),
+            latency_ms=-5,
+            ttl_s=7_776_000,
+        )
     assert facts(journal) == [
         JournalRow(
             event_id=journal.facts(after=0, limit=1)[0].event_id,
@@ -87,8 +89,8 @@ def test_a_fact_is_read_back_as_it_was_written(tmp_path: Path, schema: str) -> N
 
 
 @clause("13.1")
-def test_what_does_not_apply_to_a_fact_stays_empty(journal: Journal) -> None:
-    note(journal)
+def test_what_does_not_apply_to_a_fact_stays_empty(database: Database, journal: Journal) -> None:
+    note(database, journal)
     [fact] = facts(journal)
     assert fact == JournalRow(event_id=fact.event_id, at_ms=NOW_MS, kind=JournalKind.SECURITY, writer=journal.writer)
 
@@ -104,7 +106,7 @@ def test_numbers_have_no_holes_after_rollbacks(rounds: list[tuple[int, bool]]) -
         for count, falls in rounds:
             with suppress(Interrupted), database.transaction():
                 for _ in range(count):
-                    note(journal)
+                    note(database, journal)
                 if falls:
                     raise Interrupted
             kept += 0 if falls else count
@@ -112,9 +114,9 @@ def test_numbers_have_no_holes_after_rollbacks(rounds: list[tuple[int, bool]]) -
         database.close()
 
 
-def test_facts_come_in_pages_oldest_first(journal: Journal) -> None:
+def test_facts_come_in_pages_oldest_first(database: Database, journal: Journal) -> None:
     for at_ms in (5, 3, 4):
-        note(journal, at_ms)
+        note(database, journal, at_ms)
     assert [fact.at_ms for fact in journal.facts(after=0, limit=2)] == [5, 3]
     assert [fact.at_ms for fact in journal.facts(after=2, limit=2)] == [4]
     assert journal.facts(after=3, limit=2) == []
@@ -140,7 +142,7 @@ def test_the_writer_and_its_numbers_go_on_after_reopening(tmp_path: Path) -> Non
     for seed in range(3):
         database = Database(tmp_path / "client.db", schema="client")
         journal = Journal(database, SeededEntropy(seed))
-        note(journal)
+        note(database, journal)
         writers.add(journal.writer)
         database.close()
     database = Database(tmp_path / "client.db", schema="client")

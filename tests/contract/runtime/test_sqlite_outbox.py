@@ -29,6 +29,7 @@ from sqlite_files import (
     facts,
     history,
     open_client_file,
+    place,
     states_by_journal,
     states_by_rows,
 )
@@ -63,7 +64,7 @@ def test_every_field_of_an_entry_comes_back_as_it_was(file: ClientFile) -> None:
         reencrypted=True,
         confirmation=Confirmation.STORED,
     )
-    accept(file.outbox, full)
+    place(file, full)
     accept(file.outbox, entry(2))
     assert file.outbox.load(message(1)) == replace(full, insertion=1)
     assert file.outbox.load(message(2)) == replace(entry(2), insertion=2)
@@ -74,7 +75,7 @@ def test_every_field_of_an_entry_comes_back_as_it_was(file: ClientFile) -> None:
 def test_an_accepted_entry_is_seen_by_another_connection_once_accept_returned(file: ClientFile) -> None:
     accept(file.outbox, entry(1))
     other = apsw.Connection(str(file.database.path), flags=apsw.SQLITE_OPEN_READONLY)
-    joined = other.execute("SELECT message_id, state, payload FROM outbox JOIN body USING (body_id)")
+    joined = other.execute("SELECT entry.message_id, state, payload FROM entry JOIN body USING (body_id)")
     assert joined.fetchall() == [(message(1), "pending", b"payload 1")]
     other.close()
 

@@ -29,6 +29,7 @@ from sqlite_files import (
     facts,
     history,
     open_client_file,
+    place,
     states_by_rows,
 )
 
@@ -131,10 +132,13 @@ def test_an_expired_head_is_ended_and_holds_up_nobody(file: ClientFile) -> None:
 def test_link_traffic_older_than_seven_days_is_pruned_sent_or_not(file: ClientFile) -> None:
     week_ms = 7 * DAY_MS
     month = {"kind": Kind.DRAWING, "ttl_s": 30 * 86_400, "expires_at_ms": NOW_MS + 30 * DAY_MS}
-    accept(file.outbox, entry(1, state=State.SENT, was_sent=True, **month))
-    accept(file.outbox, entry(2, was_sent=True, **month))
-    accept(file.outbox, entry(3, state=State.SENT, was_sent=True, **(month | {"kind": Kind.TEXT})))
-    accept(file.outbox, entry(4, was_sent=True, queued_at_ms=NOW_MS + 1, **month))  # recovered: queued anew
+    place(
+        file,
+        entry(1, state=State.SENT, was_sent=True, **month),
+        entry(2, was_sent=True, **month),
+        entry(3, state=State.SENT, was_sent=True, **(month | {"kind": Kind.TEXT})),
+        entry(4, was_sent=True, queued_at_ms=NOW_MS + 1, **month),  # recovered: queued anew
+    )
     file.outbox.sweep(now_ms=NOW_MS + week_ms - 1)
     assert file.outbox.counts() == {State.SENT: 2, State.PENDING: 2}
     file.outbox.sweep(now_ms=NOW_MS + week_ms)
@@ -159,7 +163,7 @@ def test_an_entry_that_waited_too_long_unsent_becomes_a_dead_letter(
 
 @clause("5.2")
 def test_expiry_deletes_the_payload_and_leaves_a_tombstone(file: ClientFile) -> None:
-    accept(file.outbox, entry(1, was_sent=True))
+    place(file, entry(1, was_sent=True))
     file.outbox.sweep(now_ms=NOW_MS + DAY_MS)
     tombstones = file.database.run("SELECT message_id, reason, code, body_id FROM dead_letter")
     assert tombstones == [(message(1), "expired", "E010", None)]
@@ -173,8 +177,11 @@ def test_the_next_wake_is_the_first_time_a_lane_may_move(file: ClientFile) -> No
     assert file.outbox.next_wake_ms() is None
     accept(file.outbox, entry(1, next_attempt_at_ms=NOW_MS + 70_000))
     accept(file.outbox, entry(2, next_attempt_at_ms=NOW_MS))  # behind the first, whose time is what counts
+    assert file.outbox.next_wake_ms() == NOW_MS  # to find out who stands first
+    file.outbox.sweep(now_ms=NOW_MS)
     assert file.outbox.next_wake_ms() == NOW_MS + 70_000
     accept(file.outbox, entry(3, lane="relay-2"))
+    file.outbox.sweep(now_ms=NOW_MS)
     assert file.outbox.next_wake_ms() == NOW_MS + 70_000  # what can go at once waits for nothing
     assert chosen(file) == message(3)
     assert file.outbox.next_wake_ms() == NOW_MS + MINUTE_MS  # when its claim may lapse
@@ -306,8 +313,7 @@ def test_the_entry_that_is_claimed_is_the_one_policy_puts_first(
     shared_file: ClientFile, entries: list[OutboxEntry]
 ) -> None:
     def check() -> None:
-        for one in entries:
-            accept(shared_file.outbox, one)
+        place(shared_file, *entries)
         expected = sendable_now(swept_to_the_end(held(shared_file, entries)), NOW_MS)
         assert chosen(shared_file) == (expected[0].message_id if expected else None)
         raise Undone
@@ -322,8 +328,7 @@ def test_a_sweep_changes_exactly_the_entries_whose_time_has_come(
     shared_file: ClientFile, entries: list[OutboxEntry]
 ) -> None:
     def check() -> None:
-        for one in entries:
-            accept(shared_file.outbox, one)
+        place(shared_file, *entries)
         expected = [after for one in held(shared_file, entries) if (after := swept(one)) is not None]
         shared_file.outbox.sweep(now_ms=NOW_MS)
         assert held(shared_file, entries) == expected

@@ -10,29 +10,45 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn, Protocol
 
 import apsw
 
-from restante.model.errors import StoreUnusable
+from restante.model.errors import LocalProtocolError, StoreUnusable
 
 BUSY_TIMEOUT_MS: Final = 5_000
+PAGE_BYTES: Final = 4_096
+"""For new files. Seven messages of 1 KiB to a page; a commit writes whole pages."""
 _QUERY_HEADER: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
 """Written into a file's header, "RSTC" or "RSTN": a client's file is never opened as a node's, nor anybody else's as
 ours."""
 
 
+_UNKNOWN: Final = -1
 _PART_OF_THE_OUTER: Final = contextlib.nullcontext()
 
 Column = bytes | str | int | float | None
 """What SQLite can hold."""
 
 
+class Watcher(Protocol):
+    """Somebody who remembers what is in the file, so as not to read it again."""
+
+    def forget(self) -> None:
+        """What is remembered may be wrong: another connection wrote, or a transaction was undone."""
+        ...
+
+    def settle(self) -> None:
+        """The transaction is about to end: write down what has been kept in memory until now."""
+        ...
+
+
 class Database:
     """A connection with `synchronous=FULL`: when a transaction returns, it is on disk (SPEC 1.3).
 
     With `read_only` the file is neither made nor migrated nor written, and a transaction is one view of it.
+    Rows given to `defer` are written together, before the next statement that is not deferred itself.
     """
 
     def __init__(
@@ -41,6 +57,12 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._depth = 0
+        self._begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
+        self._data_version = _UNKNOWN
+        self._deferred: dict[str, list[tuple[Column, ...]]] = {}
+        self._deferred_rows = 0
+        self._settled_changes = 0
+        self._watchers: list[Watcher] = []
         with _translated(path):
             self._connection = _look_into(path) if read_only else _connect(path)
             self._connection.set_busy_timeout(busy_timeout_ms)
@@ -51,6 +73,7 @@ class Database:
                     self._refuse_other_schemas(schema)
                     return
                 # One by one: of several statements in one string, those after the first that gives a row are not run.
+                self._connection.pragma("page_size", PAGE_BYTES)
                 for pragma, value in (("journal_mode", "wal"), ("synchronous", "full"), ("foreign_keys", "on")):
                     self._connection.pragma(pragma, value)
                 self._migrate(schema)
@@ -61,6 +84,9 @@ class Database:
     def close(self) -> None:
         with _translated(self.path):
             self._connection.close()
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers.append(watcher)
 
     def transaction(self) -> contextlib.AbstractContextManager[None]:
         """All or nothing; a transaction inside a transaction is part of the outer one."""
@@ -77,23 +103,40 @@ class Database:
         self.commit()
 
     def begin(self) -> None:
-        with _translated(self.path):
-            self._connection.execute("BEGIN" if self.read_only else "BEGIN IMMEDIATE")
+        try:
+            self._cursor.execute(self._begin)
+            version = self._connection.data_version()
+        except BaseException as failure:  # noqa: BLE001 - raised again
+            self.roll_back()
+            self._translate(failure)
         self._depth = 1
+        if version != self._data_version:
+            self._forget()
 
     def commit(self) -> None:
         """On disk when it returns; when it raises, nothing of the transaction was kept."""
         try:
+            self.settle()
             self._check_alive()
             self._depth = 0
-            with _translated(self.path):
-                self._connection.execute("COMMIT")
-        except BaseException:
+            self._cursor.execute("COMMIT")
+        except BaseException as failure:  # noqa: BLE001 - raised again
             self.roll_back()
-            raise
+            self._translate(failure)
+        self._data_version = self._version_now()
+
+    def settle(self) -> None:
+        """Write what was deferred; the rest of the commit is the disk's work."""
+        for watcher in self._watchers:
+            watcher.settle()
+        if self._deferred:
+            self._write_deferred()
 
     def roll_back(self) -> None:
         self._depth = 0
+        self._data_version = _UNKNOWN
+        self._deferred.clear()
+        self._forget()
         if self._connection.in_transaction:
             with _translated(self.path):
                 self._connection.execute("ROLLBACK")
@@ -106,18 +149,63 @@ class Database:
         """The same with the values in order, for statements on the hot path."""
         return self._fetch(sql, values)
 
+    def peek(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
+        """The same for a question whose answer no deferred row can change."""
+        return self._execute(sql, values)
+
+    def defer(self, sql: str, values: tuple[Column, ...]) -> None:
+        """Write this soon, at the latest with the commit. The order between different statements is not kept."""
+        if not self._depth:
+            raise LocalProtocolError("rows can be deferred only inside a transaction")
+        self._deferred_rows += 1
+        rows = self._deferred.get(sql)
+        if rows is None:
+            self._deferred[sql] = [values]
+        else:
+            rows.append(values)
+
+    def changes(self) -> int:
+        """Grows with each row written or deferred: tells whether an operation changed anything."""
+        return self._connection.total_changes() - self._settled_changes + self._deferred_rows
+
     def _fetch(self, sql: str, values: Mapping[str, Column] | tuple[Column, ...]) -> list[tuple[Any, ...]]:
+        if self._deferred:
+            self._write_deferred()
+        return self._execute(sql, values)
+
+    def _execute(self, sql: str, values: Mapping[str, Column] | tuple[Column, ...]) -> list[tuple[Any, ...]]:
         self._check_alive()
         try:
             return self._cursor.execute(sql, values).fetchall()
-        except BaseException:
-            # Only here: a context manager around every statement costs as much as a small statement does.
-            with _translated(self.path):
-                raise
+        except BaseException as failure:  # noqa: BLE001 - raised again
+            self._translate(failure)
 
-    def total_changes(self) -> int:
-        """Rows written since the file was opened: tells whether an operation wrote anything."""
-        return self._connection.total_changes()
+    def _write_deferred(self) -> None:
+        self._check_alive()
+        before = self._connection.total_changes()
+        deferred, self._deferred = self._deferred, {}
+        try:
+            for sql, rows in deferred.items():
+                self._cursor.executemany(sql, rows)
+        except BaseException as failure:  # noqa: BLE001 - raised again
+            self._translate(failure)
+        self._settled_changes += self._connection.total_changes() - before
+
+    def _translate(self, failure: BaseException) -> NoReturn:
+        """Only once something failed: a context manager around a statement costs as much as a small statement does."""
+        with _translated(self.path):
+            raise failure
+
+    def _version_now(self) -> int:
+        """Counts the commits of every connection, ours included: whoever else commits makes it differ."""
+        try:
+            return self._connection.data_version()
+        except (apsw.Error, OSError):
+            return _UNKNOWN
+
+    def _forget(self) -> None:
+        for watcher in self._watchers:
+            watcher.forget()
 
     def last_insert(self) -> int:
         return self._connection.last_insert_rowid()

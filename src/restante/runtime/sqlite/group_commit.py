@@ -5,6 +5,7 @@ refuses, having written nothing, does not disturb the others of its group.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,9 @@ Result = TypeVar("Result")
 
 MAX_GROUP: Final = 256
 """Enough that the fsync is a small share of a group's time, few enough that its first caller does not wait long."""
+
+LONELY_TURN_S: Final = 0.001
+"""How long a caller that is alone may keep the loop with one commit after the other before the others have a turn."""
 
 _CLOSED: Final = "the file was closed before this began; nothing was changed"
 
@@ -37,10 +41,15 @@ class _TornError(Exception):
 class GroupCommit:
     """The one writer of a database in this process. All use of the database goes through `run`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, on_commit: Callable[[], None] = lambda: None) -> None:
+        """`on_commit` is called after each commit, before those who waited for it are answered."""
         self._database = database
+        self._on_commit = on_commit
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
+        self._is_lonely = False
+        self._time_s = time.monotonic
+        self._turn_began_s = 0.0
         self._closed = False
         self._committer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="restante-commit")
 
@@ -48,6 +57,8 @@ class GroupCommit:
         """What `operation` returned, once it is on disk; what it raised, with nothing of it kept."""
         if self._closed:
             raise StoreUnusable(_CLOSED)
+        if self._is_lonely and not self._busy:
+            return await self._run_alone(operation)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
         self._waiting.append(_Waiting(operation, answer))
@@ -56,6 +67,27 @@ class GroupCommit:
             # Not at once: whoever else is ready in this turn of the loop joins the group first.
             loop.call_soon(self._take_group, loop)
         return await answer
+
+    async def _run_alone(self, operation: Callable[[], Result]) -> Result:
+        """Nobody came together with the last caller, so nobody is waited for; whoever comes in this turn makes company.
+
+        A lone caller waits for the disk right here: a thread would cost it more than the fsync does.
+        """
+        self._is_lonely = False
+        self._database.begin()
+        try:
+            result = operation()
+        except BaseException:
+            self._database.roll_back()
+            raise
+        self._database.commit()
+        self._on_commit()
+        now_s = self._time_s()
+        if now_s - self._turn_began_s >= LONELY_TURN_S:
+            await asyncio.sleep(0)
+            self._turn_began_s = self._time_s()
+        self._is_lonely = not self._busy
+        return result
 
     def close(self) -> None:
         """Returns when the commit under way is done; what has not begun is refused, not left waiting."""
@@ -89,18 +121,28 @@ class GroupCommit:
         self._database.begin()
         try:
             for waiting in group:
-                before = self._database.total_changes()
+                before = self._database.changes()
                 try:
                     waiting.result = waiting.operation()
                 except StoreUnusable:
                     raise
                 except Exception as refusal:  # noqa: BLE001 - a mistake of one caller must not reach the others
-                    if self._database.total_changes() != before:
+                    if self._database.changes() != before:
                         raise _TornError from None
                     waiting.refusal = refusal
+            self._settle()
         except BaseException:
             self._database.roll_back()
             raise
+
+    def _settle(self) -> None:
+        """Here rather than in the committing thread, which should do nothing but wait for the disk."""
+        try:
+            self._database.settle()
+        except StoreUnusable:
+            raise
+        except Exception:  # noqa: BLE001 - some operation's rows were refused; whose, is found one by one
+            raise _TornError from None
 
     def _perform_one_by_one(self, group: list[_Waiting]) -> None:
         for waiting in group:
@@ -108,12 +150,13 @@ class GroupCommit:
             try:
                 with self._database.transaction():
                     waiting.result = waiting.operation()
+                self._on_commit()
             except Exception as refusal:  # noqa: BLE001 - as above
                 waiting.refusal = refusal
 
     def _commit(self, group: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
-        """A lone caller waits for the disk right here: a thread would cost it more than the fsync does."""
-        if len(group) == 1:
+        self._is_lonely = len(group) == 1
+        if self._is_lonely:
             self._answer(group, self._try_commit(), loop)
             return
         committed = loop.run_in_executor(self._committer, self._try_commit)
@@ -127,6 +170,8 @@ class GroupCommit:
         return None
 
     def _answer(self, group: list[_Waiting], failure: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
+        if failure is None:
+            self._on_commit()
         for waiting in group:
             if waiting.answer.done():
                 continue

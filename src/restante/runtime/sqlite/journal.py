@@ -21,13 +21,16 @@ from restante.wire.journal_rows import FIELDS, from_record
 
 _COLUMNS: Final = tuple(field.name for field in FIELDS if field.name not in {"event_id", "writer"})
 _SQL: Final = load_queries("journal")
+_APPEND_FACT: Final = _SQL["append_fact"]
 
 
 class Journal:
-    """One writer's facts, numbered without holes."""
+    """One writer's facts, numbered without holes. The newest fact is never deleted: the next number follows it."""
 
     def __init__(self, database: Database, entropy: Entropy) -> None:
         self._database = database
+        self._last: int | None = None
+        database.watch(self)
         self.writer = WriterId(self.kept("writer", lambda: entropy.draw(WRITER_ID_BYTES)))
 
     def append(
@@ -47,24 +50,38 @@ class Journal:
         node: NodeId | None = None,
         latency_ms: int | None = None,
         ttl_s: int | None = None,
-    ) -> None:
-        self._database.rows(
-            _SQL["append_fact"],
-            at_ms,
-            kind,
-            message_id,
-            session_tag,
-            sequence,
-            payload_hash,
-            size_bytes,
-            message_kind,
-            priority,
-            attempt,
-            code,
-            node,
-            latency_ms,
-            ttl_s,
+    ) -> int:
+        """The number of the fact. Part of a transaction, always: a fact is written with what it states."""
+        if self._last is None:
+            [(self._last,)] = self._database.rows(_SQL["last_number"])
+        self._last = number = self._last + 1
+        self._database.defer(
+            _APPEND_FACT,
+            (
+                number,
+                at_ms,
+                kind,
+                message_id,
+                session_tag,
+                sequence,
+                payload_hash,
+                size_bytes,
+                message_kind,
+                priority,
+                attempt,
+                code,
+                node,
+                latency_ms,
+                ttl_s,
+            ),
         )
+        return number
+
+    def forget(self) -> None:
+        self._last = None
+
+    def settle(self) -> None:
+        """Nothing is kept back: facts are deferred as they are told."""
 
     def facts(self, *, after: int, limit: int) -> list[JournalRow]:
         """Up to `limit` facts with a number above `after`, oldest first."""

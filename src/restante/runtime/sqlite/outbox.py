@@ -1,14 +1,13 @@
 """The outbox in SQLite: each step of core/outbox, its rows and its facts in one transaction (SPEC 1.4, 3).
 
 Every method is one operation: it may be called alone, inside a wider transaction, or as one of a group that shares a
-commit. Methods that can refuse do so before they write.
+commit. Methods that can refuse do so before they write. Rows are read once and written together: entries that were
+touched lately are remembered for as long as nobody else writes to the file.
 """
 
 import contextlib
-import json
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from restante.core.outbox import step
 from restante.core.outbox_events import (
@@ -33,19 +32,23 @@ from restante.model.states import ENDED, Route, State
 from restante.policy.capacity import admit, overflow, readmit
 from restante.policy.dead_letters import keeps_payload
 from restante.policy.outbox_order import STRICT_ROUTES, is_unsent
+from restante.policy.pruning import attention_at_ms
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.dead_letters import DeadLetterTable, KeptLetter
 from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.outbox_rows import NOT_READ, constant_columns, entry_of, state_columns
+from restante.runtime.sqlite.outbox_lanes import Lanes
+from restante.runtime.sqlite.outbox_rows import body_columns, entry_of, lasting_columns, state_columns
+from restante.runtime.sqlite.outbox_shelf import EntryShelf, FiledEntry
+from restante.runtime.sqlite.outbox_totals import OutboxTotals
 from restante.runtime.sqlite.sent_index import SentIndex
 
 SWEEP_PAGE: Final = 1_000
 _SQL: Final = load_queries("outbox")
+_ADD_BODY: Final = _SQL["add_body"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acceptance:
+class Acceptance(NamedTuple):
     """An entry on its way in, with what only its first fact says about it.
 
     `is_minted` says that its id was drawn for it just now, so that nobody can have had it before.
@@ -58,8 +61,7 @@ class Acceptance:
     sequence: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(NamedTuple):
     """What the application is to be told, after the commit."""
 
     message_id: MessageId
@@ -77,6 +79,10 @@ class SqliteOutbox:
         self._settings = settings
         self._limits = settings.outbox
         self._changes: list[Change] = []
+        self._totals = OutboxTotals(database)
+        self._shelf = EntryShelf(database)
+        self._lanes = Lanes(database)
+        database.watch(self)
         self.dead_letters = DeadLetterTable(database, settings.dead_letters)
         self.sent = SentIndex(database, journal)
 
@@ -84,6 +90,13 @@ class SqliteOutbox:
         """What happened since this was last asked; to be told only after the commit."""
         changes, self._changes = self._changes, []
         return changes
+
+    def forget(self) -> None:
+        """A transaction may have been undone: nothing it did is told."""
+        self._changes.clear()
+
+    def settle(self) -> None:
+        """Nothing is kept back."""
 
     def next_sequence(self, peer: Address, *, new_session: SessionId) -> tuple[SessionId, int]:
         """The session with `peer` and the number of the next message in it (SPEC 8.4)."""
@@ -109,9 +122,8 @@ class SqliteOutbox:
         """All of them or none."""
         with self._database.transaction():
             self._refuse_if_full(len(acceptances), sum(len(acceptance.entry.payload) for acceptance in acceptances))
-            ids = [acceptance.entry.message_id for acceptance in acceptances]
             brought = [acceptance.entry.message_id for acceptance in acceptances if not acceptance.is_minted]
-            if len(set(ids)) != len(ids) or any(self._is_known(message_id) for message_id in brought):
+            if brought and (len(set(brought)) != len(brought) or any(map(self._is_known, brought))):
                 raise DuplicateMessageId
             for acceptance in acceptances:
                 self._add(acceptance, now_ms)
@@ -126,45 +138,46 @@ class SqliteOutbox:
         *,
         owner: str,
         routes: Iterable[Route],
-        lanes_down: Collection[tuple[Route, str]] = (),
+        is_connected: Callable[[Route, str], bool] = lambda _route, _lane: True,
         limit: int,
         now_ms: int,
     ) -> list[OutboxEntry]:
-        """Up to `limit` entries in the order of choice, claimed for `owner`. What has expired ends first (SPEC 3.3)."""
+        """Up to `limit` entries of connected lanes in the order of choice, claimed for `owner`.
+
+        What has expired ends first (SPEC 3.3).
+        """
         with self._database.transaction():
             # Again until nothing is left: a claim that lapsed may have outwaited its queue time, too.
             while self.sweep(now_ms=now_ms):
                 pass
-            ready = self._ready(routes, lanes_down, limit, now_ms)
             claim = Leased(owner=owner, until_ms=now_ms + self._limits.lease_ms)
-            return [self._claimed(MessageId(message_id), claim, now_ms) for message_id, *_ in ready]
-
-    def ready_lanes(
-        self, *, routes: Iterable[Route], lanes_down: Collection[tuple[Route, str]], limit: int, now_ms: int
-    ) -> set[tuple[Route, str]]:
-        """The lanes of the entries that would be leased next."""
-        return {(route, lane) for _, route, lane, *_ in self._ready(routes, lanes_down, limit, now_ms)}
+            return [self._claimed(row, claim, now_ms) for row in self._lanes.ready(routes, is_connected, limit, now_ms)]
 
     def apply(self, message_id: MessageId, event: Event, *, now_ms: int) -> tuple[Effect, ...]:
         """Take one step with one message; what has ended and is remembered no more is left alone."""
         with self._database.transaction():
-            rows = self._database.rows(_SQL["load_entry"], message_id)
-            if rows:
-                return self._step(rows[0], event, now_ms)[1]
+            filed = self._find(message_id, now_ms)
+            if filed is not None:
+                return self._step(filed, event, now_ms)[1]
             letter = self.dead_letters.load(message_id)
             if letter is not None:
                 return self._step_dead(letter, event, now_ms)
             if isinstance(event, ReadAcked) and self.sent.mark_read(message_id, now_ms=now_ms):
-                self._changes.append(Change(message_id=message_id, notice=Notice.READ, code=None, at_ms=now_ms))
+                self._changes.append(Change(message_id, Notice.READ, None, now_ms))
         return ()
 
     def sweep(self, *, now_ms: int) -> int:
-        """End what has expired or waited too long, take back what a dead owner held (SPEC 3.5, 3.9)."""
+        """End what has expired or waited too long, take back what a dead owner held (SPEC 3.5, 3.9).
+
+        How many entries that changed; call again until none, for a page is swept at a time.
+        """
         with self._database.transaction():
-            due = self._database.run(_SQL["to_sweep"], now_ms=now_ms, limit=SWEEP_PAGE)
-            for (message_id,) in due:
-                self.apply(MessageId(message_id), TimePassed(), now_ms=now_ms)
-            return len(due)
+            self._totals.file_arrivals(now_ms=now_ms)
+            while due := self._database.rows(_SQL["to_sweep"], now_ms, SWEEP_PAGE):
+                changed = sum(self._look_at(MessageId(message_id), now_ms) for (message_id,) in due)
+                if changed:
+                    return changed
+            return 0
 
     def tidy(self, *, now_ms: int) -> None:
         """The slower housekeeping: dead letters whose time is over, daily retries, old entries of the sent-index."""
@@ -186,17 +199,20 @@ class SqliteOutbox:
             self._note(letter.entry, Record(kind=JournalKind.DISCARDED, code=letter.category), now_ms)
             return True
 
-    def replace_payload(self, message_id: MessageId, payload: bytes) -> None:
+    def replace_payload(self, message_id: MessageId, payload: bytes, *, now_ms: int) -> None:
         """The message was sealed anew: what is sent from now on (SPEC 4.4, E008 and E009)."""
         with self._database.transaction():
-            for row in self._database.rows(_SQL["load_entry"], message_id):
-                self._database.rows(_SQL["store_payload"], payload, row[2])
-                self._database.rows(_SQL["store_size"], len(payload), row[0])
+            filed = self._find(message_id, now_ms)
+            if filed is None:
+                return
+            self._shelf.replace_payload(filed, payload)
+            self._totals.count(0, len(payload) - filed.size_bytes)
 
     def load(self, message_id: MessageId) -> OutboxEntry | None:
         """The entry with its body, if it is in flight."""
-        rows = self._database.rows(_SQL["load_entry"], message_id)
-        return self._with_body(rows[0]) if rows else None
+        for row in self._database.rows(_SQL["find_entry"], message_id):
+            return entry_of(row, self._body(row[2]))
+        return None
 
     def entries(self, *, limit: int) -> list[OutboxEntry]:
         """The oldest entries in flight, without their bodies."""
@@ -209,32 +225,15 @@ class SqliteOutbox:
 
     def held(self) -> tuple[int, int]:
         """Entries and bytes in flight."""
-        [(entries, held_bytes)] = self._database.run(_SQL["totals"])
+        [(entries, held_bytes)] = self._database.run(_SQL["held"])
         return entries, held_bytes
 
     def counts(self) -> dict[State, int]:
         """How many entries are in each state, of those still in flight."""
         return {State(state): count for state, count in self._database.run(_SQL["count_by_state"])}
 
-    def _ready(
-        self, routes: Iterable[Route], lanes_down: Collection[tuple[Route, str]], limit: int, now_ms: int
-    ) -> list[tuple[MessageId, Route, str, int, int, int]]:
-        """Up to `limit` entries that may leave now, in the order of choice over all routes (SPEC 3.3)."""
-        self._database.run(_SQL["wake_due"], now_ms=now_ms)
-        found: list[tuple[MessageId, Route, str, int, int, int]] = []
-        for route in tuple(routes):
-            down = json.dumps([lane for other, lane in lanes_down if other is route])
-            rows = self._database.run(_SQL["ready"], route=route, lanes_down=down, limit=limit)
-            if any(row[-1] > now_ms for row in rows):
-                # The clock stepped back, or somebody with a later `now_ms` came first: their time has yet to come.
-                self._database.run(_SQL["wait_again"], now_ms=now_ms)
-                rows = self._database.run(_SQL["ready"], route=route, lanes_down=down, limit=limit)
-            found += [(MessageId(row[0]), route, *row[1:5]) for row in rows]
-        found.sort(key=lambda row: (-row[3], row[4], row[5]))
-        return found[:limit]
-
     def _refuse_if_full(self, new_entries: int, new_bytes: int) -> None:
-        entries, held_bytes = self.held()
+        entries, held_bytes = self._totals.held()
         admit(
             self._limits,
             held_entries=entries,
@@ -249,74 +248,91 @@ class SqliteOutbox:
 
     def _add(self, acceptance: Acceptance, now_ms: int) -> None:
         entry = acceptance.entry
-        self._database.rows(_SQL["add_body"], entry.payload, entry.sealed_plaintext)
-        self._insert(entry, self._database.last_insert(), len(entry.payload), now_ms)
-        self._journal.append(
+        size_bytes = len(entry.payload)
+        number = self._journal.append(
             JournalKind.ACCEPTED,
             at_ms=now_ms,
             message_id=entry.message_id,
             session_tag=acceptance.session_tag,
             sequence=acceptance.sequence,
             payload_hash=acceptance.sealed_hash,
-            size_bytes=len(entry.payload),
+            size_bytes=size_bytes,
             message_kind=entry.kind,
             priority=entry.priority,
             ttl_s=entry.ttl_s,
         )
-        self._tell(entry, Notify(notice=Notice.QUEUED), now_ms)
+        self._database.defer(_ADD_BODY, body_columns(number, entry, self._limits))
+        self._changes.append(Change(entry.message_id, Notice.QUEUED, None, now_ms))
+        if self._totals.arrived(entry.route, entry.lane, size_bytes):
+            self._totals.file_arrivals(now_ms=now_ms)
         if entry.route is Route.RELAY:
             self._evict_overflow(entry, now_ms)
 
-    def _insert(self, entry: OutboxEntry, body_id: int, size_bytes: int, now_ms: int) -> None:
+    def _insert(self, entry: OutboxEntry, insertion: int, letter: KeptLetter, now_ms: int) -> None:
         """At the end of its lane; in a strict one it waits while anything unsent stands before it (SPEC 3.4)."""
-        behind = entry.route in STRICT_ROUTES and not entry.was_sent and bool(self._head_of_lane(entry))
+        behind = entry.route in STRICT_ROUTES and bool(self._lanes.head(entry))
         self._database.rows(
             _SQL["add_entry"],
+            insertion,
             entry.message_id,
-            body_id,
-            size_bytes,
-            *constant_columns(entry),
-            *state_columns(entry, self._limits, is_behind=behind, now_ms=now_ms),
+            letter.body_id,
+            letter.size_bytes,
+            *lasting_columns(entry, self._limits),
+            *state_columns(entry, is_behind=behind, now_ms=now_ms),
         )
+        self._totals.count(1, letter.size_bytes)
+        if entry.route is Route.RELAY:
+            self._totals.count_pending(entry.lane, 1)
 
-    def _is_behind(self, entry: OutboxEntry) -> bool:
-        """Whether an earlier unsent entry of a strict lane stands before this one."""
-        if entry.route not in STRICT_ROUTES or entry.state is not State.PENDING or entry.was_sent:
+    def _find(self, message_id: MessageId, now_ms: int) -> FiledEntry | None:
+        """The entry, if it is in flight."""
+        known = self._shelf.known(message_id)
+        if known is not None:
+            return known
+        self._totals.file_arrivals(now_ms=now_ms)
+        return self._shelf.look_up(message_id)
+
+    def _claimed(self, row: tuple[Any, ...], claim: Leased, now_ms: int) -> OutboxEntry:
+        *columns, payload, sealed_plaintext = row
+        leased, _ = self._step(self._shelf.place(tuple(columns)), claim, now_ms)
+        return leased.but(payload=payload, sealed_plaintext=sealed_plaintext)
+
+    def _look_at(self, message_id: MessageId, now_ms: int) -> bool:
+        """Whether time has changed the entry; if not, no sweep need look at it before its next deadline."""
+        filed = self._find(message_id, now_ms)
+        if filed is None:
             return False
-        return self._head_of_lane(entry) != [(entry.message_id,)]
+        after, _ = self._step(filed, TimePassed(), now_ms)
+        if after is filed.entry:
+            self._database.rows(_SQL["store_attention"], attention_at_ms(self._limits, after), after.insertion)
+        return after is not filed.entry
 
-    def _head_of_lane(self, entry: OutboxEntry) -> list[tuple[Any, ...]]:
-        return self._database.rows(_SQL["head_of_lane"], entry.route, entry.lane)
-
-    def _claimed(self, message_id: MessageId, claim: Leased, now_ms: int) -> OutboxEntry:
-        [row] = self._database.rows(_SQL["load_entry"], message_id)
-        return self._step(row, claim, now_ms, self._body(row))[0]
-
-    def _step(
-        self, row: tuple[Any, ...], event: Event, now_ms: int, body: tuple[bytes, bytes] = (NOT_READ, NOT_READ)
-    ) -> tuple[OutboxEntry, tuple[Effect, ...]]:
-        before = entry_of(row, body)
+    def _step(self, filed: FiledEntry, event: Event, now_ms: int) -> tuple[OutboxEntry, tuple[Effect, ...]]:
+        before = filed.entry
         after, effects = step(before, event, now_ms=now_ms, settings=self._settings)
         if after is before:
             return after, effects
-        insertion, body_id = row[0], row[2]
+        is_strict = before.route in STRICT_ROUTES
         if after.state in ENDED:
-            self._database.rows(_SQL["remove_entry"], insertion)
-            self._end(after, effects, body_id, row[3], now_ms)
+            self._end(after, effects, filed, now_ms)
         else:
-            columns = state_columns(after, self._limits, is_behind=self._is_behind(after), now_ms=now_ms)
-            self._database.rows(_SQL["store_state"], *columns, insertion)
+            is_behind = is_strict and self._lanes.is_behind(after)
+            self._shelf.store(filed, after, is_behind=is_behind, now_ms=now_ms)
+        if before.route is Route.RELAY and (before.state is State.PENDING) != (after.state is State.PENDING):
+            self._totals.count_pending(before.lane, -1 if before.state is State.PENDING else 1)
         self._carry_out(after, effects, now_ms)
-        if before.route in STRICT_ROUTES and is_unsent(before) and not is_unsent(after):
-            self._move_lane_on(after, now_ms)
+        if is_strict and is_unsent(before) and not is_unsent(after):
+            self._lanes.move_on(after, now_ms)
         return after, effects
 
-    def _end(self, entry: OutboxEntry, effects: tuple[Effect, ...], body_id: int, size_bytes: int, now_ms: int) -> None:
+    def _end(self, entry: OutboxEntry, effects: tuple[Effect, ...], filed: FiledEntry, now_ms: int) -> None:
+        self._shelf.remove(filed)
+        self._totals.count(-1, -filed.size_bytes)
         letters = [effect.letter for effect in effects if isinstance(effect, Bury)]
         for letter in letters:
-            self.dead_letters.add(letter, body_id=body_id, size_bytes=size_bytes)
+            self.dead_letters.add(letter, body_id=filed.body_id, size_bytes=filed.size_bytes)
         if not any(keeps_payload(letter.category) for letter in letters):
-            self._database.rows(_SQL["remove_body"], body_id)
+            self._database.defer(_SQL["remove_body"], (filed.body_id,))
         if entry.state is State.DELIVERED:
             self.sent.remember(entry, now_ms=now_ms)
 
@@ -326,41 +342,39 @@ class SqliteOutbox:
             return effects
         if after.state is State.PENDING:
             self._refuse_if_full(1, letter.size_bytes)
-            readmit(self._limits, route=after.route, pending=self._pending_in_lane(after))
+            if after.route is Route.RELAY:
+                readmit(self._limits, route=after.route, pending=self._totals.pending_in_relay_lane(after.lane))
             self.dead_letters.remove(letter, with_body=False)
-            self._insert(after, letter.body_id, letter.size_bytes, now_ms)
+            self._insert(after, self._carry_out(after, effects, now_ms), letter, now_ms)
         else:
             self.dead_letters.remove(letter, with_body=True)
             self.sent.remember(after, now_ms=now_ms)
-        self._carry_out(after, effects, now_ms)
+            self._carry_out(after, effects, now_ms)
         return effects
-
-    def _move_lane_on(self, entry: OutboxEntry, now_ms: int) -> None:
-        for (message_id,) in self._head_of_lane(entry):
-            self._database.run(_SQL["give_turn"], message_id=message_id, now_ms=now_ms)
 
     def _evict_overflow(self, newest: OutboxEntry, now_ms: int) -> None:
         """A relay lane over its limit loses its oldest pending entries, visibly (SPEC 3.6)."""
-        surplus = overflow(self._limits, route=newest.route, pending=self._pending_in_lane(newest))
+        pending = self._totals.pending_in_relay_lane(newest.lane)
+        surplus = overflow(self._limits, route=newest.route, pending=pending)
         if surplus:
+            self._totals.file_arrivals(now_ms=now_ms)
             for (message_id,) in self._database.rows(_SQL["oldest_pending"], newest.route, newest.lane, surplus):
                 self.apply(MessageId(message_id), CapacityExceeded(), now_ms=now_ms)
 
-    def _pending_in_lane(self, entry: OutboxEntry) -> int:
-        rows = self._database.rows(_SQL["pending_in_lane"], entry.route, entry.lane)
-        return int(rows[0][0]) if rows else 0
-
-    def _carry_out(self, entry: OutboxEntry, effects: tuple[Effect, ...], now_ms: int) -> None:
+    def _carry_out(self, entry: OutboxEntry, effects: tuple[Effect, ...], now_ms: int) -> int:
+        """The number of the last fact that was written."""
+        number = 0
         for effect in effects:
             if isinstance(effect, Record):
-                self._note(entry, effect, now_ms)
+                number = self._note(entry, effect, now_ms)
             elif isinstance(effect, Notify):
-                self._tell(entry, effect, now_ms)
+                self._changes.append(Change(entry.message_id, effect.notice, effect.code, now_ms))
             elif isinstance(effect, ResetSession):
-                self._tell(entry, Notify(notice=Notice.SECURITY, code="session_reset"), now_ms)
+                self._changes.append(Change(entry.message_id, Notice.SECURITY, "session_reset", now_ms))
+        return number
 
-    def _note(self, entry: OutboxEntry, record: Record, now_ms: int) -> None:
-        self._journal.append(
+    def _note(self, entry: OutboxEntry, record: Record, now_ms: int) -> int:
+        return self._journal.append(
             record.kind,
             at_ms=now_ms,
             message_id=entry.message_id,
@@ -371,12 +385,6 @@ class SqliteOutbox:
             latency_ms=record.latency_ms,
         )
 
-    def _tell(self, entry: OutboxEntry, notify: Notify, now_ms: int) -> None:
-        self._changes.append(Change(message_id=entry.message_id, notice=notify.notice, code=notify.code, at_ms=now_ms))
-
-    def _with_body(self, row: tuple[Any, ...]) -> OutboxEntry:
-        return entry_of(row, self._body(row))
-
-    def _body(self, row: tuple[Any, ...]) -> tuple[bytes, bytes]:
-        [(payload, sealed_plaintext)] = self._database.rows(_SQL["load_body"], row[2])
+    def _body(self, body_id: int) -> tuple[bytes, bytes]:
+        [(payload, sealed_plaintext)] = self._database.rows(_SQL["load_body"], body_id)
         return payload, sealed_plaintext

@@ -54,17 +54,47 @@ def entry_of(row: tuple[Any, ...], body: tuple[bytes, bytes] = (NOT_READ, NOT_RE
     )
 
 
-def constant_columns(entry: OutboxEntry) -> tuple[Column, ...]:
-    """What never changes while the entry lives."""
-    return (entry.route, entry.lane, entry.kind, entry.priority, entry.created_at_ms, entry.ttl_s)
-
-
-def state_columns(entry: OutboxEntry, limits: OutboxLimits, *, is_behind: bool, now_ms: int) -> tuple[Column, ...]:
-    """What a step may change, with the two columns the indexes choose by."""
-    lease = entry.lease
+def body_columns(body_id: int, entry: OutboxEntry, limits: OutboxLimits) -> tuple[Column, ...]:
+    """A new message as it is accepted."""
     return (
+        body_id,
+        entry.message_id,
+        len(entry.payload),
+        entry.route,
+        entry.lane,
+        entry.kind,
+        entry.priority,
+        entry.created_at_ms,
+        entry.ttl_s,
         entry.queued_at_ms,
         entry.expires_at_ms,
+        entry.next_attempt_at_ms,
+        attention_at_ms(limits, entry),
+        entry.payload,
+        entry.sealed_plaintext,
+    )
+
+
+def lasting_columns(entry: OutboxEntry, limits: OutboxLimits) -> tuple[Column, ...]:
+    """What stays as it is from one queueing to the next."""
+    return (
+        entry.route,
+        entry.lane,
+        entry.kind,
+        entry.priority,
+        entry.created_at_ms,
+        entry.ttl_s,
+        entry.queued_at_ms,
+        entry.expires_at_ms,
+        entry.first_buried_at_ms,
+        attention_at_ms(limits, entry),
+    )
+
+
+def state_columns(entry: OutboxEntry, *, is_behind: bool, now_ms: int) -> tuple[Column, ...]:
+    """What a step may change, with the column the indexes choose by."""
+    lease = entry.lease
+    return (
         entry.next_attempt_at_ms,
         entry.attempts,
         entry.state,
@@ -73,12 +103,10 @@ def state_columns(entry: OutboxEntry, limits: OutboxLimits, *, is_behind: bool, 
         entry.last_error,
         entry.first_attempt_at_ms,
         entry.last_attempt_at_ms,
-        entry.first_buried_at_ms,
         entry.was_sent,
         entry.reencrypted,
         entry.confirmation,
         _turn(entry, is_behind=is_behind, now_ms=now_ms),
-        attention_at_ms(limits, entry),
     )
 
 

@@ -23,8 +23,8 @@ class SentIndex:
         self._journal = journal
 
     def remember(self, entry: OutboxEntry, *, now_ms: int) -> None:
-        self._database.rows(
-            _SQL["remember_sent"], entry.message_id, entry.kind, entry.priority, entry.confirmation, now_ms
+        self._database.defer(
+            _SQL["remember_sent"], (entry.message_id, entry.kind, entry.priority, entry.confirmation, now_ms)
         )
 
     def confirmation(self, message_id: MessageId) -> Confirmation | None:

@@ -7,7 +7,7 @@ PRAGMA integrity_check(100);
 PRAGMA foreign_key_check;
 
 -- name: totals
--- What the triggers counted, beside what is there.
+-- What was counted, beside what is there.
 SELECT total.entries, total.bytes, counted.entries, counted.bytes
   FROM (SELECT count(*) AS entries, coalesce(sum(size_bytes), 0) AS bytes FROM outbox) AS counted
   LEFT JOIN outbox_total AS total
@@ -17,7 +17,7 @@ SELECT total.entries, total.bytes, counted.entries, counted.bytes
 SELECT route, lane, coalesce(max(kept), 0), coalesce(max(counted), 0)
   FROM (SELECT route, lane, pending AS kept, NULL AS counted FROM lane_total
         UNION ALL
-        SELECT route, lane, NULL, sum(state = 'pending') FROM outbox GROUP BY route, lane)
+        SELECT route, lane, NULL, sum(state = 'pending') FROM outbox WHERE route = 'relay' GROUP BY lane)
  GROUP BY route, lane
 HAVING coalesce(max(kept), 0) <> coalesce(max(counted), 0);
 
@@ -29,33 +29,39 @@ SELECT message_id, 'is a dead letter'
   FROM dead_letter WHERE category <> 'expired' AND (body_id IS NULL OR body_id NOT IN (SELECT body_id FROM body));
 
 -- name: odd_bodies
-SELECT message_id, outbox.size_bytes, length(payload)
+SELECT outbox.message_id, outbox.size_bytes, length(payload)
   FROM outbox JOIN body USING (body_id) WHERE outbox.size_bytes <> length(payload)
  UNION ALL
-SELECT message_id, dead_letter.size_bytes, length(payload)
+SELECT message_id, size_bytes, length(payload)
+  FROM body
+ WHERE body_id > (SELECT filed_through FROM outbox_total) AND size_bytes <> length(payload)
+ UNION ALL
+SELECT dead_letter.message_id, dead_letter.size_bytes, length(payload)
   FROM dead_letter JOIN body USING (body_id) WHERE dead_letter.size_bytes <> length(payload);
 
 -- name: stray_bodies
 SELECT body_id
   FROM body
- WHERE body_id NOT IN (SELECT body_id FROM outbox)
+ WHERE body_id NOT IN (SELECT body_id FROM entry)
    AND body_id NOT IN (SELECT body_id FROM dead_letter WHERE category <> 'expired' AND body_id IS NOT NULL);
 
 -- name: holes
--- Numbers that no fact has; the last row is for facts missing at the end.
+-- Numbers that no fact has; the last row is for facts missing at the end, where a message or a place in the queue has
+-- the number of the fact that made it.
 SELECT before + 1, number - 1
   FROM (SELECT number, lag(number, 1, 0) OVER (ORDER BY number) AS before FROM journal)
  WHERE number <> before + 1
  UNION ALL
-SELECT last + 1, seq
-  FROM (SELECT coalesce(max(number), 0) AS last FROM journal) JOIN sqlite_sequence ON name = 'journal'
- WHERE seq > last;
+SELECT last + 1, used
+  FROM (SELECT coalesce(max(number), 0) AS last FROM journal)
+  JOIN (SELECT max(coalesce((SELECT max(body_id) FROM body), 0), coalesce((SELECT max(insertion) FROM outbox), 0)) AS used)
+ WHERE used > last;
 
 -- name: two_places
-SELECT message_id FROM outbox WHERE message_id IN (SELECT message_id FROM dead_letter)
+SELECT message_id FROM entry WHERE message_id IN (SELECT message_id FROM dead_letter)
  UNION
 SELECT message_id FROM sent_index
- WHERE message_id IN (SELECT message_id FROM outbox UNION SELECT message_id FROM dead_letter);
+ WHERE message_id IN (SELECT message_id FROM entry UNION SELECT message_id FROM dead_letter);
 
 -- name: states
 -- The state the facts tell, beside the state of the row. Delivered and evicted messages leave no row in these tables,
@@ -75,7 +81,7 @@ expected AS (
       FROM told LEFT JOIN discarded USING (message_id)
 ),
 kept AS (
-    SELECT message_id, state FROM outbox UNION ALL SELECT message_id, state FROM dead_letter
+    SELECT message_id, state FROM entry UNION ALL SELECT message_id, state FROM dead_letter
 )
 SELECT message_id, expected.state, kept.state
   FROM expected FULL JOIN kept USING (message_id)
@@ -89,14 +95,14 @@ SELECT message_id
 
 -- name: words
 -- Every value that must be a word this version knows.
-SELECT 'route', route FROM outbox UNION SELECT 'route', route FROM dead_letter
- UNION SELECT 'kind', kind FROM outbox UNION SELECT 'kind', kind FROM dead_letter UNION SELECT 'kind', kind FROM sent_index
- UNION SELECT 'priority', priority FROM outbox UNION SELECT 'priority', priority FROM dead_letter
+SELECT 'route', route FROM entry UNION SELECT 'route', route FROM dead_letter
+ UNION SELECT 'kind', kind FROM entry UNION SELECT 'kind', kind FROM dead_letter UNION SELECT 'kind', kind FROM sent_index
+ UNION SELECT 'priority', priority FROM entry UNION SELECT 'priority', priority FROM dead_letter
  UNION SELECT 'priority', priority FROM sent_index
- UNION SELECT 'code', last_error FROM outbox WHERE last_error IS NOT NULL
+ UNION SELECT 'code', last_error FROM entry WHERE last_error IS NOT NULL
  UNION SELECT 'code', last_error FROM dead_letter WHERE last_error IS NOT NULL
  UNION SELECT 'code', code FROM dead_letter WHERE code IS NOT NULL
- UNION SELECT 'confirmation', confirmation FROM outbox UNION SELECT 'confirmation', confirmation FROM dead_letter
+ UNION SELECT 'confirmation', confirmation FROM entry UNION SELECT 'confirmation', confirmation FROM dead_letter
  UNION SELECT 'confirmation', confirmation FROM sent_index
  UNION SELECT 'reason', reason FROM dead_letter
  UNION SELECT 'category', category FROM dead_letter

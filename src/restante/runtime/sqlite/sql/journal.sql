@@ -1,9 +1,12 @@
 -- The journal and the small values beside it; the same in a client's and a node's file.
 
 -- name: append_fact
-INSERT INTO journal (at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
+INSERT INTO journal (number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
                      priority, attempt, code, node, latency_ms, ttl_s)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: last_number
+SELECT coalesce(max(number), 0) FROM journal;
 
 -- name: facts_after
 SELECT number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,

@@ -1,18 +1,38 @@
 -- The outbox (SPEC 3). Only states change here; what a change means is decided in core/outbox.
 
 -- name: add_body
-INSERT INTO body (payload, sealed_plaintext) VALUES (?, ?);
+-- All that a send writes besides its fact.
+INSERT INTO body (body_id, message_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s, queued_at_ms,
+                  expires_at_ms, next_attempt_at_ms, attention_at_ms, payload, sealed_plaintext)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: file_arrivals
+-- Arrivals become entries. Those of strict lanes have no turn yet: the head of each lane is given one next.
+INSERT INTO outbox (insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
+                    queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, was_sent, reencrypted,
+                    confirmation, turn, attention_at_ms)
+SELECT body_id, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
+       queued_at_ms, expires_at_ms, next_attempt_at_ms, 0, 'pending', 0, 0,
+       0, CASE WHEN route = 'mesh' THEN next_attempt_at_ms <= ?1 END, attention_at_ms
+  FROM body
+ WHERE body_id > ?2;
+
+-- name: last_body
+SELECT max(body_id) FROM body;
+
+-- name: count_arrivals
+SELECT route, lane, count(*), sum(size_bytes) FROM body WHERE body_id > ? GROUP BY route, lane;
 
 -- name: add_entry
-INSERT INTO outbox (message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
-                    queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
-                    last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted,
-                    confirmation, turn, attention_at_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO outbox (insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
+                    queued_at_ms, expires_at_ms, first_buried_at_ms, attention_at_ms,
+                    next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms, last_error,
+                    first_attempt_at_ms, last_attempt_at_ms, was_sent, reencrypted, confirmation, turn)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: is_known
 -- Whether an id was given to an earlier message: waiting, given up, or delivered in the last 30 days.
-SELECT EXISTS (SELECT 1 FROM outbox WHERE message_id = ?1)
+SELECT EXISTS (SELECT 1 FROM entry WHERE message_id = ?1)
     OR EXISTS (SELECT 1 FROM dead_letter WHERE message_id = ?1)
     OR EXISTS (SELECT 1 FROM sent_index WHERE message_id = ?1);
 
@@ -23,18 +43,28 @@ SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, 
   FROM outbox
  WHERE message_id = ?;
 
+-- name: find_entry
+-- Filed or not.
+SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
+       queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
+       last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation
+  FROM entry
+ WHERE message_id = ?;
+
 -- name: load_body
 SELECT payload, sealed_plaintext FROM body WHERE body_id = ?;
 
 -- name: store_state
 UPDATE outbox
-   SET queued_at_ms = ?, expires_at_ms = ?, next_attempt_at_ms = ?, attempts = ?, state = ?, lease_owner = ?,
-       lease_until_ms = ?, last_error = ?, first_attempt_at_ms = ?, last_attempt_at_ms = ?, first_buried_at_ms = ?,
-       was_sent = ?, reencrypted = ?, confirmation = ?, turn = ?, attention_at_ms = ?
+   SET next_attempt_at_ms = ?, attempts = ?, state = ?, lease_owner = ?, lease_until_ms = ?, last_error = ?,
+       first_attempt_at_ms = ?, last_attempt_at_ms = ?, was_sent = ?, reencrypted = ?, confirmation = ?, turn = ?
  WHERE insertion = ?;
 
+-- name: store_attention
+UPDATE outbox SET attention_at_ms = ? WHERE insertion = ?;
+
 -- name: store_payload
-UPDATE body SET payload = ? WHERE body_id = ?;
+UPDATE body SET size_bytes = ?, payload = ? WHERE body_id = ?;
 
 -- name: store_size
 UPDATE outbox SET size_bytes = ? WHERE insertion = ?;
@@ -55,8 +85,11 @@ UPDATE outbox SET turn = 0 WHERE turn = 1 AND next_attempt_at_ms > :now_ms;
 
 -- name: ready
 -- The order of choice (SPEC 3.3). Lanes that are down are passed over; a strict lane has at most one entry here.
-SELECT message_id, lane, priority, created_at_ms, insertion, next_attempt_at_ms
-  FROM outbox
+SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
+       queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
+       last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation,
+       payload, sealed_plaintext
+  FROM outbox CROSS JOIN (SELECT body_id AS held, payload, sealed_plaintext FROM body) ON held = body_id
  WHERE turn = 1 AND route = :route AND lane NOT IN (SELECT value FROM json_each(:lanes_down))
  ORDER BY priority DESC, created_at_ms, insertion
  LIMIT :limit;
@@ -70,23 +103,44 @@ SELECT message_id
  LIMIT 1;
 
 -- name: give_turn
-UPDATE outbox SET turn = next_attempt_at_ms <= :now_ms WHERE message_id = :message_id AND turn IS NULL AND state = 'pending';
+UPDATE outbox SET turn = next_attempt_at_ms <= ?1 WHERE message_id = ?2 AND turn IS NULL AND state = 'pending';
 
 -- name: next_wake
--- When a waiting entry can be chosen again, or time alone changes one.
+-- When a waiting entry can be chosen again, or time alone changes one. An arrival may have to be filed first.
 SELECT min(at_ms)
   FROM (SELECT min(next_attempt_at_ms) AS at_ms FROM outbox WHERE turn = 0
         UNION ALL
-        SELECT min(attention_at_ms) FROM outbox);
+        SELECT min(lease_until_ms) FROM outbox WHERE state = 'sending'
+        UNION ALL
+        SELECT min(attention_at_ms) FROM outbox
+        UNION ALL
+        SELECT min(next_attempt_at_ms, attention_at_ms)
+          FROM body WHERE body_id > (SELECT filed_through FROM outbox_total));
 
 -- name: to_sweep
-SELECT message_id FROM outbox WHERE attention_at_ms <= :now_ms ORDER BY attention_at_ms LIMIT :limit;
+-- What is being sent is left to whoever sends it, as long as the lease holds.
+SELECT message_id FROM outbox WHERE state = 'sending' AND lease_until_ms <= ?1
+ UNION ALL
+SELECT message_id FROM outbox WHERE attention_at_ms <= ?1 AND state <> 'sending'
+ LIMIT ?2;
 
 -- name: totals
-SELECT entries, bytes FROM outbox_total;
+SELECT entries, bytes, filed_through FROM outbox_total;
+
+-- name: held
+SELECT entries + (SELECT count(*) FROM body WHERE body_id > filed_through),
+       bytes + (SELECT coalesce(sum(size_bytes), 0) FROM body WHERE body_id > filed_through)
+  FROM outbox_total;
+
+-- name: store_totals
+UPDATE outbox_total SET entries = ?, bytes = ?, filed_through = ?;
 
 -- name: pending_in_lane
-SELECT pending FROM lane_total WHERE route = ? AND lane = ?;
+SELECT pending FROM lane_total WHERE route = 'relay' AND lane = ?;
+
+-- name: store_pending
+INSERT INTO lane_total (route, lane, pending) VALUES ('relay', ?, ?)
+    ON CONFLICT (route, lane) DO UPDATE SET pending = excluded.pending;
 
 -- name: oldest_pending
 SELECT message_id
@@ -96,13 +150,13 @@ SELECT message_id
  LIMIT ?;
 
 -- name: count_by_state
-SELECT state, count(*) FROM outbox GROUP BY state;
+SELECT state, count(*) FROM entry GROUP BY state;
 
 -- name: list_entries
 SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
        queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
        last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation
-  FROM outbox
+  FROM entry
  ORDER BY insertion
  LIMIT :limit;
 

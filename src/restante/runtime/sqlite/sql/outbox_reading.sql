@@ -4,31 +4,36 @@
 SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
        queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
        last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation,
-       state = 'pending' AND turn IS NULL
-  FROM outbox
+       is_behind
+  FROM entry
  WHERE (:state IS NULL OR state = :state) AND (:lane IS NULL OR lane = :lane)
  ORDER BY insertion
  LIMIT :limit;
 
 -- name: count_waiting
-SELECT count(*) FROM outbox WHERE (:state IS NULL OR state = :state) AND (:lane IS NULL OR lane = :lane);
+SELECT count(*) FROM entry WHERE (:state IS NULL OR state = :state) AND (:lane IS NULL OR lane = :lane);
 
 -- name: one
 SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
        queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
        last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation,
-       state = 'pending' AND turn IS NULL
-  FROM outbox
+       is_behind
+  FROM entry
  WHERE message_id = :message_id;
 
 -- name: held_by_state
-SELECT state, count(*), sum(size_bytes) FROM outbox GROUP BY state;
+SELECT state, count(*), sum(size_bytes) FROM entry GROUP BY state;
 
 -- name: fullest_lanes
-SELECT lane, pending FROM lane_total WHERE route = 'relay' AND pending > 0 ORDER BY pending DESC, lane LIMIT :limit;
+SELECT lane, count(*) AS pending
+  FROM entry
+ WHERE route = 'relay' AND state = 'pending'
+ GROUP BY lane
+ ORDER BY pending DESC, lane
+ LIMIT :limit;
 
 -- name: oldest_waiting
-SELECT min(created_at_ms) FROM outbox WHERE was_sent = 0;
+SELECT min(created_at_ms) FROM entry WHERE was_sent = 0;
 
 -- name: dead_by_category
 SELECT category, count(*), sum(CASE WHEN body_id IS NULL THEN 0 ELSE size_bytes END) FROM dead_letter GROUP BY category;
@@ -49,7 +54,7 @@ SELECT kind, priority, confirmation, ended_at_ms FROM sent_index WHERE message_i
 
 -- name: ids_between
 -- Messages of which more is kept than their facts.
-SELECT message_id FROM outbox WHERE message_id BETWEEN :low AND :high
+SELECT message_id FROM entry WHERE message_id BETWEEN :low AND :high
  UNION
 SELECT message_id FROM dead_letter WHERE message_id BETWEEN :low AND :high
  UNION

@@ -1,0 +1,111 @@
+"""How much the outbox holds, and what was accepted but not filed yet (SPEC 3.6).
+
+An accepted message is durable as a row of `body` alone; it gets its place among the others later, together with many,
+before anything but another `send` happens. Counts are kept in memory as long as nobody else writes to the file.
+"""
+
+from collections import Counter
+from typing import Final
+
+from restante.model.states import Route
+from restante.policy.outbox_order import STRICT_ROUTES
+from restante.runtime.sqlite.database import Database, load_queries
+
+FILE_AT: Final = 1_024
+"""Arrivals that may wait to be filed: enough to share the work, few enough that a reader can look through them."""
+
+_SQL: Final = load_queries("outbox")
+
+
+class OutboxTotals:
+    """Counts of one file, right inside every transaction; written back before it ends. Watches the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._is_known = False
+        self._is_changed = False
+        self._entries = 0
+        self._bytes = 0
+        self._filed_through = 0
+        self._new_entries = 0
+        self._new_bytes = 0
+        self._new_by_lane: Counter[tuple[Route, str]] = Counter()
+        self._pending: dict[str, int] = {}
+        self._changed_lanes: set[str] = set()
+        database.watch(self)
+
+    def held(self) -> tuple[int, int]:
+        """Entries and bytes in flight, filed or not."""
+        if not self._is_known:
+            self._read()
+        return self._entries + self._new_entries, self._bytes + self._new_bytes
+
+    def pending_in_relay_lane(self, lane: str) -> int:
+        return self._filed_pending(lane) + self._new_by_lane[Route.RELAY, lane]
+
+    def arrived(self, route: Route, lane: str, size_bytes: int) -> bool:
+        """A body was added; whether it is time to file."""
+        self._new_entries += 1
+        self._new_bytes += size_bytes
+        if route in STRICT_ROUTES:
+            self._new_by_lane[route, lane] += 1
+        return self._new_entries >= FILE_AT
+
+    def file_arrivals(self, *, now_ms: int) -> None:
+        """Give every arrival its place in the order of choice; in a strict lane only its first entry can be chosen."""
+        if not self._is_known:
+            self._read()
+        if not self._new_entries:
+            return
+        self._database.rows(_SQL["file_arrivals"], now_ms, self._filed_through)
+        for (route, lane), count in self._new_by_lane.items():
+            for (message_id,) in self._database.rows(_SQL["head_of_lane"], route, lane):
+                self._database.rows(_SQL["give_turn"], now_ms, message_id)
+            if route is Route.RELAY:
+                self.count_pending(lane, count)
+        [(self._filed_through,)] = self._database.rows(_SQL["last_body"])
+        self.count(self._new_entries, self._new_bytes)
+        self._new_entries = self._new_bytes = 0
+        self._new_by_lane.clear()
+
+    def count(self, entries: int, size_bytes: int) -> None:
+        """So many filed entries and bytes more, or less."""
+        if not self._is_known:
+            self._read()
+        self._entries += entries
+        self._bytes += size_bytes
+        self._is_changed = True
+
+    def count_pending(self, lane: str, more: int) -> None:
+        self._pending[lane] = self._filed_pending(lane) + more
+        self._changed_lanes.add(lane)
+
+    def forget(self) -> None:
+        self._is_known = self._is_changed = False
+        self._pending.clear()
+        self._changed_lanes.clear()
+
+    def settle(self) -> None:
+        if self._is_changed:
+            self._database.defer(_SQL["store_totals"], (self._entries, self._bytes, self._filed_through))
+            self._is_changed = False
+        for lane in self._changed_lanes:
+            self._database.defer(_SQL["store_pending"], (lane, self._pending[lane]))
+        self._changed_lanes.clear()
+
+    def _filed_pending(self, lane: str) -> int:
+        pending = self._pending.get(lane)
+        if pending is None:
+            rows = self._database.peek(_SQL["pending_in_lane"], lane)
+            self._pending[lane] = pending = rows[0][0] if rows else 0
+        return pending
+
+    def _read(self) -> None:
+        [(self._entries, self._bytes, self._filed_through)] = self._database.rows(_SQL["totals"])
+        arrivals = self._database.rows(_SQL["count_arrivals"], self._filed_through)
+        self._new_entries = sum(count for _, _, count, _ in arrivals)
+        self._new_bytes = sum(size_bytes for _, _, _, size_bytes in arrivals)
+        self._new_by_lane = Counter(
+            {(Route(route), lane): count for route, lane, count, _ in arrivals if route in STRICT_ROUTES}
+        )
+        self._is_known = True
