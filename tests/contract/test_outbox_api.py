@@ -483,6 +483,23 @@ async def test_daily_retries_do_not_keep_a_dead_letter_longer_than_seven_days(ou
 
 
 @clause("3.12")
+async def test_a_callback_that_fails_is_reported_and_harms_no_send(outbox: Outbox) -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context["exception"]))
+    problem = RuntimeError("of the application")
+
+    def fail(_change: Change) -> None:
+        raise problem
+
+    outbox.on_event(fail)
+    heard: list[Change] = []
+    outbox.on_event(heard.append)
+    message_id = await sent(outbox, b"x")
+    assert reported == [problem]
+    assert [change.message_id for change in heard] == [message_id]
+    assert await state(outbox, message_id) is State.PENDING
+
+
 async def test_a_callback_hears_every_change_after_it_is_on_disk(outbox: Outbox) -> None:
     heard: list[tuple[Notice, str | None]] = []
     stop = outbox.on_event(lambda change: heard.append((change.notice, change.code)))

@@ -78,7 +78,11 @@ class Announcer:
             for stream in self._streams:
                 stream.offer(change)
             for callback in tuple(self._callbacks):
-                callback(change)
+                try:
+                    callback(change)
+                except Exception as problem:  # noqa: BLE001 - the change is on disk: nobody else may suffer for it
+                    loop = asyncio.get_running_loop()
+                    loop.call_exception_handler({"message": "a callback of the outbox failed", "exception": problem})
 
     def close(self) -> None:
         for stream in tuple(self._streams):

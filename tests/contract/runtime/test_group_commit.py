@@ -1,6 +1,7 @@
 """Group commit: who waits together shares one commit, and nobody suffers for another's mistake."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from clauses import clause
 from restante.model.errors import DuplicateMessageId, StoreUnusable
 from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.group_commit import MAX_GROUP, GroupCommit
+from restante.runtime.sqlite.group_commit import LONELY_TURN_S, MAX_GROUP, GroupCommit
 
 
 class CountingDatabase(Database):
@@ -102,6 +103,54 @@ async def test_who_comes_while_a_group_is_committed_is_in_the_next(
     await asyncio.gather(*(twice(str(number)) for number in range(10)))
     assert len(kept(database)) == 20
     assert database.commits == 2
+
+
+async def test_one_that_was_alone_before_does_not_keep_others_from_sharing(
+    group: GroupCommit, database: CountingDatabase
+) -> None:
+    async def alone_then_together() -> None:
+        for number in range(3):
+            await group.run(keeping(database, f"alone {number}"))
+        assert database.commits == 3
+        others = [asyncio.create_task(group.run(keeping(database, f"other {number}"))) for number in range(63)]
+        await asyncio.sleep(0)  # they are all in line
+        await group.run(keeping(database, "with them"))
+        await asyncio.gather(*others)
+
+    await asyncio.create_task(alone_then_together())
+    assert len(kept(database)) == 67
+    assert database.commits == 4
+
+
+async def test_a_caller_that_commits_on_and_on_leaves_turns_to_the_others(
+    group: GroupCommit, database: CountingDatabase
+) -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    began_s = time.monotonic()
+    commits = 0
+    while time.monotonic() - began_s < 20 * LONELY_TURN_S or commits < 2:
+        await group.run(keeping(database, str(commits)))
+        commits += 1
+    assert turns >= 2
+    other.cancel()
+
+
+async def test_an_operation_alone_that_refuses_leaves_nothing_behind(
+    group: GroupCommit, database: CountingDatabase
+) -> None:
+    await group.run(keeping(database, "first"))
+    with pytest.raises(DuplicateMessageId):
+        await group.run(refusing(database, "refused"))
+    await group.run(keeping(database, "last"))
+    assert kept(database) == ["first", "last"]
 
 
 async def test_a_group_has_a_limit(group: GroupCommit, database: CountingDatabase) -> None:

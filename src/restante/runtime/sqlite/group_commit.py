@@ -30,6 +30,7 @@ _CLOSED: Final = "the file was closed before this began; nothing was changed"
 class _Waiting:
     operation: Callable[[], Any]
     answer: asyncio.Future[Any]
+    task: asyncio.Task[Any] | None
     result: Any = None
     refusal: Exception | None = None
 
@@ -47,7 +48,7 @@ class GroupCommit:
         self._on_commit = on_commit
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
-        self._is_lonely = False
+        self._lonely: asyncio.Task[Any] | None = None
         self._time_s = time.monotonic
         self._turn_began_s = 0.0
         self._closed = False
@@ -57,11 +58,12 @@ class GroupCommit:
         """What `operation` returned, once it is on disk; what it raised, with nothing of it kept."""
         if self._closed:
             raise StoreUnusable(_CLOSED)
-        if self._is_lonely and not self._busy:
+        task = asyncio.current_task()
+        if task is self._lonely and not self._busy:
             return await self._run_alone(operation)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
-        self._waiting.append(_Waiting(operation, answer))
+        self._waiting.append(_Waiting(operation, answer, task))
         if not self._busy:
             self._busy = True
             # Not at once: whoever else is ready in this turn of the loop joins the group first.
@@ -69,11 +71,10 @@ class GroupCommit:
         return await answer
 
     async def _run_alone(self, operation: Callable[[], Result]) -> Result:
-        """Nobody came together with the last caller, so nobody is waited for; whoever comes in this turn makes company.
+        """The last group was this task alone, and it is back: nobody else is waited for.
 
-        A lone caller waits for the disk right here: a thread would cost it more than the fsync does.
+        It waits for the disk right here: a thread would cost it more than the fsync does.
         """
-        self._is_lonely = False
         self._database.begin()
         try:
             result = operation()
@@ -86,7 +87,6 @@ class GroupCommit:
         if now_s - self._turn_began_s >= LONELY_TURN_S:
             await asyncio.sleep(0)
             self._turn_began_s = self._time_s()
-        self._is_lonely = not self._busy
         return result
 
     def close(self) -> None:
@@ -155,8 +155,9 @@ class GroupCommit:
                 waiting.refusal = refusal
 
     def _commit(self, group: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
-        self._is_lonely = len(group) == 1
-        if self._is_lonely:
+        """One alone waits for the disk right here, several let a thread wait: the next group gathers meanwhile."""
+        self._lonely = group[0].task if len(group) == 1 else None
+        if len(group) == 1:
             self._answer(group, self._try_commit(), loop)
             return
         committed = loop.run_in_executor(self._committer, self._try_commit)
