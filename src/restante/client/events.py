@@ -74,6 +74,8 @@ class Announcer:
         return lambda: self._callbacks.remove(callback)
 
     def announce(self, changes: Iterable[Change]) -> None:
+        if not self._streams and not self._callbacks:
+            return
         for change in changes:
             for stream in self._streams:
                 stream.offer(change)

@@ -79,7 +79,7 @@ class Outbox:
         self._reseal = reseal
         self._store = SqliteOutbox(database, Journal(database, entropy), settings)
         self._announcer = Announcer()
-        self._commits = GroupCommit(database, on_commit=lambda: self._announcer.announce(self._store.take_changes()))
+        self._commits = GroupCommit(database, on_commit=self._announce)
         self._owner = entropy.draw(8).hex()
         self._carriers: Mapping[Route, Carrier] = {}
         self._work = asyncio.Event()
@@ -124,7 +124,9 @@ class Outbox:
 
     async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
         """A checked acknowledgement came in. Repeated and late ones change nothing (SPEC 3.13)."""
-        await self._apply(message_id, _EVENTS[ack])
+        event = _EVENTS[ack]
+        await self._commits.run(lambda: self._step(message_id, event))
+        self._work.set()
 
     async def cancel(self, message_id: MessageId) -> bool:
         """Take a message back; whether it was still in flight. It becomes a dead letter (SPEC 5.2)."""
@@ -353,6 +355,11 @@ class Outbox:
         if confirmation is None:
             return None
         return Status(state=State.DELIVERED, confirmation=confirmation, attempts=0, last_error=None)
+
+    def _announce(self) -> None:
+        changes = self._store.take_changes()
+        if changes:
+            self._announcer.announce(changes)
 
     async def _apply(self, message_id: MessageId, event: Event) -> bool:
         """Whether the event had any effect."""

@@ -1,5 +1,6 @@
 """The machine's own clock and randomness."""
 
+import os
 import secrets
 import time
 from typing import Final
@@ -14,7 +15,7 @@ class SystemClock:
 
 class SystemEntropy:
     def draw(self, size: int) -> bytes:
-        return secrets.token_bytes(size)
+        return os.urandom(size)
 
     def dice(self) -> float:
         return secrets.randbelow(_DICE_STEPS + 1) / _DICE_STEPS * 2.0 - 1.0

@@ -6,11 +6,11 @@ Decides how a file is opened and how SQLite's failures become ours; knows nothin
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import apsw
 
@@ -32,18 +32,6 @@ Column = bytes | str | int | float | None
 """What SQLite can hold."""
 
 
-class Watcher(Protocol):
-    """Somebody who remembers what is in the file, so as not to read it again."""
-
-    def forget(self) -> None:
-        """What is remembered may be wrong: another connection wrote, or a transaction was undone."""
-        ...
-
-    def settle(self) -> None:
-        """The transaction is about to end: write down what has been kept in memory until now."""
-        ...
-
-
 class Database:
     """A connection with `synchronous=FULL`: when a transaction returns, it is on disk (SPEC 1.3).
 
@@ -62,7 +50,8 @@ class Database:
         self._deferred: dict[str, list[tuple[Column, ...]]] = {}
         self._deferred_rows = 0
         self._settled_changes = 0
-        self._watchers: list[Watcher] = []
+        self._forgetting: list[Callable[[], None]] = []
+        self._settling: list[Callable[[], None]] = []
         with _translated(path):
             self._connection = _look_into(path) if read_only else _connect(path)
             self._connection.set_busy_timeout(busy_timeout_ms)
@@ -85,8 +74,14 @@ class Database:
         with _translated(self.path):
             self._connection.close()
 
-    def watch(self, watcher: Watcher) -> None:
-        self._watchers.append(watcher)
+    def when_unsure(self, forget: Callable[[], None]) -> None:
+        """Call `forget` whenever what was read from the file may be wrong: another connection wrote, or a transaction
+        was undone."""
+        self._forgetting.append(forget)
+
+    def before_commit(self, settle: Callable[[], None]) -> None:
+        """Call `settle` when a transaction is about to end: to write down what was kept in memory until then."""
+        self._settling.append(settle)
 
     def transaction(self) -> contextlib.AbstractContextManager[None]:
         """All or nothing; a transaction inside a transaction is part of the outer one."""
@@ -127,8 +122,8 @@ class Database:
 
     def settle(self) -> None:
         """Write what was deferred; the rest of the commit is the disk's work."""
-        for watcher in self._watchers:
-            watcher.settle()
+        for settle in self._settling:
+            settle()
         if self._deferred:
             self._write_deferred()
 
@@ -204,8 +199,8 @@ class Database:
             return _UNKNOWN
 
     def _forget(self) -> None:
-        for watcher in self._watchers:
-            watcher.forget()
+        for forget in self._forgetting:
+            forget()
 
     def last_insert(self) -> int:
         return self._connection.last_insert_rowid()

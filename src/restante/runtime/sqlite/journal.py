@@ -30,7 +30,7 @@ class Journal:
     def __init__(self, database: Database, entropy: Entropy) -> None:
         self._database = database
         self._last: int | None = None
-        database.watch(self)
+        database.when_unsure(self._forget)
         self.writer = WriterId(self.kept("writer", lambda: entropy.draw(WRITER_ID_BYTES)))
 
     def append(
@@ -77,12 +77,6 @@ class Journal:
         )
         return number
 
-    def forget(self) -> None:
-        self._last = None
-
-    def settle(self) -> None:
-        """Nothing is kept back: facts are deferred as they are told."""
-
     def facts(self, *, after: int, limit: int) -> list[JournalRow]:
         """Up to `limit` facts with a number above `after`, oldest first."""
         rows = self._database.run(_SQL["facts_after"], after=after, limit=limit)
@@ -117,3 +111,6 @@ class Journal:
         record["event_id"] = event_id(self.writer, number)
         record["writer"] = writer_id(self.writer)
         return from_record(record)
+
+    def _forget(self) -> None:
+        self._last = None

@@ -82,21 +82,15 @@ class SqliteOutbox:
         self._totals = OutboxTotals(database)
         self._shelf = EntryShelf(database)
         self._lanes = Lanes(database)
-        database.watch(self)
+        database.when_unsure(self._changes.clear)
         self.dead_letters = DeadLetterTable(database, settings.dead_letters)
         self.sent = SentIndex(database, journal)
 
     def take_changes(self) -> list[Change]:
         """What happened since this was last asked; to be told only after the commit."""
-        changes, self._changes = self._changes, []
-        return changes
-
-    def forget(self) -> None:
-        """A transaction may have been undone: nothing it did is told."""
+        changes = self._changes[:]
         self._changes.clear()
-
-    def settle(self) -> None:
-        """Nothing is kept back."""
+        return changes
 
     def next_sequence(self, peer: Address, *, new_session: SessionId) -> tuple[SessionId, int]:
         """The session with `peer` and the number of the next message in it (SPEC 8.4)."""
@@ -121,8 +115,11 @@ class SqliteOutbox:
     def accept_all(self, acceptances: Sequence[Acceptance], *, now_ms: int) -> None:
         """All of them or none."""
         with self._database.transaction():
-            self._refuse_if_full(len(acceptances), sum(len(acceptance.entry.payload) for acceptance in acceptances))
-            brought = [acceptance.entry.message_id for acceptance in acceptances if not acceptance.is_minted]
+            new_bytes = 0
+            for each in acceptances:
+                new_bytes += len(each.entry.payload)
+            self._refuse_if_full(len(acceptances), new_bytes)
+            brought = [each.entry.message_id for each in acceptances if not each.is_minted]
             if brought and (len(set(brought)) != len(brought) or any(map(self._is_known, brought))):
                 raise DuplicateMessageId
             for acceptance in acceptances:

@@ -28,13 +28,14 @@ class FiledEntry(NamedTuple):
 
 
 class EntryShelf:
-    """What is remembered is right as long as nobody else writes to the file. Watches the database."""
+    """What is remembered is right as long as nobody else writes to the file."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._filed: dict[MessageId, FiledEntry] = {}
-        self._gone: set[MessageId] = set()
-        database.watch(self)
+        self._gone: set[MessageId] = set()  # until their rows are gone from the file, too
+        database.when_unsure(self._forget)
+        database.before_commit(self._gone.clear)
 
     def known(self, message_id: MessageId) -> FiledEntry | None:
         """The entry, if it is remembered."""
@@ -71,10 +72,6 @@ class EntryShelf:
         self._gone.add(filed.entry.message_id)
         self._database.defer(_REMOVE_ENTRY, (filed.entry.insertion,))
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         self._filed.clear()
-        self._gone.clear()
-
-    def settle(self) -> None:
-        """Rows are deferred as they change; after this the gone are gone from the file, too."""
         self._gone.clear()

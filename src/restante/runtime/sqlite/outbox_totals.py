@@ -18,7 +18,7 @@ _SQL: Final = load_queries("outbox")
 
 
 class OutboxTotals:
-    """Counts of one file, right inside every transaction; written back before it ends. Watches the database."""
+    """Counts of one file, right inside every transaction; written back before it ends."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -32,7 +32,8 @@ class OutboxTotals:
         self._new_by_lane: Counter[tuple[Route, str]] = Counter()
         self._pending: dict[str, int] = {}
         self._changed_lanes: set[str] = set()
-        database.watch(self)
+        database.when_unsure(self._forget)
+        database.before_commit(self._settle)
 
     def held(self) -> tuple[int, int]:
         """Entries and bytes in flight, filed or not."""
@@ -80,12 +81,12 @@ class OutboxTotals:
         self._pending[lane] = self._filed_pending(lane) + more
         self._changed_lanes.add(lane)
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         self._is_known = self._is_changed = False
         self._pending.clear()
         self._changed_lanes.clear()
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         if self._is_changed:
             self._database.defer(_SQL["store_totals"], (self._entries, self._bytes, self._filed_through))
             self._is_changed = False
