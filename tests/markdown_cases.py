@@ -5,8 +5,9 @@ from html.parser import HTMLParser
 import regex
 from hypothesis import strategies as st
 
-from restante.policy.channel_platforms import Platform
-from restante.runtime.channels.chunking import DIALECTS, RULES, Chunk, Rendered
+from restante.policy.channel_platforms import RULES, Platform
+from restante.runtime.channels.chunking import DIALECTS, Chunk, Rendered
+from restante.runtime.channels.rendering.pieces import Role
 
 ZERO_WIDTH = "\u200b"
 TELEGRAM_TAGS = {"b", "i", "s", "a", "code", "pre", "blockquote"}
@@ -20,12 +21,63 @@ FENCED = (Platform.DISCORD, Platform.SLACK, Platform.WHATSAPP)
 
 WORDS = st.sampled_from(
     [
-        *("word", "longer_word", "Sentence. Next", "*em*", "**strong**", "***both***", "~~gone~~", "`code`", "`` ` ``", "** x", "_"),
-        *("[label](https://e.example/a_b?x=1&y=2)", "[x](javascript:alert(1))", "<https://auto.example/a_b>", "<a@b.example>"),
-        *("![alt](https://i.example/p.png)", "[![alt](https://i.example/p)](https://e.example)", "[**l**](http://e.example/(a))"),
-        *("<b>", "</blockquote>", "<!channel>", "<@U1>", "@everyone", "@here", "&amp;", "&#10;", "&#13;&#10;QUIT", "&lt;script&gt;"),
-        *("e\u0301", "a" + "\u0301" * 90, "\U0001f469\u200d\U0001f469\u200d\U0001f466", "\U0001f1e6\U0001f1e7\U0001f1e8", "\u0915\u094d\u0937"),
-        *("\u6f22\u5b57\u3002", "x" * 150, "\U0001f600" * 40, "\\*", "\\", "```", "|", "\r", "\u200d", "*\u0301*", "\x02", "\x1b[0m"),
+        *(
+            "word",
+            "longer_word",
+            "Sentence. Next",
+            "*em*",
+            "**strong**",
+            "***both***",
+            "~~gone~~",
+            "`code`",
+            "`` ` ``",
+            "** x",
+            "_",
+        ),
+        *(
+            "[label](https://e.example/a_b?x=1&y=2)",
+            "[x](javascript:alert(1))",
+            "<https://auto.example/a_b>",
+            "<a@b.example>",
+        ),
+        *(
+            "![alt](https://i.example/p.png)",
+            "[![alt](https://i.example/p)](https://e.example)",
+            "[**l**](http://e.example/(a))",
+        ),
+        *(
+            "<b>",
+            "</blockquote>",
+            "<!channel>",
+            "<@U1>",
+            "@everyone",
+            "@here",
+            "&amp;",
+            "&#10;",
+            "&#13;&#10;QUIT",
+            "&lt;script&gt;",
+        ),
+        *(
+            "e\u0301",
+            "a" + "\u0301" * 90,
+            "\U0001f469\u200d\U0001f469\u200d\U0001f466",
+            "\U0001f1e6\U0001f1e7\U0001f1e8",
+            "\u0915\u094d\u0937",
+        ),
+        *(
+            "\u6f22\u5b57\u3002",
+            "x" * 150,
+            "\U0001f600" * 40,
+            "\\*",
+            "\\",
+            "```",
+            "|",
+            "\r",
+            "\u200d",
+            "*\u0301*",
+            "\x02",
+            "\x1b[0m",
+        ),
     ]
 )
 LINES = st.lists(WORDS | st.text(max_size=8), min_size=1, max_size=8).map(" ".join)
@@ -34,9 +86,13 @@ BLOCKS = st.deferred(
         LINES,
         LINES.map(lambda line: f"# {line}"),
         LINES.map(lambda line: f"{line}\n==="),
-        st.tuples(LINES, st.sampled_from(["", "py", "c++ x", "<b>", "`"])).map(lambda pair: f"```{pair[1]}\n{pair[0]}\n  {pair[0]}\n```"),
+        st.tuples(LINES, st.sampled_from(["", "py", "c++ x", "<b>", "`"])).map(
+            lambda pair: f"```{pair[1]}\n{pair[0]}\n  {pair[0]}\n```"
+        ),
         st.just("---"),
-        st.lists(LINES, min_size=1, max_size=3).map(lambda rows: "| a | b |\n|---|---|\n" + "\n".join(f"| {row} | {row} |" for row in rows)),
+        st.lists(LINES, min_size=1, max_size=3).map(
+            lambda rows: "| a | b |\n|---|---|\n" + "\n".join(f"| {row} | {row} |" for row in rows)
+        ),
         BLOCKS.map(lambda block: "> " + block.replace("\n", "\n> ")),
         BLOCKS.map(lambda block: "- " + block.replace("\n", "\n  ")),
         BLOCKS.map(lambda block: "7. " + block.replace("\n", "\n   ")),
@@ -121,7 +177,9 @@ def squeezed(text: str) -> str:
 
 def seen_text(rendered: Rendered, chunk: Chunk) -> str:
     """The visible text of a chunk in its own format: all of it, except what that format says by other means."""
-    hidden = DIALECTS[RULES[rendered.platform].format].hidden
+    hidden = set(DIALECTS[RULES[rendered.platform].format].hidden)
+    if rendered.platform in (Platform.MATRIX, Platform.EMAIL):
+        hidden.add(Role.RULE)
     seen = ""
     for piece, start in zip(rendered.message.pieces, rendered.message.starts, strict=True):
         if piece.role not in hidden:

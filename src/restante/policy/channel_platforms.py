@@ -45,8 +45,9 @@ class Counting(StrEnum):
 
 DEFAULT_LIMIT: Final = 4_000  # SPEC 12.3
 IRC_LINE_BYTES: Final = 512  # SPEC 12.3: a whole line of the protocol, as the server relays it
-IRC_RESERVED_BYTES: Final = 112
-"""Room in an IRC line for `:nick!user@host PRIVMSG #channel :` and the line end: 30 + 10 + 63 + 9 would be typical."""
+IRC_RESERVED_BYTES: Final = 172
+"""Room in an IRC line for what the server puts around a text: `:nick!user@host PRIVMSG #channel :` and the line end,
+with names of 30, 10, 63 and 50 bytes."""
 TELEGRAM_MARKUP_BYTES: Final = 16_384
 """A cap of ours on a Telegram text with its tags, since only the text without them counts for Telegram's limit."""
 MIN_LIMIT: Final = 64

@@ -38,7 +38,7 @@ _ATOMS: Final = frozenset({Role.TARGET, Role.ADDRESS, Role.MARKER, Role.RULE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """A message for one platform, not yet cut. `visible` is its text without any markup; empty means nothing to send."""
+    """A message for one platform, not yet cut. `visible` is its text without any markup."""
 
     platform: Platform
     message: Pieces
@@ -161,10 +161,12 @@ class _Cutter:
     def after_blank(self, position: int, end: int) -> int:
         """The first position at or after this one that a chunk should begin with."""
         visible = self.message.visible
-        if position < end and visible[position] == "\n" and self._in_code(position):
+        if not self.one_line and position < end and visible[position] == "\n" and self._in_code(position):
             return position + 1
         place = position
-        while place < end and visible[place] in _BLANK and not self._in_code(place):
+        while place < end and visible[place] in _BLANK:
+            if self._in_code(place) and not (self.one_line and visible[place] == "\n"):
+                break
             place += 1
         if position < place < end and grapheme_boundary(visible, place - 1, place) != place:
             return place - 1

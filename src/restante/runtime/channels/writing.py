@@ -11,7 +11,7 @@ from typing import Final
 
 from restante.policy.channel_platforms import Counting, measure
 from restante.runtime.channels.rendering.dialects import Dialect, code_around
-from restante.runtime.channels.rendering.pieces import INLINE_KINDS, Frame, FrameKind, Piece, Pieces, Role, Stack
+from restante.runtime.channels.rendering.pieces import INLINE_KINDS, Frame, FrameKind, Pieces, Role, Stack
 
 MOST_FOR_FRAMES: Final = 3
 """Frames may take a third of a chunk at most; those that would take more are left out."""
@@ -135,8 +135,8 @@ class Track:
             depth += 1
         written = [self.closed(before, depth)] if depth < len(before) else []
         written.append(self._joint(index, before[depth:], after[depth:]))
-        for at in range(depth, len(after)):
-            written.append(self._with_lead(self.dialect.opening(after[at]), after[:at]))
+        opened = range(depth, len(after))
+        written.extend(self._with_lead(self.dialect.opening(after[at]), after[:at]) for at in opened)
         return "".join(written)
 
     def _joint(self, index: int, ended: Stack, begun: Stack) -> str:
@@ -213,12 +213,14 @@ class Track:
     def shows(self, start: int, end: int) -> bool:
         """Whether anything of the part would be seen."""
         first, last = self.place(start)[0], self.place(end - 1)[0]
-        return any(_has_text(piece, self.dialect.hidden) for piece in self.message.pieces[first : last + 1])
+        for index in range(first, last + 1):
+            piece, begin = self.message.pieces[index], self.message.starts[index]
+            if piece.role not in self.dialect.hidden:
+                text = piece.text[max(0, start - begin) : end - begin]
+                if text and not text.isspace():
+                    return True
+        return False
 
     def write_bare(self, start: int, end: int) -> str:
         """The part as text alone, hidden pieces and all."""
         return self.dialect.text(self.message.visible[start:end], Role.TARGET, code=None)
-
-
-def _has_text(piece: Piece, hidden: frozenset[Role]) -> bool:
-    return piece.role not in hidden and not piece.text.isspace()

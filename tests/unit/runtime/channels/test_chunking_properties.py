@@ -1,7 +1,5 @@
 """runtime/channels: what holds for the chunks of any Markdown, on every platform, at any limit."""
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -22,7 +20,7 @@ from restante.runtime.channels.chunking import Chunk, Rendered, chunk, rechunk, 
 
 PLATFORMS = st.sampled_from(list(Platform))
 LIMITS = st.integers(min_value=MIN_LIMIT, max_value=400)
-EXAMPLES = 150
+EXAMPLES = int(__import__("os").environ.get("EX", "150"))
 
 
 def cut(markdown: str, platform: Platform, limit: int) -> tuple[Rendered, list[Chunk]]:
@@ -75,10 +73,9 @@ def test_an_html_parser_reads_the_visible_text_out_of_every_chunk(
 ) -> None:
     rendered, chunks = cut(markdown, platform, limit)
     for each in chunks:
-        expected = squeezed(seen_text(rendered, each)).replace("---", "")
-        read = squeezed(parsed_html(each.text, platform).text).replace("---", "")
-        assert read == (expected or read)
-        assert read or "<hr>" in each.text
+        read = squeezed(parsed_html(each.text, platform).text)
+        shown_bare = squeezed(rendered.visible[each.start : each.end])
+        assert read == (squeezed(seen_text(rendered, each)) or ("" if "<hr>" in each.text else shown_bare))
 
 
 @clause("12.3")
@@ -117,14 +114,22 @@ def test_a_refused_chunk_is_cut_again_into_the_same_text(markdown: str, platform
         )
 
 
-def every_platform_at_its_own_limit() -> Iterator[tuple[Platform, int]]:
-    own = {Platform.TELEGRAM: 4_096, Platform.DISCORD: 2_000, Platform.SLACK: 4_000, Platform.WHATSAPP: 65_536}
-    own |= {Platform.SIGNAL: 65_536, Platform.LINE: 5_000, Platform.IRC: 400, Platform.EMAIL: 100_000}
-    yield from (own | {Platform.MATRIX: 4_000, Platform.OTHER: 4_000}).items()
+OWN_LIMITS = [
+    (Platform.TELEGRAM, 4_096),
+    (Platform.DISCORD, 2_000),
+    (Platform.SLACK, 4_000),
+    (Platform.WHATSAPP, 65_536),
+    (Platform.SIGNAL, 65_536),
+    (Platform.LINE, 5_000),
+    (Platform.IRC, 340),
+    (Platform.EMAIL, 100_000),
+    (Platform.MATRIX, 4_000),
+    (Platform.OTHER, 4_000),
+]
 
 
 @clause("12.3")
-@pytest.mark.parametrize(("platform", "limit"), every_platform_at_its_own_limit())
+@pytest.mark.parametrize(("platform", "limit"), OWN_LIMITS)
 @pytest.mark.parametrize("character", ["x", "\u00e9", "\u6f22", "\U0001f600"])
 def test_a_text_of_one_kind_of_character_fills_a_chunk_to_the_platforms_limit(
     platform: Platform, limit: int, character: str

@@ -1,8 +1,8 @@
 """What a message is between Markdown and a platform: pieces of visible text inside frames.
 
-A frame is a construct that is open (bold, a quote, a fence); a piece stands in a stack of frames, outermost first. Pieces
-know no markup: a dialect turns stacks and pieces into text. A cut anywhere closes the stack and opens it again, so what
-a dialect writes is balanced by construction.
+A frame is a construct that is open (bold, a quote, a fence); a piece stands in a stack of frames, outermost first.
+Pieces know no markup: a dialect turns stacks and pieces into text. A cut anywhere closes the stack and opens it again,
+so what a dialect writes is balanced by construction.
 """
 
 from dataclasses import dataclass
