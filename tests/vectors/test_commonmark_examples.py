@@ -36,7 +36,7 @@ def letters(text: str) -> str:
 
 @pytest.mark.parametrize("platform", Platform)
 def test_all_examples_in_one_document_keep_the_words_of_each(platform: Platform) -> None:
-    """Examples whose last block could swallow the next are closed by a rule; the words of plain ones must all be there."""
+    """A rule stands between two examples, so that none continues the one before it."""
     plain = [example["markdown"] for example in EXAMPLES if example["section"] == "Paragraphs"]
     shown = "".join(each.plain for each in chunk(render("\n\n***\n\n".join(plain), platform)))
     assert letters(shown) == letters("".join(plain))

@@ -34,6 +34,7 @@ class Track:
         self.dialect = dialect
         self.cost = cost
         self.limit = limit
+        self._silent = frozenset(kind for kind in FrameKind if _is_silent(dialect, kind))
         self._kept: dict[Stack, Stack] = {}
         self._closed: dict[Stack, str] = {}
         self._leads: dict[Stack, str] = {}
@@ -49,7 +50,8 @@ class Track:
     def _expressible(self, stack: Stack) -> Stack:
         known = self._kept.get(stack)
         if known is None:
-            known = self._kept[stack] = self._affordable(self.dialect.kept(stack))
+            heard = tuple(frame for frame in self.dialect.kept(stack) if frame.kind not in self._silent)
+            known = self._kept[stack] = self._affordable(heard)
         return known
 
     def _affordable(self, stack: Stack) -> Stack:
@@ -126,7 +128,7 @@ class Track:
         """What stands between a piece and the one before it."""
         after = self.stacks[index]
         before = self.stacks[index - 1] if index else ()
-        if before is after:
+        if before == after:
             return ""
         depth = 0
         for ours, theirs in zip(before, after, strict=False):
@@ -224,3 +226,9 @@ class Track:
     def write_bare(self, start: int, end: int) -> str:
         """The part as text alone, hidden pieces and all."""
         return self.dialect.text(self.message.visible[start:end], Role.TARGET, code=None)
+
+
+def _is_silent(dialect: Dialect, kind: FrameKind) -> bool:
+    """Whether frames of this kind leave no trace in the dialect; most steps between pieces then cost nothing."""
+    frame = Frame(kind=kind, argument="x", number=1)
+    return not (dialect.opening(frame) or dialect.closing(frame) or dialect.lead(frame))

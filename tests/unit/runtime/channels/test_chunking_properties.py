@@ -20,7 +20,7 @@ from restante.runtime.channels.chunking import Chunk, Rendered, chunk, rechunk, 
 
 PLATFORMS = st.sampled_from(list(Platform))
 LIMITS = st.integers(min_value=MIN_LIMIT, max_value=400)
-EXAMPLES = int(__import__("os").environ.get("EX", "150"))
+EXAMPLES = 150
 
 
 def cut(markdown: str, platform: Platform, limit: int) -> tuple[Rendered, list[Chunk]]:

@@ -4,7 +4,7 @@ Text can never become a tag: `&`, `<`, `>` and quotes are always entities. Tags 
 """
 
 from html import escape
-from typing import Final
+from typing import ClassVar, Final
 
 from restante.runtime.channels.rendering.dialects import Dialect, without_bold_headings, without_marks_around_code
 from restante.runtime.channels.rendering.pieces import LINK_KINDS, Frame, FrameKind, Role, Stack
@@ -31,7 +31,7 @@ _TELEGRAM_TAGS: Final = {
 
 
 class _Tagged(Dialect):
-    tags: dict[FrameKind, str]
+    tags: ClassVar[dict[FrameKind, str]]
 
     def opening(self, frame: Frame) -> str:
         if frame.kind in LINK_KINDS:

@@ -6,7 +6,7 @@ zero-width spaces around it, so that it touches no word.
 
 import re
 from html import escape
-from typing import Final
+from typing import ClassVar, Final
 
 from restante.runtime.channels.rendering.dialects import (
     Dialect,
@@ -27,13 +27,12 @@ _LOOSE_MARK: Final = re.compile(r"[*_~`]+")
 _DISCORD_ESCAPES: Final = str.maketrans({mark: f"\\{mark}" for mark in "\\*_~`|<>[]()#"})
 _DISCORD_ADDRESS: Final = re.compile(r"https?://[\w./?=&%+:,;-]+")
 _DISCORD_ITEM: Final = re.compile(r"^[-+](?=\s)", re.MULTILINE)
-_WORD: Final = re.compile(r"\w")
 
 
 class _Marked(Dialect):
     """Symmetric marks, and fences on lines of their own."""
 
-    marks: dict[FrameKind, str]
+    marks: ClassVar[dict[FrameKind, str]]
     names_languages = False
 
     def opening(self, frame: Frame) -> str:
@@ -53,7 +52,7 @@ class _Marked(Dialect):
         """Marks count only at the edges of words; a zero-width space is such an edge."""
         if closes and opens:
             return ZERO_WIDTH
-        return ZERO_WIDTH if _WORD.match(after if closes else before) else ""
+        return ZERO_WIDTH if (after if closes else before).isalnum() else ""
 
 
 def _code(text: str, kind: FrameKind) -> str:
@@ -67,17 +66,14 @@ def _set_apart(text: str) -> str:
 
 def _spaced(found: re.Match[str]) -> str:
     """Marks between two letters format nothing and stay; all others stand alone."""
-    marks, text = found.group(), found.string
-    inside_a_word = _WORD.match(text[found.start() - 1 : found.start()]) and _WORD.match(
-        text[found.end() : found.end() + 1]
-    )
-    if inside_a_word and "`" not in marks:
+    marks, text, start, end = found.group(), found.string, found.start(), found.end()
+    if text[start - 1 : start].isalnum() and text[end : end + 1].isalnum() and "`" not in marks:
         return marks
     return f"{ZERO_WIDTH}{ZERO_WIDTH.join(marks)}{ZERO_WIDTH}"
 
 
 class WhatsApp(_Marked):
-    marks: Final = {
+    marks: ClassVar[dict[FrameKind, str]] = {
         FrameKind.STRONG: "*",
         FrameKind.HEADING: "*",
         FrameKind.EMPHASIS: "_",
@@ -114,7 +110,7 @@ class Slack(WhatsApp):
 
 
 class Discord(_Marked):
-    marks: Final = {
+    marks: ClassVar[dict[FrameKind, str]] = {
         FrameKind.STRONG: "**",
         FrameKind.EMPHASIS: "*",
         FrameKind.STRIKE: "~~",
@@ -161,7 +157,8 @@ def _discord_escape(text: str) -> str:
     if "://" not in text:
         escaped = text.translate(_DISCORD_ESCAPES)
     else:
-        written, done = [], 0
+        written: list[str] = []
+        done = 0
         for address in _DISCORD_ADDRESS.finditer(text):
             written += (text[done : address.start()].translate(_DISCORD_ESCAPES), address.group())
             done = address.end()
@@ -172,7 +169,7 @@ def _discord_escape(text: str) -> str:
 class Irc(Dialect):
     """Toggles of mIRC's formatting. Each line is a message, and each message begins without any."""
 
-    marks: Final = {
+    marks: ClassVar[dict[FrameKind, str]] = {
         FrameKind.STRONG: "\x02",
         FrameKind.HEADING: "\x02",
         FrameKind.EMPHASIS: "\x1d",
