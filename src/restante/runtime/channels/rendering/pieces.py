@@ -1,0 +1,95 @@
+"""What a message is between Markdown and a platform: pieces of visible text inside frames.
+
+A frame is a construct that is open (bold, a quote, a fence); a piece stands in a stack of frames, outermost first.
+Pieces know no markup: a dialect turns stacks and pieces into text. A cut anywhere closes the stack and opens it again,
+so what a dialect writes is balanced by construction.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from itertools import accumulate, groupby
+from typing import Final
+
+
+class FrameKind(IntEnum):
+    PARAGRAPH = auto()
+    HEADING = auto()
+    QUOTE = auto()
+    BULLET_LIST = auto()
+    ORDERED_LIST = auto()
+    ITEM = auto()
+    FENCE = auto()
+    STRONG = auto()
+    EMPHASIS = auto()
+    STRIKE = auto()
+    CODE = auto()
+    LINK = auto()
+    ADDRESS = auto()
+    """A link whose label is its address."""
+
+
+LINK_KINDS: Final = frozenset({FrameKind.LINK, FrameKind.ADDRESS})
+INLINE_KINDS: Final = LINK_KINDS | {FrameKind.STRONG, FrameKind.EMPHASIS, FrameKind.STRIKE, FrameKind.CODE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Frame:
+    """One construct of the document. Compared by identity: two quotes in a row are two quotes."""
+
+    kind: FrameKind
+    argument: str = ""
+    """The target of a link, the language of a fence, the marker of a list item."""
+    number: int = 0
+    """The level of a heading, the number of an ordered item, the first number of its list."""
+
+
+Stack = tuple[Frame, ...]
+
+
+class Role(IntEnum):
+    TEXT = auto()
+    CODE = auto()
+    """Inside a code span or a fence, where marks mean nothing."""
+    BREAK = auto()
+    """A line break inside a paragraph."""
+    GAP = auto()
+    """Line breaks between blocks."""
+    MARKER = auto()
+    """The bullet or number of a list item."""
+    RULE = auto()
+    TARGET = auto()
+    """A link's address after its label, for readers whose format has no links."""
+    ADDRESS = auto()
+    """An address that is its own label."""
+
+
+_MERGED: Final = frozenset({Role.TEXT, Role.CODE})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    text: str
+    stack: Stack
+    role: Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pieces:
+    """A whole message. `visible` is the text of all pieces; positions in it are how cuts are named."""
+
+    pieces: tuple[Piece, ...]
+    starts: tuple[int, ...]
+    visible: str
+
+
+def assemble(pieces: list[Piece]) -> Pieces:
+    """Neighbours in the same frames become one piece: what a dialect must not let pass may stand across both."""
+    merged: list[Piece] = []
+    for (role, stack), group in groupby(pieces, key=lambda piece: (piece.role, piece.stack)):
+        together = list(group)
+        if role in _MERGED and len(together) > 1:
+            merged.append(Piece("".join(piece.text for piece in together), stack, role))
+        else:
+            merged.extend(together)
+    starts = tuple(accumulate((len(piece.text) for piece in merged), initial=0))
+    return Pieces(pieces=tuple(merged), starts=starts[:-1], visible="".join(piece.text for piece in merged))
