@@ -5,6 +5,7 @@ Pieces know no markup: a dialect turns stacks and pieces into text. A cut anywhe
 so what a dialect writes is balanced by construction.
 """
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from itertools import accumulate, groupby
@@ -80,6 +81,11 @@ class Pieces:
     pieces: tuple[Piece, ...]
     starts: tuple[int, ...]
     visible: str
+
+    def around(self, start: int, end: int) -> "Pieces":
+        """Only the pieces that have a part in this stretch of the visible text; positions stay what they are."""
+        first, last = bisect_right(self.starts, start) - 1, bisect_left(self.starts, end)
+        return Pieces(pieces=self.pieces[first:last], starts=self.starts[first:last], visible=self.visible)
 
 
 def assemble(pieces: list[Piece]) -> Pieces:
