@@ -82,9 +82,8 @@ def main() -> None:
     rates = take_turns(contenders, rounds=ROUNDS)
     floor = rates["bare markdown-it"].per_second
     for name, measured in rates.items():
-        print(
-            f"  {name:<18} {measured.per_second / 1e6:6.2f} MB/s   {measured.per_second / floor:5.2f} x bare markdown-it"
-        )
+        rate = measured.per_second
+        print(f"  {name:<18} {rate / 1e6:6.2f} MB/s   {rate / floor:5.2f} x bare markdown-it")
     print("hostile documents of 1 MB: seconds on the slowest platform")
     for name, hostile in HOSTILE.items():
         rates = take_turns({platform: partial(ours, hostile, platform) for platform in PLATFORMS}, rounds=1)

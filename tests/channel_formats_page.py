@@ -52,7 +52,8 @@ Written by `python tests/channel_formats_page.py` from the renderer itself; a te
 RULES_TEXT = """
 - Telegram counts the text that is left after it has read tags and entities. So do we; besides, the text with its tags
   stays within 16,384 bytes.
-- All others are counted with their marks. Where a platform does not say how it counts, the larger likely count is taken.
+- All others are counted with their marks. Where a platform does not say how it counts, the larger likely count is
+  taken.
 - IRC: 172 bytes of a line are left for the server's prefix and the line end, and each line is a message of its own.
 - The plain text of each chunk fits the same limit: it is what is sent when the platform refuses the format.
 
@@ -93,9 +94,8 @@ def formats_page() -> str:
         f"| {platform} | {rules.format} | {rules.limit:,} | {UNITS[rules.counting]} | {rules.chunk_limit:,} |\n"
         for platform, rules in RULES.items()
     )
-    shown = [
-        f"````markdown\n{EXAMPLE}````\n\nControl codes are drawn as \u2402 and the like, a zero-width space as \u2423.\n"
-    ]
+    drawn = "Control codes are drawn as \u2402 and the like, a zero-width space as \u2423."
+    shown = [f"````markdown\n{EXAMPLE}````\n\n{drawn}\n"]
     for platform in Platform:
         if platform in (Platform.SIGNAL, Platform.LINE, Platform.EMAIL):
             continue  # the same as plain text and Matrix

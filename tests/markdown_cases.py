@@ -81,7 +81,7 @@ WORDS = st.sampled_from(
     ]
 )
 LINES = st.lists(WORDS | st.text(max_size=8), min_size=1, max_size=8).map(" ".join)
-BLOCKS = st.deferred(
+BLOCKS: st.SearchStrategy[str] = st.deferred(
     lambda: st.one_of(
         LINES,
         LINES.map(lambda line: f"# {line}"),

@@ -6,7 +6,7 @@ between code points, and the chunk says so: losing it, or never sending the mess
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from restante.model.errors import OutOfRange
@@ -79,7 +79,11 @@ def chunk(rendered: Rendered, *, limit: int | None = None) -> list[Chunk]:
 
 def rechunk(rendered: Rendered, refused: Chunk, *, limit: int) -> list[Chunk]:
     """A chunk that the platform found too long, cut again to a smaller limit (SPEC 12.5)."""
-    return _cut(rendered, refused.start, refused.end, limit)
+    around = Rendered(platform=rendered.platform, message=rendered.message.around(refused.start, refused.end))
+    parts = _cut(around, refused.start, refused.end, limit)
+    if parts and refused.splits_grapheme:
+        parts[-1] = replace(parts[-1], splits_grapheme=True)
+    return parts
 
 
 def _cut(rendered: Rendered, start: int, end: int, limit: int | None) -> list[Chunk]:
@@ -88,11 +92,10 @@ def _cut(rendered: Rendered, start: int, end: int, limit: int | None) -> list[Ch
     position = cutter.after_blank(start, end)
     while position < end:
         stop, splits = cutter.next_stop(position, end)
-        following = stop if splits else cutter.after_blank(stop, end)
         made = cutter.chunk(position, stop, splits=splits)
         if made is not None:
             chunks.append(made)
-        position = following
+        position = stop if splits else cutter.after_blank(stop, end)
     return chunks
 
 

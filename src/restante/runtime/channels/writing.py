@@ -1,7 +1,7 @@
 """Pieces written in one dialect, with the exact cost of any part of them.
 
 A track holds what each piece and each step between two pieces becomes, and running totals of what that costs. The cost
-of a part from anywhere to anywhere is then a subtraction, and what is written is balanced because every frame that
+of a part from anywhere to anywhere is then a subtraction, and what is written is balanced because every wrap that
 is open at a cut is closed there and opened again.
 """
 
@@ -11,13 +11,13 @@ from typing import Final
 
 from restante.policy.channel_platforms import Counting, measure
 from restante.runtime.channels.rendering.dialects import Dialect, code_around
-from restante.runtime.channels.rendering.pieces import INLINE_KINDS, Frame, FrameKind, Pieces, Role, Stack
+from restante.runtime.channels.rendering.pieces import INLINE_KINDS, Pieces, Role, Stack, Wrap, WrapKind
 
-MOST_FOR_FRAMES: Final = 3
-"""Frames may take a third of a chunk at most; those that would take more are left out."""
+MOST_FOR_WRAPS: Final = 3
+"""Wraps may take a third of a chunk at most; those that would take more are left out."""
 
 SURELY_ENOUGH: Final = 64
-"""No frame's marks are longer than this and its argument written twice, each character as an entity."""
+"""No wrap's marks are longer than this and its argument written twice, each character as an entity."""
 
 Cost = Callable[[str], int]
 
@@ -34,7 +34,7 @@ class Track:
         self.dialect = dialect
         self.cost = cost
         self.limit = limit
-        self._silent = frozenset(kind for kind in FrameKind if _is_silent(dialect, kind))
+        self._silent = frozenset(kind for kind in WrapKind if _is_silent(dialect, kind))
         self._kept: dict[Stack, Stack] = {}
         self._closed: dict[Stack, str] = {}
         self._leads: dict[Stack, str] = {}
@@ -50,19 +50,19 @@ class Track:
     def _expressible(self, stack: Stack) -> Stack:
         known = self._kept.get(stack)
         if known is None:
-            heard = tuple(frame for frame in self.dialect.kept(stack) if frame.kind not in self._silent)
+            heard = tuple(wrap for wrap in self.dialect.kept(stack) if wrap.kind not in self._silent)
             known = self._kept[stack] = self._affordable(heard)
         return known
 
     def _affordable(self, stack: Stack) -> Stack:
-        room = self.limit // MOST_FOR_FRAMES
-        if sum(SURELY_ENOUGH + 12 * len(frame.argument) for frame in stack) <= room:
+        room = self.limit // MOST_FOR_WRAPS
+        if sum(SURELY_ENOUGH + 12 * len(wrap.argument) for wrap in stack) <= room:
             return stack
         kept = []
-        for frame in stack:
-            price = self.cost(self.dialect.opening(frame)) + self.cost(self.dialect.closing(frame))
+        for wrap in stack:
+            price = self.cost(self.dialect.opening(wrap)) + self.cost(self.dialect.closing(wrap))
             if price <= room:
-                kept.append(frame)
+                kept.append(wrap)
                 room -= price
         return tuple(kept)
 
@@ -82,7 +82,7 @@ class Track:
     def lead(self, stack: Stack) -> str:
         known = self._leads.get(stack)
         if known is None:
-            known = self._leads[stack] = "".join(self.dialect.lead(frame) for frame in stack)
+            known = self._leads[stack] = "".join(self.dialect.lead(wrap) for wrap in stack)
         return known
 
     def part(self, index: int, start: int, end: int) -> str:
@@ -102,17 +102,17 @@ class Track:
         return self.cost(self.part(index, start, end))
 
     def opened(self, stack: Stack) -> str:
-        """The frames opened at the beginning of a chunk; an ordered list goes on with its number."""
+        """The wraps opened at the beginning of a chunk; an ordered list goes on with its number."""
         written = []
-        for depth, frame in enumerate(stack):
+        for depth, wrap in enumerate(stack):
             following = stack[depth + 1] if depth + 1 < len(stack) else None
-            if frame.kind is FrameKind.ORDERED_LIST and following is not None and following.kind is FrameKind.ITEM:
-                frame = Frame(kind=FrameKind.ORDERED_LIST, number=following.number)  # noqa: PLW2901
-            written.append(self._with_lead(self.dialect.opening(frame), stack[:depth]))
+            if wrap.kind is WrapKind.ORDERED_LIST and following is not None and following.kind is WrapKind.ITEM:
+                wrap = Wrap(kind=WrapKind.ORDERED_LIST, number=following.number)  # noqa: PLW2901
+            written.append(self._with_lead(self.dialect.opening(wrap), stack[:depth]))
         return "".join(written)
 
     def closed(self, stack: Stack, depth: int = 0) -> str:
-        """What closes the frames of a stack from the innermost out, down to `depth`."""
+        """What closes the wraps of a stack from the innermost out, down to `depth`."""
         if depth == 0 and stack in self._closed:
             return self._closed[stack]
         places = range(len(stack) - 1, depth - 1, -1)
@@ -142,7 +142,7 @@ class Track:
         return "".join(written)
 
     def _joint(self, index: int, ended: Stack, begun: Stack) -> str:
-        # An inline frame is innermost, so the last of each tells.
+        # An inline wrap is innermost, so the last of each tells.
         closes = bool(ended) and ended[-1].kind in INLINE_KINDS
         opens = bool(begun) and begun[-1].kind in INLINE_KINDS
         if not (closes or opens) or index == 0:
@@ -228,7 +228,7 @@ class Track:
         return self.dialect.text(self.message.visible[start:end], Role.TARGET, code=None)
 
 
-def _is_silent(dialect: Dialect, kind: FrameKind) -> bool:
-    """Whether frames of this kind leave no trace in the dialect; most steps between pieces then cost nothing."""
-    frame = Frame(kind=kind, argument="x", number=1)
-    return not (dialect.opening(frame) or dialect.closing(frame) or dialect.lead(frame))
+def _is_silent(dialect: Dialect, kind: WrapKind) -> bool:
+    """Whether wraps of this kind leave no trace in the dialect; most steps between pieces then cost nothing."""
+    wrap = Wrap(kind=kind, argument="x", number=1)
+    return not (dialect.opening(wrap) or dialect.closing(wrap) or dialect.lead(wrap))

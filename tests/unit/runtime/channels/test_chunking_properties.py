@@ -108,6 +108,7 @@ def test_a_refused_chunk_is_cut_again_into_the_same_text(markdown: str, platform
     rendered, chunks = cut(markdown, platform, 300)
     for each in chunks:
         again = rechunk(rendered, each, limit=100)
+        assert rechunk(rendered, each, limit=300) == [each]
         assert all(units(part.text, platform) <= 100 for part in again)
         assert squeezed("".join(rendered.visible[part.start : part.end] for part in again)) == squeezed(
             rendered.visible[each.start : each.end]

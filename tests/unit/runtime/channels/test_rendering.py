@@ -4,15 +4,21 @@ import re
 
 import commonmark
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from clauses import clause
 from markdown_cases import ZERO_WIDTH, parsed_html
 from restante.model.errors import OutOfRange
 from restante.policy.channel_platforms import MIN_LIMIT, Platform
 from restante.runtime.channels.chunking import chunk, rechunk, render
-from restante.runtime.channels.rendering.parsing import MAX_INLINE_MARKS, MAX_LINES, MAX_TABLE_BARS
+from restante.runtime.channels.rendering.parsing import (
+    MAX_INLINE_MARKS,
+    MAX_LINES,
+    MAX_TABLE_BARS,
+    QuickLinks,
+)
 
 TG, DC, SL, WA = Platform.TELEGRAM, Platform.DISCORD, Platform.SLACK, Platform.WHATSAPP
 MX, ML, IRC, PLAIN = Platform.MATRIX, Platform.EMAIL, Platform.IRC, Platform.OTHER
@@ -248,3 +254,12 @@ def test_a_limit_too_small_for_marks_is_refused_with_the_range() -> None:
 def test_a_document_beyond_the_budgets_is_shown_as_written(markdown: str) -> None:
     shown = "".join(each.plain for each in chunk(render(markdown, PLAIN)))
     assert "".join(shown.split()) == "".join(markdown.split()).replace("*a*", "a" if "|" in markdown else "*a*")
+
+
+@given(rest=st.text(st.sampled_from("abzAZ09._~/?=&+,;:-%@#|[]()\u00e9 ")))
+@example(rest="e.example/a_b?x=1&y=%41")
+@example(rest="..")
+def test_the_short_way_for_plain_addresses_gives_the_address_that_markdown_it_gives(rest: str) -> None:
+    usual, ours = MarkdownIt("commonmark"), QuickLinks("commonmark")
+    for url in (f"https://{rest}", f"http://e.example/{rest}"):
+        assert ours.normalizeLink(url) == usual.normalizeLink(url)

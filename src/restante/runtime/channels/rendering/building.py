@@ -1,4 +1,4 @@
-"""From markdown-it's tokens to pieces in frames: what is visible, in which order, inside what (SPEC 12.2).
+"""From markdown-it's tokens to pieces in wraps: what is visible, in which order, inside what (SPEC 12.2).
 
 Knows no platform. A soft break stays a line break: in a chat, readers see the lines that the author typed.
 """
@@ -11,12 +11,12 @@ from markdown_it.token import Token
 
 from restante.runtime.channels.rendering.links import is_own_label, link_target, shown_address
 from restante.runtime.channels.rendering.pieces import (
-    Frame,
-    FrameKind,
     Piece,
     Pieces,
     Role,
     Stack,
+    Wrap,
+    WrapKind,
     assemble,
 )
 from restante.runtime.channels.rendering.tables import aligned
@@ -29,10 +29,10 @@ MAX_LANGUAGE_CHARS: Final = 32
 _LANGUAGE: Final = re.compile(r"[A-Za-z0-9_+#.-]+")
 _BREAKS: Final = re.compile(r"\s+")
 _LINE_ENDS: Final = re.compile(r"[\n\r\f\v\u2028\u2029]")
-_FRAME_OF_TOKEN: Final = {
-    "em_open": FrameKind.EMPHASIS,
-    "strong_open": FrameKind.STRONG,
-    "s_open": FrameKind.STRIKE,
+_WRAP_OF_TOKEN: Final = {
+    "em_open": WrapKind.EMPHASIS,
+    "strong_open": WrapKind.STRONG,
+    "s_open": WrapKind.STRIKE,
 }
 
 
@@ -58,9 +58,9 @@ class _Builder:
         self.next_number: list[int] = []
         self.block_of_token: dict[str, Callable[[Token], None]] = {
             "paragraph_open": self._paragraph,
-            "heading_open": lambda token: self._open(Frame(kind=FrameKind.HEADING, number=int(token.tag[1]))),
-            "blockquote_open": lambda _: self._open(Frame(kind=FrameKind.QUOTE)),
-            "bullet_list_open": lambda _: self._list(Frame(kind=FrameKind.BULLET_LIST)),
+            "heading_open": lambda token: self._open(Wrap(kind=WrapKind.HEADING, number=int(token.tag[1]))),
+            "blockquote_open": lambda _: self._open(Wrap(kind=WrapKind.QUOTE)),
+            "bullet_list_open": lambda _: self._list(Wrap(kind=WrapKind.BULLET_LIST)),
             "ordered_list_open": self._ordered_list,
             "list_item_open": self._item,
             "paragraph_close": lambda token: self._close(1 if token.hidden else 2),
@@ -86,22 +86,22 @@ class _Builder:
                 self.block_of_token[token.type](token)
             position += 1
 
-    def _open(self, frame: Frame) -> None:
-        self.stack = (*self.stack, frame)
+    def _open(self, wrap: Wrap) -> None:
+        self.stack = (*self.stack, wrap)
 
     def _close(self, gap: int) -> None:
         self.stack = self.stack[:-1]
         self.gap = max(self.gap, gap)
 
     def _paragraph(self, token: Token) -> None:
-        self._open(Frame(kind=FrameKind.PARAGRAPH, argument="tight" if token.hidden else ""))
+        self._open(Wrap(kind=WrapKind.PARAGRAPH, argument="tight" if token.hidden else ""))
 
     def _ordered_list(self, token: Token) -> None:
         first = int(token.attrs.get("start", 1))
-        self._list(Frame(kind=FrameKind.ORDERED_LIST, number=first), first=first)
+        self._list(Wrap(kind=WrapKind.ORDERED_LIST, number=first), first=first)
 
-    def _list(self, frame: Frame, first: int = 1) -> None:
-        self._open(frame)
+    def _list(self, wrap: Wrap, first: int = 1) -> None:
+        self._open(wrap)
         self.next_number.append(first)
 
     def _list_end(self, _: Token) -> None:
@@ -111,13 +111,13 @@ class _Builder:
     def _item(self, _: Token) -> None:
         number = self.next_number[-1]
         self.next_number[-1] += 1
-        marker = f"{number}. " if self.stack[-1].kind is FrameKind.ORDERED_LIST else BULLET
-        self._open(Frame(kind=FrameKind.ITEM, argument=marker, number=number))
+        marker = f"{number}. " if self.stack[-1].kind is WrapKind.ORDERED_LIST else BULLET
+        self._open(Wrap(kind=WrapKind.ITEM, argument=marker, number=number))
         self._settle_gap()
         self.pieces.append(Piece(marker, self.stack, Role.MARKER))
 
     def _settle_gap(self) -> None:
-        """The owed line breaks, in the frames that the last piece and the next have in common."""
+        """The owed line breaks, in the wraps that the last piece and the next have in common."""
         if self.gap and self.pieces:
             shared = 0
             for ours, theirs in zip(self.stack, self.pieces[-1].stack, strict=False):
@@ -130,7 +130,7 @@ class _Builder:
     def _code(self, content: str, language: str) -> None:
         text = content.removesuffix("\n")
         if text.strip():
-            self._open(Frame(kind=FrameKind.FENCE, argument=language))
+            self._open(Wrap(kind=WrapKind.FENCE, argument=language))
             self._settle_gap()
             self.pieces.append(Piece(text, self.stack, Role.CODE))
             self._close(2)
@@ -168,12 +168,12 @@ class _Builder:
                 self._code_span(child.content)
             elif kind in ("softbreak", "hardbreak"):
                 self._break(blocks)
-            elif kind in _FRAME_OF_TOKEN:
-                opened.append(self._mark(_FRAME_OF_TOKEN[kind]))
+            elif kind in _WRAP_OF_TOKEN:
+                opened.append(self._mark(_WRAP_OF_TOKEN[kind]))
             elif kind == "link_open":
                 href = str(child.attrs.get("href", ""))
                 target = link_target(href)
-                opened.append(target is not None and self._mark(FrameKind.LINK, target))
+                opened.append(target is not None and self._mark(WrapKind.LINK, target))
                 links.append((href, len(self.pieces)))
             elif kind == "image":
                 self._image(child, inside_link=bool(links))
@@ -184,11 +184,11 @@ class _Builder:
                     self._target(*links.pop())
         self.stack = blocks
 
-    def _mark(self, kind: FrameKind, argument: str = "") -> bool:
+    def _mark(self, kind: WrapKind, argument: str = "") -> bool:
         """Opens a mark, unless the same one is open already."""
-        if any(frame.kind is kind for frame in self.stack):
+        if any(wrap.kind is kind for wrap in self.stack):
             return False
-        self._open(Frame(kind=kind, argument=argument))
+        self._open(Wrap(kind=kind, argument=argument))
         return True
 
     def _text(self, content: str, role: Role = Role.TEXT) -> None:
@@ -199,13 +199,13 @@ class _Builder:
         self.pieces.append(Piece(_LINE_ENDS.sub(" ", content), self.stack, role))
 
     def _code_span(self, content: str) -> None:
-        if content.strip() and self._mark(FrameKind.CODE):
+        if content.strip() and self._mark(WrapKind.CODE):
             self._text(content, Role.CODE)
             self.stack = self.stack[:-1]
 
     def _break(self, blocks: Stack) -> None:
         """Outside all marks: in half of the formats a mark may not span lines. In a heading it is a space."""
-        if blocks and blocks[-1].kind is FrameKind.HEADING:
+        if blocks and blocks[-1].kind is WrapKind.HEADING:
             self._text(" ")
         elif self.pieces and not self.gap:
             self.pieces.append(Piece("\n", blocks, Role.BREAK))
@@ -221,7 +221,7 @@ class _Builder:
             self.pieces[-1] = Piece(label, _as_address(pieces[0].stack), Role.ADDRESS)
         elif not label.strip():
             self._text(shown)
-        elif not any(frame.kind is FrameKind.LINK for frame in self.stack):
+        elif not any(wrap.kind is WrapKind.LINK for wrap in self.stack):
             is_link = link_target(href) is not None
             self._text(f" ({shown})", Role.TARGET if is_link else Role.TEXT)
 
@@ -230,7 +230,7 @@ class _Builder:
         alt = _BREAKS.sub(" ", _alternative(token.children or [])).strip() or UNNAMED_IMAGE
         href = str(token.attrs.get("src", ""))
         target = None if inside_link else link_target(href)
-        opened = target is not None and self._mark(FrameKind.LINK, target or "")
+        opened = target is not None and self._mark(WrapKind.LINK, target or "")
         first = len(self.pieces)
         self._text(alt)
         if opened:
@@ -240,10 +240,9 @@ class _Builder:
 
 
 def _as_address(stack: Stack) -> Stack:
-    """The link's frame says that its label needs no other address."""
+    """The link's wrap says that its label needs no other address."""
     return tuple(
-        Frame(kind=FrameKind.ADDRESS, argument=frame.argument) if frame.kind is FrameKind.LINK else frame
-        for frame in stack
+        Wrap(kind=WrapKind.ADDRESS, argument=wrap.argument) if wrap.kind is WrapKind.LINK else wrap for wrap in stack
     )
 
 

@@ -7,53 +7,53 @@ from html import escape
 from typing import ClassVar, Final
 
 from restante.runtime.channels.rendering.dialects import Dialect, without_bold_headings, without_marks_around_code
-from restante.runtime.channels.rendering.pieces import LINK_KINDS, Frame, FrameKind, Role, Stack
+from restante.runtime.channels.rendering.pieces import LINK_KINDS, Role, Stack, Wrap, WrapKind
 
 _INLINE_TAGS: Final = {
-    FrameKind.STRONG: "strong",
-    FrameKind.EMPHASIS: "em",
-    FrameKind.STRIKE: "del",
-    FrameKind.CODE: "code",
+    WrapKind.STRONG: "strong",
+    WrapKind.EMPHASIS: "em",
+    WrapKind.STRIKE: "del",
+    WrapKind.CODE: "code",
 }
 _BLOCK_TAGS: Final = {
-    FrameKind.QUOTE: "blockquote",
-    FrameKind.BULLET_LIST: "ul",
-    FrameKind.ITEM: "li",
+    WrapKind.QUOTE: "blockquote",
+    WrapKind.BULLET_LIST: "ul",
+    WrapKind.ITEM: "li",
 }
 _TELEGRAM_TAGS: Final = {
-    FrameKind.STRONG: "b",
-    FrameKind.EMPHASIS: "i",
-    FrameKind.STRIKE: "s",
-    FrameKind.CODE: "code",
-    FrameKind.HEADING: "b",
-    FrameKind.QUOTE: "blockquote",
+    WrapKind.STRONG: "b",
+    WrapKind.EMPHASIS: "i",
+    WrapKind.STRIKE: "s",
+    WrapKind.CODE: "code",
+    WrapKind.HEADING: "b",
+    WrapKind.QUOTE: "blockquote",
 }
 
 
 class _Tagged(Dialect):
-    tags: ClassVar[dict[FrameKind, str]]
+    tags: ClassVar[dict[WrapKind, str]]
 
-    def opening(self, frame: Frame) -> str:
-        if frame.kind in LINK_KINDS:
-            return f'<a href="{escape(frame.argument)}">'
-        if frame.kind is FrameKind.FENCE:
-            language = f' class="language-{escape(frame.argument)}"' if frame.argument else ""
+    def opening(self, wrap: Wrap) -> str:
+        if wrap.kind in LINK_KINDS:
+            return f'<a href="{escape(wrap.argument)}">'
+        if wrap.kind is WrapKind.FENCE:
+            language = f' class="language-{escape(wrap.argument)}"' if wrap.argument else ""
             return f"<pre><code{language}>"
-        tag = self.tag(frame)
+        tag = self.tag(wrap)
         return f"<{tag}>" if tag else ""
 
-    def closing(self, frame: Frame) -> str:
-        if frame.kind in LINK_KINDS:
+    def closing(self, wrap: Wrap) -> str:
+        if wrap.kind in LINK_KINDS:
             return "</a>"
-        if frame.kind is FrameKind.FENCE:
+        if wrap.kind is WrapKind.FENCE:
             return "</code></pre>"
-        tag = self.tag(frame)
+        tag = self.tag(wrap)
         return f"</{tag.partition(' ')[0]}>" if tag else ""
 
-    def tag(self, frame: Frame) -> str:
-        return self.tags.get(frame.kind, "")
+    def tag(self, wrap: Wrap) -> str:
+        return self.tags.get(wrap.kind, "")
 
-    def text(self, text: str, role: Role, *, code: FrameKind | None) -> str:  # noqa: ARG002  (one escape serves all)
+    def text(self, text: str, role: Role, *, code: WrapKind | None) -> str:  # noqa: ARG002  (one escape serves all)
         return escape(text)
 
 
@@ -63,19 +63,19 @@ class WebHtml(_Tagged):
     tags = _INLINE_TAGS | _BLOCK_TAGS
     hidden = frozenset({Role.GAP, Role.MARKER, Role.TARGET})
 
-    def tag(self, frame: Frame) -> str:
-        if frame.kind is FrameKind.PARAGRAPH:
-            return "" if frame.argument == "tight" else "p"
-        if frame.kind is FrameKind.HEADING:
-            return f"h{frame.number}"
-        if frame.kind is FrameKind.ORDERED_LIST:
-            return "ol" if frame.number == 1 else f'ol start="{frame.number}"'
-        return super().tag(frame)
+    def tag(self, wrap: Wrap) -> str:
+        if wrap.kind is WrapKind.PARAGRAPH:
+            return "" if wrap.argument == "tight" else "p"
+        if wrap.kind is WrapKind.HEADING:
+            return f"h{wrap.number}"
+        if wrap.kind is WrapKind.ORDERED_LIST:
+            return "ol" if wrap.number == 1 else f'ol start="{wrap.number}"'
+        return super().tag(wrap)
 
-    def lead(self, frame: Frame) -> str:  # noqa: ARG002  (tags do it)
+    def lead(self, wrap: Wrap) -> str:  # noqa: ARG002  (tags do it)
         return ""
 
-    def text(self, text: str, role: Role, *, code: FrameKind | None) -> str:
+    def text(self, text: str, role: Role, *, code: WrapKind | None) -> str:
         if role is Role.BREAK:
             return "<br>"
         if role is Role.RULE:
@@ -89,25 +89,25 @@ class TelegramHtml(_Tagged):
     tags = _TELEGRAM_TAGS
     hidden = frozenset({Role.TARGET})
 
-    def lead(self, frame: Frame) -> str:
-        return "" if frame.kind is FrameKind.QUOTE else super().lead(frame)
+    def lead(self, wrap: Wrap) -> str:
+        return "" if wrap.kind is WrapKind.QUOTE else super().lead(wrap)
 
     def kept(self, stack: Stack) -> Stack:
         """Telegram nests no quotes, and nothing inside or around code."""
-        quotes = [frame for frame in stack if frame.kind is FrameKind.QUOTE]
+        quotes = [wrap for wrap in stack if wrap.kind is WrapKind.QUOTE]
         if len(quotes) > 1:
-            stack = tuple(frame for frame in stack if frame not in quotes[1:])
+            stack = tuple(wrap for wrap in stack if wrap not in quotes[1:])
         return without_bold_headings(without_marks_around_code(stack))
 
 
 class TelegramParsed(TelegramHtml):
     """What Telegram counts: the text that is left after it has read tags and entities."""
 
-    def opening(self, frame: Frame) -> str:  # noqa: ARG002  (tags are gone)
+    def opening(self, wrap: Wrap) -> str:  # noqa: ARG002  (tags are gone)
         return ""
 
-    def closing(self, frame: Frame) -> str:  # noqa: ARG002  (tags are gone)
+    def closing(self, wrap: Wrap) -> str:  # noqa: ARG002  (tags are gone)
         return ""
 
-    def text(self, text: str, role: Role, *, code: FrameKind | None) -> str:  # noqa: ARG002  (entities are gone)
+    def text(self, text: str, role: Role, *, code: WrapKind | None) -> str:  # noqa: ARG002  (entities are gone)
         return text

@@ -13,7 +13,7 @@ from restante.runtime.channels.rendering.dialects import (
     without_bold_headings,
     without_marks_around_code,
 )
-from restante.runtime.channels.rendering.pieces import LINK_KINDS, Frame, FrameKind, Role, Stack
+from restante.runtime.channels.rendering.pieces import LINK_KINDS, Role, Stack, Wrap, WrapKind
 
 ZERO_WIDTH: Final = "\N{ZERO WIDTH SPACE}"
 GRAVE: Final = "\N{MODIFIER LETTER GRAVE ACCENT}"
@@ -32,18 +32,18 @@ _DISCORD_ITEM: Final = re.compile(r"^[-+](?=\s)", re.MULTILINE)
 class _Marked(Dialect):
     """Symmetric marks, and fences on lines of their own."""
 
-    marks: ClassVar[dict[FrameKind, str]]
+    marks: ClassVar[dict[WrapKind, str]]
     names_languages = False
 
-    def opening(self, frame: Frame) -> str:
-        if frame.kind is FrameKind.FENCE:
-            return f"{_FENCE}{frame.argument if self.names_languages else ''}\n"
-        return self.marks.get(frame.kind) or super().opening(frame)
+    def opening(self, wrap: Wrap) -> str:
+        if wrap.kind is WrapKind.FENCE:
+            return f"{_FENCE}{wrap.argument if self.names_languages else ''}\n"
+        return self.marks.get(wrap.kind) or super().opening(wrap)
 
-    def closing(self, frame: Frame) -> str:
-        if frame.kind is FrameKind.FENCE:
+    def closing(self, wrap: Wrap) -> str:
+        if wrap.kind is WrapKind.FENCE:
             return f"\n{_FENCE}"
-        return self.marks.get(frame.kind, "")
+        return self.marks.get(wrap.kind, "")
 
     def kept(self, stack: Stack) -> Stack:
         return without_bold_headings(without_marks_around_code(stack))
@@ -55,9 +55,9 @@ class _Marked(Dialect):
         return ZERO_WIDTH if (after if closes else before).isalnum() else ""
 
 
-def _code(text: str, kind: FrameKind) -> str:
+def _code(text: str, kind: WrapKind) -> str:
     """What would end the code early is made harmless, and nothing else."""
-    return text.replace("`", GRAVE) if kind is FrameKind.CODE else text.replace(_FENCE, _BROKEN_FENCE)
+    return text.replace("`", GRAVE) if kind is WrapKind.CODE else text.replace(_FENCE, _BROKEN_FENCE)
 
 
 def _set_apart(text: str) -> str:
@@ -73,15 +73,15 @@ def _spaced(found: re.Match[str]) -> str:
 
 
 class WhatsApp(_Marked):
-    marks: ClassVar[dict[FrameKind, str]] = {
-        FrameKind.STRONG: "*",
-        FrameKind.HEADING: "*",
-        FrameKind.EMPHASIS: "_",
-        FrameKind.STRIKE: "~",
-        FrameKind.CODE: "`",
+    marks: ClassVar[dict[WrapKind, str]] = {
+        WrapKind.STRONG: "*",
+        WrapKind.HEADING: "*",
+        WrapKind.EMPHASIS: "_",
+        WrapKind.STRIKE: "~",
+        WrapKind.CODE: "`",
     }
 
-    def text(self, text: str, role: Role, *, code: FrameKind | None) -> str:
+    def text(self, text: str, role: Role, *, code: WrapKind | None) -> str:
         if code is not None:
             return _code(text, code)
         return text if role is Role.ADDRESS or role is Role.TARGET else _set_apart(text)
@@ -92,54 +92,54 @@ class Slack(WhatsApp):
 
     hidden = frozenset({Role.TARGET})
 
-    def opening(self, frame: Frame) -> str:
-        if frame.kind in LINK_KINDS:
-            return f"<{escape(frame.argument, quote=False)}|"
-        return super().opening(frame)
+    def opening(self, wrap: Wrap) -> str:
+        if wrap.kind in LINK_KINDS:
+            return f"<{escape(wrap.argument, quote=False)}|"
+        return super().opening(wrap)
 
-    def closing(self, frame: Frame) -> str:
-        return ">" if frame.kind in LINK_KINDS else super().closing(frame)
+    def closing(self, wrap: Wrap) -> str:
+        return ">" if wrap.kind in LINK_KINDS else super().closing(wrap)
 
     def kept(self, stack: Stack) -> Stack:
         """Marks in a label are not read: they stand around the link or nowhere."""
-        at = next((place for place, frame in enumerate(stack) if frame.kind in LINK_KINDS), None)
+        at = next((place for place, wrap in enumerate(stack) if wrap.kind in LINK_KINDS), None)
         return super().kept(stack if at is None else stack[: at + 1])
 
-    def text(self, text: str, role: Role, *, code: FrameKind | None) -> str:
+    def text(self, text: str, role: Role, *, code: WrapKind | None) -> str:
         return escape(super().text(text, role, code=code), quote=False)
 
 
 class Discord(_Marked):
-    marks: ClassVar[dict[FrameKind, str]] = {
-        FrameKind.STRONG: "**",
-        FrameKind.EMPHASIS: "*",
-        FrameKind.STRIKE: "~~",
-        FrameKind.CODE: "`",
+    marks: ClassVar[dict[WrapKind, str]] = {
+        WrapKind.STRONG: "**",
+        WrapKind.EMPHASIS: "*",
+        WrapKind.STRIKE: "~~",
+        WrapKind.CODE: "`",
     }
     names_languages = True
     hidden = frozenset({Role.TARGET})
 
-    def opening(self, frame: Frame) -> str:
-        if frame.kind is FrameKind.LINK:
+    def opening(self, wrap: Wrap) -> str:
+        if wrap.kind is WrapKind.LINK:
             return "["
-        if frame.kind is FrameKind.ADDRESS:
+        if wrap.kind is WrapKind.ADDRESS:
             return "<"
-        if frame.kind is FrameKind.HEADING:
-            return "#" * min(frame.number, 3) + " "
-        return super().opening(frame)
+        if wrap.kind is WrapKind.HEADING:
+            return "#" * min(wrap.number, 3) + " "
+        return super().opening(wrap)
 
-    def closing(self, frame: Frame) -> str:
-        if frame.kind is FrameKind.LINK:
-            target = frame.argument.replace("(", "%28").replace(")", "%29")
+    def closing(self, wrap: Wrap) -> str:
+        if wrap.kind is WrapKind.LINK:
+            target = wrap.argument.replace("(", "%28").replace(")", "%29")
             return f"](<{_MASS_MENTION.sub('%40', target)}>)"
-        if frame.kind is FrameKind.ADDRESS:
+        if wrap.kind is WrapKind.ADDRESS:
             return ">"
-        return super().closing(frame)
+        return super().closing(wrap)
 
     def kept(self, stack: Stack) -> Stack:
         return without_marks_around_code(stack)
 
-    def text(self, text: str, role: Role, *, code: FrameKind | None) -> str:
+    def text(self, text: str, role: Role, *, code: WrapKind | None) -> str:
         if code is not None:
             return _code(text, code)
         if role is Role.MARKER:
@@ -169,19 +169,19 @@ def _discord_escape(text: str) -> str:
 class Irc(Dialect):
     """Toggles of mIRC's formatting. Each line is a message, and each message begins without any."""
 
-    marks: ClassVar[dict[FrameKind, str]] = {
-        FrameKind.STRONG: "\x02",
-        FrameKind.HEADING: "\x02",
-        FrameKind.EMPHASIS: "\x1d",
-        FrameKind.STRIKE: "\x1e",
-        FrameKind.CODE: "\x11",
+    marks: ClassVar[dict[WrapKind, str]] = {
+        WrapKind.STRONG: "\x02",
+        WrapKind.HEADING: "\x02",
+        WrapKind.EMPHASIS: "\x1d",
+        WrapKind.STRIKE: "\x1e",
+        WrapKind.CODE: "\x11",
     }
 
-    def opening(self, frame: Frame) -> str:
-        return self.marks.get(frame.kind) or super().opening(frame)
+    def opening(self, wrap: Wrap) -> str:
+        return self.marks.get(wrap.kind) or super().opening(wrap)
 
-    def closing(self, frame: Frame) -> str:
-        return self.marks.get(frame.kind, "")
+    def closing(self, wrap: Wrap) -> str:
+        return self.marks.get(wrap.kind, "")
 
     def kept(self, stack: Stack) -> Stack:
         return without_bold_headings(stack)

@@ -1,17 +1,18 @@
-"""What a message is between Markdown and a platform: pieces of visible text inside frames.
+"""What a message is between Markdown and a platform: pieces of visible text inside wraps.
 
-A frame is a construct that is open (bold, a quote, a fence); a piece stands in a stack of frames, outermost first.
+A wrap is a construct that is open (bold, a quote, a fence); a piece stands in a stack of wraps, outermost first.
 Pieces know no markup: a dialect turns stacks and pieces into text. A cut anywhere closes the stack and opens it again,
 so what a dialect writes is balanced by construction.
 """
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from itertools import accumulate, groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 
-class FrameKind(IntEnum):
+class WrapKind(IntEnum):
     PARAGRAPH = auto()
     HEADING = auto()
     QUOTE = auto()
@@ -28,22 +29,22 @@ class FrameKind(IntEnum):
     """A link whose label is its address."""
 
 
-LINK_KINDS: Final = frozenset({FrameKind.LINK, FrameKind.ADDRESS})
-INLINE_KINDS: Final = LINK_KINDS | {FrameKind.STRONG, FrameKind.EMPHASIS, FrameKind.STRIKE, FrameKind.CODE}
+LINK_KINDS: Final = frozenset({WrapKind.LINK, WrapKind.ADDRESS})
+INLINE_KINDS: Final = LINK_KINDS | {WrapKind.STRONG, WrapKind.EMPHASIS, WrapKind.STRIKE, WrapKind.CODE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Frame:
+class Wrap:
     """One construct of the document. Compared by identity: two quotes in a row are two quotes."""
 
-    kind: FrameKind
+    kind: WrapKind
     argument: str = ""
     """The target of a link, the language of a fence, the marker of a list item."""
     number: int = 0
     """The level of a heading, the number of an ordered item, the first number of its list."""
 
 
-Stack = tuple[Frame, ...]
+Stack = tuple[Wrap, ...]
 
 
 class Role(IntEnum):
@@ -66,8 +67,9 @@ class Role(IntEnum):
 _MERGED: Final = frozenset({Role.TEXT, Role.CODE})
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
+    """A tuple, since there are many: a frozen dataclass takes four times as long to make."""
+
     text: str
     stack: Stack
     role: Role
@@ -81,9 +83,14 @@ class Pieces:
     starts: tuple[int, ...]
     visible: str
 
+    def around(self, start: int, end: int) -> "Pieces":
+        """Only the pieces that have a part in this stretch of the visible text; positions stay what they are."""
+        first, last = bisect_right(self.starts, start) - 1, bisect_left(self.starts, end)
+        return Pieces(pieces=self.pieces[first:last], starts=self.starts[first:last], visible=self.visible)
+
 
 def assemble(pieces: list[Piece]) -> Pieces:
-    """Neighbours in the same frames become one piece: what a dialect must not let pass may stand across both."""
+    """Neighbours in the same wraps become one piece: what a dialect must not let pass may stand across both."""
     merged: list[Piece] = []
     for (role, stack), group in groupby(pieces, key=lambda piece: (piece.role, piece.stack)):
         together = list(group)
