@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from restante.client.events import Announcer, EventStream
 from restante.client.outbox_words import Destination, Drained, Message, Status
@@ -40,7 +40,7 @@ from restante.policy.eligibility import Queue, SendLive, classify
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
 from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
-from restante.ports.carrier import Carrier
+from restante.ports.carrier import Carrier, Withdrawn
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay import TryFailed
@@ -62,6 +62,8 @@ _EVENTS: Final[Mapping[AckType, Event]] = {
 _KINDS: Final[Mapping[str, Kind]] = {kind.value: kind for kind in Kind}
 _QUEUED: Final = Queued()
 _SUCCEEDED: Final = TransmitSucceeded()
+_CANCELLED: Final = Cancelled()
+Result = TypeVar("Result")
 Reseal = Callable[[OutboxEntry], bytes]
 """Seals the plaintext that an entry keeps (`sealed_plaintext`) for its recipient anew."""
 
@@ -148,6 +150,10 @@ class Outbox:
     async def counts(self) -> dict[State, int]:
         """How many messages are in flight, by state."""
         return await self._commits.run(self._store.counts)
+
+    async def within(self, operation: Callable[[SqliteOutbox], Result]) -> Result:
+        """What `operation` does with the store, in one transaction; on disk when this returns. For carriers."""
+        return await self._commits.run(lambda: operation(self._store))
 
     def events(self) -> EventStream:
         """Every change from now on, as an async iterator."""
@@ -257,7 +263,7 @@ class Outbox:
     async def _send_live(self, entry: OutboxEntry) -> Outcome:
         try:
             await self._carriers[entry.route].transmit(entry)
-        except TryFailed:
+        except (TryFailed, Withdrawn):
             return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
         return Sent()
 
@@ -310,6 +316,8 @@ class Outbox:
             await carrier.transmit(entry)
         except TryFailed as failed:
             return self._failed(failed.failure, failed.retry_after_ms)
+        except Withdrawn:
+            return _CANCELLED
         return _SUCCEEDED
 
     async def _give_back(

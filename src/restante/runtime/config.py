@@ -20,6 +20,8 @@ PREFIX: Final = "RESTANTE_"
 FILE_VARIABLE: Final = "RESTANTE_CONFIG"
 DEFAULT_FILE: Final = "restante.toml"
 DEFAULT_SOURCE: Final = "default"
+CHANNELS_SECTION: Final = "channels"
+"""Not numbers but adapters, by names of the owner's choice: read by runtime/channels/registration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,9 @@ def _from_file(known: Mapping[str, Setting], file: Path | None) -> dict[str, _Gi
     if file is None:
         return {}
     given = {}
-    for section, values in _read_toml(file).items():
+    for section, values in read_toml(file).items():
+        if section == CHANNELS_SECTION:
+            continue
         if not isinstance(values, dict):
             _section_keys(known, section, str(file))
             raise ConfigurationInvalid(f"{section} in {file} must be a table: write [{section}] and its keys below")
@@ -125,7 +129,8 @@ def _from_file(known: Mapping[str, Setting], file: Path | None) -> dict[str, _Gi
     return given
 
 
-def _read_toml(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> dict[str, Any]:
+    """The file's tables, or a refusal that says what is wrong with it."""
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except OSError as problem:
@@ -167,7 +172,7 @@ def _setting(known: Mapping[str, Setting], section: str, name: str, source: str)
     if key in known:
         return known[key]
     names = _section_keys(known, section, source)
-    hint = _did_you_mean(name, names, prefix=f"{section}.")
+    hint = did_you_mean(name, names, prefix=f"{section}.")
     raise ConfigurationInvalid(f"unknown setting {key} ({source}).{hint} Section {section} has {', '.join(names)}")
 
 
@@ -176,14 +181,15 @@ def _section_keys(known: Mapping[str, Setting], section: str, source: str) -> li
     names = [setting.name for setting in known.values() if setting.section == section]
     if not names:
         sections = list(dict.fromkeys(setting.section for setting in known.values()))
-        hint = _did_you_mean(section, sections)
+        hint = did_you_mean(section, sections)
         raise ConfigurationInvalid(
             f"unknown section {section} ({source}).{hint} The sections are {', '.join(sections)}"
         )
     return names
 
 
-def _did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
+def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """A hint to append to a refusal, or nothing."""
     nearest = get_close_matches(word, list(known), n=1)
     return f" Did you mean {prefix}{nearest[0]}?" if nearest else ""
 
