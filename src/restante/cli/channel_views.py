@@ -1,6 +1,8 @@
 """What `restante channel` does and shows, once its heavy rooms are loaded."""
 
 import asyncio
+import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from restante.model.codes import Code
 from restante.model.errors import RestanteError
 from restante.model.ids import MessageId, show_message_id
 from restante.model.states import State
-from restante.policy.channel_platforms import RULES, Format, Platform, measure
+from restante.policy.channel_platforms import RULES, Format, Platform, PlatformRules, measure
 from restante.policy.settings import Settings
 from restante.ports.channel_adapter import Outgoing
 from restante.runtime.channels.chunking import chunk
@@ -26,6 +28,7 @@ from restante.runtime.system import SystemEntropy
 
 TEST_TEXT: Final = "A test by restante: this channel works."
 _KEY_BYTES: Final = 16
+_TAG: Final = re.compile("<[^>]*>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +125,14 @@ def rendered_data(text: str, platform: Platform, limit: int | None) -> dict[str,
         "format": rules.format.value,
         "limit": ceiling,
         "counting": rules.counting.value,
-        "chunks": [{"text": one.text, "plain": one.plain, "size": measure(one.text, rules.counting)} for one in chunks],
+        "chunks": [{"text": one.text, "plain": one.plain, "size": _size(one.text, rules)} for one in chunks],
     }
+
+
+def _size(text: str, rules: PlatformRules) -> int:
+    """As the platform counts it; where markup does not count, it is taken out as the platform would."""
+    counted = text if rules.counts_markup else html.unescape(_TAG.sub("", text))
+    return measure(counted, rules.counting)
 
 
 def print_rendered(out: Console, text: str, platform: Platform, limit: int | None, *, plain: bool) -> None:

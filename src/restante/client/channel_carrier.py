@@ -22,18 +22,22 @@ Watch = Callable[[MessageId, ChannelChunk, str | None], None]
 
 class ChannelCarrier:
     """`watch` is told of every chunk when its sending begins, and again, with its name on the platform, when the
-    platform has taken it; the latter is not on disk yet."""
+    platform has taken it; the latter is not on disk yet. With `only`, every other channel is left alone."""
 
-    def __init__(self, host: Host, *, watch: Watch) -> None:
+    def __init__(self, host: Host, *, watch: Watch, only: str | None = None) -> None:
         self._host = host
         self._watch = watch
+        self._only = only
 
     def is_up(self) -> bool:
         return True
 
     def is_connected(self, lane: str) -> bool:
         """An absent channel counts as connected: its entries are to fail, not to wait."""
-        condition = self._host.rack.health(channel_of(lane)).condition
+        channel = channel_of(lane)
+        if self._only not in (None, channel):
+            return False
+        condition = self._host.rack.health(channel).condition
         return condition in (Condition.READY, Condition.ABSENT)
 
     async def transmit(self, entry: OutboxEntry) -> None:

@@ -28,6 +28,7 @@ from restante.model.states import Route, State
 from restante.policy.channel_attempts import smaller_limit
 from restante.policy.channel_platforms import RULES, Platform
 from restante.policy.settings import Settings
+from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.runtime.channels.chunking import Rendered, chunk, render
@@ -95,8 +96,7 @@ class Channels:
         self._entropy = entropy
         self._before = before
         self._rack = Rack(channels, clock=clock, when_ready=outbox.wake)
-        host = Host(outbox=outbox, rack=self._rack, clock=clock, entropy=entropy)
-        self._carrier = ChannelCarrier(host, watch=self._saw)
+        self._host = Host(outbox=outbox, rack=self._rack, clock=clock, entropy=entropy)
         self._is_started = False
         self._after = after
         self._seen: dict[MessageId, tuple[ChannelChunk, str | None]] = {}
@@ -159,13 +159,17 @@ class Channels:
     async def run(self) -> None:
         """Send whatever is queued, for as long as it is not cancelled."""
         await self.start()
-        await self.outbox.run({Route.CHANNEL: self._carrier})
+        await self.outbox.run(self.carriers())
 
-    async def drain(self, *, budget_ms: int | None = None) -> Drained:
-        """Send what is due now."""
+    async def drain(self, *, only: str | None = None, budget_ms: int | None = None) -> Drained:
+        """Send what is due now; with `only`, what is due on that channel."""
         await self.start()
         await self.outbox.sweep()
-        return await self.outbox.drain({Route.CHANNEL: self._carrier}, budget_ms=budget_ms)
+        return await self.outbox.drain(self.carriers(only=only), budget_ms=budget_ms)
+
+    def carriers(self, *, only: str | None = None) -> dict[Route, Carrier]:
+        """For an outbox that carries on other routes, too: its `run` and `drain` take them together."""
+        return {Route.CHANNEL: ChannelCarrier(self._host, watch=self._saw, only=only)}
 
     async def close(self) -> None:
         """One last drain if `run` ran; adapters and file are closed."""

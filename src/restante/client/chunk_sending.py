@@ -123,6 +123,8 @@ class ChunkSending:
         await self._host.outbox.within(lambda store: self._begin(store, progress))
         self._attempts += 1
         after, effect = self._step(replace(progress, is_open=True), await self._call(progress, part))
+        if (after.part_limit, after.offset) != (progress.part_limit, progress.offset):
+            self._attempts = 0  # another text, with tries of its own
         if isinstance(effect, Send | GiveBack):
             # What has arrived whole is left open: its end and the entry's are one transaction.
             await self._host.outbox.within(lambda store: store.progress.store(self._entry.message_id, after))

@@ -81,6 +81,7 @@ class ChannelAdapter(Protocol):
 
     async def start(self) -> None:
         """Get ready; raise if that fails now. It is tried again later, and what is queued waits (SPEC 12.7)."""
+        return
 
     async def send(self, message: Outgoing) -> Taken:
         """Returns once the platform has the message."""
@@ -92,3 +93,4 @@ class ChannelAdapter(Protocol):
 
     async def close(self) -> None:
         """Let go of connections."""
+        return
