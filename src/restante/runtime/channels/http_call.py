@@ -4,6 +4,7 @@ Below httpx' client on purpose: that logs whole addresses, and a bot's token is 
 followed, for they would take a signed message elsewhere.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,21 +54,21 @@ class Answer:
 
 
 class HttpCaller:
-    """Connections to one platform, kept while they are used."""
+    """Connections to one platform, always with TLS or always without, kept while they are used."""
 
     def __init__(self) -> None:
         self._transport: httpx.AsyncHTTPTransport | None = None
+        self._opening = asyncio.Lock()
 
     async def call(
         self, method: str, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float = 60.0
     ) -> Answer:
         """Raises `NotSent` or `NoAnswer`. The channel's own time limit usually ends it before `timeout_s` does."""
-        if self._transport is None:
-            self._transport = httpx.AsyncHTTPTransport()
+        transport = await self._opened(has_tls=not url.startswith("http://"))
         limits = dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)
         try:
             request = httpx.Request(method, url, content=body, headers=dict(headers), extensions={"timeout": limits})
-            response = await self._transport.handle_async_request(request)
+            response = await transport.handle_async_request(request)
             try:
                 return await _read(response)
             finally:
@@ -76,6 +77,13 @@ class HttpCaller:
             raise NotSent(f"the platform cannot be reached ({type(problem).__name__})") from None
         except httpx.HTTPError as problem:
             raise NoAnswer(f"the platform did not answer ({type(problem).__name__})") from None
+
+    async def _opened(self, *, has_tls: bool) -> httpx.AsyncHTTPTransport:
+        """In a thread: reading the certificates of all authorities takes a third of a second, needed only for TLS."""
+        async with self._opening:
+            if self._transport is None:
+                self._transport = await asyncio.to_thread(httpx.AsyncHTTPTransport, verify=has_tls)
+            return self._transport
 
     async def close(self) -> None:
         if self._transport is not None:
