@@ -25,7 +25,7 @@ from restante.runtime.channels.telegram import TelegramAdapter
 from restante.runtime.sqlite.channel_progress import ChannelProgress
 
 CHUNKS = 5
-LEASE_MS = 1_000
+LEASE_MS = 3_000
 HURRIED = Settings(outbox=OutboxLimits(lease_ms=LEASE_MS))
 STEPS = ("leased", "marked", "accepted", "ended")
 """Claimed but not marked; marked but not sent; taken by the platform but not ended here; ended."""

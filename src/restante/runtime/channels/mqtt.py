@@ -41,6 +41,13 @@ class _Client(aiomqtt.Client):
             self.refused = reason_code
         super()._on_publish(client, userdata, mid, reason_code, properties)
 
+    async def leave(self) -> None:
+        """Disconnect, or look at why we were: asyncio complains of an exception that nobody has seen."""
+        with contextlib.suppress(aiomqtt.MqttError):
+            await self.__aexit__(None, None, None)
+        if self._disconnected.done() and not self._disconnected.cancelled():
+            self._disconnected.exception()
+
 
 class MqttAdapter(ChannelAdapter):
     """`chat` is a topic. Subscribers find key, place and format in the message's user properties.
@@ -116,8 +123,7 @@ class MqttAdapter(ChannelAdapter):
     async def _drop(self, client: _Client) -> None:
         if self._client is client:
             self._client = None
-            with contextlib.suppress(aiomqtt.MqttError):
-                await client.__aexit__(None, None, None)
+            await client.leave()
 
 
 def _labels(message: Outgoing) -> list[tuple[str, str]]:
