@@ -29,6 +29,8 @@ from restante.runtime.system import SystemEntropy
 TEST_TEXT: Final = "A test by restante: this channel works."
 _KEY_BYTES: Final = 16
 _TAG: Final = re.compile("<[^>]*>")
+_SEEN: Final = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+"""Control characters as pictures: IRC's marks are to be seen, and no text may steer the terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +144,7 @@ def print_rendered(out: Console, text: str, platform: Platform, limit: int | Non
     for number, one in enumerate(data["chunks"], 1):
         unit = data["counting"].replace("_", " ")
         out.print(Text(f"── {number} of {count}, {one['size']:,} {unit}", style="dim"))
-        out.print(one["plain" if plain else "text"], markup=False, soft_wrap=True)
+        out.print(one["plain" if plain else "text"].translate(_SEEN), markup=False, soft_wrap=True)
     out.print()
 
 
