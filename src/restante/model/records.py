@@ -18,8 +18,10 @@ class Lease:
 
 
 class EntryChanges(TypedDict, total=False):
-    """The fields of an outbox entry that can change while it lives."""
+    """The fields in which an outbox entry may differ from another of its kind and lane, or from itself a step later."""
 
+    message_id: MessageId
+    created_at_ms: int
     payload: bytes
     sealed_plaintext: bytes
     queued_at_ms: int
