@@ -34,6 +34,8 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "dedup.max_entries": "arrivals remembered to recognise duplicates",
         "dedup.max_bytes": "memory those may take",
         "dedup.window_ms": "how long an arrival is remembered",
+        "order.max_gap": "missing messages after which a session is given up",
+        "order.gap_timeout_ms": "how long later messages wait for a missing one",
         "acks.max_wait_ms": "how long an acknowledgement waits for others to travel with",
         "acks.max_ids": "messages acknowledged in one batch at most",
     }

@@ -32,9 +32,16 @@ def is_delivery_ack_for(ack: Ack, *, node: NodeKey, sealed: PayloadHash) -> bool
     )
 
 
-def receipts(reader: Identity, messages: tuple[MessageId, ...], *, writer: Address, now_ms: int) -> bytes:
+def receipts(
+    reader: Identity,
+    messages: tuple[MessageId, ...],
+    *,
+    writer: Address,
+    now_ms: int,
+    type_: AckType = AckType.RECEIPT,
+) -> bytes:
     """The body of a control message that acknowledges messages of one writer."""
-    unsigned = BatchAck(type=AckType.RECEIPT, message_ids=messages, timestamp_ms=now_ms)
+    unsigned = BatchAck(type=type_, message_ids=messages, timestamp_ms=now_ms)
     return encode_batch_ack(replace(unsigned, signature=reader.sign(batch_to_sign(unsigned, writer))))
 
 

@@ -37,6 +37,7 @@ DEFAULTS: dict[str, dict[str, float]] = {
         "min_life_ms": 3_600_000,
     },
     "dedup": {"max_entries": 100_000, "max_bytes": 10_000_000, "window_ms": 2_592_000_000},
+    "order": {"max_gap": 1_000, "gap_timeout_ms": 300_000},
     "acks": {"max_wait_ms": 1_000, "max_ids": 64},
 }
 KEYS = [
