@@ -83,7 +83,7 @@ def test_the_least_recently_seen_is_forgotten_first_and_that_shows(small: Client
     take_in(small, letter(1_000), now_ms=NOW_MS + 2)
     [forgotten] = [fact for fact in facts(small.journal) if fact.kind is JournalKind.FORGOTTEN]
     assert (forgotten.code, forgotten.latency_ms) == ("dedup_full", 2)
-    assert [(change.notice, change.count) for change in small.inbox.take_changes()] == [
+    assert [(change.notice, change.how_many) for change in small.inbox.take_changes()] == [
         (InboxNotice.NEW_MESSAGE, 1),
         (InboxNotice.FORGOTTEN, 1),
     ]

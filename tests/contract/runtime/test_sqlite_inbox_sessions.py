@@ -1,6 +1,7 @@
 """Gaps, resets and batches of the inbox on disk."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from restante.core.verdicts import Outside
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.model.states import Verdict
+from restante.runtime.sqlite.database import Column, Database
 from restante.runtime.sqlite.inbox_records import Asked, Released
 from sqlite_files import NOW_MS, ClientFile, facts
 
@@ -24,7 +26,7 @@ class Interrupted(Exception):
 
 
 def notices(file: ClientFile) -> list[tuple[InboxNotice, str | None, int]]:
-    return [(change.notice, change.code, change.count) for change in file.inbox.take_changes()]
+    return [(change.notice, change.code, change.how_many) for change in file.inbox.take_changes()]
 
 
 def outside(opened: Opened) -> Outside:
@@ -238,10 +240,13 @@ def test_an_arrival_in_order_takes_six_statements_and_its_share_of_the_batch(
     """Counted where they are run: what makes a batch of 64 cheap must not be lost unnoticed."""
     take_in(file, letter(0))
     counted: list[str] = []
-    rows = type(file.database).rows
-    monkeypatch.setattr(
-        type(file.database), "rows", lambda self, sql, *values: (counted.append(sql), rows(self, sql, *values))[1]
-    )
+    rows = Database.rows
+
+    def counting(database: Database, sql: str, *values: Column) -> list[tuple[Any, ...]]:
+        counted.append(sql)
+        return rows(database, sql, *values)
+
+    monkeypatch.setattr(Database, "rows", counting)
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         for number in range(1, 65):
             batch.take_in(letter(number), server_timestamp_ms=NOW_MS)

@@ -77,8 +77,8 @@ def test_a_gap_of_1000_is_waited_for_and_one_of_1001_breaks_the_session(expected
 def test_a_thousand_wait_and_the_next_one_hands_them_on_and_breaks_the_session() -> None:
     full, effects = arrived(FRESH, range(1_000, 0, -1))
     assert (len(full.waiting), released(effects)) == (1_000, [])
-    broken, effects = taken(full, Arrived(sequence=1_001))
-    assert released(effects) == list(range(1, 1_001))
+    broken, ending = taken(full, Arrived(sequence=1_001))
+    assert released(ending) == list(range(1, 1_001))
     assert (broken.phase, broken.waiting) == (Phase.BROKEN, {})
 
 
@@ -163,8 +163,8 @@ def test_a_request_never_asks_beyond_the_last_number() -> None:
 def test_a_message_sealed_again_takes_its_number_and_shows_nothing() -> None:
     session, effects = taken(FRESH, Arrived(sequence=2, elsewhere=RESEALED))
     assert verdicts(effects) == [Verdict.DUPLICATE]
-    session, effects = arrived(session, [3, 1, 0])
-    assert [effect for effect in effects if isinstance(effect, Release | Discard)] == [
+    session, run_on = arrived(session, [3, 1, 0])
+    assert [effect for effect in run_on if isinstance(effect, Release | Discard)] == [
         Release(0),
         Release(1),
         Discard(2),
@@ -215,7 +215,8 @@ traces = st.lists(
 
 def played(trace: list[tuple[int, int]], polls: list[int]) -> tuple[InboxSession, list[Effect]]:
     """The arrivals, each so long after the one before; the host looks at the clock at `polls`, too."""
-    session, effects, now_ms = FRESH, [], NOW_MS
+    session, now_ms = FRESH, NOW_MS
+    effects: list[Effect] = []
     for sequence, pause_ms in trace:
         for poll_ms in sorted(polls):
             if now_ms < poll_ms + NOW_MS < now_ms + pause_ms:

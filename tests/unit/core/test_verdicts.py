@@ -33,7 +33,7 @@ SEEN = Mark(b"session1", b"p" * 16, b"content1")
         ([], b"p" * 16, None),
         ([SEEN], b"p" * 16, Verdict.DUPLICATE),
         ([SEEN], b"q" * 16, Verdict.COLLISION),
-        ([replace(SEEN, session=b"session2")], b"p" * 16, None),
+        ([SEEN._replace(session=b"session2")], b"p" * 16, None),
     ],
     ids=["never seen: open it", "seen, same bytes", "seen, other bytes", "seen in another session: open it"],
 )
@@ -47,8 +47,8 @@ def test_the_verdict_before_opening(marks: list[Mark], payload: bytes, verdict: 
         ([], b"content1", Elsewhere.UNKNOWN),
         ([SEEN], b"content1", Elsewhere.SAME_CONTENT),
         ([SEEN], b"content2", Elsewhere.OTHER_CONTENT),
-        ([SEEN, replace(SEEN, session=b"session3", content=b"content2")], b"content2", Elsewhere.SAME_CONTENT),
-        ([replace(SEEN, session=b"session2")], b"content1", Elsewhere.UNKNOWN),
+        ([SEEN, SEEN._replace(session=b"session3", content=b"content2")], b"content2", Elsewhere.SAME_CONTENT),
+        ([SEEN._replace(session=b"session2")], b"content1", Elsewhere.UNKNOWN),
     ],
     ids=["never", "same words", "other words", "one of two", "only in this session"],
 )

@@ -187,7 +187,7 @@ class Batch:
                 JournalKind.FORGOTTEN, at_ms=self._now_ms, code="dedup_full", latency_ms=pushed.youngest_age_ms
             )
             self.changes.append(
-                InboxChange(notice=InboxNotice.FORGOTTEN, at_ms=self._now_ms, code="dedup_full", count=pushed.early)
+                InboxChange(notice=InboxNotice.FORGOTTEN, at_ms=self._now_ms, code="dedup_full", how_many=pushed.early)
             )
         totals = self._totals
         self._tables.database.rows(_SQL["save_totals"], totals.arrivals, totals.places, totals.turns, totals.seen)
@@ -284,7 +284,7 @@ class Batch:
                 journal.append(
                     JournalKind.GAP_SKIPPED, at_ms=now_ms, session_tag=kept.tag, sequence=first, code=f"through_{last}"
                 )
-                self._tell(InboxNotice.GAP, kept, code=f"{first}_through_{last}", count=last + 1 - first)
+                self._tell(InboxNotice.GAP, kept, code=f"{first}_through_{last}", how_many=last + 1 - first)
             case RequestRetransmit(first, last):
                 journal.append(
                     JournalKind.RETRANSMIT_REQUESTED,

@@ -1,6 +1,7 @@
 """What the inbox tells: its caller of an arrival, the application of what changed. Data only."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from restante.core.inbox_events import AskReset, InboxNotice, RequestRetransmit
 from restante.model.ids import Address, MessageId, SessionId
@@ -37,9 +38,11 @@ class Arrival:
     asks: tuple[Asked, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxChange:
-    """What the application is to be told, after the commit. `place` finds a new message; `count` are gap or entries."""
+class InboxChange(NamedTuple):
+    """What the application is to be told, after the commit; `how_many` messages were skipped, or arrivals forgotten.
+
+    A tuple because one is made for every message.
+    """
 
     notice: InboxNotice
     at_ms: int
@@ -49,4 +52,4 @@ class InboxChange:
     place: int | None = None
     is_late: bool = False
     code: str | None = None
-    count: int = 1
+    how_many: int = 1
