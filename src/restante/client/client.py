@@ -76,6 +76,7 @@ class Client:
         )
         self._owner = entropy.draw(8).hex()
         self._work = asyncio.Event()
+        self._sweep_at_ms = 0
 
     def close(self) -> None:
         self._database.close()
@@ -133,6 +134,7 @@ class Client:
         with self._database.transaction():
             arrival = self.inbox.take_in(opened, server_timestamp_ms=server_timestamp_ms, now_ms=now_ms)
             self._follow(arrival, now_ms)
+        self.inbox.take_changes()  # nobody listens here yet; the journal has them all
         self._work.set()
 
     async def acknowledge(self, *, lane: str) -> None:
@@ -189,13 +191,17 @@ class Client:
                 await self._work.wait()
 
     def _pass_time(self, now_ms: int) -> None:
-        """Gaps that are old enough are skipped (SPEC 9.5); looked for only when one is due."""
+        """Gaps that are old enough are skipped (SPEC 9.5), expired messages removed (SPEC 9.7), each when it is due."""
+        if now_ms >= self._sweep_at_ms:
+            self.inbox.sweep(now_ms=now_ms)
+            self._sweep_at_ms = now_ms + self._settings.outbox.sweep_every_ms
         wake_ms = self.inbox.next_wake_ms()
         if wake_ms is None or now_ms < wake_ms:
             return
         with self._database.transaction():
             for arrival in self.inbox.pass_time(now_ms=now_ms):
                 self._follow(arrival, now_ms)
+        self.inbox.take_changes()
 
     def _follow(self, arrival: Arrival, now_ms: int) -> None:
         """What is asked for stays in the journal: this sessionless form has nobody who could answer it yet."""

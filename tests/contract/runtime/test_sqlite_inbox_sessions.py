@@ -251,3 +251,12 @@ def test_an_arrival_in_order_takes_six_statements_and_its_share_of_the_batch(
         for number in range(1, 65):
             batch.take_in(letter(number), server_timestamp_ms=NOW_MS)
     assert len(counted) == 64 * 6 + 4
+
+
+def test_looking_when_there_is_nothing_to_do_writes_nothing(file: ClientFile) -> None:
+    take_in(file, letter(0))
+    before = file.database.total_changes()
+    file.inbox.pass_time(now_ms=NOW_MS)
+    file.inbox.sweep(now_ms=NOW_MS)
+    file.inbox.mark_read(99, now_ms=NOW_MS, acknowledge=True)
+    assert file.database.total_changes() == before

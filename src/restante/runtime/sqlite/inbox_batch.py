@@ -4,7 +4,7 @@ Messages, marks, debts and facts are written as they come; sessions and totals o
 peer sends makes a batch fail.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from restante.core.inbox import step
@@ -93,6 +93,7 @@ class Batch:
         self.changes: list[InboxChange] = []
         [values] = tables.database.rows(_SQL["totals"])
         self._totals = Totals(arrivals=values[0], places=values[1], turns=values[2], seen=values[3])
+        self._saved = replace(self._totals)
 
     def recognise(self, outside: Outside) -> Verdict | None:
         """The verdict that needs no key, with its consequences; None when the message has to be opened to tell."""
@@ -190,7 +191,8 @@ class Batch:
                 InboxChange(notice=InboxNotice.FORGOTTEN, at_ms=self._now_ms, code="dedup_full", how_many=pushed.early)
             )
         totals = self._totals
-        self._tables.database.rows(_SQL["save_totals"], totals.arrivals, totals.places, totals.turns, totals.seen)
+        if totals != self._saved:
+            self._tables.database.rows(_SQL["save_totals"], totals.arrivals, totals.places, totals.turns, totals.seen)
 
     def _happen(self, sender: Address, session_id: SessionId, event: Event) -> Arrival:
         kept = self._session(sender, session_id)
