@@ -60,9 +60,8 @@ def payload_mark(payload: PayloadHash) -> bytes:
 
 def content_mark(header: TtlHeader, kind: Kind, body: bytes) -> bytes:
     """What stays the same when a message is sealed again in another session."""
-    digest = hashlib.sha256(encode_ttl_header(header) + kind.encode() + b"\x00")
-    digest.update(body)
-    return digest.digest()[:CONTENT_MARK_BYTES]
+    whole = b"\x00".join((kind.encode(), encode_ttl_header(header) + body))
+    return hashlib.sha256(whole).digest()[:CONTENT_MARK_BYTES]
 
 
 def verdict_before_opening(marks: Iterable[Mark], *, session: bytes, payload: bytes) -> Verdict | None:

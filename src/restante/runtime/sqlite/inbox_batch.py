@@ -319,4 +319,14 @@ class Batch:
         self._totals.places += 1
         place = self._totals.places
         self._tables.messages.add(place, kept.row, effect.sequence, message, is_late=effect.is_late)
-        self._tell(InboxNotice.NEW_MESSAGE, kept, message_id=message.message_id, place=place, is_late=effect.is_late)
+        self.changes.append(
+            InboxChange(
+                InboxNotice.NEW_MESSAGE,
+                self._now_ms,
+                kept.sender,
+                kept.session_id,
+                message.message_id,
+                place,
+                effect.is_late,
+            )
+        )
