@@ -100,7 +100,7 @@ class InboxModel:
                     verdict = self._judged(effect.verdict, opened, key, mark, now_ms)
                 case Hold(sequence, is_void) if not is_void:
                     self.held[(*who, sequence)] = kept
-                case Release(sequence, is_late) if sequence == letter.sequence:
+                case Release(sequence, is_late) if (*who, sequence) not in self.held:
                     self._hand_on(replace(kept, is_late=is_late))
                 case _:
                     self._carry_out(who, effect)

@@ -72,7 +72,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Hand the message of this number to the application; `is_late` when later ones were handed on before it."""
+    """Hand the message of this number to the application; `is_late` when later ones were handed on before it.
+
+    After the verdict NEW, the number that arrived means the arrival itself; all others, and all before the verdict, wait.
+    """
 
     sequence: int
     is_late: bool = False

@@ -11,6 +11,7 @@ from journal_files import message
 from restante.core.inbox_events import AskReset, InboxNotice, RequestRetransmit, ResetReason
 from restante.core.letters import Opened
 from restante.core.verdicts import Outside
+from restante.model.errors import LocalProtocolError
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.model.states import Verdict
@@ -251,6 +252,37 @@ def test_an_arrival_in_order_takes_six_statements_and_its_share_of_the_batch(
         for number in range(1, 65):
             batch.take_in(letter(number), server_timestamp_ms=NOW_MS)
     assert len(counted) == 64 * 6 + 4
+
+
+@clause("9.1", "9.5")
+def test_who_uses_the_number_of_a_message_that_waits_cannot_take_its_place_when_the_gap_ends(file: ClientFile) -> None:
+    take_in(file, letter(1))
+    forged = letter(7, sequence=1, body=b"forged")
+    assert take_in(file, forged, now_ms=NOW_MS + GAP_MS) is Verdict.REPLAY
+    assert bodies(file) == [b"body 1"]
+    assert file.database.run("SELECT count(*) FROM inbox_waiting") == [(0,)]
+
+
+def test_there_is_one_batch_at_a_time(file: ClientFile) -> None:
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        with pytest.raises(LocalProtocolError, match="a batch is under way"):
+            take_in(file, letter(0))
+        batch.take_in(letter(0), server_timestamp_ms=NOW_MS)
+    take_in(file, letter(1))
+    assert bodies(file) == [b"body 0", b"body 1"]
+
+
+@pytest.mark.parametrize("between", [None, 0, 5])
+def test_what_was_asked_about_and_then_taken_in_is_judged_as_if_it_had_not_been(
+    file: ClientFile, between: int | None
+) -> None:
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        assert batch.recognise(outside(letter(0))) is None
+        if between is not None:
+            batch.take_in(letter(between), server_timestamp_ms=NOW_MS)
+        again = batch.take_in(letter(0), server_timestamp_ms=NOW_MS)
+    assert again.verdict is (Verdict.DUPLICATE if between == 0 else Verdict.NEW)
+    assert bodies(file) == [b"body 0"]
 
 
 def test_looking_when_there_is_nothing_to_do_writes_nothing(file: ClientFile) -> None:

@@ -11,6 +11,7 @@ from restante.core.letters import Opened
 from restante.crypto.at_rest import StorageSeal
 from restante.crypto.tags import session_tag
 from restante.model.codes import Code
+from restante.model.errors import LocalProtocolError
 from restante.model.ids import Address, MessageId, SessionId
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, TtlType
@@ -63,14 +64,21 @@ class SqliteInbox:
             limits=settings.order,
         )
         self._changes: list[InboxChange] = []
+        self._is_in_batch = False
 
     @contextmanager
     def batch(self, *, now_ms: int) -> Iterator[Batch]:
-        """Arrivals that share a transaction; nothing of them is kept when one of them raises."""
-        with self._database.transaction():
-            batch = Batch(self._tables, now_ms=now_ms)
-            yield batch
-            batch.finish()
+        """Arrivals that share a transaction; nothing of them is kept when one of them raises. One at a time."""
+        if self._is_in_batch:
+            raise LocalProtocolError("a batch is under way: end it first, or go on in it")
+        self._is_in_batch = True
+        try:
+            with self._database.transaction():
+                batch = Batch(self._tables, now_ms=now_ms)
+                yield batch
+                batch.finish()
+        finally:
+            self._is_in_batch = False
         self._changes += batch.changes
 
     def take_changes(self) -> list[InboxChange]:

@@ -94,10 +94,13 @@ class Batch:
         [values] = tables.database.rows(_SQL["totals"])
         self._totals = Totals(arrivals=values[0], places=values[1], turns=values[2], seen=values[3])
         self._saved = replace(self._totals)
+        self._unrecognised: tuple[Outside, list[Remembered]] | None = None
 
     def recognise(self, outside: Outside) -> Verdict | None:
         """The verdict that needs no key, with its consequences; None when the message has to be opened to tell."""
-        return self._recognise(outside, message_key(outside.sender, outside.message_id), None)[0]
+        verdict, known = self._recognise(outside, message_key(outside.sender, outside.message_id), None)
+        self._unrecognised = (outside, known) if verdict is None else None
+        return verdict
 
     def replayed(self, outside: Outside) -> None:
         """Its session says that the key to open it was used before (SPEC 9.1)."""
@@ -106,15 +109,19 @@ class Batch:
         self._judged(kept, outside, None, Verdict.REPLAY)
 
     def take_in(self, opened: Opened, *, server_timestamp_ms: int) -> Arrival:
-        """Judge, record and place one arrival."""
+        """Judge, record and place one arrival. What `recognise` was just asked about is not looked up again."""
         letter = opened.letter
         outside = Outside(
             letter.sender, letter.session_id, letter.message_id, opened.payload_hash, opened.envelope_bytes
         )
         key = message_key(letter.sender, letter.message_id)
-        early, known = self._recognise(outside, key, opened)
-        if early is not None:
-            return Arrival(verdict=early)
+        if self._unrecognised is not None and self._unrecognised[0] == outside:
+            known = self._unrecognised[1]
+        else:
+            early, known = self._recognise(outside, key, opened)
+            if early is not None:
+                return Arrival(verdict=early)
+        self._unrecognised = None
         mark = Mark(
             session_mark(letter.sender, letter.session_id, letter.message_id),
             payload_mark(opened.payload_hash),
@@ -137,7 +144,8 @@ class Batch:
                         self._owe_receipt(letter.sender, letter.message_id, mark)
                 case Refuse():
                     self._fact(JournalKind.ARRIVED, kept, outside, opened, code=Code.SESSION_INVALID)
-                case Release() if effect.sequence == letter.sequence:
+                case Release() if verdict is Verdict.NEW and effect.sequence == letter.sequence:
+                    # Before the verdict, this number may be that of a message which waited: a gap has just ended.
                     self._release(kept, effect, self._taken(opened, server_timestamp_ms))
                 case Hold(sequence, is_void):
                     message = self._taken(opened, server_timestamp_ms)
