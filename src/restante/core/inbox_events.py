@@ -74,7 +74,7 @@ class Hold:
 class Release:
     """Hand the message of this number to the application; `is_late` when later ones were handed on before it.
 
-    After the verdict NEW, the number that arrived means the arrival itself; all others, and all before the verdict, wait.
+    After the verdict NEW, the number that arrived means the arrival itself; any other, or any before it, has waited.
     """
 
     sequence: int

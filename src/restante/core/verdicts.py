@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from restante.core.inbox_events import Elsewhere
+from restante.core.letters import dedup_key
 from restante.model.ids import Address, MessageId, PayloadHash, SessionId
 from restante.model.kinds import Kind
 from restante.model.states import Verdict
@@ -51,7 +52,7 @@ def message_key(sender: Address, message: MessageId) -> bytes:
 
 def session_mark(sender: Address, session: SessionId, message: MessageId) -> bytes:
     """The beginning of SPEC 9.1's key: tells the sessions of one message apart."""
-    return hashlib.sha256(sender + session + message).digest()[:SESSION_MARK_BYTES]
+    return dedup_key(sender, session, message)[:SESSION_MARK_BYTES]
 
 
 def payload_mark(payload: PayloadHash) -> bytes:
