@@ -2,9 +2,10 @@
 
 import sys
 
-from bench import envelope, inbox, outbox
+from bench import envelope, inbox, outbox, render
 
 if __name__ == "__main__":
     envelope.main()
     inbox.main()
+    render.main()
     outbox.main(sys.argv[1:])

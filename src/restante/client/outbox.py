@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from restante.client.drafts import Drafts
+from restante.client.entry_forms import EntryForms
 from restante.client.events import Announcer, EventStream
 from restante.client.outbox_words import Destination, Drained, Message, Status
 from restante.core.outbox_events import (
@@ -80,7 +80,7 @@ class Outbox:
         self._owner = entropy.draw(8).hex()
         self._carriers: Mapping[Route, Carrier] = {}
         self._work = asyncio.Event()
-        self._drafts = Drafts()
+        self._forms = EntryForms()
 
     @classmethod
     def open(
@@ -234,7 +234,7 @@ class Outbox:
             if isinstance(decision, Dropped):
                 outcome = decision
             else:
-                entry = self._drafts.entry(message, message_id, destination, self._clock.now_ms())
+                entry = self._forms.entry(message, message_id, destination, self._clock.now_ms())
                 if isinstance(decision, Queue):
                     outcome = _QUEUED
                     accepted.append(Acceptance(entry, given is None))

@@ -13,18 +13,18 @@ from restante.model.states import Route
 from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
 
 KEPT: Final = 1_024
-"""Drafts that are remembered; they have no bodies."""
+"""Forms that are remembered; they have no bodies."""
 
 _KINDS: Final = {kind.value: kind for kind in Kind}
 _NOBODY: Final = MessageId(bytes(MESSAGE_ID_BYTES))
 _Terms = tuple[str, int | None, Priority | None, Route, str]
 
 
-class Drafts:
-    """Entries made at time zero, by the terms they were made on."""
+class EntryForms:
+    """Entries made at time zero, by the terms they were made on: blank forms to be filled in."""
 
     def __init__(self) -> None:
-        self._drafts: dict[_Terms, OutboxEntry] = {}
+        self._forms: dict[_Terms, OutboxEntry] = {}
 
     def entry(self, message: Message, message_id: MessageId, destination: Destination, now_ms: int) -> OutboxEntry:
         """Raises `TooLarge` or `OutOfRange` for a message that breaks a limit."""
@@ -32,14 +32,14 @@ class Drafts:
         if len(payload) > MAX_SEALED_BYTES:
             raise TooLarge("the payload", size_bytes=len(payload), limit_bytes=MAX_SEALED_BYTES)
         terms = (message.kind, message.ttl_s, message.priority, destination.route, destination.lane)
-        draft = self._drafts.get(terms) or self._make(terms)
-        return draft.but(
+        form = self._forms.get(terms) or self._make(terms)
+        return form.but(
             message_id=message_id,
             payload=payload,
             sealed_plaintext=message.sealed_plaintext,
             created_at_ms=now_ms,
             queued_at_ms=now_ms,
-            expires_at_ms=now_ms + draft.expires_at_ms,
+            expires_at_ms=now_ms + form.expires_at_ms,
             next_attempt_at_ms=now_ms,
         )
 
@@ -48,9 +48,9 @@ class Drafts:
         kind = _KINDS[name]
         rule = KIND_RULES[kind]
         life_s = resolve_ttl_s(kind, ttl_s)
-        if len(self._drafts) >= KEPT:
-            self._drafts.clear()
-        self._drafts[terms] = draft = OutboxEntry(
+        if len(self._forms) >= KEPT:
+            self._forms.clear()
+        self._forms[terms] = form = OutboxEntry(
             message_id=_NOBODY,
             route=route,
             lane=lane,
@@ -64,4 +64,4 @@ class Drafts:
             expires_at_ms=transport_expiry_ms(ttl_type=rule.ttl_type, created_at_ms=0, ttl_s=life_s),
             next_attempt_at_ms=0,
         )
-        return draft
+        return form
