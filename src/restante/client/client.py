@@ -13,8 +13,9 @@ from restante.core.acks import checked_receipts, receipts
 from restante.core.letters import Draft, enclose, open_envelope, write
 from restante.core.outbox_events import DeliveryAcked, ReadAcked, ReceiptAcked, TransmitFailed, TransmitSucceeded
 from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
-from restante.crypto.identity import ContactCard, Identity, checked_card
+from restante.crypto.identity import Identity, checked_card
 from restante.crypto.tags import session_tag
+from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import RestanteError
 from restante.model.ids import (

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PublicKey, Suite
 
-from restante.crypto.identity import MLKEM_PUBLIC_BYTES, ContactCard, Identity
+from restante.crypto.identity import MLKEM_PUBLIC_BYTES, Identity
+from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import RemoteProtocolError
 

@@ -6,14 +6,15 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from restante.crypto.identity import SEED_BYTES, ContactCard, Identity, checked_card
+from restante.crypto.identity import SEED_BYTES, Identity, checked_card
+from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.ports.entropy import Entropy
 from restante.wire.address import parse_address, show_address
 
 MAX_CARD_BYTES: Final = 16_384
-_CARD_FIELDS: Final = ("address", "sealing_key", "signature")
+_CARD_FIELDS: Final = ("address", "sealing_key", "agreement_key", "signature")
 
 
 def create_identity(path: Path, entropy: Entropy) -> Identity:
@@ -45,7 +46,7 @@ def load_identity(path: Path) -> Identity:
 
 def write_card(card: ContactCard, path: Path) -> None:
     """A card is public: it holds no secret."""
-    texts = (show_address(card.address), card.sealing_key.hex(), card.signature.hex())
+    texts = (show_address(card.address), card.sealing_key.hex(), card.agreement_key.hex(), card.signature.hex())
     text = json.dumps(dict(zip(_CARD_FIELDS, texts, strict=True)))
     try:
         path.write_text(text + "\n", encoding="utf-8")
@@ -74,11 +75,12 @@ def _parse_card(raw: bytes, name: str) -> ContactCard:
     texts = [text for text in found if isinstance(text, str)]
     if len(texts) != len(_CARD_FIELDS):
         raise Malformed(f"{name} is no contact card: it must have the texts {', '.join(_CARD_FIELDS)}")
-    address, sealing_key, signature = texts
+    address, sealing_key, agreement_key, signature = texts
     try:
         return ContactCard(
             address=parse_address(address),
             sealing_key=bytes.fromhex(sealing_key),
+            agreement_key=bytes.fromhex(agreement_key),
             signature=bytes.fromhex(signature),
         )
     except ValueError as error:

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.crypto.identity import ContactCard, Identity
+from restante.crypto.identity import Identity
+from restante.model.cards import ContactCard
 from restante.model.errors import Malformed, RemoteProtocolError, RestanteError, StoreUnusable
 from restante.runtime.identity_files import create_identity, load_identity, read_card, write_card
 from restante.testing.seeded import SeededEntropy
