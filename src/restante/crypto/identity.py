@@ -127,7 +127,7 @@ def is_mlkem_key(raw: bytes) -> bool:
 
 
 def is_x25519_key(raw: bytes) -> bool:
-    """Whether a secret can be agreed on with this key. One of small order gives none to any key, so any key finds out."""
+    """Whether a secret can be agreed on with this key; one of small order gives none to any, so any finds out."""
     try:
         _ANY_KEY.exchange(X25519PublicKey.from_public_bytes(raw))
     except ValueError:

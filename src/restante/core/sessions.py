@@ -1,0 +1,78 @@
+"""Messages of a session: written under its ratchet, read by it, and the first one that makes it (SPEC 8.2-8.5).
+
+What a message says is not known here: bytes in, bytes out. Each function gives the new state beside its result; the
+host stores both in one transaction, or neither.
+"""
+
+from dataclasses import dataclass, field
+
+from restante.crypto.handshake import Agreed, respond
+from restante.crypto.identity import Identity
+from restante.crypto.prekeys import PrekeyStore, without_one_time
+from restante.crypto.ratchet import RatchetState, decrypt, encrypt
+from restante.model.codes import Code
+from restante.model.errors import LocalProtocolError, RemoteProtocolError
+from restante.model.ids import Address, MessageId, SessionId
+from restante.model.prekeys import Opening
+from restante.wire.session_message import SessionMessage, encode_session_message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A session that somebody else opened, with its first message. `prekeys` no longer has the one that was used."""
+
+    agreed: Agreed
+    ratchet: RatchetState
+    prekeys: PrekeyStore
+    plaintext: bytes = field(repr=False)
+
+
+def write_in_session(
+    ratchet: RatchetState,
+    plaintext: bytes,
+    *,
+    writer: Address,
+    session_id: SessionId,
+    message_id: MessageId,
+    opening: Opening | None,
+    entropy: bytes,
+) -> tuple[RatchetState, bytes]:
+    """The next message, to be padded and sealed. `opening` is the session's own, if this side opened it."""
+    after, sealed = encrypt(ratchet, plaintext, message_id, entropy=entropy)
+    message = SessionMessage(
+        sender=writer,
+        session_id=session_id,
+        message_id=message_id,
+        ratchet=sealed,
+        opening=None if ratchet.is_answered else opening,
+    )
+    return after, encode_session_message(message)
+
+
+def read_in_session(ratchet: RatchetState, message: SessionMessage, *, now_ms: int) -> tuple[RatchetState, bytes]:
+    """The plaintext of a message whose sender and session led to `ratchet`."""
+    return decrypt(ratchet, message.ratchet, message.message_id, now_ms=now_ms)
+
+
+def accept_session(message: SessionMessage, *, reader: Identity, prekeys: PrekeyStore, now_ms: int) -> Accepted:
+    """A message of a session that is not known yet. A refusal uses up no prekey."""
+    if message.opening is None:
+        raise RemoteProtocolError("the message is of a session that is not known here", code=Code.SESSION_INVALID)
+    agreed = respond(reader, message.opening, prekeys=prekeys, now_ms=now_ms)
+    if agreed.session_id != message.session_id:
+        raise RemoteProtocolError("the opening does not lead to its session", code=Code.AUTHENTICATION_FAILED)
+    ratchet, plaintext = read_in_session(agreed.ratchet, message, now_ms=now_ms)
+    spent = message.opening.one_time_id
+    return Accepted(
+        agreed=agreed,
+        ratchet=ratchet,
+        prekeys=prekeys if spent is None else without_one_time(prekeys, spent),
+        plaintext=plaintext,
+    )
+
+
+def session_to_send_in(one: SessionId, other: SessionId) -> SessionId:
+    """Which of two sessions both sides keep sending in, when each opened one at the same time: the lower id."""
+    if one == other:
+        raise LocalProtocolError("the two sessions are the same")
+    return min(one, other)
