@@ -2,10 +2,11 @@
 
 import sys
 
-from bench import envelope, inbox, outbox, render
+from bench import crypto, envelope, inbox, outbox, render
 
 if __name__ == "__main__":
     envelope.main()
+    crypto.main()
     inbox.main()
     render.main()
     outbox.main(sys.argv[1:])

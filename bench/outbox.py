@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench.measure import Measured, ratio_line, take_turns
+from bench.measure import Measured, judge, ratio_line, take_turns, verdict, warn_if_restless
 from bench.outbox_peers import PAYLOAD, open_peers
 from restante.client.outbox import Destination, Message, Outbox
 from restante.model.ids import MessageId
@@ -141,9 +141,9 @@ def compare_enqueue(folder: Path, runner: asyncio.Runner) -> None:
     )
     bare = rates["bare sqlite3"]
     print(" enqueue")
-    _judge(rates["one sender"], bare, bar=0.8)
-    _judge(rates[f"{TOGETHER} senders"], bare, bar=4, dream=6)
-    _judge(rates[f"send_many of {BATCH}"], bare, bar=6)
+    judge(rates["one sender"], bare, bar=0.8)
+    judge(rates[f"{TOGETHER} senders"], bare, bar=4, dream=6)
+    judge(rates[f"send_many of {BATCH}"], bare, bar=6)
     _show_others(rates, rates[f"{TOGETHER} senders"], ("huey", "persist-queue", "litequeue"))
     for outbox in ours.values():
         outbox.close()
@@ -160,7 +160,7 @@ def compare_lives(folder: Path, runner: asyncio.Runner) -> None:
     life = rates[f"whole life, {TOGETHER} in flight"]
     print(" whole life: enqueue, lease, sent, receipt; peers: enqueue, dequeue")
     if "huey" in rates:
-        _judge(life, rates["huey"], bar=3)
+        judge(life, rates["huey"], bar=3)
     _show_others(rates, life, ("bare sqlite3", "persist-queue", "litequeue"))
     ours.close()
 
@@ -187,7 +187,7 @@ def compare_waiting(folder: Path, runner: asyncio.Runner, *, waiting: int) -> No
         cost = cheap.per_second / dear.per_second
         print(
             f"  {operation:<34} {1e6 / dear.per_second:>11,.0f} µs   {cost:6.2f} x {1e6 / cheap.per_second:,.0f} µs"
-            f" with {FEW:,}   {_verdict(cost <= 1.5)} (at most 1.5)"
+            f" with {FEW:,}   {verdict(cost <= 1.5)} (at most 1.5)"
         )
     few.close()
     many.close()
@@ -207,9 +207,7 @@ def _settled(contenders: dict[str, Callable[[], int]]) -> dict[str, Measured]:
     """Measured after two rounds that do not count: a write-ahead log costs more until it has reached its length."""
     take_turns(contenders, rounds=2)
     rates = take_turns(contenders, rounds=ROUNDS)
-    restless = [f"{rate.name} {rate.spread:.1f} x" for rate in rates.values() if rate.spread > RESTLESS]
-    if restless:
-        print(f" restless machine, do not trust these ratios; fastest round over slowest: {', '.join(restless)}")
+    warn_if_restless(rates, limit=RESTLESS)
     return rates
 
 
@@ -223,20 +221,10 @@ def _repeat(*steps: Callable[[], None]) -> Callable[[], int]:
     return work
 
 
-def _judge(ours: Measured, peer: Measured, *, bar: float, dream: float | None = None) -> None:
-    ratio = ours.per_second / peer.per_second
-    hope = "" if dream is None else f", dream {dream:g} {'reached' if ratio >= dream else 'not reached'}"
-    print(f"{ratio_line(ours, peer)}   {_verdict(ratio >= bar)} (at least {bar:g}{hope})")
-
-
 def _show_others(rates: dict[str, Measured], ours: Measured, names: Sequence[str]) -> None:
     for name in names:
         if name in rates:
             print(ratio_line(ours, rates[name]))
-
-
-def _verdict(passed: bool) -> str:
-    return "pass" if passed else "FAIL"
 
 
 def _resident_kib() -> int:

@@ -88,7 +88,7 @@ DECODERS: list[tuple[Callable[[bytes], object], bytes]] = [
 
 @pytest.mark.parametrize(("decode", "raw"), DECODERS, ids=["ratchet", "prekeys"])
 def test_a_newer_version_is_refused_with_a_reason(decode: Callable[[bytes], object], raw: bytes) -> None:
-    with pytest.raises(StoreUnusable, match="version 2 was written by a newer release; this one reads .* up to 1"):
+    with pytest.raises(StoreUnusable, match=r"version 2 was written by a newer release; this one reads .* up to 1"):
         decode(b"\x02" + raw[1:])
 
 
