@@ -24,6 +24,7 @@ from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState, decrypt
 from restante.crypto.ratchet_bytes import decode_ratchet, encode_ratchet
 from restante.crypto.sealing import seal, unseal
 from restante.model.ids import mint_message_id
+from restante.policy.padding import unpad
 from restante.wire.session_message import decode_session_message
 
 ROUNDS: Final = 21
@@ -99,7 +100,7 @@ class Ours:
         )
 
     def _accept(self, raw: bytes) -> Accepted:
-        return accept_session(decode_session_message(raw), reader=BOB, prekeys=self._prekeys, now_ms=NOW_MS)
+        return accept_session(decode_session_message(unpad(raw)), reader=BOB, prekeys=self._prekeys, now_ms=NOW_MS)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from restante.crypto.prekeys import PrekeyStore, chosen_one_time, prekeys_due, r
 from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState
 from restante.model.ids import Address, MessageId, SessionId, mint_message_id
 from restante.model.prekeys import PrekeyBundle
+from restante.policy.padding import unpad
 from restante.testing.seeded import SeededEntropy
 from restante.wire.session_message import SessionMessage, decode_session_message
 
@@ -68,7 +69,7 @@ class End:
             opening=self.agreed.opening if is_ours else None,
             entropy=DICE.draw(ENCRYPT_ENTROPY_BYTES),
         )
-        return raw
+        return unpad(raw)
 
     def read(self, raw: bytes, *, now_ms: int = NOW_MS) -> bytes:
         self.ratchet, text = read_in_session(self.ratchet, decode_session_message(raw), now_ms=now_ms)

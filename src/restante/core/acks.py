@@ -5,13 +5,15 @@ from dataclasses import replace
 from restante.crypto.identity import Identity, is_signed_by
 from restante.model.codes import Code
 from restante.model.errors import RemoteProtocolError
-from restante.model.ids import Address, MessageId, NodeKey, PayloadHash
+from restante.model.ids import Address, MessageId, NodeKey, PayloadHash, message_id
 from restante.wire.acks import (
+    ACK_BYTES,
     Ack,
     AckType,
     BatchAck,
     ack_to_sign,
     batch_to_sign,
+    decode_ack,
     decode_batch_ack,
     delivery_subject,
     encode_batch_ack,
@@ -38,16 +40,34 @@ def receipts(
     *,
     writer: Address,
     now_ms: int,
-    type_: AckType = AckType.RECEIPT,
+    ack_type: AckType = AckType.RECEIPT,
 ) -> bytes:
-    """The body of a control message that acknowledges messages of one writer."""
-    unsigned = BatchAck(type=type_, message_ids=messages, timestamp_ms=now_ms)
+    """The body of a control message that acknowledges messages of one writer, as received or as read."""
+    unsigned = BatchAck(type=ack_type, message_ids=messages, timestamp_ms=now_ms)
     return encode_batch_ack(replace(unsigned, signature=reader.sign(batch_to_sign(unsigned, writer))))
 
 
 def checked_receipts(body: bytes, *, reader: Address, writer: Address) -> BatchAck:
-    """The acknowledgements in a control message; refused unless `reader` signed them for `writer`."""
+    """The acknowledgements in a control message; refused unless `reader` signed them for `writer`.
+
+    One alone may also come in the form of SPEC 10.2, and is then given as a batch of one.
+    """
+    if len(body) == ACK_BYTES:
+        return _checked_alone(decode_ack(body), reader=reader, writer=writer)
     batch = decode_batch_ack(body)
     if not is_signed_by(reader, batch.signature, batch_to_sign(batch, writer)):
         raise RemoteProtocolError("the receipts are not signed by their sender", code=Code.AUTHENTICATION_FAILED)
     return batch
+
+
+def _checked_alone(ack: Ack, *, reader: Address, writer: Address) -> BatchAck:
+    if ack.type is AckType.DELIVERY:
+        raise RemoteProtocolError("a DELIVERY ack is a node's word, not a recipient's")
+    if ack.subject != writer or not is_signed_by(reader, ack.signature, ack_to_sign(ack)):
+        raise RemoteProtocolError("the receipt is not signed by its sender", code=Code.AUTHENTICATION_FAILED)
+    return BatchAck(
+        type=ack.type,
+        message_ids=(message_id(ack.reference),),
+        timestamp_ms=ack.timestamp_ms,
+        signature=ack.signature,
+    )

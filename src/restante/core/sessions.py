@@ -10,11 +10,15 @@ from restante.crypto.handshake import Agreed, respond
 from restante.crypto.identity import Identity
 from restante.crypto.prekeys import PrekeyStore, without_one_time
 from restante.crypto.ratchet import RatchetState, decrypt, encrypt
+from restante.crypto.sealing import unseal
 from restante.model.codes import Code
-from restante.model.errors import LocalProtocolError, RemoteProtocolError
-from restante.model.ids import Address, MessageId, SessionId
+from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError
+from restante.model.ids import Address, MessageId, PayloadHash, SessionId
 from restante.model.prekeys import Opening
-from restante.wire.session_message import SessionMessage, encode_session_message
+from restante.policy.padding import pad, unpad
+from restante.wire.envelope import decode_envelope, payload_hash
+from restante.wire.inbox_keys import relay_inbox_key
+from restante.wire.session_message import SessionMessage, decode_session_message, encode_session_message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,27 @@ class Accepted:
     plaintext: bytes = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """What can be told of an envelope before any session is asked (SPEC 9.1)."""
+
+    message: SessionMessage
+    payload_hash: PayloadHash
+    envelope_bytes: int
+
+
+def open_seal(raw: bytes, *, reader: Identity) -> Arrival:
+    """The message inside an envelope, still closed by its ratchet; refused when it is for somebody else or damaged."""
+    envelope = decode_envelope(raw)
+    if envelope.inbox_key != relay_inbox_key(reader.address):
+        raise Malformed("the envelope is for another inbox")
+    return Arrival(
+        message=decode_session_message(unpad(unseal(envelope.sealed, reader))),
+        payload_hash=payload_hash(envelope.sealed),
+        envelope_bytes=len(raw),
+    )
+
+
 def write_in_session(
     ratchet: RatchetState,
     plaintext: bytes,
@@ -37,7 +62,10 @@ def write_in_session(
     opening: Opening | None,
     entropy: bytes,
 ) -> tuple[RatchetState, bytes]:
-    """The next message, to be padded and sealed. `opening` is the session's own, if this side opened it."""
+    """The next message, padded and ready for `core.letters.enclose`. `opening` is the session's own, if we opened it.
+
+    The padding is outside the ratchet, so that a first message, which is longer, has one of the usual sizes, too.
+    """
     after, sealed = encrypt(ratchet, plaintext, message_id, entropy=entropy)
     message = SessionMessage(
         sender=writer,
@@ -46,7 +74,7 @@ def write_in_session(
         ratchet=sealed,
         opening=None if ratchet.is_answered else opening,
     )
-    return after, encode_session_message(message)
+    return after, pad(encode_session_message(message))
 
 
 def read_in_session(ratchet: RatchetState, message: SessionMessage, *, now_ms: int) -> tuple[RatchetState, bytes]:

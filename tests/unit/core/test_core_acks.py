@@ -134,3 +134,33 @@ def test_receipts_that_could_not_be_read_again_are_not_made(ids: tuple[MessageId
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_no_receipts(body: bytes) -> None:
     assert outcome(body) in (Code.MALFORMED, Code.AUTHENTICATION_FAILED)
+
+
+def alone(ack_type: AckType, *, reader: Identity = BOB, writer: Identity = ALICE) -> bytes:
+    unsigned = Ack(type=ack_type, reference=IDS[0], subject=writer.address, timestamp_ms=NOW_MS)
+    return encode_ack(replace(unsigned, signature=reader.sign(ack_to_sign(unsigned))))
+
+
+@clause("10.1", "10.2")
+@pytest.mark.parametrize("ack_type", [AckType.RECEIPT, AckType.READ])
+def test_a_receipt_may_come_alone(ack_type: AckType) -> None:
+    believed = outcome(alone(ack_type))
+    assert isinstance(believed, BatchAck)
+    assert (believed.type, believed.message_ids) == (ack_type, IDS[:1])
+
+
+@clause("10.2")
+def test_a_receipt_alone_is_believed_from_its_reader_about_its_writer_only() -> None:
+    raw = alone(AckType.RECEIPT)
+    assert outcome(raw, reader=CAROL) is Code.AUTHENTICATION_FAILED
+    assert outcome(raw, writer=CAROL) is Code.AUTHENTICATION_FAILED
+    refusals = {outcome(flipped(raw, bit)) for bit in range(len(raw) * 8)}
+    assert refusals == {Code.AUTHENTICATION_FAILED, Code.MALFORMED}
+    assert outcome(encode_ack(delivery_ack(NODE, HELD, now_ms=NOW_MS))) is Code.MALFORMED
+
+
+@clause("10.1", "10.3")
+def test_messages_can_be_acknowledged_as_read() -> None:
+    believed = outcome(receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS, ack_type=AckType.READ))
+    assert isinstance(believed, BatchAck)
+    assert (believed.type, believed.message_ids) == (AckType.READ, IDS)
