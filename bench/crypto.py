@@ -50,7 +50,7 @@ class Ours:
         self._bundle = published(self._prekeys, BOB, now_ms=NOW_MS)
         agreed = self.open_session()
         self.alice, first = self._write(agreed)
-        self.bob = self._accept(first).ratchet
+        self.bob = self._accept(first).agreed.ratchet
         self.ping_pong(2)
 
     def one_way(self, messages: int) -> int:

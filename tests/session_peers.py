@@ -7,7 +7,7 @@ from restante.core.sessions import Accepted, accept_session, read_in_session, wr
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Agreed, encapsulate, initiate
 from restante.crypto.identity import Identity
 from restante.crypto.prekeys import PrekeyStore, chosen_one_time, prekeys_due, renewed
-from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState
+from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES
 from restante.model.ids import Address, MessageId, SessionId, mint_message_id
 from restante.model.prekeys import PrekeyBundle
 from restante.policy.padding import unpad
@@ -53,10 +53,10 @@ def opened(
 class End:
     """One end of a session: what a host would keep of it."""
 
-    def __init__(self, owner: Address, agreed: Agreed, ratchet: RatchetState) -> None:
+    def __init__(self, owner: Address, agreed: Agreed) -> None:
         self._owner = owner
         self.agreed = agreed
-        self.ratchet = ratchet
+        self.ratchet = agreed.ratchet
 
     def write(self, text: bytes, message_id: MessageId | None = None) -> bytes:
         is_ours = self.agreed.opening.card.address == self._owner
@@ -86,7 +86,7 @@ def accepted(
 def both_ends(prekeys: PrekeyStore = BOBS_PREKEYS) -> tuple[End, End, Accepted]:
     """A session that Alice opened and Bob accepted, with what accepting gave."""
     agreed = opened(bundle_of(prekeys))
-    alice = End(ALICE.address, agreed, agreed.ratchet)
+    alice = End(ALICE.address, agreed)
     first = accepted(alice.write(b"first"), prekeys=prekeys)
     assert first.plaintext == b"first"
-    return alice, End(BOB.address, first.agreed, first.ratchet), first
+    return alice, End(BOB.address, first.agreed), first

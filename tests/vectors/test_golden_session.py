@@ -53,7 +53,7 @@ def test_the_other_end_reads_them() -> None:
     assert agreed.ratchet.root_key == VECTOR["secret"]
     accepted = accept_session(message, reader=BOB, prekeys=PREKEYS, now_ms=NOW_MS)
     assert accepted.plaintext == b"first"
-    assert encode_ratchet(accepted.ratchet) == VECTOR["bob_state"]
+    assert encode_ratchet(accepted.agreed.ratchet) == VECTOR["bob_state"]
     assert accepted.prekeys.one_time == {}
 
 

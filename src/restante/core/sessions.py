@@ -4,7 +4,9 @@ What a message says is not known here: bytes in, bytes out. Each function gives 
 host stores both in one transaction, or neither.
 """
 
-from dataclasses import dataclass, field
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from restante.crypto.handshake import Agreed, respond
 from restante.crypto.identity import Identity
@@ -20,13 +22,14 @@ from restante.wire.envelope import decode_envelope, payload_hash
 from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.session_message import SessionMessage, decode_session_message, encode_session_message
 
+_ONCE_DOMAIN: Final = b"restante-once-v1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """A session that somebody else opened, with its first message. `prekeys` no longer has the one that was used."""
+    """A session that somebody else opened, as its first message leaves it. `prekeys` lacks the one that was used."""
 
     agreed: Agreed
-    ratchet: RatchetState
     prekeys: PrekeyStore
     plaintext: bytes = field(repr=False)
 
@@ -92,8 +95,7 @@ def accept_session(message: SessionMessage, *, reader: Identity, prekeys: Prekey
     ratchet, plaintext = read_in_session(agreed.ratchet, message, now_ms=now_ms)
     spent = message.opening.one_time_id
     return Accepted(
-        agreed=agreed,
-        ratchet=ratchet,
+        agreed=replace(agreed, ratchet=ratchet),
         prekeys=prekeys if spent is None else without_one_time(prekeys, spent),
         plaintext=plaintext,
     )
@@ -104,3 +106,11 @@ def session_to_send_in(one: SessionId, other: SessionId) -> SessionId:
     if one == other:
         raise LocalProtocolError("the two sessions are the same")
     return min(one, other)
+
+
+def once_key(sender: Address, message: MessageId) -> bytes:
+    """What makes a message the same across sessions: after a reset it comes again under its id (SPEC 8.7).
+
+    To be asked after the message opened, when the key of SPEC 9.1, which has the session in it, was not known.
+    """
+    return hashlib.sha256(_ONCE_DOMAIN + sender + message).digest()

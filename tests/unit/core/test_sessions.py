@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from clauses import clause
 from codec_laws import flipped
-from restante.core.letters import enclose
-from restante.core.sessions import open_seal, read_in_session
+from restante.core.letters import dedup_key, enclose
+from restante.core.sessions import once_key, open_seal, read_in_session
 from restante.crypto.identity import Identity
 from restante.crypto.ratchet_bytes import encode_ratchet
 from restante.model.codes import Code
 from restante.model.errors import RestanteError
-from restante.model.ids import MessageId
+from restante.model.ids import MessageId, SessionId
 from restante.model.kinds import Kind, TtlType
 from restante.policy.padding import pad
 from restante.wire.content import Content, decode_content, encode_content
@@ -71,7 +71,7 @@ def test_the_sequence_goes_on_where_the_ratchets_numbers_start_again() -> None:
 @given(st.integers(0, 9_000))
 def test_a_first_message_has_one_of_the_usual_sizes(size: int) -> None:
     agreed = opened(BUNDLE)
-    raw = End(ALICE.address, agreed, agreed.ratchet).write(bytes(size))
+    raw = End(ALICE.address, agreed).write(bytes(size))
     assert len(pad(raw)) in (4096, 8192, 16_384)
 
 
@@ -106,7 +106,7 @@ def test_an_envelope_for_somebody_else_is_refused() -> None:
 def test_a_message_passed_on_to_somebody_else_does_not_open_there() -> None:
     """Bob can seal what he got for Carol; it still names a session that only Alice and Bob have."""
     agreed = opened(BUNDLE)
-    passed_on = open_seal(envelope(End(ALICE.address, agreed, agreed.ratchet).write(b"for bob"), CAROL), reader=CAROL)
+    passed_on = open_seal(envelope(End(ALICE.address, agreed).write(b"for bob"), CAROL), reader=CAROL)
     with pytest.raises(RestanteError) as refused:
         accepted(passed_on.message, CAROL)
     assert refused.value.code is Code.AUTHENTICATION_FAILED
@@ -120,3 +120,28 @@ def test_an_id_moved_to_another_message_does_not_open() -> None:
         bob.read(raw[:65] + other + raw[81:])
     assert refused.value.code is Code.AUTHENTICATION_FAILED
     assert decode_content(bob.read(raw)).body == b"hello"
+
+
+def test_after_a_reset_a_message_comes_again_under_its_id_in_a_session_that_names_the_old_one() -> None:
+    alice, bob, first = both_ends()
+    once = alice.write(content(1), ID)
+    bob.read(once)
+    # The receipt was lost and the session is given up: Alice opens another that continues it.
+    agreed = opened(bundle_of(first.prekeys), continues=alice.agreed.session_id)
+    again = accepted(End(ALICE.address, agreed).write(content(0), ID), prekeys=first.prekeys)
+    assert again.agreed.opening.continues == bob.agreed.session_id
+    assert decode_content(again.plaintext).body == b"hello"
+    old, new = bob.agreed.session_id, again.agreed.session_id
+    assert dedup_key(ALICE.address, old, ID) != dedup_key(ALICE.address, new, ID)
+    assert once_key(ALICE.address, ID) not in (dedup_key(ALICE.address, old, ID), once_key(BOB.address, ID))
+    assert len(once_key(ALICE.address, ID)) == 32
+
+
+def test_nobody_else_can_name_the_session_that_a_new_one_continues() -> None:
+    agreed = opened(BUNDLE, continues=SessionId(b"\x01" * 32))
+    raw = End(ALICE.address, agreed).write(b"text")
+    other = raw.replace(b"\x01" * 32, b"\x02" * 32, 1)
+    assert other != raw
+    with pytest.raises(RestanteError) as refused:
+        accepted(other)
+    assert refused.value.code is Code.AUTHENTICATION_FAILED

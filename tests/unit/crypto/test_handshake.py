@@ -48,7 +48,7 @@ def refusal_of(
 
 def first_message() -> bytes:
     agreed = opened(bundle_of())
-    return End(ALICE.address, agreed, agreed.ratchet).write(b"first")
+    return End(ALICE.address, agreed).write(b"first")
 
 
 @clause("8.1", "8.3")
@@ -76,11 +76,11 @@ def test_a_conversation_runs_both_ways() -> None:
 
 def test_the_opening_is_repeated_until_an_answer_and_never_sent_by_the_other_end() -> None:
     agreed = opened(bundle_of())
-    alice = End(ALICE.address, agreed, agreed.ratchet)
+    alice = End(ALICE.address, agreed)
     first, second = alice.write(b"1"), alice.write(b"2")
     assert decode_session_message(first).opening == decode_session_message(second).opening == agreed.opening
     late = accepted(second)
-    bob = End(BOB.address, late.agreed, late.ratchet)
+    bob = End(BOB.address, late.agreed)
     assert (late.plaintext, bob.read(first)) == (b"2", b"1")
     answer = bob.write(b"3")
     assert decode_session_message(answer).opening is None
@@ -91,7 +91,7 @@ def test_the_opening_is_repeated_until_an_answer_and_never_sent_by_the_other_end
 @clause("8.1")
 def test_a_one_time_prekey_is_spent_by_the_first_message_that_opens_and_by_no_other() -> None:
     agreed = opened(bundle_of(), dice=7)
-    raw = End(ALICE.address, agreed, agreed.ratchet).write(b"first")
+    raw = End(ALICE.address, agreed).write(b"first")
     before = dict(BOBS_PREKEYS.one_time)
     for bit in range(len(raw) * 8 - 160, len(raw) * 8, 3):
         assert refusal_of(flipped(raw, bit)) is Code.AUTHENTICATION_FAILED
@@ -133,7 +133,7 @@ def test_nobody_can_open_a_session_in_anothers_name() -> None:
     assert message.opening is not None
     # Carol shows Alice's card, but has not the key in it: the agreements come out differently on the two sides.
     forged = initiate(CAROL, bundle_of(), one_time=None, encapsulation=encapsulate(bundle_of()), entropy=ENTROPY)
-    as_alice = End(ALICE.address, replace(forged, opening=replace(forged.opening, card=ALICE.card)), forged.ratchet)
+    as_alice = End(ALICE.address, replace(forged, opening=replace(forged.opening, card=ALICE.card)))
     assert refusal_of(as_alice.write(b"it is me, Alice")) is Code.AUTHENTICATION_FAILED
 
 
