@@ -44,8 +44,8 @@ def agree(private: bytes, other: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(other))
 
 
-def state(flags: int, context: bytes, root_key: bytes, own: bytes, counts: tuple[int, int, int, int]) -> bytes:
-    return bytes([1, flags, len(context)]) + context + root_key + own + struct.pack(">IIIH", *counts)
+def state(flags: int, context: bytes, root_key: bytes, counts: tuple[int, int, int, int]) -> bytes:
+    return bytes([1, flags, len(context)]) + context + root_key + struct.pack(">IIIH", *counts)
 
 
 class Person:
@@ -98,13 +98,13 @@ def derive(ciphertext: bytes) -> dict[str, str]:
     message = b"\x01" + alice.address + session_id + MESSAGE_ID + opening + ratchet
 
     next_chain = mac(chain_key, b"\x02")
-    alice_state = state(3, context, root_key, RATCHET_KEY, (1, 0, 0, 0)) + public(PREKEY) + next_chain
-    bob_state = state(5, context, root_key, PREKEY, (0, 0, 1, 0)) + public(RATCHET_KEY) + next_chain
+    alice_state = state(7, context, root_key, (1, 0, 0, 0)) + RATCHET_KEY + public(PREKEY) + next_chain
+    bob_state = state(10, context, root_key, (0, 0, 1, 0)) + public(RATCHET_KEY) + next_chain
     # As if Bob had got the second message first: the key of the first is kept.
     skipped = public(RATCHET_KEY) + struct.pack(">H", 1)
     skipped += struct.pack(">I", 0) + mac(chain_key, b"\x01") + struct.pack(">Q", CREATED_AT_MS)
     bob_state_with_a_gap = (
-        state(5, context, root_key, PREKEY, (0, 0, 2, 1))
+        state(10, context, root_key, (0, 0, 2, 1))
         + public(RATCHET_KEY) + mac(next_chain, b"\x02") + skipped
     )  # fmt: skip
     prekeys = struct.pack(">BIBH", 1, 10, 1, 1) + struct.pack(">IQBQ", PREKEY_ID, CREATED_AT_MS, 0, 0)

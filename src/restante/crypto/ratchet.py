@@ -4,8 +4,9 @@ Every function takes a state and gives a new one; a refused message therefore ch
 reach the disk is simply not used. A message here is header, nonce and ciphertext; it must be sealed once more for its
 recipient (SPEC 8.5), because the header shows counters. Who the two sides are is told by `context` and not known here.
 
-The sending half of a ratchet turn is left to the next `encrypt`, the latest moment: until then no key exists that could
-be stolen. The nonce is random although no key is used twice: a state restored from an old disk would use one again.
+The sending half of a ratchet turn is left to the next `encrypt`, the latest moment: until then there is neither the new
+ratchet key nor the old one, which has done its work. The nonce is random although no key is used twice: a state
+restored from an old disk would use one again.
 """
 
 import struct
@@ -64,12 +65,13 @@ class SkippedKey(NamedTuple):
 class RatchetState(NamedTuple):
     """All that one side knows of a session. A tuple, not a dataclass: one is made for each message, three times faster.
 
-    `sending_key` is `NONE_YET` when a turn is due before the next message, `receiving_key` while nothing was received.
+    When a turn is due before the next message, `sending_key` and `own_public` are `NONE_YET` and there is no `own_key`;
+    `receiving_key` is `NONE_YET` while nothing was received.
     """
 
     context: bytes
     root_key: bytes
-    own_key: X25519PrivateKey
+    own_key: X25519PrivateKey | None
     own_public: bytes
     their_public: bytes
     sending_key: bytes
@@ -165,13 +167,21 @@ def _at(state: RatchetState, their: bytes, number: int, before: int, *, now_ms: 
             raise MessageKeyGone
         _check_gap(number - state.received)
         return _jump(state, number, now_ms=now_ms)
+    if state.own_key is None:
+        raise _refused()  # the other side turns only after it heard from us, and we have not written since it turned
     # The whole distance counts: SPEC 9.4 resets a session for it, however many turns it is spread over.
     _check_gap(number + (max(0, before - state.received) if has_chain else 0))
+    root_key, receiving_key = root_step(state.root_key, _agree(state.own_key, their))
     if has_chain and before > state.received:
         state = _jump(state, before, now_ms=now_ms)
-    root_key, receiving_key = root_step(state.root_key, _agree(state.own_key, their))
     turned = state._replace(
-        root_key=root_key, their_public=their, sending_key=NONE_YET, receiving_key=receiving_key, received=0
+        root_key=root_key,
+        own_key=None,
+        own_public=NONE_YET,
+        their_public=their,
+        sending_key=NONE_YET,
+        receiving_key=receiving_key,
+        received=0,
     )
     return _jump(turned, number, now_ms=now_ms) if number else turned
 
@@ -210,7 +220,9 @@ def _turn_to_send(state: RatchetState, private: bytes) -> RatchetState:
 
 
 def _without_key(state: RatchetState, name: bytes) -> RatchetState:
-    return state._replace(skipped={other: kept for other, kept in state.skipped.items() if other != name})
+    rest = dict(state.skipped)
+    del rest[name]
+    return state._replace(skipped=rest)
 
 
 def _agree(own: X25519PrivateKey, their: bytes) -> bytes:

@@ -18,30 +18,23 @@ from restante.model.errors import Malformed
 from restante.model.ids import exactly
 
 RATCHET_VERSION: Final = 1
-_HAS_THEIRS: Final = 1
-_HAS_SENDING: Final = 2
-_HAS_RECEIVING: Final = 4
+_OPTIONAL_KEYS: Final = (1, 2, 4, 8)
+"""Flags: own ratchet key, their ratchet key, sending chain, receiving chain."""
 
 _HEAD: Final = struct.Struct(">BBB")
-_KEYS: Final = struct.Struct(">32s32sIIIH")
+_FIXED: Final = struct.Struct(">32sIIIH")
 _RUN: Final = struct.Struct(">32sH")
 _SKIPPED: Final = struct.Struct(">I32sQ")
 
 
 def encode_ratchet(state: RatchetState) -> bytes:
-    optional = (state.their_public, state.sending_key, state.receiving_key)
-    flags = sum(flag for flag, key in zip((_HAS_THEIRS, _HAS_SENDING, _HAS_RECEIVING), optional, strict=True) if key)
+    own = NONE_YET if state.own_key is None else state.own_key.private_bytes_raw()
+    optional = (own, state.their_public, state.sending_key, state.receiving_key)
+    flags = sum(flag for flag, key in zip(_OPTIONAL_KEYS, optional, strict=True) if key)
     parts = [
         _HEAD.pack(RATCHET_VERSION, flags, len(state.context)),
         state.context,
-        _KEYS.pack(
-            state.root_key,
-            state.own_key.private_bytes_raw(),
-            state.sent,
-            state.sent_before,
-            state.received,
-            len(state.skipped),
-        ),
+        _FIXED.pack(state.root_key, state.sent, state.sent_before, state.received, len(state.skipped)),
         *optional,
     ]
     # Keys skipped under one ratchet key stand together, so it is written once; their order is their age.
@@ -65,24 +58,24 @@ def decode_ratchet(raw: bytes) -> RatchetState:
 
 def _decode_v1(raw: bytes) -> RatchetState:
     _, flags, context_bytes = _HEAD.unpack_from(raw)
-    if flags > _HAS_THEIRS | _HAS_SENDING | _HAS_RECEIVING:
+    if flags > sum(_OPTIONAL_KEYS):
         raise Malformed("a ratchet state has flags that are not known")
     at = _HEAD.size + context_bytes
     context = raw[_HEAD.size : at]
-    root_key, private, sent, sent_before, received, skipped = _KEYS.unpack_from(raw, at)
-    at += _KEYS.size
+    root_key, sent, sent_before, received, skipped = _FIXED.unpack_from(raw, at)
+    at += _FIXED.size
     optional = []
-    for flag in (_HAS_THEIRS, _HAS_SENDING, _HAS_RECEIVING):
+    for flag in _OPTIONAL_KEYS:
         size = KEY_BYTES if flags & flag else 0
         optional.append(exactly(raw[at : at + size], size, "a key of a ratchet state") if size else NONE_YET)
         at += size
-    own = X25519PrivateKey.from_private_bytes(private)
-    their_public, sending_key, receiving_key = optional
+    private, their_public, sending_key, receiving_key = optional
+    own = X25519PrivateKey.from_private_bytes(private) if private else None
     return RatchetState(
         context,
         root_key,
         own,
-        own.public_key().public_bytes_raw(),
+        NONE_YET if own is None else own.public_key().public_bytes_raw(),
         their_public,
         sending_key,
         sent,

@@ -247,7 +247,7 @@ def test_the_latest_moment_of_a_turn_is_the_next_message_sent() -> None:
     alice, bob = pair()
     message = alice.send(b"turns bob")
     bob.receive(message)
-    assert bob.state.sending_key == b"", "no sending key exists that could be stolen"
+    assert (bob.state.sending_key, bob.state.own_key) == (b"", None), "nothing to send with that could be stolen"
     alice.receive(bob.send(b"now it does"))
     assert bob.state.sending_key
 
@@ -257,6 +257,13 @@ def test_a_ratchet_key_of_small_order_is_refused(public: bytes) -> None:
     alice, bob = pair()
     message = alice.send(b"text")
     assert refusal_of(bob.state, public + message[32:]) is Code.AUTHENTICATION_FAILED
+
+
+def test_a_turn_before_we_have_written_since_the_last_one_is_refused_unseen() -> None:
+    alice, bob = pair()
+    bob.receive(alice.send(b"bob owes a turn"))
+    forged = bytes(range(32)) + alice.send(b"text")[32:]
+    assert refusal_of(bob.state, forged) is Code.AUTHENTICATION_FAILED
 
 
 def test_ones_own_message_sent_back_is_refused() -> None:

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clauses import clause
-from ratchet_peers import OracleSide, Side, initiator, responder
+from ratchet_peers import NOW_MS, OracleSide, Side, initiator, responder
+from restante.crypto.ratchet_bytes import decode_ratchet, encode_ratchet
 from restante.model.errors import RemoteProtocolError
 
 
@@ -87,6 +88,34 @@ def test_we_read_and_answer_what_the_oracle_begins(script: list[Send | Arrive | 
 @given(moves)
 def test_we_understand_ourselves(script: list[Send | Arrive | Lose]) -> None:
     play([Send(True), Arrive(False, 0), *script], initiator(), responder())
+
+
+class Restarting(Side):
+    """Loses its memory after each message, and each time first fails to commit: all it has is what it wrote down."""
+
+    def send(self, plaintext: bytes, associated_data: bytes = b"") -> bytes:
+        before = encode_ratchet(self.state)
+        super().send(b"never left", associated_data)
+        self.state = decode_ratchet(before)
+        message = super().send(plaintext, associated_data)
+        self.state = decode_ratchet(encode_ratchet(self.state))
+        return message
+
+    def receive(self, message: bytes, associated_data: bytes = b"", *, now_ms: int = NOW_MS) -> bytes:
+        before = encode_ratchet(self.state)
+        super().receive(message, associated_data, now_ms=now_ms)
+        self.state = decode_ratchet(before)
+        plaintext = super().receive(message, associated_data, now_ms=now_ms)
+        self.state = decode_ratchet(encode_ratchet(self.state))
+        return plaintext
+
+
+@clause("8.2")
+@settings(max_examples=60, deadline=None)
+@given(moves)
+def test_a_side_that_crashes_at_every_message_is_still_understood(script: list[Send | Arrive | Lose]) -> None:
+    play([Send(True), Arrive(False, 0), *script], Restarting(initiator().state, 3), OracleSide(initiates=False))
+    play([Send(True), Arrive(False, 0), *script], OracleSide(initiates=True), Restarting(responder().state, 4))
 
 
 @pytest.mark.parametrize("late", range(6))
