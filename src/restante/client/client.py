@@ -213,7 +213,7 @@ class Client:
         sender = owed.sender
         with self._database.transaction():
             ids = self.inbox.take_owed(sender, limit=self._settings.acks.max_ids, type_=owed.type)
-            body = receipts(self.identity, ids, writer=sender, now_ms=now_ms, type_=owed.type)
+            body = receipts(self.identity, ids, writer=sender, now_ms=now_ms, ack_type=owed.type)
             message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
             self._enqueue(message_id, self._contacts[sender], body, lane=lane, kind=Kind.CONTROL, ttl_s=None)
         self._work.set()
