@@ -9,7 +9,9 @@ from pathlib import Path
 from restante.crypto.identity import Identity
 from restante.node.relay import Relay
 from restante.policy.quota import StorageQuota
+from restante.policy.settings import Settings
 from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.mailbox import SqliteMailbox
 from restante.runtime.system import SystemEntropy
@@ -57,13 +59,16 @@ async def running_relay(home: Path, *, quota: StorageQuota | None = None) -> Asy
     database = Database(home / "node.db", schema="node", busy_timeout_ms=50)
     store = SqliteMailbox(database, Journal(database, SystemEntropy()), tag_secret=NODE.tag_secret)
     clock = FakeClock()
-    relay = Relay(NODE, store, quota=quota or StorageQuota(), clock=clock, entropy=SystemEntropy())
+    commits = GroupCommit(database)
+    settings = Settings(storage=quota or StorageQuota())
+    relay = Relay(NODE, store, commits=commits, settings=settings, clock=clock, entropy=SystemEntropy())
     server = await relay.listen(LOOPBACK, 0)
     try:
         yield RunningRelay(port=server.sockets[0].getsockname()[1], database=database, clock=clock)
     finally:
-        server.close()
+        await relay.stop()
         await server.wait_closed()
+        commits.close()
         database.close()
 
 

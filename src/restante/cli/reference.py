@@ -36,6 +36,17 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "dedup.window_ms": "how long an arrival is remembered",
         "acks.max_wait_ms": "how long an acknowledgement waits for others to travel with",
         "acks.max_ids": "messages acknowledged in one batch at most",
+        "relay.push_rate_per_s": "puts a second that one connection may send for long",
+        "relay.push_burst": "puts that one connection may send at once",
+        "relay.max_connections": "connections a relay holds open",
+        "relay.max_receive_sessions": "connections that may receive for one address at the same time",
+        "relay.handshake_ms": "how long a new connection may take to introduce itself",
+        "relay.idle_ms": "how long a connection may be silent before it is closed",
+        "relay.slow_reader_ms": "how long a connection may leave what was sent to it unread",
+        "relay.heartbeat_ms": "how often a client says that it is still there",
+        "relay.reap_every_ms": "how often expired messages are removed from a relay",
+        "relay.max_unread_bytes": "bytes that wait for one connection before no more are produced",
+        "relay.max_waiting_bytes": "bytes of puts that wait for the disk before connections are no longer read",
     }
 )
 

@@ -9,6 +9,7 @@ from restante.policy.acks import AckBatching
 from restante.policy.capacity import OutboxLimits
 from restante.policy.dead_letters import DeadLetterRetention
 from restante.policy.dedup import DedupLimits
+from restante.policy.links import RelayLimits
 from restante.policy.quota import StorageQuota
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 
@@ -22,3 +23,4 @@ class Settings:
     storage: StorageQuota = field(default_factory=StorageQuota)
     dedup: DedupLimits = field(default_factory=DedupLimits)
     acks: AckBatching = field(default_factory=AckBatching)
+    relay: RelayLimits = field(default_factory=RelayLimits)
