@@ -7,7 +7,6 @@ told. The level `debug` shows them, for a machine under one's own eyes.
 
 import json
 import logging
-import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import PurePath
@@ -17,28 +16,21 @@ from typing import Any, Final, TextIO
 LOGGER: Final = logging.getLogger("restante.node")
 FACTS: Final = frozenset(
     {
-        "answers",
         "blobs",
-        "bytes",
         "clean",
         "code",
         "connections",
-        "deletes",
         "error",
-        "failures",
-        "flushed",
         "logger",
         "ms",
-        "place",
         "pid",
+        "place",
         "puts",
-        "reaped",
         "reason",
         "refusals",
-        "segments",
-        "sessions",
-        "signal",
-        "times",
+        "served",
+        "waiting",
+        "what",
     }
 )
 """Every name a fact of a log line may have. A new one is added here, after a look at the page on safe logging."""
@@ -71,11 +63,12 @@ class Event(StrEnum):
     STOPPING = "node.stopping"
     STOPPED = "node.stopped"
     CRASHED = "node.crashed"
-    ALIVE = "node.alive"
     REAPED = "store.reaped"
     REAP_FAILED = "store.reap_failed"
     STORE_FAILED = "store.failed"
     STORE_RECOVERED = "store.recovered"
+    RELAY = "relay.event"
+    STATUS_EXPOSED = "status.not_on_loopback"
     FOREIGN = "library.message"
 
 
@@ -84,8 +77,7 @@ class Reason(StrEnum):
 
     FILE_GONE = "file_gone"
     CANNOT_WRITE = "cannot_write"
-    PUTS_FAIL = "puts_fail"
-    STATUS_ENDED = "status_ended"
+    TOO_SLOW = "too_slow"
 
 
 def log(level: Level, event: Event, error: BaseException | None = None, /, **facts: object) -> None:
@@ -161,8 +153,3 @@ def _place(trace: TracebackType | None) -> str:
     while trace.tb_next is not None:
         trace = trace.tb_next
     return f"{PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-
-
-def log_to_terminal_or_journal(*, level: Level, form: Format) -> None:
-    """Standard error, where service managers and people look."""
-    set_up_logging(level=level, form=form, stream=sys.stderr)
