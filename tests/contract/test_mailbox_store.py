@@ -14,6 +14,7 @@ from clauses import clause
 from restante.core.mailbox import Keep, Usage
 from restante.model.ids import InboxKey
 from restante.model.journal import JournalKind
+from restante.policy.quota import StorageQuota
 from restante.ports.relay import Blob, MailboxStore
 from restante.runtime.sqlite.database import Database, load_queries
 from restante.testing.memory_mailbox import MemoryMailbox
@@ -23,18 +24,21 @@ from sqlite_files import NOW_MS, facts, open_node_file
 ALICE = InboxKey(b"A" * 32)
 BOB = InboxKey(b"B" * 32)
 HOUR_MS = 3_600_000
+QUOTA = StorageQuota()
 
 
 def keep(inbox: InboxKey, envelope: bytes, *, expires_at_ms: int = NOW_MS + 24 * HOUR_MS) -> Keep:
-    return Keep(inbox_key=inbox, payload_hash=payload_hash(envelope), expires_at_ms=expires_at_ms)
+    return Keep(inbox_key=inbox, payload_hash=payload_hash(envelope), expires_at_ms=expires_at_ms, envelope=envelope)
 
 
 def put(store: MailboxStore, inbox: InboxKey, envelope: bytes, *, expires_at_ms: int = NOW_MS + 24 * HOUR_MS) -> int:
-    return store.put(keep(inbox, envelope, expires_at_ms=expires_at_ms), envelope, now_ms=NOW_MS)
+    [blob_id] = store.put_all([keep(inbox, envelope, expires_at_ms=expires_at_ms)], quota=QUOTA, now_ms=NOW_MS)
+    assert isinstance(blob_id, int)
+    return blob_id
 
 
 def everything(store: MailboxStore, inbox: InboxKey, *, now_ms: int = NOW_MS) -> list[Blob]:
-    return store.flush(inbox, after=0, limit=1_000, now_ms=now_ms)
+    return store.flush(inbox, after=0, limit=1_000, max_bytes=1_000_000, now_ms=now_ms)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -75,7 +79,7 @@ def test_pages_join_into_the_whole_without_a_gap_or_a_repeat(store: MailboxStore
         put(store, BOB, envelope)
     pages = []
     after = 0
-    while page := store.flush(ALICE, after=after, limit=3, now_ms=NOW_MS):
+    while page := store.flush(ALICE, after=after, limit=3, max_bytes=1_000_000, now_ms=NOW_MS):
         pages.append([blob.envelope for blob in page])
         after = page[-1].blob_id
     assert pages == [envelopes[:3], envelopes[3:6], envelopes[6:]]
@@ -84,8 +88,10 @@ def test_pages_join_into_the_whole_without_a_gap_or_a_repeat(store: MailboxStore
 @clause("6.1")
 def test_a_page_goes_on_behind_a_blob_that_was_deleted_meanwhile(store: MailboxStore) -> None:
     ids = [put(store, ALICE, b"%d" % number) for number in range(4)]
-    store.delete(ALICE, ids[1], now_ms=NOW_MS)
-    assert [blob.envelope for blob in store.flush(ALICE, after=ids[1], limit=9, now_ms=NOW_MS)] == [b"2", b"3"]
+    store.delete_all(ALICE, [ids[1]], now_ms=NOW_MS)
+    assert [
+        blob.envelope for blob in store.flush(ALICE, after=ids[1], limit=9, max_bytes=1_000_000, now_ms=NOW_MS)
+    ] == [b"2", b"3"]
 
 
 @clause("6.1")
@@ -104,27 +110,27 @@ def test_an_inbox_holds_only_its_own_mail(store: MailboxStore) -> None:
 @clause("6.1")
 def test_a_deleted_blob_is_gone_and_the_others_stay(store: MailboxStore) -> None:
     ids = [put(store, ALICE, b"%d" % number) for number in range(3)]
-    assert store.delete(ALICE, ids[1], now_ms=NOW_MS)
+    assert store.delete_all(ALICE, [ids[1]], now_ms=NOW_MS)
     assert [blob.envelope for blob in everything(store, ALICE)] == [b"0", b"2"]
 
 
 @clause("6.1")
 def test_a_delete_needs_the_inbox_besides_the_id(store: MailboxStore) -> None:
     blob_id = put(store, ALICE, b"for alice")
-    assert not store.delete(BOB, blob_id, now_ms=NOW_MS)
+    assert not store.delete_all(BOB, [blob_id], now_ms=NOW_MS)
     assert [blob.envelope for blob in everything(store, ALICE)] == [b"for alice"]
 
 
 def test_a_second_delete_finds_nothing(store: MailboxStore) -> None:
     blob_id = put(store, ALICE, b"one")
-    assert store.delete(ALICE, blob_id, now_ms=NOW_MS)
-    assert not store.delete(ALICE, blob_id, now_ms=NOW_MS)
+    assert store.delete_all(ALICE, [blob_id], now_ms=NOW_MS)
+    assert not store.delete_all(ALICE, [blob_id], now_ms=NOW_MS)
 
 
 def test_an_id_is_never_given_twice(store: MailboxStore) -> None:
     """A delete that comes late, or twice, must not hit a blob that came after."""
     blob_id = put(store, ALICE, b"old")
-    store.delete(ALICE, blob_id, now_ms=NOW_MS)
+    store.delete_all(ALICE, [blob_id], now_ms=NOW_MS)
     assert put(store, ALICE, b"new") > blob_id
 
 
@@ -140,7 +146,7 @@ def test_expired_blobs_take_no_place_in_a_page(store: MailboxStore) -> None:
     for number in range(3):
         put(store, ALICE, b"dead", expires_at_ms=NOW_MS + 1)
         put(store, ALICE, b"%d" % number)
-    page = store.flush(ALICE, after=0, limit=3, now_ms=NOW_MS + 1)
+    page = store.flush(ALICE, after=0, limit=3, max_bytes=1_000_000, now_ms=NOW_MS + 1)
     assert [blob.envelope for blob in page] == [b"0", b"1", b"2"]
 
 
@@ -167,7 +173,7 @@ def test_usage_goes_down_with_what_leaves(store: MailboxStore) -> None:
     blob_id = put(store, ALICE, b"12345")
     put(store, ALICE, b"123", expires_at_ms=NOW_MS + 1)
     put(store, ALICE, b"1")
-    store.delete(ALICE, blob_id, now_ms=NOW_MS)
+    store.delete_all(ALICE, [blob_id], now_ms=NOW_MS)
     store.reap(now_ms=NOW_MS + 1)
     assert store.usage(ALICE) == Usage(blobs=1, total_bytes=1)
 
@@ -191,8 +197,11 @@ class TwoStores(RuleBasedStateMachine):
     @rule(inbox=st.sampled_from([ALICE, BOB]), envelope=st.binary(min_size=1, max_size=3), life_ms=st.integers(1, 5))
     def put(self, inbox: InboxKey, envelope: bytes, life_ms: int) -> None:
         order = keep(inbox, envelope, expires_at_ms=self._now_ms + life_ms)
-        real = self._real.put(order, envelope, now_ms=self._now_ms)
-        self._ids.append((real, self._memory.put(order, envelope, now_ms=self._now_ms)))
+        [real] = self._real.put_all([order], quota=QUOTA, now_ms=self._now_ms)
+        [memory] = self._memory.put_all([order], quota=QUOTA, now_ms=self._now_ms)
+        assert isinstance(real, int)
+        assert isinstance(memory, int)
+        self._ids.append((real, memory))
 
     @rule(by_ms=st.integers(1, 3))
     def wait(self, by_ms: int) -> None:
@@ -202,8 +211,8 @@ class TwoStores(RuleBasedStateMachine):
     @rule(inbox=st.sampled_from([ALICE, BOB]), data=st.data())
     def delete(self, inbox: InboxKey, data: st.DataObject) -> None:
         real, memory = data.draw(st.sampled_from(self._ids))
-        gone = self._real.delete(inbox, real, now_ms=self._now_ms)
-        assert gone == self._memory.delete(inbox, memory, now_ms=self._now_ms)
+        gone = self._real.delete_all(inbox, [real], now_ms=self._now_ms)
+        assert gone == self._memory.delete_all(inbox, [memory], now_ms=self._now_ms)
 
     @rule()
     def reap(self) -> None:
@@ -227,8 +236,8 @@ class TwoStores(RuleBasedStateMachine):
             self._compare(inbox, (0, 0), 1_000)
 
     def _compare(self, inbox: InboxKey, after: tuple[int, int], limit: int) -> None:
-        real = self._real.flush(inbox, after=after[0], limit=limit, now_ms=self._now_ms)
-        memory = self._memory.flush(inbox, after=after[1], limit=limit, now_ms=self._now_ms)
+        real = self._real.flush(inbox, after=after[0], limit=limit, max_bytes=1_000_000, now_ms=self._now_ms)
+        memory = self._memory.flush(inbox, after=after[1], limit=limit, max_bytes=1_000_000, now_ms=self._now_ms)
         ranks = [{pair[side]: rank for rank, pair in enumerate(self._ids)} for side in (0, 1)]
         assert [(ranks[0][blob.blob_id], blob.stored_at_ms, blob.envelope) for blob in real] == [
             (ranks[1][blob.blob_id], blob.stored_at_ms, blob.envelope) for blob in memory
@@ -275,9 +284,9 @@ def insert(node: Database, *, recipient: bytes | str) -> None:
 
 @pytest.mark.parametrize(
     ("query", "index"),
-    [("flush_page", "INDEX inbox_by_recipient (recipient=? AND id>?)"), ("reap", "INDEX inbox_by_expiry (")],
+    [("page_sizes", "INDEX inbox_by_recipient (recipient=? AND id>?)")],
 )
-def test_reading_in_order_and_reaping_each_walk_an_index(node: Database, query: str, index: str) -> None:
+def test_reading_in_order_walks_an_index(node: Database, query: str, index: str) -> None:
     values: dict[str, bytes | int] = {"recipient": ALICE, "after": 0, "now_ms": NOW_MS, "limit": 64}
     [(*_, only_step)] = node.run("EXPLAIN QUERY PLAN " + load_queries("mailbox")[query], **values)  # no sorting besides
     assert only_step.startswith("SEARCH inbox")
@@ -299,8 +308,8 @@ def test_each_change_of_the_store_is_a_fact_that_names_the_sealed_bytes_alone(tm
     file = open_node_file(tmp_path / "node.db")
     kept = put(file.mailbox, ALICE, b"kept", expires_at_ms=NOW_MS + HOUR_MS)
     put(file.mailbox, ALICE, b"outlived", expires_at_ms=NOW_MS + 1)
-    file.mailbox.delete(ALICE, kept, now_ms=NOW_MS)
-    file.mailbox.delete(BOB, kept, now_ms=NOW_MS)
+    file.mailbox.delete_all(ALICE, [kept], now_ms=NOW_MS)
+    file.mailbox.delete_all(BOB, [kept], now_ms=NOW_MS)
     file.mailbox.reap(now_ms=NOW_MS + 1)
     told = facts(file.journal)
     assert [(fact.kind, fact.payload_hash) for fact in told] == [

@@ -28,7 +28,7 @@ from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.mailbox import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.testing.lossy import FaultCounts, Faults, LossyLink
 from restante.testing.seeded import SeededEntropy
 
@@ -75,6 +75,7 @@ async def play_relay(part: Part) -> None:
     await _asked_to_stop()
     await relay.stop()
     commits.close()
+    store.close()
     say(event="done", segments=len(ship(journal, Path(part.segments))))
     database.close()
 
@@ -134,7 +135,7 @@ async def _connected(client: Client, part: Part, counts: FaultCounts) -> AsyncIt
     dice = SeededEntropy(part.seed)
 
     async def connect() -> RelayLink:
-        link = await TcpRelayLink.connect(LOOPBACK, part.port, node=node_key(bytes.fromhex(part.relay)))
+        link = await TlsRelayLink.connect(LOOPBACK, part.port, node=node_key(bytes.fromhex(part.relay)))
         await link.open(client.identity)
         return LossyLink(link, DEMO_FAULTS, dice, counts)
 

@@ -70,6 +70,11 @@ class Identity:
     def sealing_key(self) -> MLKEM768X25519PrivateKey:
         return self._sealing
 
+    @property
+    def signing_key(self) -> Ed25519PrivateKey:
+        """For a node's certificate alone: TLS signs by itself, with a prefix of its own."""
+        return self._signing
+
     def sign(self, message: bytes) -> bytes:
         return self._signing.sign(message)
 

@@ -1,4 +1,4 @@
-"""What a relay counts about itself: numbers and codes, never who (docs/safe-logging.md). Surfaces are made elsewhere."""
+"""What a relay counts about itself: numbers and codes, never who (docs/safe-logging.md). Others show it."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """How much of a relay one connection may take, and for how long it may be silent (SPEC 6.8).
 
-Numbers and one meter; no clock of its own, no socket. What happens to a connection that goes beyond is its host's to do.
+Numbers and one meter; no clock of its own, no socket. What becomes of a connection that goes beyond, its host decides.
 """
 
 from dataclasses import dataclass
