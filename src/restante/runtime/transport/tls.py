@@ -1,6 +1,6 @@
 """TLS 1.3 by pinned keys: how both ends are set up, who the other end is, and what only this connection knows.
 
-Knows nothing of frames. Certificates are signed by a key everybody has (certificates.py): it is the comparison
+Knows nothing of frames. Certificates are signed by a key everybody has (crypto/node_certificate): it is the comparison
 of keys that authenticates, and it happens before any other byte is sent.
 """
 
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from functools import cache
 
 from restante.crypto.identity import Identity
+from restante.crypto.node_certificate import authority_certificate, certified_key, node_certificate
 from restante.model.errors import EnvironmentUnsuitable, Malformed
 from restante.model.ids import NodeKey
-from restante.runtime.transport.certificates import authority_certificate, certified_key, node_certificate
 
 
 def server_context(identity: Identity) -> ssl.SSLContext:
