@@ -98,7 +98,7 @@ def test_another_identity_sees_nothing_of_it(node: NodeProcess, tmp_path: Path, 
 @clause("6.7")
 def test_a_refusal_is_told_with_its_code(node: NodeProcess, key: str) -> None:
     too_long = restante("relay", "put", "--for", key, "--hours", "1400", status=2, RESTANTE_RELAY=str(node.relay))
-    assert too_long.stderr.startswith("error E101: the expiry is more than")
+    assert too_long.stderr.startswith("error E102: the expiry is more than")
     assert "0 of 1 were stored" in too_long.stderr
 
 

@@ -60,7 +60,10 @@ def collect_garbage(there: NodeDirectory) -> tuple[int, bool]:
         try:
             journal = Journal(database, SystemEntropy())
             store = SqliteMailbox(database, journal, tag_secret=there.identity().tag_secret)
-            return store.reap(now_ms=SystemClock().now_ms()), False
+            try:
+                return store.reap(now_ms=SystemClock().now_ms()), False
+            finally:
+                store.close()
         finally:
             database.close()
 

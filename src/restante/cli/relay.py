@@ -46,6 +46,7 @@ def put(
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="An envelope; - reads it from the input.")
     ] = None,
+    *,
     relay: RelayOption = None,
     identity: Annotated[
         Path | None, typer.Option("--for", metavar="FILE", help="Make test envelopes for this identity instead.")

@@ -13,18 +13,17 @@ from restante.crypto.identity import Identity
 from restante.model.codes import Code
 from restante.model.errors import RestanteError, TooLarge
 from restante.model.ids import Address
-from restante.ports.relay import Blob
+from restante.ports.relay import Blob, TryFailed
 from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.identity_files import load_identity
 from restante.runtime.system import SystemClock
-from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.wire.address import parse_address
 from restante.wire.envelope import MAX_ENVELOPE_BYTES, Envelope, decode_envelope, encode_envelope, payload_hash
+from restante.wire.frame_bodies import MAX_DELETED_AT_ONCE
 from restante.wire.inbox_keys import relay_inbox_key
 
 HOUR_MS: Final = 3_600_000
-IN_FLIGHT: Final = 64
-DELETE_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,29 +89,24 @@ def flush_all(relay: PinnedRelay, identity: Path, *, delete: bool, limit: int, q
 
 async def _put_all(relay: PinnedRelay, envelopes: Sequence[bytes]) -> tuple[list[StoredEnvelope], float]:
     link = await _connect(relay)
-    room = asyncio.Semaphore(IN_FLIGHT)
-
-    async def put_one(raw: bytes) -> StoredEnvelope:
-        async with room:
-            ack = await link.put(raw)
-        hashed = payload_hash(decode_envelope(raw).sealed).hex()
-        return StoredEnvelope(payload_hash=hashed, size_bytes=len(raw), stored_at_ms=ack.timestamp_ms)
-
-    began_s = time.perf_counter()
     try:
-        tasks = [asyncio.create_task(put_one(raw)) for raw in envelopes]
-        done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        for task in done:
-            if (problem := task.exception()) is not None:
-                kept = sum(one.exception() is None for one in done)
-                problem.add_note(f"{kept} of {len(envelopes)} were stored before this answer was seen")
-                raise problem
-        return [task.result() for task in tasks], time.perf_counter() - began_s
+        began_s = time.perf_counter()
+        answers = await link.put_many(envelopes)
+        took_s = time.perf_counter() - began_s
     finally:
         await link.close()
+    stored: list[StoredEnvelope] = []
+    refusals: list[TryFailed] = []
+    for raw, answer in zip(envelopes, answers, strict=True):
+        if isinstance(answer, TryFailed):
+            refusals.append(answer)
+            continue
+        hashed = payload_hash(decode_envelope(raw).sealed).hex()
+        stored.append(StoredEnvelope(payload_hash=hashed, size_bytes=len(raw), stored_at_ms=answer.batch.timestamp_ms))
+    if refusals:
+        refusals[0].add_note(f"{len(stored)} of {len(envelopes)} were stored")
+        raise refusals[0]
+    return stored, took_s
 
 
 async def _flush_all(
@@ -125,19 +119,19 @@ async def _flush_all(
         while len(held) < limit:
             try:
                 async with asyncio.timeout(quiet_ms / 1_000):
-                    blob = await link.next_blob()
+                    came = (await link.next_blobs())[: limit - len(held)]
             except TimeoutError:
                 break
-            held.append(_held(blob))
-            if delete:
-                await link.delete(blob.blob_id)
+            held += map(_held, came)
+            for start in range(0, len(came) if delete else 0, MAX_DELETED_AT_ONCE):
+                await link.delete_many([blob.blob_id for blob in came[start : start + MAX_DELETED_AT_ONCE]])
     finally:
         await link.close()
     return held
 
 
-async def _connect(relay: PinnedRelay) -> TcpRelayLink:
-    return await TcpRelayLink.connect(relay.endpoint.host, relay.endpoint.port, node=relay.key)
+async def _connect(relay: PinnedRelay) -> TlsRelayLink:
+    return await TlsRelayLink.connect(relay.endpoint.host, relay.endpoint.port, node=relay.key)
 
 
 def _held(blob: Blob) -> HeldEnvelope:

@@ -68,9 +68,10 @@ class _Node:
         journal = Journal(self._database, SystemEntropy())
         self._commits = GroupCommit(self._database)
         self._file = WatchedFile(self._database, self._commits)
+        self._store = SqliteMailbox(self._database, journal, tag_secret=self._identity.tag_secret)
         self._relay = Relay(
             self._identity,
-            SqliteMailbox(self._database, journal, tag_secret=self._identity.tag_secret),
+            self._store,
             commits=self._file,
             settings=config.settings,
             clock=self._clock,
@@ -100,6 +101,7 @@ class _Node:
         finally:
             self._commits.close()
             await status.stop()
+            self._store.close()
             self._database.close()
 
     async def _listen(self) -> Endpoint:
@@ -127,12 +129,9 @@ class _Node:
     async def _stop(self) -> None:
         notify(Word.STOPPING)
         log(Level.INFO, Event.STOPPING, connections=self._relay.figures().connections)
-        clean = True
-        try:
-            await self._relay.stop(grace_s=GRACE_S)
-        except TimeoutError:
-            clean = False
+        await self._relay.stop(grace_s=GRACE_S)
         figures = self._relay.figures()
+        clean = not figures.waiting_bytes
         log(Level.INFO, Event.STOPPED, clean=clean, puts=figures.puts_stored_total, waiting=figures.waiting_puts)
 
     async def _reap_on_and_on(self) -> None:

@@ -5,6 +5,7 @@ be acknowledged (SPEC 1.3). A full disk is found by writing as much as the large
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,8 @@ class StoreHealth:
     async def _find_out(self) -> Health:
         if not self._file.look():
             return Health(usable=False, reason=Reason.FILE_GONE, code=Code.STORE_UNUSABLE)
+        if _free_bytes(self._database.path) < MAX_SEALED_BYTES:
+            return Health(usable=False, reason=Reason.DISK_FULL, code=Code.STORAGE_FAILED)
         # A small write may still find room where messages find none: after a failed put, try as much as a put.
         size = 1 if self._takes_puts() else MAX_SEALED_BYTES
         try:
@@ -97,6 +100,11 @@ class StoreHealth:
         except TimeoutError:
             return Health(usable=False, reason=Reason.TOO_SLOW, code=Code.STORAGE_FAILED)
         return Health(usable=True)
+
+
+def _free_bytes(path: Path) -> int:
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

@@ -77,6 +77,7 @@ class Reason(StrEnum):
 
     FILE_GONE = "file_gone"
     CANNOT_WRITE = "cannot_write"
+    DISK_FULL = "disk_full"
     TOO_SLOW = "too_slow"
 
 

@@ -1,4 +1,4 @@
-"""What a node's file holds, in sums. Reads every row's header: for an operator's question, not for a hot path."""
+"""What a node's file holds, in sums, for its operator."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -25,7 +25,9 @@ class NodeHoldings:
 def read_holdings(database: Database, *, shipped_through: int, now_ms: int) -> NodeHoldings:
     """All numbers from one view of the file."""
     with database.transaction():
-        [(blobs, total_bytes, inboxes, oldest, next_expiry)] = database.run(_SQL["held"])
+        [(blobs, total_bytes, inboxes)] = database.run(_SQL["held"])
+        first_stored = database.run(_SQL["first_stored"])
+        [(next_expiry,)] = database.run(_SQL["next_expiry"])
         [(expired,)] = database.run(_SQL["expired"], now_ms=now_ms)
         [(facts,)] = database.run(_SQL["facts"])
     return NodeHoldings(
@@ -33,7 +35,7 @@ def read_holdings(database: Database, *, shipped_through: int, now_ms: int) -> N
         total_bytes=total_bytes,
         inboxes=inboxes,
         expired=expired,
-        oldest_stored_at_ms=oldest,
+        oldest_stored_at_ms=first_stored[0][0] if first_stored else None,
         next_expiry_at_ms=next_expiry,
         facts=facts,
         facts_not_shipped=facts - shipped_through,
