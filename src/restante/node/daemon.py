@@ -25,12 +25,12 @@ from restante.node.status_server import Answers, StatusServer
 from restante.runtime.directory_lock import DirectoryLock, hold
 from restante.runtime.endpoints import Endpoint
 from restante.runtime.node_directory import NodeDirectory
-from restante.runtime.service_manager import Word, notify
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.mailbox import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
+from restante.runtime.systemd import Word, notify
 
 GRACE_S: Final = 10.0  # how long puts under way may take to end after SIGTERM
 LOOK_EVERY_S: Final = 1.0

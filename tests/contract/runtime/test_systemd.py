@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.runtime.service_manager import Word, notify
+from restante.runtime.systemd import Word, notify
 
 
 @pytest.mark.parametrize("abstract", [False, True])
