@@ -105,7 +105,8 @@ def _holdings(there: NodeDirectory) -> dict[str, Any] | None:
         held = read_holdings(database, shipped_through=shipped, now_ms=SystemClock().now_ms())
     finally:
         database.close()
-    return asdict(held) | {"file_bytes": there.database.stat().st_size}
+    files = (path.stat().st_size for path in (there.database, there.wal) if path.exists())
+    return asdict(held) | {"file_bytes": sum(files)}
 
 
 def _let_the_node_reap(note: Mapping[str, Any]) -> int:

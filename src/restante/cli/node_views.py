@@ -47,15 +47,20 @@ def _node_rows(data: dict[str, Any], now_ms: int) -> list[tuple[str, str]]:
 def _store_rows(store: dict[str, Any] | None, now_ms: int) -> list[tuple[str, str]]:
     if store is None:
         return [("holds", "nothing yet: the node has never run")]
+    messages, inboxes = _many(store["blobs"], "message", "s"), _many(store["inboxes"], "inbox", "es")
     oldest, expiry = store["oldest_stored_at_ms"], store["next_expiry_at_ms"]
     return [
-        ("holds", f"{store['blobs']:,} messages, {store['total_bytes']:,} bytes, for {store['inboxes']:,} inboxes"),
+        ("holds", f"{messages}, {store['total_bytes']:,} bytes, in {inboxes}"),
         ("expired", f"{store['expired']:,} of them wait to be removed"),
         ("oldest", "none" if oldest is None else show.away(oldest, now_ms)),
         ("next expiry", "none" if expiry is None else show.away(expiry, now_ms)),
         ("journal", f"{store['facts']:,} facts, {store['facts_not_shipped']:,} not shipped yet"),
         ("file", f"{store['file_bytes']:,} bytes"),
     ]
+
+
+def _many(count: int, what: str, ending: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else ending}"
 
 
 def _counts(relay: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -66,7 +71,7 @@ def _counts(relay: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("failed to introduce themselves", relay["handshakes_failed_total"], None),
         ("closed, silent", relay["closed_idle_total"], None),
         ("closed, not reading", relay["closed_slow_total"], None),
-        ("closed, not readable", relay["broke_format_total"], None),
+        ("closed, not keeping to the format", relay["broke_format_total"], None),
         ("puts stored", relay["puts_stored_total"], relay["bytes_stored_total"]),
         ("messages served", relay["blobs_served_total"], relay["bytes_served_total"]),
         ("messages deleted by recipients", relay["blobs_deleted_total"], None),

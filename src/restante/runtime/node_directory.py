@@ -34,6 +34,11 @@ class NodeDirectory:
         return self.path / "node.db"
 
     @property
+    def wal(self) -> Path:
+        """What SQLite has written and not yet moved into the database."""
+        return self.path / "node.db-wal"
+
+    @property
     def lock(self) -> Path:
         return self.path / "lock"
 
