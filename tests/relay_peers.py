@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,9 +92,16 @@ class RawPeer:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def connected(cls, port: int, *, starts: bool = True) -> AsyncIterator[tuple["RawPeer", frames.Hello]]:
+    async def connected(
+        cls, port: int, *, starts: bool = True, receive_buffer_bytes: int | None = None
+    ) -> AsyncIterator[tuple["RawPeer", frames.Hello]]:
         """A peer that has been greeted and, unless told otherwise, has greeted back."""
-        peer = cls(*await asyncio.open_connection(LOOPBACK, port, ssl=client_context(), server_hostname=""))
+        plain = socket.socket()
+        if receive_buffer_bytes is not None:  # before connecting, or it comes too late
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        plain.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(plain, (LOOPBACK, port))
+        peer = cls(*await asyncio.open_connection(sock=plain, ssl=client_context(), server_hostname=""))
         try:
             _, hello = await peer.hear()
             assert isinstance(hello, frames.Hello)
@@ -108,6 +116,16 @@ class RawPeer:
     async def say(self, raw: bytes) -> None:
         self._writer.write(raw)
         await self._writer.drain()
+
+    async def abort(self) -> None:
+        """Gone without a goodbye."""
+        self._writer.transport.abort()
+
+    def stop_reading(self) -> None:
+        """What comes is left where it is."""
+        both_ways = self._writer.transport
+        assert isinstance(both_ways, asyncio.Transport)
+        both_ways.pause_reading()
 
     async def hear(self) -> tuple[int, frames.Frame | frames.Unknown]:
         async with asyncio.timeout(SOON_S):

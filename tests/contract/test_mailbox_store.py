@@ -1,5 +1,6 @@
 """What any relay store must do (SPEC 6.1-6.3): one suite, run on the real store and on its stand-in."""
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from clauses import clause
 from restante.core.mailbox import Keep, Usage
+from restante.model.errors import StoreUnusable
 from restante.model.ids import InboxKey
 from restante.model.journal import JournalKind
-from restante.policy.quota import StorageQuota
+from restante.policy.quota import Refused, StorageQuota
 from restante.ports.relay import Blob, MailboxStore
+from restante.runtime.sqlite import mailbox
 from restante.runtime.sqlite.database import Database, load_queries
+from restante.testing.crashing_disk import CrashingDisk
 from restante.testing.memory_mailbox import MemoryMailbox
 from restante.wire.envelope import payload_hash
 from sqlite_files import NOW_MS, facts, open_node_file
@@ -25,6 +29,7 @@ ALICE = InboxKey(b"A" * 32)
 BOB = InboxKey(b"B" * 32)
 HOUR_MS = 3_600_000
 QUOTA = StorageQuota()
+MIGRATIONS = Path(mailbox.__file__).parent / "migrations" / "node"
 
 
 def keep(inbox: InboxKey, envelope: bytes, *, expires_at_ms: int = NOW_MS + 24 * HOUR_MS) -> Keep:
@@ -178,6 +183,72 @@ def test_usage_goes_down_with_what_leaves(store: MailboxStore) -> None:
     assert store.usage(ALICE) == Usage(blobs=1, total_bytes=1)
 
 
+@clause("6.1")
+def test_a_page_ends_before_the_blob_that_would_make_it_too_large_but_is_never_empty(store: MailboxStore) -> None:
+    for size in (10, 10, 10, 50, 1):
+        put(store, ALICE, bytes(size))
+    pages = []
+    after = 0
+    while page := store.flush(ALICE, after=after, limit=9, max_bytes=25, now_ms=NOW_MS):
+        pages.append([len(blob.envelope) for blob in page])
+        after = page[-1].blob_id
+    assert pages == [[10, 10], [10], [50], [1]]
+
+
+@clause("6.6", "6.7")
+def test_the_last_blob_of_a_quota_is_kept_and_the_next_refused_for_now_while_nothing_is_evicted(
+    store: MailboxStore,
+) -> None:
+    quota = StorageQuota(max_blobs=100)
+    answers = store.put_all([keep(ALICE, b"%d" % number) for number in range(101)], quota=quota, now_ms=NOW_MS)
+    assert all(isinstance(answer, int) for answer in answers[:100])
+    refused = answers[100]
+    assert isinstance(refused, Refused)
+    assert (refused.permanent, refused.code.value) == (False, "E004")
+    assert [blob.envelope for blob in everything(store, ALICE)] == [b"%d" % number for number in range(100)]
+    assert isinstance(store.put_all([keep(BOB, b"x")], quota=quota, now_ms=NOW_MS)[0], int)
+
+
+@clause("6.6")
+def test_the_last_byte_of_a_quota_is_kept_and_one_more_refused(store: MailboxStore) -> None:
+    quota = StorageQuota(max_bytes=1_000_000)
+    assert isinstance(store.put_all([keep(ALICE, bytes(999_999))], quota=quota, now_ms=NOW_MS)[0], int)
+    two, one = store.put_all([keep(ALICE, b"12"), keep(ALICE, b"1")], quota=quota, now_ms=NOW_MS)
+    assert isinstance(two, Refused)
+    assert isinstance(one, int)
+    assert store.usage(ALICE) == Usage(blobs=2, total_bytes=1_000_000)
+
+
+@clause("6.6")
+def test_what_has_expired_and_was_not_swept_yet_takes_nobodys_place(store: MailboxStore) -> None:
+    quota = StorageQuota(max_blobs=100)
+    brief = [keep(ALICE, b"%d" % number, expires_at_ms=NOW_MS + HOUR_MS) for number in range(40)]
+    lasting = [keep(ALICE, b"stays %d" % number) for number in range(60)]
+    store.put_all([*brief, *lasting], quota=quota, now_ms=NOW_MS)
+    later = [keep(ALICE, b"later %d" % number) for number in range(41)]
+    assert isinstance(store.put_all(later[:1], quota=quota, now_ms=NOW_MS + HOUR_MS - 1)[0], Refused)
+    answers = store.put_all(later, quota=quota, now_ms=NOW_MS + HOUR_MS)
+    assert [isinstance(answer, int) for answer in answers] == [True] * 40 + [False]
+    assert store.usage(ALICE).blobs == 100
+    assert store.reap(now_ms=NOW_MS + HOUR_MS) == 0  # gone already
+
+
+def test_a_delete_of_many_takes_those_that_are_there(store: MailboxStore) -> None:
+    ids = [put(store, ALICE, b"%d" % number) for number in range(4)]
+    others = put(store, BOB, b"bob's")
+    assert store.delete_all(ALICE, [ids[0], ids[2], others, 999_999, ids[0]], now_ms=NOW_MS) == 2
+    assert [blob.envelope for blob in everything(store, ALICE)] == [b"1", b"3"]
+    assert len(everything(store, BOB)) == 1
+
+
+@clause("6.1")
+def test_a_reap_may_be_done_in_steps(store: MailboxStore) -> None:
+    for number in range(5):
+        put(store, ALICE, b"%d" % number, expires_at_ms=NOW_MS + 1)
+    assert [store.reap(now_ms=NOW_MS + 1, limit=2) for _ in range(4)] == [2, 2, 1, 0]
+    assert store.usage(ALICE) == Usage(blobs=0, total_bytes=0)
+
+
 class TwoStores(RuleBasedStateMachine):
     """Whatever is done to both, the real store and its stand-in answer alike. Ids are compared by their rank."""
 
@@ -327,4 +398,81 @@ def test_a_blob_put_past_its_expiry_does_not_spoil_the_journal(tmp_path: Path) -
     file = open_node_file(tmp_path / "node.db")
     put(file.mailbox, ALICE, b"late", expires_at_ms=NOW_MS - HOUR_MS)
     assert [fact.ttl_s for fact in facts(file.journal)] == [0]
+    file.database.close()
+
+
+def test_an_older_file_keeps_its_mail_and_learns_what_each_inbox_holds(tmp_path: Path) -> None:
+    old = apsw.Connection(str(tmp_path / "node.db"))
+    old.execute((MIGRATIONS / "0001_first.sql").read_text("utf-8"))
+    old.pragma("application_id", 0x5253544E)
+    old.pragma("user_version", 1)
+    for number in range(1, 4):
+        old.execute(
+            "INSERT INTO inbox (recipient, envelope, payload_hash, stored_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?)",
+            (ALICE, b"%d" % number, bytes(32), NOW_MS, NOW_MS + HOUR_MS),
+        )
+        old.execute("INSERT INTO journal (at_ms, kind, payload_hash) VALUES (?, 'stored', ?)", (NOW_MS, bytes(32)))
+    old.close()
+    file = open_node_file(tmp_path / "node.db")
+    assert [blob.envelope for blob in everything(file.mailbox, ALICE)] == [b"1", b"2", b"3"]
+    assert file.mailbox.usage(ALICE) == Usage(blobs=3, total_bytes=3)
+    assert put(file.mailbox, ALICE, b"new") > 3
+    file.database.close()
+
+
+def test_reaping_finds_what_has_expired_by_an_index(node: Database) -> None:
+    plan = node.run("EXPLAIN QUERY PLAN " + load_queries("mailbox")["reap"], now_ms=NOW_MS, limit=10)
+    assert any("INDEX inbox_by_expiry (expires_at_ms<?)" in step for *_, step in plan)
+
+
+# A connection that cannot be closed for want of power says so once more when it is collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@clause("1.3", "6.2")
+def test_power_lost_at_any_write_or_sync_keeps_every_put_that_returned_and_balanced_usage(tmp_path: Path) -> None:
+    counting = CrashingDisk()
+    with counting.plugged_in():
+        puts_until_crash(tmp_path / "whole.db", [])
+    for fails_at in range(1, counting.operations + 1):
+        path = tmp_path / f"{fails_at}.db"
+        acknowledged: list[bytes] = []
+        disk = CrashingDisk(fails_at=fails_at, seed=fails_at)
+        with disk.plugged_in(), contextlib.suppress(StoreUnusable):
+            puts_until_crash(path, acknowledged)
+        disk.lose_what_was_not_synced()
+        file = open_node_file(path)
+        held = [blob.envelope for blob in everything(file.mailbox, ALICE)]
+        assert held[: len(acknowledged)] == acknowledged, fails_at
+        assert file.mailbox.usage(ALICE) == Usage(blobs=len(held), total_bytes=sum(map(len, held)))
+        stored = [fact.payload_hash for fact in facts(file.journal) if fact.kind is JournalKind.STORED]
+        assert stored == [payload_hash(envelope) for envelope in held]
+        file.mailbox.close()
+        file.database.close()
+
+
+def puts_until_crash(path: Path, acknowledged: list[bytes]) -> None:
+    """Four commits of three puts; what a commit that returned has stored is noted."""
+    file = open_node_file(path)
+    try:
+        for commit in range(4):
+            envelopes = [b"%d-%d" % (commit, number) for number in range(3)]
+            file.mailbox.put_all([keep(ALICE, envelope) for envelope in envelopes], quota=QUOTA, now_ms=NOW_MS)
+            acknowledged += envelopes
+    finally:
+        with contextlib.suppress(StoreUnusable):
+            file.mailbox.close()
+            file.database.close()
+
+
+@clause("6.2")
+def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Path) -> None:
+    file = open_node_file(tmp_path / "node.db")
+    put(file.mailbox, ALICE, b"before")
+    [(pages,)] = file.database.run("PRAGMA page_count")
+    file.database.run(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(StoreUnusable, match="full"):
+        file.mailbox.put_all([keep(ALICE, bytes(100_000))], quota=QUOTA, now_ms=NOW_MS)
+    assert [blob.envelope for blob in everything(file.mailbox, ALICE)] == [b"before"]
+    assert file.mailbox.usage(ALICE) == Usage(blobs=1, total_bytes=6)
+    file.database.run(f"PRAGMA max_page_count = {pages + 1_000}")
+    put(file.mailbox, ALICE, bytes(100_000))
     file.database.close()

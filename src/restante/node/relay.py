@@ -15,7 +15,6 @@ from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay import MailboxStore
-from restante.runtime.transport.encrypted import Buffers
 from restante.runtime.transport.tls import server_context
 
 BACKLOG: Final = 1_024  # connections the system may hold for us until we look
@@ -51,7 +50,6 @@ class Relay:
         self.tally = Tally()
         self.tell_host = on_event
         self.context = server_context(identity)
-        self.buffers = Buffers()
         self._commits = commits
         self._live: defaultdict[InboxKey, set[Session]] = defaultdict(set)
         self._sessions: set[Session] = set()

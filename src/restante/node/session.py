@@ -42,7 +42,7 @@ class Session(EncryptedConnection):
     """`came_s`, `heard_s`, `blocked_since_s` and `is_started` tell the relay's rounds whether a deadline has passed."""
 
     def __init__(self, relay: "Relay") -> None:
-        super().__init__(relay.context, server_side=True, buffers=relay.buffers)
+        super().__init__(relay.context, server_side=True)
         self._relay = relay
         self._loop = asyncio.get_running_loop()
         self._hello: frames.Hello | None = None

@@ -3,6 +3,7 @@
 Numbers and one meter; no clock of its own, no socket. What becomes of a connection that goes beyond, its host decides.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,4 +52,4 @@ class PushMeter:
             self._tokens = tokens - 1.0
             return 0
         self._tokens = tokens
-        return int((1.0 - tokens) / self._rate * 1_000) + 1
+        return max(1, math.ceil((1.0 - tokens) / self._rate * 1_000))

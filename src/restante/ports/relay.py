@@ -53,6 +53,10 @@ class RelayLink(Protocol):
         """Tell the relay that the blob has arrived and may go."""
         ...
 
+    async def lost(self) -> None:
+        """Returns once the link is gone."""
+        ...
+
     async def close(self) -> None: ...
 
 

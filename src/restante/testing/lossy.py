@@ -79,6 +79,9 @@ class LossyLink:
     async def delete(self, blob_id: int) -> None:
         await self._inner.delete(blob_id)
 
+    async def lost(self) -> None:
+        await self._inner.lost()
+
     async def close(self) -> None:
         await self._inner.close()
 

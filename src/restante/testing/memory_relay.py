@@ -73,7 +73,7 @@ class MemoryLink:
         self._inbox = relay_inbox_key(owner.address)
         self._handed_through = 0
         self._news = asyncio.Event()
-        self._lost = False
+        self._lost = asyncio.Event()
 
     async def put(self, envelope: bytes) -> Evidence:
         await self._travel()
@@ -99,6 +99,9 @@ class MemoryLink:
         self._relay.store.delete_all(self._inbox, [blob_id], now_ms=self._relay.now_ms())
         await self._travel()
 
+    async def lost(self) -> None:
+        await self._lost.wait()
+
     async def close(self) -> None:
         self._relay.drop(self)
 
@@ -106,13 +109,13 @@ class MemoryLink:
         self._news.set()
 
     def lose(self) -> None:
-        self._lost = True
+        self._lost.set()
         self._news.set()
 
     async def _travel(self) -> None:
         """Others get their turn meanwhile, and the link may be gone afterwards."""
         await asyncio.sleep(self._relay.travel_s)
-        if self._lost:
+        if self._lost.is_set():
             raise LinkLost
 
 

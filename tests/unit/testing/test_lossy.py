@@ -43,6 +43,9 @@ class GoodLink:
     async def delete(self, blob_id: int) -> None:
         self.deleted.append(blob_id)
 
+    async def lost(self) -> None:
+        await asyncio.Event().wait()
+
     async def close(self) -> None:
         self.is_closed = True
 

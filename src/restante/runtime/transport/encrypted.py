@@ -7,8 +7,8 @@ thousand idle ones would take that much memory each. What frames mean is decided
 import asyncio
 import contextlib
 import ssl
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, cast
 
 from restante.model.errors import RemoteProtocolError, RestanteError
@@ -17,28 +17,26 @@ from restante.wire.frames import FrameSplitter
 BUFFER_BYTES: Final = 262_144
 
 
-def _buffer() -> memoryview:
-    return memoryview(bytearray(BUFFER_BYTES))
+class _Buffers(threading.local):
+    """Where bytes pass through and nothing stays: all connections of one thread, so of one event loop, share them."""
+
+    def __init__(self) -> None:
+        self.received = memoryview(bytearray(BUFFER_BYTES))
+        self.decrypted = memoryview(bytearray(BUFFER_BYTES))
 
 
-@dataclass(frozen=True, slots=True)
-class Buffers:
-    """Where bytes pass through, nothing stays: all connections of one event loop may share them."""
-
-    received: memoryview = field(default_factory=_buffer)
-    decrypted: memoryview = field(default_factory=_buffer)
+_BUFFERS: Final = _Buffers()
 
 
 class EncryptedConnection(asyncio.BufferedProtocol):
     """A peer that breaks TLS or the format of frames ends its own connection; others never notice."""
 
-    def __init__(self, context: ssl.SSLContext, *, server_side: bool, buffers: Buffers) -> None:
+    def __init__(self, context: ssl.SSLContext, *, server_side: bool) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self.encryption = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
         # Given a buffer it returns a number, whatever its stub says.
         self._read_into = cast("Callable[[int, memoryview], int]", self.encryption.read)
-        self._buffers = buffers
         self._splitter = FrameSplitter()
         self.transport: asyncio.Transport | None = None
         self.is_secure = False
@@ -57,7 +55,7 @@ class EncryptedConnection(asyncio.BufferedProtocol):
 
     def send(self, raw: bytes) -> None:
         """Queue bytes; a connection that is gone swallows them, as a cable would."""
-        if self.transport is None or not self.is_secure:
+        if self.transport is None or not self.is_secure or self.transport.is_closing():
             return
         sent = self.encryption.write(raw)
         while sent < len(raw):
@@ -89,10 +87,10 @@ class EncryptedConnection(asyncio.BufferedProtocol):
         self.on_lost()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - there is always enough
-        return self._buffers.received
+        return _BUFFERS.received
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._incoming.write(self._buffers.received[:nbytes])
+        self._incoming.write(_BUFFERS.received[:nbytes])
         try:
             if self.is_secure or self._shake_hands():
                 self._decrypt()
@@ -115,7 +113,7 @@ class EncryptedConnection(asyncio.BufferedProtocol):
 
     def _decrypt(self) -> None:
         """Everything that is there. A full buffer is handed on at once, a part of one when no more comes."""
-        decrypted = self._buffers.decrypted
+        decrypted = _BUFFERS.decrypted
         filled = 0
         is_over = False
         try:

@@ -16,7 +16,7 @@ from restante.model.ids import NodeKey
 from restante.policy.failures import Failure, failure_of_refusal
 from restante.policy.links import RelayLimits
 from restante.ports.relay import Blob, LinkLost, TryFailed
-from restante.runtime.transport.encrypted import Buffers, EncryptedConnection
+from restante.runtime.transport.encrypted import EncryptedConnection
 from restante.runtime.transport.pending_puts import PendingPuts
 from restante.runtime.transport.tls import channel_of, client_context, peer_key
 from restante.wire import frames
@@ -39,7 +39,7 @@ class TlsRelayLink(EncryptedConnection):
     """Satisfies `ports.relay.RelayLink`. Made by `connect`."""
 
     def __init__(self, node: NodeKey, *, limits: RelayLimits) -> None:
-        super().__init__(client_context(), server_side=False, buffers=Buffers())
+        super().__init__(client_context(), server_side=False)
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._puts = PendingPuts(node, self._loop)
@@ -49,7 +49,7 @@ class TlsRelayLink(EncryptedConnection):
         self._untold = 0
         self._hello: asyncio.Future[frames.Hello] = self._loop.create_future()
         self._last_request = 0
-        self._is_lost = False
+        self._lost = asyncio.Event()
         self._corked: list[bytes] | None = None
         self._may_write = asyncio.Event()
         self._may_write.set()
@@ -74,10 +74,6 @@ class TlsRelayLink(EncryptedConnection):
             raise
         return link
 
-    @property
-    def is_lost(self) -> bool:
-        return self._is_lost
-
     async def open(self, identity: Identity) -> None:
         """Prove the address, so that the relay hands over its mail on this connection."""
         to_sign = frames.open_to_sign(self._hello.result(), channel_of(self.encryption), identity.address)
@@ -89,19 +85,18 @@ class TlsRelayLink(EncryptedConnection):
 
     async def put_many(self, envelopes: Sequence[bytes]) -> list[Evidence | TryFailed]:
         """All of them, as many at a time as may be under way: for each its evidence, or why it was not stored."""
-        under_way: list[asyncio.Future[Evidence]] = []
-        try:
-            for envelope in envelopes:
+        under_way: list[asyncio.Future[Evidence] | TryFailed] = []
+        for envelope in envelopes:
+            try:
                 await self._wait_for_room()
                 under_way.append(self._begin_put(envelope))
-        except LinkLost as lost:
-            missing = len(envelopes) - len(under_way)
-            return [*[await _outcome(each) for each in under_way], *[lost] * missing]
-        return [await _outcome(each) for each in under_way]
+            except TryFailed as failed:
+                under_way.append(failed)
+        return [each if isinstance(each, TryFailed) else await _outcome(each) for each in under_way]
 
     async def next_blob(self) -> Blob:
         while not self._blobs:
-            if self._is_lost:
+            if self._lost.is_set():
                 raise LinkLost
             self._news.clear()
             await self._news.wait()
@@ -128,6 +123,9 @@ class TlsRelayLink(EncryptedConnection):
     async def ping(self) -> None:
         """Returns once the relay has answered."""
         await self._ask(frames.Ping(), frames.Pong)
+
+    async def lost(self) -> None:
+        await self._lost.wait()
 
     async def close(self) -> None:
         self.hang_up()
@@ -156,7 +154,7 @@ class TlsRelayLink(EncryptedConnection):
         self.abort()
 
     def on_lost(self) -> None:
-        self._is_lost = True
+        self._lost.set()
         self._news.set()
         self._may_write.set()
         for timer in self._timers.values():
@@ -204,15 +202,18 @@ class TlsRelayLink(EncryptedConnection):
             self._hello.exception()  # a caller that gave up waiting need not be told
 
     async def _wait_for_room(self) -> None:
-        while not self._is_lost and (self._puts.is_full() or not self._may_write.is_set()):
+        while not self._lost.is_set() and (self._puts.is_full() or not self._may_write.is_set()):
             await self._puts.room()
             await self._may_write.wait()
-        if self._is_lost:
+        if self._lost.is_set():
             raise LinkLost
 
     def _begin_put(self, envelope: bytes) -> asyncio.Future[Evidence]:
+        try:
+            sealed = payload_hash(view_envelope(envelope).sealed)
+        except RestanteError as error:  # no relay would take it
+            raise TryFailed(str(error), failure=failure_of_refusal(error.code, permanent=True)) from error
         request = self._next_request()
-        sealed = payload_hash(view_envelope(envelope).sealed)
         answer = self._puts.add(request, sealed, due_s=self._loop.time() + DEADLINE_S)
         self._say(frames.frame_head(_PUT, request, len(envelope)) + envelope)
         if "puts" not in self._timers:
@@ -257,7 +258,7 @@ class TlsRelayLink(EncryptedConnection):
         return self._last_request
 
     async def _ask(self, question: frames.Frame, answer: type[Answer]) -> Answer:
-        if self._is_lost:
+        if self._lost.is_set():
             raise LinkLost
         request = self._next_request()
         waiting: asyncio.Future[frames.Frame] = self._loop.create_future()
