@@ -34,6 +34,7 @@ from restante.runtime.systemd import Word, notify
 
 GRACE_S: Final = 10.0  # how long puts under way may take to end after SIGTERM
 LOOK_EVERY_S: Final = 1.0
+BUSY_MS: Final = 500  # somebody else's lock on the file stops the whole node for so long: short, and then E004
 SPARE_FILES: Final = 128  # what a process opens besides its clients' connections
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -64,7 +65,7 @@ class _Node:
         self._clock = SystemClock()
         self._started_at_ms = self._clock.now_ms()
         self._identity = directory.identity()
-        self._database = Database(directory.database, schema="node")
+        self._database = Database(directory.database, schema="node", busy_timeout_ms=BUSY_MS)
         journal = Journal(self._database, SystemEntropy())
         self._commits = GroupCommit(self._database)
         self._file = WatchedFile(self._database, self._commits)
