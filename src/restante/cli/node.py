@@ -45,8 +45,9 @@ def init(
 ) -> None:
     """Make a node's directory: its key and a commented configuration.
 
-    DIR must not exist yet, or be empty: nothing is ever overwritten. Only you may read what is in it. The key is what
-    clients know the node by: keep a copy of DIR/key in a safe place, and show it to nobody.
+    DIR must not exist yet, or be empty: nothing is ever overwritten. Only you may read what is in it.
+
+    Clients know the node by its key: keep a copy of DIR/key in a safe place, and show it to nobody.
     """
     from restante.cli.node_template import node_toml
     from restante.cli.node_views import print_relay
@@ -74,8 +75,11 @@ def init(
 def run(ctx: typer.Context, directory: DirectoryArgument) -> None:
     """Run the node in this terminal or under a service manager, until SIGTERM or Ctrl-C.
 
-    It then takes no more connections, finishes the puts under way, and ends with status 0. The log goes to standard
-    error. SIGHUP is ignored: restart the node after a change of its configuration. SIGUSR1 removes what has expired.
+    It then takes no more connections, finishes the puts under way, and ends with status 0.
+
+    The log goes to standard error: text on a terminal, JSON lines elsewhere.
+
+    SIGUSR1 removes what has expired. SIGHUP does nothing: restart the node after a change of its settings.
     """
     import sys
 
@@ -120,7 +124,7 @@ def status(ctx: typer.Context, directory: DirectoryArgument, as_json: JsonOption
 
 @app.command()
 def gc(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
-    """Remove the messages that have expired now, instead of within the hour.
+    """Clear out expired messages at once, instead of within the hour.
 
     A running node is asked to do it; otherwise it is done right here.
     """

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from restante.cli.terminal import HINT
 from restante.model.codes import Code
 from restante.model.errors import RestanteError, StoreUnusable
 from restante.node.configuration import NodeConfig, load_node_config
@@ -130,5 +131,8 @@ def _let_the_node_reap(note: Mapping[str, Any]) -> int:
 
 
 def _silent() -> RestanteError:
-    text = "the node is running, but its status listener does not answer; look into its log"
-    return RestanteError(text, code=Code.NETWORK_UNREACHABLE)
+    problem = RestanteError(
+        "the node is running, but its status listener does not answer", code=Code.NETWORK_UNREACHABLE
+    )
+    problem.add_note(f"{HINT}Look into its log; a node that hangs may be killed, what it acknowledged is on disk.")
+    return problem

@@ -19,7 +19,7 @@ MOST_PUTS: Final = 100_000
 EXAMPLES = """\
 [bold]Examples[/bold]
 
-  export RESTANTE_RELAY=KEY@127.0.0.1:7431     as 'restante node status' prints it
+  export RESTANTE_RELAY=KEY@127.0.0.1:7431     as 'node status' prints it
 
   restante relay put --for ./my.key            a test message for that identity
   restante relay put --for ./my.key --count 100 --size 1024
@@ -43,9 +43,7 @@ RelayOption = Annotated[
 
 @app.command()
 def put(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="An envelope; - reads it from the input.")
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="An envelope; - reads it from the input.")] = None,
     *,
     relay: RelayOption = None,
     identity: Annotated[
@@ -55,7 +53,7 @@ def put(
         str | None, typer.Option("--to", metavar="ADDRESS", help="Make test envelopes for this address instead.")
     ] = None,
     count: Annotated[int, typer.Option(min=1, max=MOST_PUTS, help="How many test envelopes.")] = 1,
-    size: Annotated[int, typer.Option(min=1, max=2 * MAX_SEALED_BYTES, help="Sealed bytes in each.")] = 1_024,
+    size: Annotated[int, typer.Option(min=1, max=MAX_SEALED_BYTES, help="Sealed bytes in each.")] = 1_024,
     hours: Annotated[int, typer.Option(min=1, max=24 * 60, help="How long each may be kept.")] = 24,
     as_json: JsonOption = False,
 ) -> None:

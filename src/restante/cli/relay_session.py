@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from restante.cli.terminal import HINT
 from restante.crypto.identity import Identity
 from restante.model.codes import Code
 from restante.model.errors import RestanteError, TooLarge
@@ -131,7 +132,11 @@ async def _flush_all(
 
 
 async def _connect(relay: PinnedRelay) -> TlsRelayLink:
-    return await TlsRelayLink.connect(relay.endpoint.host, relay.endpoint.port, node=relay.key)
+    try:
+        return await TlsRelayLink.connect(relay.endpoint.host, relay.endpoint.port, node=relay.key)
+    except TryFailed as problem:
+        problem.add_note(f"{HINT}Compare key and place with what 'restante node status' prints where the node runs.")
+        raise
 
 
 def _held(blob: Blob) -> HeldEnvelope:
