@@ -14,6 +14,7 @@ import pytest
 from clauses import clause
 from node_processes import LIMIT_S, NodeHome, NodeProcess, running_node
 from restante.model.codes import Code
+from restante.node.daemon import GRACE_S
 from restante.policy.failures import Failure
 from restante.ports.relay import TryFailed
 from restante.runtime.identity_files import load_identity
@@ -80,11 +81,12 @@ async def test_sigterm_finishes_and_answers_the_puts_under_way_and_ends_with_zer
 
 async def test_a_connection_that_says_nothing_does_not_keep_a_node_from_stopping(home: NodeHome) -> None:
     with running_node(home) as node:
-        silent, writer = await asyncio.open_connection(node.relay.endpoint.host, node.relay.endpoint.port)
-        node.process.terminate()
-        assert await asyncio.to_thread(node.ended) == 0
+        _, writer = await asyncio.open_connection(node.relay.endpoint.host, node.relay.endpoint.port)
+        async with asyncio.timeout(GRACE_S), linked(node):
+            node.process.terminate()
+            assert await asyncio.to_thread(node.ended) == 0
         writer.close()
-        assert not silent.at_eof() or await silent.read() is not None
+    assert node.events()[-2:] == ["node.stopping", "node.stopped"]
 
 
 def no_file_longer_than(node: NodeProcess, size_bytes: int) -> None:
@@ -140,6 +142,7 @@ async def test_a_node_whose_file_was_taken_away_acknowledges_nothing_more_and_sa
                 await link.put(envelope(home, b"after"))
             assert caught.value.code is Code.STORAGE_FAILED
         assert (await asyncio.to_thread(node.get, "/metrics"))[0] == 200
-        assert "store.failed" in node.events()
+        [failed] = [line for line in node.logged() if line["event"] == "store.failed"]
+        assert (failed["reason"], failed["code"]) == ("file_gone", "E106")
         assert not home.database.exists()
         os.kill(node.pid, 0)

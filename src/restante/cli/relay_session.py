@@ -106,7 +106,7 @@ async def _put_all(relay: PinnedRelay, envelopes: Sequence[bytes]) -> tuple[list
         stored.append(StoredEnvelope(payload_hash=hashed, size_bytes=len(raw), stored_at_ms=answer.batch.timestamp_ms))
     if refusals:
         refusals[0].add_note(f"{len(stored)} of {len(envelopes)} were stored")
-        raise refusals[0]
+        raise _advised(refusals[0])
     return stored, took_s
 
 
@@ -126,6 +126,8 @@ async def _flush_all(
             held += map(_held, came)
             for start in range(0, len(came) if delete else 0, MAX_DELETED_AT_ONCE):
                 await link.delete_many([blob.blob_id for blob in came[start : start + MAX_DELETED_AT_ONCE]])
+    except TryFailed as problem:
+        raise _advised(problem) from None
     finally:
         await link.close()
     return held
@@ -137,6 +139,13 @@ async def _connect(relay: PinnedRelay) -> TlsRelayLink:
     except TryFailed as problem:
         problem.add_note(f"{HINT}Compare key and place with what 'restante node status' prints where the node runs.")
         raise
+
+
+def _advised(problem: TryFailed) -> TryFailed:
+    """Here nobody tries again by himself: say where more can be found out."""
+    if problem.code in (Code.NETWORK_UNREACHABLE, Code.STORAGE_FAILED):
+        problem.add_note(f"{HINT}Ask the node where it runs, with 'restante node status', then try again.")
+    return problem
 
 
 def _held(blob: Blob) -> HeldEnvelope:

@@ -18,7 +18,7 @@ from restante.model.errors import ConfigurationInvalid, EnvironmentUnsuitable, S
 from restante.node.configuration import NodeConfig
 from restante.node.figures import RelayEvent
 from restante.node.health import Health, StoreHealth, WatchedFile
-from restante.node.logs import Event, Level, log
+from restante.node.logs import Event, Level, Reason, log
 from restante.node.metrics import RelayMetrics
 from restante.node.relay import Relay
 from restante.node.status_server import Answers, StatusServer
@@ -177,8 +177,8 @@ class _Node:
             if self._file.gone:
                 continue
             if not self._file.look():
-                health = await self._health.check()
-                log(Level.ERROR, Event.STORE_FAILED, code=health.code, reason=health.reason)
+                self._store_failing = True
+                log(Level.ERROR, Event.STORE_FAILED, code=Code.STORE_UNUSABLE, reason=Reason.FILE_GONE)
 
     def _on_relay_event(self, event: RelayEvent, code: Code | None) -> None:
         """What concerns the store is told when it changes; what concerns one connection only at the level `debug`."""

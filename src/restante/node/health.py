@@ -86,11 +86,11 @@ class StoreHealth:
     async def _find_out(self) -> Health:
         if not self._file.look():
             return Health(usable=False, reason=Reason.FILE_GONE, code=Code.STORE_UNUSABLE)
-        if _free_bytes(self._database.path) < MAX_SEALED_BYTES:
-            return Health(usable=False, reason=Reason.DISK_FULL, code=Code.STORAGE_FAILED)
         # A small write may still find room where messages find none: after a failed put, try as much as a put.
         size = 1 if self._takes_puts() else MAX_SEALED_BYTES
         try:
+            if _free_bytes(self._database.path) < MAX_SEALED_BYTES:
+                return Health(usable=False, reason=Reason.DISK_FULL, code=Code.STORAGE_FAILED)
             async with asyncio.timeout(LIMIT_S):
                 await self._file.run(lambda: self._database.run(_REMEMBER, size=size))
                 if size > 1:
@@ -99,6 +99,8 @@ class StoreHealth:
             return Health(usable=False, reason=Reason.CANNOT_WRITE, code=problem.code)
         except TimeoutError:
             return Health(usable=False, reason=Reason.TOO_SLOW, code=Code.STORAGE_FAILED)
+        except OSError:
+            return Health(usable=False, reason=Reason.CANNOT_WRITE, code=Code.STORE_UNUSABLE)
         return Health(usable=True)
 
 

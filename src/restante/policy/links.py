@@ -19,7 +19,7 @@ class RelayLimits:
 
     push_rate_per_s: int = ranged(20, low=1, high=1_000_000, unit="puts/s", clause="6.8")
     push_burst: int = ranged(500, low=1, high=10_000_000, unit="puts", clause="6.8")
-    max_connections: int = ranged(1_000, low=1, high=100_000, unit="connections", clause="6.8")
+    max_connections: int = ranged(1_000, low=1, high=100_000, unit="links", clause="6.8")
     max_receive_sessions: int = ranged(4, low=1, high=64, unit="sessions", clause="6.8")
     handshake_ms: int = ranged(10_000, low=50, high=60_000, unit="ms", clause="6.8")
     idle_ms: int = ranged(75_000, low=50, high=HOUR_MS, unit="ms", clause="6.8")
