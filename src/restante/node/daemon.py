@@ -174,11 +174,11 @@ class _Node:
     async def _look_on_and_on(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            if self._file.gone:
-                continue
             if not self._file.look():
-                self._store_failing = True
-                log(Level.ERROR, Event.STORE_FAILED, code=Code.STORE_UNUSABLE, reason=Reason.FILE_GONE)
+                break
+        self._store_failing = True
+        log(Level.ERROR, Event.STORE_FAILED, code=Code.STORE_UNUSABLE, reason=Reason.FILE_GONE)
+        await asyncio.get_running_loop().create_future()  # there is no way back: nothing more to look after
 
     def _on_relay_event(self, event: RelayEvent, code: Code | None) -> None:
         """What concerns the store is told when it changes; what concerns one connection only at the level `debug`."""
