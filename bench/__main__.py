@@ -2,8 +2,9 @@
 
 import sys
 
-from bench import envelope, outbox
+from bench import envelope, outbox, relay
 
 if __name__ == "__main__":
     envelope.main()
     outbox.main(sys.argv[1:])
+    relay.main()

@@ -19,6 +19,7 @@ from restante.wire.acks import (
     delivery_references,
     delivery_subject,
     encode_batch_ack,
+    unsigned_delivery,
 )
 
 
@@ -49,6 +50,12 @@ def delivery_evidence(node: Identity, stored: Sequence[PayloadHash], *, now_ms: 
     unsigned = DeliveryBatch(references=delivery_references(stored), timestamp_ms=now_ms)
     signed = replace(unsigned, signature=node.sign(delivery_batch_to_sign(unsigned, stored)))
     return Evidence(batch=signed, sealed_hashes=tuple(stored))
+
+
+def encoded_evidence(node: Identity, stored: Sequence[PayloadHash], *, now_ms: int) -> bytes:
+    """The batch of `delivery_evidence` as its bytes, for a node that gives it away at once."""
+    head, to_sign = unsigned_delivery(stored, now_ms)
+    return head + node.sign(to_sign)
 
 
 def is_evidence_by(evidence: Evidence, node: NodeKey) -> bool:

@@ -6,16 +6,16 @@ of its puts. Knows nothing of frames coming in, nor of who may do what.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from restante.core.acks import delivery_evidence
+from restante.core.acks import encoded_evidence
 from restante.core.mailbox import Keep
 from restante.crypto.identity import Identity
 from restante.model.codes import Code
-from restante.model.errors import StoreUnusable
-from restante.model.ids import InboxKey
+from restante.model.ids import InboxKey, PayloadHash
 from restante.node.figures import RelayEvent, Tally
 from restante.policy.quota import Refused, StorageQuota
 from restante.ports.clock import Clock
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-SLICE_PUTS: Final = 64
+PARCEL_PUTS: Final = 64
 """Puts in one operation. More than one operation lets the commit run beside the loop (runtime/sqlite/group_commit)."""
 
-MAX_BATCH_PUTS: Final = 1_024  # what one turn of the loop writes, at most: some milliseconds
+MAX_BATCH_PUTS: Final = 1_024  # what one turn of the loop writes, about: some milliseconds
 DELETE_WEIGHT_BYTES: Final = 64  # what a delete counts for while it waits
 
 _UNUSABLE: Final = Refused(permanent=False, code=Code.STORAGE_FAILED, text="the store cannot be used now")
@@ -43,10 +43,12 @@ class Commits(Protocol):
     async def run(self, operation: Callable[[], Result]) -> Result: ...
 
 
-class _Put(NamedTuple):
+class _Parcel(NamedTuple):
+    """Puts that came together on one connection."""
+
     session: "Session"
-    request: int
-    keep: Keep
+    requests: Sequence[int]
+    keeps: Sequence[Keep]
 
 
 class _Delete(NamedTuple):
@@ -79,18 +81,18 @@ class Intake:
         self._tally = tally
         self._tell = tell
         self._announce = announce
-        self._puts: list[_Put] = []
+        self._parcels: list[_Parcel] = []
         self._deletes: list[_Delete] = []
         self._working: asyncio.Task[None] | None = None
+        self.waiting_puts = 0
         self.waiting_bytes = 0
 
-    @property
-    def waiting_puts(self) -> int:
-        return len(self._puts)
-
-    def put(self, session: "Session", request: int, keep: Keep) -> None:
-        self._puts.append(_Put(session, request, keep))
-        self._weigh(session, len(keep.envelope))
+    def put(self, session: "Session", requests: Sequence[int], keeps: Sequence[Keep]) -> None:
+        for start in range(0, len(keeps), PARCEL_PUTS):
+            end = start + PARCEL_PUTS
+            self._parcels.append(_Parcel(session, requests[start:end], keeps[start:end]))
+        self.waiting_puts += len(keeps)
+        self._weigh(session, _size(keeps))
 
     def delete(self, session: "Session", request: int, inbox: InboxKey, blob_ids: tuple[int, ...]) -> None:
         self._deletes.append(_Delete(session, request, inbox, blob_ids))
@@ -109,74 +111,98 @@ class Intake:
 
     async def _work(self) -> None:
         try:
-            while self._puts or self._deletes:
-                puts, self._puts = self._puts[:MAX_BATCH_PUTS], self._puts[MAX_BATCH_PUTS:]
+            while self._parcels or self._deletes:
                 deletes, self._deletes = self._deletes, []
-                await self._commit(puts, deletes)
+                await self._commit(list(self._next_operations()), deletes)
         finally:
             self._working = None
 
-    async def _commit(self, puts: list[_Put], deletes: list[_Delete]) -> None:
-        slices = [puts[start : start + SLICE_PUTS] for start in range(0, len(puts), SLICE_PUTS)]
+    def _next_operations(self) -> Iterator[list[_Parcel]]:
+        """Parcels from the front of the queue, as many to an operation as fill it."""
+        waiting = iter(self._parcels)
+        puts = taken = 0
+        for parcel in waiting:
+            operation = [parcel]
+            size = len(parcel.keeps)
+            while size < PARCEL_PUTS and (more := next(waiting, None)) is not None:
+                operation.append(more)
+                size += len(more.keeps)
+            yield operation
+            puts += size
+            taken += len(operation)
+            if puts >= MAX_BATCH_PUTS:
+                break
+        self._parcels = list(islice(self._parcels, taken, None))
+
+    async def _commit(self, operations: list[list[_Parcel]], deletes: list[_Delete]) -> None:
         now_ms = self._clock.now_ms()
-        operations: list[Callable[[], Any]] = [partial(self._store_slice, each, now_ms) for each in slices]
+        calls: list[Callable[[], Any]] = [partial(self._store_parcels, each, now_ms) for each in operations]
         if deletes:
-            operations.append(partial(self._delete_slice, deletes, now_ms))
+            calls.append(partial(self._delete_all, deletes, now_ms))
         started_s = time.perf_counter()
-        outcomes = await self._run(operations)
+        outcomes = await self._run(calls)
         self._tally.commits += 1
         self._tally.commit_seconds += time.perf_counter() - started_s
         self._note_health(outcomes)
         if deletes:
             self._answer_deletes(deletes, outcomes.pop())
-        self._answer_puts(slices, outcomes, now_ms)
+        self._answer_puts(operations, outcomes, now_ms)
 
-    async def _run(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
-        """What each gave, or the `StoreUnusable` it met."""
-        if len(operations) > 1:
-            return await asyncio.gather(*map(self._commits.run, operations), return_exceptions=True)
+    async def _run(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
+        """What each gave, or what it raised."""
+        if len(calls) > 1:
+            return await asyncio.gather(*map(self._commits.run, calls), return_exceptions=True)
         try:
-            return [await self._commits.run(operations[0])]
-        except StoreUnusable as error:
+            return [await self._commits.run(calls[0])]
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may be left waiting
             return [error]
 
-    def _store_slice(self, puts: list[_Put], now_ms: int) -> list[int | Refused]:
-        return self._store.put_all([put.keep for put in puts], quota=self._quota, now_ms=now_ms)
+    def _store_parcels(self, parcels: list[_Parcel], now_ms: int) -> list[int | Refused]:
+        keeps = parcels[0].keeps if len(parcels) == 1 else [keep for parcel in parcels for keep in parcel.keeps]
+        return self._store.put_all(keeps, quota=self._quota, now_ms=now_ms)
 
-    def _delete_slice(self, deletes: list[_Delete], now_ms: int) -> int:
+    def _delete_all(self, deletes: list[_Delete], now_ms: int) -> int:
         return sum(self._store.delete_all(each.inbox, each.blob_ids, now_ms=now_ms) for each in deletes)
 
-    def _answer_puts(self, slices: list[list[_Put]], outcomes: list[Any], now_ms: int) -> None:
-        stored: dict[Session, list[_Put]] = {}
+    def _answer_puts(self, operations: list[list[_Parcel]], outcomes: list[Any], now_ms: int) -> None:
+        stored: dict[Session, tuple[list[int], list[PayloadHash]]] = {}
         inboxes: set[InboxKey] = set()
-        for puts, outcome in zip(slices, outcomes, strict=True):
-            answers = [_UNUSABLE] * len(puts) if isinstance(outcome, BaseException) else outcome
-            for put, answer in zip(puts, answers, strict=True):
-                session, request, keep = put
-                size_bytes = len(keep.envelope)
-                self.waiting_bytes -= size_bytes
-                session.waiting_bytes -= size_bytes
-                if isinstance(answer, Refused):
-                    session.refuse(request, answer)
-                    continue
-                self._tally.puts_stored += 1
-                self._tally.bytes_stored += size_bytes
-                inboxes.add(keep.inbox_key)
-                stored.setdefault(session, []).append(put)
-        for session, theirs in stored.items():
-            self._give_evidence(session, theirs, now_ms)
+        for parcels, outcome in zip(operations, outcomes, strict=True):
+            answers = iter(outcome) if isinstance(outcome, list) else None
+            for session, requests, keeps in parcels:
+                self._lighten(session, keeps)
+                theirs = stored.setdefault(session, ([], []))
+                for request, keep in zip(requests, keeps, strict=True):
+                    answer = _UNUSABLE if answers is None else next(answers)
+                    if isinstance(answer, Refused):
+                        session.refuse(request, answer)
+                        continue
+                    theirs[0].append(request)
+                    theirs[1].append(keep[1])
+                    inboxes.add(keep[0])
+                    self._tally.bytes_stored += len(keep[3])
+        for session, (requests, hashes) in stored.items():
+            self._tally.puts_stored += len(hashes)
+            self._give_evidence(session, requests, hashes, now_ms)
         for inbox in inboxes:
             self._announce(inbox)
 
-    def _give_evidence(self, session: "Session", puts: list[_Put], now_ms: int) -> None:
+    def _lighten(self, session: "Session", keeps: Sequence[Keep]) -> None:
+        size_bytes = _size(keeps)
+        self.waiting_puts -= len(keeps)
+        self.waiting_bytes -= size_bytes
+        session.waiting_bytes -= size_bytes
+
+    def _give_evidence(
+        self, session: "Session", requests: Sequence[int], hashes: Sequence[PayloadHash], now_ms: int
+    ) -> None:
         """Only now, with the blobs on disk, may the node say so (SPEC 1.3)."""
-        for start in range(0, len(puts), MAX_BATCH_IDS):
+        for start in range(0, len(hashes), MAX_BATCH_IDS):
             if session.transport is None:
                 return
-            some = puts[start : start + MAX_BATCH_IDS]
-            evidence = delivery_evidence(self._identity, [put.keep.payload_hash for put in some], now_ms=now_ms)
-            answer = frames.Stored(batch=evidence.batch, requests=tuple(put.request for put in some))
-            session.send(frames.encode_frame(answer, 0))
+            end = start + MAX_BATCH_IDS
+            evidence = encoded_evidence(self._identity, hashes[start:end], now_ms=now_ms)
+            session.send(frames.encode_stored(evidence, requests[start:end]))
         session.ease()
 
     def _answer_deletes(self, deletes: list[_Delete], outcome: Any) -> None:
@@ -193,13 +219,11 @@ class Intake:
 
     def _note_health(self, outcomes: list[Any]) -> None:
         problems = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        for problem in problems:
-            if not isinstance(problem, StoreUnusable):
-                raise problem
         if self._tally.store_usable == bool(problems):
             self._tally.store_usable = not problems
-            self._tell(RelayEvent.STORE_FAILED if problems else RelayEvent.STORE_RECOVERED, _code_of(problems))
+            code = Code.STORE_UNUSABLE if problems else None
+            self._tell(RelayEvent.STORE_FAILED if problems else RelayEvent.STORE_RECOVERED, code)
 
 
-def _code_of(problems: list[Any]) -> Code | None:
-    return problems[0].code if problems else None
+def _size(keeps: Sequence[Keep]) -> int:
+    return sum([len(keep[3]) for keep in keeps])

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from restante.core.mailbox import judge_put
+from restante.core.mailbox import Keep, judge_put
 from restante.crypto.identity import is_signed_by
 from restante.model.codes import Code
 from restante.model.errors import RestanteError, StoreUnusable
@@ -80,11 +80,18 @@ class Session(EncryptedConnection):
     def on_frames(self, came: list[tuple[int, int, bytes]]) -> None:
         self.heard_s = self._loop.time()
         now_ms = self._relay.clock.now_ms()
-        for number, request, body in came:
-            if number == _PUT and self.is_started:
-                self._put(request, body, now_ms)
-            else:
-                self._take(request, frames.decode_body(number, body))
+        requests: list[int] = []
+        keeps: list[Keep] = []
+        try:
+            for number, request, body in came:
+                if number != _PUT or not self.is_started:
+                    self._take(request, frames.decode_body(number, body))
+                elif (keep := self._judged(request, body, now_ms)) is not None:
+                    requests.append(request)
+                    keeps.append(keep)
+        finally:  # what came before a frame that breaks the format is taken all the same
+            if keeps:
+                self._relay.intake.put(self, requests, keeps)
         if self.waiting_bytes > MAX_WAITING_BYTES or self._relay.is_behind():
             self.hold()
 
@@ -143,20 +150,21 @@ class Session(EncryptedConnection):
             )
         )
 
-    def _put(self, request: int, raw: bytes, now_ms: int) -> None:
+    def _judged(self, request: int, raw: bytes, now_ms: int) -> Keep | None:
+        """What is to be stored; what is not, is refused right here."""
         wait_ms = self._meter.wait_ms(self.heard_s)
         if wait_ms:
             slower = Refused(permanent=False, code=Code.RATE_LIMITED, text="more puts than this connection may send")
             self.refuse(request, slower, retry_after_ms=wait_ms)
-            return
+            return None
         try:
             verdict = judge_put(raw, quota=self._relay.quota, now_ms=now_ms)
         except RestanteError as error:
             verdict = Refused(permanent=True, code=error.code, text=str(error))
         if isinstance(verdict, Refused):
             self.refuse(request, verdict)
-        else:
-            self._relay.intake.put(self, request, verdict)
+            return None
+        return verdict
 
     def _take(self, request: int, frame: frames.Frame | frames.Unknown) -> None:
         match frame:

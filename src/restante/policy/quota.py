@@ -70,7 +70,7 @@ def unfit(quota: StorageQuota, *, blob_bytes: int, expires_at_ms: int, now_ms: i
     return None
 
 
-def full(quota: StorageQuota, *, held_blobs: int, held_bytes: int, more_bytes: int) -> Refused | None:
+def full(quota: StorageQuota, held_blobs: int, held_bytes: int, more_bytes: int) -> Refused | None:
     """Why there is no room for one more now, or None. Both sizes are those of whole envelopes, as they lie on disk."""
     if held_blobs < quota.max_blobs and held_bytes + more_bytes <= quota.max_bytes:
         return None

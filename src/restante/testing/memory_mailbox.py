@@ -72,7 +72,7 @@ class MemoryMailbox:
 
     def _full(self, keep: Keep, quota: StorageQuota) -> Refused | None:
         usage = self.usage(keep.inbox_key)
-        return full(quota, held_blobs=usage.blobs, held_bytes=usage.total_bytes, more_bytes=len(keep.envelope))
+        return full(quota, usage.blobs, usage.total_bytes, len(keep.envelope))
 
     def _sweep(self, inbox: InboxKey, now_ms: int) -> None:
         self._held = {

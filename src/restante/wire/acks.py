@@ -108,10 +108,15 @@ def delivery_batch_to_sign(batch: DeliveryBatch, sealed_hashes: Sequence[Payload
     """What the signature covers: the whole hashes are in it, though the bytes show only their beginnings."""
     if delivery_references(sealed_hashes) != batch.references:
         raise Malformed("the batch names other blobs")
-    whole = b"".join(map(checked_payload_hash, sealed_hashes))
-    return (
-        _BATCH_DOMAIN + _delivery_head(batch) + (whole if len(sealed_hashes) == 1 else hashlib.sha256(whole).digest())
-    )
+    for sealed in sealed_hashes:
+        checked_payload_hash(sealed)
+    return _BATCH_DOMAIN + _delivery_head(batch) + _delivery_subject_of(sealed_hashes)
+
+
+def unsigned_delivery(sealed_hashes: Sequence[PayloadHash], timestamp_ms: int) -> tuple[bytes, bytes]:
+    """A node's own batch, flat: its bytes up to the signature, and what the signature covers. Nothing is checked."""
+    head = _head_of(AckType.DELIVERY, [sealed[:MESSAGE_ID_BYTES] for sealed in sealed_hashes], timestamp_ms)
+    return head, _BATCH_DOMAIN + head + _delivery_subject_of(sealed_hashes)
 
 
 def encode_delivery_batch(batch: DeliveryBatch) -> bytes:
@@ -198,6 +203,11 @@ def _ack_head(ack: Ack) -> bytes:
 
 def _batch_head(batch: BatchAck) -> bytes:
     return _head_of(batch.type, batch.message_ids, batch.timestamp_ms)
+
+
+def _delivery_subject_of(sealed_hashes: Sequence[PayloadHash]) -> bytes:
+    """What stands where other batches have the sender: the hash, or the hash of all hashes."""
+    return sealed_hashes[0] if len(sealed_hashes) == 1 else hashlib.sha256(b"".join(sealed_hashes)).digest()
 
 
 def _delivery_head(batch: DeliveryBatch) -> bytes:

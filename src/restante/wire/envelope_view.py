@@ -5,7 +5,7 @@ is not is left to that function, which also finds the words of a refusal.
 """
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from restante.model.ids import INBOX_KEY_BYTES, InboxKey
 from restante.model.limits import MAX_SEALED_BYTES
@@ -23,10 +23,8 @@ _MORE: Final = 0x80
 _LEAST_BYTES: Final = _LENGTH_AT + 2
 
 
-class EnvelopeView(NamedTuple):
-    inbox_key: InboxKey
-    expires_at_ms: int
-    sealed: bytes
+EnvelopeView = tuple[InboxKey, int, bytes]
+"""Inbox key, expiry and sealed bytes. No class of its own: one is made for every put."""
 
 
 def view_envelope(raw: bytes) -> EnvelopeView:
@@ -39,9 +37,9 @@ def view_envelope(raw: bytes) -> EnvelopeView:
         and (expires_at_ms := _expiry(raw[_EXPIRY_AT:_SEALED_TAG_AT])) is not None
         and (start := _start_of_sealed(raw)) is not None
     ):
-        return EnvelopeView(InboxKey(raw[len(_HEAD) : _EXPIRY_TAG_AT]), expires_at_ms, raw[start:])
+        return InboxKey(raw[len(_HEAD) : _EXPIRY_TAG_AT]), expires_at_ms, raw[start:]
     envelope = decode_envelope(raw)
-    return EnvelopeView(envelope.inbox_key, envelope.expires_at_ms, envelope.sealed)
+    return envelope.inbox_key, envelope.expires_at_ms, envelope.sealed
 
 
 @lru_cache(maxsize=4_096)  # expiries are whole hours: few are in use at any time

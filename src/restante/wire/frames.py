@@ -5,7 +5,7 @@ one who asks and comes back in the answer.
 """
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,6 +52,7 @@ __all__ = [
     "decode_body",
     "encode_blobs",
     "encode_frame",
+    "encode_stored",
     "frame_head",
     "open_to_sign",
 ]
@@ -61,6 +62,7 @@ Frame = Hello | Start | Open | Opened | Put | Stored | Refused | Blob | Delete |
 _HEADER: Final = struct.Struct(">IBI")
 _LENGTH: Final = struct.Struct(">I")
 _BYTES_BEFORE_BODY: Final = _HEADER.size - _LENGTH.size
+_REQUEST_BYTES: Final = 4
 _BLOB_HEAD: Final = struct.Struct(">IBIQQ")
 _BLOB_BYTES_BEFORE_ENVELOPE: Final = _BLOB_HEAD.size - _LENGTH.size
 MAX_FRAME_BYTES: Final = _BYTES_BEFORE_BODY + MAX_PUT_BYTES
@@ -102,6 +104,12 @@ def encode_blobs(blobs: Iterable[tuple[int, int, bytes]]) -> bytes:
         length = _BLOB_BYTES_BEFORE_ENVELOPE + len(envelope)
         parts += (_BLOB_HEAD.pack(length, FrameType.BLOB, 0, blob_id, stored_at_ms), envelope)
     return b"".join(parts)
+
+
+def encode_stored(batch: bytes, requests: Sequence[int]) -> bytes:
+    """A STORED frame from a batch that is encoded already."""
+    body_bytes = len(batch) + _REQUEST_BYTES * len(requests)
+    return frame_head(FrameType.STORED, 0, body_bytes) + batch + struct.pack(f">{len(requests)}I", *requests)
 
 
 def decode_body(number: int, body: bytes) -> Frame | Unknown:

@@ -13,6 +13,7 @@ from restante.core.acks import (
     checked_receipts,
     delivery_ack,
     delivery_evidence,
+    encoded_evidence,
     is_delivery_ack_for,
     is_evidence_by,
     receipts,
@@ -30,6 +31,7 @@ from restante.wire.acks import (
     decode_ack,
     encode_ack,
     encode_batch_ack,
+    encode_delivery_batch,
 )
 
 NODE = Identity(b"n" * 32)
@@ -171,3 +173,10 @@ def test_the_signature_covers_the_hash_of_one_blob_and_the_hash_of_the_hashes_of
 def test_blobs_put_twice_are_named_twice() -> None:
     same = [PayloadHash(b"1" * 32)] * 2
     assert is_evidence_by(delivery_evidence(NODE, same, now_ms=NOW_MS), NODE.node_key)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_evidence_given_away_at_once_is_the_same_bytes(count: int) -> None:
+    stored = [PayloadHash(bytes([number]) * 32) for number in range(count)]
+    evidence = delivery_evidence(NODE, stored, now_ms=NOW_MS)
+    assert encoded_evidence(NODE, stored, now_ms=NOW_MS) == encode_delivery_batch(evidence.batch)

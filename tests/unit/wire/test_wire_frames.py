@@ -12,7 +12,7 @@ from codec_laws import flipped
 from restante.model.codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, TooLarge
 from restante.model.ids import Address, NodeKey
-from restante.wire.acks import DeliveryBatch
+from restante.wire.acks import DeliveryBatch, encode_delivery_batch
 from restante.wire.frames import (
     Blob,
     Delete,
@@ -33,6 +33,7 @@ from restante.wire.frames import (
     Unknown,
     encode_blobs,
     encode_frame,
+    encode_stored,
     open_to_sign,
 )
 
@@ -374,3 +375,8 @@ def test_the_largest_blob_and_the_last_row_number_fit() -> None:
 def test_a_request_number_that_does_not_fit_u32_is_refused(request_number: int) -> None:
     with pytest.raises(Malformed, match="request must be in"):
         encode_frame(Ping(), request_number)
+
+
+def test_a_stored_frame_from_an_encoded_batch_is_the_same_bytes() -> None:
+    frame = Stored(batch=DELIVERY, requests=(5, 6))
+    assert encode_stored(encode_delivery_batch(DELIVERY), (5, 6)) == encode_frame(frame, 0)

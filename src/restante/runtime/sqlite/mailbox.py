@@ -21,6 +21,7 @@ REMEMBERED_INBOXES: Final = 10_000  # of each memory below: a bound, and far mor
 
 _SQL: Final = load_queries("mailbox")
 _PUT: Final = _SQL["put_blob"]
+_PUT_FACT: Final = _SQL["put_fact"]
 
 
 class SqliteMailbox:
@@ -49,10 +50,10 @@ class SqliteMailbox:
                 usage = held.get(inbox)
                 if usage is None:
                     usage = held[inbox] = self._held(inbox)
-                refused = full(quota, held_blobs=usage[0], held_bytes=usage[1], more_bytes=len(envelope))
+                refused = full(quota, usage[0], usage[1], len(envelope))
                 if refused is not None and self._sweep(inbox, now_ms):
                     usage = held[inbox] = self._held(inbox)
-                    refused = full(quota, held_blobs=usage[0], held_bytes=usage[1], more_bytes=len(envelope))
+                    refused = full(quota, usage[0], usage[1], len(envelope))
                 if refused is not None:
                     answers.append(refused)
                     continue
@@ -102,14 +103,8 @@ class SqliteMailbox:
 
     def _put(self, keep: Keep, now_ms: int) -> int:
         inbox, sealed_hash, expires_at_ms, envelope = keep
-        self._journal.append(
-            JournalKind.STORED,
-            at_ms=now_ms,
-            payload_hash=sealed_hash,
-            session_tag=self._tag(inbox, now_ms),
-            size_bytes=len(envelope),
-            ttl_s=max(0, expires_at_ms - now_ms) // 1_000,
-        )
+        ttl_s = max(0, expires_at_ms - now_ms) // 1_000
+        self._database.rows(_PUT_FACT, now_ms, self._tag(inbox, now_ms), sealed_hash, len(envelope), ttl_s)
         blob_id = self._database.last_insert()
         self._database.rows(_PUT, blob_id, inbox, envelope, sealed_hash, now_ms, expires_at_ms)
         return blob_id

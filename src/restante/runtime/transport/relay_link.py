@@ -210,10 +210,11 @@ class TlsRelayLink(EncryptedConnection):
 
     def _begin_put(self, envelope: bytes) -> asyncio.Future[Evidence]:
         try:
-            sealed = payload_hash(view_envelope(envelope).sealed)
+            _, _, sealed_bytes = view_envelope(envelope)
         except RestanteError as error:  # no relay would take it
             raise TryFailed(str(error), failure=failure_of_refusal(error.code, permanent=True)) from error
         request = self._next_request()
+        sealed = payload_hash(sealed_bytes)
         answer = self._puts.add(request, sealed, due_s=self._loop.time() + DEADLINE_S)
         self._say(frames.frame_head(_PUT, request, len(envelope)) + envelope)
         if "puts" not in self._timers:

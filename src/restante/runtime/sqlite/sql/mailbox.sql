@@ -3,6 +3,10 @@
 -- name: put_blob
 INSERT INTO inbox (id, recipient, envelope, payload_hash, stored_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?, ?);
 
+-- name: put_fact
+-- The fact of a put, with the columns it has and no others: it is written for every one.
+INSERT INTO journal (at_ms, kind, session_tag, payload_hash, size_bytes, ttl_s) VALUES (?, 'stored', ?, ?, ?, ?);
+
 -- name: usage
 SELECT blobs, bytes FROM usage WHERE recipient = ?;
 
