@@ -24,7 +24,7 @@ from restante.wire.inbox_keys import relay_inbox_key
 CONNECTIONS = 50
 PUTS_EACH = 400
 IN_FLIGHT = 16
-KILLS = 12
+KILLS = 8
 HOUR_MS = 3_600_000
 LIFTED = {"push_rate_per_s": 1_000_000, "push_burst": 10_000_000}
 MARK = struct.Struct(">HHI")  # who, on its how-manieth link, which put

@@ -9,11 +9,12 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from restante.model.codes import Code
 from restante.model.errors import StoreUnusable
 from restante.model.limits import MAX_SEALED_BYTES
+from restante.node.intake import Commits
 from restante.node.logs import Reason
 from restante.runtime.sqlite.database import Database
 
@@ -25,10 +26,6 @@ INSERT INTO meta (key, value) VALUES ('probe', zeroblob(:size))
 _FORGET: Final = "DELETE FROM meta WHERE key = 'probe'"
 
 Result = TypeVar("Result")
-
-
-class Commits(Protocol):
-    async def run(self, operation: Callable[[], Result]) -> Result: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
