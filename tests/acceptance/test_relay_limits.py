@@ -208,6 +208,45 @@ async def test_nothing_but_a_ping_is_taken_before_the_greeting(tmp_path: Path) -
         assert (await peer.refusal(START, 5)).code == "E108"
 
 
+async def test_what_came_before_a_broken_frame_is_stored_and_its_answer_harms_nobody(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay:
+        bystander = await relay.link()
+        raw = relay.envelope(b"good")
+        async with RawPeer.connected(relay.port) as (peer, _):
+            broken = frames.frame_head(frames.FrameType.DELETE, 2, 8) + b"\xff" * 8
+            putting = asyncio.create_task(bystander.put(relay.envelope(b"bystander's")))
+            await peer.say(frames.encode_frame(frames.Put(envelope=raw), 1) + broken)
+            assert await peer.is_cut_off()
+            await putting
+        await until(relay, lambda figures: figures.puts_stored_total == 2)
+        assert raw in relay.held()
+        await bystander.close()
+
+
+async def test_thousands_of_deletes_at_once_are_all_answered(tmp_path: Path) -> None:
+    async with running_relay(tmp_path, limits=RelayLimits(push_burst=10_000)) as relay:
+        link = await relay.link(BOB)
+        await link.put_many([relay.envelope(b"%d" % number) for number in range(3_000)])
+        async with asyncio.timeout(SOON_S):
+            ids = [(await link.next_blob()).blob_id for _ in range(3_000)]
+        await asyncio.gather(
+            *(link.delete_many(ids[start : start + 1_000]) for start in (0, 1_000, 2_000) for _ in "ab")
+        )
+        assert relay.held() == []
+        assert relay.relay.figures().blobs_deleted_total == 3_000
+        assert relay.relay.figures().waiting_bytes == 0
+        await link.close()
+
+
+@clause("6.8")
+async def test_guessing_at_proofs_is_slowed_down_like_puts(tmp_path: Path) -> None:
+    limits = RelayLimits(push_burst=3, push_rate_per_s=1)
+    async with running_relay(tmp_path, limits=limits) as relay, RawPeer.connected(relay.port) as (peer, hello):
+        guess = peer.proof(BOB, hello, signer=MALLORY)
+        codes = [(await peer.refusal(guess, number)).code for number in range(1, 6)]
+        assert codes == ["E103", "E103", "E103", "E007", "E007"]
+
+
 @clause("1.3")
 async def test_a_relay_that_stops_answers_the_puts_it_has_taken_and_takes_no_more(tmp_path: Path) -> None:
     async with running_relay(tmp_path) as relay:

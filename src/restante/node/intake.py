@@ -32,7 +32,8 @@ PARCEL_PUTS: Final = 64
 """Puts in one operation. More than one operation lets the commit run beside the loop (runtime/sqlite/group_commit)."""
 
 MAX_BATCH_PUTS: Final = 1_024  # what one turn of the loop writes, about: some milliseconds
-DELETE_WEIGHT_BYTES: Final = 64  # what a delete counts for while it waits
+MAX_BATCH_DELETES: Final = 1_024  # blobs; a request has that many at most
+DELETED_ID_BYTES: Final = 40  # what an id takes in memory, about, and counts for while it waits
 
 _UNUSABLE: Final = Refused(permanent=False, code=Code.STORAGE_FAILED, text="the store cannot be used now")
 
@@ -96,7 +97,7 @@ class Intake:
 
     def delete(self, session: "Session", request: int, inbox: InboxKey, blob_ids: tuple[int, ...]) -> None:
         self._deletes.append(_Delete(session, request, inbox, blob_ids))
-        self._weigh(session, DELETE_WEIGHT_BYTES)
+        self._weigh(session, len(blob_ids) * DELETED_ID_BYTES)
 
     async def finished(self) -> None:
         """Until all that was taken in is on disk and answered."""
@@ -112,8 +113,7 @@ class Intake:
     async def _work(self) -> None:
         try:
             while self._parcels or self._deletes:
-                deletes, self._deletes = self._deletes, []
-                await self._commit(list(self._next_operations()), deletes)
+                await self._commit(list(self._next_operations()), self._next_deletes())
         finally:
             self._working = None
 
@@ -133,6 +133,16 @@ class Intake:
             if puts >= MAX_BATCH_PUTS:
                 break
         self._parcels = list(islice(self._parcels, taken, None))
+
+    def _next_deletes(self) -> list[_Delete]:
+        blobs = taken = 0
+        for delete in self._deletes:
+            blobs += len(delete.blob_ids)
+            if taken and blobs > MAX_BATCH_DELETES:
+                break
+            taken += 1
+        deletes, self._deletes = self._deletes[:taken], self._deletes[taken:]
+        return deletes
 
     async def _commit(self, operations: list[list[_Parcel]], deletes: list[_Delete]) -> None:
         now_ms = self._clock.now_ms()
@@ -206,9 +216,9 @@ class Intake:
         session.ease()
 
     def _answer_deletes(self, deletes: list[_Delete], outcome: Any) -> None:
-        for session, request, _, _ in deletes:
-            self.waiting_bytes -= DELETE_WEIGHT_BYTES
-            session.waiting_bytes -= DELETE_WEIGHT_BYTES
+        for session, request, _, blob_ids in deletes:
+            self.waiting_bytes -= len(blob_ids) * DELETED_ID_BYTES
+            session.waiting_bytes -= len(blob_ids) * DELETED_ID_BYTES
             if isinstance(outcome, BaseException):
                 session.refuse(request, _UNUSABLE)
             else:

@@ -97,7 +97,8 @@ class Session(EncryptedConnection):
 
     def on_fault(self, error: RestanteError) -> None:
         self._relay.misbehaved(self)
-        self.refuse(0, Refused(permanent=True, code=error.code, text=str(error)))
+        if self.is_secure:
+            self.refuse(0, Refused(permanent=True, code=error.code, text=str(error)))
         self.hang_up()
 
     def on_lost(self) -> None:
@@ -152,10 +153,7 @@ class Session(EncryptedConnection):
 
     def _judged(self, request: int, raw: bytes, now_ms: int) -> Keep | None:
         """What is to be stored; what is not, is refused right here."""
-        wait_ms = self._meter.wait_ms(self.heard_s)
-        if wait_ms:
-            slower = Refused(permanent=False, code=Code.RATE_LIMITED, text="more puts than this connection may send")
-            self.refuse(request, slower, retry_after_ms=wait_ms)
+        if self._is_too_fast(request):
             return None
         try:
             verdict = judge_put(raw, quota=self._relay.quota, now_ms=now_ms)
@@ -165,6 +163,13 @@ class Session(EncryptedConnection):
             self.refuse(request, verdict)
             return None
         return verdict
+
+    def _is_too_fast(self, request: int) -> bool:
+        wait_ms = self._meter.wait_ms(self.heard_s)
+        if wait_ms:
+            slower = Refused(permanent=False, code=Code.RATE_LIMITED, text="more than this connection may send")
+            self.refuse(request, slower, retry_after_ms=wait_ms)
+        return wait_ms > 0
 
     def _take(self, request: int, frame: frames.Frame | frames.Unknown) -> None:
         match frame:
@@ -195,6 +200,8 @@ class Session(EncryptedConnection):
         self.is_started = True
 
     def _open(self, request: int, frame: frames.Open) -> None:
+        if self._is_too_fast(request):  # a proof costs more to check than a put
+            return
         if self._hello is None or not is_signed_by(
             frame.address,
             frame.signature,
