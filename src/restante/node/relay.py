@@ -22,6 +22,7 @@ REAP_AT_ONCE: Final = 1_000  # blobs removed in one commit: a long sweep must no
 ROUNDS_IN_A_DEADLINE: Final = 4
 LONGEST_ROUND_S: Final = 1.0
 GRACE_S: Final = 5.0
+LEAVE_S: Final = 2.0  # how long a client may take to hang up once everything is said
 
 
 def _tell_nobody(_event: RelayEvent, _code: Code | None) -> None: ...
@@ -89,8 +90,9 @@ class Relay:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await self.intake.finished()
-                    for session in tuple(self._sessions):
-                        session.hang_up()
+                for session in tuple(self._sessions):
+                    session.take_leave()
+                async with asyncio.timeout(min(LEAVE_S, grace_s)):
                     await self._all_left.wait()
         finally:
             for session in tuple(self._sessions):

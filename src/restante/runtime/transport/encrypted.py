@@ -40,6 +40,7 @@ class EncryptedConnection(asyncio.BufferedProtocol):
         self._splitter = FrameSplitter()
         self.transport: asyncio.Transport | None = None
         self.is_secure = False
+        self._took_leave = False
 
     def on_secured(self) -> None:
         """The handshake is over; nothing was sent since. `abort` here leaves the other end without a byte of ours."""
@@ -55,7 +56,7 @@ class EncryptedConnection(asyncio.BufferedProtocol):
 
     def send(self, raw: bytes) -> None:
         """Queue bytes; a connection that is gone swallows them, as a cable would."""
-        if self.transport is None or not self.is_secure or self.transport.is_closing():
+        if self.transport is None or not self.is_secure or self._took_leave or self.transport.is_closing():
             return
         sent = self.encryption.write(raw)
         while sent < len(raw):
@@ -71,6 +72,23 @@ class EncryptedConnection(asyncio.BufferedProtocol):
                 self.encryption.unwrap()
             self._send_outgoing()
         self.transport.close()
+
+    def take_leave(self) -> None:
+        """Say no more, and end when the other end does.
+
+        To close with bytes of the other end unread would reset the connection, and our last words would be lost on it.
+        """
+        if self.transport is None or self.transport.is_closing() or self._took_leave:
+            return
+        if not self.is_secure:
+            self.transport.close()
+            return
+        with contextlib.suppress(ssl.SSLError):
+            self.encryption.unwrap()
+        self._send_outgoing()
+        self._took_leave = True
+        self.transport.write_eof()
+        self.transport.resume_reading()
 
     def abort(self) -> None:
         """End the connection now."""
@@ -90,6 +108,8 @@ class EncryptedConnection(asyncio.BufferedProtocol):
         return _BUFFERS.received
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._took_leave:
+            return
         self._incoming.write(_BUFFERS.received[:nbytes])
         try:
             if self.is_secure or self._shake_hands():
@@ -137,5 +157,7 @@ class EncryptedConnection(asyncio.BufferedProtocol):
             self._send_outgoing()
 
     def _send_outgoing(self) -> None:
-        if self._outgoing.pending and self.transport is not None and not self.transport.is_closing():
+        if self._took_leave or self.transport is None or self.transport.is_closing():
+            return
+        if self._outgoing.pending:
             self.transport.write(self._outgoing.read())
