@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from restante.crypto.identity import Identity
+from restante.node.collector import collect_rarely
 from restante.node.relay import Relay
 from restante.policy.links import RelayLimits
 from restante.policy.quota import StorageQuota
@@ -29,6 +30,7 @@ async def serve(folder: Path) -> None:
     commits = GroupCommit(database)
     relay = Relay(NODE, store, commits=commits, settings=LIFTED, clock=SystemClock(), entropy=SystemEntropy())
     server = await relay.listen("127.0.0.1", 0)
+    collect_rarely()  # as the daemon does
     print(server.sockets[0].getsockname()[1], flush=True)
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from restante import __version__
 from restante.model.codes import Code
 from restante.model.errors import ConfigurationInvalid, EnvironmentUnsuitable, StoreUnusable
+from restante.node.collector import collect_rarely
 from restante.node.configuration import NodeConfig
 from restante.node.figures import RelayEvent
 from restante.node.health import Health, StoreHealth, WatchedFile
@@ -92,6 +93,7 @@ class _Node:
             async with _signals(self._told_to_stop, self._reap_now):
                 status_at = await status.start(self._config.status)
                 listen_at = await self._listen()
+                collect_rarely()
                 lock.tell({"pid": os.getpid(), "listen": str(listen_at), "status": str(status_at)})
                 log(Level.INFO, Event.LISTENING, pid=os.getpid())
                 if not status_at.is_loopback:

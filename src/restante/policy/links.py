@@ -46,8 +46,10 @@ class PushMeter:
 
     def wait_ms(self, now_s: float) -> int:
         """0 when one more may pass now, which uses up its token; else how long until the next may."""
-        tokens = min(self._tokens + (now_s - self._at_s) * self._rate, self._burst)
-        self._at_s = now_s
+        tokens = self._tokens
+        if now_s != self._at_s:
+            tokens = min(tokens + (now_s - self._at_s) * self._rate, self._burst)
+            self._at_s = now_s
         if tokens >= 1.0:
             self._tokens = tokens - 1.0
             return 0

@@ -138,7 +138,7 @@ class FrameSplitter:
         """How much of an unfinished frame is kept; 0 between frames, so a host can tell a cut from an end."""
         return len(self._partial)
 
-    def feed(self, data: bytes | memoryview) -> list[tuple[int, int, bytes]]:
+    def feed(self, data: bytes | bytearray | memoryview) -> list[tuple[int, int, bytes]]:
         """The frames that are whole now. Nothing of `data` itself is kept."""
         if self._fault is not None:
             raise self._fault
@@ -146,17 +146,18 @@ class FrameSplitter:
             self._partial += data
             if len(self._partial) < self._needed_bytes:
                 return []
-            data = bytes(self._partial)
+            data = self._partial
+        whole = bytes(data)  # one copy of all: slices of it cost half of what slices of a view cost
         try:
-            frames, end = self._take(data)
+            frames, end = self._take(whole)
         except (Malformed, TooLarge) as fault:
             self._fault = fault
             self._partial = bytearray()
             raise
-        self._partial = bytearray(data[end:])
+        self._partial = bytearray(whole[end:])
         return frames
 
-    def _take(self, data: bytes | memoryview) -> tuple[list[tuple[int, int, bytes]], int]:
+    def _take(self, data: bytes) -> tuple[list[tuple[int, int, bytes]], int]:
         """The whole frames of `data` and where the last one ends."""
         frames: list[tuple[int, int, bytes]] = []
         start, size = 0, len(data)
@@ -168,7 +169,7 @@ class FrameSplitter:
             if end > size:
                 self._needed_bytes = end - start
                 return frames, start
-            frames.append((number, request, bytes(data[start + _HEADER.size : end])))
+            frames.append((number, request, data[start + _HEADER.size : end]))
             start = end
         if size - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(data, start)
