@@ -1,7 +1,7 @@
 """How often Python looks for circular garbage in a node's process.
 
-Each put makes a few tuples that live until their commit, and the collector's usual threshold of 700 new objects makes it
-walk them again and again: a tenth of the time a put takes. None of them is ever part of a circle.
+Each put makes a few tuples that live until their commit. At its usual threshold of 700 new objects the collector walks
+them again and again, which is a tenth of the time a put takes. None of them is ever part of a circle.
 """
 
 import gc
