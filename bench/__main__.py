@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import crypto, envelope, inbox, outbox, render
+from bench import crypto, envelope, inbox, outbox, relay, render
 
 if __name__ == "__main__":
     envelope.main()
@@ -10,3 +10,4 @@ if __name__ == "__main__":
     inbox.main()
     render.main()
     outbox.main(sys.argv[1:])
+    relay.main()

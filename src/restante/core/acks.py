@@ -1,6 +1,7 @@
 """Signed acknowledgements: made by those who hold or received, believed only when the signature holds (SPEC 10)."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from restante.crypto.identity import Identity, is_signed_by
 from restante.model.codes import Code
@@ -11,12 +12,16 @@ from restante.wire.acks import (
     Ack,
     AckType,
     BatchAck,
+    DeliveryBatch,
     ack_to_sign,
     batch_to_sign,
     decode_ack,
     decode_batch_ack,
+    delivery_batch_to_sign,
+    delivery_references,
     delivery_subject,
     encode_batch_ack,
+    unsigned_delivery,
 )
 
 
@@ -31,6 +36,35 @@ def is_delivery_ack_for(ack: Ack, *, node: NodeKey, sealed: PayloadHash) -> bool
     """Whether this node really said that it holds exactly these bytes."""
     return (
         ack.type is AckType.DELIVERY and ack.subject == sealed and is_signed_by(node, ack.signature, ack_to_sign(ack))
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A node's signed word, with the whole hashes anybody needs to check it (SPEC 7.8, 13.5)."""
+
+    batch: DeliveryBatch
+    sealed_hashes: tuple[PayloadHash, ...]
+
+
+def delivery_evidence(node: Identity, stored: Sequence[PayloadHash], *, now_ms: int) -> Evidence:
+    """One signature for all that one commit put on disk for one connection; to be given only after it."""
+    unsigned = DeliveryBatch(references=delivery_references(stored), timestamp_ms=now_ms)
+    signed = replace(unsigned, signature=node.sign(delivery_batch_to_sign(unsigned, stored)))
+    return Evidence(batch=signed, sealed_hashes=tuple(stored))
+
+
+def encoded_evidence(node: Identity, stored: Sequence[PayloadHash], *, now_ms: int) -> bytes:
+    """The batch of `delivery_evidence` as its bytes, for a node that gives it away at once."""
+    head, to_sign = unsigned_delivery(stored, now_ms)
+    return head + node.sign(to_sign)
+
+
+def is_evidence_by(evidence: Evidence, node: NodeKey) -> bool:
+    """Whether this node really said that it holds exactly these bytes."""
+    batch, sealed_hashes = evidence.batch, evidence.sealed_hashes
+    return delivery_references(sealed_hashes) == batch.references and is_signed_by(
+        node, batch.signature, delivery_batch_to_sign(batch, sealed_hashes)
     )
 
 

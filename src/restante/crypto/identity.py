@@ -85,6 +85,11 @@ class Identity:
         """The X25519 identity key of handshakes."""
         return self._agreement
 
+    @property
+    def signing_key(self) -> Ed25519PrivateKey:
+        """For a node's certificate alone: TLS signs by itself, with a prefix of its own."""
+        return self._signing
+
     def sign(self, message: bytes) -> bytes:
         return self._signing.sign(message)
 

@@ -9,6 +9,7 @@ from restante.policy.acks import AckBatching
 from restante.policy.capacity import OutboxLimits
 from restante.policy.dead_letters import DeadLetterRetention
 from restante.policy.dedup import DedupLimits
+from restante.policy.links import RelayLimits
 from restante.policy.ordering import OrderLimits
 from restante.policy.quota import StorageQuota
 from restante.policy.retry import ChannelSchedule, RetrySchedule
@@ -24,3 +25,4 @@ class Settings:
     dedup: DedupLimits = field(default_factory=DedupLimits)
     order: OrderLimits = field(default_factory=OrderLimits)
     acks: AckBatching = field(default_factory=AckBatching)
+    relay: RelayLimits = field(default_factory=RelayLimits)
