@@ -6,9 +6,8 @@ of its puts. Knows nothing of frames coming in, nor of who may do what.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from restante.core.acks import encoded_evidence
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 PARCEL_PUTS: Final = 64
-"""Puts in one operation. More than one operation lets the commit run beside the loop (runtime/sqlite/group_commit)."""
+"""Puts that are kept together. Two parcels make two operations, whose commit runs beside the loop
+(runtime/sqlite/group_commit)."""
 
 MAX_BATCH_PUTS: Final = 1_024  # what one turn of the loop writes, about: some milliseconds
 MAX_BATCH_DELETES: Final = 1_024  # blobs; a request has that many at most
@@ -113,26 +113,19 @@ class Intake:
     async def _work(self) -> None:
         try:
             while self._parcels or self._deletes:
-                await self._commit(list(self._next_operations()), self._next_deletes())
+                await self._commit(self._next_operations(), self._next_deletes())
         finally:
             self._working = None
 
-    def _next_operations(self) -> Iterator[list[_Parcel]]:
-        """Parcels from the front of the queue, as many to an operation as fill it."""
-        waiting = iter(self._parcels)
+    def _next_operations(self) -> list[list[_Parcel]]:
+        """Parcels from the front of the queue, in two operations where there are two: the fewer, the less an inbox's
+        usage is written, but a commit of only one would stop the loop."""
         puts = taken = 0
-        for parcel in waiting:
-            operation = [parcel]
-            size = len(parcel.keeps)
-            while size < PARCEL_PUTS and (more := next(waiting, None)) is not None:
-                operation.append(more)
-                size += len(more.keeps)
-            yield operation
-            puts += size
-            taken += len(operation)
-            if puts >= MAX_BATCH_PUTS:
-                break
-        self._parcels = list(islice(self._parcels, taken, None))
+        while taken < len(self._parcels) and puts < MAX_BATCH_PUTS:
+            puts += len(self._parcels[taken].keeps)
+            taken += 1
+        parcels, self._parcels = self._parcels[:taken], self._parcels[taken:]
+        return [some for some in (parcels[:-1], parcels[-1:]) if some]
 
     def _next_deletes(self) -> list[_Delete]:
         blobs = taken = 0

@@ -222,13 +222,12 @@ class TlsRelayLink(EncryptedConnection):
         return answer
 
     def _say(self, raw: bytes) -> None:
-        """The first of a turn leaves at once, the others together at its end: encrypting them one by one is dear."""
+        """All of a turn leave together at its end: encrypting them one by one is dear, and the relay would commit the
+        first of them alone."""
         if self._corked is None:
-            self.send(raw)
             self._corked = []
             self._loop.call_soon(self._uncork)
-        else:
-            self._corked.append(raw)
+        self._corked.append(raw)
 
     def _uncork(self) -> None:
         corked, self._corked = self._corked, None
