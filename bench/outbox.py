@@ -35,7 +35,9 @@ FEW: Final = 1_000
 MANY: Final = 100_000
 FULL: Final = 1_000_000
 FILL_BATCH: Final = 1_000
-LIVES_FOR_MEMORY: Final = 50_000
+LIVES_FOR_MEMORY: Final = 25_600
+STRETCHES: Final = 4
+FLAT_KIB: Final = 512  # what an allocator may round
 RESTLESS: Final = 2.0  # another user of the disk slows the one that syncs most, and flatters the others
 WORKING_DIRECTORY: Final = Path(".run")  # the system's place for temporary files may be no disk at all
 LIFTED: Final = Settings(outbox=OutboxLimits(max_entries=FULL, max_payload_bytes=10_000_000_000))
@@ -194,18 +196,24 @@ def compare_waiting(folder: Path, runner: asyncio.Runner, *, waiting: int) -> No
 
 
 def watch_memory(folder: Path, runner: asyncio.Runner) -> None:
+    """In equal stretches: what is warmed up once shows in the first, a leak would show in all."""
     ours = Ours(folder / "memory.db", runner)
     ours.live()
-    before_kib = _resident_kib()
-    ours.live(LIVES_FOR_MEMORY)
-    after_kib = _resident_kib()
-    print(f" memory over {LIVES_FOR_MEMORY:,} whole lives: {before_kib:,} KiB before, {after_kib:,} KiB after")
+    held_kib = [_resident_kib()]
+    for _ in range(STRETCHES):
+        ours.live(LIVES_FOR_MEMORY)
+        held_kib.append(_resident_kib())
+    grown_kib = held_kib[-1] - held_kib[-2]
+    shown = " → ".join(f"{kib:,}" for kib in held_kib)
+    print(f" memory over {STRETCHES} times {LIVES_FOR_MEMORY:,} whole lives: {shown} KiB")
+    outcome = verdict(grown_kib <= FLAT_KIB)
+    print(f"  grown in the last stretch {grown_kib:>15,} KiB   {outcome} (at most {FLAT_KIB:,})")
     ours.close()
 
 
 def _settled(contenders: dict[str, Callable[[], int]]) -> dict[str, Measured]:
-    """Measured after two rounds that do not count: a write-ahead log costs more until it has reached its length."""
-    take_turns(contenders, rounds=2)
+    """Measured after three rounds that do not count: a write-ahead log costs more until it has reached its length."""
+    take_turns(contenders, rounds=3)
     rates = take_turns(contenders, rounds=ROUNDS)
     warn_if_restless(rates, limit=RESTLESS)
     return rates
