@@ -2,9 +2,12 @@
 
 import sys
 
-from bench import envelope, outbox, render
+from bench import crypto, envelope, inbox, outbox, relay, render
 
 if __name__ == "__main__":
     envelope.main()
+    crypto.main()
+    inbox.main()
     render.main()
     outbox.main(sys.argv[1:])
+    relay.main()

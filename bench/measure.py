@@ -36,3 +36,21 @@ def take_turns(contenders: Mapping[str, Callable[[], int]], *, rounds: int) -> d
 def ratio_line(ours: Measured, peer: Measured) -> str:
     ratio = ours.per_second / peer.per_second
     return f"  {ours.name:<34} {ours.per_second:>12,.0f}/s   {ratio:6.2f} x {peer.name} ({peer.per_second:,.0f}/s)"
+
+
+def judge(ours: Measured, peer: Measured, *, bar: float, dream: float | None = None) -> None:
+    """Print the ratio and whether it reaches the bar."""
+    ratio = ours.per_second / peer.per_second
+    hope = "" if dream is None else f", dream {dream:g} {'reached' if ratio >= dream else 'not reached'}"
+    print(f"{ratio_line(ours, peer)}   {verdict(ratio >= bar)} (at least {bar:g}{hope})")
+
+
+def verdict(passed: bool) -> str:
+    return "pass" if passed else "FAIL"
+
+
+def warn_if_restless(rates: Mapping[str, Measured], *, limit: float) -> None:
+    """Another user of the machine slows one contender more than another: say so."""
+    restless = [f"{rate.name} {rate.spread:.1f} x" for rate in rates.values() if rate.spread > limit]
+    if restless:
+        print(f" restless machine, do not trust these ratios; fastest round over slowest: {', '.join(restless)}")

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench.measure import Measured, ratio_line, take_turns
+from bench.measure import Measured, judge, ratio_line, take_turns, verdict, warn_if_restless
 from bench.outbox_peers import PAYLOAD, open_peers
 from restante.client.outbox import Destination, Message, Outbox
 from restante.model.ids import MessageId
@@ -35,7 +35,9 @@ FEW: Final = 1_000
 MANY: Final = 100_000
 FULL: Final = 1_000_000
 FILL_BATCH: Final = 1_000
-LIVES_FOR_MEMORY: Final = 50_000
+LIVES_FOR_MEMORY: Final = 25_600
+STRETCHES: Final = 4
+FLAT_KIB: Final = 512  # what an allocator may round
 RESTLESS: Final = 2.0  # another user of the disk slows the one that syncs most, and flatters the others
 WORKING_DIRECTORY: Final = Path(".run")  # the system's place for temporary files may be no disk at all
 LIFTED: Final = Settings(outbox=OutboxLimits(max_entries=FULL, max_payload_bytes=10_000_000_000))
@@ -141,9 +143,9 @@ def compare_enqueue(folder: Path, runner: asyncio.Runner) -> None:
     )
     bare = rates["bare sqlite3"]
     print(" enqueue")
-    _judge(rates["one sender"], bare, bar=0.8)
-    _judge(rates[f"{TOGETHER} senders"], bare, bar=4, dream=6)
-    _judge(rates[f"send_many of {BATCH}"], bare, bar=6)
+    judge(rates["one sender"], bare, bar=0.8)
+    judge(rates[f"{TOGETHER} senders"], bare, bar=4, dream=6)
+    judge(rates[f"send_many of {BATCH}"], bare, bar=6)
     _show_others(rates, rates[f"{TOGETHER} senders"], ("huey", "persist-queue", "litequeue"))
     for outbox in ours.values():
         outbox.close()
@@ -160,7 +162,7 @@ def compare_lives(folder: Path, runner: asyncio.Runner) -> None:
     life = rates[f"whole life, {TOGETHER} in flight"]
     print(" whole life: enqueue, lease, sent, receipt; peers: enqueue, dequeue")
     if "huey" in rates:
-        _judge(life, rates["huey"], bar=3)
+        judge(life, rates["huey"], bar=3)
     _show_others(rates, life, ("bare sqlite3", "persist-queue", "litequeue"))
     ours.close()
 
@@ -187,29 +189,33 @@ def compare_waiting(folder: Path, runner: asyncio.Runner, *, waiting: int) -> No
         cost = cheap.per_second / dear.per_second
         print(
             f"  {operation:<34} {1e6 / dear.per_second:>11,.0f} µs   {cost:6.2f} x {1e6 / cheap.per_second:,.0f} µs"
-            f" with {FEW:,}   {_verdict(cost <= 1.5)} (at most 1.5)"
+            f" with {FEW:,}   {verdict(cost <= 1.5)} (at most 1.5)"
         )
     few.close()
     many.close()
 
 
 def watch_memory(folder: Path, runner: asyncio.Runner) -> None:
+    """In equal stretches: what is warmed up once shows in the first, a leak would show in all."""
     ours = Ours(folder / "memory.db", runner)
     ours.live()
-    before_kib = _resident_kib()
-    ours.live(LIVES_FOR_MEMORY)
-    after_kib = _resident_kib()
-    print(f" memory over {LIVES_FOR_MEMORY:,} whole lives: {before_kib:,} KiB before, {after_kib:,} KiB after")
+    held_kib = [_resident_kib()]
+    for _ in range(STRETCHES):
+        ours.live(LIVES_FOR_MEMORY)
+        held_kib.append(_resident_kib())
+    grown_kib = held_kib[-1] - held_kib[-2]
+    shown = " → ".join(f"{kib:,}" for kib in held_kib)
+    print(f" memory over {STRETCHES} times {LIVES_FOR_MEMORY:,} whole lives: {shown} KiB")
+    outcome = verdict(grown_kib <= FLAT_KIB)
+    print(f"  grown in the last stretch {grown_kib:>15,} KiB   {outcome} (at most {FLAT_KIB:,})")
     ours.close()
 
 
 def _settled(contenders: dict[str, Callable[[], int]]) -> dict[str, Measured]:
-    """Measured after two rounds that do not count: a write-ahead log costs more until it has reached its length."""
-    take_turns(contenders, rounds=2)
+    """Measured after three rounds that do not count: a write-ahead log costs more until it has reached its length."""
+    take_turns(contenders, rounds=3)
     rates = take_turns(contenders, rounds=ROUNDS)
-    restless = [f"{rate.name} {rate.spread:.1f} x" for rate in rates.values() if rate.spread > RESTLESS]
-    if restless:
-        print(f" restless machine, do not trust these ratios; fastest round over slowest: {', '.join(restless)}")
+    warn_if_restless(rates, limit=RESTLESS)
     return rates
 
 
@@ -223,20 +229,10 @@ def _repeat(*steps: Callable[[], None]) -> Callable[[], int]:
     return work
 
 
-def _judge(ours: Measured, peer: Measured, *, bar: float, dream: float | None = None) -> None:
-    ratio = ours.per_second / peer.per_second
-    hope = "" if dream is None else f", dream {dream:g} {'reached' if ratio >= dream else 'not reached'}"
-    print(f"{ratio_line(ours, peer)}   {_verdict(ratio >= bar)} (at least {bar:g}{hope})")
-
-
 def _show_others(rates: dict[str, Measured], ours: Measured, names: Sequence[str]) -> None:
     for name in names:
         if name in rates:
             print(ratio_line(ours, rates[name]))
-
-
-def _verdict(passed: bool) -> str:
-    return "pass" if passed else "FAIL"
 
 
 def _resident_kib() -> int:

@@ -2,18 +2,23 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from restante.crypto.identity import Identity
 from restante.node.relay import Relay
+from restante.policy.links import RelayLimits
 from restante.policy.quota import StorageQuota
+from restante.policy.settings import Settings
 from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.mailbox import SqliteMailbox
 from restante.runtime.system import SystemEntropy
-from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.runtime.transport.tls import channel_of, client_context
 from restante.testing.seeded import FakeClock
 from restante.wire import frames
 from restante.wire.envelope import Envelope, encode_envelope
@@ -22,6 +27,7 @@ from restante.wire.inbox_keys import relay_inbox_key
 LOOPBACK = "127.0.0.1"
 HOUR_MS = 3_600_000
 SOON_S = 20.0  # long enough for a busy machine; a test that needs it has failed
+START = frames.Start(version=frames.PROTOCOL_VERSION, capabilities=frames.Capability.RECEIVE)
 NODE, BOB, MALLORY = Identity(b"n" * 32), Identity(b"b" * 32), Identity(b"m" * 32)
 
 
@@ -30,10 +36,11 @@ class RunningRelay:
     port: int
     database: Database
     clock: FakeClock
+    relay: Relay
 
-    async def link(self, reader: Identity | None = None) -> TcpRelayLink:
+    async def link(self, reader: Identity | None = None) -> TlsRelayLink:
         """A link, with a receive session for `reader`."""
-        link = await TcpRelayLink.connect(LOOPBACK, self.port, node=NODE.node_key)
+        link = await TlsRelayLink.connect(LOOPBACK, self.port, node=NODE.node_key)
         if reader is not None:
             await link.open(reader)
         return link
@@ -53,17 +60,23 @@ class RunningRelay:
 
 
 @contextlib.asynccontextmanager
-async def running_relay(home: Path, *, quota: StorageQuota | None = None) -> AsyncIterator[RunningRelay]:
+async def running_relay(
+    home: Path, *, quota: StorageQuota | None = None, limits: RelayLimits | None = None
+) -> AsyncIterator[RunningRelay]:
     database = Database(home / "node.db", schema="node", busy_timeout_ms=50)
     store = SqliteMailbox(database, Journal(database, SystemEntropy()), tag_secret=NODE.tag_secret)
     clock = FakeClock()
-    relay = Relay(NODE, store, quota=quota or StorageQuota(), clock=clock, entropy=SystemEntropy())
+    commits = GroupCommit(database)
+    settings = Settings(storage=quota or StorageQuota(), relay=limits or RelayLimits())
+    relay = Relay(NODE, store, commits=commits, settings=settings, clock=clock, entropy=SystemEntropy())
     server = await relay.listen(LOOPBACK, 0)
     try:
-        yield RunningRelay(port=server.sockets[0].getsockname()[1], database=database, clock=clock)
+        yield RunningRelay(port=server.sockets[0].getsockname()[1], database=database, clock=clock, relay=relay)
     finally:
-        server.close()
+        await relay.stop()
         await server.wait_closed()
+        commits.close()
+        store.close()
         database.close()
 
 
@@ -74,16 +87,26 @@ class RawPeer:
         self._reader = reader
         self._writer = writer
         self._frames = frames.FrameReader()
-        self._heard: list[tuple[int, frames.Frame]] = []
+        self._heard: list[tuple[int, frames.Frame | frames.Unknown]] = []
+        self.channel = channel_of(writer.get_extra_info("ssl_object"))
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def connected(cls, port: int) -> AsyncIterator[tuple["RawPeer", frames.Hello]]:
-        """A peer that has been greeted."""
-        peer = cls(*await asyncio.open_connection(LOOPBACK, port))
+    async def connected(
+        cls, port: int, *, starts: bool = True, receive_buffer_bytes: int | None = None
+    ) -> AsyncIterator[tuple["RawPeer", frames.Hello]]:
+        """A peer that has been greeted and, unless told otherwise, has greeted back."""
+        plain = socket.socket()
+        if receive_buffer_bytes is not None:  # before connecting, or it comes too late
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        plain.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(plain, (LOOPBACK, port))
+        peer = cls(*await asyncio.open_connection(sock=plain, ssl=client_context(), server_hostname=""))
         try:
             _, hello = await peer.hear()
             assert isinstance(hello, frames.Hello)
+            if starts:
+                await peer.say(frames.encode_frame(START, 0))
             yield peer, hello
         finally:
             peer._writer.transport.abort()
@@ -94,11 +117,17 @@ class RawPeer:
         self._writer.write(raw)
         await self._writer.drain()
 
-    def hang_up(self) -> None:
-        """Say no more; still listen."""
-        self._writer.write_eof()
+    async def abort(self) -> None:
+        """Gone without a goodbye."""
+        self._writer.transport.abort()
 
-    async def hear(self) -> tuple[int, frames.Frame]:
+    def stop_reading(self) -> None:
+        """What comes is left where it is."""
+        both_ways = self._writer.transport
+        assert isinstance(both_ways, asyncio.Transport)
+        both_ways.pause_reading()
+
+    async def hear(self) -> tuple[int, frames.Frame | frames.Unknown]:
         async with asyncio.timeout(SOON_S):
             while not self._heard:
                 data = await self._reader.read(65_536)
@@ -106,12 +135,12 @@ class RawPeer:
                 self._heard += self._frames.feed(data)
         return self._heard.pop(0)
 
-    async def ask(self, frame: frames.Frame, request: int = 1) -> frames.Frame:
+    async def ask(self, frame: frames.Frame, request: int = 1) -> frames.Frame | frames.Unknown:
         """The answer to a question; what else comes meanwhile is passed over."""
         await self.say(frames.encode_frame(frame, request))
         while True:
             number, answer = await self.hear()
-            if number == request:
+            if number == request or (isinstance(answer, frames.Stored) and request in answer.requests):
                 return answer
 
     async def refusal(self, frame: frames.Frame, request: int = 1) -> frames.Refused:
@@ -120,15 +149,22 @@ class RawPeer:
         return answer
 
     async def is_cut_off(self) -> bool:
-        """Whether the relay ends the connection without another word."""
+        """Whether the relay ends the connection, with no other words than why."""
         async with asyncio.timeout(SOON_S):
             try:
-                return await self._reader.read() == b""
+                words = self._frames.feed(await self._reader.read())
             except ConnectionResetError:
                 return True
+        return all(isinstance(word, frames.Refused | frames.Pong) for _, word in words)
 
-
-def proof(identity: Identity, hello: frames.Hello, *, signer: Identity | None = None) -> frames.Open:
-    """That `identity` opens this connection, signed by it or by somebody else."""
-    signature = (signer or identity).sign(frames.open_to_sign(hello, identity.address))
-    return frames.Open(address=identity.address, signature=signature)
+    def proof(
+        self,
+        identity: Identity,
+        hello: frames.Hello,
+        *,
+        signer: Identity | None = None,
+        channel: bytes | None = None,
+    ) -> frames.Open:
+        """That `identity` opens this connection; signed by somebody else, or for another connection, if so told."""
+        to_sign = frames.open_to_sign(hello, channel or self.channel, identity.address)
+        return frames.Open(address=identity.address, signature=(signer or identity).sign(to_sign))

@@ -54,6 +54,7 @@ def open_client_file(
         inbox=SqliteInbox(
             database,
             journal,
+            settings,
             seal=StorageSeal(identity.storage_key),
             entropy=entropy,
             tag_secret=identity.tag_secret,

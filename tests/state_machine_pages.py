@@ -1,9 +1,15 @@
 """Draws the machines as they behave, not as somebody remembers them; run as a script, it writes the pages."""
 
 from collections.abc import Iterator
+from dataclasses import fields
+from enum import Enum
 from pathlib import Path
 
+import inbox_cases
 from outbox_cases import DAY_MS, MINUTE_MS, NOW_MS, OWNER, SETTINGS, reached
+from restante.core.inbox import Phase
+from restante.core.inbox import step as inbox_step
+from restante.core.inbox_events import Effect
 from restante.core.outbox import step
 from restante.core.outbox_events import (
     Cancelled,
@@ -23,7 +29,9 @@ from restante.model.journal import STATE_AFTER
 from restante.model.states import ENDED, State
 from restante.policy.failures import Failure
 
-OUTBOX_PAGE = Path(__file__).parents[1] / "docs" / "state-machines" / "outbox.md"
+PAGES = Path(__file__).parents[1] / "docs" / "state-machines"
+OUTBOX_PAGE = PAGES / "outbox.md"
+INBOX_PAGE = PAGES / "inbox.md"
 TIMES_MS = (NOW_MS, NOW_MS + 2 * MINUTE_MS, NOW_MS + DAY_MS, NOW_MS + 29 * DAY_MS, NOW_MS + 30 * DAY_MS)
 EVENTS: tuple[Event, ...] = (
     Leased(owner=OWNER, until_ms=NOW_MS + 40 * DAY_MS),
@@ -90,6 +98,69 @@ def outbox_page() -> str:
     )
 
 
+def inbox_moves() -> dict[tuple[Phase, Phase], set[str]]:
+    """Every change of phase that some event brings about, with those events as the tests call them."""
+    moves: dict[tuple[Phase, Phase], set[str]] = {}
+    for phase, name, after, _ in _inbox_taken():
+        if after is not phase:
+            moves.setdefault((phase, after), set()).add(name)
+    return moves
+
+
+def _inbox_taken() -> Iterator[tuple[Phase, str, Phase, tuple[str, ...]]]:
+    for phase in Phase:
+        for name, (event, at_ms) in inbox_cases.EVENTS.items():
+            before = inbox_cases.reached(phase)
+            session, effects = inbox_step(before, event, now_ms=at_ms, limits=inbox_cases.LIMITS)
+            yield phase, name, session.phase, tuple(_named(effect) for effect in effects)
+
+
+def _named(effect: Effect) -> str:
+    """Such as `RecordGap(1, 1)`."""
+    values = [getattr(effect, part.name) for part in fields(effect)]
+    return f"{type(effect).__name__}({', '.join(_value(value) for value in values)})"
+
+
+def _value(value: object) -> str:
+    return value.name if isinstance(value, Enum) else str(value)
+
+
+def inbox_page() -> str:
+    moves = inbox_moves()
+    order = list(Phase)
+    rows = sorted(moves, key=lambda move: (order.index(move[0]), order.index(move[1])))
+    arrows = [f"    {before} --> {after}: {' / '.join(sorted(moves[before, after]))}" for before, after in rows]
+    pairs = [f"| {phase} | {name} | {after} | {_shown(effects)} |" for phase, name, after, effects in _inbox_taken()]
+    return "\n".join(
+        [
+            "# The inbox machine",
+            "",
+            "One for each sender and session. Drawn from the machine itself: every phase met every event, and this is",
+            "what followed. A test keeps it true. Rules: `src/restante/core/inbox.py`. Why a reset works as it does:",
+            "[decision 0016](../decisions/0016-resets-show-nothing-twice.md).",
+            "",
+            "```mermaid",
+            "stateDiagram-v2",
+            f"    [*] --> {Phase.FLOWING}: first arrival",
+            *arrows,
+            "```",
+            "",
+            "Each pair, where 0 was handed on, 1 is missing and, unless the session flows, 2 came after it; what is",
+            "`too far ahead` is 5,000:",
+            "",
+            "| phase | event | phase after | effects, in order |",
+            "|---|---|---|---|",
+            *pairs,
+            "",
+        ]
+    )
+
+
+def _shown(effects: tuple[str, ...]) -> str:
+    return ", ".join(f"`{effect}`" for effect in effects) or "none"
+
+
 if __name__ == "__main__":
-    OUTBOX_PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGES.mkdir(parents=True, exist_ok=True)
     OUTBOX_PAGE.write_text(outbox_page(), encoding="utf-8")
+    INBOX_PAGE.write_text(inbox_page(), encoding="utf-8")

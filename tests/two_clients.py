@@ -21,7 +21,7 @@ from restante.testing.lossy import FaultCounts, Faults, LossyLink
 from restante.testing.memory_relay import MemoryRelay
 from restante.testing.seeded import FakeClock, SeededEntropy
 
-SETTINGS: Final = Settings(retry=RetrySchedule(base_ms=100))
+SETTINGS: Final = Settings(retry=RetrySchedule(base_ms=100, max_delay_ms=60_000))
 LANE: Final = "relay-1"
 PATIENCE_S: Final = 3_600.0
 """Of virtual time: far more than the retries of any seed need, far less than any TTL or queue time."""

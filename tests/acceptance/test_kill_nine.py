@@ -23,7 +23,7 @@ from restante.policy.capacity import OutboxLimits
 from restante.ports.relay import TryFailed
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 from sqlite_files import assert_books_balance, facts, open_client_file, open_node_file, states_by_journal
@@ -126,7 +126,7 @@ async def relay_process(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Pr
 
 async def put_until_killed(process: asyncio.subprocess.Process, port: int, node: NodeKey, *, after: int) -> set[bytes]:
     """Fifty puts at any time over one link, the relay killed once `after` are acknowledged: all that were."""
-    link = await TcpRelayLink.connect(LOOPBACK, port, node=node)
+    link = await TlsRelayLink.connect(LOOPBACK, port, node=node)
     acknowledged: set[bytes] = set()
     numbers = itertools.count()
 
@@ -162,7 +162,7 @@ async def test_every_envelope_a_killed_relay_acknowledged_is_there_and_is_served
     assert len(held) == len(hashes)
     file.database.close()
     async with relay_process(home) as (_, port):
-        link = await TcpRelayLink.connect(LOOPBACK, port, node=node.node_key)
+        link = await TlsRelayLink.connect(LOOPBACK, port, node=node.node_key)
         await link.open(READER)
         served = set()
         for _ in range(len(held)):

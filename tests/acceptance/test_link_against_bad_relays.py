@@ -9,12 +9,14 @@ import pytest
 
 from clauses import clause
 from relay_peers import LOOPBACK, MALLORY, NODE, SOON_S
-from restante.core.acks import delivery_ack
+from restante.core.acks import delivery_evidence
 from restante.crypto.identity import Identity
 from restante.policy.failures import Failure
+from restante.policy.links import RelayLimits
 from restante.ports.relay import LinkLost, TryFailed
 from restante.runtime.transport import relay_link
-from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.runtime.transport.tls import server_context
 from restante.wire import frames
 from restante.wire.envelope import Envelope, encode_envelope, payload_hash
 from restante.wire.inbox_keys import relay_inbox_key
@@ -23,20 +25,23 @@ SEALED = b"sealed bytes"
 ENVELOPE = encode_envelope(
     Envelope(inbox_key=relay_inbox_key(MALLORY.address), expires_at_ms=500_000 * 3_600_000, sealed=SEALED)
 )
-HELLO = frames.encode_frame(frames.Hello(challenge=bytes(32), node_key=NODE.node_key), 0)
+GREETING = frames.Hello(
+    lowest_version=1, highest_version=1, capabilities=1, challenge=bytes(32), node_key=NODE.node_key
+)
+HELLO = frames.encode_frame(GREETING, 0)
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
 
 
 @contextlib.asynccontextmanager
-async def pretended_relay(converse: Conversation) -> AsyncIterator[int]:
-    """A port where whoever connects gets that conversation."""
+async def pretended_relay(converse: Conversation, *, identity: Identity = NODE) -> AsyncIterator[int]:
+    """A port where whoever connects gets that conversation, encrypted by the key of `identity`."""
     writers = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.append(writer)
         await converse(reader, writer)
 
-    server = await asyncio.start_server(serve, LOOPBACK, 0)
+    server = await asyncio.start_server(serve, LOOPBACK, 0, ssl=server_context(identity))
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -48,19 +53,27 @@ async def pretended_relay(converse: Conversation) -> AsyncIterator[int]:
         await server.wait_closed()
 
 
+async def first_question(reader: asyncio.StreamReader) -> None:
+    """Until a frame has come that wants an answer."""
+    understood = frames.FrameReader()
+    while data := await reader.read(65_536):
+        if any(request == 1 for request, _ in understood.feed(data)):
+            return
+
+
 def answering(answer: bytes) -> Conversation:
     """Greets, and gives this answer to the first question."""
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HELLO)
-        await reader.read(65_536)
+        await first_question(reader)
         writer.write(answer)
 
     return converse
 
 
 async def put_at(port: int) -> None:
-    link = await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+    link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
     try:
         await link.put(ENVELOPE)
     finally:
@@ -68,7 +81,20 @@ async def put_at(port: int) -> None:
 
 
 def stored(signer: Identity, sealed: bytes) -> bytes:
-    return frames.encode_frame(frames.Stored(ack=delivery_ack(signer, payload_hash(sealed), now_ms=5)), 1)
+    evidence = delivery_evidence(signer, [payload_hash(sealed)], now_ms=5)
+    return frames.encode_frame(frames.Stored(batch=evidence.batch, requests=(1,)), 0)
+
+
+def stored_later() -> bytes:
+    """True evidence with another time written on it."""
+    batch = delivery_evidence(NODE, [payload_hash(SEALED)], now_ms=5).batch
+    return frames.encode_frame(frames.Stored(batch=replace(batch, timestamp_ms=6), requests=(1,)), 0)
+
+
+def stored_with_a_stranger() -> bytes:
+    """True evidence for these bytes and for others that this link never put."""
+    batch = delivery_evidence(NODE, [payload_hash(SEALED), payload_hash(b"other")], now_ms=5).batch
+    return frames.encode_frame(frames.Stored(batch=batch, requests=(1, 2)), 0)
 
 
 @clause("7.8")
@@ -77,11 +103,10 @@ def stored(signer: Identity, sealed: bytes) -> bytes:
     [
         stored(MALLORY, SEALED),
         stored(NODE, b"other bytes"),
-        frames.encode_frame(
-            frames.Stored(ack=replace(delivery_ack(NODE, payload_hash(SEALED), now_ms=5), timestamp_ms=6)), 1
-        ),
+        stored_later(),
+        stored_with_a_stranger(),
     ],
-    ids=["another's signature", "other bytes", "another time"],
+    ids=["another's signature", "other bytes", "another time", "a stranger's besides"],
 )
 async def test_an_acknowledgement_that_is_not_the_relays_word_for_these_bytes_is_no_success(answer: bytes) -> None:
     async with pretended_relay(answering(answer)) as port:
@@ -97,8 +122,11 @@ async def test_a_true_acknowledgement_is_taken() -> None:
 
 async def test_an_answer_of_the_wrong_kind_ends_the_link() -> None:
     async with pretended_relay(answering(frames.encode_frame(frames.Opened(), 1))) as port:
+        link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
         with pytest.raises(TryFailed, match="wrong kind"):
-            await put_at(port)
+            await link.delete(1)
+        with pytest.raises(LinkLost):
+            await link.next_blob()
 
 
 @pytest.mark.parametrize("answer", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x05\x7f\x00\x00\x00\x01"])
@@ -114,6 +142,7 @@ async def test_an_answer_that_breaks_the_format_ends_the_link(answer: bytes) -> 
     [
         (True, "E006", Failure.TOO_LARGE),
         (True, "E101", Failure.INVALID_FORMAT),
+        (True, "E102", Failure.LIFE_REFUSED),
         (True, "E999", Failure.INVALID_FORMAT),
         (True, "E103", Failure.AUTHENTICATION_FAILED),
         (False, "E004", Failure.STORAGE_REFUSED),
@@ -135,12 +164,12 @@ async def test_what_is_under_way_fails_at_once_when_the_relay_goes_away() -> Non
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HELLO)
-        await reader.readexactly(9)
+        await first_question(reader)
         asked.set()
         writer.close()
 
     async with pretended_relay(converse) as port:
-        link = await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
         waiting = [asyncio.create_task(link.next_blob()), asyncio.create_task(link.put(ENVELOPE))]
         async with asyncio.timeout(SOON_S):
             await asked.wait()
@@ -155,7 +184,7 @@ async def test_a_port_where_nobody_listens_is_a_refused_connection() -> None:
     async with pretended_relay(answering(b"")) as port:
         pass
     with pytest.raises(TryFailed) as failed:
-        await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
     assert failed.value.failure is Failure.CONNECTION_REFUSED
 
 
@@ -165,7 +194,7 @@ async def test_a_relay_that_hangs_up_before_its_greeting_is_a_failed_try() -> No
 
     async with pretended_relay(converse) as port:
         with pytest.raises(TryFailed):
-            await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+            await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
 
 
 class Mute:
@@ -189,7 +218,7 @@ async def test_a_relay_that_never_greets_is_given_up_and_hung_up_on(monkeypatch:
     mute = Mute()
     async with pretended_relay(mute.converse) as port:
         with pytest.raises(TryFailed) as failed:
-            await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+            await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
         assert failed.value.failure is Failure.CONNECTION_REFUSED
         async with asyncio.timeout(SOON_S):
             await mute.left.wait()
@@ -198,7 +227,7 @@ async def test_a_relay_that_never_greets_is_given_up_and_hung_up_on(monkeypatch:
 async def test_a_relay_that_never_answers_is_a_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     mute = Mute(HELLO)
     async with pretended_relay(mute.converse) as port:
-        link = await TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
         monkeypatch.setattr(relay_link, "DEADLINE_S", 0.05)
         with pytest.raises(TryFailed) as failed:
             await link.put(ENVELOPE)
@@ -209,9 +238,78 @@ async def test_a_relay_that_never_answers_is_a_time_out(monkeypatch: pytest.Monk
 async def test_a_connection_given_up_half_way_is_not_left_open() -> None:
     mute = Mute()
     async with pretended_relay(mute.converse) as port:
-        connecting = asyncio.create_task(TcpRelayLink.connect(LOOPBACK, port, node=NODE.node_key))
+        connecting = asyncio.create_task(TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key))
         async with asyncio.timeout(SOON_S):
             await mute.connected.wait()
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
             await mute.left.wait()
+
+
+async def test_a_relay_that_calls_itself_another_node_is_left() -> None:
+    impostor = frames.encode_frame(replace(GREETING, node_key=MALLORY.node_key), 0)
+    async with pretended_relay(Mute(impostor).converse) as port:
+        with pytest.raises(TryFailed, match="another node") as failed:
+            await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        assert failed.value.failure is Failure.AUTHENTICATION_FAILED
+
+
+async def test_a_relay_that_speaks_only_later_versions_is_left() -> None:
+    later = frames.encode_frame(replace(GREETING, lowest_version=2, highest_version=3), 0)
+    async with pretended_relay(Mute(later).converse) as port:
+        with pytest.raises(TryFailed, match="other versions"):
+            await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+
+
+async def test_another_key_gets_not_a_single_byte_of_ours() -> None:
+    heard: list[bytes] = []
+    left = asyncio.Event()
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HELLO)
+        with contextlib.suppress(ConnectionError):
+            heard.append(await reader.read())
+        left.set()
+
+    async with pretended_relay(converse, identity=MALLORY) as port:
+        with pytest.raises(TryFailed, match="another node") as failed:
+            await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        assert failed.value.failure is Failure.AUTHENTICATION_FAILED
+    assert heard in ([], [b""])
+
+
+async def test_a_relay_that_sends_far_more_than_is_taken_is_left() -> None:
+    flood = frames.encode_blobs((number, 5, b"blob") for number in range(1, 5_000))
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HELLO + flood)
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+
+    async with pretended_relay(converse) as port:
+        link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        with pytest.raises(LinkLost):
+            async with asyncio.timeout(SOON_S):
+                await link.ping()
+
+
+@clause("6.8")
+async def test_a_client_says_by_itself_that_it_is_still_there_and_leaves_a_relay_that_is_not() -> None:
+    beats = asyncio.Semaphore(0)
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HELLO)
+        understood = frames.FrameReader()
+        while data := await reader.read(65_536):
+            for _, frame in understood.feed(data):
+                if frame == frames.Ping():
+                    beats.release()
+
+    limits = RelayLimits(heartbeat_ms=20, idle_ms=200)
+    async with pretended_relay(converse) as port:
+        link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key, limits=limits)
+        async with asyncio.timeout(SOON_S):
+            for _ in range(3):
+                await beats.acquire()
+            with pytest.raises(LinkLost):  # it never heard an answer
+                await link.next_blob()

@@ -21,7 +21,7 @@ def shown_commands() -> dict[str, str]:
     return {found["arguments"]: found["output"] for found in CONSOLE.finditer(README.read_text(encoding="utf-8"))}
 
 
-def run(arguments: str) -> subprocess.CompletedProcess[str]:
+def run(arguments: str, *, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("RESTANTE_")}
     return subprocess.run(
         [sys.executable, "-m", "restante", *arguments.split()],
@@ -29,6 +29,7 @@ def run(arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         timeout=300,
+        cwd=cwd,
         env={**environ, "COLUMNS": "80", "NO_COLOR": "1"},
     )
 
@@ -37,8 +38,13 @@ def matches(expected: str, got: str) -> bool:
     return doctest.OutputChecker().check_output(expected, got, FLAGS)
 
 
-def test_the_readme_shows_the_demo_a_table_and_a_refusal() -> None:
-    assert list(shown_commands()) == ["demo", "policy retry", "--set retry.base_ms=50 policy retry"]
+def test_the_readme_shows_the_demo_a_table_a_refusal_and_a_node() -> None:
+    assert list(shown_commands()) == [
+        "demo",
+        "policy retry",
+        "--set retry.base_ms=50 policy retry",
+        "node init post",
+    ]
 
 
 @clause("1.1", "1.2", "13.4")
@@ -61,6 +67,12 @@ def test_the_refusal_is_the_one_in_the_readme() -> None:
     assert done.returncode == 2
     assert matches(shown_commands()[arguments], done.stderr), done.stderr
     assert done.stdout == ""
+
+
+def test_a_node_is_made_as_the_readme_shows(tmp_path: Path) -> None:
+    done = run("node init post", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert matches(shown_commands()["node init post"], done.stdout), done.stdout
 
 
 @pytest.mark.parametrize(

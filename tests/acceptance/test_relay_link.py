@@ -2,20 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clauses import clause
-from relay_peers import BOB, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, proof, running_relay
+from relay_peers import BOB, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, running_relay
 from restante.crypto.identity import is_signed_by
 from restante.policy.failures import Failure
 from restante.policy.quota import StorageQuota
 from restante.ports.relay import TryFailed
 from restante.runtime.sqlite.database import Database
-from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.wire import frames
-from restante.wire.acks import encode_ack
+from restante.wire.acks import encode_delivery_batch
 from restante.wire.envelope import payload_hash
 
 
@@ -25,19 +26,19 @@ async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
         yield running
 
 
-async def received(link: TcpRelayLink, count: int) -> list[bytes]:
+async def received(link: TlsRelayLink, count: int) -> list[bytes]:
     async with asyncio.timeout(SOON_S):
         return [(await link.next_blob()).envelope for _ in range(count)]
 
 
-@clause("7.8", "10.2")
+@clause("7.8", "10.3")
 async def test_a_put_is_answered_by_the_nodes_signed_word_for_exactly_these_bytes(relay: RunningRelay) -> None:
     link = await relay.link()
-    ack = encode_ack(await link.put(relay.envelope(b"sealed bytes")))
+    evidence = await link.put(relay.envelope(b"sealed bytes"))
     hashed = payload_hash(b"sealed bytes")
-    assert len(ack) == 121
-    assert ack[:57] == b"\x01" + hashed[:16] + hashed + relay.clock.now_ms().to_bytes(8, "big")
-    assert is_signed_by(NODE.node_key, ack[57:], b"restante-ack-v1" + ack[:57])
+    raw = encode_delivery_batch(evidence.batch)
+    assert raw[:-64] == b"\x01" + b"\x00\x01" + hashed[:16] + relay.clock.now_ms().to_bytes(8, "big")
+    assert is_signed_by(NODE.node_key, raw[-64:], b"restante-ack-batch-v1" + raw[:-64] + hashed)
     await link.close()
 
 
@@ -80,7 +81,7 @@ async def test_equal_envelopes_are_kept_apart(relay: RunningRelay) -> None:
 
 async def test_a_relay_that_is_not_the_one_meant_is_refused(relay: RunningRelay) -> None:
     with pytest.raises(TryFailed, match="another node") as refused:
-        await TcpRelayLink.connect("127.0.0.1", relay.port, node=MALLORY.node_key)
+        await TlsRelayLink.connect("127.0.0.1", relay.port, node=MALLORY.node_key)
     assert refused.value.failure is Failure.AUTHENTICATION_FAILED
 
 
@@ -91,11 +92,10 @@ async def test_a_relay_that_is_not_the_one_meant_is_refused(relay: RunningRelay)
         b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
         b"\xff\xff\xff\xff",
         b"\x00\x00\x00\x00",
-        b"\x00\x00\x00\x05\x7f\x00\x00\x00\x01",
         b"\x00\x00\x00\x06\x30\x00\x00\x00\x01!",
         frames.encode_frame(frames.Ping(), 1) + b"\xff\xff\xff\xff",
     ],
-    ids=["garbage", "http", "oversize", "no length", "unknown type", "ping with a body", "good, then bad"],
+    ids=["garbage", "http", "oversize", "no length", "ping with a body", "good, then bad"],
 )
 async def test_a_peer_that_breaks_the_format_is_cut_off_and_others_go_on(relay: RunningRelay, nonsense: bytes) -> None:
     link = await relay.link(BOB)
@@ -114,8 +114,6 @@ async def test_a_frame_cut_short_is_let_go_and_others_go_on(relay: RunningRelay)
     async with RawPeer.connected(relay.port) as (peer, _):
         await peer.say(frames.encode_frame(frames.Put(envelope=raw), 1)[:-1])
         await link.put(raw)
-        peer.hang_up()
-        assert await peer.is_cut_off()
     assert relay.held() == [raw]
     await link.close()
 
@@ -132,10 +130,10 @@ async def test_the_proof_of_another_key_opens_nothing(relay: RunningRelay) -> No
     link = await relay.link()
     await link.put(relay.envelope(b"for bob"))
     async with RawPeer.connected(relay.port) as (peer, hello):
-        refused = await peer.refusal(proof(BOB, hello, signer=MALLORY))
+        refused = await peer.refusal(peer.proof(BOB, hello, signer=MALLORY))
         assert (refused.permanent, refused.code) == (True, "E103")
         assert await peer.ask(frames.Ping(), 2) == frames.Pong()  # and no blob came before it
-        assert (await peer.refusal(frames.Delete(blob_id=1), 3)).permanent
+        assert (await peer.refusal(frames.Delete(blob_ids=(1,)), 3)).permanent
     assert len(relay.held()) == 1
     await link.close()
 
@@ -146,20 +144,20 @@ async def test_a_proof_overheard_on_another_connection_or_made_for_another_node_
 ) -> None:
     async with RawPeer.connected(relay.port) as (bobs, hello), RawPeer.connected(relay.port) as (thiefs, other_hello):
         assert other_hello.challenge != hello.challenge
-        overheard = proof(BOB, hello)
+        overheard = bobs.proof(BOB, hello)
         assert await bobs.ask(overheard) == frames.Opened()
         assert (await thiefs.refusal(overheard)).code == "E103"
-        elsewhere = frames.Hello(challenge=other_hello.challenge, node_key=MALLORY.node_key)
-        assert (await thiefs.refusal(proof(BOB, elsewhere))).code == "E103"
-        assert await thiefs.ask(proof(BOB, other_hello)) == frames.Opened()  # only the true proof opens
+        elsewhere = replace(other_hello, node_key=MALLORY.node_key)
+        assert (await thiefs.refusal(thiefs.proof(BOB, elsewhere))).code == "E103"
+        assert await thiefs.ask(thiefs.proof(BOB, other_hello)) == frames.Opened()  # only the true proof opens
 
 
 @clause("6.5")
 async def test_a_session_is_opened_once_and_only_an_open_one_may_delete(relay: RunningRelay) -> None:
     async with RawPeer.connected(relay.port) as (peer, hello):
-        assert (await peer.refusal(frames.Delete(blob_id=1))).permanent
-        assert await peer.ask(proof(MALLORY, hello)) == frames.Opened()
-        assert (await peer.refusal(proof(BOB, hello))).permanent
+        assert (await peer.refusal(frames.Delete(blob_ids=(1,)))).permanent
+        assert await peer.ask(peer.proof(MALLORY, hello)) == frames.Opened()
+        assert (await peer.refusal(peer.proof(BOB, hello))).permanent
 
 
 @clause("6.4")
@@ -169,14 +167,14 @@ async def test_each_blob_comes_once_a_session_in_order(relay: RunningRelay) -> N
     sent = [relay.envelope(b"%d" % number) for number in range(150)]
     await asyncio.gather(*(sender.put(raw) for raw in sent))
     async with RawPeer.connected(relay.port) as (peer, hello):
-        assert await peer.ask(proof(BOB, hello)) == frames.Opened()
+        assert await peer.ask(peer.proof(BOB, hello)) == frames.Opened()
         got = []
         for _ in sent:
             _, blob = await peer.hear()
             while not isinstance(blob, frames.Blob):
                 _, blob = await peer.hear()
             got.append(blob.envelope)
-            await peer.say(frames.encode_frame(frames.Delete(blob_id=blob.blob_id), 7))
+            await peer.say(frames.encode_frame(frames.Delete(blob_ids=(blob.blob_id,)), 7))
         assert got == sent
         await peer.say(frames.encode_frame(frames.Ping(), 8))
         while (heard := await peer.hear()) != (8, frames.Pong()):
@@ -206,7 +204,7 @@ async def test_new_arrivals_are_pushed_to_every_live_session_of_their_inbox_and_
     sender = await relay.link()
     bobs = [await relay.link(BOB) for _ in range(2)]
     async with RawPeer.connected(relay.port) as (mallorys, hello):
-        assert await mallorys.ask(proof(MALLORY, hello)) == frames.Opened()
+        assert await mallorys.ask(mallorys.proof(MALLORY, hello)) == frames.Opened()
         raw = relay.envelope(b"news")
         await sender.put(raw)
         for link in bobs:

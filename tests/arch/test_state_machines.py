@@ -1,7 +1,8 @@
 """The drawn machines are the real ones."""
 
+from restante.core.inbox import Phase
 from restante.model.states import ENDED, State
-from state_machine_pages import OUTBOX_PAGE, outbox_moves, outbox_page
+from state_machine_pages import INBOX_PAGE, OUTBOX_PAGE, inbox_moves, inbox_page, outbox_moves, outbox_page
 
 
 def test_the_drawing_of_the_outbox_is_current() -> None:
@@ -10,3 +11,11 @@ def test_the_drawing_of_the_outbox_is_current() -> None:
 
 def test_an_ended_message_moves_only_out_of_the_dead_letters() -> None:
     assert {before for before, _ in outbox_moves() if before in ENDED} == {State.DEAD}
+
+
+def test_the_drawing_of_the_inbox_is_current() -> None:
+    assert INBOX_PAGE.read_text("utf-8") == inbox_page(), "run: python tests/state_machine_pages.py"
+
+
+def test_an_ended_session_never_comes_back() -> None:
+    assert {after for before, after in inbox_moves() if before in {Phase.BROKEN, Phase.CLOSED}} == {Phase.CLOSED}

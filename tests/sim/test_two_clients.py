@@ -280,7 +280,9 @@ def test_what_strangers_and_vandals_put_is_recorded_and_does_not_stop_the_mail(s
 
     run_in_virtual_time(scenario(), stage.clock)
     assert stage.bob.received() == [b"still here"]
-    assert security_codes(stage.bob) == ["unknown_sender", "E103", "E009"]
+    assert security_codes(stage.bob) == ["unknown_sender", "E103"]
+    given_up = [row.code for row in stage.bob.facts() if row.kind is JournalKind.SESSION_RESET]
+    assert given_up == ["gap_too_wide"], "a session of its own, so nothing else waits for it"
 
 
 @clause("13.1")

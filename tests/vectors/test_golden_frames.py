@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from clauses import clause
 from golden import cases, load
-from restante.model.ids import Address, NodeKey
-from restante.wire.acks import decode_ack
+from restante.model.ids import Address, NodeKey, PayloadHash
+from restante.wire.acks import decode_delivery_batch, delivery_batch_to_sign
 from restante.wire.frames import (
     Blob,
     Delete,
@@ -22,7 +23,9 @@ from restante.wire.frames import (
     Pong,
     Put,
     Refused,
+    Start,
     Stored,
+    Taken,
     encode_frame,
     open_to_sign,
 )
@@ -34,7 +37,13 @@ def raw(name: str, field: str) -> bytes:
     return bytes.fromhex(VECTORS[name][field])
 
 
-HELLO = Hello(challenge=raw("hello", "challenge"), node_key=NodeKey(raw("hello", "node_key")))
+HELLO = Hello(
+    lowest_version=VECTORS["hello"]["lowest_version"],
+    highest_version=VECTORS["hello"]["highest_version"],
+    capabilities=VECTORS["hello"]["capabilities"],
+    challenge=raw("hello", "challenge"),
+    node_key=NodeKey(raw("hello", "node_key")),
+)
 OPEN = Open(address=Address(raw("open", "address")), signature=raw("open", "signature"))
 
 
@@ -44,8 +53,11 @@ def frames_by_name() -> dict[str, Frame]:
         "hello": HELLO,
         "open": OPEN,
         "opened": Opened(),
+        "start": Start(version=VECTORS["start"]["version"], capabilities=VECTORS["start"]["capabilities"]),
         "put": Put(envelope=raw("put", "envelope")),
-        "stored": Stored(ack=decode_ack(raw("stored", "ack"))),
+        "stored": Stored(
+            batch=decode_delivery_batch(raw("stored", "batch")), requests=tuple(VECTORS["stored"]["requests"])
+        ),
         "refused": Refused(
             permanent=VECTORS["refused"]["permanent"],
             code=VECTORS["refused"]["code"],
@@ -57,8 +69,9 @@ def frames_by_name() -> dict[str, Frame]:
             stored_at_ms=VECTORS["blob"]["stored_at_ms"],
             envelope=raw("blob", "envelope"),
         ),
-        "delete": Delete(blob_id=VECTORS["delete"]["blob_id"]),
+        "delete": Delete(blob_ids=tuple(VECTORS["delete"]["blob_ids"])),
         "deleted": Deleted(),
+        "taken": Taken(through=VECTORS["taken"]["through"]),
         "ping": Ping(),
         "pong": Pong(),
     }
@@ -76,4 +89,13 @@ def test_frames_keep_their_bytes(vector: dict[str, Any]) -> None:
 
 
 def test_the_proof_of_possession_keeps_its_signature() -> None:
-    Ed25519PublicKey.from_public_bytes(OPEN.address).verify(OPEN.signature, open_to_sign(HELLO, OPEN.address))
+    to_sign = open_to_sign(HELLO, raw("open", "channel"), OPEN.address)
+    Ed25519PublicKey.from_public_bytes(OPEN.address).verify(OPEN.signature, to_sign)
+
+
+@clause("7.8", "10.3")
+def test_the_evidence_for_several_blobs_keeps_its_signature() -> None:
+    batch = decode_delivery_batch(raw("stored", "batch"))
+    hashes = [PayloadHash(bytes.fromhex(each)) for each in VECTORS["stored"]["sealed_hashes"]]
+    signer = Ed25519PublicKey.from_public_bytes(raw("stored", "signer"))
+    signer.verify(batch.signature, delivery_batch_to_sign(batch, hashes))

@@ -133,7 +133,7 @@ def rendered_data(text: str, platform: Platform, limit: int | None) -> dict[str,
 
 def _size(text: str, rules: PlatformRules) -> int:
     """As the platform counts it; where markup does not count, it is taken out as the platform would."""
-    counted = text if rules.counts_markup else html.unescape(_TAG.sub("", text))
+    counted = text if rules.markup_bytes is None else html.unescape(_TAG.sub("", text))
     return measure(counted, rules.counting)
 
 

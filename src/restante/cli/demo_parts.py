@@ -24,10 +24,11 @@ from restante.ports.relay import RelayLink
 from restante.runtime.identity_files import load_identity, read_card
 from restante.runtime.journal.segments import ship
 from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.mailbox import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.runtime.transport.relay_link import TcpRelayLink
+from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.testing.lossy import FaultCounts, Faults, LossyLink
 from restante.testing.seeded import SeededEntropy
 
@@ -67,11 +68,14 @@ async def play_relay(part: Part) -> None:
     database = Database(Path(part.home) / "node.db", schema="node")
     journal = Journal(database, SystemEntropy())
     store = SqliteMailbox(database, journal, tag_secret=identity.tag_secret)
-    relay = Relay(identity, store, quota=SETTINGS.storage, clock=SystemClock(), entropy=SystemEntropy())
+    commits = GroupCommit(database)
+    relay = Relay(identity, store, commits=commits, settings=SETTINGS, clock=SystemClock(), entropy=SystemEntropy())
     server = await relay.listen(LOOPBACK, part.port)
     say(event="listening", port=server.sockets[0].getsockname()[1])
     await _asked_to_stop()
-    server.close()
+    await relay.stop()
+    commits.close()
+    store.close()
     say(event="done", segments=len(ship(journal, Path(part.segments))))
     database.close()
 
@@ -131,7 +135,7 @@ async def _connected(client: Client, part: Part, counts: FaultCounts) -> AsyncIt
     dice = SeededEntropy(part.seed)
 
     async def connect() -> RelayLink:
-        link = await TcpRelayLink.connect(LOOPBACK, part.port, node=node_key(bytes.fromhex(part.relay)))
+        link = await TlsRelayLink.connect(LOOPBACK, part.port, node=node_key(bytes.fromhex(part.relay)))
         await link.open(client.identity)
         return LossyLink(link, DEMO_FAULTS, dice, counts)
 

@@ -18,8 +18,10 @@ from restante.cli.config import config
 from restante.cli.demo import demo
 from restante.cli.dlq import app as dlq_app
 from restante.cli.inputs import Inputs
+from restante.cli.node import app as node_app
 from restante.cli.outbox import app as outbox_app
 from restante.cli.policy import policy
+from restante.cli.relay import app as relay_app
 from restante.cli.terminal import print_error
 from restante.model.errors import RestanteError
 
@@ -34,6 +36,7 @@ EXAMPLES = """\
   restante outbox stats --file my.db  how full a client's outbox is
   restante dlq list --file my.db      what was given up, and why
   restante channel render news.md     what each chat platform would get
+  restante node init DIR              make a relay; then: restante node run DIR
 """
 
 app = typer.Typer(
@@ -76,6 +79,8 @@ app.command()(config)
 app.add_typer(outbox_app, name="outbox")
 app.add_typer(dlq_app, name="dlq")
 app.add_typer(channel_app, name="channel")
+app.add_typer(node_app, name="node")
+app.add_typer(relay_app, name="relay")
 
 
 def main() -> None:

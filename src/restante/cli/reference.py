@@ -34,8 +34,21 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "dedup.max_entries": "arrivals remembered to recognise duplicates",
         "dedup.max_bytes": "memory those may take",
         "dedup.window_ms": "how long an arrival is remembered",
+        "order.max_gap": "missing messages after which a session is given up",
+        "order.gap_timeout_ms": "how long later messages wait for a missing one",
         "acks.max_wait_ms": "how long an acknowledgement waits for others to travel with",
         "acks.max_ids": "messages acknowledged in one batch at most",
+        "relay.push_rate_per_s": "puts a second that one connection may send for long",
+        "relay.push_burst": "puts that one connection may send at once",
+        "relay.max_connections": "connections a relay holds open",
+        "relay.max_receive_sessions": "connections that may receive for one address at the same time",
+        "relay.handshake_ms": "how long a new connection may take to introduce itself",
+        "relay.idle_ms": "how long a connection may be silent before it is closed",
+        "relay.slow_reader_ms": "how long a connection may leave what was sent to it unread",
+        "relay.heartbeat_ms": "how often a client says that it is still there",
+        "relay.reap_every_ms": "how often expired messages are removed from a relay",
+        "relay.max_unread_bytes": "bytes that wait for one connection before no more are produced",
+        "relay.max_waiting_bytes": "bytes of puts that wait for the disk before connections are no longer read",
     }
 )
 
@@ -65,13 +78,44 @@ with exit status 2. `restante config` shows what is in force and where each valu
 """
 
 
+NODE: Final = """
+## A node's own file
+
+`restante node` reads `DIR/node.toml` and no other file; flags and variables go before it as everywhere. The file may
+have the sections {sections} and this one, whose texts come from the file only:
+
+### [node]
+
+| key | default | allowed | what it is |
+|---|---|---|---|
+| `listen` | `{listen}` | host:port, an IPv6 address in brackets | where clients reach the relay |
+| `status` | `{status}` | the same | where `/healthz`, `/metrics` and `/status` answer |
+| `log_level` | `{level}` | {levels} | how much is logged; `debug` shows texts that may name peers |
+| `log_format` | `{form}` | {forms} | `auto` is text on a terminal and JSON lines elsewhere |
+"""
+
+
 def configuration_page() -> str:
     """The whole page as Markdown."""
     parts = [INTRODUCTION]
     for section, settings in groupby(known_settings(), key=lambda setting: setting.section):
         parts += [f"\n## [{section}]\n\n", "| key | default | allowed | SPEC | what it is |\n"]
         parts += ["|---|---|---|---|---|\n", *(_row(setting) for setting in settings)]
-    return "".join(parts)
+    return "".join([*parts, _node_section()])
+
+
+def _node_section() -> str:
+    from restante.node import configuration, logs
+
+    return NODE.format(
+        sections=", ".join(f"`[{section}]`" for section in configuration.NODE_SECTIONS),
+        listen=configuration.DEFAULT_LISTEN,
+        status=configuration.DEFAULT_STATUS,
+        level=logs.Level.INFO,
+        levels=", ".join(f"`{level}`" for level in logs.Level),
+        form=logs.Format.AUTO,
+        forms=", ".join(f"`{form}`" for form in logs.Format),
+    )
 
 
 def _row(setting: Setting) -> str:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable
+from typing import Final
 
 import typer
 from rich import box
@@ -13,6 +14,8 @@ from rich.text import Text
 
 from restante.cli.advice import EXIT_FAILURE, advice_for
 from restante.model.errors import ConfigurationInvalid, RestanteError
+
+HINT: Final = "hint: "
 
 
 def console() -> Console:
@@ -64,9 +67,15 @@ def print_json(value: object) -> None:
 
 
 def print_error(problem: RestanteError) -> None:
-    """The code first, since it is what stays; then the text, where it came from and what to do next."""
+    """The code first, since it is what stays; then the text, where it came from and what to do next.
+
+    A command that knows better than the code what to do says so in a note of the error that begins with `HINT`.
+    """
     err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     err.print(f"error {problem.code.value}:", style="bold red", end=" ")
     err.print(str(problem))
-    for line in (*getattr(problem, "__notes__", ()), f"hint: {advice_for(problem.code)}"):
+    notes = list(getattr(problem, "__notes__", ()))
+    if not any(note.startswith(HINT) for note in notes):
+        notes.append(HINT + advice_for(problem.code))
+    for line in notes:
         err.print(f"  {line}")

@@ -13,10 +13,11 @@ from restante.core.acks import checked_receipts, receipts
 from restante.core.letters import Draft, enclose, open_envelope, write
 from restante.core.outbox_events import DeliveryAcked, ReadAcked, ReceiptAcked, TransmitFailed, TransmitSucceeded
 from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
-from restante.crypto.identity import ContactCard, Identity, checked_card
+from restante.crypto.identity import Identity, checked_card
 from restante.crypto.tags import session_tag
+from restante.model.cards import ContactCard
 from restante.model.codes import Code
-from restante.model.errors import RemoteProtocolError, RestanteError
+from restante.model.errors import RestanteError
 from restante.model.ids import (
     MESSAGE_ID_BYTES,
     SESSION_ID_BYTES,
@@ -38,8 +39,10 @@ from restante.ports.entropy import Entropy
 from restante.ports.relay import LinkLost, RelayLink, TryFailed
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.inbox import SqliteInbox
+from restante.runtime.sqlite.inbox_records import Arrival
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.outbox import SqliteOutbox
+from restante.runtime.sqlite.owed_acks import OwedBatch
 from restante.wire.acks import AckType
 from restante.wire.envelope import decode_envelope, payload_hash
 
@@ -70,10 +73,11 @@ class Client:
         self.journal = Journal(self._database, entropy)
         self.outbox = SqliteOutbox(self._database, self.journal, settings)
         self.inbox = SqliteInbox(
-            self._database, self.journal, seal=self._seal, entropy=entropy, tag_secret=identity.tag_secret
+            self._database, self.journal, settings, seal=self._seal, entropy=entropy, tag_secret=identity.tag_secret
         )
         self._owner = entropy.draw(8).hex()
         self._work = asyncio.Event()
+        self._sweep_at_ms = 0
 
     def close(self) -> None:
         self._database.close()
@@ -91,7 +95,7 @@ class Client:
 
     def received(self, *, after: int = 0) -> list[tuple[int, InboxEntry]]:
         """Messages for the application with a place above `after`, in order."""
-        return self.inbox.released(after=after, limit=_INBOX_PAGE)
+        return self.inbox.released(after=after, limit=_INBOX_PAGE, now_ms=self._clock.now_ms())
 
     async def carry(self, link: RelayLink) -> None:
         """Send what is due, for as long as the link holds; raises `LinkLost` when it is gone."""
@@ -128,25 +132,21 @@ class Client:
             # Nobody we could seal a receipt for; taking it in would promise one.
             self._suspect("unknown_sender", envelope, now_ms)
             return
-        try:
-            with self._database.transaction():
-                arrival = self.inbox.take_in(opened, server_timestamp_ms=server_timestamp_ms, now_ms=now_ms)
-                for control in arrival.control:
-                    self._believe(control.body, control.sender, now_ms)
-        except RemoteProtocolError as error:
-            # Too far ahead of its session. No receipt, so its writer still has it.
-            self._suspect(error.code, envelope, now_ms)
-            return
+        with self._database.transaction():
+            arrival = self.inbox.take_in(opened, server_timestamp_ms=server_timestamp_ms, now_ms=now_ms)
+            self._follow(arrival, now_ms)
+        self.inbox.take_changes()  # nobody listens here yet; the journal has them all
         self._work.set()
 
     async def acknowledge(self, *, lane: str) -> None:
         """Queue receipts in batches, within a second or 64 of them (SPEC 10.5)."""
         while True:
             now_ms = self._clock.now_ms()
+            self._pass_time(now_ms)
             batches = self.inbox.owed(self._settings.acks)
             for batch in batches:
                 if batch.due_at_ms <= now_ms:
-                    self._queue_receipts(batch.sender, lane=lane, now_ms=now_ms)
+                    self._queue_acks(batch, lane=lane, now_ms=now_ms)
             await self._wait_for_work(min((batch.due_at_ms for batch in batches), default=None))
 
     def _contact(self, who: Address) -> ContactCard:
@@ -191,10 +191,29 @@ class Client:
             async with asyncio.timeout(wait_ms / 1_000):
                 await self._work.wait()
 
-    def _queue_receipts(self, sender: Address, *, lane: str, now_ms: int) -> None:
+    def _pass_time(self, now_ms: int) -> None:
+        """Gaps that are old enough are skipped (SPEC 9.5), expired messages removed (SPEC 9.7), each when it is due."""
+        if now_ms >= self._sweep_at_ms:
+            self.inbox.sweep(now_ms=now_ms)
+            self._sweep_at_ms = now_ms + self._settings.outbox.sweep_every_ms
+        wake_ms = self.inbox.next_wake_ms()
+        if wake_ms is None or now_ms < wake_ms:
+            return
         with self._database.transaction():
-            ids = self.inbox.take_owed(sender, limit=self._settings.acks.max_ids)
-            body = receipts(self.identity, ids, writer=sender, now_ms=now_ms)
+            for arrival in self.inbox.pass_time(now_ms=now_ms):
+                self._follow(arrival, now_ms)
+        self.inbox.take_changes()
+
+    def _follow(self, arrival: Arrival, now_ms: int) -> None:
+        """What is asked for stays in the journal: this sessionless form has nobody who could answer it yet."""
+        for control in arrival.control:
+            self._believe(control.body, control.sender, now_ms)
+
+    def _queue_acks(self, owed: OwedBatch, *, lane: str, now_ms: int) -> None:
+        sender = owed.sender
+        with self._database.transaction():
+            ids = self.inbox.take_owed(sender, limit=self._settings.acks.max_ids, type_=owed.type)
+            body = receipts(self.identity, ids, writer=sender, now_ms=now_ms, ack_type=owed.type)
             message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
             self._enqueue(message_id, self._contacts[sender], body, lane=lane, kind=Kind.CONTROL, ttl_s=None)
         self._work.set()

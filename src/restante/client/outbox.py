@@ -10,10 +10,11 @@ runtime/sqlite; here they are put together for asyncio.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
+from restante.client.entry_forms import EntryForms
 from restante.client.events import Announcer, EventStream
 from restante.client.outbox_words import Destination, Drained, Message, Status
 from restante.core.outbox_events import (
@@ -29,17 +30,14 @@ from restante.core.outbox_events import (
     TransmitSucceeded,
 )
 from restante.model.codes import Code
-from restante.model.errors import RestanteError, TooLarge
+from restante.model.errors import RestanteError
 from restante.model.ids import MESSAGE_ID_BYTES, MessageId, mint_message_id
 from restante.model.ids import message_id as checked_message_id
-from restante.model.kinds import KIND_RULES, Kind
-from restante.model.limits import MAX_SEALED_BYTES
 from restante.model.records import Delivery, Dropped, OutboxEntry, Outcome, Queued, Receipt, Sent
 from restante.model.states import DropReason, Route, State
 from restante.policy.eligibility import Queue, SendLive, classify
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
-from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
 from restante.ports.carrier import Carrier, Withdrawn
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
@@ -59,7 +57,6 @@ _EVENTS: Final[Mapping[AckType, Event]] = {
     AckType.RECEIPT: ReceiptAcked(),
     AckType.READ: ReadAcked(),
 }
-_KINDS: Final[Mapping[str, Kind]] = {kind.value: kind for kind in Kind}
 _QUEUED: Final = Queued()
 _SUCCEEDED: Final = TransmitSucceeded()
 _CANCELLED: Final = Cancelled()
@@ -85,6 +82,7 @@ class Outbox:
         self._owner = entropy.draw(8).hex()
         self._carriers: Mapping[Route, Carrier] = {}
         self._work = asyncio.Event()
+        self._forms = EntryForms()
 
     @classmethod
     def open(
@@ -118,7 +116,7 @@ class Outbox:
             raise RestanteError("a message needs at least one destination", code=Code.MALFORMED)
         if message.message_id is not None and len(destinations) > 1:
             raise RestanteError("one message_id names one destination's message", code=Code.MALFORMED)
-        return Receipt(deliveries=tuple(await self._send_all([(message, each) for each in destinations])))
+        return Receipt(deliveries=tuple(await self._send_all((message, each) for each in destinations)))
 
     async def send_many(self, items: Sequence[tuple[Message, Destination]]) -> list[Receipt]:
         """The same for many messages with one commit: all of them are accepted, or none."""
@@ -228,21 +226,24 @@ class Outbox:
         self._commits.close()
         self._database.close()
 
-    async def _send_all(self, items: Sequence[tuple[Message, Destination]]) -> list[Delivery]:
+    async def _send_all(self, items: Iterable[tuple[Message, Destination]]) -> list[Delivery]:
         deliveries: list[Delivery] = []
         accepted: list[Acceptance] = []
         for message, destination in items:
             given = message.message_id
-            message_id = self._new_id() if given is None else checked_message_id(given)
+            if given is None:
+                message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
+            else:
+                message_id = checked_message_id(given)
             decision = self._classify(message, destination)
             outcome: Outcome
             if isinstance(decision, Dropped):
                 outcome = decision
             else:
-                entry = self._entry(message, message_id, destination)
+                entry = self._forms.entry(message, message_id, destination, self._clock.now_ms())
                 if isinstance(decision, Queue):
                     outcome = _QUEUED
-                    accepted.append(Acceptance(entry, is_minted=given is None))
+                    accepted.append(Acceptance(entry, given is None))
                 else:
                     outcome = await self._send_live(entry)
             deliveries.append(Delivery(destination=destination.lane, message_id=message_id, outcome=outcome))
@@ -257,37 +258,12 @@ class Outbox:
         connected = carrier is not None and carrier.is_up() and carrier.is_connected(destination.lane)
         return classify(message.kind, connected=connected)
 
-    def _new_id(self) -> MessageId:
-        return mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
-
     async def _send_live(self, entry: OutboxEntry) -> Outcome:
         try:
             await self._carriers[entry.route].transmit(entry)
         except (TryFailed, Withdrawn):
             return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
         return Sent()
-
-    def _entry(self, message: Message, message_id: MessageId, destination: Destination) -> OutboxEntry:
-        if len(message.payload) > MAX_SEALED_BYTES:
-            raise TooLarge("the payload", size_bytes=len(message.payload), limit_bytes=MAX_SEALED_BYTES)
-        kind = _KINDS[message.kind]
-        rule = KIND_RULES[kind]
-        ttl_s = resolve_ttl_s(kind, message.ttl_s)
-        now_ms = self._clock.now_ms()
-        return OutboxEntry(
-            message_id=message_id,
-            route=destination.route,
-            lane=destination.lane,
-            kind=kind,
-            payload=message.payload,
-            sealed_plaintext=message.sealed_plaintext,
-            priority=rule.priority if message.priority is None else message.priority,
-            created_at_ms=now_ms,
-            queued_at_ms=now_ms,
-            ttl_s=ttl_s,
-            expires_at_ms=transport_expiry_ms(ttl_type=rule.ttl_type, created_at_ms=now_ms, ttl_s=ttl_s),
-            next_attempt_at_ms=now_ms,
-        )
 
     async def _record_and_lease(
         self, told: Sequence[tuple[MessageId, Event]], ways: Mapping[Route, Carrier], room: int

@@ -1,60 +1,251 @@
-"""What an arrival is, and when the application may see it (SPEC 9.1, 9.4).
+"""One incoming session: what each arrival is, in which order the application gets them, when a gap is given up.
 
-One `SessionOrder` per sender and session. It does not decrypt, store or acknowledge: it says what to do. The gap
-time-out of SPEC 9.5 and the session reset of 8.7 come with the ratchet; a gap beyond the limit is refused here.
+One machine per sender and session (SPEC 9.1, 9.4, 9.5, 8.7); every transition is in this file, no pair of phase and
+event is refused. Equal arrivals at equal times give equal verdicts, order, gaps and resets, however often the host
+looked at the clock in between: time is judged first in every step. It does not decrypt, store or acknowledge.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from enum import StrEnum
+from typing import Final, assert_never
 
-from restante.model.codes import Code
-from restante.model.errors import RemoteProtocolError
-from restante.model.ids import PayloadHash
+from restante.core.inbox_events import (
+    Arrived,
+    AskReset,
+    Discard,
+    Effect,
+    Elsewhere,
+    Event,
+    Hold,
+    Judge,
+    RecordGap,
+    Refuse,
+    Release,
+    RequestRetransmit,
+    ResetAgreed,
+    ResetReason,
+    SessionFailed,
+    TimePassed,
+)
 from restante.model.states import Verdict
+from restante.policy.ordering import (
+    MAX_MISSING,
+    OrderLimits,
+    gap_ends_at_ms,
+    is_kept_open,
+    is_too_far_ahead,
+    retransmit_range,
+)
 
-MAX_GAP: Final = 1_000  # SPEC 9.4: further ahead than this, the session is taken for corrupt
+
+class Phase(StrEnum):
+    FLOWING = "flowing"
+    """Everything that came was handed on."""
+    WAITING = "waiting"
+    """Something came that has to wait for an earlier one."""
+    BROKEN = "broken"
+    """Given up; we asked the sender for another session."""
+    CLOSED = "closed"
+    """Over: the sender goes on in another session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Numbers that were skipped at that moment and have not come yet, both ends included."""
+
+    first: int
+    last: int
+    skipped_at_ms: int
+
+
+_NOTHING_WAITS: Final[Mapping[int, int]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOrder:
-    """How far a session was handed on, and which later numbers already wait."""
+class InboxSession:
+    """`expected` is the lowest number not passed yet. `waiting` holds what came early, with the time it came.
 
+    `void` are those of the waiting that have nothing to show: another session brought their message before.
+    """
+
+    phase: Phase = Phase.FLOWING
     expected: int = 0
-    waiting: frozenset[int] = field(default_factory=frozenset)
+    waiting: Mapping[int, int] = field(default_factory=lambda: _NOTHING_WAITS)
+    void: frozenset[int] = frozenset()
+    missing: tuple[Gap, ...] = ()
+    asked_at_ms: int | None = None
+    reason: ResetReason | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Where one arrival leaves its session: `released` are the numbers the application now gets, in this order."""
+Step = tuple[InboxSession, tuple[Effect, ...]]
+_OPEN: Final = frozenset({Phase.FLOWING, Phase.WAITING})
+_NEW: Final = Judge(Verdict.NEW)
+_VERDICT_BY_CONTENT: Final = {
+    Elsewhere.UNKNOWN: _NEW,
+    Elsewhere.SAME_CONTENT: Judge(Verdict.DUPLICATE),
+    Elsewhere.OTHER_CONTENT: Judge(Verdict.COLLISION),
+}
 
-    order: SessionOrder
-    released: tuple[int, ...]
+
+def step(session: InboxSession, event: Event, *, now_ms: int, limits: OrderLimits) -> Step:
+    """The session after `event`, and the effects the host carries out, in this order, in the same transaction."""
+    if not session.waiting and isinstance(event, Arrived):
+        return _arrived(session, event, now_ms, limits)
+    session, effects = _skip_old_gaps(session, now_ms, limits)
+    match event:
+        case Arrived():
+            session, more = _arrived(session, event, now_ms, limits)
+        case TimePassed():
+            return session, effects
+        case SessionFailed():
+            session, more = _failed(session, event.reason, now_ms, limits)
+        case ResetAgreed():
+            session, more = _end(session, Phase.CLOSED, now_ms)
+        case _:
+            assert_never(event)
+    return session, effects + more
 
 
-def verdict_before_opening(*, known: PayloadHash | None, arrived: PayloadHash) -> Verdict | None:
-    """The verdict that needs no key; None when the message has to be opened to tell (SPEC 9.1)."""
-    if known is None:
+def next_wake_ms(session: InboxSession, *, limits: OrderLimits) -> int | None:
+    """When time alone changes the session; None while it waits for nothing."""
+    if not session.waiting:
         return None
-    return Verdict.DUPLICATE if known == arrived else Verdict.COLLISION
+    return gap_ends_at_ms(limits, oldest_waiting_ms=min(session.waiting.values()))
 
 
-def verdict_after_opening(order: SessionOrder, sequence: int) -> Verdict:
-    """REPLAY for a number that was consumed before under another message_id, else NEW."""
-    return Verdict.REPLAY if sequence < order.expected or sequence in order.waiting else Verdict.NEW
-
-
-def place(order: SessionOrder, sequence: int) -> Placement:
-    """Hand on the new arrival and everything it was holding up, or keep it until the earlier ones are here."""
-    if sequence - order.expected > MAX_GAP:
-        raise RemoteProtocolError(
-            f"sequence {sequence} is more than {MAX_GAP} ahead of {order.expected}", code=Code.SESSION_INVALID
-        )
-    waiting = order.waiting | {sequence}
-    last = order.expected
-    while last in waiting:
-        last += 1
-    released = tuple(range(order.expected, last))
-    return Placement(
-        order=replace(order, expected=last, waiting=waiting.difference(released)),
-        released=released,
+def is_consumed(session: InboxSession, sequence: int, *, now_ms: int) -> bool:
+    """Whether the number was used before and no key for it is left (SPEC 9.1)."""
+    if sequence >= session.expected:
+        return sequence in session.waiting
+    return not any(
+        gap.first <= sequence <= gap.last and is_kept_open(skipped_at_ms=gap.skipped_at_ms, now_ms=now_ms)
+        for gap in session.missing
     )
+
+
+def _arrived(session: InboxSession, event: Arrived, now_ms: int, limits: OrderLimits) -> Step:
+    sequence = event.sequence
+    if is_consumed(session, sequence, now_ms=now_ms):
+        return session, (Judge(Verdict.REPLAY),)
+    if session.phase not in _OPEN:
+        asked, effects = _ask_again(session, now_ms, limits)
+        return asked, (Refuse(), *effects)
+    if is_too_far_ahead(limits, sequence=sequence, expected=session.expected):
+        broken, effects = _failed(session, ResetReason.GAP_TOO_WIDE, now_ms, limits)
+        return broken, (Refuse(), *effects)
+    judged = _VERDICT_BY_CONTENT[event.elsewhere]
+    is_void = judged is not _NEW
+    if sequence < session.expected:
+        found = replace(session, missing=_without(session.missing, sequence))
+        return found, (judged,) if is_void else (judged, Release(sequence, is_late=True))
+    if sequence > session.expected:
+        held = replace(
+            session,
+            phase=Phase.WAITING,
+            waiting={**session.waiting, sequence: now_ms},
+            void=session.void | {sequence} if is_void else session.void,
+        )
+        return held, (judged, Hold(sequence, is_void))
+    # Not `replace`, which takes three times as long: this is the way almost every message goes.
+    passed = InboxSession(
+        phase=session.phase,
+        expected=sequence + 1,
+        waiting=session.waiting,
+        void=session.void,
+        missing=session.missing,
+    )
+    run_on, released = _run_on(passed)
+    return run_on, (judged, *released) if is_void else (judged, Release(sequence), *released)
+
+
+def _run_on(session: InboxSession) -> Step:
+    """Hand on everything that waits from `expected` without a break."""
+    if session.expected not in session.waiting:
+        return session, ()
+    waiting = dict(session.waiting)
+    released: list[Effect] = []
+    number = session.expected
+    while number in waiting:
+        del waiting[number]
+        released.append(Discard(number) if number in session.void else Release(number))
+        number += 1
+    after = replace(
+        session,
+        phase=Phase.WAITING if waiting else Phase.FLOWING,
+        expected=number,
+        waiting=waiting,
+        void=session.void.intersection(waiting),
+    )
+    return after, tuple(released)
+
+
+def _skip_old_gaps(session: InboxSession, now_ms: int, limits: OrderLimits) -> Step:
+    """Give up waiting for what has been missing too long, and ask for it again (SPEC 9.5)."""
+    effects: tuple[Effect, ...] = ()
+    while (due_ms := next_wake_ms(session, limits=limits)) is not None and due_ms <= now_ms:
+        first = session.expected
+        # Skipped when it was due, not when the host looked: equal arrivals, equal sessions.
+        session, skipped = _skip(session, skipped_at_ms=due_ms)
+        effects += (skipped[0], RequestRetransmit(*retransmit_range(first)), *skipped[1:])
+    return session, effects
+
+
+def _skip(session: InboxSession, *, skipped_at_ms: int) -> Step:
+    """On to the lowest that waits, and from there without a break."""
+    gap = Gap(session.expected, min(session.waiting) - 1, skipped_at_ms)
+    moved = replace(session, expected=gap.last + 1, missing=_newest((*session.missing, gap)))
+    run_on, released = _run_on(moved)
+    return run_on, (RecordGap(gap.first, gap.last), *released)
+
+
+def _end(session: InboxSession, phase: Phase, now_ms: int) -> Step:
+    """No more of this session. What waited was acknowledged, so nobody would send it again: it is handed on."""
+    effects: tuple[Effect, ...] = ()
+    while session.waiting:
+        session, skipped = _skip(session, skipped_at_ms=now_ms)
+        effects += skipped
+    return replace(session, phase=phase), effects
+
+
+def _failed(session: InboxSession, reason: ResetReason, now_ms: int, limits: OrderLimits) -> Step:
+    if session.phase not in _OPEN:
+        return _ask_again(session, now_ms, limits)
+    broken, effects = _end(session, Phase.BROKEN, now_ms)
+    return replace(broken, asked_at_ms=now_ms, reason=reason), (*effects, AskReset(reason))
+
+
+def _ask_again(session: InboxSession, now_ms: int, limits: OrderLimits) -> Step:
+    """The first request may have been lost: it is repeated while the sender goes on here, but not for each arrival."""
+    if session.phase is Phase.CLOSED or session.asked_at_ms is None or session.reason is None:
+        return session, ()
+    if now_ms < session.asked_at_ms + limits.gap_timeout_ms:
+        return session, ()
+    return replace(session, asked_at_ms=now_ms), (AskReset(session.reason),)
+
+
+def _without(missing: tuple[Gap, ...], sequence: int) -> tuple[Gap, ...]:
+    """The gaps after one of their numbers came."""
+    left: list[Gap] = []
+    for gap in missing:
+        if not gap.first <= sequence <= gap.last:
+            left.append(gap)
+            continue
+        if gap.first < sequence:
+            left.append(Gap(gap.first, sequence - 1, gap.skipped_at_ms))
+        if sequence < gap.last:
+            left.append(Gap(sequence + 1, gap.last, gap.skipped_at_ms))
+    return tuple(left)
+
+
+def _newest(missing: tuple[Gap, ...]) -> tuple[Gap, ...]:
+    """As many of the highest numbers as keys are kept for."""
+    room = MAX_MISSING
+    kept: list[Gap] = []
+    for gap in reversed(missing):
+        if room <= 0:
+            break
+        first = max(gap.first, gap.last + 1 - room)
+        kept.append(Gap(first, gap.last, gap.skipped_at_ms))
+        room -= gap.last + 1 - first
+    return tuple(reversed(kept))

@@ -7,8 +7,9 @@ give forward secrecy; the ratchet takes its place (README, "What is not there ye
 import hashlib
 from dataclasses import dataclass, replace
 
-from restante.crypto.identity import ContactCard, Identity, is_signed_by
+from restante.crypto.identity import Identity, is_signed_by
 from restante.crypto.sealing import seal, unseal
+from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import Address, MessageId, PayloadHash, SessionId

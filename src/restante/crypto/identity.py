@@ -1,43 +1,50 @@
 """Who somebody is: one 32-byte seed, from which every long-term key is derived (SPEC 8.1, first part).
 
-The address is the Ed25519 public key. The sealing key is a hybrid of ML-KEM-768 and X25519, signed by the address
-so that a contact card cannot be given another key on its way.
+The address is the Ed25519 public key. The sealing key is a hybrid of ML-KEM-768 and X25519, the agreement key an X25519
+key for handshakes; both are signed by the address, so that a contact card cannot be given another key on its way.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from restante.crypto.key_derivation import hkdf
+from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
-from restante.model.ids import Address, NodeKey, address, exactly
+from restante.model.ids import ADDRESS_BYTES, Address, NodeKey, address, exactly
 
 SEED_BYTES: Final = 32
 MLKEM_PUBLIC_BYTES: Final = 1184
 X25519_PUBLIC_BYTES: Final = 32
-_CARD_DOMAIN: Final = b"restante-card-v1"
+_CARD_DOMAIN: Final = b"restante-card-v2"
+_SIGN_BIT: Final = 0x80
+_ANY_KEY: Final = X25519PrivateKey.from_private_bytes(bytes(X25519_PUBLIC_BYTES))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContactCard:
-    """What others need to write to somebody: address, sealing key, and the address's signature over that key."""
-
-    address: Address
-    sealing_key: bytes
-    signature: bytes
+SMALL_ORDER_KEYS: Final = frozenset(
+    bytes.fromhex(raw)
+    for raw in (
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    )
+)
+"""Every encoding of the eight Ed25519 points of small order, the two longer ones included, without the sign bit. Under
+such a key one signature fits many messages, so that it proves nothing."""
 
 
 class Identity:
     """The secret side. It signs and unseals; its keys never leave it."""
 
-    __slots__ = ("_sealing", "_signing", "card", "storage_key", "tag_secret")
+    __slots__ = ("_agreement", "_sealing", "_signing", "card", "storage_key", "tag_secret")
 
     def __init__(self, seed: bytes) -> None:
         exactly(seed, SEED_BYTES, "identity seed")
@@ -45,13 +52,16 @@ class Identity:
         mlkem = MLKEM768PrivateKey.from_seed_bytes(_derive(seed, b"mlkem", 64))
         x25519 = X25519PrivateKey.from_private_bytes(_derive(seed, b"x25519", 32))
         self._sealing = MLKEM768X25519PrivateKey(mlkem, x25519)
+        self._agreement = X25519PrivateKey.from_private_bytes(_derive(seed, b"agreement", 32))
         self.storage_key = _derive(seed, b"storage", 32)
         self.tag_secret = _derive(seed, b"tags", 32)
         sealing_key = mlkem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
+        agreement_key = self._agreement.public_key().public_bytes_raw()
         self.card = ContactCard(
             address=address(self._signing.public_key().public_bytes_raw()),
             sealing_key=sealing_key,
-            signature=self._signing.sign(_CARD_DOMAIN + sealing_key),
+            agreement_key=agreement_key,
+            signature=self._signing.sign(_CARD_DOMAIN + sealing_key + agreement_key),
         )
 
     def __repr__(self) -> str:
@@ -70,12 +80,24 @@ class Identity:
     def sealing_key(self) -> MLKEM768X25519PrivateKey:
         return self._sealing
 
+    @property
+    def agreement_key(self) -> X25519PrivateKey:
+        """The X25519 identity key of handshakes."""
+        return self._agreement
+
+    @property
+    def signing_key(self) -> Ed25519PrivateKey:
+        """For a node's certificate alone: TLS signs by itself, with a prefix of its own."""
+        return self._signing
+
     def sign(self, message: bytes) -> bytes:
         return self._signing.sign(message)
 
 
 def is_signed_by(signer: bytes, signature: bytes, message: bytes) -> bool:
-    """Whether the holder of the Ed25519 key `signer` signed exactly `message`."""
+    """Whether the holder of the Ed25519 key `signer` signed exactly `message`. A key of small order signs nothing."""
+    if _has_small_order(signer):
+        return False
     try:
         Ed25519PublicKey.from_public_bytes(signer).verify(signature, message)
     except (InvalidSignature, ValueError):
@@ -85,24 +107,42 @@ def is_signed_by(signer: bytes, signature: bytes, message: bytes) -> bool:
 
 def checked_card(card: ContactCard) -> ContactCard:
     """The card itself when its signature holds and its key can be sealed for; otherwise a refusal."""
-    if not is_signed_by(card.address, card.signature, _CARD_DOMAIN + card.sealing_key):
+    # The sizes first: where one key ends and the next begins is not in what is signed.
+    exactly(card.sealing_key, MLKEM_PUBLIC_BYTES + X25519_PUBLIC_BYTES, "sealing key")
+    exactly(card.agreement_key, X25519_PUBLIC_BYTES, "agreement key")
+    if not is_signed_by(card.address, card.signature, _CARD_DOMAIN + card.sealing_key + card.agreement_key):
         raise RemoteProtocolError("the contact card is not signed by its own address", code=Code.AUTHENTICATION_FAILED)
-    if not _is_usable(card.sealing_key):
+    # Anybody can sign bytes that are no key; found out only when sealing, they would stop whoever owes a receipt.
+    if not is_mlkem_key(card.sealing_key[:MLKEM_PUBLIC_BYTES]) or not is_x25519_key(
+        card.sealing_key[MLKEM_PUBLIC_BYTES:]
+    ):
         raise Malformed("the contact card holds a sealing key that nothing can be sealed for")
+    if not is_x25519_key(card.agreement_key):
+        raise Malformed("the contact card holds an agreement key that nothing can be agreed with")
     return card
 
 
-def _is_usable(sealing_key: bytes) -> bool:
-    """Anybody can sign bytes that are no key; found out only when sealing, they would stop whoever owes a receipt."""
+def is_mlkem_key(raw: bytes) -> bool:
+    """Whether these bytes are an ML-KEM-768 public key."""
     try:
-        MLKEM768PublicKey.from_public_bytes(sealing_key[:MLKEM_PUBLIC_BYTES])
-        share = X25519PublicKey.from_public_bytes(sealing_key[MLKEM_PUBLIC_BYTES:])
-        # A share of small order gives no secret, whatever the other side's key: any key finds it out.
-        X25519PrivateKey.from_private_bytes(bytes(X25519_PUBLIC_BYTES)).exchange(share)
+        MLKEM768PublicKey.from_public_bytes(raw)
     except ValueError:
         return False
     return True
 
 
+def is_x25519_key(raw: bytes) -> bool:
+    """Whether a secret can be agreed on with this key; one of small order gives none to any, so any finds out."""
+    try:
+        _ANY_KEY.exchange(X25519PublicKey.from_public_bytes(raw))
+    except ValueError:
+        return False
+    return True
+
+
+def _has_small_order(signer: bytes) -> bool:
+    return len(signer) == ADDRESS_BYTES and signer[:-1] + bytes([signer[-1] & ~_SIGN_BIT]) in SMALL_ORDER_KEYS
+
+
 def _derive(seed: bytes, purpose: bytes, size: int) -> bytes:
-    return HKDF(algorithm=hashes.SHA256(), length=size, salt=None, info=b"restante-identity-v1:" + purpose).derive(seed)
+    return hkdf(seed, salt=b"", info=b"restante-identity-v1:" + purpose, size=size)

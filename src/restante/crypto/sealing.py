@@ -4,6 +4,7 @@ The sender stays anonymous to everyone but the recipient; who wrote is proven in
 ephemeral key is drawn by the library: HPKE offers no way to pass it in (docs/decisions/0005).
 """
 
+from functools import lru_cache
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -11,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PublicKey, Suite
 
-from restante.crypto.identity import MLKEM_PUBLIC_BYTES, ContactCard, Identity
+from restante.crypto.identity import MLKEM_PUBLIC_BYTES, Identity
+from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import RemoteProtocolError
 
@@ -19,15 +21,12 @@ _SUITE: Final = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 _INFO: Final = b"restante-sealed-v1"
 SEALING_OVERHEAD_BYTES: Final = 1088 + 32 + 16
 """ML-KEM-768 ciphertext, X25519 share and AEAD tag."""
+REMEMBERED_KEYS: Final = 256
 
 
 def seal(plaintext: bytes, recipient: ContactCard) -> bytes:
     """`plaintext` closed so that only the recipient can open it."""
-    public = MLKEM768X25519PublicKey(
-        MLKEM768PublicKey.from_public_bytes(recipient.sealing_key[:MLKEM_PUBLIC_BYTES]),
-        X25519PublicKey.from_public_bytes(recipient.sealing_key[MLKEM_PUBLIC_BYTES:]),
-    )
-    return _SUITE.encrypt(plaintext, public, info=_INFO + recipient.address)
+    return _SUITE.encrypt(plaintext, _public_key(recipient.sealing_key), info=_INFO + recipient.address)
 
 
 def unseal(sealed: bytes, recipient: Identity) -> bytes:
@@ -38,3 +37,12 @@ def unseal(sealed: bytes, recipient: Identity) -> bytes:
         raise RemoteProtocolError(
             "the sealed bytes do not open with this identity", code=Code.AUTHENTICATION_FAILED
         ) from None
+
+
+@lru_cache(maxsize=REMEMBERED_KEYS)
+def _public_key(sealing_key: bytes) -> MLKEM768X25519PublicKey:
+    """Taking a key apart is a fifth of the work of sealing, and most mail goes to few people."""
+    return MLKEM768X25519PublicKey(
+        MLKEM768PublicKey.from_public_bytes(sealing_key[:MLKEM_PUBLIC_BYTES]),
+        X25519PublicKey.from_public_bytes(sealing_key[MLKEM_PUBLIC_BYTES:]),
+    )

@@ -37,6 +37,9 @@ class JournalKind(StrEnum):
     GAP_SKIPPED = "gap_skipped"
     RETRANSMIT_REQUESTED = "retransmit_requested"
     SESSION_RESET = "session_reset"
+    SESSION_CONTINUED = "session_continued"
+    VANISHED = "vanished"
+    FORGOTTEN = "forgotten"
     SECURITY = "security"
 
 

@@ -18,8 +18,10 @@ class Lease:
 
 
 class EntryChanges(TypedDict, total=False):
-    """The fields of an outbox entry that can change while it lives."""
+    """The fields in which an outbox entry may differ from another of its kind and lane, or from itself a step later."""
 
+    message_id: MessageId
+    created_at_ms: int
     payload: bytes
     sealed_plaintext: bytes
     queued_at_ms: int
@@ -100,17 +102,23 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxEntry:
-    """A message that arrived and waits for the application (SPEC 9.6)."""
+    """A message that arrived and waits for the application (SPEC 9.6).
+
+    `is_late` when later messages of its session were handed on before it (SPEC 9.5).
+    """
 
     message_id: MessageId
     sender: Address
     session_id: SessionId
     sequence_number: int
+    kind: Kind
     plaintext: bytes
     received_at_ms: int
     server_timestamp_ms: int
     ack_sent: bool = False
     first_read_at_ms: int | None = None
+    expires_at_ms: int | None = None
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,137 +1,220 @@
 """The relay: takes envelopes in, holds them on disk, hands them to whoever proves the inbox is theirs (SPEC 6)."""
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from typing import Final
 
-from restante.core.acks import delivery_ack
-from restante.core.mailbox import judge_put
-from restante.crypto.identity import Identity, is_signed_by
+from restante.crypto.identity import Identity
 from restante.model.codes import Code
-from restante.model.errors import RestanteError, StoreUnusable
 from restante.model.ids import InboxKey
-from restante.policy.quota import Refused, StorageQuota
+from restante.node.figures import EventHook, RelayEvent, RelayFigures, Tally
+from restante.node.intake import Commits, Intake
+from restante.node.session import Session
+from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay import MailboxStore
-from restante.runtime.transport.framed import FramedConnection
-from restante.wire import frames
-from restante.wire.envelope import decode_envelope
-from restante.wire.frame_bodies import CHALLENGE_BYTES, MAX_REFUSAL_TEXT_BYTES
-from restante.wire.inbox_keys import relay_inbox_key
+from restante.runtime.transport.tls import server_context
 
-PAGE_BLOBS: Final = 64  # how many blobs may be on their way to one session, unacknowledged
+BACKLOG: Final = 1_024  # connections the system may hold for us until we look
+REAP_AT_ONCE: Final = 1_000  # blobs removed in one commit: a long sweep must not stop the puts
+ROUNDS_IN_A_DEADLINE: Final = 4
+LONGEST_ROUND_S: Final = 1.0
+GRACE_S: Final = 5.0
+LEAVE_S: Final = 2.0  # how long a client may take to hang up once everything is said
+
+
+def _tell_nobody(_event: RelayEvent, _code: Code | None) -> None: ...
 
 
 class Relay:
-    """What all connections of a node share."""
+    """What all connections of a node share. `commits` is the one writer of the store's file."""
 
     def __init__(
-        self, identity: Identity, store: MailboxStore, *, quota: StorageQuota, clock: Clock, entropy: Entropy
+        self,
+        identity: Identity,
+        store: MailboxStore,
+        *,
+        commits: Commits,
+        settings: Settings,
+        clock: Clock,
+        entropy: Entropy,
+        on_event: EventHook = _tell_nobody,
     ) -> None:
         self.identity = identity
         self.store = store
-        self.quota = quota
+        self.quota = settings.storage
+        self.limits = settings.relay
         self.clock = clock
         self.entropy = entropy
-        self._live: defaultdict[InboxKey, set[_Session]] = defaultdict(set)
+        self.tally = Tally()
+        self.tell_host = on_event
+        self.context = server_context(identity)
+        self._commits = commits
+        self._live: defaultdict[InboxKey, set[Session]] = defaultdict(set)
+        self._sessions: set[Session] = set()
+        self._servers: list[asyncio.Server] = []
+        self._rounds: asyncio.TimerHandle | None = None
+        self._is_stopping = False
+        self._all_left = asyncio.Event()
+        self._all_left.set()
+        self.intake = Intake(
+            identity,
+            store,
+            commits,
+            quota=self.quota,
+            clock=clock,
+            tally=self.tally,
+            tell=self.tell,
+            announce=self._announce,
+        )
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(lambda: _Session(self).connection, host, port)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Session(self), host, port, backlog=BACKLOG)
+        self._servers.append(server)
+        if self._rounds is None:
+            self._make_rounds()
+        return server
 
-    def enlist(self, inbox: InboxKey, session: "_Session") -> None:
+    async def stop(self, *, grace_s: float = GRACE_S) -> None:
+        """Accept nobody and read nothing more, finish and answer the puts under way, then close every connection."""
+        self.tell(RelayEvent.STOPPING)
+        self._is_stopping = True
+        for server in self._servers:
+            server.close()
+        for session in tuple(self._sessions):
+            session.hold()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await self.intake.finished()
+                for session in tuple(self._sessions):
+                    session.take_leave()
+                async with asyncio.timeout(min(LEAVE_S, grace_s)):
+                    await self._all_left.wait()
+        finally:
+            for session in tuple(self._sessions):
+                session.abort()
+            if self._rounds is not None:
+                self._rounds.cancel()
+
+    async def reap(self) -> int:
+        """Remove what has expired (SPEC 6.1); how many blobs that was."""
+        now_ms = self.clock.now_ms()
+        reaped = 0
+        while True:
+            some = await self._commits.run(lambda: self.store.reap(now_ms=now_ms, limit=REAP_AT_ONCE))
+            reaped += some
+            self.tally.blobs_reaped += some
+            if some < REAP_AT_ONCE:
+                break
+        self.tell(RelayEvent.REAPED)
+        return reaped
+
+    def figures(self) -> RelayFigures:
+        tally = self.tally
+        return RelayFigures(
+            connections=len(self._sessions),
+            receive_sessions=sum(map(len, self._live.values())),
+            waiting_puts=self.intake.waiting_puts,
+            waiting_bytes=self.intake.waiting_bytes,
+            store_usable=tally.store_usable,
+            connections_total=tally.connections,
+            turned_away_total=tally.turned_away,
+            handshakes_failed_total=tally.handshakes_failed,
+            closed_idle_total=tally.closed_idle,
+            closed_slow_total=tally.closed_slow,
+            broke_format_total=tally.broke_format,
+            puts_stored_total=tally.puts_stored,
+            bytes_stored_total=tally.bytes_stored,
+            refusals_total=dict(tally.refusals),
+            blobs_served_total=tally.blobs_served,
+            bytes_served_total=tally.bytes_served,
+            blobs_deleted_total=tally.blobs_deleted,
+            blobs_reaped_total=tally.blobs_reaped,
+            commits_total=tally.commits,
+            commit_seconds_total=tally.commit_seconds,
+        )
+
+    def tell(self, event: RelayEvent, code: Code | None = None) -> None:
+        self.tell_host(event, code)
+
+    def arrived(self, session: Session) -> None:
+        if len(self._sessions) >= self.limits.max_connections or self._is_stopping:
+            self.tally.turned_away += 1
+            self.tell(RelayEvent.TURNED_AWAY)
+            session.abort()
+            return
+        self._sessions.add(session)
+        self._all_left.clear()
+        self.tally.connections += 1
+        self.tell(RelayEvent.CONNECTED)
+
+    def left(self, session: Session, inbox: InboxKey | None) -> None:
+        if session in self._sessions:
+            self._sessions.discard(session)
+            self.tell(RelayEvent.DISCONNECTED)
+            if not self._sessions:
+                self._all_left.set()
+        if inbox is not None:
+            self._live[inbox].discard(session)
+            if not self._live[inbox]:
+                del self._live[inbox]
+
+    def enlist(self, inbox: InboxKey, session: Session) -> bool:
+        """Whether the session may receive for this inbox: there is a limit to how many do."""
+        if len(self._live.get(inbox, ())) >= self.limits.max_receive_sessions:
+            return False
         self._live[inbox].add(session)
+        self.tell(RelayEvent.OPENED)
+        return True
 
-    def dismiss(self, inbox: InboxKey, session: "_Session") -> None:
-        self._live[inbox].discard(session)
-        if not self._live[inbox]:
-            del self._live[inbox]
+    def refused(self, code: Code) -> None:
+        self.tally.refusals[code] += 1
+        self.tell(RelayEvent.REFUSED, code)
 
-    def announce(self, inbox: InboxKey) -> None:
+    def misbehaved(self, session: Session) -> None:
+        if session.is_secure:
+            self.tally.broke_format += 1
+            self.tell(RelayEvent.BROKE_FORMAT)
+        else:
+            self.tally.handshakes_failed += 1
+            self.tell(RelayEvent.HANDSHAKE_FAILED)
+
+    def is_behind(self) -> bool:
+        """Whether more waits for the disk than may."""
+        return self._is_stopping or self.intake.waiting_bytes > self.limits.max_waiting_bytes
+
+    def _announce(self, inbox: InboxKey) -> None:
         """New mail: push it to the sessions that are open for this inbox."""
-        for session in tuple(self._live.get(inbox, ())):
+        for session in self._live.get(inbox, ()):
             session.push()
 
+    def _make_rounds(self) -> None:
+        """Look after every deadline, often enough that none is missed by much."""
+        now_s = asyncio.get_running_loop().time()
+        for session in tuple(self._sessions):
+            self._look_after(session, now_s)
+        shortest_ms = min(self.limits.handshake_ms, self.limits.idle_ms, self.limits.slow_reader_ms)
+        pause_s = min(shortest_ms / 1_000 / ROUNDS_IN_A_DEADLINE, LONGEST_ROUND_S)
+        self._rounds = asyncio.get_running_loop().call_later(pause_s, self._make_rounds)
 
-class _Session:
-    """One connection. Anyone may put; only a proven owner receives, and then each blob once, in order (SPEC 6.4)."""
-
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
-        self._hello = frames.Hello(challenge=relay.entropy.draw(CHALLENGE_BYTES), node_key=relay.identity.node_key)
-        self._inbox: InboxKey | None = None
-        self._pushed_through = 0
-        self._on_their_way: set[int] = set()
-        self.connection = FramedConnection(on_frame=self._take, on_open=self._greet, on_lost=self._leave)
-
-    def push(self) -> None:
-        """Send what the session has not been sent yet, as far as its window allows."""
-        room = PAGE_BLOBS - len(self._on_their_way)
-        if self._inbox is None or room <= 0:
-            return
-        now_ms = self._relay.clock.now_ms()
-        for blob in self._relay.store.flush(self._inbox, after=self._pushed_through, limit=room, now_ms=now_ms):
-            self._pushed_through = blob.blob_id
-            self._on_their_way.add(blob.blob_id)
-            self.connection.send(
-                frames.Blob(blob_id=blob.blob_id, stored_at_ms=blob.stored_at_ms, envelope=blob.envelope), 0
-            )
-
-    def _greet(self) -> None:
-        self.connection.send(self._hello, 0)
-
-    def _leave(self) -> None:
-        if self._inbox is not None:
-            self._relay.dismiss(self._inbox, self)
-
-    def _take(self, request: int, frame: frames.Frame) -> None:
-        try:
-            match frame:
-                case frames.Put():
-                    self._put(request, frame)
-                case frames.Open() if self._inbox is None:
-                    self._open(request, frame)
-                case frames.Delete() if self._inbox is not None:
-                    self._delete(request, self._inbox, frame)
-                case frames.Ping():
-                    self.connection.send(frames.Pong(), request)
-                case _:
-                    self._refuse(request, permanent=True, code=Code.ILLEGAL_TRANSITION, text="not now, not from you")
-        except StoreUnusable:
-            self._refuse(request, permanent=False, code=Code.STORAGE_FAILED, text="the store cannot be used now")
-        except RestanteError as error:
-            self._refuse(request, permanent=True, code=error.code, text=str(error))
-
-    def _put(self, request: int, frame: frames.Put) -> None:
-        relay = self._relay
-        now_ms = relay.clock.now_ms()
-        envelope = decode_envelope(frame.envelope)
-        decision = judge_put(envelope, usage=relay.store.usage(envelope.inbox_key), quota=relay.quota, now_ms=now_ms)
-        if isinstance(decision, Refused):
-            self._refuse(request, permanent=decision.permanent, code=decision.code, text=decision.text)
-            return
-        relay.store.put(decision, frame.envelope, now_ms=now_ms)
-        # Only now, with the blob on disk, may the node say so (SPEC 1.3).
-        self.connection.send(
-            frames.Stored(ack=delivery_ack(relay.identity, decision.payload_hash, now_ms=now_ms)), request
-        )
-        relay.announce(decision.inbox_key)
-
-    def _open(self, request: int, frame: frames.Open) -> None:
-        if not is_signed_by(frame.address, frame.signature, frames.open_to_sign(self._hello, frame.address)):
-            self._refuse(request, permanent=True, code=Code.AUTHENTICATION_FAILED, text="the address was not proven")
-            return
-        self._inbox = relay_inbox_key(frame.address)
-        self._relay.enlist(self._inbox, self)
-        self.connection.send(frames.Opened(), request)
-        self.push()
-
-    def _delete(self, request: int, inbox: InboxKey, frame: frames.Delete) -> None:
-        self._relay.store.delete(inbox, frame.blob_id, now_ms=self._relay.clock.now_ms())
-        self._on_their_way.discard(frame.blob_id)
-        self.connection.send(frames.Deleted(), request)
-        self.push()
-
-    def _refuse(self, request: int, *, permanent: bool, code: Code, text: str) -> None:
-        short = text.encode()[:MAX_REFUSAL_TEXT_BYTES].decode(errors="ignore")
-        self.connection.send(frames.Refused(permanent=permanent, code=code, retry_after_ms=0, text=short), request)
+    def _look_after(self, session: Session, now_s: float) -> None:
+        if session.blocked_since_s is not None:
+            if now_s - session.blocked_since_s >= self.limits.slow_reader_ms / 1_000:
+                self.tally.closed_slow += 1
+                self.tell(RelayEvent.SLOW)
+                session.abort()
+        elif session.is_held:
+            session.ease()
+        elif not session.is_started:
+            if now_s - session.came_s >= self.limits.handshake_ms / 1_000:
+                self.tally.handshakes_failed += 1
+                self.tell(RelayEvent.HANDSHAKE_FAILED)
+                session.abort()
+        elif now_s - session.heard_s >= self.limits.idle_ms / 1_000:
+            self.tally.closed_idle += 1
+            self.tell(RelayEvent.IDLE)
+            session.abort()

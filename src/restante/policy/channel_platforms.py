@@ -56,13 +56,12 @@ MIN_LIMIT: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformRules:
-    """`counts_markup` is false where only what is left after parsing counts; then `markup_bytes` caps the rest."""
+    """`markup_bytes` is set where only what is left after parsing counts: it caps the text with its markup."""
 
     format: Format
     limit: int
     counting: Counting
     reserved: int = 0
-    counts_markup: bool = True
     markup_bytes: int | None = None
     one_line: bool = False
     """A line break ends the message: each line is a chunk of its own."""
@@ -78,7 +77,6 @@ RULES: Final = {
         format=Format.TELEGRAM_HTML,
         limit=4_096,
         counting=Counting.UTF16_UNITS,
-        counts_markup=False,
         markup_bytes=TELEGRAM_MARKUP_BYTES,
     ),
     Platform.DISCORD: PlatformRules(format=Format.DISCORD_MARKDOWN, limit=2_000, counting=Counting.UTF16_UNITS),

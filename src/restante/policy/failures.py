@@ -35,6 +35,7 @@ class Failure(StrEnum):
     TOO_LARGE = "too_large"
 
     STORAGE_REFUSED = "storage_refused"
+    LIFE_REFUSED = "life_refused"
     ENCRYPTION_FAILED = "encryption_failed"
     SESSION_INVALID = "session_invalid"
     TTL_EXPIRED = "ttl_expired"
@@ -97,6 +98,8 @@ FAILURE_RULES: Final[Mapping[Failure, FailureRule]] = MappingProxyType(
         Failure.STORAGE_REFUSED: FailureRule(
             code=Code.STORAGE_FAILED, backoff=Backoff.EXPONENTIAL, tries_other_nodes=True
         ),
+        # Too little life left to be stored, or more than any node gives (SPEC 6.6): no later try can be better.
+        Failure.LIFE_REFUSED: FailureRule(code=Code.OUT_OF_RANGE, backoff=Backoff.NEVER, notifies=True),
         Failure.ENCRYPTION_FAILED: FailureRule(
             code=Code.ENCRYPTION_FAILED,
             backoff=Backoff.EXPONENTIAL,
@@ -114,6 +117,21 @@ FAILURE_RULES: Final[Mapping[Failure, FailureRule]] = MappingProxyType(
         Failure.SEND_UNSURE: FailureRule(code=Code.SEND_UNSURE, backoff=Backoff.NEVER, notifies=True),
     }
 )
+
+
+_REFUSALS: Final[Mapping[str, Failure]] = MappingProxyType(
+    {
+        Code.MESSAGE_TOO_LARGE: Failure.TOO_LARGE,
+        Code.RATE_LIMITED: Failure.RATE_LIMITED,
+        Code.AUTHENTICATION_FAILED: Failure.AUTHENTICATION_FAILED,
+        Code.OUT_OF_RANGE: Failure.LIFE_REFUSED,
+    }
+)
+
+
+def failure_of_refusal(code: str, *, permanent: bool) -> Failure:
+    """How a sender sees a node's refusal (SPEC 6.7). A code nobody knows yet is judged by its permanence alone."""
+    return _REFUSALS.get(code, Failure.INVALID_FORMAT if permanent else Failure.STORAGE_REFUSED)
 
 
 class Action(StrEnum):

@@ -56,23 +56,29 @@ def travels_live_only(quota: StorageQuota, *, ttl_type: TtlType, expires_at_ms: 
     return ttl_type is TtlType.ABSOLUTE and expires_at_ms - now_ms < quota.min_life_ms
 
 
-def admission(
-    quota: StorageQuota, *, held_blobs: int, held_bytes: int, blob_bytes: int, expires_at_ms: int, now_ms: int
-) -> Refused | None:
-    """Why the blob is refused, or None. What can never be taken is said first, so that nobody tries it again."""
+def unfit(quota: StorageQuota, *, blob_bytes: int, expires_at_ms: int, now_ms: int) -> Refused | None:
+    """Why the blob can never be taken, or None; `blob_bytes` are its sealed bytes, which the limit is meant for."""
+    life_ms = expires_at_ms - now_ms
+    if blob_bytes <= quota.max_blob_bytes and quota.min_life_ms <= life_ms <= quota.max_life_ms:
+        return None  # the usual case, without the rounding below
     if blob_bytes > quota.max_blob_bytes:
         text = f"the blob has {blob_bytes} bytes; at most {quota.max_blob_bytes} are allowed"
         return Refused(permanent=True, code=Code.MESSAGE_TOO_LARGE, text=text)
-    if expires_at_ms - now_ms < quota.min_life_ms:
+    if life_ms < quota.min_life_ms:
         text = f"less than {quota.min_life_ms} ms of life are left; such a message travels live only"
         return Refused(permanent=True, code=Code.OUT_OF_RANGE, text=text)
     if expires_at_ms > _up_to_the_hour(now_ms + CLOCK_SKEW_MS + quota.max_life_ms):
         text = f"the expiry is more than {quota.max_life_ms} ms ahead"
         return Refused(permanent=True, code=Code.OUT_OF_RANGE, text=text)
-    if held_blobs + 1 > quota.max_blobs or held_bytes + blob_bytes > quota.max_bytes:
-        text = f"the inbox is full: at most {quota.max_blobs} blobs and {quota.max_bytes} bytes"
-        return Refused(permanent=False, code=Code.STORAGE_FAILED, text=text)
     return None
+
+
+def full(quota: StorageQuota, held_blobs: int, held_bytes: int, more_bytes: int) -> Refused | None:
+    """Why there is no room for one more now, or None. Both sizes are those of whole envelopes, as they lie on disk."""
+    if held_blobs < quota.max_blobs and held_bytes + more_bytes <= quota.max_bytes:
+        return None
+    text = f"the inbox is full: at most {quota.max_blobs} blobs and {quota.max_bytes} bytes"
+    return Refused(permanent=False, code=Code.STORAGE_FAILED, text=text)
 
 
 def _up_to_the_hour(at_ms: int) -> int:

@@ -9,6 +9,8 @@ from restante.policy.acks import AckBatching
 from restante.policy.capacity import OutboxLimits
 from restante.policy.dead_letters import DeadLetterRetention
 from restante.policy.dedup import DedupLimits
+from restante.policy.links import RelayLimits
+from restante.policy.ordering import OrderLimits
 from restante.policy.quota import StorageQuota
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 
@@ -21,4 +23,6 @@ class Settings:
     dead_letters: DeadLetterRetention = field(default_factory=DeadLetterRetention)
     storage: StorageQuota = field(default_factory=StorageQuota)
     dedup: DedupLimits = field(default_factory=DedupLimits)
+    order: OrderLimits = field(default_factory=OrderLimits)
     acks: AckBatching = field(default_factory=AckBatching)
+    relay: RelayLimits = field(default_factory=RelayLimits)

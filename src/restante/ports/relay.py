@@ -1,13 +1,14 @@
 """A relay as a client sees it, and a relay's store as the relay sees it."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
+from restante.core.acks import Evidence
 from restante.core.mailbox import Keep, Usage
 from restante.model.errors import RestanteError
 from restante.model.ids import InboxKey
 from restante.policy.failures import FAILURE_RULES, Failure
-from restante.wire.acks import Ack
+from restante.policy.quota import Refused, StorageQuota
 
 
 class TryFailed(RestanteError):
@@ -26,9 +27,8 @@ class LinkLost(TryFailed):
         super().__init__("the connection to the relay is gone", failure=Failure.CONNECTION_REFUSED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blob:
-    """One envelope as a relay holds it."""
+class Blob(NamedTuple):
+    """One envelope as a relay holds it. A tuple: tens of thousands are made a second."""
 
     blob_id: int
     stored_at_ms: int
@@ -41,8 +41,8 @@ class RelayLink(Protocol):
     Every call raises `TryFailed` when the answer is a refusal or does not come, and `LinkLost` once the link is gone.
     """
 
-    async def put(self, envelope: bytes) -> Ack:
-        """The relay's signed word that the envelope is on its disk."""
+    async def put(self, envelope: bytes) -> Evidence:
+        """The relay's signed word that the envelope is on its disk, perhaps together with others of this link."""
         ...
 
     async def next_blob(self) -> Blob:
@@ -53,26 +53,39 @@ class RelayLink(Protocol):
         """Tell the relay that the blob has arrived and may go."""
         ...
 
+    async def lost(self) -> None:
+        """Returns once the link is gone."""
+        ...
+
     async def close(self) -> None: ...
 
 
 class MailboxStore(Protocol):
-    """The four operations of a relay's store (SPEC 6.1), and the usage its quotas need."""
+    """The four operations of a relay's store (SPEC 6.1), for many at once, and the usage its quotas need.
 
-    def put(self, keep: Keep, envelope: bytes, *, now_ms: int) -> int:
-        """Durable when it returns. Never deduplicates."""
+    What changes is durable when the call returns, or with the commit it is made part of. All raise `StoreUnusable`.
+    """
+
+    def put_all(self, keeps: Sequence[Keep], *, quota: StorageQuota, now_ms: int) -> list[int | Refused]:
+        """For each its id, or why there was no room. Never deduplicates; nothing is evicted, expired blobs go first."""
         ...
 
-    def usage(self, inbox: InboxKey) -> Usage: ...
-
-    def flush(self, inbox: InboxKey, *, after: int, limit: int, now_ms: int) -> list[Blob]:
-        """Live blobs with an id above `after`, in insertion order; nothing is deleted."""
+    def usage(self, inbox: InboxKey) -> Usage:
+        """What is in store, the expired that were not swept yet included."""
         ...
 
-    def delete(self, inbox: InboxKey, blob_id: int, *, now_ms: int) -> bool:
-        """Whether there was such a blob *in this inbox*."""
+    def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> list[Blob]:
+        """Live blobs with an id above `after`, in insertion order; nothing is deleted.
+
+        At most `limit`, and no more than `max_bytes` of envelopes unless the first alone is larger. Only what is
+        committed is seen.
+        """
         ...
 
-    def reap(self, *, now_ms: int) -> int:
-        """How many blobs had lived out their time; all of them are gone."""
+    def delete_all(self, inbox: InboxKey, blob_ids: Sequence[int], *, now_ms: int) -> int:
+        """How many of these there were *in this inbox*; they are gone."""
+        ...
+
+    def reap(self, *, now_ms: int, limit: int | None = None) -> int:
+        """How many blobs that had lived out their time were removed: all of them, or the first `limit`."""
         ...

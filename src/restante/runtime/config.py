@@ -93,8 +93,16 @@ def load_settings(*, file: Path | None, environ: Mapping[str, str], overrides: M
 
 def load(*, file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Loaded:
     """The settings in force, with the source of each."""
+    tables = {} if file is None else read_toml(file)
+    return load_tables(tables, source=str(file), environ=environ, overrides=overrides)
+
+
+def load_tables(
+    tables: Mapping[str, Any], *, source: str, environ: Mapping[str, str], overrides: Mapping[str, str]
+) -> Loaded:
+    """The same for a file that was read already; `source` is what it is called in errors."""
     known = {setting.key: setting for setting in known_settings()}
-    given = _from_file(known, file) | _from_environ(known, environ) | _from_flags(known, overrides)
+    given = _from_tables(known, tables, source) | _from_environ(known, environ) | _from_flags(known, overrides)
     sources = {key: given[key].source if key in given else DEFAULT_SOURCE for key in known}
     return Loaded(settings=_build(given), sources=MappingProxyType(sources))
 
@@ -112,25 +120,23 @@ def _build(given: Mapping[str, _Given]) -> Settings:
     return Settings(**made)
 
 
-def _from_file(known: Mapping[str, Setting], file: Path | None) -> dict[str, _Given]:
-    if file is None:
-        return {}
+def _from_tables(known: Mapping[str, Setting], tables: Mapping[str, Any], source: str) -> dict[str, _Given]:
     given = {}
-    for section, values in read_toml(file).items():
+    for section, values in tables.items():
         if section == CHANNELS_SECTION:
             continue
         if not isinstance(values, dict):
-            _section_keys(known, section, str(file))
-            raise ConfigurationInvalid(f"{section} in {file} must be a table: write [{section}] and its keys below")
+            _section_keys(known, section, source)
+            raise ConfigurationInvalid(f"{section} in {source} must be a table: write [{section}] and its keys below")
         for name, value in values.items():
-            setting = _setting(known, section, name, str(file))
-            given[setting.key] = _Given(_number(setting, value, str(file)), str(file))
-        _section_keys(known, section, str(file))
+            setting = _setting(known, section, name, source)
+            given[setting.key] = _Given(_number(setting, value, source), source)
+        _section_keys(known, section, source)
     return given
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """The file's tables, or a refusal that says what is wrong with it."""
+    """What a TOML file says; an error names the file and the line."""
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except OSError as problem:
@@ -189,7 +195,7 @@ def _section_keys(known: Mapping[str, Setting], section: str, source: str) -> li
 
 
 def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
-    """A hint to append to a refusal, or nothing."""
+    """Half a sentence that names the nearest known word, or nothing."""
     nearest = get_close_matches(word, list(known), n=1)
     return f" Did you mean {prefix}{nearest[0]}?" if nearest else ""
 

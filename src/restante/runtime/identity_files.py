@@ -1,4 +1,7 @@
-"""Identities and contact cards as files. A seed file is readable by its owner only, or it is not used (SPEC 8.6)."""
+"""Identities and contact cards as files. A seed file is readable by its owner only, or it is not used (SPEC 8.6).
+
+A seed is kept as it is, 32 bytes, or under a passphrase, and then the file alone is worth nothing.
+"""
 
 import json
 import os
@@ -6,23 +9,36 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from restante.crypto.identity import SEED_BYTES, ContactCard, Identity, checked_card
+from restante.crypto.identity import SEED_BYTES, Identity, checked_card
+from restante.crypto.passphrase import (
+    PASSPHRASE_ENTROPY_BYTES,
+    ScryptCost,
+    close_with_passphrase,
+    is_under_passphrase,
+    open_with_passphrase,
+)
+from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.ports.entropy import Entropy
 from restante.wire.address import parse_address, show_address
 
 MAX_CARD_BYTES: Final = 16_384
-_CARD_FIELDS: Final = ("address", "sealing_key", "signature")
+MAX_IDENTITY_BYTES: Final = 256  # a seed has 32 bytes, one under a passphrase 85
+_CARD_FIELDS: Final = ("address", "sealing_key", "agreement_key", "signature")
 
 
-def create_identity(path: Path, entropy: Entropy) -> Identity:
+def create_identity(
+    path: Path, entropy: Entropy, *, passphrase: str | None = None, cost: ScryptCost | None = None
+) -> Identity:
     """A new identity, its seed kept at `path`, which must not exist yet."""
-    seed = entropy.draw(SEED_BYTES)
+    seed = kept = entropy.draw(SEED_BYTES)
+    if passphrase is not None:
+        kept = close_with_passphrase(seed, passphrase, entropy=entropy.draw(PASSPHRASE_ENTROPY_BYTES), cost=cost)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(seed)
+            file.write(kept)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -30,22 +46,36 @@ def create_identity(path: Path, entropy: Entropy) -> Identity:
     return Identity(seed)
 
 
-def load_identity(path: Path) -> Identity:
+def load_identity(path: Path, *, passphrase: str | None = None) -> Identity:
     """The identity whose seed is at `path`; refused when others on this machine could read it."""
+    kept = _read_private(path)
+    if not is_under_passphrase(kept):
+        return Identity(kept)
+    if passphrase is None:
+        raise RestanteError(f"{path.name} is closed with a passphrase; give it", code=Code.AUTHENTICATION_FAILED)
+    return Identity(open_with_passphrase(kept, passphrase))
+
+
+def needs_passphrase(path: Path) -> bool:
+    """Whether somebody has to be asked before `load_identity`."""
+    return is_under_passphrase(_read_private(path))
+
+
+def _read_private(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            seed = file.read(SEED_BYTES + 1)
+            raw = file.read(MAX_IDENTITY_BYTES + 1)
     except OSError as error:
         raise RestanteError(f"the identity file cannot be read: {error}", code=Code.NOT_FOUND) from error
     if mode & 0o077:
         raise StoreUnusable(f"{path.name} is open to others (mode {mode:04o}); make it 0600")
-    return Identity(seed)
+    return raw
 
 
 def write_card(card: ContactCard, path: Path) -> None:
     """A card is public: it holds no secret."""
-    texts = (show_address(card.address), card.sealing_key.hex(), card.signature.hex())
+    texts = (show_address(card.address), card.sealing_key.hex(), card.agreement_key.hex(), card.signature.hex())
     text = json.dumps(dict(zip(_CARD_FIELDS, texts, strict=True)))
     try:
         path.write_text(text + "\n", encoding="utf-8")
@@ -74,11 +104,12 @@ def _parse_card(raw: bytes, name: str) -> ContactCard:
     texts = [text for text in found if isinstance(text, str)]
     if len(texts) != len(_CARD_FIELDS):
         raise Malformed(f"{name} is no contact card: it must have the texts {', '.join(_CARD_FIELDS)}")
-    address, sealing_key, signature = texts
+    address, sealing_key, agreement_key, signature = texts
     try:
         return ContactCard(
             address=parse_address(address),
             sealing_key=bytes.fromhex(sealing_key),
+            agreement_key=bytes.fromhex(agreement_key),
             signature=bytes.fromhex(signature),
         )
     except ValueError as error:

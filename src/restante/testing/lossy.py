@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from restante.core.acks import Evidence
 from restante.policy.failures import Failure
 from restante.ports.entropy import Entropy
 from restante.ports.relay import Blob, RelayLink, TryFailed
-from restante.wire.acks import Ack
 
 _LATE_S: Final = 0.2
 
@@ -46,7 +46,7 @@ class LossyLink:
         self._again: Blob | None = None
         self._held_back: Blob | None = None
 
-    async def put(self, envelope: bytes) -> Ack:
+    async def put(self, envelope: bytes) -> Evidence:
         if self._happens(self._faults.request_lost):
             self._counts.requests_lost += 1
             raise TryFailed("lost on the way to the relay", failure=Failure.NETWORK_TIMEOUT)
@@ -78,6 +78,9 @@ class LossyLink:
 
     async def delete(self, blob_id: int) -> None:
         await self._inner.delete(blob_id)
+
+    async def lost(self) -> None:
+        await self._inner.lost()
 
     async def close(self) -> None:
         await self._inner.close()

@@ -1,10 +1,15 @@
 """A relay's inbox store that lives and dies with its process: for tests and simulations, never for mail."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from restante.core.mailbox import Keep, Usage
 from restante.model.ids import InboxKey
+from restante.policy.quota import Refused, StorageQuota, full
 from restante.ports.relay import Blob
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,33 +28,60 @@ class MemoryMailbox:
         self._held: dict[int, _Held] = {}
         self._last_id = 0
 
-    def put(self, keep: Keep, envelope: bytes, *, now_ms: int) -> int:
-        self._last_id += 1  # an id is never given twice, or a late delete could hit another blob
-        blob = Blob(blob_id=self._last_id, stored_at_ms=now_ms, envelope=envelope)
-        self._held[blob.blob_id] = _Held(inbox=keep.inbox_key, expires_at_ms=keep.expires_at_ms, blob=blob)
-        return blob.blob_id
+    def put_all(self, keeps: Sequence[Keep], *, quota: StorageQuota, now_ms: int) -> list[int | Refused]:
+        return [self._put(keep, quota, now_ms) for keep in keeps]
 
     def usage(self, inbox: InboxKey) -> Usage:
         sizes = [len(held.blob.envelope) for held in self._held.values() if held.inbox == inbox]
         return Usage(blobs=len(sizes), total_bytes=sum(sizes))
 
-    def flush(self, inbox: InboxKey, *, after: int, limit: int, now_ms: int) -> list[Blob]:
-        live = [
-            held.blob
-            for held in self._held.values()
-            if held.inbox == inbox and held.blob.blob_id > after and held.expires_at_ms > now_ms
-        ]
-        return live[:limit]
+    def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> list[Blob]:
+        page: list[Blob] = []
+        for held in self._held.values():
+            if held.inbox != inbox or held.blob.blob_id <= after or held.expires_at_ms <= now_ms:
+                continue
+            max_bytes -= len(held.blob.envelope)
+            if len(page) == limit or (page and max_bytes < 0):
+                break
+            page.append(held.blob)
+        return page
 
-    def delete(self, inbox: InboxKey, blob_id: int, *, now_ms: int) -> bool:  # noqa: ARG002 - no journal to date it in
-        held = self._held.get(blob_id)
-        if held is None or held.inbox != inbox:
-            return False
-        del self._held[blob_id]
-        return True
+    def delete_all(self, inbox: InboxKey, blob_ids: Sequence[int], *, now_ms: int) -> int:  # noqa: ARG002 - no journal to date it in
+        mine = {blob_id for blob_id in blob_ids if blob_id in self._held and self._held[blob_id].inbox == inbox}
+        for blob_id in mine:
+            del self._held[blob_id]
+        return len(mine)
 
-    def reap(self, *, now_ms: int) -> int:
-        outlived = [blob_id for blob_id, held in self._held.items() if held.expires_at_ms <= now_ms]
+    def reap(self, *, now_ms: int, limit: int | None = None) -> int:
+        outlived = [blob_id for blob_id, held in self._held.items() if held.expires_at_ms <= now_ms][:limit]
         for blob_id in outlived:
             del self._held[blob_id]
         return len(outlived)
+
+    def _put(self, keep: Keep, quota: StorageQuota, now_ms: int) -> int | Refused:
+        refused = self._full(keep, quota)
+        if refused is not None:
+            self._sweep(keep.inbox_key, now_ms)
+            refused = self._full(keep, quota)
+        if refused is not None:
+            return refused
+        self._last_id += 1  # an id is never given twice, or a late delete could hit another blob
+        blob = Blob(blob_id=self._last_id, stored_at_ms=now_ms, envelope=keep.envelope)
+        self._held[blob.blob_id] = _Held(inbox=keep.inbox_key, expires_at_ms=keep.expires_at_ms, blob=blob)
+        return blob.blob_id
+
+    def _full(self, keep: Keep, quota: StorageQuota) -> Refused | None:
+        usage = self.usage(keep.inbox_key)
+        return full(quota, usage.blobs, usage.total_bytes, len(keep.envelope))
+
+    def _sweep(self, inbox: InboxKey, now_ms: int) -> None:
+        self._held = {
+            blob_id: held for blob_id, held in self._held.items() if held.inbox != inbox or held.expires_at_ms > now_ms
+        }
+
+
+class InstantCommits:
+    """Stands where a `GroupCommit` stands, for a store that has nothing to commit."""
+
+    async def run(self, operation: Callable[[], Result]) -> Result:
+        return operation()

@@ -6,17 +6,14 @@ hang up.
 
 import asyncio
 
-from restante.core.acks import delivery_ack
+from restante.core.acks import Evidence, delivery_evidence
 from restante.core.mailbox import judge_put
 from restante.crypto.identity import Identity
-from restante.model.codes import Code
 from restante.model.errors import RestanteError
-from restante.policy.failures import Failure
+from restante.policy.failures import failure_of_refusal
 from restante.policy.quota import Refused, StorageQuota
 from restante.ports.clock import Clock
 from restante.ports.relay import Blob, LinkLost, MailboxStore, TryFailed
-from restante.wire.acks import Ack
-from restante.wire.envelope import Envelope, decode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 
 
@@ -51,18 +48,21 @@ class MemoryRelay:
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
-    def take(self, raw: bytes) -> Ack:
+    def take(self, raw: bytes) -> Evidence:
         """Judge and store one Put; only then is it acknowledged (SPEC 1.3)."""
-        envelope = _understood(raw)
         now_ms = self.now_ms()
-        usage = self.store.usage(envelope.inbox_key)
-        verdict = judge_put(envelope, usage=usage, quota=self._quota, now_ms=now_ms)
+        try:
+            verdict = judge_put(raw, quota=self._quota, now_ms=now_ms)
+        except RestanteError as error:
+            raise TryFailed(str(error), failure=failure_of_refusal(error.code, permanent=True)) from error
         if isinstance(verdict, Refused):
-            raise TryFailed(verdict.text, failure=_failure_for(verdict))
-        self.store.put(verdict, raw, now_ms=now_ms)
+            raise _as_failure(verdict)
+        [stored] = self.store.put_all([verdict], quota=self._quota, now_ms=now_ms)
+        if isinstance(stored, Refused):
+            raise _as_failure(stored)
         for link in self._links:
             link.look_again()
-        return delivery_ack(self.identity, verdict.payload_hash, now_ms=now_ms)
+        return delivery_evidence(self.identity, [verdict.payload_hash], now_ms=now_ms)
 
 
 class MemoryLink:
@@ -73,9 +73,9 @@ class MemoryLink:
         self._inbox = relay_inbox_key(owner.address)
         self._handed_through = 0
         self._news = asyncio.Event()
-        self._lost = False
+        self._lost = asyncio.Event()
 
-    async def put(self, envelope: bytes) -> Ack:
+    async def put(self, envelope: bytes) -> Evidence:
         await self._travel()
         ack = self._relay.take(envelope)
         await self._travel()
@@ -85,7 +85,9 @@ class MemoryLink:
         while True:
             await self._travel()
             now_ms = self._relay.now_ms()
-            blobs = self._relay.store.flush(self._inbox, after=self._handed_through, limit=1, now_ms=now_ms)
+            blobs = self._relay.store.flush(
+                self._inbox, after=self._handed_through, limit=1, max_bytes=1, now_ms=now_ms
+            )
             if blobs:
                 self._handed_through = blobs[0].blob_id
                 return blobs[0]
@@ -94,8 +96,11 @@ class MemoryLink:
 
     async def delete(self, blob_id: int) -> None:
         await self._travel()
-        self._relay.store.delete(self._inbox, blob_id, now_ms=self._relay.now_ms())
+        self._relay.store.delete_all(self._inbox, [blob_id], now_ms=self._relay.now_ms())
         await self._travel()
+
+    async def lost(self) -> None:
+        await self._lost.wait()
 
     async def close(self) -> None:
         self._relay.drop(self)
@@ -104,26 +109,16 @@ class MemoryLink:
         self._news.set()
 
     def lose(self) -> None:
-        self._lost = True
+        self._lost.set()
         self._news.set()
 
     async def _travel(self) -> None:
         """Others get their turn meanwhile, and the link may be gone afterwards."""
         await asyncio.sleep(self._relay.travel_s)
-        if self._lost:
+        if self._lost.is_set():
             raise LinkLost
 
 
-def _understood(raw: bytes) -> Envelope:
-    try:
-        return decode_envelope(raw)
-    except RestanteError as error:
-        failure = Failure.TOO_LARGE if error.code is Code.MESSAGE_TOO_LARGE else Failure.INVALID_FORMAT
-        raise TryFailed(str(error), failure=failure) from error
-
-
-def _failure_for(refused: Refused) -> Failure:
+def _as_failure(refused: Refused) -> TryFailed:
     """How a sender sees the refusal: worth another try, or not (SPEC 6.7)."""
-    if not refused.permanent:
-        return Failure.STORAGE_REFUSED
-    return Failure.TOO_LARGE if refused.code is Code.MESSAGE_TOO_LARGE else Failure.INVALID_FORMAT
+    return TryFailed(refused.text, failure=failure_of_refusal(refused.code, permanent=refused.permanent))

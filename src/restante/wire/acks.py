@@ -1,10 +1,13 @@
 """Acknowledgements, alone and in batches (SPEC 10.1-10.3). Signatures are carried here, made and checked elsewhere.
 
 An ack is built unsigned, signed over `ack_to_sign` or `batch_to_sign`, completed with `dataclasses.replace` and only
-then encoded. A single ack always has 121 bytes and a batch never has, so the length tells the two apart.
+then encoded. A single ack always has 121 bytes and a batch never has, so the length tells the two apart. A node's batch
+of DELIVERY acks has the layout of any batch; what stands for the sender in its signature are the sealed bytes it holds.
 """
 
+import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -68,7 +71,7 @@ class BatchAck:
 
     def __post_init__(self) -> None:
         if self.type == AckType.DELIVERY:
-            raise Malformed("a batch holds RECEIPT or READ acks; DELIVERY acks come one by one")
+            raise Malformed("this batch holds RECEIPT or READ acks; DELIVERY acks are a node's, see DeliveryBatch")
         if not 1 <= len(self.message_ids) <= MAX_BATCH_IDS:
             raise Malformed(f"a batch names 1..{MAX_BATCH_IDS} messages, not {len(self.message_ids)}")
         for raw in self.message_ids:
@@ -77,6 +80,54 @@ class BatchAck:
             raise Malformed("a batch must not name a message twice")
         check_time(self.timestamp_ms, "timestamp")
         check_signature(self.signature)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryBatch:
+    """A node's word for several sealed blobs, in the order they were put; equal blobs are named as often as put."""
+
+    references: tuple[bytes, ...]
+    timestamp_ms: int
+    signature: bytes = UNSIGNED
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.references) <= MAX_BATCH_IDS:
+            raise Malformed(f"a batch names 1..{MAX_BATCH_IDS} blobs, not {len(self.references)}")
+        for raw in self.references:
+            exactly(raw, MESSAGE_ID_BYTES, "reference")
+        check_time(self.timestamp_ms, "timestamp")
+        check_signature(self.signature)
+
+
+def delivery_references(sealed_hashes: Sequence[PayloadHash]) -> tuple[bytes, ...]:
+    """What a batch shows of each hash."""
+    return tuple(sealed[:MESSAGE_ID_BYTES] for sealed in sealed_hashes)
+
+
+def delivery_batch_to_sign(batch: DeliveryBatch, sealed_hashes: Sequence[PayloadHash]) -> bytes:
+    """What the signature covers: the whole hashes are in it, though the bytes show only their beginnings."""
+    if delivery_references(sealed_hashes) != batch.references:
+        raise Malformed("the batch names other blobs")
+    for sealed in sealed_hashes:
+        checked_payload_hash(sealed)
+    return _BATCH_DOMAIN + _delivery_head(batch) + _delivery_subject_of(sealed_hashes)
+
+
+def unsigned_delivery(sealed_hashes: Sequence[PayloadHash], timestamp_ms: int) -> tuple[bytes, bytes]:
+    """A node's own batch, flat: its bytes up to the signature, and what the signature covers. Nothing is checked."""
+    head = _head_of(AckType.DELIVERY, [sealed[:MESSAGE_ID_BYTES] for sealed in sealed_hashes], timestamp_ms)
+    return head, _BATCH_DOMAIN + head + _delivery_subject_of(sealed_hashes)
+
+
+def encode_delivery_batch(batch: DeliveryBatch) -> bytes:
+    return _delivery_head(batch) + signature_to_encode(batch.signature, "a batch of acks")
+
+
+def decode_delivery_batch(raw: bytes) -> DeliveryBatch:
+    number, references, timestamp_ms, signature = _take_batch_apart(raw)
+    if number != AckType.DELIVERY:
+        raise Malformed(f"a node's batch holds DELIVERY acks, type 1, not {number}")
+    return DeliveryBatch(references=references, timestamp_ms=timestamp_ms, signature=signature)
 
 
 def delivery_subject(sealed_hash: PayloadHash) -> tuple[bytes, bytes]:
@@ -116,6 +167,17 @@ def encode_batch_ack(batch: BatchAck) -> bytes:
 
 
 def decode_batch_ack(raw: bytes) -> BatchAck:
+    number, ids, timestamp_ms, signature = _take_batch_apart(raw)
+    return BatchAck(
+        type=_ack_type(number),
+        message_ids=tuple(map(MessageId, ids)),
+        timestamp_ms=timestamp_ms,
+        signature=signature,
+    )
+
+
+def _take_batch_apart(raw: bytes) -> tuple[int, tuple[bytes, ...], int, bytes]:
+    """Type, ids, time and signature."""
     if len(raw) < BATCH_BYTES_WITHOUT_IDS:
         raise Malformed(f"a batch of acks must have more than {BATCH_BYTES_WITHOUT_IDS} bytes, not {len(raw)}")
     number, count = _BATCH_HEAD.unpack_from(raw)
@@ -124,12 +186,8 @@ def decode_batch_ack(raw: bytes) -> BatchAck:
     end_of_ids = _BATCH_HEAD.size + count * MESSAGE_ID_BYTES
     (timestamp_ms,) = _BATCH_TIME.unpack_from(raw, end_of_ids)
     starts = range(_BATCH_HEAD.size, end_of_ids, MESSAGE_ID_BYTES)
-    return BatchAck(
-        type=_ack_type(number),
-        message_ids=tuple(MessageId(raw[start : start + MESSAGE_ID_BYTES]) for start in starts),
-        timestamp_ms=timestamp_ms,
-        signature=raw[-SIGNATURE_BYTES:],
-    )
+    ids = tuple(raw[start : start + MESSAGE_ID_BYTES] for start in starts)
+    return number, ids, timestamp_ms, raw[-SIGNATURE_BYTES:]
 
 
 def _ack_type(number: int) -> AckType:
@@ -144,5 +202,17 @@ def _ack_head(ack: Ack) -> bytes:
 
 
 def _batch_head(batch: BatchAck) -> bytes:
-    ids = b"".join(batch.message_ids)
-    return _BATCH_HEAD.pack(batch.type, len(batch.message_ids)) + ids + _BATCH_TIME.pack(batch.timestamp_ms)
+    return _head_of(batch.type, batch.message_ids, batch.timestamp_ms)
+
+
+def _delivery_subject_of(sealed_hashes: Sequence[PayloadHash]) -> bytes:
+    """What stands where other batches have the sender: the hash, or the hash of all hashes."""
+    return sealed_hashes[0] if len(sealed_hashes) == 1 else hashlib.sha256(b"".join(sealed_hashes)).digest()
+
+
+def _delivery_head(batch: DeliveryBatch) -> bytes:
+    return _head_of(AckType.DELIVERY, batch.references, batch.timestamp_ms)
+
+
+def _head_of(ack_type: AckType, ids: Sequence[bytes], timestamp_ms: int) -> bytes:
+    return _BATCH_HEAD.pack(ack_type, len(ids)) + b"".join(ids) + _BATCH_TIME.pack(timestamp_ms)

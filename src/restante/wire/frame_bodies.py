@@ -7,92 +7,34 @@ this moment is decided elsewhere.
 import re
 import struct
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import ClassVar, Final, Self
 
 from restante.model.errors import Malformed, TooLarge
-from restante.model.ids import ADDRESS_BYTES, NODE_KEY_BYTES, Address, NodeKey, address, exactly, node_key
+from restante.model.ids import MESSAGE_ID_BYTES
 from restante.model.limits import MAX_SEALED_BYTES
-from restante.wire.acks import ACK_BYTES, Ack, AckType, decode_ack, encode_ack
+from restante.wire.acks import (
+    BATCH_BYTES_WITHOUT_IDS,
+    MAX_BATCH_IDS,
+    DeliveryBatch,
+    decode_delivery_batch,
+    encode_delivery_batch,
+)
 from restante.wire.envelope import MAX_ENVELOPE_BYTES
-from restante.wire.fields import MAX_U32, SIGNATURE_BYTES, check_number, check_time
+from restante.wire.fields import MAX_U32, check_number, check_time
+from restante.wire.frame_types import FrameType, only
 
-CHALLENGE_BYTES: Final = 32
 MAX_REFUSAL_TEXT_BYTES: Final = 200
 MAX_BLOB_ID: Final = 2**63 - 1  # a database row number
 MAX_PUT_BYTES: Final = 2 * MAX_SEALED_BYTES
 """Twice the largest message: one that is somewhat too large is refused by its code and the link lives on (SPEC 6.7)."""
 
-_OPEN_DOMAIN: Final = b"restante-open-v1"
+MAX_DELETED_AT_ONCE: Final = 1024
 _REFUSED: Final = struct.Struct(">B4sI")
 _BLOB: Final = struct.Struct(">QQ")
 _BLOB_ID: Final = struct.Struct(">Q")
+_REQUEST_BYTES: Final = 4
+_STORED_ITEM_BYTES: Final = MESSAGE_ID_BYTES + _REQUEST_BYTES
 _CODE: Final = re.compile(r"E[0-9]{3}", re.ASCII)
-
-
-class FrameType(IntEnum):
-    HELLO = 0x01
-    OPEN = 0x02
-    OPENED = 0x03
-    PUT = 0x10
-    STORED = 0x11
-    REFUSED = 0x12
-    BLOB = 0x20
-    DELETE = 0x21
-    DELETED = 0x22
-    PING = 0x30
-    PONG = 0x31
-
-
-def _only(size: int) -> range:
-    return range(size, size + 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
-    """Server, first of all: who it is, and a challenge that no other connection has."""
-
-    TYPE: ClassVar = FrameType.HELLO
-    SIZES: ClassVar = _only(CHALLENGE_BYTES + NODE_KEY_BYTES)
-    challenge: bytes
-    node_key: NodeKey
-
-    def __post_init__(self) -> None:
-        exactly(self.challenge, CHALLENGE_BYTES, "challenge")
-        node_key(self.node_key)
-
-    def body(self) -> bytes:
-        return self.challenge + self.node_key
-
-    @classmethod
-    def from_body(cls, raw: bytes) -> Self:
-        return cls(challenge=raw[:CHALLENGE_BYTES], node_key=NodeKey(raw[CHALLENGE_BYTES:]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """Client: this address is mine, let me receive; signed over `open_to_sign` (SPEC 6.5)."""
-
-    TYPE: ClassVar = FrameType.OPEN
-    SIZES: ClassVar = _only(ADDRESS_BYTES + SIGNATURE_BYTES)
-    address: Address
-    signature: bytes
-
-    def __post_init__(self) -> None:
-        address(self.address)
-        exactly(self.signature, SIGNATURE_BYTES, "signature")
-
-    def body(self) -> bytes:
-        return self.address + self.signature
-
-    @classmethod
-    def from_body(cls, raw: bytes) -> Self:
-        return cls(address=Address(raw[:ADDRESS_BYTES]), signature=raw[ADDRESS_BYTES:])
-
-
-def open_to_sign(hello: Hello, owner: Address) -> bytes:
-    """Bound to this connection by its challenge and to this node by its id: no other node can use it again."""
-    return _OPEN_DOMAIN + hello.body() + address(owner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,22 +59,34 @@ class Put:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """Server: what was put is on disk; here is the evidence (SPEC 7.8)."""
+    """Server: what these requests put is on disk; here is the evidence for all of them, in their order (SPEC 7.8).
+
+    Answers by the numbers in its body; the one in its own header is 0.
+    """
 
     TYPE: ClassVar = FrameType.STORED
-    SIZES: ClassVar = _only(ACK_BYTES)
-    ack: Ack
+    SIZES: ClassVar = range(
+        BATCH_BYTES_WITHOUT_IDS + _STORED_ITEM_BYTES,
+        BATCH_BYTES_WITHOUT_IDS + _STORED_ITEM_BYTES * MAX_BATCH_IDS + 1,
+        _STORED_ITEM_BYTES,
+    )
+    batch: DeliveryBatch
+    requests: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if self.ack.type != AckType.DELIVERY:
-            raise Malformed("STORED carries a DELIVERY ack and no other")
+        if len(self.requests) != len(self.batch.references):
+            raise Malformed("STORED names as many requests as blobs")
+        for request in self.requests:
+            check_number(request, "request", high=MAX_U32)
 
     def body(self) -> bytes:
-        return encode_ack(self.ack)
+        return encode_delivery_batch(self.batch) + struct.pack(f">{len(self.requests)}I", *self.requests)
 
     @classmethod
     def from_body(cls, raw: bytes) -> Self:
-        return cls(ack=decode_ack(raw))
+        count = (len(raw) - BATCH_BYTES_WITHOUT_IDS) // _STORED_ITEM_BYTES
+        start = len(raw) - count * _REQUEST_BYTES
+        return cls(batch=decode_delivery_batch(raw[:start]), requests=struct.unpack_from(f">{count}I", raw, start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,29 +150,50 @@ class Blob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Client: this blob is safe with me, remove it."""
+    """Client: these blobs are safe with me, remove them."""
 
     TYPE: ClassVar = FrameType.DELETE
-    SIZES: ClassVar = _only(_BLOB_ID.size)
-    blob_id: int
+    SIZES: ClassVar = range(_BLOB_ID.size, _BLOB_ID.size * MAX_DELETED_AT_ONCE + 1, _BLOB_ID.size)
+    blob_ids: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        check_number(self.blob_id, "blob id", high=MAX_BLOB_ID)
+        check_number(len(self.blob_ids), "the number of blobs to delete", low=1, high=MAX_DELETED_AT_ONCE)
+        for blob_id in self.blob_ids:
+            check_number(blob_id, "blob id", high=MAX_BLOB_ID)
 
     def body(self) -> bytes:
-        return _BLOB_ID.pack(self.blob_id)
+        return struct.pack(f">{len(self.blob_ids)}Q", *self.blob_ids)
 
     @classmethod
     def from_body(cls, raw: bytes) -> Self:
-        (blob_id,) = _BLOB_ID.unpack(raw)
-        return cls(blob_id=blob_id)
+        return cls(blob_ids=struct.unpack(f">{len(raw) // _BLOB_ID.size}Q", raw))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Client: all blobs up to this one have left the link, so more may come. Not answered, and deletes nothing."""
+
+    TYPE: ClassVar = FrameType.TAKEN
+    SIZES: ClassVar = only(_BLOB_ID.size)
+    through: int
+
+    def __post_init__(self) -> None:
+        check_number(self.through, "blob id", high=MAX_BLOB_ID)
+
+    def body(self) -> bytes:
+        return _BLOB_ID.pack(self.through)
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        (through,) = _BLOB_ID.unpack(raw)
+        return cls(through=through)
 
 
 @dataclass(frozen=True, slots=True)
 class _Bare:
     """A frame that says all by its type."""
 
-    SIZES: ClassVar = _only(0)
+    SIZES: ClassVar = only(0)
 
     def body(self) -> bytes:
         return b""
@@ -237,7 +212,7 @@ class Opened(_Bare):
 
 @dataclass(frozen=True, slots=True)
 class Deleted(_Bare):
-    """Server: the blob is gone."""
+    """Server: the blobs are gone."""
 
     TYPE: ClassVar = FrameType.DELETED
 

@@ -5,7 +5,8 @@ one who asks and comes back in the answer.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from restante.model.errors import Malformed, TooLarge
@@ -15,25 +16,27 @@ from restante.wire.frame_bodies import (
     Blob,
     Delete,
     Deleted,
-    FrameType,
-    Hello,
-    Open,
     Opened,
     Ping,
     Pong,
     Put,
     Refused,
     Stored,
-    open_to_sign,
+    Taken,
 )
+from restante.wire.frame_greetings import Hello, Open, Start, open_to_sign
+from restante.wire.frame_types import PROTOCOL_VERSION, Capability, FrameType
 
 __all__ = [
     "MAX_FRAME_BYTES",
+    "PROTOCOL_VERSION",
     "Blob",
+    "Capability",
     "Delete",
     "Deleted",
     "Frame",
     "FrameReader",
+    "FrameSplitter",
     "FrameType",
     "Hello",
     "Open",
@@ -42,36 +45,85 @@ __all__ = [
     "Pong",
     "Put",
     "Refused",
+    "Start",
     "Stored",
+    "Taken",
+    "Unknown",
+    "decode_body",
+    "encode_blobs",
     "encode_frame",
+    "encode_stored",
+    "frame_head",
     "open_to_sign",
 ]
 
-Frame = Hello | Open | Opened | Put | Stored | Refused | Blob | Delete | Deleted | Ping | Pong
+Frame = Hello | Start | Open | Opened | Put | Stored | Refused | Blob | Delete | Deleted | Taken | Ping | Pong
 
 _HEADER: Final = struct.Struct(">IBI")
-_LENGTH_BYTES: Final = 4
-_BYTES_BEFORE_BODY: Final = _HEADER.size - _LENGTH_BYTES
+_LENGTH: Final = struct.Struct(">I")
+_BYTES_BEFORE_BODY: Final = _HEADER.size - _LENGTH.size
+_REQUEST_BYTES: Final = 4
+_BLOB_HEAD: Final = struct.Struct(">IBIQQ")
+_BLOB_BYTES_BEFORE_ENVELOPE: Final = _BLOB_HEAD.size - _LENGTH.size
 MAX_FRAME_BYTES: Final = _BYTES_BEFORE_BODY + MAX_PUT_BYTES
 """The largest length field; a larger one ends the link before any of the frame is kept."""
 
 _CLASSES: Final[Mapping[int, type[Frame]]] = {
-    each.TYPE: each for each in (Hello, Open, Opened, Put, Stored, Refused, Blob, Delete, Deleted, Ping, Pong)
+    each.TYPE: each
+    for each in (Hello, Start, Open, Opened, Put, Stored, Refused, Blob, Delete, Deleted, Taken, Ping, Pong)
 }
+_LENGTHS: Final[Mapping[int, range]] = {
+    number: range(each.SIZES[0] + _BYTES_BEFORE_BODY, each.SIZES[-1] + _BYTES_BEFORE_BODY + 1, each.SIZES.step)
+    for number, each in _CLASSES.items()
+}
+_ANY_LENGTH: Final = range(_BYTES_BEFORE_BODY, MAX_FRAME_BYTES + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A frame of a type that this version does not have. Its end is known, so the link can live on."""
+
+    number: int
+
+
+def frame_head(number: int, request: int, body_bytes: int) -> bytes:
+    """All of a frame but its body, for those who have the body in pieces."""
+    return _HEADER.pack(_BYTES_BEFORE_BODY + body_bytes, number, request)
 
 
 def encode_frame(frame: Frame, request: int) -> bytes:
     check_number(request, "request", high=MAX_U32)
     body = frame.body()
-    return _HEADER.pack(_BYTES_BEFORE_BODY + len(body), frame.TYPE, request) + body
+    return frame_head(frame.TYPE, request, len(body)) + body
 
 
-class FrameReader:
-    """Takes a stream in pieces of any size and gives its frames.
+def encode_blobs(blobs: Iterable[tuple[int, int, bytes]]) -> bytes:
+    """Many BLOB frames at once, from id, time and envelope as a store gives them: no object in between."""
+    parts: list[bytes] = []
+    for blob_id, stored_at_ms, envelope in blobs:
+        length = _BLOB_BYTES_BEFORE_ENVELOPE + len(envelope)
+        parts += (_BLOB_HEAD.pack(length, FrameType.BLOB, 0, blob_id, stored_at_ms), envelope)
+    return b"".join(parts)
 
-    A stream that breaks a rule is broken for good: this feed and every later one raise the same error. Frames that
-    came whole in the same piece before the fault are not given; the link ends, and what was not answered is sent
-    again.
+
+def encode_stored(batch: bytes, requests: Sequence[int]) -> bytes:
+    """A STORED frame from a batch that is encoded already."""
+    body_bytes = len(batch) + _REQUEST_BYTES * len(requests)
+    return frame_head(FrameType.STORED, 0, body_bytes) + batch + struct.pack(f">{len(requests)}I", *requests)
+
+
+def decode_body(number: int, body: bytes) -> Frame | Unknown:
+    """The frame itself, from what `FrameSplitter` gave."""
+    frame_class = _CLASSES.get(number)
+    return Unknown(number=number) if frame_class is None else frame_class.from_body(body)
+
+
+class FrameSplitter:
+    """Takes a stream in pieces of any size and gives its frames as type, request number and body.
+
+    Bodies are not looked into, but have a size that their type allows. A stream that breaks a rule is broken for good:
+    this feed and every later one raise the same error. Frames that came whole in the same piece before the fault are
+    not given; the link ends, and what was not answered is sent again.
     """
 
     __slots__ = ("_fault", "_needed_bytes", "_partial")
@@ -86,53 +138,75 @@ class FrameReader:
         """How much of an unfinished frame is kept; 0 between frames, so a host can tell a cut from an end."""
         return len(self._partial)
 
-    def feed(self, data: bytes) -> list[tuple[int, Frame]]:
-        """The frames that are whole now, each with its request number."""
+    def feed(self, data: bytes | bytearray | memoryview) -> list[tuple[int, int, bytes]]:
+        """The frames that are whole now. Nothing of `data` itself is kept."""
         if self._fault is not None:
             raise self._fault
         if self._partial:
             self._partial += data
             if len(self._partial) < self._needed_bytes:
                 return []
-            data = bytes(self._partial)
+            data = self._partial
+        whole = bytes(data)  # one copy of all: slices of it cost half of what slices of a view cost
         try:
-            frames, end, self._needed_bytes = _take_frames(data)
+            frames, end = self._take(whole)
         except (Malformed, TooLarge) as fault:
             self._fault = fault
             self._partial = bytearray()
             raise
-        self._partial = bytearray(data[end:])
+        self._partial = bytearray(whole[end:])
         return frames
 
+    def _take(self, data: bytes) -> tuple[list[tuple[int, int, bytes]], int]:
+        """The whole frames of `data` and where the last one ends."""
+        frames: list[tuple[int, int, bytes]] = []
+        start, size = 0, len(data)
+        while size - start >= _HEADER.size:
+            length, number, request = _HEADER.unpack_from(data, start)
+            if length not in _LENGTHS.get(number, _ANY_LENGTH):
+                raise _wrong_length(length, number)
+            end = start + _LENGTH.size + length
+            if end > size:
+                self._needed_bytes = end - start
+                return frames, start
+            frames.append((number, request, data[start + _HEADER.size : end]))
+            start = end
+        if size - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(data, start)
+            if length not in _ANY_LENGTH:
+                raise _wrong_length(length, None)
+        self._needed_bytes = _LENGTH.size if size - start < _LENGTH.size else _HEADER.size
+        return frames, start
 
-def _take_frames(data: bytes) -> tuple[list[tuple[int, Frame]], int, int]:
-    """The whole frames of `data`, where the last one ends, and the bytes needed from there to know more."""
-    frames: list[tuple[int, Frame]] = []
-    start = 0
-    while (needed_bytes := _needed_bytes(data, start)) <= len(data) - start:
-        _, number, request = _HEADER.unpack_from(data, start)
-        frames.append((request, _CLASSES[number].from_body(data[start + _HEADER.size : start + needed_bytes])))
-        start += needed_bytes
-    return frames, start, needed_bytes
+
+class FrameReader:
+    """The same with each body read: frames, and `Unknown` for types that this version does not have."""
+
+    __slots__ = ("_fault", "_splitter")
+
+    def __init__(self) -> None:
+        self._splitter = FrameSplitter()
+        self._fault: Malformed | TooLarge | None = None
+
+    @property
+    def partial_bytes(self) -> int:
+        return 0 if self._fault is not None else self._splitter.partial_bytes
+
+    def feed(self, data: bytes | memoryview) -> list[tuple[int, Frame | Unknown]]:
+        """The frames that are whole now, each with its request number."""
+        if self._fault is not None:
+            raise self._fault
+        try:
+            return [(request, decode_body(number, body)) for number, request, body in self._splitter.feed(data)]
+        except (Malformed, TooLarge) as fault:
+            self._fault = fault
+            raise
 
 
-def _needed_bytes(data: bytes, start: int) -> int:
-    """How many bytes from `start` on are needed to decide more. What is there already is checked."""
-    available = len(data) - start
-    if available < _LENGTH_BYTES:
-        return _LENGTH_BYTES
-    length = int.from_bytes(data[start : start + _LENGTH_BYTES], "big")
+def _wrong_length(length: int, number: int | None) -> Malformed | TooLarge:
     if length > MAX_FRAME_BYTES:
-        raise TooLarge("a frame", size_bytes=length, limit_bytes=MAX_FRAME_BYTES)
-    if length < _BYTES_BEFORE_BODY:
-        raise Malformed(f"the length of a frame must be at least {_BYTES_BEFORE_BODY}, not {length}")
-    if available < _HEADER.size:
-        return _HEADER.size
-    number = data[start + _LENGTH_BYTES]
-    frame_class = _CLASSES.get(number)
-    if frame_class is None:
-        raise Malformed(f"{number} is no known type of frame")
-    sizes = frame_class.SIZES
-    if length - _BYTES_BEFORE_BODY not in sizes:
-        raise Malformed(f"the body of {frame_class.TYPE.name} must have {sizes[0]}..{sizes[-1]} bytes")
-    return _LENGTH_BYTES + length
+        return TooLarge("a frame", size_bytes=length, limit_bytes=MAX_FRAME_BYTES)
+    if length < _BYTES_BEFORE_BODY or number is None:
+        return Malformed(f"the length of a frame must be at least {_BYTES_BEFORE_BODY}, not {length}")
+    sizes = _CLASSES[number].SIZES
+    return Malformed(f"the body of {_CLASSES[number].TYPE.name} must have {sizes[0]}..{sizes[-1]} bytes")

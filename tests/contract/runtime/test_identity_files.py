@@ -13,12 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.crypto.identity import ContactCard, Identity
+from clauses import clause
+from restante.crypto.identity import Identity
+from restante.crypto.passphrase import ScryptCost
+from restante.model.cards import ContactCard
+from restante.model.codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError, RestanteError, StoreUnusable
-from restante.runtime.identity_files import create_identity, load_identity, read_card, write_card
+from restante.runtime.identity_files import create_identity, load_identity, needs_passphrase, read_card, write_card
 from restante.testing.seeded import SeededEntropy
 
 ALICE = Identity(b"a" * 32)
+RIGHT, WRONG = "correct horse", "wrong horse"
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -187,3 +192,23 @@ def test_a_card_signed_by_another_is_refused() -> None:
     with pytest.raises(RemoteProtocolError) as refused:
         reading(forged)
     assert refused.value.code.value == "E103"
+
+
+@clause("8.6")
+def test_an_identity_under_a_passphrase_is_worth_nothing_without_it(tmp_path: Path) -> None:
+    path = tmp_path / "identity"
+    created = create_identity(path, SeededEntropy(1), passphrase=RIGHT, cost=ScryptCost(log2_n=15))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert SeededEntropy(1).draw(32) not in path.read_bytes()
+    assert needs_passphrase(path)
+    assert load_identity(path, passphrase=RIGHT).card == created.card
+    with pytest.raises(RestanteError, match="closed with a passphrase") as refused:
+        load_identity(path)
+    assert refused.value.code is Code.AUTHENTICATION_FAILED
+    with pytest.raises(RestanteError, match="does not open"):
+        load_identity(path, passphrase=WRONG)
+
+
+def test_an_identity_without_a_passphrase_asks_for_none(tmp_path: Path) -> None:
+    create_identity(tmp_path / "identity", SeededEntropy(1))
+    assert not needs_passphrase(tmp_path / "identity")

@@ -23,7 +23,6 @@ from restante.runtime.journal import segments
 from restante.runtime.journal.segments import ship, write_segment
 from restante.testing.seeded import FakeClock, SeededEntropy
 from restante.wire.address import show_address
-from restante.wire.envelope import decode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.journal_rows import from_record
 from sqlite_files import NOW_MS, NodeFile, facts, open_node_file
@@ -177,16 +176,15 @@ def correspond(alice: Client, bob: Client, node: NodeFile, clock: FakeClock) -> 
     message_id = alice.send(BOB.address, b"hello", lane="relay-1").message_id
     leased = alice.outbox.lease_next(owner="me", now_ms=clock.now_ms())
     assert leased is not None
-    envelope = decode_envelope(leased.payload)
-    keep = judge_put(
-        envelope, usage=node.mailbox.usage(envelope.inbox_key), quota=Settings().storage, now_ms=clock.now_ms()
-    )
+    quota = Settings().storage
+    keep = judge_put(leased.payload, quota=quota, now_ms=clock.now_ms())
     assert isinstance(keep, Keep)
-    blob_id = node.mailbox.put(keep, leased.payload, now_ms=clock.now_ms())
+    [blob_id] = node.mailbox.put_all([keep], quota=quota, now_ms=clock.now_ms())
+    assert isinstance(blob_id, int)
     alice.outbox.apply(message_id, TransmitSucceeded(), now_ms=clock.now_ms())
     bob.arrive(leased.payload, server_timestamp_ms=clock.now_ms())
     bob.arrive(b"garbage", server_timestamp_ms=clock.now_ms())
-    node.mailbox.delete(envelope.inbox_key, blob_id, now_ms=clock.now_ms())
+    node.mailbox.delete_all(keep.inbox_key, [blob_id], now_ms=clock.now_ms())
     return message_id
 
 

@@ -6,6 +6,7 @@ import typer
 from restante.cli.advice import advice_for, exit_status
 from restante.cli.inputs import parse_assignments
 from restante.cli.main import run
+from restante.cli.terminal import HINT
 from restante.model.codes import Code
 from restante.model.errors import ConfigurationInvalid, OutboxFull, OutOfRange
 
@@ -44,6 +45,13 @@ def test_a_failure_ends_with_one_and_a_hint(capsys: pytest.CaptureFixture[str]) 
     assert out == ""
     assert err.splitlines()[0] == "error E104: the outbox holds 10000 of 10000 [entries]"
     assert err.splitlines()[1].startswith("  hint: Wait until messages have left")
+
+
+def test_a_command_may_know_better_what_to_do_than_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = OutboxFull("full")
+    problem.add_note(f"{HINT}Look elsewhere.")
+    assert end_of(problem) == 1
+    assert capsys.readouterr().err.splitlines() == ["error E104: full", "  hint: Look elsewhere."]
 
 
 def test_a_long_error_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """core/acks: believed only from the one who may say so, about exactly what was said."""
 
+import hashlib
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,16 @@ from hypothesis import strategies as st
 
 from clauses import clause
 from codec_laws import flipped
-from restante.core.acks import checked_receipts, delivery_ack, is_delivery_ack_for, receipts
-from restante.crypto.identity import Identity
+from restante.core.acks import (
+    checked_receipts,
+    delivery_ack,
+    delivery_evidence,
+    encoded_evidence,
+    is_delivery_ack_for,
+    is_evidence_by,
+    receipts,
+)
+from restante.crypto.identity import Identity, is_signed_by
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError
 from restante.model.ids import MessageId, PayloadHash, mint_message_id
@@ -22,6 +31,7 @@ from restante.wire.acks import (
     decode_ack,
     encode_ack,
     encode_batch_ack,
+    encode_delivery_batch,
 )
 
 NODE = Identity(b"n" * 32)
@@ -134,3 +144,69 @@ def test_receipts_that_could_not_be_read_again_are_not_made(ids: tuple[MessageId
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_no_receipts(body: bytes) -> None:
     assert outcome(body) in (Code.MALFORMED, Code.AUTHENTICATION_FAILED)
+
+
+def alone(ack_type: AckType, *, reader: Identity = BOB, writer: Identity = ALICE) -> bytes:
+    unsigned = Ack(type=ack_type, reference=IDS[0], subject=writer.address, timestamp_ms=NOW_MS)
+    return encode_ack(replace(unsigned, signature=reader.sign(ack_to_sign(unsigned))))
+
+
+@clause("10.1", "10.2")
+@pytest.mark.parametrize("ack_type", [AckType.RECEIPT, AckType.READ])
+def test_a_receipt_may_come_alone(ack_type: AckType) -> None:
+    believed = outcome(alone(ack_type))
+    assert isinstance(believed, BatchAck)
+    assert (believed.type, believed.message_ids) == (ack_type, IDS[:1])
+
+
+@clause("10.2")
+def test_a_receipt_alone_is_believed_from_its_reader_about_its_writer_only() -> None:
+    raw = alone(AckType.RECEIPT)
+    assert outcome(raw, reader=CAROL) is Code.AUTHENTICATION_FAILED
+    assert outcome(raw, writer=CAROL) is Code.AUTHENTICATION_FAILED
+    refusals = {outcome(flipped(raw, bit)) for bit in range(len(raw) * 8)}
+    assert refusals == {Code.AUTHENTICATION_FAILED, Code.MALFORMED}
+    assert outcome(encode_ack(delivery_ack(NODE, HELD, now_ms=NOW_MS))) is Code.MALFORMED
+
+
+@clause("10.1", "10.3")
+def test_messages_can_be_acknowledged_as_read() -> None:
+    believed = outcome(receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS, ack_type=AckType.READ))
+    assert isinstance(believed, BatchAck)
+    assert (believed.type, believed.message_ids) == (AckType.READ, IDS)
+
+
+@clause("7.8", "10.3")
+@pytest.mark.parametrize("count", [1, 2, 64])
+def test_one_signature_is_evidence_for_all_that_was_stored_and_for_nothing_else(count: int) -> None:
+    stored = [PayloadHash(bytes([number]) * 32) for number in range(1, count + 1)]
+    evidence = delivery_evidence(NODE, stored, now_ms=NOW_MS)
+    assert is_evidence_by(evidence, NODE.node_key)
+    assert not is_evidence_by(evidence, BOB.node_key)
+    other = PayloadHash(stored[-1][:16] + bytes(16))  # the same in all that the bytes show
+    for hashes in ((*stored[:-1], other), stored[1:], (*stored, stored[0]), tuple(reversed(stored))[: count - 1]):
+        assert not is_evidence_by(replace(evidence, sealed_hashes=tuple(hashes)), NODE.node_key)
+    later = replace(evidence.batch, timestamp_ms=NOW_MS + 1)
+    assert not is_evidence_by(replace(evidence, batch=later), NODE.node_key)
+
+
+@clause("10.3")
+def test_the_signature_covers_the_hash_of_one_blob_and_the_hash_of_the_hashes_of_several() -> None:
+    one, two = PayloadHash(b"1" * 32), PayloadHash(b"2" * 32)
+    for stored, subject in (([one], one), ([one, two], hashlib.sha256(one + two).digest())):
+        batch = delivery_evidence(NODE, stored, now_ms=NOW_MS).batch
+        shown = b"\x01" + len(stored).to_bytes(2, "big") + b"".join(sealed[:16] for sealed in stored)
+        signed = b"restante-ack-batch-v1" + shown + NOW_MS.to_bytes(8, "big") + subject
+        assert is_signed_by(NODE.node_key, batch.signature, signed)
+
+
+def test_blobs_put_twice_are_named_twice() -> None:
+    same = [PayloadHash(b"1" * 32)] * 2
+    assert is_evidence_by(delivery_evidence(NODE, same, now_ms=NOW_MS), NODE.node_key)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_evidence_given_away_at_once_is_the_same_bytes(count: int) -> None:
+    stored = [PayloadHash(bytes([number]) * 32) for number in range(count)]
+    evidence = delivery_evidence(NODE, stored, now_ms=NOW_MS)
+    assert encoded_evidence(NODE, stored, now_ms=NOW_MS) == encode_delivery_batch(evidence.batch)

@@ -3,16 +3,19 @@
 from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codec_laws import flipped
-from restante.crypto.identity import ContactCard, Identity, checked_card, is_signed_by
+from restante.crypto.identity import SMALL_ORDER_KEYS, Identity, checked_card, is_signed_by
+from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import Address
 
 ALICE = Identity(bytes(range(32)))
+ALICE_KEYS = ALICE.card.sealing_key + ALICE.card.agreement_key
 BOB = Identity(bytes(range(32, 64)))
 seeds = st.binary(min_size=32, max_size=32)
 
@@ -31,9 +34,9 @@ def refusal_of(card: ContactCard) -> Code | None:
     return None
 
 
-def signed_by_alice(sealing_key: bytes) -> ContactCard:
-    signature = ALICE.sign(b"restante-card-v1" + sealing_key)
-    return ContactCard(address=ALICE.address, sealing_key=sealing_key, signature=signature)
+def signed_by_alice(sealing_key: bytes, agreement_key: bytes = ALICE.card.agreement_key) -> ContactCard:
+    signature = ALICE.sign(b"restante-card-v2" + sealing_key + agreement_key)
+    return ContactCard(address=ALICE.address, sealing_key=sealing_key, agreement_key=agreement_key, signature=signature)
 
 
 def test_a_seed_gives_the_same_keys_for_ever() -> None:
@@ -76,13 +79,15 @@ def test_a_card_as_it_was_issued_is_accepted(seed: bytes) -> None:
 
 
 def test_every_single_bit_flip_of_a_card_is_refused() -> None:
-    raw = ALICE.card.address + ALICE.card.sealing_key + ALICE.card.signature
+    raw = ALICE.card.address + ALICE.card.sealing_key + ALICE.card.agreement_key + ALICE.card.signature
     refusals = []
     for bit in range(len(raw) * 8):
         bent = flipped(raw, bit)
-        card = ContactCard(address=Address(bent[:32]), sealing_key=bent[32:-64], signature=bent[-64:])
+        card = ContactCard(
+            address=Address(bent[:32]), sealing_key=bent[32:-96], agreement_key=bent[-96:-64], signature=bent[-64:]
+        )
         refusals.append(refusal_of(card))
-    assert len(refusals) == 8 * 1312
+    assert len(refusals) == 8 * 1344
     assert set(refusals) == {Code.AUTHENTICATION_FAILED}
 
 
@@ -92,8 +97,9 @@ def test_every_single_bit_flip_of_a_card_is_refused() -> None:
         replace(ALICE.card, sealing_key=BOB.card.sealing_key),
         replace(ALICE.card, sealing_key=BOB.card.sealing_key, signature=BOB.card.signature),
         replace(ALICE.card, address=BOB.address),
-        replace(ALICE.card, signature=BOB.sign(b"restante-card-v1" + ALICE.card.sealing_key)),
-        replace(ALICE.card, signature=ALICE.sign(ALICE.card.sealing_key)),
+        replace(ALICE.card, agreement_key=BOB.card.agreement_key),
+        replace(ALICE.card, signature=BOB.sign(b"restante-card-v2" + ALICE_KEYS)),
+        replace(ALICE.card, signature=ALICE.sign(ALICE_KEYS)),
         replace(ALICE.card, signature=b""),
         replace(ALICE.card, address=Address(b"")),
     ],
@@ -101,6 +107,7 @@ def test_every_single_bit_flip_of_a_card_is_refused() -> None:
         "another's sealing key",
         "another's sealing key and signature",
         "another's address",
+        "another's agreement key",
         "signed by another",
         "signed without the domain",
         "not signed",
@@ -109,6 +116,17 @@ def test_every_single_bit_flip_of_a_card_is_refused() -> None:
 )
 def test_a_card_that_its_own_address_did_not_sign_is_refused(forged: ContactCard) -> None:
     assert refusal_of(forged) is Code.AUTHENTICATION_FAILED
+
+
+def test_the_border_between_two_signed_keys_cannot_be_moved() -> None:
+    both = ALICE.card.sealing_key + ALICE.card.agreement_key
+    moved = replace(ALICE.card, sealing_key=both[:-31], agreement_key=both[-31:])
+    assert refusal_of(moved) is Code.MALFORMED
+
+
+@pytest.mark.parametrize("agreement_key", [b"", bytes(31), bytes(32), b"\x01" + bytes(31), bytes(33)])
+def test_a_truly_signed_agreement_key_that_agrees_on_nothing_is_refused(agreement_key: bytes) -> None:
+    assert refusal_of(signed_by_alice(ALICE.card.sealing_key, agreement_key)) is Code.MALFORMED
 
 
 @pytest.mark.parametrize("size", [0, 1184, 1215, 1217])
@@ -141,6 +159,45 @@ def test_a_signature_holds_for_its_own_message_only(message: bytes) -> None:
 def test_whatever_the_bytes_asking_for_a_signer_never_raises(signer: bytes, signature: bytes, message: bytes) -> None:
     assert is_signed_by(signer, signature, message) in (True, False)
     assert not is_signed_by(ALICE.address, signature, message)
+
+
+def points_of_small_order() -> list[bytes]:
+    """All encodings of the eight points whose order divides eight, from the curve's equation alone.
+
+    A y below 19 could also be written as y + p; a point with x = 0 takes either sign.
+    """
+    p = 2**255 - 19
+    d = -121665 * pow(121666, -1, p) % p
+    root_of_minus_one = pow(2, (p - 1) // 4, p)
+    # y = 0 and y = ±1 have orders 4, 1 and 2. A point of order 8 doubles to y = 0, so x² = -y²: d·y⁴ + 2·y² - 1 = 0.
+    square = pow(1 + d, (p + 3) // 8, p)
+    square = square if square * square % p == (1 + d) % p else square * root_of_minus_one % p
+    ys = {0, 1, p - 1}
+    for y_squared in ((square - 1) * pow(d, -1, p) % p, (-square - 1) * pow(d, -1, p) % p):
+        y = pow(y_squared, (p + 3) // 8, p)
+        y = y if y * y % p == y_squared else y * root_of_minus_one % p
+        if y * y % p == y_squared:
+            ys |= {y, p - y}
+    written = ys | {y + p for y in ys if y + p < 2**255}
+    return [(y | sign << 255).to_bytes(32, "little") for y in sorted(written) for sign in (0, 1)]
+
+
+def test_the_keys_of_small_order_are_all_known() -> None:
+    encodings = points_of_small_order()
+    assert len(encodings) == 14
+    assert {raw[:-1] + bytes([raw[-1] & 0x7F]) for raw in encodings} == SMALL_ORDER_KEYS
+
+
+@pytest.mark.parametrize("signer", points_of_small_order(), ids=bytes.hex)
+def test_a_key_of_small_order_signs_nothing(signer: bytes) -> None:
+    # R = the neutral point and S = 0 satisfy S·B = R + h·A whenever h·A vanishes: for one message in eight or more.
+    forged = b"\x01" + bytes(63)
+    assert not any(is_signed_by(signer, forged, bytes([message])) for message in range(64))
+
+
+def test_without_the_check_such_a_key_would_sign_anything() -> None:
+    neutral = Ed25519PublicKey.from_public_bytes(b"\x01" + bytes(31))
+    neutral.verify(b"\x01" + bytes(63), b"whatever")
 
 
 def test_printing_an_identity_shows_nothing_of_it() -> None:

@@ -40,6 +40,7 @@ FAILURE_TABLE = {
     Failure.AUTHENTICATION_FAILED: ("E103", Backoff.NEVER),
     Failure.TOO_LARGE: ("E006", Backoff.NEVER),
     Failure.STORAGE_REFUSED: ("E004", Backoff.EXPONENTIAL),
+    Failure.LIFE_REFUSED: ("E102", Backoff.NEVER),
     Failure.ENCRYPTION_FAILED: ("E008", Backoff.EXPONENTIAL),
     Failure.SESSION_INVALID: ("E009", Backoff.EXPONENTIAL),
     Failure.TTL_EXPIRED: ("E010", Backoff.REMOVE),
@@ -119,6 +120,7 @@ def test_who_is_notified_which_sessions_are_reset_and_what_is_sealed_anew() -> N
     assert {failure for failure, rule in rules if rule.notifies} == {
         Failure.RECIPIENT_KEY_NOT_FOUND,
         Failure.TOO_LARGE,
+        Failure.LIFE_REFUSED,
         Failure.TTL_EXPIRED,
         Failure.CHANNEL_REFUSED,
         Failure.CHANNEL_ABSENT,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from clauses import clause
 from restante.model.codes import Code
 from restante.model.kinds import TtlType
-from restante.policy.quota import Refused, StorageQuota, admission, storage_expiry_ms, travels_live_only
+from restante.policy.quota import Refused, StorageQuota, full, storage_expiry_ms, travels_live_only, unfit
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -26,13 +26,8 @@ def put(
     expires_at_ms: int = NOW_MS + DAY_MS,
     now_ms: int = NOW_MS,
 ) -> tuple[bool, Code] | None:
-    refused = admission(
-        QUOTA,
-        held_blobs=held_blobs,
-        held_bytes=held_bytes,
-        blob_bytes=blob_bytes,
-        expires_at_ms=expires_at_ms,
-        now_ms=now_ms,
+    refused = unfit(QUOTA, blob_bytes=blob_bytes, expires_at_ms=expires_at_ms, now_ms=now_ms) or full(
+        QUOTA, held_blobs=held_blobs, held_bytes=held_bytes, more_bytes=blob_bytes
     )
     return None if refused is None else (refused.permanent, refused.code)
 
@@ -77,9 +72,7 @@ def test_what_can_never_be_taken_is_refused_for_good_even_by_a_full_inbox() -> N
 
 @clause("6.7")
 def test_a_refusal_says_in_words_what_is_allowed() -> None:
-    refused = admission(
-        QUOTA, held_blobs=10_000, held_bytes=0, blob_bytes=1, expires_at_ms=NOW_MS + DAY_MS, now_ms=NOW_MS
-    )
+    refused = full(QUOTA, held_blobs=10_000, held_bytes=0, more_bytes=1)
     assert refused == Refused(
         permanent=False,
         code=Code.STORAGE_FAILED,

@@ -37,7 +37,21 @@ DEFAULTS: dict[str, dict[str, float]] = {
         "min_life_ms": 3_600_000,
     },
     "dedup": {"max_entries": 100_000, "max_bytes": 10_000_000, "window_ms": 2_592_000_000},
+    "order": {"max_gap": 1_000, "gap_timeout_ms": 300_000},
     "acks": {"max_wait_ms": 1_000, "max_ids": 64},
+    "relay": {
+        "push_rate_per_s": 20,
+        "push_burst": 500,
+        "max_connections": 1_000,
+        "max_receive_sessions": 4,
+        "handshake_ms": 10_000,
+        "idle_ms": 75_000,
+        "slow_reader_ms": 30_000,
+        "heartbeat_ms": 25_000,
+        "reap_every_ms": 3_600_000,
+        "max_unread_bytes": 1_048_576,
+        "max_waiting_bytes": 67_108_864,
+    },
 }
 KEYS = [
     (section.name, declared.name, allowed)
@@ -46,7 +60,7 @@ KEYS = [
 ]
 
 
-@clause("3.6", "3.9", "4.1", "4.2", "5.3", "6.6", "9.2", "10.5")
+@clause("3.6", "3.9", "4.1", "4.2", "5.3", "6.6", "6.8", "9.2", "10.5")
 def test_the_defaults_are_the_numbers_of_the_contract() -> None:
     settings = Settings()
     built = {

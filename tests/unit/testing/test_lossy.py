@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.core.acks import delivery_ack
+from restante.core.acks import Evidence, delivery_evidence
 from restante.crypto.identity import Identity
 from restante.model.ids import PayloadHash
 from restante.policy.failures import Failure
@@ -15,9 +15,8 @@ from restante.ports.relay import Blob, LinkLost, TryFailed
 from restante.testing import lossy
 from restante.testing.lossy import FaultCounts, Faults, LossyLink
 from restante.testing.seeded import SeededEntropy
-from restante.wire.acks import Ack
 
-ACK = delivery_ack(Identity(b"n" * 32), PayloadHash(b"h" * 32), now_ms=5)
+ACK = delivery_evidence(Identity(b"n" * 32), [PayloadHash(b"h" * 32)], now_ms=5)
 
 
 class GoodLink:
@@ -30,7 +29,7 @@ class GoodLink:
         self._ids = iter(range(1, blobs + 1))
         self._then_silent = then_silent
 
-    async def put(self, envelope: bytes) -> Ack:
+    async def put(self, envelope: bytes) -> Evidence:
         self.puts.append(envelope)
         return ACK
 
@@ -43,6 +42,9 @@ class GoodLink:
 
     async def delete(self, blob_id: int) -> None:
         self.deleted.append(blob_id)
+
+    async def lost(self) -> None:
+        await asyncio.Event().wait()
 
     async def close(self) -> None:
         self.is_closed = True

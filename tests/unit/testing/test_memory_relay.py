@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from restante.core.acks import is_delivery_ack_for
+from restante.core.acks import is_evidence_by
 from restante.crypto.identity import Identity
 from restante.policy.failures import Failure
 from restante.policy.quota import StorageQuota
@@ -37,8 +37,9 @@ async def failure_of(link: RelayLink, raw: bytes) -> Failure:
 
 
 async def test_a_put_is_acknowledged_by_the_relay_itself(relay: MemoryRelay) -> None:
-    ack = await relay.link(ALICE).put(encode_envelope(FOR_BOB))
-    assert is_delivery_ack_for(ack, node=NODE.node_key, sealed=payload_hash(b"first"))
+    evidence = await relay.link(ALICE).put(encode_envelope(FOR_BOB))
+    assert evidence.sealed_hashes == (payload_hash(b"first"),)
+    assert is_evidence_by(evidence, NODE.node_key)
 
 
 async def test_each_blob_comes_once_a_session_in_order_and_again_in_the_next_until_deleted(relay: MemoryRelay) -> None:
@@ -76,7 +77,7 @@ async def test_refusals_are_permanent_or_temporary(relay: MemoryRelay) -> None:
     assert await failure_of(link, b"no envelope") is Failure.INVALID_FORMAT
     assert await failure_of(link, bytes(300_000)) is Failure.TOO_LARGE
     short_lived = replace(FOR_BOB, expires_at_ms=FOR_BOB.expires_at_ms - 48 * HOUR_MS)
-    assert await failure_of(link, encode_envelope(short_lived)) is Failure.INVALID_FORMAT
+    assert await failure_of(link, encode_envelope(short_lived)) is Failure.LIFE_REFUSED
     for _ in range(100):
         await link.put(encode_envelope(FOR_BOB))
     assert await failure_of(link, encode_envelope(FOR_BOB)) is Failure.STORAGE_REFUSED

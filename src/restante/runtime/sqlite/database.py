@@ -18,7 +18,8 @@ from restante.model.errors import LocalProtocolError, StoreUnusable
 
 BUSY_TIMEOUT_MS: Final = 5_000
 PAGE_BYTES: Final = 4_096
-"""For new files. Seven messages of 1 KiB to a page; a commit writes whole pages."""
+CHECKPOINT_PAGES: Final = 4_000
+"""The log may grow to 16 MB before its pages are moved into the file: those written often are moved once."""
 _QUERY_HEADER: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
 """Written into a file's header, "RSTC" or "RSTN": a client's file is never opened as a node's, nor anybody else's as
@@ -63,6 +64,7 @@ class Database:
                     return
                 # One by one: of several statements in one string, those after the first that gives a row are not run.
                 self._connection.pragma("page_size", PAGE_BYTES)
+                self._connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
                 for pragma, value in (("journal_mode", "wal"), ("synchronous", "full"), ("foreign_keys", "on")):
                     self._connection.pragma(pragma, value)
                 self._migrate(schema)
@@ -181,7 +183,10 @@ class Database:
         deferred, self._deferred = self._deferred, {}
         try:
             for sql, rows in deferred.items():
-                self._cursor.executemany(sql, rows)
+                if len(rows) == 1:
+                    self._cursor.execute(sql, rows[0])
+                else:
+                    self._cursor.executemany(sql, rows)
         except BaseException as failure:  # noqa: BLE001 - raised again
             self._translate(failure)
         self._settled_changes += self._connection.total_changes() - before

@@ -1,196 +1,171 @@
-"""The receiving side in SQLite: verdict, order and storage of an arrival in one transaction (SPEC 9.3)."""
+"""The receiving side in SQLite: what arrived, what the application may see of it, and what is owed (SPEC 9, 10).
 
-from dataclasses import dataclass
+Arrivals go through batches (runtime/sqlite/inbox_batch), which share a transaction; alone, one is a batch of one.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
-from restante.core.inbox import SessionOrder, place, verdict_after_opening, verdict_before_opening
-from restante.core.letters import Opened, dedup_key
-from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
+from restante.core.letters import Opened
+from restante.crypto.at_rest import StorageSeal
 from restante.crypto.tags import session_tag
-from restante.model.ids import Address, MessageId, PayloadHash, SessionId
+from restante.model.codes import Code
+from restante.model.errors import LocalProtocolError
+from restante.model.ids import Address, MessageId, SessionId
 from restante.model.journal import JournalKind
-from restante.model.kinds import Kind
+from restante.model.kinds import Kind, TtlType
 from restante.model.records import InboxEntry
-from restante.model.states import Verdict
-from restante.policy.acks import AckBatching, batch_due_at_ms
+from restante.policy.acks import AckBatching
+from restante.policy.settings import Settings
+from restante.policy.ttl import expiry_ms
 from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.database import Database, load_queries
+from restante.runtime.sqlite.inbox_batch import Batch, Tables
+from restante.runtime.sqlite.inbox_messages import MessageTable
+from restante.runtime.sqlite.inbox_records import Arrival, InboxChange
+from restante.runtime.sqlite.inbox_sessions import SessionTable
 from restante.runtime.sqlite.journal import Journal
-from restante.wire.letter import Letter
+from restante.runtime.sqlite.owed_acks import OwedAcks, OwedBatch
+from restante.runtime.sqlite.seen import SeenTable
+from restante.wire.acks import AckType
 
+SWEEP_PAGE: Final = 1_000
 _SQL: Final = load_queries("inbox")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwedBatch:
-    """Receipts to one sender, and when they are to leave."""
-
-    sender: Address
-    due_at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
-    """A control message whose turn has come."""
-
-    sender: Address
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """What an arrival was, and the control messages it let through; those are for us, not for the application."""
-
-    verdict: Verdict
-    control: tuple[Released, ...]
 
 
 class SqliteInbox:
     """Messages that arrived for one client. Methods may be called inside a wider transaction."""
 
     def __init__(
-        self, database: Database, journal: Journal, *, seal: StorageSeal, entropy: Entropy, tag_secret: bytes
+        self,
+        database: Database,
+        journal: Journal,
+        settings: Settings,
+        *,
+        seal: StorageSeal,
+        entropy: Entropy,
+        tag_secret: bytes,
     ) -> None:
         self._database = database
         self._journal = journal
         self._seal = seal
-        self._entropy = entropy
         self._tag_secret = tag_secret
+        self._sessions = SessionTable(database, settings.order)
+        self._owed = OwedAcks(database)
+        self._tables = Tables(
+            database=database,
+            journal=journal,
+            seen=SeenTable(database, settings.dedup),
+            owed=self._owed,
+            sessions=self._sessions,
+            messages=MessageTable(database, seal, entropy),
+            tag_secret=tag_secret,
+            limits=settings.order,
+        )
+        self._changes: list[InboxChange] = []
+        self._is_in_batch = False
+
+    @contextmanager
+    def batch(self, *, now_ms: int) -> Iterator[Batch]:
+        """Arrivals that share a transaction; nothing of them is kept when one of them raises. One at a time."""
+        if self._is_in_batch:
+            raise LocalProtocolError("a batch is under way: end it first, or go on in it")
+        self._is_in_batch = True
+        try:
+            with self._database.transaction():
+                batch = Batch(self._tables, now_ms=now_ms)
+                yield batch
+                batch.finish()
+        finally:
+            self._is_in_batch = False
+        self._changes += batch.changes
+
+    def take_changes(self) -> list[InboxChange]:
+        """What happened since this was last asked; to be told only after the commit."""
+        changes, self._changes = self._changes, []
+        return changes
 
     def take_in(self, opened: Opened, *, server_timestamp_ms: int, now_ms: int) -> Arrival:
         """Judge, record and place one arrival. Whatever came is acknowledged again, except an attack (SPEC 9.1)."""
-        letter = opened.letter
-        control: tuple[Released, ...] = ()
-        with self._database.transaction():
-            order = self._order(letter)
-            verdict = self._judge(opened, order)
-            self._journal_arrival(JournalKind.ARRIVED, opened, code=verdict, now_ms=now_ms)
-            match verdict:
-                case Verdict.NEW:
-                    self._remember(opened, now_ms)
-                    self._add(letter, server_timestamp_ms, now_ms)
-                    control = self._release(letter, order, now_ms)
-                    self._owe_receipt(letter, now_ms)
-                case Verdict.DUPLICATE:
-                    self._owe_receipt(letter, now_ms)
-                case Verdict.COLLISION | Verdict.REPLAY:
-                    self._journal_arrival(JournalKind.SECURITY, opened, code=verdict, now_ms=now_ms)
-        return Arrival(verdict=verdict, control=control)
+        with self.batch(now_ms=now_ms) as batch:
+            return batch.take_in(opened, server_timestamp_ms=server_timestamp_ms)
 
-    def released(self, *, after: int, limit: int) -> list[tuple[int, InboxEntry]]:
-        """Messages for the application, in order, each with its place."""
-        return [self._entry(row) for row in self._database.run(_SQL["released_after"], after=after, limit=limit)]
+    def pass_time(self, *, now_ms: int) -> list[Arrival]:
+        """Skip the gaps that are old enough (SPEC 9.5); what that let through and what is to be asked for."""
+        with self.batch(now_ms=now_ms) as batch:
+            return [batch.pass_time(sender, session_id) for sender, session_id in self._sessions.due(now_ms=now_ms)]
+
+    def next_wake_ms(self) -> int | None:
+        """When `pass_time` has something to do; None while nothing waits."""
+        return self._sessions.next_wake_ms()
+
+    def released(self, *, after: int, limit: int, now_ms: int) -> list[tuple[int, InboxEntry]]:
+        """Messages for the application, in order, each with its place; what has expired is not among them."""
+        rows = self._database.run(_SQL["messages_after"], after=after, limit=limit, now_ms=now_ms)
+        return [self._entry(row) for row in rows]
+
+    def mark_read(self, place: int, *, now_ms: int, acknowledge: bool = False) -> bool:
+        """The application showed the message: a relative life begins (SPEC 2.6). Only the first time counts.
+
+        With `acknowledge` its sender is told (SPEC 10.1). False when there is nothing unread at that place.
+        """
+        with self.batch(now_ms=now_ms) as batch:
+            rows = self._database.run(_SQL["unread"], place=place, now_ms=now_ms)
+            for message_id, sender, ttl_type, ttl_s in rows:
+                self._database.run(_SQL["mark_read"], place=place, now_ms=now_ms)
+                if ttl_type == TtlType.RELATIVE:
+                    ends_at_ms = expiry_ms(
+                        ttl_type=TtlType.RELATIVE, created_at_ms=0, ttl_s=ttl_s, first_read_at_ms=now_ms
+                    )
+                    self._database.run(_SQL["set_expiry"], place=place, expires_at_ms=ends_at_ms)
+                if acknowledge:
+                    batch.owe_read(Address(sender), MessageId(message_id))
+        return bool(rows)
+
+    def sweep(self, *, now_ms: int) -> int:
+        """Remove what has expired (SPEC 9.7), and forget arrivals past their window; how many messages went."""
+        removed = 0
+        with self.batch(now_ms=now_ms) as batch:
+            batch.forget_old()
+            while rows := self._database.run(_SQL["remove_expired"], now_ms=now_ms, limit=SWEEP_PAGE):
+                removed += len(rows)
+                for message_id, session_id, sequence, kind, received_at_ms in sorted(rows):
+                    self._journal.append(
+                        JournalKind.VANISHED,
+                        at_ms=now_ms,
+                        message_id=MessageId(message_id),
+                        session_tag=session_tag(self._tag_secret, SessionId(session_id)),
+                        sequence=sequence,
+                        message_kind=Kind(kind),
+                        code=Code.TTL_EXPIRED,
+                        latency_ms=max(0, now_ms - received_at_ms),
+                    )
+        return removed
 
     def owed(self, batching: AckBatching) -> list[OwedBatch]:
-        """To whom receipts are owed, and when each batch is due (SPEC 10.5)."""
-        return [
-            OwedBatch(sender=Address(sender), due_at_ms=due)
-            for sender, count, oldest in self._database.run(_SQL["owed_receipts"])
-            if (due := batch_due_at_ms(batching, count=count, oldest_at_ms=oldest)) is not None
-        ]
+        """To whom acknowledgements are owed, and when each batch is due (SPEC 10.5)."""
+        return self._owed.batches(batching)
 
-    def take_owed(self, sender: Address, *, limit: int) -> tuple[MessageId, ...]:
-        """The receipts of one batch, settled by the transaction that queues it."""
-        rows = self._database.run(_SQL["take_owed"], sender=sender, limit=limit)
-        unique = tuple(dict.fromkeys(MessageId(message_id) for (message_id,) in rows))
-        for message_id in unique:
-            self._database.run(_SQL["mark_acked"], sender=sender, message_id=message_id)
-        return unique
+    def take_owed(self, sender: Address, *, limit: int, type_: AckType = AckType.RECEIPT) -> tuple[MessageId, ...]:
+        """The acknowledgements of one batch, settled by the transaction that queues it."""
+        return self._owed.take(sender, type_, limit=limit)
 
     def _entry(self, row: tuple[Any, ...]) -> tuple[int, InboxEntry]:
-        """A row of `released_after`. STRICT tables make the types of its columns certain."""
-        (place_number, message_id, sender, session, sequence, sealed, received_at_ms, server_timestamp_ms,
-         ack_sent, first_read_at_ms) = row  # fmt: skip
-        return place_number, InboxEntry(
+        """A row of `messages_after`. STRICT tables make the types of its columns certain."""
+        (place, message_id, sender, session, sequence, kind, sealed, received_at_ms, server_timestamp_ms,
+         ack_sent, first_read_at_ms, expires_at_ms, is_late) = row  # fmt: skip
+        return place, InboxEntry(
             message_id=MessageId(message_id),
             sender=Address(sender),
             session_id=SessionId(session),
             sequence_number=sequence,
+            kind=Kind(kind),
             plaintext=self._seal.open(sealed, context=message_id),
             received_at_ms=received_at_ms,
             server_timestamp_ms=server_timestamp_ms,
             ack_sent=bool(ack_sent),
             first_read_at_ms=first_read_at_ms,
-        )
-
-    def _judge(self, opened: Opened, order: SessionOrder) -> Verdict:
-        letter = opened.letter
-        key = dedup_key(letter.sender, letter.session_id, letter.message_id)
-        rows = self._database.run(_SQL["known_hash"], dedup_key=key)
-        known = PayloadHash(rows[0][0]) if rows else None
-        early = verdict_before_opening(known=known, arrived=opened.payload_hash)
-        return early or verdict_after_opening(order, letter.sequence)
-
-    def _order(self, letter: Letter) -> SessionOrder:
-        session = {"sender": letter.sender, "session_id": letter.session_id}
-        rows = self._database.run(_SQL["expected"], **session)
-        expected = int(rows[0][0]) if rows else 0
-        waiting = self._database.run(_SQL["waiting"], expected=expected, **session)
-        return SessionOrder(expected=expected, waiting=frozenset(number for (number,) in waiting))
-
-    def _remember(self, opened: Opened, now_ms: int) -> None:
-        letter = opened.letter
-        self._database.run(
-            _SQL["remember"],
-            dedup_key=dedup_key(letter.sender, letter.session_id, letter.message_id),
-            payload_hash=opened.payload_hash,
-            seen_at_ms=now_ms,
-        )
-
-    def _add(self, letter: Letter, server_timestamp_ms: int, now_ms: int) -> None:
-        nonce = self._entropy.draw(NONCE_BYTES)
-        self._database.run(
-            _SQL["add_message"],
-            message_id=letter.message_id,
-            sender=letter.sender,
-            session_id=letter.session_id,
-            sequence_number=letter.sequence,
-            kind=letter.kind,
-            sealed_plaintext=self._seal.close(letter.body, nonce=nonce, context=letter.message_id),
-            received_at_ms=now_ms,
-            server_timestamp_ms=server_timestamp_ms,
-        )
-
-    def _release(self, letter: Letter, order: SessionOrder, now_ms: int) -> tuple[Released, ...]:
-        session = {"sender": letter.sender, "session_id": letter.session_id}
-        placement = place(order, letter.sequence)
-        self._database.run(_SQL["advance_session"], expected=placement.order.expected, **session)
-        tag = session_tag(self._tag_secret, letter.session_id)
-        control = []
-        for sequence in placement.released:
-            [(message_id, kind, sealed, received_at_ms)] = self._database.run(
-                _SQL["release"], sequence_number=sequence, **session
-            )
-            self._journal.append(
-                JournalKind.RELEASED,
-                at_ms=now_ms,
-                message_id=MessageId(message_id),
-                session_tag=tag,
-                sequence=sequence,
-                message_kind=Kind(kind),
-                latency_ms=max(0, now_ms - received_at_ms),
-            )
-            if kind == Kind.CONTROL:
-                body = self._seal.open(sealed, context=message_id)
-                control.append(Released(sender=letter.sender, body=body))
-        return tuple(control)
-
-    def _owe_receipt(self, letter: Letter, now_ms: int) -> None:
-        if letter.kind is Kind.CONTROL:
-            return  # an acknowledgement is not acknowledged
-        self._database.run(_SQL["owe_receipt"], message_id=letter.message_id, sender=letter.sender, since_ms=now_ms)
-
-    def _journal_arrival(self, kind: JournalKind, opened: Opened, *, code: str, now_ms: int) -> None:
-        letter = opened.letter
-        self._journal.append(
-            kind,
-            at_ms=now_ms,
-            message_id=letter.message_id,
-            session_tag=session_tag(self._tag_secret, letter.session_id),
-            sequence=letter.sequence,
-            payload_hash=opened.payload_hash,
-            size_bytes=opened.envelope_bytes,  # never the body's own: padding hides that (SPEC 2.9)
-            message_kind=letter.kind,
-            code=code,
-            ttl_s=opened.header.ttl_s,
+            expires_at_ms=expires_at_ms,
+            is_late=bool(is_late),
         )

@@ -14,6 +14,10 @@ from restante.runtime.sqlite.database import Database, load_queries
 FILE_AT: Final = 1_024
 """Arrivals that may wait to be filed: enough to share the work, few enough that a reader can look through them."""
 
+FILED_TO_ARRIVED: Final = 64
+"""More may wait beside many that are filed: ids are random, so that one arrival in a thousand-page index writes a page
+of its own, while a fair share of all entries puts several into each page."""
+
 _SQL: Final = load_queries("outbox")
 
 
@@ -50,7 +54,7 @@ class OutboxTotals:
         self._new_bytes += size_bytes
         if route in STRICT_ROUTES:
             self._new_by_lane[route, lane] += 1
-        return self._new_entries >= FILE_AT
+        return self._new_entries >= max(FILE_AT, self._entries // FILED_TO_ARRIVED)
 
     def file_arrivals(self, *, now_ms: int) -> None:
         """Give every arrival its place in the order of choice; in a strict lane only its first entry can be chosen."""

@@ -1,56 +1,75 @@
--- The receiving side (SPEC 9).
+-- The receiving side (SPEC 9): sessions, what waits, what was handed on.
 
--- name: known_hash
-SELECT payload_hash FROM seen WHERE dedup_key = :dedup_key;
+-- name: totals
+SELECT arrivals, places, turns, seen FROM inbox_total;
 
--- name: remember
-INSERT INTO seen (dedup_key, payload_hash, seen_at_ms) VALUES (:dedup_key, :payload_hash, :seen_at_ms);
+-- name: save_totals
+UPDATE inbox_total SET arrivals = ?, places = ?, turns = ?, seen = ?;
 
--- name: expected
-SELECT expected FROM incoming_session WHERE sender = :sender AND session_id = :session_id;
+-- name: find_session
+SELECT session, phase, expected, missing, asked_at_ms, reason
+  FROM inbox_session
+ WHERE sender = ? AND session_id = ?;
 
--- name: waiting
-SELECT sequence_number
-  FROM inbox
- WHERE sender = :sender AND session_id = :session_id AND sequence_number >= :expected;
+-- name: add_session
+INSERT INTO inbox_session (sender, session_id, phase, expected, missing) VALUES (?, ?, 'flowing', 0, x'');
 
--- name: advance_session
-INSERT INTO incoming_session (sender, session_id, expected) VALUES (:sender, :session_id, :expected)
-    ON CONFLICT (sender, session_id) DO UPDATE SET expected = excluded.expected;
+-- name: save_session
+UPDATE inbox_session
+   SET phase = ?, expected = ?, missing = ?, asked_at_ms = ?, reason = ?, wake_at_ms = ?
+ WHERE session = ?;
+
+-- name: sessions_due
+SELECT sender, session_id FROM inbox_session WHERE wake_at_ms <= ? ORDER BY wake_at_ms, session;
+
+-- name: next_wake
+SELECT min(wake_at_ms) FROM inbox_session WHERE wake_at_ms IS NOT NULL;
+
+-- name: waiting_in
+SELECT sequence_number, received_at_ms, sealed_plaintext IS NULL FROM inbox_waiting WHERE session = ?;
+
+-- name: add_waiting
+INSERT INTO inbox_waiting (arrival, session, sequence_number, message_id, kind, ttl_type, ttl_s, created_at_ms,
+                           received_at_ms, server_timestamp_ms, sealed_plaintext)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: take_waiting
+DELETE FROM inbox_waiting WHERE session = ? AND sequence_number = ?
+RETURNING arrival, message_id, kind, ttl_type, ttl_s, created_at_ms, received_at_ms, server_timestamp_ms,
+          sealed_plaintext;
+
+-- name: discard_waiting
+DELETE FROM inbox_waiting WHERE session = ? AND sequence_number = ?;
 
 -- name: add_message
-INSERT INTO inbox (message_id, sender, session_id, sequence_number, kind, sealed_plaintext,
-                   received_at_ms, server_timestamp_ms)
-VALUES (:message_id, :sender, :session_id, :sequence_number, :kind, :sealed_plaintext,
-        :received_at_ms, :server_timestamp_ms);
+INSERT INTO inbox_message (place, arrival, session, sequence_number, message_id, kind, is_late, ttl_type, ttl_s,
+                           received_at_ms, server_timestamp_ms, expires_at_ms, sealed_plaintext)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: release
--- Hands a message on: `released` grows by one with each, across all sessions.
-UPDATE inbox
-   SET released = (SELECT coalesce(max(released), 0) + 1 FROM inbox)
- WHERE sender = :sender AND session_id = :session_id AND sequence_number = :sequence_number
-RETURNING message_id, kind, sealed_plaintext, received_at_ms;
-
--- name: released_after
--- What the application sees: everything that was handed on, in that order, but our own control messages.
-SELECT released, message_id, sender, session_id, sequence_number, sealed_plaintext, received_at_ms,
-       server_timestamp_ms, ack_sent, first_read_at_ms
-  FROM inbox
- WHERE released > :after AND kind <> 'control'
- ORDER BY released
+-- name: messages_after
+-- What the application sees: everything that was handed on and has not expired, in that order.
+SELECT place, message_id, sender, session_id, sequence_number, kind, sealed_plaintext, received_at_ms,
+       server_timestamp_ms,
+       NOT EXISTS (SELECT 1 FROM owed_ack WHERE number = arrival),
+       first_read_at_ms, expires_at_ms, is_late
+  FROM inbox_message JOIN inbox_session USING (session)
+ WHERE place > :after AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
+ ORDER BY place
  LIMIT :limit;
 
--- name: owe_receipt
-INSERT INTO owed_receipt (message_id, sender, since_ms) VALUES (:message_id, :sender, :since_ms);
+-- name: unread
+SELECT message_id, sender, ttl_type, ttl_s
+  FROM inbox_message JOIN inbox_session USING (session)
+ WHERE place = :place AND first_read_at_ms IS NULL AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms);
 
--- name: owed_receipts
--- The oldest debt first, then all to the same sender.
-SELECT sender, count(*), min(since_ms) FROM owed_receipt GROUP BY sender ORDER BY min(number);
+-- name: mark_read
+UPDATE inbox_message SET first_read_at_ms = :now_ms WHERE place = :place;
 
--- name: take_owed
-DELETE FROM owed_receipt
- WHERE number IN (SELECT number FROM owed_receipt WHERE sender = :sender ORDER BY number LIMIT :limit)
-RETURNING message_id;
+-- name: set_expiry
+UPDATE inbox_message SET expires_at_ms = :expires_at_ms WHERE place = :place;
 
--- name: mark_acked
-UPDATE inbox SET ack_sent = 1 WHERE sender = :sender AND message_id = :message_id;
+-- name: remove_expired
+DELETE FROM inbox_message
+ WHERE place IN (SELECT place FROM inbox_message WHERE expires_at_ms <= :now_ms ORDER BY expires_at_ms LIMIT :limit)
+RETURNING message_id, (SELECT session_id FROM inbox_session WHERE inbox_session.session = inbox_message.session),
+          sequence_number, kind, received_at_ms;

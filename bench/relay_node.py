@@ -1,0 +1,45 @@
+"""The node under measurement, in a process of its own: says its port, works until its standard input ends."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Final
+
+from restante.crypto.identity import Identity
+from restante.node.collector import collect_rarely
+from restante.node.relay import Relay
+from restante.policy.links import RelayLimits
+from restante.policy.quota import StorageQuota
+from restante.policy.settings import Settings
+from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.group_commit import GroupCommit
+from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.runtime.system import SystemClock, SystemEntropy
+
+NODE: Final = Identity(b"bench node".ljust(32))
+LIFTED: Final = Settings(
+    relay=RelayLimits(push_rate_per_s=1_000_000, push_burst=10_000_000),
+    storage=StorageQuota(max_blobs=10_000_000, max_bytes=100_000_000_000),
+)
+
+
+async def serve(folder: Path) -> None:
+    database = Database(folder / "node.db", schema="node")
+    store = SqliteMailbox(database, Journal(database, SystemEntropy()), tag_secret=NODE.tag_secret)
+    commits = GroupCommit(database)
+    relay = Relay(NODE, store, commits=commits, settings=LIFTED, clock=SystemClock(), entropy=SystemEntropy())
+    server = await relay.listen("127.0.0.1", 0)
+    collect_rarely()  # as the daemon does
+    print(server.sockets[0].getsockname()[1], flush=True)
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+    await relay.stop()
+    commits.close()
+    store.close()
+    database.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1])))

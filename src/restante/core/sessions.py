@@ -1,0 +1,116 @@
+"""Messages of a session: written under its ratchet, read by it, and the first one that makes it (SPEC 8.2-8.5).
+
+What a message says is not known here: bytes in, bytes out. Each function gives the new state beside its result; the
+host stores both in one transaction, or neither.
+"""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from restante.crypto.handshake import Agreed, respond
+from restante.crypto.identity import Identity
+from restante.crypto.prekeys import PrekeyStore, without_one_time
+from restante.crypto.ratchet import RatchetState, decrypt, encrypt
+from restante.crypto.sealing import unseal
+from restante.model.codes import Code
+from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError
+from restante.model.ids import Address, MessageId, PayloadHash, SessionId
+from restante.model.prekeys import Opening
+from restante.policy.padding import pad, unpad
+from restante.wire.envelope import decode_envelope, payload_hash
+from restante.wire.inbox_keys import relay_inbox_key
+from restante.wire.session_message import SessionMessage, decode_session_message, encode_session_message
+
+_ONCE_DOMAIN: Final = b"restante-once-v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A session that somebody else opened, as its first message leaves it. `prekeys` lacks the one that was used."""
+
+    agreed: Agreed
+    prekeys: PrekeyStore
+    plaintext: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """What can be told of an envelope before any session is asked (SPEC 9.1)."""
+
+    message: SessionMessage
+    payload_hash: PayloadHash
+    envelope_bytes: int
+
+
+def open_seal(raw: bytes, *, reader: Identity) -> Arrival:
+    """The message inside an envelope, still closed by its ratchet; refused when it is for somebody else or damaged."""
+    envelope = decode_envelope(raw)
+    if envelope.inbox_key != relay_inbox_key(reader.address):
+        raise Malformed("the envelope is for another inbox")
+    return Arrival(
+        message=decode_session_message(unpad(unseal(envelope.sealed, reader))),
+        payload_hash=payload_hash(envelope.sealed),
+        envelope_bytes=len(raw),
+    )
+
+
+def write_in_session(
+    ratchet: RatchetState,
+    plaintext: bytes,
+    *,
+    writer: Address,
+    session_id: SessionId,
+    message_id: MessageId,
+    opening: Opening | None,
+    entropy: bytes,
+) -> tuple[RatchetState, bytes]:
+    """The next message, padded and ready for `core.letters.enclose`. `opening` is the session's own, if we opened it.
+
+    The padding is outside the ratchet, so that a first message, which is longer, has one of the usual sizes, too.
+    """
+    after, sealed = encrypt(ratchet, plaintext, message_id, entropy=entropy)
+    message = SessionMessage(
+        sender=writer,
+        session_id=session_id,
+        message_id=message_id,
+        ratchet=sealed,
+        opening=None if ratchet.is_answered else opening,
+    )
+    return after, pad(encode_session_message(message))
+
+
+def read_in_session(ratchet: RatchetState, message: SessionMessage, *, now_ms: int) -> tuple[RatchetState, bytes]:
+    """The plaintext of a message whose sender and session led to `ratchet`."""
+    return decrypt(ratchet, message.ratchet, message.message_id, now_ms=now_ms)
+
+
+def accept_session(message: SessionMessage, *, reader: Identity, prekeys: PrekeyStore, now_ms: int) -> Accepted:
+    """A message of a session that is not known yet. A refusal uses up no prekey."""
+    if message.opening is None:
+        raise RemoteProtocolError("the message is of a session that is not known here", code=Code.SESSION_INVALID)
+    agreed = respond(reader, message.opening, prekeys=prekeys, now_ms=now_ms)
+    if agreed.session_id != message.session_id:
+        raise RemoteProtocolError("the opening does not lead to its session", code=Code.AUTHENTICATION_FAILED)
+    ratchet, plaintext = read_in_session(agreed.ratchet, message, now_ms=now_ms)
+    spent = message.opening.one_time_id
+    return Accepted(
+        agreed=replace(agreed, ratchet=ratchet),
+        prekeys=prekeys if spent is None else without_one_time(prekeys, spent),
+        plaintext=plaintext,
+    )
+
+
+def session_to_send_in(one: SessionId, other: SessionId) -> SessionId:
+    """Which of two sessions both sides keep sending in, when each opened one at the same time: the lower id."""
+    if one == other:
+        raise LocalProtocolError("the two sessions are the same")
+    return min(one, other)
+
+
+def once_key(sender: Address, message: MessageId) -> bytes:
+    """What makes a message the same across sessions: after a reset it comes again under its id (SPEC 8.7).
+
+    To be asked after the message opened, when the key of SPEC 9.1, which has the session in it, was not known.
+    """
+    return hashlib.sha256(_ONCE_DOMAIN + sender + message).digest()

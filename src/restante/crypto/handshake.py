@@ -1,0 +1,187 @@
+"""How two people agree on a session although one of them is away (SPEC 8.1, 8.3), in the manner of Signal's PQXDH.
+
+Four X25519 agreements (three when no one-time prekey is left) and one ML-KEM-768 secret go into one HKDF: the result is
+secret as long as either of the two kinds holds. Nobody signs the transcript; that the initiator could take part in the
+first agreement is what proves it. The transcript names every key and both sides; its hash is the session id, and goes
+with the secret into the ratchet's context.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from restante.crypto.identity import Identity, checked_card
+from restante.crypto.key_derivation import KEY_BYTES, hkdf
+from restante.crypto.prekeys import PrekeyStore, one_time_prekey, signed_prekey
+from restante.crypto.ratchet import RatchetState, start_as_initiator, start_as_responder
+from restante.model.cards import ContactCard
+from restante.model.codes import Code
+from restante.model.errors import Malformed, RemoteProtocolError
+from restante.model.ids import Address, SessionId, exactly
+from restante.model.prekeys import OneTimePrekey, Opening, PrekeyBundle
+
+HANDSHAKE_ENTROPY_BYTES: Final = 2 * KEY_BYTES
+"""What `initiate` wants: an ephemeral key and the first ratchet key."""
+KEM_CIPHERTEXT_BYTES: Final = 1088
+
+_TRANSCRIPT_DOMAIN: Final = b"restante-handshake-v1"
+_SESSION_DOMAIN: Final = b"restante-session-id-v1"
+_SECRET_LABEL: Final = b"restante-handshake-secret-v1"
+_CONTEXT_DOMAIN: Final = b"restante-ratchet-v1"
+_CURVE_PREFIX: Final = b"\xff" * 32  # as PQXDH: keeps the input apart from any encoded curve point
+_ABSENT: Final = b"\x00"
+_PRESENT: Final = b"\x01"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encapsulation:
+    """A fresh ML-KEM secret and the ciphertext that brings it to the other side."""
+
+    secret: bytes = field(repr=False)
+    ciphertext: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreed:
+    """A session as its handshake leaves it, on either side."""
+
+    session_id: SessionId
+    peer: ContactCard
+    opening: Opening
+    ratchet: RatchetState
+
+    @property
+    def has_one_time_prekey(self) -> bool:
+        """False when the bundle was exhausted: the first message is then only as safe as the signed prekey is young."""
+        return self.opening.one_time_id is not None
+
+
+def encapsulate(bundle: PrekeyBundle) -> Encapsulation:
+    """Like sealing, this draws its randomness inside the library, which offers no way to pass it in."""
+    secret, ciphertext = MLKEM768PublicKey.from_public_bytes(bundle.kem_prekey).encapsulate()
+    return Encapsulation(secret=secret, ciphertext=ciphertext)
+
+
+def initiate(
+    writer: Identity,
+    bundle: PrekeyBundle,
+    *,
+    one_time: OneTimePrekey | None,
+    encapsulation: Encapsulation,
+    entropy: bytes,
+    continues: SessionId | None = None,
+) -> Agreed:
+    """Open a session with the owner of a checked bundle."""
+    exactly(entropy, HANDSHAKE_ENTROPY_BYTES, "entropy for a handshake")
+    ephemeral = X25519PrivateKey.from_private_bytes(entropy[:KEY_BYTES])
+    opening = Opening(
+        card=writer.card,
+        ephemeral_key=ephemeral.public_key().public_bytes_raw(),
+        prekey_id=bundle.prekey_id,
+        kem_ciphertext=encapsulation.ciphertext,
+        one_time_id=None if one_time is None else one_time.prekey_id,
+        continues=continues,
+    )
+    agreements = [
+        (writer.agreement_key, bundle.prekey),
+        (ephemeral, bundle.card.agreement_key),
+        (ephemeral, bundle.prekey),
+    ]
+    if one_time is not None:
+        agreements.append((ephemeral, one_time.key))
+    transcript = _transcript(
+        opening,
+        bundle.card,
+        prekey=bundle.prekey,
+        kem_prekey=bundle.kem_prekey,
+        one_time_key=None if one_time is None else one_time.key,
+    )
+    session = _session_id(transcript)
+    ratchet = start_as_initiator(
+        _context(writer.address, bundle.card.address, session),
+        _secret(agreements, encapsulation.secret, transcript),
+        prekey=bundle.prekey,
+        private=entropy[KEY_BYTES:],
+    )
+    return Agreed(session_id=session, peer=bundle.card, opening=opening, ratchet=ratchet)
+
+
+def respond(reader: Identity, opening: Opening, *, prekeys: PrekeyStore, now_ms: int) -> Agreed:
+    """The other side of the same session. Nothing is used up: that is for when the first message opens."""
+    card = checked_card(opening.card)
+    signed = signed_prekey(prekeys, opening.prekey_id, now_ms=now_ms)
+    one_time = None if opening.one_time_id is None else one_time_prekey(prekeys, opening.one_time_id)
+    prekey = X25519PrivateKey.from_private_bytes(signed.private)
+    kem = MLKEM768PrivateKey.from_seed_bytes(signed.kem_seed)
+    agreements = [
+        (prekey, card.agreement_key),
+        (reader.agreement_key, opening.ephemeral_key),
+        (prekey, opening.ephemeral_key),
+    ]
+    if one_time is not None:
+        agreements.append((one_time, opening.ephemeral_key))
+    transcript = _transcript(
+        opening,
+        reader.card,
+        prekey=prekey.public_key().public_bytes_raw(),
+        kem_prekey=kem.public_key().public_bytes_raw(),
+        one_time_key=None if one_time is None else one_time.public_key().public_bytes_raw(),
+    )
+    kem_secret = kem.decapsulate(exactly(opening.kem_ciphertext, KEM_CIPHERTEXT_BYTES, "KEM ciphertext"))
+    session = _session_id(transcript)
+    ratchet = start_as_responder(
+        _context(card.address, reader.address, session), _secret(agreements, kem_secret, transcript), prekey=prekey
+    )
+    return Agreed(session_id=session, peer=card, opening=opening, ratchet=ratchet)
+
+
+def _secret(agreements: list[tuple[X25519PrivateKey, bytes]], kem_secret: bytes, transcript: bytes) -> bytes:
+    try:
+        shared = [own.exchange(X25519PublicKey.from_public_bytes(theirs)) for own, theirs in agreements]
+    except ValueError:
+        raise RemoteProtocolError(
+            "the handshake holds a key that nothing can be agreed with", code=Code.AUTHENTICATION_FAILED
+        ) from None
+    secret = _CURVE_PREFIX + b"".join(shared) + kem_secret
+    return hkdf(secret, salt=bytes(KEY_BYTES), info=_SECRET_LABEL + transcript, size=KEY_BYTES)
+
+
+def _transcript(
+    opening: Opening, responder: ContactCard, *, prekey: bytes, kem_prekey: bytes, one_time_key: bytes | None
+) -> bytes:
+    """The hash of all that both sides saw. Every part has a fixed size, or is marked as absent."""
+    if opening.one_time_id is None or one_time_key is None:
+        one_time = _ABSENT
+    else:
+        one_time = _PRESENT + opening.one_time_id.to_bytes(4, "big") + one_time_key
+    parts = (
+        _TRANSCRIPT_DOMAIN,
+        *_card_parts(opening.card),
+        *_card_parts(responder),
+        opening.ephemeral_key,
+        opening.prekey_id.to_bytes(4, "big"),
+        prekey,
+        kem_prekey,
+        opening.kem_ciphertext,
+        one_time,
+        _ABSENT if opening.continues is None else _PRESENT + opening.continues,
+    )
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def _card_parts(card: ContactCard) -> tuple[bytes, bytes, bytes]:
+    return card.address, card.agreement_key, card.sealing_key
+
+
+def _session_id(transcript: bytes) -> SessionId:
+    return SessionId(hashlib.sha256(_SESSION_DOMAIN + transcript).digest())
+
+
+def _context(initiator: Address, responder: Address, session: SessionId) -> bytes:
+    """What every message of the session is bound to, the same in both directions: the chains differ already."""
+    if initiator == responder:
+        raise Malformed("a session has two ends; nobody opens one with themselves")
+    return _CONTEXT_DOMAIN + initiator + responder + session

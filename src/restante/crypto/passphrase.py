@@ -1,0 +1,74 @@
+"""A secret under a passphrase: scrypt makes the key, and how hard it was is written beside it (SPEC 8.6).
+
+The numbers come from a file that others may have written, so they have a floor, below which guessing is cheap, and a
+ceiling, above which opening would eat the machine. Asking for the passphrase, and the file, is the host's.
+"""
+
+import struct
+import unicodedata
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
+from restante.model.errors import Malformed, OutOfRange
+from restante.model.ids import exactly
+from restante.model.ranges import check_ranges, ranged
+
+MAGIC: Final = b"RSTP"
+SALT_BYTES: Final = 16
+PASSPHRASE_ENTROPY_BYTES: Final = SALT_BYTES + NONCE_BYTES
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct(f">4sBBBB{SALT_BYTES}s")
+_CONTEXT: Final = b"restante-passphrase-v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScryptCost:
+    """Memory is 128 · r · 2^log2_n bytes: 128 MiB as it comes, about half a second; at most 1 GiB."""
+
+    log2_n: int = ranged(17, low=15, high=19, unit="(power of two)", clause="8.6")
+    r: int = ranged(8, low=8, high=16, unit="", clause="8.6")
+    p: int = ranged(1, low=1, high=4, unit="", clause="8.6")
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "scrypt")
+
+
+def is_under_passphrase(raw: bytes) -> bool:
+    """By its first bytes and its size: a bare secret of 32 random bytes may begin like anything."""
+    return raw.startswith(MAGIC) and len(raw) > _HEAD.size + SALT_BYTES
+
+
+def close_with_passphrase(secret: bytes, passphrase: str, *, entropy: bytes, cost: ScryptCost | None = None) -> bytes:
+    exactly(entropy, PASSPHRASE_ENTROPY_BYTES, "entropy for a passphrase")
+    salt, nonce = entropy[:SALT_BYTES], entropy[SALT_BYTES:]
+    chosen = ScryptCost() if cost is None else cost
+    head = _HEAD.pack(MAGIC, _VERSION, chosen.log2_n, chosen.r, chosen.p, salt)
+    return head + _seal(passphrase, salt, chosen).close(secret, nonce=nonce, context=_CONTEXT + head)
+
+
+def open_with_passphrase(raw: bytes, passphrase: str) -> bytes:
+    """The secret; refused when the passphrase is another one or a byte was changed, which cannot be told apart."""
+    if len(raw) < _HEAD.size or not is_under_passphrase(raw):
+        raise Malformed("this is nothing that was closed with a passphrase")
+    _, version, log2_n, r, p, salt = _HEAD.unpack_from(raw)
+    if version != _VERSION:
+        raise Malformed(f"only version {_VERSION} of a secret under a passphrase is known, not {version}")
+    try:
+        cost = ScryptCost(log2_n=log2_n, r=r, p=p)
+    except OutOfRange as problem:
+        raise Malformed(f"a secret was closed with numbers that are not allowed: {problem}") from None
+    return _seal(passphrase, salt, cost).open(raw[_HEAD.size :], context=_CONTEXT + raw[: _HEAD.size])
+
+
+def _seal(passphrase: str, salt: bytes, cost: ScryptCost) -> StorageSeal:
+    if not passphrase:
+        raise Malformed("the passphrase is empty")
+    # The same letters typed on another machine may be other code points.
+    try:
+        typed = unicodedata.normalize("NFKC", passphrase).encode("utf-8")
+    except UnicodeEncodeError:
+        raise Malformed("the passphrase holds something that is no character") from None
+    return StorageSeal(Scrypt(salt=salt, length=32, n=1 << cost.log2_n, r=cost.r, p=cost.p).derive(typed))

@@ -1,0 +1,243 @@
+"""The Double Ratchet by Signal's specification: one key a message, healed by every round trip (SPEC 8.2).
+
+Every function takes a state and gives a new one; a refused message therefore changes nothing, and a state that did not
+reach the disk is simply not used. A message here is header, nonce and ciphertext; it must be sealed once more for its
+recipient (SPEC 8.5), because the header shows counters. Who the two sides are is told by `context` and not known here.
+
+The sending half of a ratchet turn is left to the next `encrypt`, the latest moment: until then there is neither the new
+ratchet key nor the old one, which has done its work. The nonce is random although no key is used twice: a state
+restored from an old disk would use one again.
+"""
+
+import struct
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from restante.crypto.key_derivation import KEY_BYTES, chain_step, root_step
+from restante.model.codes import Code
+from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError
+from restante.model.ids import exactly
+
+MAX_SKIPPED_KEYS: Final = 1_000  # SPEC 8.2; also how far ahead of the last one a message may be (SPEC 9.4)
+SKIPPED_KEY_LIFE_MS: Final = 30 * 86_400_000  # SPEC 8.2
+MAX_COUNT: Final = 0xFFFF_FFFF
+
+NONCE_BYTES: Final = 12
+ENCRYPT_ENTROPY_BYTES: Final = NONCE_BYTES + KEY_BYTES
+"""What `encrypt` wants each time: a nonce, and a ratchet key in case one is due."""
+
+_HEADER: Final = struct.Struct(">32sII")
+_HEADER_AND_NONCE: Final = struct.Struct(f">32sII{NONCE_BYTES}s")
+_MESSAGE_NAME_BYTES: Final = 36  # ratchet key and number: what a skipped key is kept under
+RATCHET_OVERHEAD_BYTES: Final = _HEADER_AND_NONCE.size + 16
+NONE_YET: Final = b""
+"""In place of a key that does not exist: no chain, or nobody heard from."""
+
+
+class MessageKeyGone(RemoteProtocolError):
+    """The key of this message was used before or given up: a replay, or a message that comes too late (SPEC 9.1)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the key of this message was used before, or is no longer kept", code=Code.AUTHENTICATION_FAILED
+        )
+
+
+class GapTooLarge(RemoteProtocolError):
+    """More messages are missing before this one than keys may be kept for; the session must be reset (SPEC 9.4)."""
+
+    def __init__(self, gap: int) -> None:
+        super().__init__(
+            f"{gap} messages are missing before this one; at most {MAX_SKIPPED_KEYS} may be", code=Code.SESSION_INVALID
+        )
+
+
+class SkippedKey(NamedTuple):
+    key: bytes
+    stored_at_ms: int
+
+
+class RatchetState(NamedTuple):
+    """All that one side knows of a session. A tuple, not a dataclass: one is made for each message, three times faster.
+
+    When a turn is due before the next message, `sending_key` and `own_public` are `NONE_YET` and there is no `own_key`;
+    `receiving_key` is `NONE_YET` while nothing was received.
+    """
+
+    context: bytes
+    root_key: bytes
+    own_key: X25519PrivateKey | None
+    own_public: bytes
+    their_public: bytes
+    sending_key: bytes
+    sent: int
+    sent_before: int
+    receiving_key: bytes
+    received: int
+    skipped: Mapping[bytes, SkippedKey]
+
+    def __repr__(self) -> str:
+        return "RatchetState(…)"  # a state must be safe to print
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the other side was heard; until then the one who wrote first repeats the opening."""
+        return self.receiving_key != NONE_YET
+
+
+def start_as_initiator(context: bytes, secret: bytes, *, prekey: bytes, private: bytes) -> RatchetState:
+    """The side that writes first, from the agreed secret and the other's signed prekey."""
+    own = X25519PrivateKey.from_private_bytes(exactly(private, KEY_BYTES, "ratchet key"))
+    root_key, sending_key = root_step(exactly(secret, KEY_BYTES, "agreed secret"), _agree(own, prekey))
+    own_public = own.public_key().public_bytes_raw()
+    return RatchetState(context, root_key, own, own_public, prekey, sending_key, 0, 0, NONE_YET, 0, {})
+
+
+def start_as_responder(context: bytes, secret: bytes, *, prekey: X25519PrivateKey) -> RatchetState:
+    """The side whose signed prekey was used. It must receive before it can send."""
+    exactly(secret, KEY_BYTES, "agreed secret")
+    own_public = prekey.public_key().public_bytes_raw()
+    return RatchetState(context, secret, prekey, own_public, NONE_YET, NONE_YET, 0, 0, NONE_YET, 0, {})
+
+
+def encrypt(
+    state: RatchetState, plaintext: bytes, associated_data: bytes, *, entropy: bytes
+) -> tuple[RatchetState, bytes]:
+    """The next message. The new state must be on disk before the message leaves."""
+    if len(entropy) != ENCRYPT_ENTROPY_BYTES:
+        raise Malformed(f"encrypting takes {ENCRYPT_ENTROPY_BYTES} random bytes, not {len(entropy)}")
+    if not state.sending_key:
+        state = _turn_to_send(state, entropy[NONCE_BYTES:])
+    context, root_key, own, own_public, their, sending_key, sent, before, receiving_key, received, skipped = state
+    if sent >= MAX_COUNT:
+        raise LocalProtocolError("a chain has no more numbers: the session must be reset", code=Code.SESSION_INVALID)
+    message_key, next_key = chain_step(sending_key)
+    header = _HEADER.pack(own_public, sent, before)
+    nonce = entropy[:NONCE_BYTES]
+    sealed = AESGCM(message_key).encrypt(nonce, plaintext, context + header + associated_data)
+    after = RatchetState(
+        context, root_key, own, own_public, their, next_key, sent + 1, before, receiving_key, received, skipped
+    )
+    return after, header + nonce + sealed
+
+
+def decrypt(state: RatchetState, message: bytes, associated_data: bytes, *, now_ms: int) -> tuple[RatchetState, bytes]:
+    """What the other side wrote. A refusal leaves `state` what it was: the caller keeps it."""
+    if len(message) < RATCHET_OVERHEAD_BYTES:
+        raise Malformed(f"a ratchet message has at least {RATCHET_OVERHEAD_BYTES} bytes, not {len(message)}")
+    their, number, before, nonce = _HEADER_AND_NONCE.unpack_from(message)
+    bound = state.context + message[: _HEADER.size] + associated_data
+    sealed = message[_HEADER_AND_NONCE.size :]
+    if state.skipped:
+        state = forget_old_keys(state, now_ms=now_ms)
+        kept = state.skipped.get(message[:_MESSAGE_NAME_BYTES])
+        if kept is not None:
+            plaintext = _open(kept.key, nonce, sealed, bound)
+            return _without_key(state, message[:_MESSAGE_NAME_BYTES]), plaintext
+    ready = _at(state, their, number, before, now_ms=now_ms)
+    message_key, next_key = chain_step(ready.receiving_key)
+    plaintext = _open(message_key, nonce, sealed, bound)
+    context, root_key, own, own_public, _, sending_key, sent, sent_before, _, _, skipped = ready
+    after = RatchetState(
+        context, root_key, own, own_public, their, sending_key, sent, sent_before, next_key, number + 1, skipped
+    )
+    return after, plaintext
+
+
+def forget_old_keys(state: RatchetState, *, now_ms: int) -> RatchetState:
+    """Skipped keys are kept in the order in which they were stored: the oldest are the first."""
+    if not state.skipped or now_ms - next(iter(state.skipped.values())).stored_at_ms < SKIPPED_KEY_LIFE_MS:
+        return state
+    fresh = {name: kept for name, kept in state.skipped.items() if now_ms - kept.stored_at_ms < SKIPPED_KEY_LIFE_MS}
+    return state._replace(skipped=fresh)
+
+
+def _at(state: RatchetState, their: bytes, number: int, before: int, *, now_ms: int) -> RatchetState:
+    """The state whose receiving chain stands exactly at the message, with the keys of those it jumps over kept."""
+    has_chain = state.receiving_key != NONE_YET
+    if has_chain and their == state.their_public:
+        if number == state.received:
+            return state
+        if number < state.received:
+            raise MessageKeyGone
+        _check_gap(number - state.received)
+        return _jump(state, number, now_ms=now_ms)
+    if state.own_key is None:
+        raise _refused()  # the other side turns only after it heard from us, and we have not written since it turned
+    # The whole distance counts: SPEC 9.4 resets a session for it, however many turns it is spread over.
+    _check_gap(number + (max(0, before - state.received) if has_chain else 0))
+    root_key, receiving_key = root_step(state.root_key, _agree(state.own_key, their))
+    if has_chain and before > state.received:
+        state = _jump(state, before, now_ms=now_ms)
+    turned = state._replace(
+        root_key=root_key,
+        own_key=None,
+        own_public=NONE_YET,
+        their_public=their,
+        sending_key=NONE_YET,
+        receiving_key=receiving_key,
+        received=0,
+    )
+    return _jump(turned, number, now_ms=now_ms) if number else turned
+
+
+def _jump(state: RatchetState, number: int, *, now_ms: int) -> RatchetState:
+    chain_key = state.receiving_key
+    skipped = dict(state.skipped)
+    for missing in range(state.received, number):
+        message_key, chain_key = chain_step(chain_key)
+        skipped[state.their_public + missing.to_bytes(4, "big")] = SkippedKey(message_key, now_ms)
+    surplus = len(skipped) - MAX_SKIPPED_KEYS
+    if surplus > 0:
+        skipped = dict(islice(skipped.items(), surplus, None))
+    return state._replace(receiving_key=chain_key, received=number, skipped=skipped)
+
+
+def _check_gap(gap: int) -> None:
+    """Before any key is derived: a message from far ahead must cost no more than one from nearby."""
+    if gap > MAX_SKIPPED_KEYS:
+        raise GapTooLarge(gap)
+
+
+def _turn_to_send(state: RatchetState, private: bytes) -> RatchetState:
+    if not state.their_public:
+        raise LocalProtocolError("the one who was written to must receive before it can send")
+    own = X25519PrivateKey.from_private_bytes(private)
+    root_key, sending_key = root_step(state.root_key, _agree(own, state.their_public))
+    return state._replace(
+        root_key=root_key,
+        own_key=own,
+        own_public=own.public_key().public_bytes_raw(),
+        sending_key=sending_key,
+        sent=0,
+        sent_before=state.sent,
+    )
+
+
+def _without_key(state: RatchetState, name: bytes) -> RatchetState:
+    rest = dict(state.skipped)
+    del rest[name]
+    return state._replace(skipped=rest)
+
+
+def _agree(own: X25519PrivateKey, their: bytes) -> bytes:
+    try:
+        return own.exchange(X25519PublicKey.from_public_bytes(their))
+    except ValueError:  # not 32 bytes, or of small order
+        raise _refused() from None
+
+
+def _open(message_key: bytes, nonce: bytes, sealed: bytes, bound: bytes) -> bytes:
+    try:
+        return AESGCM(message_key).decrypt(nonce, sealed, bound)
+    except InvalidTag:
+        raise _refused() from None
+
+
+def _refused() -> RemoteProtocolError:
+    return RemoteProtocolError("the message does not open in this session", code=Code.AUTHENTICATION_FAILED)

@@ -1,0 +1,18 @@
+"""What is public about somebody: enough to write to them, and nothing that helps to read their mail."""
+
+from dataclasses import dataclass
+
+from restante.model.ids import Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactCard:
+    """An address, its long-term keys, and the address's signature over them (SPEC 8.1).
+
+    `sealing_key` closes envelopes, `agreement_key` is the X25519 identity key of handshakes.
+    """
+
+    address: Address
+    sealing_key: bytes
+    agreement_key: bytes
+    signature: bytes

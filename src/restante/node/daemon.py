@@ -1,0 +1,241 @@
+"""A node as a process: starts what it needs in order, keeps house, and ends without breaking a promise.
+
+Decides what happens when, and what is written down about it. What a relay does is in `relay`.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from restante import __version__
+from restante.model.codes import Code
+from restante.model.errors import ConfigurationInvalid, EnvironmentUnsuitable, StoreUnusable
+from restante.node.collector import collect_rarely
+from restante.node.configuration import NodeConfig
+from restante.node.figures import RelayEvent
+from restante.node.health import Health, StoreHealth, WatchedFile
+from restante.node.logs import Event, Level, Reason, log
+from restante.node.metrics import RelayMetrics
+from restante.node.relay import Relay
+from restante.node.status_server import Answers, StatusServer
+from restante.runtime.directory_lock import DirectoryLock, hold
+from restante.runtime.endpoints import Endpoint
+from restante.runtime.node_directory import NodeDirectory
+from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.group_commit import GroupCommit
+from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.runtime.system import SystemClock, SystemEntropy
+from restante.runtime.systemd import Word, notify
+
+GRACE_S: Final = 10.0  # how long puts under way may take to end after SIGTERM
+LOOK_EVERY_S: Final = 1.0
+BUSY_MS: Final = 500  # somebody else's lock on the file stops the whole node for so long: short, and then E004
+SPARE_FILES: Final = 128  # what a process opens besides its clients' connections
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+REAP_SIGNAL: Final = signal.SIGUSR1
+
+
+@dataclass(slots=True)
+class _LastReap:
+    """Read by `restante node gc`, which waits for `times` to grow."""
+
+    times: int = 0
+    failed_times: int = 0
+    at_ms: int | None = None
+    blobs: int = 0
+
+
+def run_node(directory: NodeDirectory, config: NodeConfig) -> None:
+    """Until SIGTERM or SIGINT; returns when everything that was promised is kept."""
+    directory.check()
+    _make_room_for_connections(config.settings.relay.max_connections)
+    with hold(directory.lock, what=f"the node in {directory.path}") as lock:
+        asyncio.run(_Node(directory, config).live(lock))
+
+
+class _Node:
+    def __init__(self, directory: NodeDirectory, config: NodeConfig) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        self._started_at_ms = self._clock.now_ms()
+        self._identity = directory.identity()
+        self._database = Database(directory.database, schema="node", busy_timeout_ms=BUSY_MS)
+        journal = Journal(self._database, SystemEntropy())
+        self._commits = GroupCommit(self._database)
+        self._file = WatchedFile(self._database, self._commits)
+        self._store = SqliteMailbox(self._database, journal, tag_secret=self._identity.tag_secret)
+        self._relay = Relay(
+            self._identity,
+            self._store,
+            commits=self._file,
+            settings=config.settings,
+            clock=self._clock,
+            entropy=SystemEntropy(),
+            on_event=self._on_relay_event,
+        )
+        self._health = StoreHealth(self._database, self._file, takes_puts=lambda: self._relay.figures().store_usable)
+        self._store_failing = False
+        self._last_reap = _LastReap()
+        self._reap_now = asyncio.Event()
+        self._told_to_stop = asyncio.Event()
+
+    async def live(self, lock: DirectoryLock) -> None:
+        metrics = RelayMetrics(self._relay.figures, database=self._database.path)
+        status = StatusServer(Answers(health=self._answer_health, metrics=metrics.text, status=self._answer_status))
+        try:
+            async with _signals(self._told_to_stop, self._reap_now):
+                status_at = await status.start(self._config.status)
+                listen_at = await self._listen()
+                collect_rarely()
+                lock.tell({"pid": os.getpid(), "listen": str(listen_at), "status": str(status_at)})
+                log(Level.INFO, Event.LISTENING, pid=os.getpid())
+                if not status_at.is_loopback:
+                    log(Level.WARNING, Event.STATUS_EXPOSED)
+                notify(Word.READY)
+                await self._keep_house()
+                await self._stop()
+        finally:
+            self._commits.close()
+            await status.stop()
+            self._store.close()
+            self._database.close()
+
+    async def _listen(self) -> Endpoint:
+        wanted = self._config.listen
+        try:
+            server = await self._relay.listen(wanted.host, wanted.port)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise EnvironmentUnsuitable(f"node.listen = {wanted} cannot be listened at: {why}") from error
+        host, port = server.sockets[0].getsockname()[:2]
+        return Endpoint(host=host, port=port)
+
+    async def _keep_house(self) -> None:
+        """Until somebody asks for the end, or a keeper fails in a way nobody foresaw."""
+        keepers = [asyncio.create_task(keep()) for keep in (self._reap_on_and_on, self._look_on_and_on)]
+        asked = asyncio.create_task(self._told_to_stop.wait())
+        done, _ = await asyncio.wait({asked, *keepers}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (asked, *keepers):
+            task.cancel()
+        await asyncio.gather(asked, *keepers, return_exceptions=True)
+        if asked not in done:
+            await self._stop()
+            await asyncio.gather(*done)
+
+    async def _stop(self) -> None:
+        notify(Word.STOPPING)
+        log(Level.INFO, Event.STOPPING, connections=self._relay.figures().connections)
+        await self._relay.stop(grace_s=GRACE_S)
+        figures = self._relay.figures()
+        clean = not figures.waiting_bytes
+        log(Level.INFO, Event.STOPPED, clean=clean, puts=figures.puts_stored_total, waiting=figures.waiting_puts)
+
+    async def _reap_on_and_on(self) -> None:
+        every_s = self._config.settings.relay.reap_every_ms / 1_000
+        while True:
+            await self._reap()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(every_s):
+                    await self._reap_now.wait()
+            self._reap_now.clear()
+
+    async def _reap(self) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            blobs = await self._relay.reap()
+        except StoreUnusable as problem:
+            self._last_reap.failed_times += 1
+            log(Level.WARNING, Event.REAP_FAILED, problem)
+            return
+        self._last_reap = _LastReap(
+            times=self._last_reap.times + 1,
+            failed_times=self._last_reap.failed_times,
+            at_ms=self._clock.now_ms(),
+            blobs=blobs,
+        )
+        figures = self._relay.figures()
+        log(
+            Level.INFO,
+            Event.REAPED,
+            blobs=blobs,
+            ms=round((loop.time() - began_s) * 1_000, 1),
+            connections=figures.connections,
+            puts=figures.puts_stored_total,
+            served=figures.blobs_served_total,
+            refusals=sum(figures.refusals_total.values()),
+        )
+
+    async def _look_on_and_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if not self._file.look():
+                break
+        self._store_failing = True
+        log(Level.ERROR, Event.STORE_FAILED, code=Code.STORE_UNUSABLE, reason=Reason.FILE_GONE)
+        await asyncio.get_running_loop().create_future()  # there is no way back: nothing more to look after
+
+    def _on_relay_event(self, event: RelayEvent, code: Code | None) -> None:
+        """What concerns the store is told when it changes; what concerns one connection only at the level `debug`."""
+        failed, recovered = event is RelayEvent.STORE_FAILED, event is RelayEvent.STORE_RECOVERED
+        if failed and not self._store_failing:
+            log(Level.ERROR, Event.STORE_FAILED, code=code or Code.STORAGE_FAILED)
+        elif recovered and self._store_failing:
+            log(Level.INFO, Event.STORE_RECOVERED)
+        elif not failed:
+            log(Level.DEBUG, Event.RELAY, what=event, **({} if code is None else {"code": code}))
+        self._store_failing = (self._store_failing or failed) and not recovered
+
+    async def _answer_health(self) -> tuple[bool, Mapping[str, Any]]:
+        health = await self._health.check()
+        return health.usable, _health_data(health)
+
+    async def _answer_status(self) -> Mapping[str, Any]:
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "started_at_ms": self._started_at_ms,
+            "now_ms": self._clock.now_ms(),
+            "health": _health_data(await self._health.check()),
+            "last_reap": asdict(self._last_reap),
+            "relay": asdict(self._relay.figures()),
+        }
+
+
+def _health_data(health: Health) -> dict[str, Any]:
+    return {"usable": health.usable, "reason": health.reason, "code": health.code}
+
+
+@contextlib.asynccontextmanager
+async def _signals(stop: asyncio.Event, reap: asyncio.Event) -> AsyncIterator[None]:
+    """SIGHUP is ignored: the configuration is read at the start, and a closed terminal must not end a node."""
+    loop = asyncio.get_running_loop()
+    for one in STOP_SIGNALS:
+        loop.add_signal_handler(one, stop.set)
+    loop.add_signal_handler(REAP_SIGNAL, reap.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
+    try:
+        yield
+    finally:
+        for one in (*STOP_SIGNALS, REAP_SIGNAL, signal.SIGHUP):
+            loop.remove_signal_handler(one)
+
+
+def _make_room_for_connections(most: int) -> None:
+    """Each connection is an open file, and systems allow few of them until asked for more."""
+    wanted = most + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        raise ConfigurationInvalid(
+            f"relay.max_connections = {most} needs {wanted} open files, this process may have {hard}: "
+            "lower the setting, or raise the limit (ulimit -n, LimitNOFILE=)"
+        )
+    if soft != resource.RLIM_INFINITY and wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

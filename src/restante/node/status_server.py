@@ -1,0 +1,112 @@
+"""The node's second listener: health for whoever restarts it, metrics for whoever watches it, sums for its operator.
+
+Plain HTTP, meant for loopback, apart from the relay's port. It answers questions and changes nothing.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import uvicorn
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from restante.model.errors import EnvironmentUnsuitable
+from restante.runtime.endpoints import Endpoint
+
+HEALTH: Final = "/healthz"
+METRICS: Final = "/metrics"
+STATUS: Final = "/status"
+MAX_CONNECTIONS: Final = 64
+BACKLOG: Final = 64
+IDLE_S: Final = 5
+LAST_ANSWERS_S: Final = 1
+OK: Final = 200
+UNAVAILABLE: Final = 503
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the listener is asked; each called once a request."""
+
+    health: Callable[[], Awaitable[tuple[bool, Mapping[str, Any]]]]
+    metrics: Callable[[], bytes]
+    status: Callable[[], Awaitable[Mapping[str, Any]]]
+
+
+class StatusServer:
+    def __init__(self, answers: Answers) -> None:
+        config = uvicorn.Config(
+            _application(answers),
+            lifespan="off",
+            ws="none",
+            log_config=None,  # the node's own formatter decides what is written
+            access_log=False,  # an access log is a list of IP addresses
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_keep_alive=IDLE_S,
+            timeout_graceful_shutdown=LAST_ANSWERS_S,
+        )
+        self._server = _Unsignalled(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self, endpoint: Endpoint) -> Endpoint:
+        """Where it listens, with the port the system chose if it was asked to."""
+        listener = await _bound(endpoint)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        host, port = listener.getsockname()[:2]
+        return Endpoint(host=host, port=port)
+
+    async def stop(self) -> None:
+        if self._serving is not None:
+            self._server.should_exit = True
+            await asyncio.gather(self._serving, return_exceptions=True)
+
+
+class _Unsignalled(uvicorn.Server):
+    """Signals belong to the daemon, which stops this listener last."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _bound(endpoint: Endpoint) -> socket.socket:
+    """Bound here, not by uvicorn: it would end the process with a line of its own."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, place = found[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+            listener.listen(BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        raise EnvironmentUnsuitable(f"node.status = {endpoint} cannot be listened at: {error.strerror}") from error
+    return listener
+
+
+def _application(answers: Answers) -> Starlette:
+    async def health(_: Request) -> Response:
+        usable, told = await answers.health()
+        return JSONResponse(told, status_code=OK if usable else UNAVAILABLE)
+
+    async def metrics(_: Request) -> Response:
+        return Response(answers.metrics(), media_type=CONTENT_TYPE_LATEST)
+
+    async def status(_: Request) -> Response:
+        return JSONResponse(await answers.status())
+
+    return Starlette(routes=[Route(HEALTH, health), Route(METRICS, metrics), Route(STATUS, status)])

@@ -1,0 +1,67 @@
+"""Where something listens, as people write it: `127.0.0.1:7431`, `[::1]:7431`, `relay.example:7431`."""
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+from restante.model.errors import Malformed
+from restante.model.ids import NODE_KEY_BYTES, NodeKey, node_key
+
+MAX_PORT: Final = 65_535
+_KEY_DIGITS: Final = 2 * NODE_KEY_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can come here; a name is not looked up, only `localhost` is known."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedRelay:
+    """A relay as a client is told of it: the key it must prove, and where to find it."""
+
+    key: NodeKey
+    endpoint: Endpoint
+
+    def __str__(self) -> str:
+        return f"{self.key.hex()}@{self.endpoint}"
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """Host and port; an IPv6 address stands in brackets. Port 0 lets the system choose one."""
+    host, separator, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    if not separator or not host or (":" in host) != bracketed or not host.isprintable() or " " in host:
+        raise Malformed(f"{text!r} is no place to listen: write host:port, such as 127.0.0.1:7431 or [::1]:7431")
+    if not (port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
+        raise Malformed(f"{port!r} is no port: give a number from 0 to {MAX_PORT}")
+    return Endpoint(host=host, port=int(port))
+
+
+def parse_pinned_relay(text: str) -> PinnedRelay:
+    """`KEY@HOST:PORT`, as `restante node init` and `node status` print it."""
+    digits, separator, place = text.partition("@")
+    try:
+        key = bytes.fromhex(digits)
+    except ValueError:
+        key = b""
+    if not separator or len(digits) != _KEY_DIGITS or len(key) != NODE_KEY_BYTES:
+        raise Malformed(
+            f"a relay is named KEY@HOST:PORT, its key as {_KEY_DIGITS} hexadecimal digits, "
+            "as 'restante node status' shows it"
+        )
+    return PinnedRelay(key=node_key(key), endpoint=parse_endpoint(place))

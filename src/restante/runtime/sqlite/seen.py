@@ -1,0 +1,103 @@
+"""The dedup cache in SQLite: marks of arrivals, forgotten by recency and age (SPEC 9.2)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from restante.core.verdicts import CONTENT_MARK_BYTES, MESSAGE_KEY_BYTES, PAYLOAD_MARK_BYTES, SESSION_MARK_BYTES, Mark
+from restante.policy.dedup import DedupLimits, is_fresh, to_evict
+from restante.runtime.sqlite.database import Database, load_queries
+
+ENTRY_BYTES: Final = 100
+"""What one entry takes of the file at most, its share of index and half-empty pages included; a test measures it."""
+
+_BUCKET_BYTES: Final = 8
+_REST_BYTES: Final = MESSAGE_KEY_BYTES - _BUCKET_BYTES
+_SESSION_END: Final = _REST_BYTES + SESSION_MARK_BYTES
+_PAYLOAD_END: Final = _SESSION_END + PAYLOAD_MARK_BYTES
+_CONTENT_END: Final = _PAYLOAD_END + CONTENT_MARK_BYTES
+_SWEEP_PAGE: Final = 1_000
+_SQL: Final = load_queries("seen")
+_FIND: Final = _SQL["find"]
+_REMEMBER: Final = _SQL["remember"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    turn: int
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """Entries that had to go, and how many of them before their time; the youngest of those was that old."""
+
+    entries: int
+    early: int
+    youngest_age_ms: int
+
+
+class SeenTable:
+    """Knows nothing of totals: how many entries there are is told to it, and it tells how many went."""
+
+    def __init__(self, database: Database, limits: DedupLimits) -> None:
+        self._database = database
+        self._limits = limits
+
+    def find(self, key: bytes, *, now_ms: int) -> list[Remembered]:
+        """Every arrival of a message that is still remembered, in whatever session."""
+        rows = self._database.rows(_FIND, _bucket(key))
+        if not rows:
+            return []
+        rest = key[_BUCKET_BYTES:]
+        return [
+            Remembered(turn, _mark(raw, bool(is_acknowledged)))
+            for turn, raw, is_acknowledged, seen_at_ms in rows
+            if raw[:_REST_BYTES] == rest and is_fresh(self._limits, seen_at_ms=seen_at_ms, now_ms=now_ms)
+        ]
+
+    def remember(self, turn: int, key: bytes, mark: Mark, *, now_ms: int) -> None:
+        raw = key[_BUCKET_BYTES:] + mark.session + mark.payload + mark.content
+        self._database.rows(_REMEMBER, turn, _bucket(key), raw, int(mark.is_acknowledged), now_ms)
+
+    def touch(self, known: Remembered, turn: int, *, now_ms: int) -> None:
+        """Seen again just now."""
+        self._database.rows(_SQL["touch"], turn, now_ms, known.turn)
+
+    def push_out(self, entries: int, *, now_ms: int) -> Pushed:
+        """Make `entries` fit the limits; the least recently seen go first."""
+        surplus = to_evict(self._limits, entries=entries, measured_bytes=entries * ENTRY_BYTES)
+        if not surplus:
+            return Pushed(0, 0, 0)
+        rows = self._database.rows(_SQL["forget_oldest"], surplus)
+        return self._pushed((seen_at_ms for (seen_at_ms,) in rows), now_ms)
+
+    def sweep(self, *, now_ms: int) -> int:
+        """Forget what is past its window; how many went."""
+        gone = 0
+        while True:
+            page = self._database.rows(_SQL["oldest"], _SWEEP_PAGE)
+            fresh_from = next(
+                (at for at, (seen,) in enumerate(page) if is_fresh(self._limits, seen_at_ms=seen, now_ms=now_ms)),
+                len(page),
+            )
+            if fresh_from:
+                self._database.rows(_SQL["forget_oldest"], fresh_from)
+                gone += fresh_from
+            if fresh_from < _SWEEP_PAGE:
+                return gone
+
+    def _pushed(self, seen_at_ms: Iterable[int], now_ms: int) -> Pushed:
+        times = list(seen_at_ms)
+        early = [at_ms for at_ms in times if is_fresh(self._limits, seen_at_ms=at_ms, now_ms=now_ms)]
+        return Pushed(len(times), len(early), now_ms - max(early, default=now_ms))
+
+
+def _bucket(key: bytes) -> int:
+    return int.from_bytes(key[:_BUCKET_BYTES], "big", signed=True)
+
+
+def _mark(raw: bytes, is_acknowledged: bool) -> Mark:
+    return Mark(
+        raw[_REST_BYTES:_SESSION_END], raw[_SESSION_END:_PAYLOAD_END], raw[_PAYLOAD_END:_CONTENT_END], is_acknowledged
+    )

@@ -1,0 +1,13 @@
+-- Acknowledgements owed to senders (SPEC 10.5).
+
+-- name: owe
+INSERT INTO owed_ack (number, type, sender, message_id, since_ms) VALUES (?, ?, ?, ?, ?);
+
+-- name: owed
+-- The oldest debt first, then all of the same type to the same sender.
+SELECT sender, type, count(*), min(since_ms) FROM owed_ack GROUP BY sender, type ORDER BY min(number);
+
+-- name: take
+DELETE FROM owed_ack
+ WHERE number IN (SELECT number FROM owed_ack WHERE sender = ? AND type = ? ORDER BY number LIMIT ?)
+RETURNING number, message_id;

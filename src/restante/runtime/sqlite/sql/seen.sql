@@ -1,0 +1,16 @@
+-- The dedup cache (SPEC 9.2). `turn` grows with every arrival, so its order is that of recency.
+
+-- name: find
+SELECT turn, mark, is_acknowledged, seen_at_ms FROM seen WHERE bucket = ?;
+
+-- name: remember
+INSERT INTO seen (turn, bucket, mark, is_acknowledged, seen_at_ms) VALUES (?, ?, ?, ?, ?);
+
+-- name: touch
+UPDATE seen SET turn = ?, seen_at_ms = ? WHERE turn = ?;
+
+-- name: forget_oldest
+DELETE FROM seen WHERE turn IN (SELECT turn FROM seen ORDER BY turn LIMIT ?) RETURNING seen_at_ms;
+
+-- name: oldest
+SELECT seen_at_ms FROM seen ORDER BY turn LIMIT ?;

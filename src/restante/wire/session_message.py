@@ -1,0 +1,128 @@
+"""What the recipient finds when an envelope is unsealed: whose message it is, in which session, and its ratchet bytes.
+
+The outside is readable before anything is decrypted, because the verdict of SPEC 9.1 asks for sender, session and
+message id first; no node sees it (SPEC 8.5). Kind, sequence and text are inside the ratchet bytes, which are not looked
+into here. An opening is there until the writer was answered.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from restante.model.cards import ContactCard
+from restante.model.errors import Malformed, TooLarge
+from restante.model.ids import Address, MessageId, SessionId, address, exactly, message_id, session_id
+from restante.model.limits import MAX_SEALED_BYTES
+from restante.model.prekeys import Opening
+from restante.wire.fields import MAX_U32, SIGNATURE_BYTES, check_number
+from restante.wire.prekeys import SEALING_KEY_BYTES, X25519_BYTES
+
+SESSION_MESSAGE_VERSION: Final = 1
+MAX_SESSION_MESSAGE_BYTES: Final = MAX_SEALED_BYTES  # SPEC 2.8: padding and sealing only add
+MIN_RATCHET_BYTES: Final = 68  # header 40, nonce 12, tag 16
+KEM_CIPHERTEXT_BYTES: Final = 1088
+
+_HAS_OPENING: Final = 1
+_HAS_ONE_TIME: Final = 2
+_HAS_CONTINUES: Final = 4
+_NO_OPENING: Final = b"\x00"
+_HEAD: Final = struct.Struct(">B32s32s16s")
+_FLAGS_BYTES: Final = 1
+_OPENING: Final = struct.Struct(
+    f">{SEALING_KEY_BYTES}s{X25519_BYTES}s{SIGNATURE_BYTES}s{X25519_BYTES}sI{KEM_CIPHERTEXT_BYTES}s"
+)
+_ONE_TIME_ID: Final = struct.Struct(">I")
+_SESSION_BYTES: Final = 32
+
+MIN_SESSION_MESSAGE_BYTES: Final = _HEAD.size + _FLAGS_BYTES + MIN_RATCHET_BYTES
+MAX_OPENING_BYTES: Final = _FLAGS_BYTES + _OPENING.size + _ONE_TIME_ID.size + _SESSION_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionMessage:
+    sender: Address
+    session_id: SessionId
+    message_id: MessageId
+    ratchet: bytes
+    opening: Opening | None = None
+
+    def __post_init__(self) -> None:
+        address(self.sender)
+        session_id(self.session_id)
+        message_id(self.message_id)
+        if len(self.ratchet) < MIN_RATCHET_BYTES:
+            raise Malformed(f"a ratchet message has at least {MIN_RATCHET_BYTES} bytes, not {len(self.ratchet)}")
+        if self.opening is not None and self.opening.card.address != self.sender:
+            raise Malformed("the opening of a session must be the sender's own")
+
+
+def encode_session_message(message: SessionMessage) -> bytes:
+    head = _HEAD.pack(SESSION_MESSAGE_VERSION, message.sender, message.session_id, message.message_id)
+    raw = head + (_NO_OPENING if message.opening is None else encode_opening(message.opening)) + message.ratchet
+    if len(raw) > MAX_SESSION_MESSAGE_BYTES:
+        raise TooLarge("the message", size_bytes=len(raw), limit_bytes=MAX_SESSION_MESSAGE_BYTES)
+    return raw
+
+
+def decode_session_message(raw: bytes) -> SessionMessage:
+    if len(raw) > MAX_SESSION_MESSAGE_BYTES:
+        raise TooLarge("the message", size_bytes=len(raw), limit_bytes=MAX_SESSION_MESSAGE_BYTES)
+    if len(raw) < MIN_SESSION_MESSAGE_BYTES:
+        raise Malformed(f"a session message has at least {MIN_SESSION_MESSAGE_BYTES} bytes, not {len(raw)}")
+    version, sender, session, message = _HEAD.unpack_from(raw)
+    if version != SESSION_MESSAGE_VERSION:
+        raise Malformed(f"only version {SESSION_MESSAGE_VERSION} of a session message is known, not {version}")
+    flags = raw[_HEAD.size]
+    end = _HEAD.size + (_opening_bytes(flags) if flags else _FLAGS_BYTES)
+    opening = decode_opening(raw[_HEAD.size : end], writer=Address(sender)) if flags else None
+    return SessionMessage(
+        sender=Address(sender),
+        session_id=SessionId(session),
+        message_id=MessageId(message),
+        ratchet=raw[end:],
+        opening=opening,
+    )
+
+
+def encode_opening(opening: Opening) -> bytes:
+    """Also how the writer keeps it until the first answer. The address is not in it: it is the writer's."""
+    card, flags = opening.card, _HAS_OPENING
+    check_number(opening.prekey_id, "prekey id", high=MAX_U32)
+    raw = _OPENING.pack(
+        exactly(card.sealing_key, SEALING_KEY_BYTES, "sealing key"),
+        exactly(card.agreement_key, X25519_BYTES, "agreement key"),
+        exactly(card.signature, SIGNATURE_BYTES, "signature of the card"),
+        exactly(opening.ephemeral_key, X25519_BYTES, "ephemeral key"),
+        opening.prekey_id,
+        exactly(opening.kem_ciphertext, KEM_CIPHERTEXT_BYTES, "KEM ciphertext"),
+    )
+    if opening.one_time_id is not None:
+        check_number(opening.one_time_id, "id of the one-time prekey", high=MAX_U32)
+        flags, raw = flags | _HAS_ONE_TIME, raw + _ONE_TIME_ID.pack(opening.one_time_id)
+    if opening.continues is not None:
+        flags, raw = flags | _HAS_CONTINUES, raw + session_id(opening.continues)
+    return bytes([flags]) + raw
+
+
+def decode_opening(raw: bytes, *, writer: Address) -> Opening:
+    if not raw:
+        raise Malformed("the opening is missing")
+    flags = raw[0]
+    exactly(raw, _opening_bytes(flags), "opening of a session")
+    sealing, agreement, signature, ephemeral, prekey_id, ciphertext = _OPENING.unpack_from(raw, _FLAGS_BYTES)
+    rest = raw[_FLAGS_BYTES + _OPENING.size :]
+    return Opening(
+        card=ContactCard(address=writer, sealing_key=sealing, agreement_key=agreement, signature=signature),
+        ephemeral_key=ephemeral,
+        prekey_id=prekey_id,
+        kem_ciphertext=ciphertext,
+        one_time_id=_ONE_TIME_ID.unpack_from(rest)[0] if flags & _HAS_ONE_TIME else None,
+        continues=SessionId(rest[-_SESSION_BYTES:]) if flags & _HAS_CONTINUES else None,
+    )
+
+
+def _opening_bytes(flags: int) -> int:
+    if not flags & _HAS_OPENING or flags > _HAS_OPENING | _HAS_ONE_TIME | _HAS_CONTINUES:
+        raise Malformed(f"the flags of an opening must be 1, 3, 5 or 7, not {flags}")
+    one_time = _ONE_TIME_ID.size if flags & _HAS_ONE_TIME else 0
+    return _FLAGS_BYTES + _OPENING.size + one_time + (_SESSION_BYTES if flags & _HAS_CONTINUES else 0)

@@ -1,0 +1,138 @@
+"""`restante relay` against a running node: what an operator tries when something is wrong."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clauses import clause
+from node_processes import NodeHome, NodeProcess, free_port, restante, running_node
+from restante.crypto.identity import Identity
+from restante.model.ids import NodeKey
+from restante.runtime.endpoints import Endpoint
+from restante.runtime.identity_files import create_identity
+from restante.runtime.system import SystemClock, SystemEntropy
+from restante.wire.address import show_address
+from restante.wire.envelope import Envelope, encode_envelope
+from restante.wire.inbox_keys import relay_inbox_key
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    home = NodeHome.made(tmp_path_factory.mktemp("relay") / "node")
+    with running_node(home) as node:
+        yield node
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Identity:
+    return create_identity(tmp_path / "reader.key", SystemEntropy())
+
+
+@pytest.fixture
+def key(tmp_path: Path, reader: Identity) -> str:
+    assert reader.address
+    return str(tmp_path / "reader.key")
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory to be in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def flushed(node: NodeProcess, key: str, *more: str) -> list[dict[str, object]]:
+    done = restante("relay", "flush", "--for", key, "--relay", str(node.relay), *more, "--json")
+    messages: list[dict[str, object]] = json.loads(done.stdout)["messages"]
+    return messages
+
+
+@clause("6.1")
+def test_what_was_put_is_listed_in_order_and_stays_until_it_is_deleted(node: NodeProcess, key: str) -> None:
+    put = restante("relay", "put", "--for", key, "--count", "20", "--json", RESTANTE_RELAY=str(node.relay))
+    stored = [one["payload_hash"] for one in json.loads(put.stdout)["stored"]]
+    assert len(set(stored)) == 20
+    assert [one["payload_hash"] for one in flushed(node, key)] == stored
+    assert [one["payload_hash"] for one in flushed(node, key, "--limit", "3")] == stored[:3]
+    assert [one["payload_hash"] for one in flushed(node, key, "--delete")] == stored
+    assert flushed(node, key) == []
+
+
+def test_the_tables_are_for_people(node: NodeProcess, key: str, reader: Identity) -> None:
+    to = show_address(reader.address)
+    shown = restante("relay", "put", "--to", to, "--size", "100", RESTANTE_RELAY=str(node.relay)).stdout
+    assert "1 on the relay's disk, " in shown
+    shown = restante("relay", "flush", "--for", key, RESTANTE_RELAY=str(node.relay)).stdout
+    assert shown.startswith("Held: 1\n")
+    assert max(map(len, shown.splitlines())) <= 80
+    shown = restante("relay", "flush", "--for", key, "--delete", RESTANTE_RELAY=str(node.relay)).stdout
+    assert shown.startswith("Taken and deleted: 1\n")
+    shown = restante("relay", "flush", "--for", key, RESTANTE_RELAY=str(node.relay)).stdout
+    assert shown == "The relay holds nothing for this identity.\n"
+
+
+def test_an_envelope_from_a_file_is_put_as_it_is(node: NodeProcess, tmp_path: Path, key: str, reader: Identity) -> None:
+    expires_at_ms = (SystemClock().now_ms() // HOUR_MS + 48) * HOUR_MS
+    raw = encode_envelope(
+        Envelope(inbox_key=relay_inbox_key(reader.address), expires_at_ms=expires_at_ms, sealed=b"sealed")
+    )
+    file = tmp_path / "letter.bin"
+    file.write_bytes(raw)
+    restante("relay", "put", str(file), RESTANTE_RELAY=str(node.relay))
+    [held] = flushed(node, key)
+    assert (held["expires_at_ms"], held["size_bytes"]) == (expires_at_ms, len(raw))
+
+
+def test_another_identity_sees_nothing_of_it(node: NodeProcess, tmp_path: Path, key: str) -> None:
+    restante("relay", "put", "--for", key, RESTANTE_RELAY=str(node.relay))
+    create_identity(tmp_path / "other.key", SystemEntropy())
+    assert flushed(node, str(tmp_path / "other.key"), "--delete") == []
+    assert len(flushed(node, key)) == 1
+
+
+@clause("6.7")
+def test_a_refusal_is_told_with_its_code(node: NodeProcess, key: str) -> None:
+    too_long = restante("relay", "put", "--for", key, "--hours", "1400", status=2, RESTANTE_RELAY=str(node.relay))
+    assert too_long.stderr.startswith("error E102: the expiry is more than")
+    assert "0 of 1 were stored" in too_long.stderr
+
+
+def test_another_node_at_the_same_place_is_refused(node: NodeProcess, key: str) -> None:
+    wrong = replace(node.relay, key=NodeKey(bytes(32)))
+    refused = restante("relay", "put", "--for", key, status=1, RESTANTE_RELAY=str(wrong))
+    assert refused.stderr.startswith("error E103:")
+
+
+def test_nobody_at_the_place_is_told(node: NodeProcess, key: str) -> None:
+    silent = replace(node.relay, endpoint=Endpoint(host="127.0.0.1", port=free_port()))
+    assert restante("relay", "put", "--for", key, status=1, RESTANTE_RELAY=str(silent)).stderr.startswith("error E001:")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "expected"),
+    [
+        (["put"], 2, "give one of FILE, --for FILE and --to ADDRESS"),
+        (["put", "a", "--to", "b"], 2, "give one of FILE"),
+        (["put", "absent.bin"], 1, "absent.bin cannot be read: No such file"),
+        (["put", "--to", "rst1x"], 2, "error E101: an address must have"),
+        (["put", "--for", "absent.key"], 1, "error E109: the identity file cannot be read"),
+        (["put", "--to", "x", "--relay", "nonsense"], 2, "error E101: a relay is named KEY@HOST:PORT"),
+        (["flush"], 2, "say whose mail it is with --for FILE"),
+        (["put", "/dev/null"], 2, "error E101: only version 1 of the envelope is known"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_sent(
+    node: NodeProcess, nowhere: Path, words: list[str], status: int, expected: str
+) -> None:
+    assert list(nowhere.iterdir()) == []
+    refused = restante("relay", *words, status=status, RESTANTE_RELAY=str(node.relay))
+    assert expected in refused.stderr
+
+
+def test_a_relay_must_be_named() -> None:
+    assert "say which relay with --relay KEY@HOST:PORT" in restante("relay", "flush", status=2).stderr

@@ -1,0 +1,149 @@
+"""20,000 puts over 50 connections to a node that is killed again and again: an Ack means "on disk" (SPEC 1.3)."""
+
+import asyncio
+import itertools
+import random
+import struct
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from clauses import clause
+from node_processes import NodeHome, NodeProcess, start_node
+from restante.crypto.identity import Identity
+from restante.model.ids import InboxKey
+from restante.ports.relay import TryFailed
+from restante.runtime.system import SystemClock
+from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.wire.envelope import Envelope, decode_envelope, encode_envelope
+from restante.wire.inbox_keys import relay_inbox_key
+
+CONNECTIONS = 50
+PUTS_EACH = 400
+IN_FLIGHT = 16
+KILLS = 8
+HOUR_MS = 3_600_000
+LIFTED = {"push_rate_per_s": 1_000_000, "push_burst": 10_000_000}
+MARK = struct.Struct(">HHI")  # who, on its how-manieth link, which put
+
+Mark = tuple[int, int, int]
+
+
+@dataclass
+class Story:
+    """What the senders were told."""
+
+    home: NodeHome
+    node: NodeProcess
+    kill_after: list[int]
+    expires_at_ms: int
+    up: asyncio.Event = field(default_factory=asyncio.Event)
+    sent: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    acknowledged: list[Mark] = field(default_factory=list)
+    restarting: asyncio.Task[None] | None = None
+
+    def note(self, mark: Mark) -> None:
+        self.acknowledged.append(mark)
+        if self.kill_after and len(self.acknowledged) >= self.kill_after[0] and self.up.is_set():
+            self.kill_after.pop(0)
+            self.up.clear()
+            self.node.process.kill()
+            self.restarting = asyncio.create_task(self.restart())
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self.node.ended)
+        self.node = await asyncio.to_thread(start_node, self.home)
+        self.up.set()
+
+
+def inbox(who: int) -> InboxKey:
+    return relay_inbox_key(Identity(who.to_bytes(32, "big")).address)
+
+
+async def send_all(story: Story, who: int) -> None:
+    """Every put, over as many links as it takes: what was not acknowledged on one is put again on the next."""
+    waiting = list(range(PUTS_EACH))
+    inbox_key = inbox(who)
+    for link_number in itertools.count():
+        if not waiting:
+            return
+        await story.up.wait()
+        place = story.home.relay
+        try:
+            link = await TlsRelayLink.connect(place.endpoint.host, place.endpoint.port, node=place.key)
+        except TryFailed:
+            await asyncio.sleep(0)  # killed meanwhile: wait for the next
+            continue
+        done: set[int] = set()
+
+        async def put(number: int, link: TlsRelayLink = link, number_of_link: int = link_number) -> int:
+            mark = (who, number_of_link, number)
+            story.sent[who, number_of_link].append(number)
+            sealed = MARK.pack(*mark) + bytes(1_000)
+            envelope = Envelope(inbox_key=inbox_key, expires_at_ms=story.expires_at_ms, sealed=sealed)
+            await link.put(encode_envelope(envelope))
+            story.note(mark)
+            return number
+
+        for start in range(0, len(waiting), IN_FLIGHT):
+            answers = await asyncio.gather(*map(put, waiting[start : start + IN_FLIGHT]), return_exceptions=True)
+            for answer in answers:
+                if isinstance(answer, int):
+                    done.add(answer)
+                elif not isinstance(answer, TryFailed):
+                    raise answer
+            if len(done) < start + len(answers):
+                break
+        await link.close()
+        waiting = [number for number in waiting if number not in done]
+
+
+def on_disk(home: NodeHome) -> tuple[list[Mark], int]:
+    """What is held, in the order it was stored, and how many facts say that something was stored."""
+    connection = apsw.Connection(str(home.database))
+    try:
+        assert connection.pragma("integrity_check") == "ok"
+        rows: list[Any] = connection.execute("SELECT recipient, envelope FROM inbox ORDER BY id").fetchall()
+        [(facts,)] = connection.execute("SELECT count(*) FROM journal WHERE kind = 'stored'")
+    finally:
+        connection.close()
+    marks: list[Mark] = [MARK.unpack_from(decode_envelope(raw).sealed) for _, raw in rows]
+    assert all(recipient == INBOXES[who] for (recipient, _), (who, _, _) in zip(rows, marks, strict=True))
+    return marks, facts
+
+
+INBOXES = [inbox(who) for who in range(CONNECTIONS)]
+
+
+@clause("1.3", "6.1", "6.2")
+async def test_every_acknowledged_put_survives_a_node_killed_again_and_again(tmp_path: Path) -> None:
+    moments = random.Random(20_261_115)  # noqa: S311 - where the kills fall, not a secret
+    home = NodeHome.made(tmp_path / "node", relay=LIFTED)
+    story = Story(
+        home=home,
+        node=await asyncio.to_thread(start_node, home),
+        kill_after=sorted(moments.sample(range(1, CONNECTIONS * PUTS_EACH - 1_000), KILLS)),
+        expires_at_ms=(SystemClock().now_ms() // HOUR_MS + 48) * HOUR_MS,
+    )
+    story.up.set()
+    try:
+        async with asyncio.timeout(300):
+            await asyncio.gather(*(send_all(story, who) for who in range(CONNECTIONS)))
+    finally:
+        if story.restarting is not None:
+            await story.restarting
+        story.node.kill()
+    held, facts = on_disk(home)
+    assert story.kill_after == []
+    wanted = {(who, number) for who in range(CONNECTIONS) for number in range(PUTS_EACH)}
+    assert {(who, number) for who, _, number in story.acknowledged} == wanted
+    assert len(set(held)) == len(held) == facts
+    assert set(story.acknowledged) <= set(held)  # none that was promised is lost
+    stored_by_link: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for who, link, number in held:
+        stored_by_link[who, link].append(number)
+    for by_link, stored in stored_by_link.items():
+        assert stored == story.sent[by_link][: len(stored)]  # in order, without a hole, and nothing nobody sent

@@ -1,0 +1,296 @@
+"""SPEC 6.8 over real sockets, with limits small enough to wait for: who goes beyond pays, others never notice."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clauses import clause
+from relay_peers import BOB, LOOPBACK, MALLORY, NODE, SOON_S, START, RawPeer, RunningRelay, running_relay
+from restante.node.figures import RelayFigures
+from restante.policy.failures import Failure
+from restante.policy.links import RelayLimits
+from restante.ports.relay import LinkLost, TryFailed
+from restante.runtime.sqlite.database import Database
+from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.wire import frames
+
+
+async def until(relay: RunningRelay, holds: Callable[[RelayFigures], bool]) -> None:
+    """Ask again and again; a turn of the loop between two questions."""
+    async with asyncio.timeout(SOON_S):
+        while not holds(relay.relay.figures()):  # noqa: ASYNC110 - the figures have no event of their own
+            await asyncio.sleep(0.005)
+
+
+async def works(relay: RunningRelay) -> bool:
+    """Whether a newcomer is served."""
+    link = await relay.link()
+    await link.put(relay.envelope(b"still served"))
+    await link.close()
+    return True
+
+
+@clause("6.7", "6.8")
+async def test_puts_beyond_the_burst_are_refused_for_now_and_told_when_to_come_back(tmp_path: Path) -> None:
+    limits = RelayLimits(push_burst=5, push_rate_per_s=1)
+    async with running_relay(tmp_path, limits=limits) as relay:
+        link = await relay.link()
+        outcomes = await link.put_many([relay.envelope(b"%d" % number) for number in range(8)])
+        refused = [each for each in outcomes if isinstance(each, TryFailed)]
+        assert len(refused) == 3
+        for each in refused:
+            assert (each.failure, each.code.value) == (Failure.RATE_LIMITED, "E007")
+            assert each.retry_after_ms is not None
+            assert 0 < each.retry_after_ms <= 1_000
+        assert len(relay.held()) == 5
+        assert await works(relay)  # the limit is a connection's, not the relay's
+        await link.close()
+
+
+@clause("6.8")
+async def test_one_connection_too_many_is_turned_away_and_the_others_stay(tmp_path: Path) -> None:
+    async with running_relay(tmp_path, limits=RelayLimits(max_connections=3)) as relay:
+        links = [await relay.link() for _ in range(3)]
+        with pytest.raises(TryFailed):
+            await relay.link()
+        for link in links:
+            await link.ping()
+        await links.pop().close()
+        await until(relay, lambda figures: figures.connections == 2)
+        assert await works(relay)
+        assert relay.relay.figures().turned_away_total == 1
+        for link in links:
+            await link.close()
+
+
+@clause("6.8")
+async def test_the_fifth_receive_session_of_a_key_is_refused_for_now(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay:
+        links = [await relay.link(BOB) for _ in range(4)]
+        fifth = await relay.link()
+        with pytest.raises(TryFailed, match="at most 4") as refused:
+            await fifth.open(BOB)
+        assert refused.value.failure is Failure.RATE_LIMITED
+        await fifth.open(MALLORY)
+        sixth = await relay.link()
+        await links.pop().close()
+        await until(relay, lambda figures: figures.receive_sessions == 4)
+        await sixth.open(BOB)
+        for link in (*links, fifth, sixth):
+            await link.close()
+
+
+@clause("6.8")
+@pytest.mark.parametrize("says", [b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n"], ids=["nothing", "half", "too much"])
+async def test_whoever_does_not_get_through_the_handshake_in_time_is_cut_off(tmp_path: Path, says: bytes) -> None:
+    async with running_relay(tmp_path, limits=RelayLimits(handshake_ms=100)) as relay:
+        bystander = await relay.link(BOB)
+        reader, writer = await asyncio.open_connection(LOOPBACK, relay.port)
+        writer.write(says)
+        async with asyncio.timeout(SOON_S):
+            assert await reader.read() == b"" or says.startswith(b"GET")
+        writer.close()
+        await until(relay, lambda figures: figures.handshakes_failed_total == 1)
+        await bystander.ping()
+        await bystander.close()
+
+
+@clause("6.8")
+async def test_pings_before_the_greeting_do_not_stretch_the_handshake(tmp_path: Path) -> None:
+    async with (
+        running_relay(tmp_path, limits=RelayLimits(handshake_ms=100)) as relay,
+        RawPeer.connected(relay.port, starts=False) as (peer, _),
+    ):
+        async with asyncio.timeout(SOON_S):
+            with contextlib.suppress(ConnectionError, AssertionError):  # the relay hung up
+                while relay.relay.figures().handshakes_failed_total == 0:
+                    await peer.say(frames.encode_frame(frames.Ping(), 1))
+                    await peer.hear()
+        assert relay.relay.figures().handshakes_failed_total == 1
+
+
+@clause("6.8")
+async def test_a_silent_client_is_dropped_and_one_that_pings_stays(tmp_path: Path) -> None:
+    async with running_relay(tmp_path, limits=RelayLimits(idle_ms=300, handshake_ms=10_000)) as relay:
+        lively = await TlsRelayLink.connect(
+            LOOPBACK, relay.port, node=NODE.node_key, limits=RelayLimits(heartbeat_ms=50)
+        )
+        async with RawPeer.connected(relay.port) as (silent, _):
+            assert await silent.is_cut_off()
+        assert relay.relay.figures().closed_idle_total == 1
+        await lively.ping()
+        await lively.close()
+
+
+@clause("6.8")
+async def test_a_client_that_does_not_read_is_dropped_and_hurts_nobody(tmp_path: Path) -> None:
+    limits = RelayLimits(slow_reader_ms=200, max_unread_bytes=65_536, push_burst=100_000)
+    async with running_relay(tmp_path, limits=limits) as relay:
+        sender = await relay.link()
+        await sender.put_many([relay.envelope(bytes(200_000)) for _ in range(40)])
+        async with RawPeer.connected(relay.port, receive_buffer_bytes=4_096) as (slow, hello):
+            await slow.say(frames.encode_frame(slow.proof(BOB, hello), 1))
+            slow.stop_reading()
+            async with asyncio.timeout(SOON_S):
+                while relay.relay.figures().closed_slow_total == 0:
+                    with contextlib.suppress(ConnectionError):
+                        await slow.say(frames.encode_frame(frames.Taken(through=2**63 - 1), 0))  # a lie
+                    await sender.put(relay.envelope(b"others go on", reader=MALLORY))
+        good = await relay.link(BOB)
+        async with asyncio.timeout(SOON_S):
+            for _ in range(40):
+                await good.next_blob()
+        for link in (sender, good):
+            await link.close()
+
+
+async def test_a_relay_behind_its_disk_stops_reading_and_goes_on_when_it_has_caught_up(tmp_path: Path) -> None:
+    """More than may wait, while another process holds the file: nothing is refused for it, nothing lost."""
+    async with running_relay(tmp_path, limits=RelayLimits(max_waiting_bytes=1_048_576)) as relay:
+        link = await relay.link()
+        sent = [relay.envelope(number.to_bytes(4, "big") + bytes(100_000)) for number in range(60)]
+        outcomes = await link.put_many(sent)
+        assert not [each for each in outcomes if isinstance(each, TryFailed)]
+        assert relay.held() == sent
+        await link.close()
+
+
+@clause("6.4", "6.5")
+async def test_mail_that_the_client_does_not_take_stays_with_the_relay(tmp_path: Path) -> None:
+    """A window, not a flood; and puts on the same link are answered all the while."""
+    async with running_relay(tmp_path, limits=RelayLimits(push_burst=10_000)) as relay:
+        link = await relay.link(BOB)
+        sent = [relay.envelope(b"%d" % number) for number in range(3_000)]
+        outcomes = await link.put_many(sent)
+        assert not [each for each in outcomes if isinstance(each, TryFailed)]
+        await link.ping()
+        assert relay.relay.figures().blobs_served_total < 2_000
+        async with asyncio.timeout(SOON_S):
+            got = [(await link.next_blob()).envelope for _ in sent]
+        assert got == sent
+        await link.close()
+
+
+async def test_frames_of_an_unknown_type_are_refused_by_code_and_the_link_lives_on(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay, RawPeer.connected(relay.port) as (peer, _):
+        await peer.say(frames.frame_head(0x7F, 9, 3) + b"new")
+        number, refused = await peer.hear()
+        assert isinstance(refused, frames.Refused)
+        assert (number, refused.permanent, refused.code) == (9, True, "E101")
+        assert await peer.ask(frames.Ping(), 2) == frames.Pong()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [frames.Start(version=2, capabilities=0), frames.Start(version=1, capabilities=2)],
+    ids=["version", "capability"],
+)
+async def test_a_version_or_capability_nobody_offered_is_refused_and_the_link_ends(
+    tmp_path: Path, start: frames.Start
+) -> None:
+    async with running_relay(tmp_path) as relay, RawPeer.connected(relay.port, starts=False) as (peer, hello):
+        assert (hello.lowest_version, hello.highest_version, hello.capabilities) == (1, 1, 1)
+        assert (await peer.refusal(start)).permanent
+        assert await peer.is_cut_off()
+
+
+async def test_nothing_but_a_ping_is_taken_before_the_greeting(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay, RawPeer.connected(relay.port, starts=False) as (peer, hello):
+        assert await peer.ask(frames.Ping(), 1) == frames.Pong()
+        put = frames.Put(envelope=relay.envelope(b"early"))
+        assert (await peer.refusal(put, 2)).code == "E108"
+        assert (await peer.refusal(peer.proof(BOB, hello), 3)).code == "E108"
+        await peer.say(frames.encode_frame(START, 0))
+        assert isinstance(await peer.ask(put, 4), frames.Stored)
+        assert (await peer.refusal(START, 5)).code == "E108"
+
+
+async def test_what_came_before_a_broken_frame_is_stored_and_its_answer_harms_nobody(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay:
+        bystander = await relay.link()
+        raw = relay.envelope(b"good")
+        async with RawPeer.connected(relay.port) as (peer, _):
+            broken = frames.frame_head(frames.FrameType.DELETE, 2, 8) + b"\xff" * 8
+            putting = asyncio.create_task(bystander.put(relay.envelope(b"bystander's")))
+            await peer.say(frames.encode_frame(frames.Put(envelope=raw), 1) + broken)
+            assert await peer.is_cut_off()
+            await putting
+        await until(relay, lambda figures: figures.puts_stored_total == 2)
+        assert raw in relay.held()
+        await bystander.close()
+
+
+async def test_thousands_of_deletes_at_once_are_all_answered(tmp_path: Path) -> None:
+    async with running_relay(tmp_path, limits=RelayLimits(push_burst=10_000)) as relay:
+        link = await relay.link(BOB)
+        await link.put_many([relay.envelope(b"%d" % number) for number in range(3_000)])
+        async with asyncio.timeout(SOON_S):
+            ids = [(await link.next_blob()).blob_id for _ in range(3_000)]
+        await asyncio.gather(
+            *(link.delete_many(ids[start : start + 1_000]) for start in (0, 1_000, 2_000) for _ in "ab")
+        )
+        assert relay.held() == []
+        assert relay.relay.figures().blobs_deleted_total == 3_000
+        assert relay.relay.figures().waiting_bytes == 0
+        await link.close()
+
+
+@clause("6.8")
+async def test_guessing_at_proofs_is_slowed_down_like_puts(tmp_path: Path) -> None:
+    limits = RelayLimits(push_burst=3, push_rate_per_s=1)
+    async with running_relay(tmp_path, limits=limits) as relay, RawPeer.connected(relay.port) as (peer, hello):
+        guess = peer.proof(BOB, hello, signer=MALLORY)
+        codes = [(await peer.refusal(guess, number)).code for number in range(1, 6)]
+        assert codes == ["E103", "E103", "E103", "E007", "E007"]
+
+
+@clause("1.3")
+async def test_a_relay_that_stops_answers_the_puts_it_has_taken_and_takes_no_more(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay:
+        link = await relay.link()
+        sent = [relay.envelope(b"%d" % number) for number in range(200)]
+        putting = asyncio.create_task(link.put_many(sent))
+        await until(relay, lambda figures: figures.waiting_bytes > 0 or figures.puts_stored_total > 0)
+        await relay.relay.stop()
+        outcomes = await putting
+        acknowledged = [raw for raw, each in zip(sent, outcomes, strict=True) if not isinstance(each, TryFailed)]
+        assert acknowledged == relay.held()
+        assert acknowledged
+        with pytest.raises(LinkLost):
+            await link.ping()
+        with pytest.raises(TryFailed):
+            await relay.link()
+
+
+@clause("6.1")
+async def test_a_reap_removes_what_has_expired_and_counts_it(tmp_path: Path) -> None:
+    async with running_relay(tmp_path, limits=RelayLimits(push_burst=5_000)) as relay:
+        link = await relay.link()
+        await link.put_many([relay.envelope(b"%d" % number, hours=2) for number in range(2_500)])
+        await link.put(relay.envelope(b"stays", hours=3))
+        relay.clock.advance(2 * 3_600_000 - relay.clock.now_ms() % 3_600_000 - 1)
+        assert await relay.relay.reap() == 0
+        relay.clock.advance(1)
+        assert await relay.relay.reap() == 2_500
+        assert len(relay.held()) == 1
+        assert relay.relay.figures().blobs_reaped_total == 2_500
+        await link.close()
+
+
+async def test_a_store_that_cannot_be_used_shows_in_the_figures_until_it_can(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay:
+        link = await relay.link()
+        other = Database(relay.database.path, schema="node")
+        with other.transaction(), pytest.raises(TryFailed):
+            await link.put(relay.envelope(b"refused for now"))
+        other.close()
+        assert not relay.relay.figures().store_usable
+        await link.put(relay.envelope(b"taken"))
+        figures = relay.relay.figures()
+        assert figures.store_usable
+        assert figures.puts_stored_total == 1
+        assert {code.value: times for code, times in figures.refusals_total.items()} == {"E004": 1}
+        await link.close()

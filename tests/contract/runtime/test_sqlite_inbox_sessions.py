@@ -1,0 +1,294 @@
+"""Gaps, resets and batches of the inbox on disk."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from clauses import clause
+from inbox_letters import ALICE, NEXT_SESSION, SESSION, bodies, letter, reopened, shown, take_in
+from journal_files import message
+from restante.core.inbox_events import AskReset, InboxNotice, RequestRetransmit, ResetReason
+from restante.core.letters import Opened
+from restante.core.verdicts import Outside
+from restante.model.errors import LocalProtocolError
+from restante.model.journal import JournalKind
+from restante.model.kinds import Kind
+from restante.model.states import Verdict
+from restante.runtime.sqlite.database import Column, Database
+from restante.runtime.sqlite.inbox_records import Asked, Released
+from sqlite_files import NOW_MS, ClientFile, facts
+
+GAP_MS = 300_000
+
+
+class Interrupted(Exception):
+    """Something went wrong in the middle."""
+
+
+def notices(file: ClientFile) -> list[tuple[InboxNotice, str | None, int]]:
+    return [(change.notice, change.code, change.how_many) for change in file.inbox.take_changes()]
+
+
+def outside(opened: Opened) -> Outside:
+    return Outside(
+        opened.letter.sender,
+        opened.letter.session_id,
+        opened.letter.message_id,
+        opened.payload_hash,
+        opened.envelope_bytes,
+    )
+
+
+@clause("9.5")
+def test_after_five_minutes_the_gap_is_recorded_skipped_and_asked_for(file: ClientFile) -> None:
+    for number in (0, 3, 4):
+        take_in(file, letter(number))
+    assert file.inbox.next_wake_ms() == NOW_MS + GAP_MS
+    assert file.inbox.pass_time(now_ms=NOW_MS + GAP_MS - 1) == []
+    again = reopened(file)
+    [passed] = again.inbox.pass_time(now_ms=NOW_MS + GAP_MS)
+    assert passed.asks == (Asked(sender=ALICE, session_id=SESSION, what=RequestRetransmit(1, 11)),)
+    assert bodies(again) == [b"body 0", b"body 3", b"body 4"]
+    assert again.inbox.next_wake_ms() is None
+    told = [(fact.kind, fact.sequence, fact.code) for fact in facts(again.journal)]
+    assert (JournalKind.GAP_SKIPPED, 1, "through_2") in told
+    assert (JournalKind.RETRANSMIT_REQUESTED, 1, "through_11") in told
+    assert notices(again)[0] == (InboxNotice.GAP, "1_through_2", 2)
+    again.database.close()
+
+
+@clause("9.5")
+def test_a_late_original_is_shown_once_out_of_order_and_marked_so(file: ClientFile) -> None:
+    take_in(file, letter(0))
+    take_in(file, letter(2))
+    file.inbox.pass_time(now_ms=NOW_MS + GAP_MS)
+    again = reopened(file)
+    assert take_in(again, letter(1), now_ms=NOW_MS + GAP_MS + 1) is Verdict.NEW
+    assert take_in(again, letter(1), now_ms=NOW_MS + GAP_MS + 2) is Verdict.DUPLICATE
+    assert [(entry.plaintext, entry.is_late) for entry in shown(again)] == [
+        (b"body 0", False),
+        (b"body 2", False),
+        (b"body 1", True),
+    ]
+    assert [change.is_late for change in again.inbox.take_changes()] == [True]
+    late = [fact.code for fact in facts(again.journal) if fact.kind is JournalKind.RELEASED]
+    assert late == [None, None, "late"]
+    again.database.close()
+
+
+@clause("9.5")
+def test_an_arrival_finds_an_old_gap_without_anybody_having_looked_at_the_clock(file: ClientFile) -> None:
+    take_in(file, letter(1))
+    arrival = file.inbox.take_in(letter(2), server_timestamp_ms=NOW_MS, now_ms=NOW_MS + GAP_MS)
+    assert (arrival.verdict, len(arrival.asks)) == (Verdict.NEW, 1)
+    assert bodies(file) == [b"body 1", b"body 2"]
+
+
+@clause("9.4")
+def test_a_thousand_wait_over_reopening_and_the_next_one_ends_the_session(file: ClientFile) -> None:
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        for number in range(1, 1_001):
+            batch.take_in(letter(number), server_timestamp_ms=NOW_MS)
+    again = reopened(file)
+    assert bodies(again) == []
+    refused = again.inbox.take_in(letter(1_001), server_timestamp_ms=NOW_MS, now_ms=NOW_MS)
+    assert refused.verdict is None
+    assert [ask.what for ask in refused.asks] == [AskReset(ResetReason.GAP_TOO_WIDE)]
+    assert bodies(again) == [b"body %d" % number for number in range(1, 1_001)]
+    assert notices(again)[-1] == (InboxNotice.RESET, "gap_too_wide", 1)
+    again.database.close()
+
+
+@clause("9.4")
+def test_a_million_ahead_is_refused_with_a_handful_of_rows(file: ClientFile) -> None:
+    take_in(file, letter(0))
+    before = file.database.changes()
+    assert take_in(file, letter(1_000_000)) is None
+    assert file.database.changes() - before <= 5
+    assert take_in(file, letter(1)) is None, "the session is over"
+    assert take_in(file, letter(0)) is Verdict.DUPLICATE, "what it brought is still known"
+
+
+def test_who_goes_on_in_a_broken_session_is_reminded_every_five_minutes(file: ClientFile) -> None:
+    asks = [
+        len(file.inbox.take_in(letter(5_000 + at), server_timestamp_ms=0, now_ms=NOW_MS + at).asks)
+        for at in (0, 1, GAP_MS - 1, GAP_MS, GAP_MS + 1)
+    ]
+    assert asks == [1, 0, 0, 1, 0]
+
+
+def test_a_message_sealed_again_in_a_new_session_is_acknowledged_and_not_shown_twice(file: ClientFile) -> None:
+    take_in(file, letter(0))
+    take_in(file, letter(2))
+    file.inbox.take_owed(ALICE, limit=64)
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        batch.continue_session(ALICE, old=SESSION, new=NEXT_SESSION)
+    again = reopened(file)
+    resealed = [letter(number, session=NEXT_SESSION, sequence=number) for number in (2, 1, 0)]
+    assert [take_in(again, one) for one in resealed] == [Verdict.DUPLICATE, Verdict.NEW, Verdict.DUPLICATE]
+    assert take_in(again, letter(3, session=NEXT_SESSION)) is Verdict.NEW
+    assert bodies(again) == [b"body 0", b"body 2", b"body 1", b"body 3"]
+    assert set(again.inbox.take_owed(ALICE, limit=64)) == {message(number) for number in range(4)}
+    assert take_in(again, resealed[0]) is Verdict.DUPLICATE, "known in the new session, too"
+    again.database.close()
+
+
+def test_an_original_that_comes_after_it_was_sealed_again_is_not_shown_twice_either(file: ClientFile) -> None:
+    assert take_in(file, letter(0, session=NEXT_SESSION)) is Verdict.NEW
+    assert take_in(file, letter(0)) is Verdict.DUPLICATE
+    assert take_in(file, letter(1)) is Verdict.NEW
+    assert bodies(file) == [b"body 0", b"body 1"]
+
+
+def test_another_content_under_a_known_id_is_a_collision_and_holds_nothing_up(file: ClientFile) -> None:
+    take_in(file, letter(0))
+    forged = letter(0, session=NEXT_SESSION, body=b"something else")
+    assert take_in(file, forged) is Verdict.COLLISION
+    assert take_in(file, letter(1, session=NEXT_SESSION)) is Verdict.NEW
+    assert bodies(file) == [b"body 0", b"body 1"]
+    assert (InboxNotice.SECURITY, "collision", 1) in notices(file)
+    assert file.inbox.take_owed(ALICE, limit=64) == (message(0), message(1))
+
+
+def test_an_ended_session_says_which_one_goes_on_and_refuses_originals_on_the_way(file: ClientFile) -> None:
+    take_in(file, letter(1))
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        ended = batch.continue_session(ALICE, old=SESSION, new=NEXT_SESSION)
+    assert ended.asks == ()
+    assert bodies(file) == [b"body 1"]
+    [old_tag] = {fact.session_tag for fact in facts(file.journal) if fact.kind is JournalKind.ARRIVED}
+    [continued] = [fact for fact in facts(file.journal) if fact.kind is JournalKind.SESSION_CONTINUED]
+    assert old_tag is not None
+    assert continued.code == old_tag.hex()
+    assert continued.session_tag != old_tag
+    assert take_in(file, letter(0)) is None
+    assert file.inbox.take_owed(ALICE, limit=64) == (message(1),)
+
+
+def test_a_session_that_can_no_longer_be_read_is_reset(file: ClientFile) -> None:
+    take_in(file, letter(1))
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        failed = batch.fail_session(ALICE, SESSION, ResetReason.UNREADABLE)
+    assert [ask.what for ask in failed.asks] == [AskReset(ResetReason.UNREADABLE)]
+    assert bodies(file) == [b"body 1"]
+
+
+def test_control_messages_behind_a_skipped_gap_are_handed_over(file: ClientFile) -> None:
+    take_in(file, letter(1, kind=Kind.CONTROL))
+    [passed] = file.inbox.pass_time(now_ms=NOW_MS + GAP_MS)
+    assert passed.control == (Released(sender=ALICE, session_id=SESSION, body=b"body 1"),)
+    assert bodies(file) == []
+
+
+@clause("9.1")
+def test_a_repeat_is_recognised_without_being_opened(file: ClientFile) -> None:
+    once, control = letter(0), letter(1, kind=Kind.CONTROL)
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        assert batch.recognise(outside(once)) is None
+        batch.take_in(once, server_timestamp_ms=NOW_MS)
+        batch.take_in(control, server_timestamp_ms=NOW_MS)
+        assert batch.recognise(outside(once)) is Verdict.DUPLICATE
+        assert batch.recognise(outside(control)) is Verdict.DUPLICATE
+        assert batch.recognise(outside(letter(0, sealed=b"other bytes"))) is Verdict.COLLISION
+        assert batch.recognise(outside(letter(0, session=NEXT_SESSION))) is None, "has to be opened to tell"
+        batch.replayed(outside(letter(9)))
+    assert file.database.run("SELECT message_id FROM owed_ack") == [(message(0),), (message(0),)]
+    told = [fact.code for fact in facts(file.journal) if fact.kind is JournalKind.ARRIVED]
+    assert told == ["new", "new", "duplicate", "duplicate", "collision", "replay"]
+    assert [code for notice, code, _ in notices(file) if notice is InboxNotice.SECURITY] == ["collision", "replay"]
+
+
+@clause("9.3")
+def test_a_batch_is_kept_whole_or_not_at_all(file: ClientFile) -> None:
+    with suppress(Interrupted), file.inbox.batch(now_ms=NOW_MS) as batch:
+        for number in (0, 1, 3):
+            batch.take_in(letter(number), server_timestamp_ms=NOW_MS)
+        raise Interrupted
+    assert (bodies(file), facts(file.journal), file.inbox.take_changes()) == ([], [], [])
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        for number in (3, 1, 0, 3, 2):
+            batch.take_in(letter(number), server_timestamp_ms=NOW_MS)
+    assert bodies(file) == [b"body %d" % number for number in range(4)]
+
+
+@pytest.mark.parametrize("cut", range(7))
+def test_how_arrivals_are_cut_into_batches_changes_nothing(file: ClientFile, cut: int) -> None:
+    arrivals = [letter(number) for number in (2, 0, 0, 3, 1, 4)]
+    for part in (arrivals[:cut], arrivals[cut:]):
+        with file.inbox.batch(now_ms=NOW_MS) as batch:
+            for opened in part:
+                batch.take_in(opened, server_timestamp_ms=NOW_MS)
+    told = [(fact.kind.value, fact.sequence, fact.code) for fact in facts(file.journal)]
+    assert told == [
+        ("arrived", 2, "new"),
+        ("arrived", 0, "new"),
+        ("released", 0, None),
+        ("arrived", 0, "duplicate"),
+        ("arrived", 3, "new"),
+        ("arrived", 1, "new"),
+        ("released", 1, None),
+        ("released", 2, None),
+        ("released", 3, None),
+        ("arrived", 4, "new"),
+        ("released", 4, None),
+    ]
+
+
+def test_an_arrival_in_order_takes_four_statements_and_its_share_of_the_batch(
+    file: ClientFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted where they are run: what makes a batch of 64 cheap must not be lost unnoticed."""
+    take_in(file, letter(0))
+    counted: list[str] = []
+    rows = Database.rows
+
+    def counting(database: Database, sql: str, *values: Column) -> list[tuple[Any, ...]]:
+        counted.append(sql)
+        return rows(database, sql, *values)
+
+    monkeypatch.setattr(Database, "rows", counting)
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        for number in range(1, 65):
+            batch.take_in(letter(number), server_timestamp_ms=NOW_MS)
+    assert len(counted) == 64 * 4 + 4
+
+
+@clause("9.1", "9.5")
+def test_who_uses_the_number_of_a_message_that_waits_cannot_take_its_place_when_the_gap_ends(file: ClientFile) -> None:
+    take_in(file, letter(1))
+    forged = letter(7, sequence=1, body=b"forged")
+    assert take_in(file, forged, now_ms=NOW_MS + GAP_MS) is Verdict.REPLAY
+    assert bodies(file) == [b"body 1"]
+    assert file.database.run("SELECT count(*) FROM inbox_waiting") == [(0,)]
+
+
+def test_there_is_one_batch_at_a_time(file: ClientFile) -> None:
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        with pytest.raises(LocalProtocolError, match="a batch is under way"):
+            take_in(file, letter(0))
+        batch.take_in(letter(0), server_timestamp_ms=NOW_MS)
+    take_in(file, letter(1))
+    assert bodies(file) == [b"body 0", b"body 1"]
+
+
+@pytest.mark.parametrize("between", [None, 0, 5])
+def test_what_was_asked_about_and_then_taken_in_is_judged_as_if_it_had_not_been(
+    file: ClientFile, between: int | None
+) -> None:
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        assert batch.recognise(outside(letter(0))) is None
+        if between is not None:
+            batch.take_in(letter(between), server_timestamp_ms=NOW_MS)
+        again = batch.take_in(letter(0), server_timestamp_ms=NOW_MS)
+    assert again.verdict is (Verdict.DUPLICATE if between == 0 else Verdict.NEW)
+    assert bodies(file) == [b"body 0"]
+
+
+def test_looking_when_there_is_nothing_to_do_writes_nothing(file: ClientFile) -> None:
+    take_in(file, letter(0))
+    before = file.database.changes()
+    file.inbox.pass_time(now_ms=NOW_MS)
+    file.inbox.sweep(now_ms=NOW_MS)
+    file.inbox.mark_read(99, now_ms=NOW_MS, acknowledge=True)
+    assert file.database.changes() == before

@@ -1,0 +1,125 @@
+"""Whatever the network does, the application sees what was sent, once each, in order within a session."""
+
+import tempfile
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from clauses import clause
+from inbox_letters import shown
+from inbox_peers import Peers
+from restante.core.inbox_events import InboxNotice, ResetReason
+
+MINUTE_MS = 60_000
+
+which = st.integers(0, 30)
+happenings = st.one_of(
+    st.tuples(st.just("write"), st.integers(1, 9)),
+    st.tuples(st.just("deliver"), which),
+    st.tuples(st.just("deliver"), st.integers(1, 4)),
+    st.tuples(st.just("deliver all"), st.randoms(use_true_random=False)),
+    st.tuples(st.just("deliver twice"), which),
+    st.tuples(st.just("lose"), which),
+    st.tuples(st.just("collide"), which),
+    st.tuples(st.just("replay"), which),
+    st.tuples(st.just("wait"), st.sampled_from([1_000, MINUTE_MS, 5 * MINUTE_MS, 12 * MINUTE_MS])),
+    st.tuples(st.just("acknowledge"), st.booleans()),
+    st.tuples(st.just("answer"), st.booleans()),
+    st.tuples(st.just("reset"), st.just(0)),
+    st.tuples(st.just("crash"), st.just(0)),
+)
+
+
+def play(peers: Peers, what: str, how: Any) -> None:
+    if what in {"deliver", "deliver all", "deliver twice", "lose", "collide", "replay"}:
+        on_the_network(peers, what, how)
+    else:
+        at_the_peers(peers, what, how)
+
+
+def on_the_network(peers: Peers, what: str, how: Any) -> None:
+    network, reader = peers.network, peers.reader
+    if not network and what not in {"collide", "replay"}:
+        return
+    match what:
+        case "deliver":
+            reader.take_in([network.pop(how % len(network))])
+        case "deliver twice":
+            reader.take_in([network[how % len(network)]] * 2)
+        case "deliver all":
+            how.shuffle(network)
+            peers.network = []
+            reader.take_in(network)
+        case "lose":
+            del network[how % len(network)]
+        case "collide" | "replay" if peers.writer.kept:
+            # Only what has come can be collided with: before that, nobody but its writer knows it.
+            known = peers.writer.kept[how % len(peers.writer.kept)].envelope
+            reader.take_in([known, peers.forged(known, new_id=what == "replay")])
+
+
+def at_the_peers(peers: Peers, what: str, how: Any) -> None:
+    match what:
+        case "write":
+            peers.network += [peers.writer.write() for _ in range(how)]
+        case "wait":
+            peers.clock.advance(how)
+            peers.reader.pass_time()
+        case "acknowledge":
+            ids = peers.reader.receipts()
+            peers.writer.receipted(ids if how else ())
+        case "answer":
+            if how:
+                peers.answer_asks()
+            peers.reader.asks = []
+        case "reset":
+            peers.network += peers.writer.reset(peers.writer.standing.current, ResetReason.ASKED_FOR)
+        case "crash":
+            peers.reader.crash()
+
+
+@clause("1.1", "1.2", "8.7", "9.3", "9.5")
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example([("deliver", 2), ("wait", 12 * MINUTE_MS), ("deliver", 0), ("reset", 0), ("deliver", 3)])
+@given(st.lists(happenings, min_size=4, max_size=40))
+def test_the_application_sees_what_was_sent_once_each_in_order_but_for_what_is_marked(
+    happened: list[tuple[str, object]],
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        peers = Peers(Path(directory) / "reader.db")
+        play(peers, "write", 5)
+        for what, how in happened:
+            play(peers, what, how)
+        peers.settle()
+        entries = shown(peers.reader.file, now_ms=peers.clock.now_ms())
+        assert Counter(entry.plaintext for entry in entries) == Counter(peers.writer.sent)
+        in_order = [entry for entry in entries if not entry.is_late]
+        for session in {entry.session_id for entry in in_order}:
+            numbers = [entry.sequence_number for entry in in_order if entry.session_id == session]
+            assert all(earlier < later for earlier, later in pairwise(numbers))
+        told = Counter(change.notice for change in peers.reader.changes)
+        assert told[InboxNotice.NEW_MESSAGE] == len(entries)
+        if any(entry.is_late for entry in entries):
+            assert told[InboxNotice.GAP], "nothing is late unless a gap was skipped, and that was told"
+        peers.reader.file.database.close()
+
+
+@clause("1.1", "1.2")
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["deliver", "deliver twice"]), which), max_size=60), st.integers(1, 7))
+def test_disorder_and_repeats_alone_leave_the_sent_sequence(happened: list[tuple[str, int]], count: int) -> None:
+    """Without loss, delay or reset there is no gap: exactly what was sent, in exactly that order."""
+    with tempfile.TemporaryDirectory() as directory:
+        peers = Peers(Path(directory) / "reader.db")
+        play(peers, "write", count)
+        for what, how in happened:
+            play(peers, what, how)
+        peers.reader.take_in(peers.network)
+        entries = shown(peers.reader.file)
+        assert [entry.plaintext for entry in entries] == peers.writer.sent
+        assert {change.notice for change in peers.reader.changes} == {InboxNotice.NEW_MESSAGE}
+        peers.reader.file.database.close()

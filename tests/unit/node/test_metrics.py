@@ -1,0 +1,58 @@
+"""What `/metrics` says: every figure of a relay, and no label but a code."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from clauses import clause
+from restante.model.codes import Code
+from restante.node.figures import RelayFigures
+from restante.node.metrics import MEANINGS, RelayMetrics
+
+NUMBERS: dict[str, Any] = {field.name: number for number, field in enumerate(fields(RelayFigures), 1)}
+FIGURES = RelayFigures(**NUMBERS | {"refusals_total": {Code.RATE_LIMITED: 5}})
+
+
+def samples(tmp_path: Path) -> dict[str, float]:
+    database = tmp_path / "node.db"
+    database.write_bytes(bytes(1_000))
+    text = RelayMetrics(lambda: FIGURES, database=database).text().decode()
+    return {
+        "".join([sample.name, *sample.labels.values()]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@clause("6.9")
+def test_every_figure_is_shown_under_its_name(tmp_path: Path) -> None:
+    assert list(MEANINGS) == [field.name for field in fields(RelayFigures)]
+    shown = samples(tmp_path)
+    for field in fields(RelayFigures):
+        if field.name == "refusals_total":
+            continue
+        name = "open_connections" if field.name == "connections" else field.name
+        assert shown[f"restante_relay_{name}"] == getattr(FIGURES, field.name)
+    assert shown["restante_store_file_bytes"] == 1_000
+    assert shown["restante_store_free_bytes"] > 0
+    assert shown["process_resident_memory_bytes"] > 0
+
+
+@clause("6.9")
+def test_the_only_labels_are_codes_and_the_version(tmp_path: Path) -> None:
+    database = tmp_path / "node.db"
+    text = RelayMetrics(lambda: FIGURES, database=database).text().decode()
+    labels = {
+        (family.name, name, value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        for name, value in sample.labels.items()
+    }
+    assert {(family, name) for family, name, _ in labels} == {
+        ("restante_relay_refusals", "code"),
+        ("restante_info", "version"),
+    }
+    assert {value for _, name, value in labels if name == "code"} == set(Code)
+    assert samples(tmp_path)["restante_relay_refusals_totalE007"] == 5
