@@ -14,13 +14,14 @@ from restante.core.channel_delivery import Progress
 from restante.core.outbox_events import Notice
 from restante.model.codes import Code
 from restante.model.errors import DuplicateMessageId, OutboxFull, RestanteError
-from restante.model.states import Route, State
+from restante.model.records import Dropped
+from restante.model.states import DropReason, Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.channel_errors import PERMANENT_TEXTS
 from restante.policy.channel_pacing import ChannelLimits
 from restante.policy.channel_platforms import Format, Platform
 from restante.policy.settings import Settings
-from restante.ports.channel_adapter import NoAnswer, NotSent, SendRefused, Taken
+from restante.ports.channel_adapter import NoAnswer, NotSent, Outgoing, SendRefused, Taken
 from restante.runtime.channels.rack import Condition
 from restante.runtime.sqlite.outbox import Change
 from restante.testing.memory_channel import MemoryChannel
@@ -328,6 +329,9 @@ async def test_a_second_crash_in_the_window_ends_in_a_dead_letter_that_says_so(h
     await channels.drain()
     assert (ops.asked, await states(channels, sent)) == ([], [DEAD])
     assert ("dead_lettered", Code.SEND_UNSURE) in here.facts()
+    await channels.outbox.recover(message_id)
+    await channels.drain()
+    assert (await states(channels, sent), here.reports()) == ([DELIVERED], ["may_repeat"])
     await channels.close()
 
 
@@ -402,6 +406,46 @@ async def test_something_else_on_the_channel_route_is_given_up_as_malformed(here
     await channels.outbox.send(Message(payload=b"no chunk"), Destination(Route.CHANNEL, "ops/room"))
     await channels.drain()
     assert ("dead_lettered", Code.MALFORMED) in here.facts()
+    await channels.close()
+
+
+async def test_what_cannot_be_queued_does_not_leave_by_a_channel(here: Place) -> None:
+    ops = MemoryChannel()
+    channels = here.open(ops=ops)
+    await channels.deliver(draft("hello"))
+    [waiting] = await channels.outbox.within(lambda store: store.entries(limit=1))
+    loaded = await channels.outbox.within(lambda store: store.load(waiting.message_id))
+    assert loaded is not None
+    running = asyncio.create_task(channels.run())
+    async with asyncio.timeout(10):
+        async for change in channels.outbox.events():
+            if isinstance(change, Change) and change.notice is Notice.DELIVERED:
+                break
+    live = Message(payload=loaded.payload, kind="typing")
+    receipt = await channels.outbox.send(live, Destination(Route.CHANNEL, "ops/room"))
+    assert receipt.deliveries[0].outcome == Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
+    running.cancel()
+    await asyncio.wait([running])
+    await channels.close()
+    assert len(ops.asked) == 1
+
+
+async def test_an_entry_that_was_taken_over_meanwhile_is_left_to_its_new_owner(here: Place) -> None:
+    class Sleeper(MemoryChannel):
+        async def send(self, message: Outgoing) -> Taken:
+            self.asked.append(message)
+            here.clock.advance(120_000)  # the lease is over
+            await channels.outbox.sweep()
+            await channels.outbox.cancel(message_id)
+            raise LATER
+
+    channels = here.open(ops=Sleeper())
+    sent = await channels.deliver(draft("hello"))
+    assert isinstance(sent, Enqueued)
+    [message_id] = sent.message_ids
+    await channels.drain()
+    assert await states(channels, sent) == [DEAD]
+    await channels.outbox.discard(message_id)
     await channels.close()
 
 

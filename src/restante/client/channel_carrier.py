@@ -45,13 +45,15 @@ class ChannelCarrier:
             chunk = decode_chunk(entry.payload)
         except (Malformed, TooLarge) as problem:
             raise TryFailed("this is no chunk of a message", failure=Failure.INVALID_FORMAT) from problem
+        if entry.lease is None:
+            raise TryFailed("channels take only what is queued", failure=Failure.INVALID_FORMAT)
         self._watch(entry.message_id, chunk, None)
         adapter = self._adapter(chunk.channel)
         for neighbour in neighbours_to_ask(chunk, entry):
             status = await self._host.outbox.status(neighbour)
             if status is not None and status.state in _GIVEN_UP:
                 raise Withdrawn
-        name = await ChunkSending(self._host, entry, chunk, adapter).run()
+        name = await ChunkSending(self._host, entry, entry.lease, chunk, adapter).run()
         self._watch(entry.message_id, chunk, name)
 
     def _adapter(self, channel: str) -> ChannelAdapter:

@@ -27,7 +27,7 @@ from restante.core.channel_delivery import (
 from restante.core.channel_planning import chunk_id, idempotency_key
 from restante.core.outbox_events import Notice, Notify, Record
 from restante.model.journal import JournalKind
-from restante.model.records import OutboxEntry
+from restante.model.records import Lease, OutboxEntry
 from restante.policy.channel_errors import ChannelError, classify_channel_error
 from restante.policy.channel_platforms import RULES, Format, measure
 from restante.policy.failures import Failure
@@ -45,7 +45,6 @@ MAY_REPEAT: Final = "may_repeat"
 RECOGNISED: Final = "recognised"
 """What the report of a repeated send says (SPEC 12.6): the chat may show it twice, or the platform knows the key."""
 
-UNLEASED_MS: Final = 60_000
 _SLACK: Final = 10  # a send ends before the last tenth of its lease: nobody else may have begun meanwhile
 
 
@@ -60,16 +59,19 @@ class Host:
 
 
 class ChunkSending:
-    """Runs once."""
+    """Runs once, for as long as `lease` holds."""
 
-    def __init__(self, host: Host, entry: OutboxEntry, chunk: ChannelChunk, adapter: ChannelAdapter) -> None:
+    def __init__(
+        self, host: Host, entry: OutboxEntry, lease: Lease, chunk: ChannelChunk, adapter: ChannelAdapter
+    ) -> None:
         self._host = host
         self._entry = entry
+        self._lease = lease
         self._chunk = chunk
         self._adapter = adapter
         self._rules = RULES[adapter.platform]
         now_ms = host.clock.now_ms()
-        until_ms = now_ms + UNLEASED_MS if entry.lease is None else entry.lease.until_ms
+        until_ms = lease.until_ms
         self._ends_at_ms = until_ms - (until_ms - now_ms) // _SLACK
         self._patience_until_ms = now_ms + (until_ms - now_ms) // 2
         self._attempts = 0
@@ -83,6 +85,7 @@ class ChunkSending:
         while isinstance(effect, Send):
             progress, effect = await self._wait(progress, effect) or await self._send(progress)
         if isinstance(effect, GiveBack):
+            await self._store(progress)
             raise TryFailed(
                 "the platform did not take the message", failure=effect.failure, retry_after_ms=effect.retry_after_ms
             )
@@ -125,12 +128,26 @@ class ChunkSending:
         after, effect = self._step(replace(progress, is_open=True), await self._call(progress, part))
         if (after.part_limit, after.offset) != (progress.part_limit, progress.offset):
             self._attempts = 0  # another text, with tries of its own
-        if isinstance(effect, Send | GiveBack):
+        if isinstance(effect, Send):
             # What has arrived whole is left open: its end and the entry's are one transaction.
-            await self._host.outbox.within(lambda store: store.progress.store(self._entry.message_id, after))
+            await self._store(after)
         return after, effect
 
+    async def _store(self, progress: Progress) -> None:
+        def store_if_held(store: SqliteOutbox) -> None:
+            if self._is_held(store):
+                store.progress.store(self._entry.message_id, progress)
+
+        await self._host.outbox.within(store_if_held)
+
+    def _is_held(self, store: SqliteOutbox) -> bool:
+        """Whether nobody has taken the entry over or away: this machine may have slept for longer than its lease."""
+        entry = store.load(self._entry.message_id)
+        return entry is not None and entry.lease == self._lease
+
     def _begin(self, store: SqliteOutbox, progress: Progress) -> None:
+        if not self._is_held(store):
+            raise TryFailed("the entry is somebody else's by now", failure=Failure.CHANNEL_UNAVAILABLE)
         store.progress.store(self._entry.message_id, replace(progress, is_open=True))
         if progress.may_have_arrived:
             code = RECOGNISED if self._adapter.recognises_repeats else MAY_REPEAT

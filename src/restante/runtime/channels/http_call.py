@@ -17,6 +17,8 @@ from restante.ports.channel_adapter import NoAnswer, NotSent, SendRefused
 from restante.runtime.system import SystemClock
 
 MAX_ANSWER_BYTES: Final = 65_536
+CONNECT_S: Final = 5.0
+"""Shorter than a channel's own limit usually is, so that what cannot be reached is not taken for a lost answer."""
 MAX_RETRY_AFTER_MS: Final = 30 * 86_400_000
 _NOTHING_LEFT: Final = (
     httpx.ConnectError,
@@ -65,7 +67,7 @@ class HttpCaller:
     ) -> Answer:
         """Raises `NotSent` or `NoAnswer`. The channel's own time limit usually ends it before `timeout_s` does."""
         transport = await self._opened(has_tls=not url.startswith("http://"))
-        limits = dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)
+        limits = dict.fromkeys(("read", "write", "pool"), timeout_s) | {"connect": CONNECT_S}
         try:
             request = httpx.Request(method, url, content=body, headers=dict(headers), extensions={"timeout": limits})
             response = await transport.handle_async_request(request)
