@@ -86,7 +86,7 @@ def render(
 ) -> None:
     """Show what each platform would get, chunk by chunk. Nothing is sent."""
     with _needs_the_extra():
-        from restante.cli.channel_views import print_rendered, rendered_data
+        from restante.cli.channel_rendering import print_rendered, rendered_data
 
     text = _text(source)
     wanted = platform or list(Platform)
@@ -128,7 +128,7 @@ def send(
     if file is None:
         raise ConfigurationInvalid(f"which client's file? Add --file PATH, or set {FILE_VARIABLE}")
     with _needs_the_extra():
-        from restante.cli.channel_views import print_sent, send_now
+        from restante.cli.channel_sending import print_sent, send_now
         from restante.client.channels import Draft, Strategy
 
     draft = Draft(
