@@ -174,6 +174,10 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
             "INSERT INTO body VALUES (0, zeroblob(16), 1, '', '', '', 0, 0, 0, 0, 0, 0, 0, x'00', x'00')",
             "payload 0 belongs to no message",
         ),
+        (
+            "INSERT INTO channel_progress VALUES (zeroblob(16), 1, 0, 0, 0, NULL, 0)",
+            "it is kept how far message 00000000-0000-0000-0000-000000000000 was sent to its chat",
+        ),
         ("DELETE FROM journal WHERE number IN (3, 4)", "facts 3 to 4 are missing"),
         ("DELETE FROM journal WHERE number = 1", "fact 1 is missing"),
         ("DELETE FROM journal WHERE number >= (SELECT max(body_id) FROM body)", "is missing"),
