@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from restante.cli.reference import MEANINGS, configuration_page
+from restante.cli.reference import CHANNEL_MEANINGS, MEANINGS, configuration_page
+from restante.model.ranges import ranges_of
+from restante.policy.channel_pacing import ChannelLimits
 from restante.runtime.config import known_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
@@ -10,6 +12,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 
 def test_every_setting_is_explained_and_nothing_else() -> None:
     assert list(MEANINGS) == [setting.key for setting in known_settings()]
+
+
+def test_every_option_of_all_channels_is_explained_and_nothing_else() -> None:
+    assert list(CHANNEL_MEANINGS) == [declared.name for declared, _ in ranges_of(ChannelLimits)]
 
 
 def test_the_page_is_current() -> None:

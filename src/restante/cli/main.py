@@ -13,6 +13,7 @@ import typer
 
 from restante import __version__
 from restante.cli.advice import EXIT_INTERRUPTED, exit_status
+from restante.cli.channel import app as channel_app
 from restante.cli.config import config
 from restante.cli.demo import demo
 from restante.cli.dlq import app as dlq_app
@@ -34,6 +35,7 @@ EXAMPLES = """\
   restante config                     every setting and where it came from
   restante outbox stats --file my.db  how full a client's outbox is
   restante dlq list --file my.db      what was given up, and why
+  restante channel render news.md     what each chat platform would get
   restante node init DIR              make a relay; then: restante node run DIR
 """
 
@@ -76,6 +78,7 @@ app.command()(policy)
 app.command()(config)
 app.add_typer(outbox_app, name="outbox")
 app.add_typer(dlq_app, name="dlq")
+app.add_typer(channel_app, name="channel")
 app.add_typer(node_app, name="node")
 app.add_typer(relay_app, name="relay")
 

@@ -1,11 +1,13 @@
 """The page docs/reference/configuration.md, made from the settings classes so that it cannot go stale."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
 from restante.cli import show
+from restante.model.ranges import ranges_of
+from restante.policy.channel_pacing import ChannelLimits
 from restante.runtime.config import DEFAULT_FILE, FILE_VARIABLE, Setting, known_settings
 
 MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
@@ -95,13 +97,41 @@ have the sections {sections} and this one, whose texts come from the file only:
 """
 
 
+CHANNEL_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "chat_interval_ms": "the least time between two messages to one chat",
+        "channel_interval_ms": "the least time between two messages to any chat of the channel",
+        "timeout_ms": "how long a platform may take to answer, and an adapter to start",
+        "restart_after_ms": "when an adapter that did not start is started again",
+    }
+)
+CHANNELS: Final = """
+## [channels.NAME]
+
+One table for each channel, in the file only: `adapter` names a built-in adapter or a class (`module:Class`), the other
+keys are its options. An option that is a secret is given as `<option>_file`, a file with mode 0600, or `<option>_env`,
+a variable. [The adapters and their options](../howto/channels.md#registering-channels). Every channel also has:
+
+| key | default | allowed | SPEC | what it is |
+|---|---|---|---|---|
+"""
+
+
 def configuration_page() -> str:
     """The whole page as Markdown."""
     parts = [INTRODUCTION]
     for section, settings in groupby(known_settings(), key=lambda setting: setting.section):
         parts += [f"\n## [{section}]\n\n", "| key | default | allowed | SPEC | what it is |\n"]
-        parts += ["|---|---|---|---|---|\n", *(_row(setting) for setting in settings)]
-    return "".join([*parts, _node_section()])
+        parts += ["|---|---|---|---|---|\n", *(_row(setting, MEANINGS[setting.key]) for setting in settings)]
+    return "".join([*parts, CHANNELS, *_channel_rows(), _node_section()])
+
+
+def _channel_rows() -> Iterator[str]:
+    defaults = ChannelLimits()
+    for declared, allowed in ranges_of(defaults):
+        default: int = getattr(defaults, declared.name)
+        setting = Setting(section="channels.NAME", name=declared.name, type=int, default=default, allowed=allowed)
+        yield _row(setting, CHANNEL_MEANINGS[declared.name])
 
 
 def _node_section() -> str:
@@ -118,7 +148,7 @@ def _node_section() -> str:
     )
 
 
-def _row(setting: Setting) -> str:
+def _row(setting: Setting, meaning: str) -> str:
     allowed = setting.allowed
     shown = show.quantity(setting.default, allowed.unit)
     default = f"{setting.default} ({shown})" if allowed.unit in ("ms", "bytes") else shown
@@ -127,6 +157,6 @@ def _row(setting: Setting) -> str:
         default,
         f"{allowed.low} .. {allowed.high} {allowed.unit}".rstrip(),
         allowed.clause,
-        MEANINGS[setting.key],
+        meaning,
     )
     return f"| {' | '.join(cells)} |\n"

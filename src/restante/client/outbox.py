@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from restante.client.entry_forms import EntryForms
 from restante.client.events import Announcer, EventStream
@@ -38,7 +38,7 @@ from restante.model.states import DropReason, Route, State
 from restante.policy.eligibility import Queue, SendLive, classify
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
-from restante.ports.carrier import Carrier
+from restante.ports.carrier import Carrier, Withdrawn
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay import TryFailed
@@ -59,6 +59,8 @@ _EVENTS: Final[Mapping[AckType, Event]] = {
 }
 _QUEUED: Final = Queued()
 _SUCCEEDED: Final = TransmitSucceeded()
+_CANCELLED: Final = Cancelled()
+Result = TypeVar("Result")
 Reseal = Callable[[OutboxEntry], bytes]
 """Seals the plaintext that an entry keeps (`sealed_plaintext`) for its recipient anew."""
 
@@ -146,6 +148,10 @@ class Outbox:
     async def counts(self) -> dict[State, int]:
         """How many messages are in flight, by state."""
         return await self._commits.run(self._store.counts)
+
+    async def within(self, operation: Callable[[SqliteOutbox], Result]) -> Result:
+        """What `operation` does with the store, in one transaction; on disk when this returns. For carriers."""
+        return await self._commits.run(lambda: operation(self._store))
 
     def events(self) -> EventStream:
         """Every change from now on, as an async iterator."""
@@ -255,7 +261,7 @@ class Outbox:
     async def _send_live(self, entry: OutboxEntry) -> Outcome:
         try:
             await self._carriers[entry.route].transmit(entry)
-        except TryFailed:
+        except (TryFailed, Withdrawn):
             return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
         return Sent()
 
@@ -286,6 +292,8 @@ class Outbox:
             await carrier.transmit(entry)
         except TryFailed as failed:
             return self._failed(failed.failure, failed.retry_after_ms)
+        except Withdrawn:
+            return _CANCELLED
         return _SUCCEEDED
 
     async def _give_back(

@@ -1,7 +1,7 @@
 """Every stable code a caller, a journal row or an exit status may carry.
 
 E001-E010 are the delivery codes of SPEC 4.4. E1xx name refusals that SPEC leaves without a code; they are ours
-(docs/decisions/0004). What to *do* for a code is decided in policy/failures.
+(docs/decisions/0004); E12x are those of channels. What to *do* for a code is decided in policy/failures.
 """
 
 from enum import StrEnum
@@ -31,6 +31,11 @@ class Code(StrEnum):
     ILLEGAL_TRANSITION = "E108"
     NOT_FOUND = "E109"
     ENVIRONMENT_UNSUITABLE = "E110"
+
+    CHANNEL_REFUSED = "E120"
+    CHANNEL_ABSENT = "E121"
+    SEND_UNSURE = "E122"
+    CHANNEL_UNAVAILABLE = "E123"
 
 
 DELIVERY_CODES: tuple[Code, ...] = tuple(code for code in Code if code.value < "E100")

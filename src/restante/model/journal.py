@@ -16,6 +16,7 @@ class JournalKind(StrEnum):
     ATTEMPTED = "attempted"
     SENT = "sent"
     RETRIED = "retried"
+    RESENT = "resent"
     DELIVERY_CONFIRMED = "delivery_confirmed"
     DELIVERED = "delivered"
     READ = "read"

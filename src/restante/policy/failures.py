@@ -20,7 +20,7 @@ UNKNOWN_RECIPIENT_DELAY_MS: Final = 3_600_000  # SPEC 4.3, recipient key not fou
 
 
 class Failure(StrEnum):
-    """How a try can fail: the rows of SPEC 4.3, then what only the codes of 4.4 name."""
+    """How a try can fail: the rows of SPEC 4.3, then what only the codes of 4.4 name, then channels (12)."""
 
     NETWORK_TIMEOUT = "network_timeout"
     CONNECTION_REFUSED = "connection_refused"
@@ -39,6 +39,11 @@ class Failure(StrEnum):
     ENCRYPTION_FAILED = "encryption_failed"
     SESSION_INVALID = "session_invalid"
     TTL_EXPIRED = "ttl_expired"
+
+    CHANNEL_UNAVAILABLE = "channel_unavailable"
+    CHANNEL_REFUSED = "channel_refused"
+    CHANNEL_ABSENT = "channel_absent"
+    SEND_UNSURE = "send_unsure"
 
 
 class Backoff(StrEnum):
@@ -106,6 +111,10 @@ FAILURE_RULES: Final[Mapping[Failure, FailureRule]] = MappingProxyType(
             code=Code.SESSION_INVALID, backoff=Backoff.EXPONENTIAL, resets_session=True, reencrypts=True
         ),
         Failure.TTL_EXPIRED: FailureRule(code=Code.TTL_EXPIRED, backoff=Backoff.REMOVE, notifies=True),
+        Failure.CHANNEL_UNAVAILABLE: FailureRule(code=Code.CHANNEL_UNAVAILABLE, backoff=Backoff.EXPONENTIAL),
+        Failure.CHANNEL_REFUSED: FailureRule(code=Code.CHANNEL_REFUSED, backoff=Backoff.NEVER, notifies=True),
+        Failure.CHANNEL_ABSENT: FailureRule(code=Code.CHANNEL_ABSENT, backoff=Backoff.NEVER, notifies=True),
+        Failure.SEND_UNSURE: FailureRule(code=Code.SEND_UNSURE, backoff=Backoff.NEVER, notifies=True),
     }
 )
 

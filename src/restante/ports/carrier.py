@@ -5,6 +5,10 @@ from typing import Protocol
 from restante.model.records import OutboxEntry
 
 
+class Withdrawn(Exception):
+    """It is not to be sent any more, although nothing failed: it belongs to something that was given up."""
+
+
 class Carrier(Protocol):
     """One route's way out."""
 
@@ -17,5 +21,5 @@ class Carrier(Protocol):
         ...
 
     async def transmit(self, entry: OutboxEntry) -> None:
-        """Returns once the next hop has accepted the entry; raises `TryFailed` otherwise."""
+        """Returns once the next hop has accepted the entry; raises `TryFailed` otherwise, or `Withdrawn`."""
         ...

@@ -20,6 +20,8 @@ PREFIX: Final = "RESTANTE_"
 FILE_VARIABLE: Final = "RESTANTE_CONFIG"
 DEFAULT_FILE: Final = "restante.toml"
 DEFAULT_SOURCE: Final = "default"
+CHANNELS_SECTION: Final = "channels"
+"""Not numbers but adapters, by names of the owner's choice: read by runtime/channels/registration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,8 @@ def _build(given: Mapping[str, _Given]) -> Settings:
 def _from_tables(known: Mapping[str, Setting], tables: Mapping[str, Any], source: str) -> dict[str, _Given]:
     given = {}
     for section, values in tables.items():
+        if section == CHANNELS_SECTION:
+            continue
         if not isinstance(values, dict):
             _section_keys(known, section, source)
             raise ConfigurationInvalid(f"{section} in {source} must be a table: write [{section}] and its keys below")

@@ -44,6 +44,10 @@ FAILURE_TABLE = {
     Failure.ENCRYPTION_FAILED: ("E008", Backoff.EXPONENTIAL),
     Failure.SESSION_INVALID: ("E009", Backoff.EXPONENTIAL),
     Failure.TTL_EXPIRED: ("E010", Backoff.REMOVE),
+    Failure.CHANNEL_UNAVAILABLE: ("E123", Backoff.EXPONENTIAL),
+    Failure.CHANNEL_REFUSED: ("E120", Backoff.NEVER),
+    Failure.CHANNEL_ABSENT: ("E121", Backoff.NEVER),
+    Failure.SEND_UNSURE: ("E122", Backoff.NEVER),
 }
 CODE_TABLE = {
     "E001": ("NETWORK_UNREACHABLE", Action.RETRY, False),
@@ -118,6 +122,9 @@ def test_who_is_notified_which_sessions_are_reset_and_what_is_sealed_anew() -> N
         Failure.TOO_LARGE,
         Failure.LIFE_REFUSED,
         Failure.TTL_EXPIRED,
+        Failure.CHANNEL_REFUSED,
+        Failure.CHANNEL_ABSENT,
+        Failure.SEND_UNSURE,
     }
     assert {failure for failure, rule in rules if rule.resets_session} == {
         Failure.AUTHENTICATION_FAILED,

@@ -9,6 +9,7 @@ from restante.model.kinds import Kind, Priority
 from restante.model.records import DeadLetter, OutboxEntry
 from restante.model.states import Confirmation, DeadCategory, DeadReason, Route, State
 from restante.policy.dead_letters import DeadLetterRetention, keeps_payload, next_auto_retry_ms
+from restante.runtime.sqlite.channel_progress import ChannelProgress
 from restante.runtime.sqlite.database import Database, load_queries
 
 _SQL: Final = load_queries("dead_letters")
@@ -35,6 +36,7 @@ class DeadLetterTable:
     def __init__(self, database: Database, retention: DeadLetterRetention) -> None:
         self._database = database
         self._retention = retention
+        self._progress = ChannelProgress(database)
 
     def add(self, letter: DeadLetter, *, body_id: int, size_bytes: int) -> None:
         entry = letter.entry
@@ -92,6 +94,8 @@ class DeadLetterTable:
         self._database.rows(_SQL["remove_letter"], letter.entry.message_id)
         if with_body:
             self._database.rows(_SQL["remove_body"], letter.body_id)
+            if letter.entry.route is Route.CHANNEL:
+                self._progress.remove(letter.entry.message_id)
 
     def expired(self, *, now_ms: int) -> list[MessageId]:
         return [MessageId(row[0]) for row in self._database.rows(_SQL["expired"], now_ms)]

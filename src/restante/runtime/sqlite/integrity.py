@@ -103,6 +103,10 @@ def _stray_body(row: Row) -> str:
     return f"payload {row[0]} belongs to no message"
 
 
+def _stray_progress(row: Row) -> str:
+    return f"it is kept how far message {_shown(row[0])} was sent to its chat, but the message is not there"
+
+
 def _hole(row: Row) -> str:
     first, last = row
     return f"fact {first} is missing" if first == last else f"facts {first} to {last} are missing"
@@ -130,7 +134,7 @@ def _word(row: Row) -> str | None:
 
 CHECKS: Final[dict[str, tuple[tuple[str, Callable[[Row], str | None]], ...]]] = {
     "the file is whole": (("structure", _structure),),
-    "rows that belong together are there": (("references", _reference),),
+    "rows that belong together are there": (("references", _reference), ("stray_progress", _stray_progress)),
     "totals equal a recount": (("totals", _total), ("lane_totals", _lane_total)),
     "each message has its payload": (
         ("missing_bodies", _missing_body),

@@ -34,6 +34,7 @@ from restante.policy.dead_letters import keeps_payload
 from restante.policy.outbox_order import STRICT_ROUTES, is_unsent
 from restante.policy.pruning import attention_at_ms
 from restante.policy.settings import Settings
+from restante.runtime.sqlite.channel_progress import ChannelProgress
 from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.dead_letters import DeadLetterTable, KeptLetter
 from restante.runtime.sqlite.journal import Journal
@@ -85,6 +86,7 @@ class SqliteOutbox:
         database.when_unsure(self._changes.clear)
         self.dead_letters = DeadLetterTable(database, settings.dead_letters)
         self.sent = SentIndex(database, journal)
+        self.progress = ChannelProgress(database)
 
     def take_changes(self) -> list[Change]:
         """What happened since this was last asked; to be told only after the commit."""
@@ -204,6 +206,12 @@ class SqliteOutbox:
                 return
             self._shelf.replace_payload(filed, payload)
             self._totals.count(0, len(payload) - filed.size_bytes)
+
+    def tell(self, message_id: MessageId, *effects: Record | Notify, now_ms: int) -> None:
+        """A fact that leaves the entry as it is."""
+        filed = self._find(message_id, now_ms)
+        if filed is not None:
+            self._carry_out(filed.entry, effects, now_ms)
 
     def load(self, message_id: MessageId) -> OutboxEntry | None:
         """The entry with its body, if it is in flight."""
@@ -330,6 +338,8 @@ class SqliteOutbox:
             self.dead_letters.add(letter, body_id=filed.body_id, size_bytes=filed.size_bytes)
         if not any(keeps_payload(letter.category) for letter in letters):
             self._database.defer(_SQL["remove_body"], (filed.body_id,))
+            if entry.route is Route.CHANNEL:
+                self.progress.remove(entry.message_id)
         if entry.state is State.DELIVERED:
             self.sent.remember(entry, now_ms=now_ms)
 

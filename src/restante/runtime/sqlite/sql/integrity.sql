@@ -45,6 +45,12 @@ SELECT body_id
  WHERE body_id NOT IN (SELECT body_id FROM entry)
    AND body_id NOT IN (SELECT body_id FROM dead_letter WHERE category <> 'expired' AND body_id IS NOT NULL);
 
+-- name: stray_progress
+SELECT message_id
+  FROM channel_progress
+ WHERE message_id NOT IN (SELECT message_id FROM entry)
+   AND message_id NOT IN (SELECT message_id FROM dead_letter WHERE category <> 'expired');
+
 -- name: holes
 -- Numbers that no fact has; the last row is for facts missing at the end, where a message or a place in the queue has
 -- the number of the fact that made it.

@@ -1,0 +1,65 @@
+"""The channel route's carrier: which chunks of the outbox may leave, and through which adapter (SPEC 12.7)."""
+
+from collections.abc import Callable
+from typing import Final
+
+from restante.client.chunk_sending import ChunkSending, Host
+from restante.core.channel_planning import channel_of, neighbours_to_ask
+from restante.model.errors import Malformed, TooLarge
+from restante.model.ids import MessageId
+from restante.model.records import OutboxEntry
+from restante.model.states import ENDED, State
+from restante.policy.failures import Failure
+from restante.ports.carrier import Withdrawn
+from restante.ports.channel_adapter import ChannelAdapter
+from restante.ports.relay import TryFailed
+from restante.runtime.channels.rack import Condition
+from restante.wire.channel_chunk import ChannelChunk, decode_chunk
+
+_GIVEN_UP: Final = ENDED - {State.DELIVERED}
+Watch = Callable[[MessageId, ChannelChunk, str | None], None]
+
+
+class ChannelCarrier:
+    """`watch` is told of every chunk when its sending begins, and again, with its name on the platform, when the
+    platform has taken it; the latter is not on disk yet. With `only`, every other channel is left alone."""
+
+    def __init__(self, host: Host, *, watch: Watch, only: str | None = None) -> None:
+        self._host = host
+        self._watch = watch
+        self._only = only
+
+    def is_up(self) -> bool:
+        return True
+
+    def is_connected(self, lane: str) -> bool:
+        """An absent channel counts as connected: its entries are to fail, not to wait."""
+        channel = channel_of(lane)
+        if self._only not in (None, channel):
+            return False
+        condition = self._host.rack.health(channel).condition
+        return condition in (Condition.READY, Condition.ABSENT)
+
+    async def transmit(self, entry: OutboxEntry) -> None:
+        try:
+            chunk = decode_chunk(entry.payload)
+        except (Malformed, TooLarge) as problem:
+            raise TryFailed("this is no chunk of a message", failure=Failure.INVALID_FORMAT) from problem
+        if entry.lease is None:
+            raise TryFailed("channels take only what is queued", failure=Failure.INVALID_FORMAT)
+        self._watch(entry.message_id, chunk, None)
+        adapter = self._adapter(chunk.channel)
+        for neighbour in neighbours_to_ask(chunk, entry):
+            status = await self._host.outbox.status(neighbour)
+            if status is not None and status.state in _GIVEN_UP:
+                raise Withdrawn
+        name = await ChunkSending(self._host, entry, entry.lease, chunk, adapter).run()
+        self._watch(entry.message_id, chunk, name)
+
+    def _adapter(self, channel: str) -> ChannelAdapter:
+        adapter = self._host.rack.adapter(channel)
+        if adapter is not None:
+            return adapter
+        if self._host.rack.health(channel).condition is Condition.ABSENT:
+            raise TryFailed("the channel is not in the configuration", failure=Failure.CHANNEL_ABSENT)
+        raise TryFailed("the channel has not started", failure=Failure.CHANNEL_UNAVAILABLE)

@@ -1,0 +1,245 @@
+"""Messages to chat platforms: rendered, cut, queued all at once, sent in order, and never silently lost (SPEC 12).
+
+    channels = Channels.open("mail.db", registered_channels(Path("restante.toml"), os.environ))
+    await channels.deliver(Draft(channel="ops", chat="-100123", markdown="**Disk full** on `db1`"))
+    await channels.run()
+
+The queue is the outbox's `channel` route: its limits, retries, dead letters, events and facts hold for chunks as they
+do for every message.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from restante.client.channel_carrier import ChannelCarrier
+from restante.client.chunk_sending import Host
+from restante.client.outbox import Outbox
+from restante.client.outbox_words import Destination, Drained, Message
+from restante.core.channel_planning import Draft, Piece, Stop, check_chat, chunk_id, lane_of, plan
+from restante.core.outbox_events import Notice
+from restante.model.codes import Code
+from restante.model.errors import DuplicateMessageId, RestanteError, TooLarge
+from restante.model.ids import MessageId
+from restante.model.states import Route, State
+from restante.policy.channel_attempts import smaller_limit
+from restante.policy.channel_platforms import RULES, Platform
+from restante.policy.settings import Settings
+from restante.ports.carrier import Carrier
+from restante.ports.clock import Clock
+from restante.ports.entropy import Entropy
+from restante.runtime.channels.chunking import Rendered, chunk, render
+from restante.runtime.channels.rack import Health, Rack
+from restante.runtime.channels.registration import Registered
+from restante.runtime.sqlite.outbox import Change
+from restante.runtime.system import SystemClock, SystemEntropy
+from restante.wire.channel_chunk import GROUP_ID_BYTES, ChannelChunk, GroupId, Strategy, encode_chunk
+
+__all__ = ["Channels", "ChunkEnd", "Draft", "Enqueued", "Skipped", "Stop", "Strategy"]
+
+EMPTY: Final = "empty"
+IN_A_THREAD_CHARS: Final = 16_384  # rendering more would hold up the loop for longer than a commit
+_ENDS: Final[Mapping[Notice, State]] = {
+    Notice.DELIVERED: State.DELIVERED,
+    Notice.DEAD_LETTERED: State.DEAD,
+    Notice.EXPIRED: State.EXPIRED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """All chunks are on disk; each is a message of the outbox."""
+
+    delivery_id: GroupId
+    message_ids: tuple[MessageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Nothing was queued: `empty`, or the before hook's reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkEnd:
+    """How a chunk ended, for the after hook. `name` is what the platform calls it."""
+
+    message_id: MessageId
+    chunk: ChannelChunk
+    state: State
+    code: str | None
+    name: str | None
+
+
+BeforeHook = Callable[[Draft], Awaitable[Draft | Stop]]
+AfterHook = Callable[[ChunkEnd], Awaitable[None]]
+
+
+class Channels:
+    """One outbox and the channels of one configuration."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        channels: Mapping[str, Registered],
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        before: BeforeHook | None = None,
+        after: AfterHook | None = None,
+    ) -> None:
+        self.outbox = outbox
+        self._entropy = entropy
+        self._before = before
+        self._rack = Rack(channels, clock=clock, when_ready=outbox.wake)
+        self._host = Host(outbox=outbox, rack=self._rack, clock=clock, entropy=entropy)
+        self._is_started = False
+        self._after = after
+        self._seen: dict[MessageId, tuple[ChannelChunk, str | None]] = {}
+        self._ends: deque[ChunkEnd] = deque()
+        self._telling: asyncio.Task[None] | None = None
+        outbox.on_event(self._changed)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        channels: Mapping[str, Registered],
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        before: BeforeHook | None = None,
+        after: AfterHook | None = None,
+    ) -> "Channels":
+        """The channels with the outbox in this file, which is made if it is not there.
+
+        `before` may replace a draft or stop it; `after` is told how each chunk ended that this process queued or sent.
+        """
+        clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
+        outbox = Outbox.open(path, settings=settings, clock=clock, entropy=entropy)
+        return cls(outbox, channels, clock=clock, entropy=entropy, before=before, after=after)
+
+    async def deliver(self, draft: Draft, *, delivery_id: bytes | None = None) -> Enqueued | Skipped:
+        """Queue a message for a chat: all of its chunks are on disk when this returns, or none is (SPEC 12.1).
+
+        A `delivery_id` of 16 random bytes makes the call safe to repeat: the second one raises `DuplicateMessageId`.
+        Raises `OutboxFull`, and `RestanteError` with E121 for a channel that is not in the configuration.
+        """
+        if draft.is_empty:
+            return Skipped(EMPTY)
+        if self._before is not None:
+            answer = await self._before(draft)
+            if isinstance(answer, Stop):
+                return Skipped(answer.reason)
+            draft = answer
+        platform = self._rack.platform(draft.channel)
+        if platform is None:
+            raise RestanteError("there is no such channel in the configuration", code=Code.CHANNEL_ABSENT)
+        check_chat(draft.chat)
+        group = GroupId(self._entropy.draw(GROUP_ID_BYTES) if delivery_id is None else delivery_id)
+        if len(draft.markdown) > IN_A_THREAD_CHARS:
+            made = await asyncio.to_thread(prepare, draft, platform, group)
+        else:
+            made = prepare(draft, platform, group)
+        if not made:
+            return Skipped(EMPTY)
+        return await self._enqueue(draft, made, group)
+
+    async def start(self) -> None:
+        """Start the adapters; those that fail are tried again later. `run` and `drain` do this by themselves."""
+        if not self._is_started:
+            self._is_started = True
+            await self._rack.start()
+
+    async def run(self) -> None:
+        """Send whatever is queued, for as long as it is not cancelled."""
+        await self.start()
+        await self.outbox.run(self.carriers())
+
+    async def drain(self, *, only: str | None = None, budget_ms: int | None = None) -> Drained:
+        """Send what is due now; with `only`, what is due on that channel."""
+        await self.start()
+        await self.outbox.sweep()
+        return await self.outbox.drain(self.carriers(only=only), budget_ms=budget_ms)
+
+    def carriers(self, *, only: str | None = None) -> dict[Route, Carrier]:
+        """For an outbox that carries on other routes, too: its `run` and `drain` take them together."""
+        return {Route.CHANNEL: ChannelCarrier(self._host, watch=self._saw, only=only)}
+
+    async def close(self) -> None:
+        """One last drain if `run` ran; adapters and file are closed."""
+        await self.outbox.close()
+        await self._rack.close()
+        if self._telling is not None:
+            await self._telling
+
+    def health(self) -> list[Health]:
+        return [self._rack.health(name) for name in self._rack.names()]
+
+    async def _enqueue(self, draft: Draft, made: list[tuple[ChannelChunk, bytes]], group: GroupId) -> Enqueued:
+        to = Destination(Route.CHANNEL, lane_of(draft.channel, draft.chat))
+        ids = tuple(chunk_id(group, one.index) for one, _ in made)
+        items = [
+            (Message(payload=payload, message_id=message_id, ttl_s=draft.ttl_s, priority=draft.priority), to)
+            for message_id, (_, payload) in zip(ids, made, strict=True)
+        ]
+        if self._after is not None:
+            self._seen.update({each: (one, None) for each, (one, _) in zip(ids, made, strict=True)})
+        try:
+            await self.outbox.send_many(items)
+        except DuplicateMessageId:  # the first delivery of this name may still be on its way
+            raise
+        except BaseException:
+            for each in ids:
+                self._seen.pop(each, None)
+            raise
+        return Enqueued(delivery_id=group, message_ids=ids)
+
+    def _saw(self, message_id: MessageId, seen: ChannelChunk, name: str | None) -> None:
+        if self._after is not None:
+            self._seen[message_id] = (seen, name)
+
+    def _changed(self, change: Change) -> None:
+        state = _ENDS.get(change.notice)
+        if state is None or change.message_id not in self._seen:
+            return
+        ended, name = self._seen.pop(change.message_id)
+        self._ends.append(ChunkEnd(message_id=change.message_id, chunk=ended, state=state, code=change.code, name=name))
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+
+    async def _tell(self) -> None:
+        """One after the other, in the order of the ends; a hook that fails does not disturb the others."""
+        while self._ends and self._after is not None:
+            try:
+                await self._after(self._ends.popleft())
+            except Exception as problem:  # noqa: BLE001 - the end is on disk: nobody else may suffer for it
+                loop = asyncio.get_running_loop()
+                loop.call_exception_handler({"message": "the after hook of a channel failed", "exception": problem})
+
+
+def prepare(draft: Draft, platform: Platform, group: GroupId) -> list[tuple[ChannelChunk, bytes]]:
+    """Render, cut and encode; none for a text of which nothing would be seen.
+
+    Where a chunk with its plain text is larger than an entry may be, all are cut smaller.
+    """
+    rendered = render(draft.markdown, platform)
+    if rendered.is_empty:
+        return []
+    limit: int | None = RULES[platform].chunk_limit
+    while limit is not None:
+        try:
+            return [(one, encode_chunk(one)) for one in _planned(draft, rendered, platform, limit, group)]
+        except TooLarge:
+            limit = smaller_limit(limit)
+    raise TooLarge("a character of the message", size_bytes=len(draft.markdown.encode()), limit_bytes=0)
+
+
+def _planned(draft: Draft, rendered: Rendered, platform: Platform, limit: int, group: GroupId) -> list[ChannelChunk]:
+    pieces = [Piece(one.text, one.plain) for one in chunk(rendered, limit=limit)]
+    return plan(draft, pieces, form=RULES[platform].format, group=group)

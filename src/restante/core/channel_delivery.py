@@ -1,0 +1,177 @@
+"""The sending of one chunk: each answer of a platform, and what follows (SPEC 12.4, 12.6).
+
+Every transition is in this file. `Progress` is what a crash must not forget; the host stores it before the platform is
+called and carries out the one effect of each step. How a chunk came to be (core/channel_planning), what a refusal's
+text means (policy/channel_errors) and how long the queue waits (policy/retry) are decided elsewhere.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from restante.policy.channel_attempts import Decision, Reaction, after_refusal, smaller_limit
+from restante.policy.channel_errors import ChannelError
+from restante.policy.failures import Failure
+
+MOST_CRASHES: Final = 1  # SPEC 12.6: resent once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """`is_open`: a send has begun, and how it ended is not written down. `crashes` and `lost_answers` count the sends
+    of what is being sent now that may have arrived although nobody said so.
+
+    Once a platform found the chunk too long it goes on as plain text in parts: up to `part_limit` in the platform's
+    unit, from `offset` of the plain text on.
+    """
+
+    is_open: bool = False
+    crashes: int = 0
+    lost_answers: int = 0
+    as_plain: bool = False
+    part_limit: int | None = None
+    offset: int = 0
+
+    @property
+    def may_have_arrived(self) -> bool:
+        return self.crashes + self.lost_answers > 0
+
+
+UNTOUCHED: Final = Progress()
+
+
+@dataclass(frozen=True, slots=True)
+class TakenUp:
+    """A lease on the entry began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The platform has it. `next_offset` is where the next part begins; None when nothing is left."""
+
+    next_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The platform said no. `size` is what was sent, in the platform's unit."""
+
+    error: ChannelError
+    size: int
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotReached:
+    """Nothing left this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLost:
+    """It was sent, and no answer came: a timeout, a connection that broke."""
+
+
+Event = TakenUp | Accepted | Refused | NotReached | AnswerLost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Wait until then, store the progress as open, call the platform."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """All of the chunk has arrived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveBack:
+    """Leave it to the queue, or, if the failure is permanent, to the dead letters."""
+
+    failure: Failure
+    retry_after_ms: int | None = None
+
+
+Effect = Send | Done | GiveBack
+Step = tuple[Progress, Effect]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """`attempts` of this lease, the one that just ended included. No try begins after `patience_until_ms`."""
+
+    now_ms: int
+    expires_at_ms: int
+    patience_until_ms: int
+    attempts: int
+    recognises_repeats: bool
+    dice: float
+
+
+def step(progress: Progress, event: Event, around: Circumstances) -> Step:
+    match event:
+        case TakenUp():
+            return _taken_up(progress, around)
+        case Accepted(next_offset=None):
+            return replace(progress, is_open=False), Done()
+        case Accepted():
+            # Another part is another message: nothing is known of it yet.
+            following = Progress(
+                as_plain=progress.as_plain, part_limit=progress.part_limit, offset=event.next_offset or 0
+            )
+            return following, Send(at_ms=around.now_ms)
+        case Refused():
+            return _refused(replace(progress, is_open=False), event, around)
+        case NotReached():
+            return _wait(replace(progress, is_open=False), ChannelError.TRANSIENT, None, around)
+        case AnswerLost():
+            lost = replace(progress, is_open=False, lost_answers=progress.lost_answers + 1)
+            return _wait(lost, ChannelError.TRANSIENT, None, around)
+
+
+def _taken_up(progress: Progress, around: Circumstances) -> Step:
+    if not progress.is_open:
+        return progress, Send(at_ms=around.now_ms)
+    crashed = replace(progress, is_open=False, crashes=progress.crashes + 1)
+    if crashed.crashes > MOST_CRASHES and not around.recognises_repeats:
+        return crashed, GiveBack(failure=Failure.SEND_UNSURE)
+    return crashed, Send(at_ms=around.now_ms)
+
+
+def _refused(progress: Progress, event: Refused, around: Circumstances) -> Step:
+    if event.error in (ChannelError.RATE_LIMITED, ChannelError.TRANSIENT):
+        return _wait(progress, event.error, event.retry_after_ms, around)
+    match _decide(event.error, None, progress, around).reaction:
+        case Reaction.SEND_PLAIN:
+            return replace(progress, as_plain=True), Send(at_ms=around.now_ms)
+        case Reaction.RECHUNK:
+            limit = smaller_limit(event.size)
+            if limit is None:
+                return progress, GiveBack(failure=Failure.TOO_LARGE)
+            return replace(progress, as_plain=True, part_limit=limit), Send(at_ms=around.now_ms)
+        case _:
+            return progress, GiveBack(failure=Failure.CHANNEL_REFUSED)
+
+
+def _wait(progress: Progress, error: ChannelError, told_ms: int | None, around: Circumstances) -> Step:
+    decision = _decide(error, told_ms, progress, around)
+    if decision.reaction is Reaction.WAIT and decision.at_ms <= around.patience_until_ms:
+        return progress, Send(at_ms=decision.at_ms)
+    if error is ChannelError.RATE_LIMITED or told_ms is not None:
+        # Whoever says when to come back is obeyed by the queue, too, and the try does not count (SPEC 4.3).
+        wait_ms = None if told_ms is None else decision.at_ms - around.now_ms
+        return progress, GiveBack(failure=Failure.RATE_LIMITED, retry_after_ms=wait_ms)
+    return progress, GiveBack(failure=Failure.CHANNEL_UNAVAILABLE)
+
+
+def _decide(error: ChannelError, told_ms: int | None, progress: Progress, around: Circumstances) -> Decision:
+    return after_refusal(
+        error,
+        attempts=around.attempts,
+        is_plain=progress.as_plain,
+        retry_after_ms=told_ms,
+        now_ms=around.now_ms,
+        expires_at_ms=around.expires_at_ms,
+        dice=around.dice,
+    )
