@@ -38,8 +38,9 @@ BEFORE_THE_RENAME, AFTER_THE_RENAME = 1, 2
 
 
 def note(node: NodeFile) -> None:
-    for _ in range(3):
-        node.journal.append(JournalKind.SECURITY, at_ms=NOW_MS)
+    with node.database.transaction():
+        for _ in range(3):
+            node.journal.append(JournalKind.SECURITY, at_ms=NOW_MS)
 
 
 def die_while_shipping(home: Path, moment: int) -> NodeFile:
