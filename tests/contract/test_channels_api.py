@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from channel_cases import Place, draft, long_text, place, states
+from channel_cases import Place, StillDice, draft, long_text, place, registered, states
 from clauses import clause
 from restante.client.channels import Channels, ChunkEnd, Draft, Enqueued, Skipped, Stop, Strategy
 from restante.client.outbox_words import Destination, Message
@@ -235,6 +235,30 @@ async def test_one_chats_rate_limit_is_remembered_for_the_whole_channel_and_no_o
     here.clock.advance(90_000)
     await channels.drain()
     assert sorted(ops.texts) == ["hello", "to another chat"]
+    await channels.close()
+
+
+async def test_a_running_service_goes_on_with_every_chat_as_soon_as_the_silence_is_over(tmp_path: Path) -> None:
+    slow = SendRefused("Too Many Requests", status=429, retry_after_ms=900)
+    ops = MemoryChannel(answers=[slow])
+    channels = Channels.open(
+        tmp_path / "mail.db",
+        {"ops": registered("ops", ops)},
+        settings=Settings(outbox=OutboxLimits(lease_ms=1_000)),
+        entropy=StillDice(1),
+    )
+    stream = channels.outbox.events()
+    running = asyncio.create_task(channels.run())
+    async with asyncio.timeout(30):
+        await channels.deliver(draft("first"))
+        while not ops.asked:
+            await anext(stream)
+        await channels.deliver(draft("second", chat="elsewhere"))
+        while len(ops.taken) < 2:
+            await anext(stream)
+    assert sorted(ops.texts) == ["first", "second"]
+    running.cancel()
+    await asyncio.wait([running])
     await channels.close()
 
 

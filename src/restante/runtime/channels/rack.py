@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from restante.model.codes import Code
 from restante.model.errors import RestanteError
@@ -18,6 +18,9 @@ from restante.policy.channel_platforms import Platform
 from restante.ports.channel_adapter import ChannelAdapter
 from restante.ports.clock import Clock
 from restante.runtime.channels.registration import Registered
+
+WAKE_MARGIN_MS: Final = 5
+"""The wall clock may be a little slower than the loop's: woken too early, nobody would look a second time."""
 
 
 class Condition(StrEnum):
@@ -137,7 +140,7 @@ class Rack:
         self._when_ready()
 
     async def _wake_at(self, at_ms: int) -> None:
-        await asyncio.sleep(max(0, at_ms - self._clock.now_ms()) / 1_000)
+        await asyncio.sleep((max(0, at_ms - self._clock.now_ms()) + WAKE_MARGIN_MS) / 1_000)
         self._when_ready()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
