@@ -17,6 +17,7 @@ from restante.cli.config import config
 from restante.cli.demo import demo
 from restante.cli.dlq import app as dlq_app
 from restante.cli.inputs import Inputs
+from restante.cli.journal import app as journal_app
 from restante.cli.outbox import app as outbox_app
 from restante.cli.policy import policy
 from restante.cli.terminal import print_error
@@ -73,6 +74,7 @@ app.command()(policy)
 app.command()(config)
 app.add_typer(outbox_app, name="outbox")
 app.add_typer(dlq_app, name="dlq")
+app.add_typer(journal_app, name="journal")
 
 
 def main() -> None:
