@@ -30,6 +30,7 @@ class JournalKind(StrEnum):
     SERVED = "served"
     REMOVED = "removed"
     REAPED = "reaped"
+    NODE_STARTED = "node_started"
 
     ARRIVED = "arrived"
     RELEASED = "released"
@@ -40,6 +41,11 @@ class JournalKind(StrEnum):
     VANISHED = "vanished"
     FORGOTTEN = "forgotten"
     SECURITY = "security"
+    SCOREBOARD_TAKEN = "scoreboard_taken"
+
+
+DAILY_RETRY: Final = "daily_retry"
+"""The code of a recovery that nobody asked for (SPEC 5.3)."""
 
 
 STATE_AFTER: Final[dict[JournalKind, State]] = {

@@ -379,6 +379,7 @@ class SqliteOutbox:
             priority=entry.priority,
             attempt=entry.attempts,
             code=record.code,
+            node=record.node,
             latency_ms=record.latency_ms,
         )
 
