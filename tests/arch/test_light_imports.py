@@ -24,6 +24,7 @@ SERVES_THE_FLEET = frozenset(
         "restante.cli.books",
         "restante.cli.demo_parts",
         "restante.cli.demo_stage",
+        "restante.cli.fleet_views",
         "restante.cli.html_report",
         "restante.runtime.journal.segments",
         "restante.runtime.journal.shipping",

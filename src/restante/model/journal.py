@@ -46,6 +46,8 @@ class JournalKind(StrEnum):
 
 DAILY_RETRY: Final = "daily_retry"
 """The code of a recovery that nobody asked for (SPEC 5.3)."""
+ASKED_BY_FLEET: Final = "fleet"
+"""The code of a fact that came about because the fleet's tables asked for it (SPEC 13.6)."""
 
 
 STATE_AFTER: Final[dict[JournalKind, State]] = {

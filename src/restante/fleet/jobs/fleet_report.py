@@ -132,7 +132,7 @@ def _actions(tables: FleetTables, on_action: OnAction | None) -> tuple[tuple[Act
         counts = {ActionKind(row["action"]): row["count"] for row in rows}
     else:
         counts = {}
-        for row in tables["actions"].orderBy("target", "action", "fact_at_ms").toLocalIterator():
+        for row in tables["actions"].toLocalIterator():
             action = _action(row)
             counts[action.action] = counts.get(action.action, 0) + 1
             on_action(action)

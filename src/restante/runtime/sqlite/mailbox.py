@@ -5,7 +5,7 @@ from typing import Any, Final
 from restante.core.mailbox import Keep, Usage
 from restante.crypto.tags import inbox_tag
 from restante.model.ids import InboxKey, PayloadHash
-from restante.model.journal import JournalKind
+from restante.model.journal import ASKED_BY_FLEET, JournalKind
 from restante.ports.relay import Blob
 from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.journal import Journal
@@ -65,6 +65,13 @@ class SqliteMailbox:
             self._note(JournalKind.REAPED, gone, now_ms)
         return len(gone)
 
-    def _note(self, kind: JournalKind, rows: list[tuple[Any, ...]], now_ms: int) -> None:
+    def reap_listed(self, sealed_hash: PayloadHash, *, now_ms: int) -> int:
+        """Delete every copy of what was delivered elsewhere (SPEC 7.7, 13.6); how many there were."""
+        with self._database.transaction():
+            gone = self._database.run(_SQL["reap_listed"], payload_hash=sealed_hash)
+            self._note(JournalKind.REAPED, gone, now_ms, code=ASKED_BY_FLEET)
+        return len(gone)
+
+    def _note(self, kind: JournalKind, rows: list[tuple[Any, ...]], now_ms: int, code: str | None = None) -> None:
         for (sealed_hash,) in rows:
-            self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash))
+            self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash), code=code)

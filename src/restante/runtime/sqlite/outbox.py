@@ -205,6 +205,16 @@ class SqliteOutbox:
             self._shelf.replace_payload(filed, payload)
             self._totals.count(0, len(payload) - filed.size_bytes)
 
+    def send_again(self, message_id: MessageId, *, now_ms: int) -> bool:
+        """Make a sent entry due now: the same sealed bytes once more. Whether there was one."""
+        with self._database.transaction():
+            filed = self._find(message_id, now_ms)
+            if filed is None or filed.entry.state is not State.SENT:
+                return False
+            due = filed.entry.but(next_attempt_at_ms=now_ms)
+            self._shelf.store(filed, due, is_behind=False, now_ms=now_ms)
+            return True
+
     def load(self, message_id: MessageId) -> OutboxEntry | None:
         """The entry with its body, if it is in flight."""
         for row in self._database.rows(_SQL["find_entry"], message_id):

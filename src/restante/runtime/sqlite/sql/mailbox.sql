@@ -21,3 +21,7 @@ DELETE FROM inbox WHERE id = :id AND recipient = :recipient RETURNING payload_ha
 
 -- name: reap
 DELETE FROM inbox WHERE expires_at_ms <= :now_ms RETURNING payload_hash;
+
+-- name: reap_listed
+-- A list is worked off hash by hash, and rarely: no index is kept for it.
+DELETE FROM inbox WHERE payload_hash = :payload_hash RETURNING payload_hash;
