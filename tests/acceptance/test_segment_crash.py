@@ -5,12 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyarrow import parquet
 
 from clauses import clause
 from restante.model.ids import event_number
 from restante.model.journal import JournalKind
-from restante.runtime.journal.segments import ship
+from restante.runtime.journal.segments import manifest_path, ship
 from restante.wire.journal_rows import from_record
 from sqlite_files import NOW_MS, NodeFile, facts, open_node_file
 
@@ -34,7 +35,11 @@ def die_at(handle):
 os.fsync = die_at
 ship(Journal(Database(home / "node.db", schema="node"), SystemEntropy()), home / "out")
 """
-BEFORE_THE_RENAME, AFTER_THE_RENAME = 1, 2
+BEFORE_THE_RENAME, BEFORE_THE_MANIFEST, AFTER_BOTH = (
+    1,
+    2,
+    3,
+)  # the syncs of a segment, of its manifest, of the directory
 
 
 def note(node: NodeFile) -> None:
@@ -54,7 +59,12 @@ def die_while_shipping(home: Path, moment: int) -> NodeFile:
 
 
 def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
+    """What lies there besides manifests."""
+    return sorted(path.name for path in directory.iterdir() if not path.name.startswith("_"))
+
+
+def manifests(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.name.startswith("_"))
 
 
 def numbers(paths: list[Path]) -> list[int]:
@@ -75,21 +85,27 @@ def test_a_crash_before_the_rename_leaves_nothing_that_looks_like_a_segment(tmp_
 
 
 @clause("13.1")
-def test_a_crash_after_the_rename_ships_the_same_file_again_and_nothing_twice(tmp_path: Path) -> None:
-    node = die_while_shipping(tmp_path, AFTER_THE_RENAME)
-    [whole] = (tmp_path / "out").iterdir()
+@pytest.mark.parametrize("moment", [BEFORE_THE_MANIFEST, AFTER_BOTH])
+def test_a_crash_after_the_rename_ships_the_same_file_again_and_nothing_twice(tmp_path: Path, moment: int) -> None:
+    node = die_while_shipping(tmp_path, moment)
+    [whole] = (tmp_path / "out").glob("*.parquet")
     assert numbers([whole]) == [1, 2, 3]
+    assert len(manifests(tmp_path / "out")) == moment - BEFORE_THE_MANIFEST
     assert node.journal.shipped_through() == 0
     assert ship(node.journal, tmp_path / "out") == [whole]
     assert names(tmp_path / "out") == [whole.name]
+    assert manifests(tmp_path / "out") == [manifest_path(whole).name]
     node.database.close()
 
 
 @clause("13.1")
-def test_facts_added_between_the_crash_and_the_next_shipping_are_all_there_and_told_apart(tmp_path: Path) -> None:
-    node = die_while_shipping(tmp_path, AFTER_THE_RENAME)
+@pytest.mark.parametrize("moment", [BEFORE_THE_RENAME, BEFORE_THE_MANIFEST, AFTER_BOTH])
+def test_facts_added_between_the_crash_and_the_next_shipping_are_all_there_and_told_apart(
+    tmp_path: Path, moment: int
+) -> None:
+    node = die_while_shipping(tmp_path, moment)
     note(node)
     ship(node.journal, tmp_path / "out")
-    assert set(numbers(list((tmp_path / "out").iterdir()))) == {1, 2, 3, 4, 5, 6}
+    assert set(numbers(list((tmp_path / "out").glob("*.parquet")))) == {1, 2, 3, 4, 5, 6}
     assert len(facts(node.journal)) == 6
     node.database.close()

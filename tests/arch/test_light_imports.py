@@ -26,7 +26,10 @@ SERVES_THE_FLEET = frozenset(
         "restante.cli.books",
         "restante.cli.demo_parts",
         "restante.cli.demo_stage",
+        "restante.cli.fleet_views",
+        "restante.cli.html_report",
         "restante.runtime.journal.segments",
+        "restante.runtime.journal.shipping",
     }
 )
 """Modules above or beside the fleet whose very work is Parquet or a report; loaded only when they are needed."""

@@ -23,7 +23,7 @@ from restante.policy.channel_platforms import Format, Platform
 from restante.policy.settings import Settings
 from restante.ports.channel_adapter import NoAnswer, NotSent, Outgoing, SendRefused, Taken
 from restante.runtime.channels.rack import Condition
-from restante.runtime.sqlite.outbox import Change
+from restante.runtime.sqlite.outbox_records import Change
 from restante.testing.memory_channel import MemoryChannel
 
 DELIVERED, PENDING, DEAD, EXPIRED = State.DELIVERED, State.PENDING, State.DEAD, State.EXPIRED

@@ -28,7 +28,7 @@ from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
 from restante.ports.relay import TryFailed
-from restante.runtime.sqlite.outbox import Change
+from restante.runtime.sqlite.outbox_records import Change
 from restante.testing.seeded import FakeClock, SeededEntropy
 from restante.wire.acks import AckType
 

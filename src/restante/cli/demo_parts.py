@@ -22,6 +22,7 @@ from restante.policy.retry import RetrySchedule
 from restante.policy.settings import Settings
 from restante.ports.relay import RelayLink
 from restante.runtime.identity_files import load_identity, read_card
+from restante.runtime.journal.presence import note_start
 from restante.runtime.journal.segments import ship
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.group_commit import GroupCommit
@@ -31,6 +32,7 @@ from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.testing.lossy import FaultCounts, Faults, LossyLink
 from restante.testing.seeded import SeededEntropy
+from restante.wire.inbox_keys import node_id_of
 
 LOOPBACK: Final = "127.0.0.1"
 LANE: Final = "relay-1"
@@ -68,6 +70,7 @@ async def play_relay(part: Part) -> None:
     database = Database(Path(part.home) / "node.db", schema="node")
     journal = Journal(database, SystemEntropy())
     store = SqliteMailbox(database, journal, tag_secret=identity.tag_secret)
+    note_start(database, journal, node_id_of(identity.node_key), now_ms=SystemClock().now_ms())
     commits = GroupCommit(database)
     relay = Relay(identity, store, commits=commits, settings=SETTINGS, clock=SystemClock(), entropy=SystemEntropy())
     server = await relay.listen(LOOPBACK, part.port)
@@ -122,6 +125,7 @@ def _open_client(part: Part) -> Client:
         settings=SETTINGS,
         clock=SystemClock(),
         entropy=SystemEntropy(),
+        relay=node_id_of(node_key(bytes.fromhex(part.relay))),
     )
 
 

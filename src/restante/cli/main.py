@@ -17,7 +17,9 @@ from restante.cli.channel import app as channel_app
 from restante.cli.config import config
 from restante.cli.demo import demo
 from restante.cli.dlq import app as dlq_app
+from restante.cli.fleet import app as fleet_app
 from restante.cli.inputs import Inputs
+from restante.cli.journal import app as journal_app
 from restante.cli.node import app as node_app
 from restante.cli.outbox import app as outbox_app
 from restante.cli.policy import policy
@@ -37,6 +39,8 @@ EXAMPLES = """\
   restante dlq list --file my.db      what was given up, and why
   restante channel render news.md     what each chat platform would get
   restante node init DIR              make a relay; then: restante node run DIR
+  restante journal ship --file my.db --to segments
+  restante fleet report segments --html report.html
 """
 
 app = typer.Typer(
@@ -81,6 +85,8 @@ app.add_typer(dlq_app, name="dlq")
 app.add_typer(channel_app, name="channel")
 app.add_typer(node_app, name="node")
 app.add_typer(relay_app, name="relay")
+app.add_typer(journal_app, name="journal")
+app.add_typer(fleet_app, name="fleet")
 
 
 def main() -> None:

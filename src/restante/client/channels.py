@@ -34,7 +34,7 @@ from restante.ports.entropy import Entropy
 from restante.runtime.channels.chunking import Rendered, chunk, render
 from restante.runtime.channels.rack import Health, Rack
 from restante.runtime.channels.registration import Registered
-from restante.runtime.sqlite.outbox import Change
+from restante.runtime.sqlite.outbox_records import Change
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.channel_chunk import GROUP_ID_BYTES, ChannelChunk, GroupId, Strategy, encode_chunk
 

@@ -23,6 +23,7 @@ from restante.model.ids import (
     SESSION_ID_BYTES,
     Address,
     MessageId,
+    NodeId,
     SessionId,
     mint_message_id,
 )
@@ -62,8 +63,10 @@ class Client:
         settings: Settings,
         clock: Clock,
         entropy: Entropy,
+        relay: NodeId | None = None,
     ) -> None:
         self.identity = identity
+        self._relay = relay
         self._contacts = {address: checked_card(card) for address, card in contacts.items()}
         self._settings = settings
         self._clock = clock
@@ -173,7 +176,7 @@ class Client:
             raise
         now_ms = self._clock.now_ms()
         with self._database.transaction():
-            self.outbox.apply(entry.message_id, DeliveryAcked(), now_ms=now_ms)
+            self.outbox.apply(entry.message_id, DeliveryAcked(node=self._relay), now_ms=now_ms)
             self.outbox.apply(entry.message_id, TransmitSucceeded(), now_ms=now_ms)
 
     def _give_back(self, entry: OutboxEntry, failure: Failure, retry_after_ms: int | None) -> None:

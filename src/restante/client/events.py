@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from restante.runtime.sqlite.outbox import Change
+from restante.runtime.sqlite.outbox_records import Change
 
 MAX_WAITING: Final = 10_000
 """Changes a slow reader may leave unread; beyond that it is told how many it missed. The journal has them all."""

@@ -45,7 +45,8 @@ from restante.ports.relay import TryFailed
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.outbox import Acceptance, Change, SqliteOutbox
+from restante.runtime.sqlite.outbox import SqliteOutbox
+from restante.runtime.sqlite.outbox_records import Acceptance, Change
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.acks import AckType
 

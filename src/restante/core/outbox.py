@@ -29,7 +29,8 @@ from restante.core.outbox_events import (
 )
 from restante.model.codes import Code
 from restante.model.errors import LocalProtocolError
-from restante.model.journal import JournalKind
+from restante.model.ids import NodeId
+from restante.model.journal import DAILY_RETRY, JournalKind
 from restante.model.kinds import KIND_RULES
 from restante.model.records import DeadLetter, Lease, OutboxEntry
 from restante.model.states import Confirmation, DeadCategory, DeadReason, DropReason, Route, State
@@ -82,7 +83,7 @@ def step(entry: OutboxEntry, event: Event, *, now_ms: int, settings: Settings) -
         case ReceiptAcked() if state in _IN_FLIGHT:
             return _delivered(entry, now_ms)
         case DeliveryAcked() if state in _IN_FLIGHT:
-            return _confirmed(entry, Confirmation.STORED)
+            return _confirmed(entry, Confirmation.STORED, event.node)
         case ReadAcked() if state in _IN_FLIGHT:
             delivered, effects = _delivered(entry, now_ms)
             read, more = _confirmed(delivered, Confirmation.READ)
@@ -211,7 +212,7 @@ def _failed(entry: OutboxEntry, event: TransmitFailed, now_ms: int, settings: Se
             )
 
 
-def _confirmed(entry: OutboxEntry, to: Confirmation) -> Step:
+def _confirmed(entry: OutboxEntry, to: Confirmation, node: NodeId | None = None) -> Step:
     known = advance(entry.confirmation, to)
     if known is entry.confirmation:
         return entry, _UNCHANGED
@@ -220,7 +221,7 @@ def _confirmed(entry: OutboxEntry, to: Confirmation) -> Step:
         if to is Confirmation.READ
         else (JournalKind.DELIVERY_CONFIRMED, Notice.DELIVERY_CONFIRMED)
     )
-    return entry.but(confirmation=known), (Record(kind=kind), Notify(notice=notice))
+    return entry.but(confirmation=known), (Record(kind=kind, node=node), Notify(notice=notice))
 
 
 def _delivered(entry: OutboxEntry, now_ms: int) -> Step:
@@ -311,4 +312,6 @@ def _recovered(entry: OutboxEntry, event: Recovered, now_ms: int) -> Step:
         was_sent=False,
         reencrypted=False,
     )
-    return again, (Record(kind=JournalKind.RECOVERED), Notify(notice=Notice.RECOVERED))
+    # The fleet's tables tell by this word which retries leave a letter's deadlines as they were (SPEC 5.3).
+    code = DAILY_RETRY if event.by_itself else None
+    return again, (Record(kind=JournalKind.RECOVERED, code=code), Notify(notice=Notice.RECOVERED))

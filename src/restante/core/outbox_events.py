@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from restante.model.codes import Code
+from restante.model.ids import NodeId
 from restante.model.journal import JournalKind
 from restante.model.records import DeadLetter
 from restante.policy.failures import Failure
@@ -34,7 +35,9 @@ class TransmitFailed:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAcked:
-    """A storing node signed that it holds the message."""
+    """A storing node signed that it holds the message; `node` is who, where that is known (SPEC 7.8)."""
+
+    node: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ class Record:
     kind: JournalKind
     code: str | None = None
     latency_ms: int | None = None
+    node: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ class JournalKind(StrEnum):
     SERVED = "served"
     REMOVED = "removed"
     REAPED = "reaped"
+    NODE_STARTED = "node_started"
 
     ARRIVED = "arrived"
     RELEASED = "released"
@@ -41,6 +42,13 @@ class JournalKind(StrEnum):
     VANISHED = "vanished"
     FORGOTTEN = "forgotten"
     SECURITY = "security"
+    SCOREBOARD_TAKEN = "scoreboard_taken"
+
+
+DAILY_RETRY: Final = "daily_retry"
+"""The code of a recovery that nobody asked for (SPEC 5.3)."""
+ASKED_BY_FLEET: Final = "fleet"
+"""The code of a fact that came about because the fleet's tables asked for it (SPEC 13.6)."""
 
 
 STATE_AFTER: Final[dict[JournalKind, State]] = {

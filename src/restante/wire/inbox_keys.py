@@ -8,7 +8,7 @@ import hashlib
 from typing import Final
 
 from restante.model.errors import OutOfRange
-from restante.model.ids import Address, InboxKey, address
+from restante.model.ids import Address, InboxKey, NodeId, NodeKey, address, node_key
 
 BUCKET_MS: Final = 3_600_000
 MAX_BUCKET: Final = 0xFFFF_FFFF_FFFF_FFFF
@@ -38,3 +38,8 @@ def relay_inbox_key(owner: Address) -> InboxKey:
 def prekey_bundle_key(owner: Address) -> bytes:
     """Where the DHT keeps the signed prekeys of `owner`."""
     return hashlib.sha256(_KEYS + address(owner)).digest()
+
+
+def node_id_of(key: NodeKey) -> NodeId:
+    """Where a node stands in the mesh, and what journals call it (SPEC 7.1)."""
+    return NodeId(hashlib.sha256(node_key(key)).digest())

@@ -39,7 +39,7 @@ from restante.policy.outbox_order import STRICT_ROUTES
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.integrity import check_file
-from restante.runtime.sqlite.outbox import Acceptance
+from restante.runtime.sqlite.outbox_records import Acceptance
 from restante.testing.seeded import FakeClock
 from sqlite_files import NOW_MS, open_client_file, states_by_journal, states_by_rows
 

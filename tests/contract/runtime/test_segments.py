@@ -1,7 +1,10 @@
 """Journals leaving as Parquet: whole or not at all, and nobody's address in them."""
 
+import hashlib
 import os
 import resource
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +23,12 @@ from restante.model.ids import MessageId
 from restante.model.journal import JournalKind, JournalRow
 from restante.policy.settings import Settings
 from restante.runtime.journal import segments
-from restante.runtime.journal.segments import ship, write_segment
+from restante.runtime.journal.segments import manifest_path, ship, write_segment
 from restante.testing.seeded import FakeClock, SeededEntropy
 from restante.wire.address import show_address
 from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.journal_rows import from_record
+from restante.wire.segment_manifest import Manifest, decode_manifest
 from sqlite_files import NOW_MS, NodeFile, facts, open_node_file
 
 NOBODY = 65_534
@@ -48,7 +52,8 @@ def read_back(paths: list[Path]) -> list[JournalRow]:
 
 
 def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
+    """What lies there besides manifests."""
+    return sorted(path.name for path in directory.iterdir() if not path.name.startswith("_"))
 
 
 @clause("13.1")
@@ -65,7 +70,43 @@ def test_a_segment_is_named_by_its_writer_and_its_facts_and_nothing_lies_beside_
 ) -> None:
     note(node, 3)
     ship(node.journal, tmp_path / "out")
-    assert names(tmp_path / "out") == [f"{node.journal.writer.hex()}-0000000000000001-0000000000000003.parquet"]
+    name = f"{node.journal.writer.hex()}-0000000000000001-0000000000000003"
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{name}.parquet", f"_{name}.manifest.json"}
+
+
+@clause("13.1")
+def test_a_manifest_says_whose_facts_which_how_many_and_the_hash_of_the_file(node: NodeFile, tmp_path: Path) -> None:
+    note(node, 5)
+    node.journal.mark_shipped(2)
+    [path] = ship(node.journal, tmp_path / "out")
+    manifest = decode_manifest(manifest_path(path).read_bytes())
+    raw = path.read_bytes()
+    assert manifest == Manifest(
+        segment=path.name,
+        writer=node.journal.writer.hex(),
+        first=3,
+        last=5,
+        rows=3,
+        size_bytes=len(raw),
+        schema_version=1,
+        sha256=hashlib.sha256(raw).hexdigest(),
+    )
+
+
+def test_drafts_of_killed_processes_are_cleared_away_and_those_of_the_living_are_not(
+    node: NodeFile, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    stem = f".{node.journal.writer.hex()}-1-2.parquet"
+    abandoned, alive = out / f"{stem}.{gone.pid}.partial", out / f"{stem}.{os.getpid()}.partial"
+    abandoned.touch()
+    alive.touch()
+    note(node)
+    [path] = ship(node.journal, out)
+    assert names(out) == sorted([alive.name, path.name])
 
 
 def test_shipping_again_ships_only_what_is_new(node: NodeFile, tmp_path: Path) -> None:
@@ -206,7 +247,7 @@ def test_no_address_inbox_or_session_is_in_any_byte_of_a_segment(node: NodeFile,
     for [path] in shipped:
         cells = [str(cell).encode() if isinstance(cell, str | int) else cell for cell in cells_of(path)]
         assert len(cells) > 10
-        for raw in [path.read_bytes(), *cells]:
+        for raw in [path.read_bytes(), manifest_path(path).read_bytes(), path.name.encode(), *cells]:
             assert not [form for form in never if form in raw]
     by_alice, by_bob, by_node = (read_back(paths) for paths in shipped)
     assert message_id in {row.message_id for row in by_alice} & {row.message_id for row in by_bob}

@@ -1,8 +1,9 @@
 """The message table says of every trace what a plain fold over its facts says."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from restante.model.journal import STATE_AFTER, JournalKind, JournalRow
 from restante.model.kinds import Kind, Priority
 from restante.model.states import State
 
+T = TypeVar("T")
 START_MS = 1_767_225_600_000
 OVER = {State.DELIVERED, State.EXPIRED, State.EVICTED, State.DEAD}
 
@@ -46,22 +48,43 @@ def fold(facts: list[JournalRow]) -> dict[str, Any]:
         or ("several_senders" if len(senders) > 1 else None)
         or life.doubt
     )
+    in_order = sorted(facts, key=lambda row: row.event_id)
+    of_sender = [fact for fact in in_order if fact.kind in STATE_AFTER]
+    arrived = [fact for fact in facts if fact.kind is JournalKind.ARRIVED]
+    sent_at_ms = first(fact.at_ms for fact in in_order if fact.kind is JournalKind.SENT)
+    tried_at_ms = [fact.at_ms for fact in in_order if fact.kind is JournalKind.ATTEMPTED]
     return {
         "message_id": facts[0].message_id,
+        "sender": min(senders, default=None),
         "message_kind": life.kind,
         "priority": life.priority,
+        "payload_hash": first(fact.payload_hash for fact in of_sender),
+        "size_bytes": first(fact.size_bytes for fact in of_sender),
+        "ttl_s": first(fact.ttl_s for fact in of_sender),
         "accepted_at_ms": life.accepted_at_ms,
         "state": life.state,
+        "last_code": of_sender[-1].code if of_sender else None,
         "ended_at_ms": life.state_at_ms if life.state in OVER else None,
         "attempts": life.attempts,
+        "last_attempt_at_ms": tried_at_ms[-1] if tried_at_ms else None,
+        "sent_at_ms": sent_at_ms,
+        "send_latency_ms": between(life.accepted_at_ms, sent_at_ms),
         "delivery_latency_ms": between(life.accepted_at_ms, life.state_at_ms if life.state == "delivered" else None),
         "released_at_ms": min(released, default=None),
         "release_latency_ms": between(life.accepted_at_ms, min(released, default=None)),
+        "read_at_ms": first(fact.at_ms for fact in in_order if fact.kind is JournalKind.READ),
+        "arrivals": len(arrived),
+        "duplicates": sum(fact.code == "duplicate" for fact in arrived),
+        "releases": len(released),
         "first_fact_at_ms": min(fact.at_ms for fact in facts),
         "last_fact": last.kind,
         "last_fact_at_ms": last.at_ms,
         "doubt": doubt,
     }
+
+
+def first(values: Iterable[T | None]) -> T | None:
+    return next((value for value in values if value is not None), None)
 
 
 def live(life: Life, fact: JournalRow) -> None:
@@ -99,14 +122,16 @@ FACTS = st.tuples(
     st.integers(0, 5_000),
     st.none() | st.sampled_from(Kind),
     st.none() | st.sampled_from(Priority),
+    st.sampled_from([None, None, 0, 7]),
+    st.sampled_from([None, "duplicate", "new", "E001"]),
 )
 
-Fact = tuple[int, int | None, JournalKind, int, Kind | None, Priority | None]
+Fact = tuple[int, int | None, JournalKind, int, Kind | None, Priority | None, int | None, str | None]
 
 
 def told(*kinds: JournalKind) -> list[Fact]:
     """Facts of one writer about one message."""
-    return [(0, 0, kind, 10, None, None) for kind in kinds]
+    return [(0, 0, kind, 10, None, None, None, None) for kind in kinds]
 
 
 def test_the_table_equals_a_fold_over_the_facts_of_any_trace(spark: SparkSession) -> None:
@@ -124,9 +149,19 @@ def test_the_table_equals_a_fold_over_the_facts_of_any_trace(spark: SparkSession
         journals = [Journal(writer(traces * 3 + place)) for place in range(3)]
         if starts_well:
             journals[0].write(JournalKind.ACCEPTED, message(traces * 2), START_MS)
-        for place, which, kind, delay_ms, message_kind, priority in facts:
+        for place, which, kind, delay_ms, message_kind, priority, number, code in facts:
             subject = None if which is None else message(traces * 2 + which)
-            journals[place].write(kind, subject, START_MS + delay_ms, message_kind=message_kind, priority=priority)
+            journals[place].write(
+                kind,
+                subject,
+                START_MS + delay_ms,
+                message_kind=message_kind,
+                priority=priority,
+                payload_hash=None if number is None else bytes([number]) * 32,
+                size_bytes=number,
+                ttl_s=number,
+                code=code,
+            )
         for journal in journals:
             rows.extend(journal.rows)
 

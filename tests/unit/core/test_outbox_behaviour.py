@@ -471,7 +471,7 @@ def test_a_daily_retry_keeps_the_end_of_the_message_and_the_retention_of_its_fir
         back, effects = taken(dead, Recovered(by_itself=True), at_ms=NOW_MS + day * DAY_MS)
         assert (back.state, back.attempts, back.next_attempt_at_ms) == (State.PENDING, 0, NOW_MS + day * DAY_MS)
         assert back.expires_at_ms == NOW_MS + 30 * DAY_MS
-        assert records(effects) == [("recovered", None)]
+        assert records(effects) == [("recovered", "daily_retry")]
         dead, letter = exhausted(back, NOW_MS + day * DAY_MS)
         assert letter.moved_at_ms == NOW_MS + day * DAY_MS
         assert letter.expires_at_ms == first.expires_at_ms == NOW_MS + 7 * DAY_MS

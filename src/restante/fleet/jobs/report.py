@@ -138,30 +138,37 @@ def make_report(spark: SparkSession, segments: list[Segment], bad: list[BadSegme
     facts = events(judged)
     table = messages(facts).persist()
     try:
-        verdicts = judged.groupBy(SOURCE_FILE, "verdict", "reason").count().collect()
-        days = [Books(**row.asDict()) for row in books(table).collect()]
-        in_doubt = unaccounted(table) if any(day.unaccounted for day in days) else None
-        holes = journal_holes(facts)
-        listed_holes = _first_rows(holes, "writer", "missing_from")
-        return Report(
-            segments=len(segments) + len(bad),
-            input_rows=_count(verdicts),
-            events=_count(verdicts, RowVerdict.EVENT),
-            duplicates=_count(verdicts, RowVerdict.DUPLICATE),
-            quarantine=_quarantine(verdicts),
-            bad_files=tuple(sorted([*bad, *_damaged(segments, verdicts)], key=lambda file: file.name)),
-            books=tuple(sorted(days, key=lambda day: day.day or date.min)),
-            unaccounted=_unaccounted(in_doubt),
-            holes=tuple(_hole(row) for row in listed_holes),
-            hole_count=len(listed_holes) if len(listed_holes) < LISTED_AT_MOST else holes.count(),
-            latency=_latencies(latency(table).collect()),
-        )
+        return report_on(judged, table, journal_holes(facts), segments=segments, bad=bad)
     finally:
         table.unpersist()
         judged.unpersist()
 
 
-def _first_rows(table: DataFrame, *order: str) -> list[Row]:
+def report_on(
+    judged: DataFrame, table: DataFrame, holes: DataFrame, *, segments: list[Segment], bad: list[BadSegment]
+) -> Report:
+    """The report from the rows with their verdicts, the message table and the holes that were made of them."""
+    verdicts = judged.groupBy(SOURCE_FILE, "verdict", "reason").count().collect()
+    days = [Books(**row.asDict()) for row in books(table).collect()]
+    in_doubt = unaccounted(table) if any(day.unaccounted for day in days) else None
+    listed_holes = first_rows(holes, "writer", "missing_from")
+    return Report(
+        segments=len(segments) + len(bad),
+        input_rows=_count(verdicts),
+        events=_count(verdicts, RowVerdict.EVENT),
+        duplicates=_count(verdicts, RowVerdict.DUPLICATE),
+        quarantine=_quarantine(verdicts),
+        bad_files=tuple(sorted([*bad, *_damaged(segments, verdicts)], key=lambda file: file.name)),
+        books=tuple(sorted(days, key=lambda day: day.day or date.min)),
+        unaccounted=_unaccounted(in_doubt),
+        holes=tuple(_hole(row) for row in listed_holes),
+        hole_count=len(listed_holes) if len(listed_holes) < LISTED_AT_MOST else holes.count(),
+        latency=_latencies(latency(table).collect()),
+    )
+
+
+def first_rows(table: DataFrame, *order: str) -> list[Row]:
+    """As many rows as a list in a report has at most."""
     return table.orderBy(*order).limit(LISTED_AT_MOST).collect()
 
 
@@ -205,7 +212,7 @@ def _plus(one: Books, other: Books) -> Books:
 
 
 def _unaccounted(table: DataFrame | None) -> tuple[UnaccountedMessage, ...]:
-    rows = _first_rows(table, "first_fact_at_ms", "message_id") if table is not None else []
+    rows = first_rows(table, "first_fact_at_ms", "message_id") if table is not None else []
     return tuple(
         UnaccountedMessage(
             message_id=_message_id(row["message_id"]),

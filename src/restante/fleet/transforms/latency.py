@@ -11,6 +11,8 @@ from pyspark.sql import functions as sf
 
 ACCEPTED_TO_DELIVERED: Final = "accepted_to_delivered"
 ACCEPTED_TO_RELEASED: Final = "accepted_to_released"
+HISTOGRAM_EDGES_MS: Final = (0, *(step * 10**power for power in range(9) for step in (1, 2, 5)))
+"""1, 2, 5, 10 ... ms: three bars a decade show a distribution over seven of them."""
 
 
 def latency(messages: DataFrame) -> DataFrame:
@@ -46,6 +48,21 @@ def latency(messages: DataFrame) -> DataFrame:
             sf.col("percentiles")[2].alias("p99_ms"),
             "max_ms",
         )
+    )
+
+
+def latency_histogram(messages: DataFrame) -> DataFrame:
+    """How many deliveries took from `from_ms` up to the next edge; only bars that have any.
+
+    `from_ms` is null for those that took less than nothing: the sender's clock was set back.
+    """
+    edges = sf.array(*(sf.lit(edge).cast("long") for edge in HISTOGRAM_EDGES_MS))
+    reached = sf.array_max(sf.filter(edges, lambda edge: edge <= sf.col("delivery_latency_ms")))
+    return (
+        messages.filter(sf.col("doubt").isNull() & sf.col("delivery_latency_ms").isNotNull())
+        .groupBy(reached.alias("from_ms"))
+        .agg(sf.count(sf.lit(1)).alias("messages"))
+        .select("from_ms", "messages")
     )
 
 

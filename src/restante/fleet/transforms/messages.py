@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from restante.model.journal import STATE_AFTER, JournalKind
-from restante.model.states import ENDED, State
+from restante.model.states import ENDED, State, Verdict
 
 
 class Doubt(StrEnum):
@@ -45,15 +45,27 @@ def messages(events: DataFrame) -> DataFrame:
         .agg(*_summary())
         .select(
             "message_id",
+            sf.col("first_sender").alias("sender"),
             "message_kind",
             "priority",
+            "payload_hash",
+            "size_bytes",
+            "ttl_s",
             "accepted_at_ms",
             "state",
+            "last_code",
             sf.when(sf.col("state").isin(*ENDED), sf.col("state_at_ms")).alias("ended_at_ms"),
             "attempts",
+            "last_attempt_at_ms",
+            "sent_at_ms",
+            _since_acceptance("sent_at_ms", sf.col("sent_at_ms").isNotNull()).alias("send_latency_ms"),
             _since_acceptance("state_at_ms", sf.col("state") == State.DELIVERED).alias("delivery_latency_ms"),
             "released_at_ms",
             _since_acceptance("released_at_ms", sf.col("released_at_ms").isNotNull()).alias("release_latency_ms"),
+            "read_at_ms",
+            "arrivals",
+            "duplicates",
+            "releases",
             "first_fact_at_ms",
             "last_fact.last_fact",
             "last_fact.last_fact_at_ms",
@@ -87,10 +99,23 @@ def _summary() -> list[Column]:
     return [
         _first("message_kind", changes_state & sf.col("message_kind").isNotNull()).alias("message_kind"),
         _first("priority", changes_state & sf.col("priority").isNotNull()).alias("priority"),
+        *(
+            _first(name, changes_state & sf.col(name).isNotNull()).alias(name)
+            for name in ("payload_hash", "size_bytes", "ttl_s")
+        ),
         _first("at_ms", sf.col("kind") == JournalKind.ACCEPTED).alias("accepted_at_ms"),
         _last("state_after", changes_state).alias("state"),
+        _last("code", changes_state).alias("last_code"),
         _last("at_ms", changes_state).alias("state_at_ms"),
         sf.count_if(sf.col("kind") == JournalKind.ATTEMPTED).alias("attempts"),
+        _last("at_ms", sf.col("kind") == JournalKind.ATTEMPTED).alias("last_attempt_at_ms"),
+        _first("at_ms", sf.col("kind") == JournalKind.SENT).alias("sent_at_ms"),
+        _first("at_ms", sf.col("kind") == JournalKind.READ).alias("read_at_ms"),
+        sf.count_if(sf.col("kind") == JournalKind.ARRIVED).alias("arrivals"),
+        sf.count_if((sf.col("kind") == JournalKind.ARRIVED) & (sf.col("code") == Verdict.DUPLICATE)).alias(
+            "duplicates"
+        ),
+        sf.count_if(sf.col("kind") == JournalKind.RELEASED).alias("releases"),
         sf.min(sf.when(sf.col("kind") == JournalKind.RELEASED, sf.col("at_ms"))).alias("released_at_ms"),
         sf.min("at_ms").alias("first_fact_at_ms"),
         # Facts of several writers have no common number: here, and only here, their clocks must do.

@@ -87,6 +87,11 @@ class Journal:
         rows = self._database.run(_SQL["facts_about"], message_id=message_id)
         return [self._row(number, values) for number, *values in rows]
 
+    def last_number(self) -> int:
+        """The number of the newest fact; 0 when there is none."""
+        [(last,)] = self._database.rows(_SQL["last_number"])
+        return int(last)
+
     def shipped_through(self) -> int:
         """The number of the newest fact that has left in a segment."""
         return int.from_bytes(self.kept("shipped_through", lambda: bytes(8)), "big")

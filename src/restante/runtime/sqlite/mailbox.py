@@ -11,7 +11,7 @@ from typing import Any, Final
 from restante.core.mailbox import Keep, Usage
 from restante.crypto.tags import DAY_MS, inbox_tag
 from restante.model.ids import InboxKey, PayloadHash, SessionTag
-from restante.model.journal import JournalKind
+from restante.model.journal import ASKED_BY_FLEET, JournalKind
 from restante.policy.quota import Refused, StorageQuota, full
 from restante.ports.relay import Blob
 from restante.runtime.sqlite.database import Database, load_queries
@@ -95,6 +95,13 @@ class SqliteMailbox:
             self._note(JournalKind.REAPED, gone, now_ms)
         return len(gone)
 
+    def reap_listed(self, sealed_hash: PayloadHash, *, now_ms: int) -> int:
+        """Delete every copy of what was delivered elsewhere (SPEC 7.7, 13.6); how many there were."""
+        with self._database.transaction():
+            gone = self._database.run(_SQL["reap_listed"], payload_hash=sealed_hash)
+            self._note(JournalKind.REAPED, gone, now_ms, code=ASKED_BY_FLEET)
+        return len(gone)
+
     def _held(self, inbox: InboxKey) -> list[int]:
         """Blobs and bytes, as this transaction has them."""
         rows = self._database.peek(_SQL["usage"], inbox)  # what it holds is never deferred
@@ -126,11 +133,11 @@ class SqliteMailbox:
         self._nothing_expires_before[inbox] = earliest_ms or 0
         return False
 
-    def _note(self, kind: JournalKind, gone: Iterable[tuple[Any, ...]], now_ms: int) -> None:
+    def _note(self, kind: JournalKind, gone: Iterable[tuple[Any, ...]], now_ms: int, code: str | None = None) -> None:
         """The facts of what is gone, and what its inboxes hold without it."""
         shrunk: defaultdict[InboxKey, list[int]] = defaultdict(lambda: [0, 0])
         for inbox, sealed_hash, size_bytes in gone:
-            self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash))
+            self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash), code=code)
             shrunk[inbox][0] += 1
             shrunk[inbox][1] += size_bytes
         for inbox, (blobs, size_bytes) in shrunk.items():

@@ -7,7 +7,7 @@ touched lately are remembered for as long as nobody else writes to the file.
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from restante.core.outbox import step
 from restante.core.outbox_events import (
@@ -39,6 +39,7 @@ from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.dead_letters import DeadLetterTable, KeptLetter
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.outbox_lanes import Lanes
+from restante.runtime.sqlite.outbox_records import Acceptance, Change
 from restante.runtime.sqlite.outbox_rows import body_columns, entry_of, lasting_columns, state_columns
 from restante.runtime.sqlite.outbox_shelf import EntryShelf, FiledEntry
 from restante.runtime.sqlite.outbox_totals import OutboxTotals
@@ -47,28 +48,6 @@ from restante.runtime.sqlite.sent_index import SentIndex
 SWEEP_PAGE: Final = 1_000
 _SQL: Final = load_queries("outbox")
 _ADD_BODY: Final = _SQL["add_body"]
-
-
-class Acceptance(NamedTuple):
-    """An entry on its way in, with what only its first fact says about it.
-
-    `is_minted` says that its id was drawn for it just now, so that nobody can have had it before.
-    """
-
-    entry: OutboxEntry
-    is_minted: bool = False
-    sealed_hash: PayloadHash | None = None
-    session_tag: SessionTag | None = None
-    sequence: int | None = None
-
-
-class Change(NamedTuple):
-    """What the application is to be told, after the commit."""
-
-    message_id: MessageId
-    notice: Notice
-    code: str | None
-    at_ms: int
 
 
 class SqliteOutbox:
@@ -212,6 +191,16 @@ class SqliteOutbox:
         filed = self._find(message_id, now_ms)
         if filed is not None:
             self._carry_out(filed.entry, effects, now_ms)
+
+    def send_again(self, message_id: MessageId, *, now_ms: int) -> bool:
+        """Make a sent entry due now: the same sealed bytes once more. Whether there was one."""
+        with self._database.transaction():
+            filed = self._find(message_id, now_ms)
+            if filed is None or filed.entry.state is not State.SENT:
+                return False
+            due = filed.entry.but(next_attempt_at_ms=now_ms)
+            self._shelf.store(filed, due, is_behind=False, now_ms=now_ms)
+            return True
 
     def load(self, message_id: MessageId) -> OutboxEntry | None:
         """The entry with its body, if it is in flight."""
@@ -389,6 +378,7 @@ class SqliteOutbox:
             priority=entry.priority,
             attempt=entry.attempts,
             code=record.code,
+            node=record.node,
             latency_ms=record.latency_ms,
         )
 

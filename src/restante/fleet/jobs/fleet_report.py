@@ -1,0 +1,218 @@
+"""The whole report on a fleet: the books, and beside them service levels, nodes, gaps, dead letters and actions.
+
+It puts the tables together and hands back plain values, each list cut at LISTED_AT_MOST with its count going on. It
+prints nothing, and what the numbers are worth is for the reader to say.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sf
+
+from restante.fleet.jobs.fleet_report_values import (
+    FleetReport,
+    Gap,
+    LatencyBar,
+    LetterCount,
+    NodeScore,
+    ServiceLevel,
+    Suspect,
+    WithheldMessage,
+)
+from restante.fleet.jobs.report import LISTED_AT_MOST, first_rows, report_on
+from restante.fleet.segments import BadSegment, Segment, find_segments, read_segments
+from restante.fleet.session import open_session
+from restante.fleet.tables import FleetTables, fleet_tables
+from restante.fleet.transforms.validate import events, judge
+from restante.fleet.transforms.withholding import Withheld
+from restante.model.actions import ActionKind, FleetAction
+from restante.model.ids import MessageId, NodeId, PayloadHash, WriterId
+from restante.model.kinds import Kind, Priority
+from restante.model.states import DeadCategory, State
+from restante.policy.dead_letters import DeadLetterRetention
+
+STAGES: Final = ("reading segments", "books", "service levels", "nodes", "gaps and dead letters", "actions")
+
+OnStage = Callable[[str], None]
+OnAction = Callable[[FleetAction], None]
+
+
+def run_fleet_report(
+    segments_dir: Path,
+    *,
+    master: str = "local[*]",
+    now_ms: int,
+    retention: DeadLetterRetention,
+    on_stage: OnStage = lambda _stage: None,
+    on_action: OnAction | None = None,
+) -> FleetReport:
+    """The report on `segments_dir` in a Spark session of its own; `on_action` is given every proposed action."""
+    segments, bad = find_segments(segments_dir)
+    with open_session(app_name="restante fleet report", master=master) as spark:
+        return make_fleet_report(
+            spark, segments, bad, now_ms=now_ms, retention=retention, on_stage=on_stage, on_action=on_action
+        )
+
+
+def make_fleet_report(
+    spark: SparkSession,
+    segments: list[Segment],
+    bad: list[BadSegment],
+    *,
+    now_ms: int,
+    retention: DeadLetterRetention,
+    on_stage: OnStage = lambda _stage: None,
+    on_action: OnAction | None = None,
+) -> FleetReport:
+    """The report on `segments`, each read once."""
+    with _kept() as keep:
+        on_stage(STAGES[0])
+        judged = keep(judge(read_segments(spark, segments)))
+        judged.count()
+        tables = fleet_tables(events(judged), now_ms=now_ms, retention=retention, keep=keep)
+        on_stage(STAGES[1])
+        books = report_on(judged, tables["messages"], tables["journal_holes"], segments=segments, bad=bad)
+        suspects = first_rows(tables["suspects"], "message_id") if books.hole_count else []
+        on_stage(STAGES[2])
+        levels = tables["service_levels"].orderBy("hour_ms", "of_all", "message_kind", "priority").collect()
+        histogram = tables["latency_histogram"].orderBy("from_ms").collect()
+        on_stage(STAGES[3])
+        nodes = first_rows(tables["node_scores"], "score", "node")
+        withheld, withheld_count = _listed(tables["withholding"], "confirmed_at_ms", "node", "message_id")
+        on_stage(STAGES[4])
+        gaps, gap_count = _listed(tables["gaps"], "at_ms", "event_id")
+        letters = _letters(tables["dead_letters"], now_ms)
+        security = tables["security_events"].groupBy("code").count().collect()
+        on_stage(STAGES[5])
+        return FleetReport(
+            as_of_ms=now_ms,
+            books=books,
+            suspects=tuple(map(_suspect, suspects)),
+            levels=tuple(map(_level, levels)),
+            histogram=tuple(LatencyBar(**row.asDict()) for row in histogram),
+            nodes=tuple(map(_node, nodes)),
+            withheld=tuple(map(_withheld, withheld)),
+            withheld_count=withheld_count,
+            gaps=tuple(map(_gap, gaps)),
+            gap_count=gap_count,
+            letters=letters,
+            security=tuple(sorted((row["code"] or "", row["count"]) for row in security)),
+            actions=_actions(tables, on_action),
+        )
+
+
+@contextmanager
+def _kept() -> Iterator[Callable[[DataFrame], DataFrame]]:
+    """Tables that several others are made from, in memory until the report is done."""
+    kept: list[DataFrame] = []
+
+    def keep(table: DataFrame) -> DataFrame:
+        kept.append(table.persist())
+        return kept[-1]
+
+    try:
+        yield keep
+    finally:
+        for table in reversed(kept):
+            table.unpersist()
+
+
+def _listed(table: DataFrame, *order: str) -> tuple[list[Row], int]:
+    """The first rows, and how many there are."""
+    rows = first_rows(table, *order)
+    return rows, len(rows) if len(rows) < LISTED_AT_MOST else table.count()
+
+
+def _actions(tables: FleetTables, on_action: OnAction | None) -> tuple[tuple[ActionKind, int], ...]:
+    if on_action is None:
+        rows = tables["actions"].groupBy("action").count().collect()
+        counts = {ActionKind(row["action"]): row["count"] for row in rows}
+    else:
+        counts = {}
+        for row in tables["actions"].toLocalIterator():
+            action = _action(row)
+            counts[action.action] = counts.get(action.action, 0) + 1
+            on_action(action)
+    return tuple((kind, counts[kind]) for kind in ActionKind if kind in counts)
+
+
+def _letters(table: DataFrame, now_ms: int) -> tuple[LetterCount, ...]:
+    rows = (
+        table.filter(sf.col("discarded_at_ms").isNull())
+        .groupBy("category", "code")
+        .agg(
+            sf.count(sf.lit(1)).alias("letters"),
+            sf.count_if(sf.col("next_retry_at_ms") <= now_ms).alias("due"),
+        )
+        .orderBy("category", "code")
+        .collect()
+    )
+    return tuple(
+        LetterCount(category=DeadCategory(row["category"]), code=row["code"], letters=row["letters"], due=row["due"])
+        for row in rows
+    )
+
+
+def _level(row: Row) -> ServiceLevel:
+    values = row.asDict()
+    kind, priority = values.pop("message_kind"), values.pop("priority")
+    return ServiceLevel(
+        message_kind=None if kind is None else Kind(kind),
+        priority=None if priority is None else Priority(priority),
+        **values,
+    )
+
+
+def _node(row: Row) -> NodeScore:
+    return NodeScore(**row.asDict() | {"node": NodeId(bytes(row["node"]))})
+
+
+def _withheld(row: Row) -> WithheldMessage:
+    return WithheldMessage(
+        node=NodeId(bytes(row["node"])),
+        message_id=MessageId(bytes(row["message_id"])),
+        evidence=Withheld(row["evidence"]),
+        message_state=State(row["message_state"]),
+        has_arrived=row["has_arrived"],
+        confirmed_at_ms=row["confirmed_at_ms"],
+    )
+
+
+def _suspect(row: Row) -> Suspect:
+    return Suspect(
+        message_id=MessageId(bytes(row["message_id"])),
+        writer=WriterId(bytes(row["writer"])),
+        state=State(row["state"]),
+        missing_from=int(row["missing_from"]),
+        missing_to=int(row["missing_to"]),
+    )
+
+
+def _gap(row: Row) -> Gap:
+    return Gap(
+        writer=WriterId(bytes(row["writer"])),
+        at_ms=row["at_ms"],
+        first_sequence=row["first_sequence"],
+        last_sequence=row["last_sequence"],
+    )
+
+
+def _action(row: Row) -> FleetAction:
+    raw = {
+        name: None if row[name] is None else bytes(row[name])
+        for name in ("target", "message_id", "payload_hash", "node")
+    }
+    return FleetAction(
+        action=ActionKind(row["action"]),
+        target=None if raw["target"] is None else WriterId(raw["target"]),
+        message_id=None if raw["message_id"] is None else MessageId(raw["message_id"]),
+        payload_hash=None if raw["payload_hash"] is None else PayloadHash(raw["payload_hash"]),
+        node=None if raw["node"] is None else NodeId(raw["node"]),
+        score=row["score"],
+        fact_at_ms=row["fact_at_ms"],
+        reason=row["reason"],
+        as_of_ms=row["as_of_ms"],
+    )

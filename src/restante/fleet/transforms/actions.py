@@ -1,0 +1,179 @@
+"""What nodes and clients should do next, from what the other tables know (SPEC 13.6).
+
+Proposals only: whoever carries one out looks at its own file first, where the truth is (runtime/sqlite/fleet_actions).
+`fact_at_ms` is the moment of the fact a proposal answers; once that is no longer the newest, the proposal is void.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from restante.fleet.transforms.replicas import ReplicaState
+from restante.model.actions import ActionKind
+from restante.model.states import IN_FLIGHT, State
+from restante.policy.scoring import REPLICATION
+
+RETRANSMIT_PAUSE_MS: Final = 60_000
+"""As in core/retransmit: what left less than a minute ago may still be on its way."""
+
+
+def actions(
+    *,
+    messages: DataFrame,
+    replicas: DataFrame,
+    dead_letters: DataFrame,
+    withholding: DataFrame,
+    node_scores: DataFrame,
+    now_ms: int,
+) -> DataFrame:
+    """One row a proposal; `target` is the writer it is for, null for everybody."""
+    return (
+        _retransmit(messages, replicas, withholding, now_ms)
+        .unionByName(_repair(messages, replicas, withholding))
+        .unionByName(_reap(messages, replicas))
+        .unionByName(_redrive(dead_letters, now_ms))
+        .unionByName(_scoreboard(node_scores))
+        .select(
+            "action",
+            "target",
+            "message_id",
+            "payload_hash",
+            "node",
+            "score",
+            "fact_at_ms",
+            "reason",
+            sf.lit(now_ms).cast("long").alias("as_of_ms"),
+        )
+    )
+
+
+def _retransmit(messages: DataFrame, replicas: DataFrame, withholding: DataFrame, now_ms: int) -> DataFrame:
+    """A message that counts as sent, of which no node holds a copy or handed one out, and which did not arrive.
+
+    Only where something speaks for the loss: a copy that was reaped, or a node that did not keep its word.
+    """
+    copies = replicas.groupBy("payload_hash").agg(
+        sf.count_if(sf.col("state").isin(ReplicaState.HELD, ReplicaState.REMOVED)).alias("safe_copies"),
+        sf.count_if(sf.col("state") == ReplicaState.REAPED).alias("reaped_copies"),
+    )
+    withheld = withholding.groupBy("message_id").agg(sf.count(sf.lit(1)).alias("withheld_copies"))
+    is_lost = (
+        (sf.col("state") == State.SENT)
+        & sf.col("doubt").isNull()
+        & (sf.col("arrivals") == 0)
+        & (sf.coalesce("safe_copies", sf.lit(0)) == 0)
+        & (sf.coalesce("reaped_copies", sf.lit(0)) + sf.coalesce("withheld_copies", sf.lit(0)) > 0)
+        & (sf.col("last_attempt_at_ms") <= now_ms - RETRANSMIT_PAUSE_MS)
+    )
+    return (
+        messages.join(copies, on="payload_hash", how="left")
+        .join(withheld, on="message_id", how="left")
+        .filter(is_lost)
+        .select(
+            *_row(
+                ActionKind.RETRANSMIT,
+                target=sf.col("sender"),
+                message_id=sf.col("message_id"),
+                payload_hash=sf.col("payload_hash"),
+                fact_at_ms=sf.col("last_attempt_at_ms"),
+                reason=sf.lit("no_copy_left"),
+            )
+        )
+    )
+
+
+def _repair(messages: DataFrame, replicas: DataFrame, withholding: DataFrame) -> DataFrame:
+    """A message on its way that several nodes took and fewer hold than it should have: one of them copies it on."""
+    held = (
+        replicas.filter((sf.col("state") == ReplicaState.HELD) & sf.col("message_id").isNotNull())
+        .groupBy("message_id", "payload_hash")
+        .agg(
+            sf.count_distinct("writer").alias("holders"),
+            sf.min("writer").alias("holder"),
+            sf.max("stored_at_ms").alias("stored_at_ms"),
+        )
+    )
+    gone = (
+        replicas.filter((sf.col("state") == ReplicaState.REAPED) & sf.col("message_id").isNotNull())
+        .select("message_id", sf.col("writer").alias("who"))
+        .union(withholding.select("message_id", sf.col("node").alias("who")))
+        .groupBy("message_id")
+        .agg(sf.count_distinct("who").alias("lost"))
+    )
+    alive = messages.filter(sf.col("state").isin(*IN_FLIGHT) & (sf.col("arrivals") == 0)).select("message_id")
+    return (
+        held.join(gone, on="message_id", how="inner")
+        .join(alive, on="message_id", how="left_semi")
+        .filter(sf.col("holders") < REPLICATION)
+        .select(
+            *_row(
+                ActionKind.REPAIR,
+                target=sf.col("holder"),
+                payload_hash=sf.col("payload_hash"),
+                fact_at_ms=sf.col("stored_at_ms"),
+                reason=sf.lit("too_few_copies"),
+            )
+        )
+    )
+
+
+def _reap(messages: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Copies of what the recipient has signed for: nobody will come for them (SPEC 7.7)."""
+    delivered = messages.filter((sf.col("state") == State.DELIVERED) & sf.col("doubt").isNull())
+    return (
+        replicas.filter((sf.col("state") == ReplicaState.HELD) & sf.col("message_id").isNotNull())
+        .join(delivered.select("message_id"), on="message_id", how="left_semi")
+        .select(
+            *_row(
+                ActionKind.REAP,
+                target=sf.col("writer"),
+                payload_hash=sf.col("payload_hash"),
+                fact_at_ms=sf.col("stored_at_ms"),
+                reason=sf.lit("delivered"),
+            )
+        )
+    )
+
+
+def _redrive(dead_letters: DataFrame, now_ms: int) -> DataFrame:
+    """Letters whose daily retry is due (SPEC 5.3)."""
+    return dead_letters.filter(sf.col("next_retry_at_ms") <= now_ms).select(
+        *_row(
+            ActionKind.REDRIVE,
+            target=sf.col("sender"),
+            message_id=sf.col("message_id"),
+            fact_at_ms=sf.col("moved_at_ms"),
+            reason=sf.lit("daily_retry_due"),
+        )
+    )
+
+
+def _scoreboard(node_scores: DataFrame) -> DataFrame:
+    """Every node with its score, for everybody who has to choose one."""
+    reason = sf.when(sf.col("withheld") > 0, sf.lit("withheld")).otherwise(sf.lit("measured"))
+    return node_scores.select(*_row(ActionKind.SCOREBOARD, node=sf.col("node"), score=sf.col("score"), reason=reason))
+
+
+def _row(
+    action: ActionKind,
+    *,
+    reason: Column,
+    target: Column | None = None,
+    message_id: Column | None = None,
+    payload_hash: Column | None = None,
+    node: Column | None = None,
+    score: Column | None = None,
+    fact_at_ms: Column | None = None,
+) -> list[Column]:
+    nothing = sf.lit(None)
+    return [
+        sf.lit(action.value).alias("action"),
+        (nothing if target is None else target).cast("binary").alias("target"),
+        (nothing if message_id is None else message_id).cast("binary").alias("message_id"),
+        (nothing if payload_hash is None else payload_hash).cast("binary").alias("payload_hash"),
+        (nothing if node is None else node).cast("binary").alias("node"),
+        (nothing if score is None else score).cast("double").alias("score"),
+        (nothing if fact_at_ms is None else fact_at_ms).cast("long").alias("fact_at_ms"),
+        reason.alias("reason"),
+    ]

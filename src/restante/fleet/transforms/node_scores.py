@@ -1,0 +1,93 @@
+"""How good a place each node is for a message: measured from the journals, scored by the rule of SPEC 7.3.
+
+The rule and its weights are those of policy/scoring, here as columns; all nodes are compared with each other. What is
+measured, and how, is decision 0020.
+"""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from restante.fleet.transforms.nodes import node_journals
+from restante.model.journal import JournalKind
+from restante.policy.scoring import (
+    BANDWIDTH_WEIGHT,
+    LATENCY_WEIGHT,
+    MAX_BANDWIDTH_BPS,
+    MAX_LATENCY_MS,
+    MIN_LATENCY_MS,
+    UPTIME_WEIGHT,
+)
+
+HOUR_MS: Final = 3_600_000
+HOUR_S: Final = 3_600
+BITS: Final = 8
+
+
+def node_measures(events: DataFrame) -> DataFrame:
+    """One row a node: the share of its hours in which it did anything, what it took in, how fast it answered.
+
+    A node that no sender timed has the longest latency there is, so that it gets no points for what nobody saw.
+    """
+    facts = events.join(node_journals(events).select("writer", sf.col("node").alias("of_node")), on="writer")
+    until = events.agg(sf.floor(sf.max("at_ms") / HOUR_MS).alias("last_hour"))
+    hours = (
+        facts.withColumn("hour", sf.floor(sf.col("at_ms") / HOUR_MS))
+        .groupBy("of_node")
+        .agg(
+            sf.count_distinct("hour").alias("active_hours"),
+            sf.min("hour").alias("first_hour"),
+            sf.sum(sf.when(sf.col("kind") == JournalKind.STORED, sf.col("size_bytes"))).alias("stored_bytes"),
+        )
+    )
+    return (
+        hours.join(until, how="cross")
+        .join(_answers(events), on=sf.col("of_node") == sf.col("timed_node"), how="left")
+        .select(
+            sf.col("of_node").alias("node"),
+            (sf.col("active_hours") / (sf.col("last_hour") - sf.col("first_hour") + 1)).alias("uptime"),
+            sf.least(
+                sf.floor(sf.coalesce("stored_bytes", sf.lit(0)) * BITS / (sf.col("active_hours") * HOUR_S)),
+                sf.lit(MAX_BANDWIDTH_BPS),
+            ).alias("bandwidth_bps"),
+            sf.least(sf.coalesce("answer_ms", sf.lit(MAX_LATENCY_MS)), sf.lit(MAX_LATENCY_MS)).alias("latency_ms"),
+        )
+    )
+
+
+def _answers(events: DataFrame) -> DataFrame:
+    """The median time from a try to the node's signed answer, by the sender's clock alone."""
+    tries = Window.partitionBy("writer", "message_id").orderBy("event_id")
+    tried_at = sf.last(sf.when(sf.col("kind") == JournalKind.ATTEMPTED, sf.col("at_ms")), ignorenulls=True).over(tries)
+    kinds = (JournalKind.ATTEMPTED, JournalKind.DELIVERY_CONFIRMED)
+    return (
+        events.filter(sf.col("kind").isin(*kinds) & sf.col("message_id").isNotNull())
+        .withColumn("took_ms", sf.greatest(sf.col("at_ms") - tried_at, sf.lit(0)))
+        .filter((sf.col("kind") == JournalKind.DELIVERY_CONFIRMED) & sf.col("node").isNotNull())
+        .groupBy(sf.col("node").alias("timed_node"))
+        .agg(sf.median("took_ms").alias("answer_ms"))
+    )
+
+
+def node_scores(measures: DataFrame, withholding: DataFrame) -> DataFrame:
+    """One row a node with its score (SPEC 7.3), and how often it did not keep its word."""
+    everybody = Window.partitionBy(sf.lit(1))
+    latency = sf.greatest(sf.col("latency_ms"), sf.lit(MIN_LATENCY_MS))
+    most_bps = sf.max("bandwidth_bps").over(everybody)
+    bandwidth = sf.when(most_bps > 0, sf.col("bandwidth_bps") / most_bps).otherwise(sf.lit(0.0))
+    speed = sf.min(latency).over(everybody) / latency
+    score = UPTIME_WEIGHT * sf.col("uptime") + BANDWIDTH_WEIGHT * bandwidth + LATENCY_WEIGHT * speed
+    withheld = withholding.groupBy("node").agg(sf.count(sf.lit(1)).alias("withheld"))
+    return (
+        measures.withColumn("score", score)
+        .join(withheld, on="node", how="left")
+        .select(
+            "node",
+            "uptime",
+            "bandwidth_bps",
+            "latency_ms",
+            "score",
+            sf.coalesce("withheld", sf.lit(0)).alias("withheld"),
+        )
+    )

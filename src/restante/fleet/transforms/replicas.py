@@ -1,0 +1,100 @@
+"""Copies of sealed messages at nodes, from the nodes' own facts (SPEC 13.3).
+
+A node never learns a message's id; the hash of the sealed bytes joins its facts to a sender's. What a node did not
+write down is unknown here: transforms/withholding holds it against what the node signed.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from restante.fleet.transforms.nodes import node_journals
+from restante.model.journal import ASKED_BY_FLEET, JournalKind
+
+SECOND_MS: Final = 1_000
+
+
+class ReplicaState(StrEnum):
+    """Where the copies of one message at one node are; a node may have been given it more than once (SPEC 6.1)."""
+
+    HELD = "held"
+    """At least one copy is still there."""
+    REMOVED = "removed"
+    """Its owner took it and said so."""
+    REAPED = "reaped"
+    """All are gone, and no owner took any."""
+    UNKNOWN = "unknown"
+    """It is told what became of it, but not that it was ever stored."""
+
+
+def replicas(events: DataFrame, messages: DataFrame) -> DataFrame:
+    """One row for each node and hash of sealed bytes; `message_id` is null where no sender's facts name that hash."""
+    kinds = (JournalKind.STORED, JournalKind.SERVED, JournalKind.REMOVED, JournalKind.REAPED)
+    copies = (
+        events.filter(sf.col("kind").isin(*kinds) & sf.col("payload_hash").isNotNull())
+        .groupBy("writer", "payload_hash")
+        .agg(
+            _first(JournalKind.STORED).alias("stored_at_ms"),
+            sf.max(
+                sf.when(
+                    sf.col("kind") == JournalKind.STORED,
+                    sf.col("at_ms") + sf.coalesce("ttl_s", sf.lit(0)) * SECOND_MS,
+                )
+            ).alias("expires_at_ms"),
+            _first(JournalKind.SERVED).alias("served_at_ms"),
+            _first(JournalKind.REMOVED).alias("removed_at_ms"),
+            # What was deleted because it had been delivered is gone, but not reaped for its age.
+            sf.min(
+                sf.when(
+                    (sf.col("kind") == JournalKind.REAPED) & ~sf.col("code").eqNullSafe(ASKED_BY_FLEET),
+                    sf.col("at_ms"),
+                )
+            ).alias("reaped_at_ms"),
+            *(_count(kind).alias(kind.value) for kind in kinds),
+            sf.max("size_bytes").alias("size_bytes"),
+        )
+    )
+    # A hash belongs to one message; were there two, no replica may be counted twice for it.
+    owners = (
+        messages.filter(sf.col("payload_hash").isNotNull())
+        .groupBy("payload_hash")
+        .agg(sf.min("message_id").alias("message_id"))
+    )
+    return (
+        copies.join(node_journals(events).select("writer", "node"), on="writer", how="left")
+        .join(owners, on="payload_hash", how="left")
+        .select(
+            "payload_hash",
+            "message_id",
+            "writer",
+            "node",
+            "size_bytes",
+            "stored_at_ms",
+            "expires_at_ms",
+            "served_at_ms",
+            "removed_at_ms",
+            "reaped_at_ms",
+            sf.col("stored").alias("copies_stored"),
+            (sf.col("removed") + sf.col("reaped")).alias("copies_gone"),
+            _state().alias("state"),
+        )
+    )
+
+
+def _state() -> Column:
+    return (
+        sf.when(sf.col("stored") == 0, ReplicaState.UNKNOWN)
+        .when(sf.col("stored") > sf.col("removed") + sf.col("reaped"), ReplicaState.HELD)
+        .when(sf.col("removed") > 0, ReplicaState.REMOVED)
+        .otherwise(ReplicaState.REAPED)
+    )
+
+
+def _first(kind: JournalKind) -> Column:
+    return sf.min(sf.when(sf.col("kind") == kind, sf.col("at_ms")))
+
+
+def _count(kind: JournalKind) -> Column:
+    return sf.count_if(sf.col("kind") == kind)

@@ -1,0 +1,94 @@
+"""Nodes that signed for a message and then did not do what they signed for (SPEC 7.8, 13.5).
+
+The sender's fact of a node's signed DELIVERY ack is held against the node's own facts and the recipient's. A node that
+still holds the message, or handed it to its owner, or kept it to its end, did its part. One whose journal has not come
+as far as its own signature is not judged, unless the message is lost for good.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from restante.fleet.transforms.nodes import node_journals
+from restante.model.journal import JournalKind
+from restante.model.states import State
+
+CLOCK_MARGIN_MS: Final = 60_000
+"""Two clocks may differ by this much before a node is blamed for it; `ttl_s` alone may be a second short."""
+
+
+class Withheld(StrEnum):
+    """What speaks against the node."""
+
+    NEVER_STORED = "never_stored"
+    """It signed, its journal goes on after that, and no fact of it tells that the message was stored."""
+    DROPPED_EARLY = "dropped_early"
+    """It deleted the message before its time without having handed it to its owner."""
+    SILENT_AND_LOST = "silent_and_lost"
+    """It signed, nothing more is known from it, and the message ended without having arrived."""
+
+
+def withholding(events: DataFrame, messages: DataFrame, replicas: DataFrame) -> DataFrame:
+    """One row for each node and message where the node did not keep its word."""
+    claims = (
+        events.filter(
+            (sf.col("kind") == JournalKind.DELIVERY_CONFIRMED)
+            & sf.col("node").isNotNull()
+            & sf.col("message_id").isNotNull()
+        )
+        .groupBy("node", "message_id")
+        .agg(sf.min("at_ms").alias("confirmed_at_ms"))
+    )
+    lives = messages.select("message_id", "payload_hash", sf.col("state").alias("message_state"), "arrivals")
+    told = node_journals(events).groupBy("node").agg(sf.max("last_fact_at_ms").alias("node_last_fact_at_ms"))
+    return (
+        claims.join(lives, on="message_id", how="inner")
+        .join(told, on="node", how="left")
+        .join(_kept(replicas), on=["node", "payload_hash"], how="left")
+        .withColumn("has_arrived", (sf.col("arrivals") > 0) | (sf.col("message_state") == State.DELIVERED))
+        .withColumn("evidence", _evidence())
+        .filter(sf.col("evidence").isNotNull())
+        .select(
+            "node",
+            "message_id",
+            "payload_hash",
+            "confirmed_at_ms",
+            "evidence",
+            "message_state",
+            "has_arrived",
+            "node_last_fact_at_ms",
+        )
+    )
+
+
+def _kept(replicas: DataFrame) -> DataFrame:
+    """What each node says of each message; a node may have kept several journals in its life."""
+    return (
+        replicas.filter(sf.col("node").isNotNull())
+        .groupBy("node", "payload_hash")
+        .agg(
+            sf.sum("copies_stored").alias("copies_stored"),
+            sf.sum("copies_gone").alias("copies_gone"),
+            sf.max(sf.coalesce("served_at_ms", "removed_at_ms")).alias("handed_out_at_ms"),
+            sf.max("expires_at_ms").alias("expires_at_ms"),
+            sf.max("reaped_at_ms").alias("reaped_at_ms"),
+        )
+    )
+
+
+def _evidence() -> Column:
+    was_handed_out = sf.col("handed_out_at_ms").isNotNull()
+    was_stored = sf.coalesce(sf.col("copies_stored") > 0, sf.lit(False))
+    is_gone = sf.col("copies_gone") >= sf.col("copies_stored")
+    ended_early = is_gone & (sf.col("reaped_at_ms") < sf.col("expires_at_ms") - CLOCK_MARGIN_MS)
+    goes_on = sf.col("node_last_fact_at_ms") > sf.col("confirmed_at_ms") + CLOCK_MARGIN_MS
+    is_lost = sf.col("message_state").isin(State.EXPIRED, State.DEAD) & ~sf.col("has_arrived")
+    return (
+        sf.when(was_handed_out, sf.lit(None))
+        .when(was_stored & ended_early, Withheld.DROPPED_EARLY)
+        .when(was_stored, sf.lit(None))
+        .when(goes_on, Withheld.NEVER_STORED)
+        .when(is_lost, Withheld.SILENT_AND_LOST)
+    )
