@@ -16,6 +16,7 @@ from restante.cli.advice import EXIT_INTERRUPTED, exit_status
 from restante.cli.config import config
 from restante.cli.demo import demo
 from restante.cli.dlq import app as dlq_app
+from restante.cli.fleet import app as fleet_app
 from restante.cli.inputs import Inputs
 from restante.cli.outbox import app as outbox_app
 from restante.cli.policy import policy
@@ -32,6 +33,7 @@ EXAMPLES = """\
   restante config                     every setting and where it came from
   restante outbox stats --file my.db  how full a client's outbox is
   restante dlq list --file my.db      what was given up, and why
+  restante fleet backfill --lake DIR  tables from a fleet's journals, on Spark
 """
 
 app = typer.Typer(
@@ -73,6 +75,7 @@ app.command()(policy)
 app.command()(config)
 app.add_typer(outbox_app, name="outbox")
 app.add_typer(dlq_app, name="dlq")
+app.add_typer(fleet_app, name="fleet")
 
 
 def main() -> None:
