@@ -1,18 +1,20 @@
 """`restante fleet`: what Spark knows from the journals of a fleet, and what follows from it."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from restante.cli.advice import EXIT_FAILURE
 from restante.cli.client_options import FileOption, JsonOption
+from restante.cli.fleet_jobs import NEEDS_SPARK, backfill, generate
 from restante.cli.inputs import inputs_of
 from restante.cli.terminal import console, print_json, table
 
 app = typer.Typer(name="fleet", help="Reports on a fleet's journals, and what they ask for.", no_args_is_help=True)
 
-NEEDS_SPARK: Final = "the fleet's tables need Spark: pip install 'restante[fleet]'"
+app.command()(backfill)
+app.command()(generate)
 
 
 @app.command()

@@ -41,6 +41,7 @@ EXAMPLES = """\
   restante node init DIR              make a relay; then: restante node run DIR
   restante journal ship --file my.db --to segments
   restante fleet report segments --html report.html
+  restante fleet backfill --lake DIR  tables from a fleet's journals, on Spark
 """
 
 app = typer.Typer(

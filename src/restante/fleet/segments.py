@@ -4,7 +4,7 @@ A file that is no whole segment is named with the reason and left out, so one ba
 row makes sense is decided in transforms/validate.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,9 +17,11 @@ from pyspark.sql import functions as sf
 from restante.fleet.schemas import JOURNAL, JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError
-from restante.wire.journal_rows import FIELDS
+from restante.wire.journal_rows import FIELDS, SCHEMA_VERSION
 
 SEGMENT_PATTERN: Final = "*.parquet"
+VERSION_KEY: Final = b"restante.schema_version"
+_SHOWN_BYTES: Final = 20  # of a version that somebody else wrote
 DRAFT_PREFIXES: Final = (".", "_")  # Spark, like all of its family, takes such names for files in the making
 
 READ_OPTIONS: Final[Mapping[str, str]] = {
@@ -73,10 +75,19 @@ def inspect_segment(path: Path) -> Segment:
     """Only the footer is read. It comes last, so a file cut short has none."""
     try:
         with parquet.ParquetFile(path) as file:
+            _check_version(file.metadata.metadata or {})
             _check_columns(file.schema)
             return Segment(path=path.absolute(), rows=file.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
         raise Malformed("not a whole Parquet file") from error
+
+
+def _check_version(metadata: Mapping[bytes, bytes]) -> None:
+    """A segment of a later version may mean something else by the same columns."""
+    version = metadata.get(VERSION_KEY, b"%d" % SCHEMA_VERSION)
+    if version != b"%d" % SCHEMA_VERSION:
+        shown = version[:_SHOWN_BYTES].decode("ascii", "replace")
+        raise Malformed(f"schema version {shown}, and this reads version {SCHEMA_VERSION}")
 
 
 def _check_columns(schema: parquet.ParquetSchema) -> None:
@@ -91,6 +102,16 @@ def _check_columns(schema: parquet.ParquetSchema) -> None:
         stored = (column.physical_type, column.logical_type.type)
         if stored not in _STORED_TYPES[field.type] or column.max_repetition_level:
             raise Malformed(f"{field.name}: the column must be {field.type}")
+
+
+def damaged(segments: Iterable[Segment], rows_read: Mapping[str, int]) -> list[BadSegment]:
+    """The files that gave fewer rows than their footers promise."""
+    short = ((segment, rows_read.get(segment.path.name, 0)) for segment in segments)
+    return [
+        BadSegment(name=segment.path.name, reason=f"damaged: {rows} of {segment.rows} rows could be read")
+        for segment, rows in short
+        if rows != segment.rows
+    ]
 
 
 def read_segments(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame:

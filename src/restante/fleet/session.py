@@ -25,6 +25,8 @@ from restante.model.errors import EnvironmentUnsuitable, LocalProtocolError
 
 LOOPBACK: Final = "127.0.0.1"
 LOCAL_SHUFFLE_PARTITIONS: Final = 4  # on one machine more would only be more small tasks
+ROWS_PER_ARROW_BATCH: Final = 50_000  # each is a call into Python; more would only cost memory
+OPEN_FILES_PER_TASK: Final = 40  # so many days a task writes at once; with more it sorts its rows by day first
 JVM_STOP_TIMEOUT_S: Final = 30
 LAST_WORDS_BYTES: Final = 2_000
 
@@ -67,6 +69,8 @@ def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_ARROW_BATCH),
+        "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FILES_PER_TASK),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
     if _is_local(master):

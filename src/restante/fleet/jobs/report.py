@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from restante.fleet.schemas import SOURCE_FILE
-from restante.fleet.segments import BadSegment, Segment, find_segments, read_segments
+from restante.fleet.segments import BadSegment, Segment, damaged, find_segments, read_segments
 from restante.fleet.session import open_session
 from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
 from restante.fleet.transforms.latency import latency
@@ -189,12 +189,7 @@ def _damaged(segments: Iterable[Segment], verdicts: Iterable[Row]) -> list[BadSe
     read: dict[str, int] = {}
     for row in verdicts:
         read[row[SOURCE_FILE]] = read.get(row[SOURCE_FILE], 0) + row["count"]
-    short = ((segment, read.get(segment.path.name, 0)) for segment in segments)
-    return [
-        BadSegment(name=segment.path.name, reason=f"damaged: {rows} of {segment.rows} rows could be read")
-        for segment, rows in short
-        if rows != segment.rows
-    ]
+    return damaged(segments, read)
 
 
 def _plus(one: Books, other: Books) -> Books:

@@ -1,0 +1,32 @@
+"""Synthetic journals into a lake, as segments like any other (SPEC 13.1)."""
+
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from restante.fleet.lake import Lake, exists, spark_path
+from restante.fleet.progress import Watcher, nobody, watched
+from restante.fleet.session import open_session
+from restante.fleet.transforms.synthetic import Scenario, all_facts, recipients_facts
+from restante.model.errors import ConfigurationInvalid
+
+ROWS_PER_SEGMENT: Final = 1_000_000
+
+
+def run_generate(
+    lake: Lake, scenario: Scenario, *, only_arrivals: bool = False, master: str = "local[*]", tell: Watcher = nobody
+) -> None:
+    """The journals of `scenario` as the segments of a new lake, in a Spark session of its own."""
+    with open_session(app_name="restante generate", master=master) as spark:
+        generate(spark, lake, scenario, only_arrivals=only_arrivals, tell=tell)
+
+
+def generate(
+    spark: SparkSession, lake: Lake, scenario: Scenario, *, only_arrivals: bool = False, tell: Watcher = nobody
+) -> None:
+    if exists(spark, lake.segments):
+        raise ConfigurationInvalid(f"{lake.segments} is there already; synthetic journals need a new lake")
+    facts = (recipients_facts if only_arrivals else all_facts)(spark, scenario)
+    with watched(spark, "making journals", tell):
+        writer = facts.write.option("compression", "zstd").option("maxRecordsPerFile", ROWS_PER_SEGMENT)
+        writer.parquet(spark_path(lake.segments))

@@ -1,0 +1,96 @@
+"""Where a fleet's data lies: segments come in, tables go out, all under one root that may be any Hadoop path.
+
+Only names are decided here, and how a directory takes the place of another.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import SparkSession
+
+from restante.model.codes import Code
+from restante.model.errors import RestanteError
+
+SEGMENTS: Final = "segments"
+TABLES: Final = "tables"
+STREAM: Final = "stream"
+EVENTS_TABLE: Final = "events"
+QUARANTINE_TABLE: Final = "quarantine"
+ARRIVALS_TABLE: Final = "arrivals"
+LATE_TABLE: Final = "late"
+DAY: Final = "day"
+"""Tables of facts are divided by the UTC day of the fact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """`root` is a directory here, or an address such as `hdfs://host/restante` or `s3a://bucket/restante`."""
+
+    root: str
+
+    @property
+    def segments(self) -> str:
+        return self._under(SEGMENTS)
+
+    @property
+    def checkpoint(self) -> str:
+        return self._under(STREAM, "checkpoint")
+
+    def table(self, name: str) -> str:
+        return self._under(TABLES, name)
+
+    def state(self, version: int | None = None) -> str:
+        """What the stream remembers: after one batch, or the directory of all versions."""
+        every = self._under(STREAM, "state")
+        return every if version is None else f"{every}/batch={version:012d}"
+
+    @property
+    def local_segments(self) -> Path:
+        """The segments as a directory of this machine."""
+        return local_path(self.segments)
+
+    def _under(self, *names: str) -> str:
+        return "/".join([self.root.rstrip("/") or "/", *names])
+
+
+def local_path(path: str) -> Path:
+    """The directory of this machine that a path means."""
+    parts = urlsplit(path)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    if parts.scheme:
+        raise RestanteError(f"{path} is not on this machine, and has to be", code=Code.NOT_FOUND)
+    return Path(path).absolute()
+
+
+def spark_path(path: str) -> str:
+    """What Spark is told: a path without a scheme means this machine, whatever the cluster's default is."""
+    return path if urlsplit(path).scheme else Path(path).absolute().as_uri()
+
+
+def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """Hadoop's file system for a path, and the path as Hadoop has it."""
+    jvm: Any = spark.sparkContext._jvm
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(spark_path(path))
+    return hadoop_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), hadoop_path
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    system, hadoop_path = file_system(spark, path)
+    return bool(system.exists(hadoop_path))
+
+
+def remove(spark: SparkSession, path: str) -> None:
+    """With all that is in it; nothing happens where nothing is."""
+    system, hadoop_path = file_system(spark, path)
+    system.delete(hadoop_path, True)
+
+
+def names_in(spark: SparkSession, path: str) -> list[str]:
+    """The names in a directory, in order; none where it is not there."""
+    system, hadoop_path = file_system(spark, path)
+    if not system.exists(hadoop_path):
+        return []
+    return sorted(status.getPath().getName() for status in system.listStatus(hadoop_path))

@@ -1,0 +1,36 @@
+"""How the tables of a lake are written: by day, or whole. Writing the same rows again leaves the same table."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType, StructField, StructType
+
+from restante.fleet.lake import DAY, Lake, spark_path
+from restante.fleet.schemas import JOURNAL, JOURNAL_COLUMNS, SOURCE_FILE
+from restante.fleet.segments import BadSegment
+
+DAY_MS = 86_400_000
+QUARANTINE = StructType([*JOURNAL.fields, StructField(SOURCE_FILE, StringType()), StructField("reason", StringType())])
+"""Rows that were not understood, and files that could not be read: of those, only the name and the reason."""
+
+
+def with_day(facts: DataFrame) -> DataFrame:
+    """With the UTC day of each fact, whatever the session's time zone is."""
+    return facts.withColumn(DAY, sf.date_from_unix_date(sf.floor(sf.col("at_ms") / DAY_MS).cast("int")))
+
+
+def write_days(facts: DataFrame, lake: Lake, table: str) -> None:
+    """Each day among `facts` takes the place of that day in the table; other days stay."""
+    writer = facts.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("compression", "zstd")
+    writer.partitionBy(DAY).parquet(spark_path(lake.table(table)))
+
+
+def write_whole(rows: DataFrame, lake: Lake, table: str) -> None:
+    rows.write.mode("overwrite").option("compression", "zstd").parquet(spark_path(lake.table(table)))
+
+
+def file_rows(spark: SparkSession, files: Sequence[BadSegment]) -> DataFrame:
+    """Files that could not be read, as rows of the quarantine."""
+    nothing = (None,) * len(JOURNAL_COLUMNS)
+    return spark.createDataFrame([(*nothing, file.name, file.reason) for file in files], QUARANTINE)

@@ -1,0 +1,174 @@
+"""One row for each thing that happened to an incoming session: verdict, place in order, gaps and resets (SPEC 13.3).
+
+Which facts of a recipient tell of its sessions is decided here; what follows from them in kernels/arrivals. The
+recipient's own verdict goes in only where the journal cannot know better (docs/decisions/0019), and comes out beside
+ours as `recorded`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from restante.core.inbox_events import ResetReason
+from restante.fleet.arrow_map import BatchFunction, map_in_arrow
+from restante.fleet.kernels.arrivals import judge_arrivals
+from restante.fleet.kernels.tables import (
+    ARRIVED,
+    EMPTY_STATE,
+    EVENTS,
+    FACTS,
+    MARK_BYTES,
+    NO_SEQUENCE,
+    NOTHING,
+    PLACEMENTS,
+    REFUSED,
+    SESSION_ENDED,
+    SESSION_FAILED,
+    TIME_PASSED,
+    VERDICTS,
+    ZERO_MARK,
+)
+from restante.fleet.schemas import JOURNAL_COLUMNS, SOURCE_FILE
+from restante.fleet.transforms.validate import RowVerdict
+from restante.model.codes import Code
+from restante.model.journal import JournalKind
+from restante.policy.dedup import DedupLimits
+from restante.policy.ordering import OrderLimits
+
+ROWS_PER_PARTITION: Final = 1_000_000
+"""What one task judges at once: about 300 MB in its Python process, however long the journal is."""
+ROWS_PER_ARROW_BATCH: Final = 100_000
+
+RECORDED: Final = (*VERDICTS, Code.SESSION_INVALID)
+RESETS: Final = tuple(reason.name.lower() for reason in ResetReason)
+TOLD_BY_US: Final = ResetReason.GAP_TOO_WIDE.name.lower()
+"""A reset that follows from arrivals: the kernel finds it, so the recipient's word for it is not needed."""
+UNUSABLE: Final = "arrived: must have a session tag, a message id and a payload hash"
+
+ARRIVALS: Final = (
+    "event_id binary, session_tag binary, at_ms bigint, event string, sequence bigint, message_id binary, "
+    "verdict string, recorded string, placement string, expected bigint, released bigint, "
+    "gaps array<struct<first: bigint, last: bigint, asked: boolean>>, reset string"
+)
+"""`expected`: the lowest number not passed after this; `released`: how many messages it let through. `gaps` are the
+numbers given up at this moment; `asked`: they were asked for again."""
+
+_JUDGED: Final = (
+    "event_id binary, session_tag binary, event tinyint, at_ms bigint, sequence bigint, message_id binary, "
+    "recorded tinyint, verdict tinyint, placement tinyint, expected bigint, released bigint, "
+    "gaps array<struct<first: bigint, last: bigint, asked: boolean>>, reset tinyint"
+)
+
+
+def partitions_for(rows: int, *, at_least: int) -> int:
+    """How many tasks judge so many rows."""
+    return max(at_least, -(-rows // ROWS_PER_PARTITION))
+
+
+def arrivals(events: DataFrame, *, partitions: int, order: OrderLimits, dedup: DedupLimits) -> DataFrame:
+    """The table of arrivals from the whole of `events`, in `partitions` tasks."""
+    facts = arrival_facts(events).repartition(partitions, "session_tag")
+    return in_words(map_in_arrow(facts, _judge_partition(order, dedup), _JUDGED))
+
+
+def arrival_facts(events: DataFrame) -> DataFrame:
+    """The facts that tell of incoming sessions, as the kernel takes them."""
+    kind, code = sf.col("kind"), sf.col("code")
+    event = (
+        sf.when(kind == JournalKind.ARRIVED, ARRIVED)
+        .when(kind == JournalKind.GAP_SKIPPED, TIME_PASSED)
+        .when(kind == JournalKind.SESSION_CONTINUED, SESSION_ENDED)
+        .when((kind == JournalKind.SESSION_RESET) & (code != TOLD_BY_US), SESSION_FAILED)
+    )
+    reason = _number_of(code, RESETS, otherwise=ResetReason.UNREADABLE - 1) + 1
+    verdict = _number_of(code, RECORDED, otherwise=len(RECORDED))
+    # A session that continues another is told of by its own tag; the one that ended is named by the code.
+    ended = sf.unhex("code")
+    found = events.filter(kind.isin(*_TELLING)).select(
+        "event_id",
+        sf.when(kind == JournalKind.SESSION_CONTINUED, ended).otherwise(sf.col("session_tag")).alias("session_tag"),
+        event.cast("tinyint").alias("event"),
+        "at_ms",
+        sf.coalesce("sequence", sf.lit(NO_SEQUENCE).cast("long")).alias("sequence"),
+        sf.coalesce("message_id", sf.lit(ZERO_MARK)).alias("message_id"),
+        sf.coalesce(sf.substring("payload_hash", 1, MARK_BYTES), sf.lit(ZERO_MARK)).alias("payload"),
+        sf.when(kind == JournalKind.SESSION_RESET, reason).otherwise(verdict).cast("tinyint").alias("recorded"),
+        _is_unusable().alias("is_unusable"),
+    )
+    is_told = sf.col("event").isNotNull() & (sf.length("session_tag") == MARK_BYTES) & ~sf.col("is_unusable")
+    return found.filter(is_told).select(*FACTS.names)
+
+
+def unusable_arrivals(judged: DataFrame) -> DataFrame:
+    """Of judged rows, the arrivals that do not say what arrived where; whole, with file and reason."""
+    is_event = sf.col("verdict") == RowVerdict.EVENT
+    return judged.filter(is_event & _is_unusable()).select(
+        *JOURNAL_COLUMNS, SOURCE_FILE, sf.lit(UNUSABLE).alias("reason")
+    )
+
+
+def in_words(judged: DataFrame) -> DataFrame:
+    """The kernel's numbers as words: the contract of the table."""
+    verdict = sf.col("verdict")
+    return judged.select(
+        "event_id",
+        "session_tag",
+        "at_ms",
+        _word_of("event", EVENTS).alias("event"),
+        sf.when(sf.col("sequence") != NO_SEQUENCE, sf.col("sequence")).alias("sequence"),
+        _of_arrivals(sf.col("message_id")).alias("message_id"),
+        sf.when(verdict == REFUSED, sf.lit(Code.SESSION_INVALID.value))
+        .otherwise(_word_of("verdict", VERDICTS))
+        .alias("verdict"),
+        _of_arrivals(_word_of("recorded", RECORDED)).alias("recorded"),
+        _word_of("placement", PLACEMENTS).alias("placement"),
+        "expected",
+        "released",
+        "gaps",
+        _word_of("reset", (None, *RESETS)).alias("reset"),
+    )
+
+
+_TELLING: Final = (
+    JournalKind.ARRIVED,
+    JournalKind.GAP_SKIPPED,
+    JournalKind.SESSION_RESET,
+    JournalKind.SESSION_CONTINUED,
+)
+
+
+def _judge_partition(order: OrderLimits, dedup: DedupLimits) -> BatchFunction:
+    def judge(batches: Iterator[Any]) -> Iterator[Any]:
+        came = list(batches)
+        if not came:
+            return
+        facts = pa.Table.from_batches(came).select(FACTS.names)
+        done = judge_arrivals(facts, EMPTY_STATE, order=order, dedup=dedup)
+        yield from done.judged.to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
+
+    return judge
+
+
+def _is_unusable() -> Column:
+    is_short = sf.col("session_tag").isNull() | sf.col("message_id").isNull() | sf.col("payload_hash").isNull()
+    return (sf.col("kind") == JournalKind.ARRIVED) & is_short
+
+
+def _of_arrivals(value: Column) -> Column:
+    return sf.when(sf.col("event") == ARRIVED, value)
+
+
+def _number_of(column: Column, words: Sequence[str], *, otherwise: int) -> Column:
+    found = sf.when(column == words[0], 0)
+    for number, word in enumerate(words[1:], 1):
+        found = found.when(column == word, number)
+    return found.otherwise(otherwise)
+
+
+def _word_of(column: str, words: Sequence[str | None]) -> Column:
+    known = sf.array(*(sf.lit(None if word is None else str(word)) for word in words))
+    is_word = (sf.col(column) > NOTHING) & (sf.col(column) < len(words))
+    return sf.when(is_word, sf.get(known, sf.col(column)))

@@ -1,0 +1,122 @@
+"""The table of arrivals says of any trace what the core says, and what the recipient's own machine wrote down."""
+
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from arrival_traces import DEDUP, LIMITS, NUMBER, TRACES, Told, TraceFact, by_the_core, moments, payload_hash
+from clauses import clause
+from inbox_letters import letter
+from journal_files import Journal, message, writer
+from restante.core.inbox_events import ResetReason
+from restante.crypto.identity import Identity
+from restante.fleet.schemas import JOURNAL
+from restante.fleet.transforms.arrivals import arrivals
+from restante.model.ids import PayloadHash, SessionId, SessionTag
+from restante.model.journal import JournalKind, JournalRow
+from restante.wire.journal_rows import to_record
+from sqlite_files import NOW_MS, open_client_file
+
+RESETS = {reason.name.lower(): int(reason) for reason in ResetReason}
+
+
+def table_of(spark: SparkSession, rows: list[JournalRow]) -> dict[bytes, Told]:
+    events = spark.createDataFrame([tuple(to_record(row).values()) for row in rows], JOURNAL)
+    found = arrivals(events, partitions=2, order=LIMITS, dedup=DEDUP).collect()
+    return {
+        bytes(row["event_id"]): Told(
+            row["verdict"],
+            row["placement"],
+            row["expected"],
+            row["released"],
+            tuple((gap["first"], gap["last"], gap["asked"]) for gap in row["gaps"] or ()),
+            None if row["reset"] is None else RESETS[row["reset"]],
+        )
+        for row in found
+    }
+
+
+def write(journal: Journal, fact: TraceFact, at_ms: int, tag: SessionTag) -> bytes:
+    """The fact as a recipient writes it."""
+    match fact.what:
+        case "arrived":
+            code = None if fact.recorded == "other" else fact.recorded
+            return journal.write(
+                JournalKind.ARRIVED,
+                message(fact.message),
+                at_ms,
+                session_tag=tag,
+                sequence=fact.sequence,
+                payload_hash=PayloadHash(payload_hash(fact)),
+                code=code,
+            )
+        case "passed":
+            return journal.write(JournalKind.GAP_SKIPPED, None, at_ms, session_tag=tag, sequence=0, code="through_0")
+        case "failed":
+            return journal.write(JournalKind.SESSION_RESET, None, at_ms, session_tag=tag, code="unreadable")
+    return journal.write(JournalKind.SESSION_CONTINUED, None, at_ms, session_tag=SessionTag(bytes(16)), code=tag.hex())
+
+
+@clause("9.1", "9.4", "9.5", "13.3", "13.7")
+def test_the_table_of_any_trace_is_that_of_the_core(spark: SparkSession) -> None:
+    rows: list[JournalRow] = []
+    expected: dict[bytes, Told] = {}
+
+    @settings(max_examples=200, database=None)
+    @given(TRACES)
+    def collect(trace: list[TraceFact]) -> None:
+        number = len(rows)
+        journal = Journal(writer(number + 1))
+        for fact, at_ms, told in zip(trace, moments(trace), by_the_core(trace), strict=True):
+            tag = SessionTag(number.to_bytes(8, "big") + bytes([fact.session]) * 8)
+            expected[write(journal, fact, at_ms, tag)] = told
+        journal.write(JournalKind.SESSION_RESET, None, 0, session_tag=SessionTag(bytes(16)), code="gap_too_wide")
+        rows.extend(journal.rows)
+
+    collect()
+    assert table_of(spark, rows) == expected
+    assert {told.verdict for told in expected.values()} == {None, "E009", *(word for word in NUMBER if word != "other")}
+
+
+LETTERS = st.tuples(
+    st.integers(0, 5),
+    st.sampled_from([0, 0, 0, 1, 2, 1_005]),
+    st.sampled_from([b"s" * 32, b"s" * 32, b"t" * 32]),
+    st.sampled_from([b"one", b"one", b"two"]),
+    st.sampled_from([0, 1_000, 300_000]),
+)
+
+
+@clause("13.7")
+def test_what_a_recipients_own_inbox_wrote_down_is_found_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Its journal goes in; verdicts, releases and gaps come out as it has them."""
+    rows: list[JournalRow] = []
+    files = 0
+
+    @settings(max_examples=25, database=None)
+    @given(st.lists(LETTERS, max_size=12))
+    def collect(letters: list[tuple[int, int, bytes, bytes, int]]) -> None:
+        nonlocal files
+        files += 1
+        now_ms = NOW_MS
+        owner = Identity(files.to_bytes(32, "big"))  # another secret, other tags
+        file = open_client_file(tmp_path / f"{files}.db", owner=owner, seed=files)
+        for number, ahead, session, sealed, after_ms in letters:
+            now_ms += after_ms
+            name = SessionId(session)
+            one = letter(number, sequence=number + ahead, session=name, sealed=session + sealed + bytes([number]))
+            file.inbox.take_in(one, server_timestamp_ms=now_ms, now_ms=now_ms)
+        rows.extend(file.journal.facts(after=0, limit=1_000))
+        file.database.close()
+
+    collect()
+    found = table_of(spark, rows)
+    arrived = [row for row in rows if row.kind is JournalKind.ARRIVED]
+    assert [found[row.event_id].verdict for row in arrived] == [row.code for row in arrived]
+    assert sum(told.released for told in found.values()) == sum(row.kind is JournalKind.RELEASED for row in rows)
+    skipped = sorted((row.sequence, row.code) for row in rows if row.kind is JournalKind.GAP_SKIPPED)
+    assert sorted((gap[0], f"through_{gap[1]}") for told in found.values() for gap in told.gaps) == skipped
+    resets = [row.code for row in rows if row.kind is JournalKind.SESSION_RESET]
+    assert sum(told.reset is not None for told in found.values()) == len(resets)

@@ -1,0 +1,138 @@
+"""From a lake's segments, good and bad, to its tables; and journals made for it."""
+
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from pyspark.sql import SparkSession
+
+from clauses import clause
+from journal_files import SEGMENT, Journal, message, records, write_segment, writer
+from restante.fleet.jobs.backfill import FIRST_DAY, LAST_DAY, Backfilled, backfill
+from restante.fleet.jobs.generate import generate
+from restante.fleet.lake import Lake
+from restante.fleet.segments import BadSegment, find_segments
+from restante.fleet.transforms.arrivals import UNUSABLE
+from restante.fleet.transforms.synthetic import Scenario, all_facts
+from restante.model.errors import ConfigurationInvalid
+from restante.model.ids import PayloadHash, SessionTag
+from restante.model.journal import JournalKind
+from restante.policy.settings import Settings
+
+DAY_MS = 86_400_000
+NOON_MS = 1_767_614_400_000  # 2026-01-05 12:00 UTC
+TAG = SessionTag(b"a session's tag.")
+SETTINGS = Settings()
+
+
+def arrive(journal: Journal, sequence: int, at_ms: int) -> None:
+    journal.write(
+        JournalKind.ARRIVED,
+        message(sequence),
+        at_ms,
+        session_tag=TAG,
+        sequence=sequence,
+        payload_hash=PayloadHash(bytes([sequence]) * 32),
+        code="new",
+    )
+
+
+def filled(spark: SparkSession, lake: Lake, first: date = FIRST_DAY, last: date = LAST_DAY) -> Backfilled:
+    return backfill(spark, lake, SETTINGS, *find_segments(lake.local_segments), first_day=first, last_day=last)
+
+
+def order(spark: SparkSession, lake: Lake) -> list[tuple[date, int, str, int]]:
+    rows = spark.read.parquet(lake.table("arrivals")).orderBy("event_id").collect()
+    return [(row["day"], row["sequence"], row["placement"], row["expected"]) for row in rows]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """Three days of one session, in segments that came in the wrong order and twice, and some that are none."""
+    made = Lake(str(tmp_path))
+    made.local_segments.mkdir()
+    journal = Journal(writer(1))
+    for place, sequence in enumerate((0, 2, 1, 3)):
+        arrive(journal, sequence, NOON_MS + place * DAY_MS // 2)
+    journal.write(JournalKind.ARRIVED, message(9), NOON_MS, session_tag=TAG, sequence=9)
+    rows, put = records(journal.rows), made.local_segments
+    write_segment(put / "a.parquet", rows[3:])
+    write_segment(put / "b.parquet", rows[:3])
+    write_segment(put / "b-again.parquet", [*rows[:3], {**rows[0], "kind": "sneezed"}])
+    write_segment(put / "empty.parquet", [])
+    (put / "cut.parquet").write_bytes((put / "a.parquet").read_bytes()[:-9])
+    return made
+
+
+@clause("13.2", "13.3")
+def test_a_backfill_makes_the_tables_and_names_every_oddity(spark: SparkSession, lake: Lake) -> None:
+    done = filled(spark, lake)
+    assert done == Backfilled(
+        segments=5,
+        input_rows=9,
+        events=5,
+        duplicates=3,
+        quarantined=1,
+        bad_files=(BadSegment(name="cut.parquet", reason="not a whole Parquet file"),),
+    )
+    odd = spark.read.parquet(lake.table("quarantine")).collect()
+    assert {(row["source_file"], row["reason"]) for row in odd} == {
+        ("cut.parquet", "not a whole Parquet file"),
+        ("b-again.parquet", "kind: must be a known word"),
+        ("a.parquet", UNUSABLE),
+    }
+    assert spark.read.parquet(lake.table("events")).count() == 5
+    # 2 came half a day before 1: it did not wait so long.
+    whole = [
+        (date(2026, 1, 5), 0, "released", 1),
+        (date(2026, 1, 6), 2, "held", 1),
+        (date(2026, 1, 6), 1, "late", 3),
+        (date(2026, 1, 7), 3, "released", 4),
+    ]
+    assert order(spark, lake) == whole
+
+    filled(spark, lake, first=date(2026, 1, 6), last=date(2026, 1, 6))
+    assert order(spark, lake) == whole
+
+
+def test_days_that_are_not_asked_for_are_not_written(spark: SparkSession, lake: Lake) -> None:
+    filled(spark, lake, first=date(2026, 1, 7), last=date(2026, 1, 7))
+    assert order(spark, lake) == [(date(2026, 1, 7), 3, "released", 4)]
+
+
+def test_a_segment_of_another_version_is_named_and_left_out(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([], schema=SEGMENT.with_metadata({"restante.schema_version": "2"}))
+    parquet.write_table(table, tmp_path / "new.parquet")
+    assert find_segments(tmp_path) == (
+        [],
+        [BadSegment(name="new.parquet", reason="schema version 2, and this reads version 1")],
+    )
+
+
+@clause("13.2")
+def test_synthetic_journals_are_facts_whose_arrivals_are_as_they_say(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    scenario = Scenario(
+        messages=600, sessions=6, clients=3, nodes=2, duplicates=0.1, reordered=0.1, lost=0.02, collisions=0.05
+    )
+    generate(spark, lake, scenario)
+    done = filled(spark, lake)
+    assert (done.quarantined, done.duplicates, done.bad_files) == (0, 0, ())
+    table = spark.read.parquet(lake.table("arrivals"))
+    assert table.filter("verdict != recorded").count() == 0
+    counts = {row["verdict"]: row["count"] for row in table.groupBy("verdict").count().collect()}
+    assert counts.keys() == {"new", "duplicate", "collision"}
+    assert 560 < counts["new"] < 600
+    with pytest.raises(ConfigurationInvalid, match="is there already"):
+        generate(spark, lake, scenario)
+
+
+def test_the_same_seed_makes_the_same_journals(spark: SparkSession) -> None:
+    one, again, other = (
+        all_facts(spark, Scenario(messages=20, sessions=2, seed=seed)).orderBy("event_id").collect()
+        for seed in (1, 1, 2)
+    )
+    assert one == again
+    assert {row["event_id"] for row in one}.isdisjoint(row["event_id"] for row in other)
