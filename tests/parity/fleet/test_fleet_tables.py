@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from clauses import clause
-from fleet_frames import node_id, sealed, tables_of
-from journal_files import Journal, message, writer
+from fleet_frames import tables_of
+from journal_files import Journal, message, node_id, sealed, writer
 from restante.fleet.tables import FleetTables
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
