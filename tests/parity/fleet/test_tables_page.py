@@ -5,7 +5,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from clauses import clause
 from restante.fleet.schemas import JOURNAL
 from restante.fleet.tables import fleet_tables
 from restante.policy.dead_letters import DeadLetterRetention
@@ -14,7 +13,6 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tables.md"
 ROW = re.compile(r"^\| (\w+) \| (\S+) \| \S.* \|$", re.MULTILINE)
 
 
-@clause("13.3")
 def test_every_table_and_column_is_on_the_page_with_its_type(spark: SparkSession) -> None:
     _, *sections = PAGE.read_text("utf-8").split("\n## ")
     told = {part.partition("\n")[0]: [row for row in ROW.findall(part) if row[0] != "column"] for part in sections}
