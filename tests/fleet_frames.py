@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame, SparkSession
 from journal_files import Journal, records
 from restante.fleet.schemas import JOURNAL
 from restante.fleet.tables import FleetTables, fleet_tables
-from restante.model.ids import NodeId, PayloadHash
 from restante.model.journal import JournalRow
 from restante.policy.dead_letters import DeadLetterRetention
 
@@ -30,11 +29,3 @@ def tables_of(spark: SparkSession, *journals: Journal, now_ms: int) -> Iterator[
     yield fleet_tables(facts, now_ms=now_ms, retention=DeadLetterRetention(), keep=keep)
     for table in kept:
         table.unpersist()
-
-
-def sealed(number: int) -> PayloadHash:
-    return PayloadHash(number.to_bytes(4, "big") * 8)
-
-
-def node_id(number: int) -> NodeId:
-    return NodeId(b"node" + number.to_bytes(28, "big"))

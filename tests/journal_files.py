@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from restante.model.ids import EventId, MessageId, WriterId, event_id
+from restante.model.ids import EventId, MessageId, NodeId, PayloadHash, WriterId, event_id
 from restante.model.journal import JournalKind, JournalRow
 from restante.wire.journal_rows import FIELDS, to_record
 
@@ -30,6 +30,14 @@ def message(number: int) -> MessageId:
 
 def writer(number: int) -> WriterId:
     return WriterId(number.to_bytes(8, "big") + b"-writer-")
+
+
+def sealed(number: int) -> PayloadHash:
+    return PayloadHash(number.to_bytes(4, "big") * 8)
+
+
+def node_id(number: int) -> NodeId:
+    return NodeId(b"node" + number.to_bytes(28, "big"))
 
 
 class Journal:

@@ -28,7 +28,7 @@ class Operator:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RESTANTE_", "FORCE_COLOR"))}
         self.env = kept | {"COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1", "RESTANTE_FILE": "mail.db"}
 
-    def run(self, command: str, *more: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(self, command: str, *more: str, status: int = 0, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [COMMAND, *command.split(), *more],
             cwd=self.directory,
@@ -36,7 +36,7 @@ class Operator:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=timeout_s,
             stdin=subprocess.DEVNULL,
         )
         assert done.returncode == status, done.stdout + done.stderr

@@ -12,6 +12,7 @@ WIDTH: Final = 720
 HEIGHT: Final = 220
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 34
 LABELS_AT_MOST: Final = 10
+WIDEST_BAR: Final = 60
 _INNER_WIDTH: Final = WIDTH - LEFT - RIGHT
 _INNER_HEIGHT: Final = HEIGHT - TOP - BOTTOM
 
@@ -30,6 +31,7 @@ def bars(title: str, labels: Sequence[str], series: Sequence[Series], *, unit: s
     totals = [sum(one.values[place] or 0 for one in series) for place in range(len(labels))]
     high = _nice_top(max(totals, default=0))
     step = _INNER_WIDTH / max(1, len(labels))
+    width = min(0.8 * step, WIDEST_BAR)
     marks = []
     for place, label in enumerate(labels):
         below = 0.0
@@ -39,8 +41,8 @@ def bars(title: str, labels: Sequence[str], series: Sequence[Series], *, unit: s
                 y, height = _y(below + value, high), _INNER_HEIGHT * value / high
                 said = f"{label}: {_number(value)} {unit}" + (f" {one.name}" if one.name else "")
                 marks.append(
-                    f'<rect class="{one.style}" x="{LEFT + place * step + step * 0.1:.1f}" y="{y:.1f}"'
-                    f' width="{step * 0.8:.1f}" height="{height:.1f}"><title>{escape(said)}</title></rect>'
+                    f'<rect class="{one.style}" x="{LEFT + (place + 0.5) * step - width / 2:.1f}" y="{y:.1f}"'
+                    f' width="{width:.1f}" height="{height:.1f}"><title>{escape(said)}</title></rect>'
                 )
             below += value
     return _plot(title, labels, high, marks, series, unit=unit)

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from clauses import clause
-from fleet_frames import node_id, sealed, tables_of
-from journal_files import Journal, message, writer
+from fleet_frames import tables_of
+from journal_files import Journal, message, node_id, sealed, writer
 from restante.fleet.tables import FleetTables
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
@@ -135,7 +135,6 @@ def test_actions_name_who_should_do_what_and_why(fleet: FleetTables) -> None:
     }
 
 
-@clause("1.7")
 def test_service_levels_count_by_hour_kind_and_priority_and_for_all(fleet: FleetTables) -> None:
     columns = ("message_kind", "priority", "of_all", "accepted", "delivered", "in_flight", "delivery_rate", "p50_ms")
     assert rows(fleet, "service_levels", *columns, "p99_ms", "duplicates", "shown_twice") == {

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from clauses import clause
-from fleet_frames import facts_frame, node_id, sealed
-from journal_files import Journal, message, writer
+from fleet_frames import facts_frame
+from journal_files import Journal, message, node_id, sealed, writer
 from restante.fleet.transforms.node_scores import node_measures, node_scores
 from restante.model.journal import JournalKind
 from restante.policy.scoring import MAX_BANDWIDTH_BPS, MAX_LATENCY_MS, Candidate, score
