@@ -59,6 +59,7 @@ _EVENTS: Final[Mapping[AckType, Event]] = {
 }
 _QUEUED: Final = Queued()
 _SUCCEEDED: Final = TransmitSucceeded()
+_STORED: Final = TransmitSucceeded()  # another object: a node signed that it holds the entry, too
 Reseal = Callable[[OutboxEntry], bytes]
 """Seals the plaintext that an entry keeps (`sealed_plaintext`) for its recipient anew."""
 
@@ -74,8 +75,10 @@ class Outbox:
         self._clock = clock
         self._entropy = entropy
         self._reseal = reseal
-        self._store = SqliteOutbox(database, Journal(database, entropy), settings)
-        self._announcer = Announcer()
+        self.journal = Journal(database, entropy)
+        self._store = SqliteOutbox(database, self.journal, settings)
+        self._announcer: Announcer[Change] = Announcer()
+        self._after_commit: list[Callable[[], None]] = []
         self._commits = GroupCommit(database, on_commit=self._announce)
         self._owner = entropy.draw(8).hex()
         self._carriers: Mapping[Route, Carrier] = {}
@@ -147,7 +150,20 @@ class Outbox:
         """How many messages are in flight, by state."""
         return await self._commits.run(self._store.counts)
 
-    def events(self) -> EventStream:
+    @property
+    def store(self) -> SqliteOutbox:
+        """For what shares the file and its commits; every use goes through `commits`."""
+        return self._store
+
+    @property
+    def commits(self) -> GroupCommit:
+        return self._commits
+
+    def after_commit(self, call: Callable[[], None]) -> None:
+        """Call after each commit of this file, before those who waited for it are answered."""
+        self._after_commit.append(call)
+
+    def events(self) -> EventStream[Change]:
         """Every change from now on, as an async iterator."""
         return self._announcer.stream()
 
@@ -206,7 +222,7 @@ class Outbox:
                 await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
                 ended = [task for task in under_way if task.done()]
                 done = [(under_way.pop(task).message_id, task.result()) for task in ended]
-                succeeded = sum(event is _SUCCEEDED for _, event in done)
+                succeeded = sum(event is _SUCCEEDED or event is _STORED for _, event in done)
                 sent, failed = sent + succeeded, failed + len(done) - succeeded
         finally:
             await self._give_back(under_way, done)
@@ -266,6 +282,8 @@ class Outbox:
 
         def work() -> list[OutboxEntry]:
             for message_id, event in told:
+                if event is _STORED:
+                    self._step(message_id, _EVENTS[AckType.DELIVERY])
                 self._step(message_id, event)
             return self._lease(ways, room) if room else []
 
@@ -283,10 +301,10 @@ class Outbox:
     async def _try(self, entry: OutboxEntry, carrier: Carrier) -> Event:
         """One try, and how it ended."""
         try:
-            await carrier.transmit(entry)
+            evidence = await carrier.transmit(entry)
         except TryFailed as failed:
             return self._failed(failed.failure, failed.retry_after_ms)
-        return _SUCCEEDED
+        return _SUCCEEDED if evidence is None else _STORED
 
     async def _give_back(
         self, under_way: Mapping[asyncio.Task[Event], OutboxEntry], done: list[tuple[MessageId, Event]]
@@ -336,6 +354,8 @@ class Outbox:
         changes = self._store.take_changes()
         if changes:
             self._announcer.announce(changes)
+        for call in self._after_commit:
+            call()
 
     async def _apply(self, message_id: MessageId, event: Event) -> bool:
         """Whether the event had any effect."""

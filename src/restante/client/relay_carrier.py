@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
 
+from restante.core.acks import Evidence
 from restante.model.records import OutboxEntry
 from restante.policy.retry import RetrySchedule, jittered_delay_ms
 from restante.ports.entropy import Entropy
@@ -35,6 +36,12 @@ class RelayCarrier:
         self._tasks = [asyncio.create_task(self._keep_up(lane, connect)) for lane, connect in self._relays.items()]
         return self
 
+    def add(self, lane: str, connect: Connect) -> None:
+        """One more relay; a lane that is there keeps its link."""
+        if lane not in self._relays:
+            self._relays[lane] = connect
+            self._tasks.append(asyncio.create_task(self._keep_up(lane, connect)))
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -54,11 +61,11 @@ class RelayCarrier:
             self._changed.clear()
             await self._changed.wait()
 
-    async def transmit(self, entry: OutboxEntry) -> None:
+    async def transmit(self, entry: OutboxEntry) -> Evidence:
         link = self._links.get(entry.lane)
         if link is None:
             raise LinkLost
-        await link.put(entry.payload)
+        return await link.put(entry.payload)
 
     async def _keep_up(self, lane: str, connect: Connect) -> None:
         """Ends only by cancellation."""

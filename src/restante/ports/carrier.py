@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from restante.core.acks import Evidence
 from restante.model.records import OutboxEntry
 
 
@@ -16,6 +17,9 @@ class Carrier(Protocol):
         """Whether a try on this lane makes sense now. Entries of a lane that is down use up none of their tries."""
         ...
 
-    async def transmit(self, entry: OutboxEntry) -> None:
-        """Returns once the next hop has accepted the entry; raises `TryFailed` otherwise."""
+    async def transmit(self, entry: OutboxEntry) -> Evidence | None:
+        """Returns once the next hop has accepted the entry, with its signed word if it gives one.
+
+        Raises `TryFailed` otherwise.
+        """
         ...
