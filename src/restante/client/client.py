@@ -44,7 +44,7 @@ from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.inbox import SqliteInbox
 from restante.runtime.sqlite.inbox_records import InboxChange
 from restante.runtime.sqlite.outbox import Change
-from restante.runtime.sqlite.sessions import SessionStore, SessionSummary
+from restante.runtime.sqlite.sessions import SessionStore, SessionSummary, summaries
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.wire.frame_bodies import MAX_DELETED_AT_ONCE
@@ -90,8 +90,8 @@ class Client:
         self._clock = clock
         self._settings = settings
         self._entropy = entropy
-        self._sends_read_acks = sends_read_acks
-        database = Database(path, schema="client")
+        self.sends_read_acks = sends_read_acks
+        self._database = database = Database(path, schema="client")
         seal = StorageSeal(identity.storage_key)
         self.outbox = Outbox(database, settings=settings, clock=clock, entropy=entropy, reseal=self._reseal)
         self.journal = self.outbox.journal
@@ -135,6 +135,7 @@ class Client:
         self._arrived = asyncio.Event()
         self._house_work = asyncio.Event()
         self._links: asyncio.Queue[RelayLink] = asyncio.Queue()
+        self.was_connected = False
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
         self._stopped.set()
@@ -262,7 +263,21 @@ class Client:
         return Contact(card=self.identity.card, bundle=await self.bundle(), relay=self.relay)
 
     async def sessions(self) -> list[SessionSummary]:
-        return await self.outbox.commits.run(self._sessions.summaries)
+        return await self.outbox.commits.run(partial(summaries, self._database))
+
+    async def has_unread(self) -> bool:
+        """Whether something arrived that nobody was shown yet."""
+        return await self.outbox.commits.run(self.received.first_unread) is not None
+
+    async def has_acknowledged(self) -> bool:
+        """Whether no acknowledgement is owed, and none waits to be sent."""
+
+        def waiting() -> bool:
+            return bool(self.received.owed(self._settings.acks)) or any(
+                entry.kind is Kind.CONTROL for entry in self.outbox.store.entries(limit=INBOX_PAGE)
+            )
+
+        return not await self.outbox.commits.run(waiting)
 
     async def is_settled(self) -> bool:
         """Whether nothing is in flight and no acknowledgement is owed."""
@@ -288,8 +303,8 @@ class Client:
         return [(place, entry) for place, entry in page if entry.first_read_at_ms is None]
 
     def _mark_read(self, place: int) -> None:
-        self.received.mark_read(place, now_ms=self._clock.now_ms(), acknowledge=self._sends_read_acks)
-        if self._sends_read_acks:
+        self.received.mark_read(place, now_ms=self._clock.now_ms(), acknowledge=self.sends_read_acks)
+        if self.sends_read_acks:
             self._house_work.set()
 
     def _reseal(self, entry: OutboxEntry) -> bytes:
@@ -313,6 +328,7 @@ class Client:
             link = await connect(relay, owner)
             if owner is not None:
                 self._links.put_nowait(link)
+                self.was_connected = True
             # Not at once: the carrier has yet to be given the link.
             asyncio.get_running_loop().call_soon(self.outbox.wake)
             return link

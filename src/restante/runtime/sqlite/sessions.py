@@ -193,10 +193,6 @@ class SessionStore:
         self._write_changed()
         self._forget()
 
-    def summaries(self) -> list[SessionSummary]:
-        """The newest first."""
-        return [_summary(row) for row in self._database.rows(_SQL["list"])]
-
     def prekeys(self) -> PrekeyStore:
         """Ours; empty until some were made."""
         if self._prekeys is None:
@@ -265,6 +261,11 @@ class SessionStore:
         self._current.clear()
         self._changed.clear()
         self._prekeys = None
+
+
+def summaries(database: Database) -> list[SessionSummary]:
+    """All sessions, the newest first. Needs no key: what is sealed is not looked into."""
+    return [_summary(row) for row in database.rows(_SQL["list"])]
 
 
 def _summary(row: tuple[Any, ...]) -> SessionSummary:
