@@ -113,14 +113,15 @@ class Receiving:
         if batch.recognise(outside) is not None:
             return
         session = self._sessions.find(message.sender, message.session_id)
+        ratchet: RatchetState | None
         try:
             if session is None:
                 accepted = accept_session(
                     message, reader=self._identity, prekeys=self._sessions.prekeys(), now_ms=now_ms
                 )
                 opened = _opened(arrival, accepted.plaintext)
-                ratchet = accepted.agreed.ratchet
                 session = self._begin(accepted, batch, now_ms)
+                ratchet = None  # it stands there already, and may have written since
             else:
                 ratchet, plaintext = read_in_session(session.ratchet, message, now_ms=now_ms)
                 opened = _opened(arrival, plaintext)
@@ -134,7 +135,7 @@ class Receiving:
                 self._ask_for_another(message.sender, message.session_id, now_ms)
         else:
             taken = batch.take_in(opened, server_timestamp_ms=stored_at_ms)
-            if taken.verdict in _MOVES_ON:
+            if ratchet is not None and taken.verdict in _MOVES_ON:
                 self._move_on(session, ratchet, batch, now_ms)
             self.follow(taken, now_ms=now_ms)
 

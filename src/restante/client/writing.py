@@ -176,9 +176,9 @@ class Writing:
         return entry.payload if again is None else again.payload
 
     def reset_for(self, message_id: MessageId, *, now_ms: int) -> None:
-        """The network says that this message's session is broken (SPEC 4.3)."""
+        """The network says that the session of a message it ended is broken (SPEC 4.3); others were sealed anew."""
         session = self._sessions.session_of(message_id)
-        if session is not None and not session.is_left:
+        if session is not None and not session.is_left and self._outbox.load(message_id) is None:
             self.reset(session.peer, session.session_id, ResetReason.ASKED_FOR, now_ms=now_ms)
 
     def _session_with(self, contact: Contact, now_ms: int) -> LiveSession:
