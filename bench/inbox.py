@@ -14,7 +14,7 @@ from statistics import median
 import apsw
 
 from bench.measure import ratio_line, take_turns
-from restante.core.letters import Opened
+from restante.core.letters import Letter, Opened
 from restante.crypto.at_rest import StorageSeal
 from restante.model.ids import Address, PayloadHash, SessionId, mint_message_id
 from restante.model.kinds import Kind, TtlType
@@ -23,7 +23,6 @@ from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.inbox import SqliteInbox
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.system import SystemEntropy
-from restante.wire.letter import Letter
 from restante.wire.ttl_header import TtlHeader
 
 ARRIVALS = 6_400

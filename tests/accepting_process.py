@@ -4,52 +4,81 @@ Run as a program: `python accepting_process.py <home>`. Between messages it leas
 kill may fall into any of these.
 """
 
+import asyncio
 import itertools
 import sys
 from pathlib import Path
 
 from restante.client.client import Client
-from restante.core.outbox_events import ReceiptAcked, TransmitFailed, TransmitSucceeded
+from restante.client.contacts import Contact, ContactBook
+from restante.core.outbox_events import Event, ReceiptAcked, TransmitFailed, TransmitSucceeded
+from restante.core.prekeys import published
 from restante.crypto.identity import Identity
+from restante.crypto.prekeys import PrekeyStore, prekeys_due, renewed
+from restante.model.ids import node_key
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
+from restante.runtime.endpoints import Endpoint, PinnedRelay
 from restante.runtime.system import SystemClock, SystemEntropy
 
-SENDER, READER = Identity(b"s" * 32), Identity(b"r" * 32)
-LANES = 20  # few entries a lane, so that none is evicted
+READERS = tuple(Identity(bytes([number]) * 32) for number in range(1, 21))  # few entries a lane: none is evicted
+SENDER = Identity(b"s" * 32)
+
+
+def relay(number: int) -> PinnedRelay:
+    return PinnedRelay(key=node_key(b"n" * 32), endpoint=Endpoint(host="127.0.0.1", port=number))
+
+
+def contact(reader: Identity, number: int) -> Contact:
+    now_ms, entropy = SystemClock().now_ms(), SystemEntropy()
+    due = prekeys_due(PrekeyStore(), now_ms=now_ms)
+    prekeys = renewed(PrekeyStore(), entropy=entropy.draw(due.entropy_bytes), now_ms=now_ms)
+    bundle = published(prekeys, reader, now_ms=now_ms)
+    return Contact(card=reader.card, bundle=bundle, relay=relay(number), name=f"reader-{number}")
 
 
 def open_client(home: Path) -> Client:
+    contacts = ContactBook(home / "contacts")
+    if contacts.get(READERS[-1].address) is None:
+        for number, reader in enumerate(READERS, start=1):
+            contacts.add(contact(reader, number))
     return Client(
         home / "client.db",
         SENDER,
-        contacts={READER.address: READER.card},
+        contacts=contacts,
+        relay=relay(9),
         settings=Settings(),
         clock=SystemClock(),
         entropy=SystemEntropy(),
     )
 
 
-def main() -> None:
-    client = open_client(Path(sys.argv[1]))
+async def accept_on_and_on(client: Client) -> None:
     clock = SystemClock()
-    events = itertools.cycle(
-        [
-            TransmitSucceeded(),
-            TransmitFailed(owner="me", failure=Failure.NETWORK_TIMEOUT),
-            ReceiptAcked(),
-            TransmitFailed(owner="me", failure=Failure.TOO_LARGE),
-            None,  # left as it is: claimed
-        ]
+    endings: tuple[Event | None, ...] = (
+        TransmitSucceeded(),
+        TransmitFailed(owner="me", failure=Failure.NETWORK_TIMEOUT),
+        ReceiptAcked(),
+        TransmitFailed(owner="me", failure=Failure.TOO_LARGE),
+        None,  # left as it is: claimed
     )
-    for number in itertools.count():
-        receipt = client.send(READER.address, b"message %d" % number, lane=f"relay-{number % LANES}")
-        sys.stdout.write(receipt.message_id.hex() + "\n")
-        sys.stdout.flush()
-        leased = client.outbox.lease_next(owner="me", now_ms=clock.now_ms())
+    events = itertools.cycle(endings)
+
+    def lease_and_end() -> None:
+        leased = client.outbox.store.lease_next(owner="me", now_ms=clock.now_ms())
         event = next(events)
         if leased is not None and event is not None:
-            client.outbox.apply(leased.message_id, event, now_ms=clock.now_ms())
+            client.outbox.store.apply(leased.message_id, event, now_ms=clock.now_ms())
+
+    for number in itertools.count():
+        receipt = await client.send(READERS[number % len(READERS)].address, b"message %d" % number)
+        sys.stdout.write(receipt.message_id.hex() + "\n")
+        sys.stdout.flush()
+        await client.outbox.commits.run(lease_and_end)
+
+
+def main() -> None:
+    asyncio.run(accept_on_and_on(open_client(Path(sys.argv[1]))))
 
 
 if __name__ == "__main__":

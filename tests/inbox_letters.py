@@ -3,13 +3,12 @@
 from typing import Final
 
 from journal_files import message
-from restante.core.letters import Opened
+from restante.core.letters import Letter, Opened
 from restante.model.ids import Address, SessionId
 from restante.model.kinds import Kind, TtlType
 from restante.model.records import InboxEntry
 from restante.model.states import Verdict
 from restante.wire.envelope import payload_hash
-from restante.wire.letter import Letter
 from restante.wire.ttl_header import TtlHeader
 from sqlite_files import NOW_MS, ClientFile, open_client_file
 

@@ -23,6 +23,7 @@ from restante.core.outbox_events import (
     TimePassed,
     TransmitFailed,
     TransmitSucceeded,
+    WantedAgain,
 )
 from restante.model.errors import LocalProtocolError
 from restante.model.journal import STATE_AFTER
@@ -44,6 +45,7 @@ EVENTS: tuple[Event, ...] = (
     CapacityExceeded(),
     Cancelled(),
     Recovered(),
+    WantedAgain(),
 )
 
 

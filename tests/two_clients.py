@@ -4,25 +4,27 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from restante.client.client import Client
-from restante.client.reconnect import stay_connected
+from restante.client.contacts import ContactBook
 from restante.crypto.identity import Identity
-from restante.model.ids import MessageId
+from restante.model.ids import MessageId, node_key
 from restante.model.journal import STATE_AFTER, JournalRow
+from restante.model.records import InboxEntry
 from restante.model.states import State
 from restante.policy.retry import RetrySchedule
 from restante.policy.settings import Settings
 from restante.ports.relay import MailboxStore, RelayLink
+from restante.runtime.endpoints import Endpoint as Place
+from restante.runtime.endpoints import PinnedRelay
 from restante.testing.lossy import FaultCounts, Faults, LossyLink
 from restante.testing.memory_relay import MemoryRelay
 from restante.testing.seeded import FakeClock, SeededEntropy
 
 SETTINGS: Final = Settings(retry=RetrySchedule(base_ms=100, max_delay_ms=60_000))
-LANE: Final = "relay-1"
 PATIENCE_S: Final = 3_600.0
 """Of virtual time: far more than the retries of any seed need, far less than any TTL or queue time."""
 TICK_S: Final = 0.5
@@ -32,27 +34,41 @@ TRAVEL_S: Final = 0.03
 class Endpoint:
     """One identity, its file, and the network between it and the relay."""
 
-    def __init__(self, name: str, home: Path, stage: "Stage", peer: Identity) -> None:
+    def __init__(self, name: str, stage: "Stage") -> None:
         self.name = name
         self.identity = stage.identity(name)
         self.sent: list[bytes] = []
         self.counts = FaultCounts()
-        self._peer = peer
-        self._home = home
         self._stage = stage
         self._lives = 0
         self._working: asyncio.Task[None] | None = None
         self.client = self._open()
 
-    def say(self, body: bytes) -> None:
-        self.client.send(self._peer.address, body, lane=LANE)
+    async def say(self, body: bytes) -> MessageId:
+        receipt = await self.client.send(self.peer.identity.address, body)
         self.sent.append(body)
+        return receipt.message_id
+
+    @property
+    def peer(self) -> "Endpoint":
+        return self._stage.bob if self is self._stage.alice else self._stage.alice
+
+    async def meet(self, other: "Endpoint") -> None:
+        """Have the other's card and prekeys, as from a file."""
+        self.client.contacts.add(replace(await other.client.as_contact(), name=other.name))
+
+    def entries(self) -> list[InboxEntry]:
+        now_ms = self._stage.clock.now_ms()
+        return [entry for _, entry in self.client.received.released(after=0, limit=100_000, now_ms=now_ms)]
 
     def received(self) -> list[bytes]:
-        return [entry.plaintext for _, entry in self.client.received()]
+        return [entry.plaintext for entry in self.entries()]
 
     def facts(self) -> list[JournalRow]:
         return self.client.journal.facts(after=0, limit=1_000_000)
+
+    def counts_by_state(self) -> dict[State, int]:
+        return self.client.outbox.store.counts()
 
     def final_states(self) -> dict[MessageId, State]:
         """Where the journal leaves each message this side accepted."""
@@ -62,20 +78,13 @@ class Endpoint:
             if row.kind in STATE_AFTER and row.message_id is not None
         }
 
-    def is_idle(self) -> bool:
-        return not sum(self.client.outbox.counts().values()) and not self.client.inbox.owed(SETTINGS.acks)
-
     def go_online(self, connect: Callable[[], Awaitable[RelayLink]] | None = None) -> None:
         """Over the stage's network, unless the test has links of its own."""
-        self._working = asyncio.create_task(
-            stay_connected(
-                self.client,
-                connect or self._connect,
-                lane=LANE,
-                schedule=SETTINGS.retry,
-                entropy=self._stage.entropy(self.name),
-            )
-        )
+
+        async def connected(_relay: PinnedRelay, _owner: Identity | None) -> RelayLink:
+            return await (connect or self._connect)()
+
+        self._working = asyncio.create_task(self.client.run(connected))
 
     def is_online(self) -> bool:
         return self._working is not None
@@ -97,19 +106,24 @@ class Endpoint:
         for suffix in ("", "-wal"):
             shutil.copy(f"{before}{suffix}", f"{self._path()}{suffix}")
         await self.go_offline()
-        self.client.close()
+        await self.client.close()
         self.client = self._open()
         self.go_online()
 
+    async def close(self) -> None:
+        await self.go_offline()
+        await self.client.close()
+
     def _path(self) -> Path:
-        return self._home / f"{self.name}-{self._lives}.db"
+        return self._stage.home / f"{self.name}-{self._lives}.db"
 
     def _open(self) -> Client:
         return Client(
             self._path(),
             self.identity,
-            contacts={self._peer.address: self._peer.card},
-            settings=SETTINGS,
+            contacts=ContactBook(self._stage.home / f"contacts of {self.name}"),
+            relay=self._stage.place,
+            settings=self._stage.settings,
             clock=self._stage.clock,
             entropy=self._stage.entropy(f"{self.name}, life {self._lives}"),
         )
@@ -121,12 +135,13 @@ class Endpoint:
 
 @dataclass(kw_only=True)
 class Stage:
-    """All that one seed decides."""
+    """All that one seed decides. Everything but making it happens in virtual time, `met` first."""
 
     home: Path
     seed: int
     faults: Faults
     store: MailboxStore
+    settings: Settings = SETTINGS
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
@@ -134,8 +149,11 @@ class Stage:
         self.relay = MemoryRelay(
             self.identity("relay"), self.store, quota=SETTINGS.storage, clock=self.clock, travel_s=TRAVEL_S
         )
-        self.alice = Endpoint("alice", self.home, self, self.identity("bob"))
-        self.bob = Endpoint("bob", self.home, self, self.identity("alice"))
+        self.place = PinnedRelay(
+            key=node_key(self.relay.identity.node_key), endpoint=Place(host="127.0.0.1", port=7431)
+        )
+        self.alice = Endpoint("alice", self)
+        self.bob = Endpoint("bob", self)
         self.both = (self.alice, self.bob)
 
     def entropy(self, purpose: str) -> SeededEntropy:
@@ -143,6 +161,17 @@ class Stage:
 
     def identity(self, name: str) -> Identity:
         return Identity(self.entropy(f"identity of {name}").draw(32))
+
+    @contextlib.asynccontextmanager
+    async def met(self) -> AsyncIterator[None]:
+        """The two have each other's cards; their files are closed in the end."""
+        await self.alice.meet(self.bob)
+        await self.bob.meet(self.alice)
+        try:
+            yield
+        finally:
+            for endpoint in self.both:
+                await endpoint.go_offline()
 
     @contextlib.asynccontextmanager
     async def online(self) -> AsyncIterator[None]:
@@ -155,14 +184,14 @@ class Stage:
             for endpoint in self.both:
                 await endpoint.go_offline()
 
-    async def settle(self) -> None:
+    async def settle(self, *, patience_s: float = PATIENCE_S) -> None:
         """Until nothing is in flight on either side."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             while True:
-                if self.alice.is_idle() and self.bob.is_idle():
+                if await self.alice.client.is_settled() and await self.bob.client.is_settled():
                     return
                 await asyncio.sleep(TICK_S)
 
     def close(self) -> None:
         for endpoint in self.both:
-            endpoint.client.close()
+            endpoint.client.outbox.commits.close()

@@ -8,6 +8,7 @@ from journal_files import node_id, sealed
 from operator_shell import Operator
 from restante.cli.action_files import ActionFiles
 from restante.core.mailbox import Keep
+from restante.policy.quota import StorageQuota
 from restante.model.actions import ActionKind, FleetAction
 from restante.model.ids import InboxKey
 from sqlite_files import NOW_MS, facts, open_node_file
@@ -17,8 +18,8 @@ from sqlite_files import NOW_MS, facts, open_node_file
 def test_applying_twice_changes_nothing_more(tmp_path: Path) -> None:
     operator = Operator(tmp_path)
     node = open_node_file(operator.path)
-    keep = Keep(inbox_key=InboxKey(b"i" * 32), payload_hash=sealed(1), expires_at_ms=NOW_MS + 1)
-    node.mailbox.put(keep, b"envelope", now_ms=NOW_MS)
+    keep = Keep(InboxKey(b"i" * 32), sealed(1), NOW_MS + 1, b"envelope")
+    node.mailbox.put_all([keep], quota=StorageQuota(), now_ms=NOW_MS)
     files = ActionFiles(tmp_path / "actions")
     common: dict[str, Any] = {"reason": "why", "as_of_ms": NOW_MS}
     files.add(FleetAction(action=ActionKind.REAP, target=node.journal.writer, payload_hash=sealed(1), **common))

@@ -1,83 +1,98 @@
 """What a caller is told about a send, at once and truthfully."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from clauses import clause
+from client_pairs import RELAY, client_in, introduce
 from restante.client.client import Client
+from restante.client.writing import MAX_CONTENT_BYTES
 from restante.crypto.identity import Identity
 from restante.model.codes import Code
 from restante.model.errors import OutOfRange, RestanteError, TooLarge
+from restante.model.ids import Address
 from restante.model.kinds import Kind
 from restante.model.records import Dropped, Queued
 from restante.model.states import DropReason
-from restante.policy.settings import Settings
-from restante.testing.seeded import FakeClock, SeededEntropy
+from restante.testing.seeded import FakeClock
 
-ALICE = Identity(b"a" * 32)
-BOB = Identity(b"b" * 32)
+STRANGER = Identity(b"x" * 32)
+LANE = str(RELAY)
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    made = Client(
-        tmp_path / "client.db",
-        ALICE,
-        contacts={BOB.address: BOB.card},
-        settings=Settings(),
-        clock=FakeClock(),
-        entropy=SeededEntropy(1),
-    )
+@pytest_asyncio.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    clock = FakeClock()
+    made, peer = client_in(tmp_path / "alice", clock=clock), client_in(tmp_path / "bob", clock=clock)
+    await introduce(made, peer)
     yield made
-    made.close()
+    for one in (made, peer):
+        await one.close()
 
 
-def held(client: Client) -> int:
-    return sum(client.outbox.counts().values())
+def bob(client: Client) -> Address:
+    return client.contacts.named("peer").address
+
+
+async def held(client: Client) -> int:
+    return sum((await client.outbox.counts()).values())
 
 
 @clause("3.7")
-def test_a_durable_message_is_queued_for_its_destination(client: Client) -> None:
-    receipt = client.send(BOB.address, b"hello", lane="relay-1")
-    assert receipt.outcomes == (("relay-1", Queued()),)
-    entry = client.outbox.load(receipt.message_id)
+async def test_a_durable_message_is_queued_for_its_destination(client: Client) -> None:
+    receipt = await client.send(bob(client), b"hello")
+    assert receipt.outcomes == ((LANE, Queued()),)
+    entry = client.outbox.store.load(receipt.message_id)
     assert entry is not None
-    assert (entry.lane, entry.kind) == ("relay-1", Kind.TEXT)
+    assert (entry.lane, entry.kind) == (LANE, Kind.TEXT)
 
 
 @clause("2.4", "3.7")
-def test_a_position_without_a_live_path_is_dropped_with_the_reason_and_never_queued(client: Client) -> None:
-    receipt = client.send(BOB.address, b"52.1 4.3", lane="relay-1", kind=Kind.POSITION)
-    assert receipt.outcomes == (("relay-1", Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)),)
-    assert held(client) == 0
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("position", DropReason.REAL_TIME_DURING_DISCONNECT), ("semaphore", DropReason.NOT_QUEUE_ELIGIBLE)],
+)
+async def test_what_may_not_be_queued_is_dropped_with_the_reason(client: Client, kind: str, reason: DropReason) -> None:
+    receipt = await client.send(bob(client), b"52.1 4.3", kind=kind)
+    assert receipt.outcomes == ((LANE, Dropped(reason)),)
+    assert await held(client) == 0
 
 
 @clause("2.5")
-def test_a_ttl_outside_its_range_is_refused_with_the_range_and_nothing_is_kept(client: Client) -> None:
+async def test_a_ttl_outside_its_range_is_refused_with_the_range_and_nothing_is_kept(client: Client) -> None:
     with pytest.raises(OutOfRange, match=r"ttl_s of text = 59 is outside 3600\.\.7776000 s"):
-        client.send(BOB.address, b"hello", lane="relay-1", ttl_s=59)
-    assert held(client) == 0
+        await client.send(bob(client), b"hello", ttl_s=59)
+    assert await held(client) == 0
 
 
 @clause("2.8")
-def test_a_message_that_is_too_large_is_refused_by_its_code_and_nothing_is_kept(client: Client) -> None:
+async def test_the_largest_message_fits_and_one_more_byte_is_refused_by_its_code(client: Client) -> None:
+    largest = MAX_CONTENT_BYTES - 18 - len("text")
     with pytest.raises(TooLarge) as refused:
-        client.send(BOB.address, bytes(262_144), lane="relay-1")
+        await client.send(bob(client), bytes(largest + 1))
     assert refused.value.code is Code.MESSAGE_TOO_LARGE
-    assert held(client) == 0
+    assert await held(client) == 0
+    receipt = await client.send(bob(client), bytes(largest))
+    entry = client.outbox.store.load(receipt.message_id)
+    assert entry is not None
+    assert len(entry.payload) <= 262_144 + 64
 
 
-def test_a_refused_send_uses_up_no_sequence_number(client: Client) -> None:
-    with pytest.raises(TooLarge):
-        client.send(BOB.address, bytes(262_144), lane="relay-1")
-    client.send(BOB.address, b"first", lane="relay-1")
-    [first] = client.journal.facts(after=0, limit=10)
-    assert first.sequence == 0
+async def test_a_refused_send_uses_up_no_number_and_no_key(client: Client) -> None:
+    for refused_bytes in (262_144, 260_000):
+        with pytest.raises(TooLarge):
+            await client.send(bob(client), bytes(refused_bytes))
+    await client.send(bob(client), b"first")
+    with pytest.raises(OutOfRange):
+        await client.send(bob(client), b"?", ttl_s=1)
+    await client.send(bob(client), b"second")
+    assert [row.sequence for row in client.journal.facts(after=0, limit=10)] == [0, 1]
 
 
-def test_a_stranger_cannot_be_written_to(client: Client) -> None:
+async def test_a_stranger_cannot_be_written_to(client: Client) -> None:
     with pytest.raises(RestanteError, match="not among the contacts") as refused:
-        client.send(ALICE.address, b"to myself", lane="relay-1")
+        await client.send(STRANGER.address, b"who are you?")
     assert refused.value.code is Code.NOT_FOUND

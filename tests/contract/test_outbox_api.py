@@ -96,7 +96,7 @@ async def sent(
     return (await outbox.send(Message(payload=payload, ttl_s=ttl_s, priority=priority), to)).message_id
 
 
-async def changes(stream: EventStream, count: int) -> list[Change]:
+async def changes(stream: EventStream[Change], count: int) -> list[Change]:
     seen = [await anext(stream) for _ in range(count)]
     return [change for change in seen if isinstance(change, Change)]
 

@@ -1,18 +1,14 @@
 """Two clients, one relay, a network that loses, repeats and reorders: what the application sees, and the books."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
 
 import pytest
 
 from clauses import clause
-from restante.core.letters import Draft, enclose, write
-from restante.crypto.identity import Identity
-from restante.model.ids import SessionId, mint_message_id
 from restante.model.journal import JournalKind, JournalRow
-from restante.model.kinds import Kind
 from restante.model.states import State
 from restante.policy.failures import Failure
 from restante.ports.relay import RelayLink, TryFailed
@@ -24,7 +20,6 @@ from restante.testing.memory_mailbox import MemoryMailbox
 from restante.testing.memory_relay import MemoryLink
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.address import show_address
-from restante.wire.envelope import decode_envelope, encode_envelope
 from two_clients import TRAVEL_S, Endpoint, Stage
 
 MESSAGES = 12
@@ -54,13 +49,13 @@ async def talk(stage: Stage, endpoint: Endpoint) -> None:
     """A few messages at a time, with pauses that the seed decides."""
     chance = stage.entropy(f"pace of {endpoint.name}")
     for number in range(MESSAGES):
-        endpoint.say(f"{endpoint.name} says {number}".encode())
+        await endpoint.say(f"{endpoint.name} says {number}".encode())
         if chance.dice() > 0:
             await asyncio.sleep(chance.dice() + 1.0)
 
 
 async def talk_both_ways(stage: Stage) -> None:
-    async with stage.online():
+    async with stage.met(), stage.online():
         await asyncio.gather(*(talk(stage, endpoint) for endpoint in stage.both))
         await stage.settle()
 
@@ -80,8 +75,13 @@ def assert_the_books_balance(stage: Stage) -> None:
         assert set(final.values()) == {State.DELIVERED}
 
 
-def released(endpoint: Endpoint) -> list[tuple[int | None, Kind | None]]:
-    return [(row.sequence, row.message_kind) for row in endpoint.facts() if row.kind is JournalKind.RELEASED]
+def released_by_session(endpoint: Endpoint) -> dict[bytes | None, list[int | None]]:
+    """Both may have begun a session at once: each of them has its own numbers."""
+    numbers: dict[bytes | None, list[int | None]] = {}
+    for row in endpoint.facts():
+        if row.kind is JournalKind.RELEASED:
+            numbers.setdefault(row.session_tag, []).append(row.sequence)
+    return numbers
 
 
 def security_codes(endpoint: Endpoint) -> list[str | None]:
@@ -89,33 +89,42 @@ def security_codes(endpoint: Endpoint) -> list[str | None]:
 
 
 @clause("1.1", "1.2", "1.4")
-@seeds(15)
+@seeds(8)
 def test_every_message_is_received_exactly_once_in_order_and_the_books_balance(stage: Stage) -> None:
     run_in_virtual_time(talk_both_ways(stage), stage.clock)
     assert_each_side_got_everything_once_in_order(stage)
     assert_the_books_balance(stage)
     for endpoint in stage.both:
-        sequences = [sequence for sequence, _ in released(endpoint)]
-        assert sequences == list(range(len(sequences))), "the journal saw the same order as the application"
+        for sequences in released_by_session(endpoint).values():
+            assert sequences == list(range(len(sequences))), "the journal saw the same order as the application"
         assert security_codes(endpoint) == []
     faults = [sum(pair) for pair in zip(*(astuple(endpoint.counts) for endpoint in stage.both), strict=True)]
     assert all(faults), f"a seed without one of the faults shows less than it says: {asdict(stage.alice.counts)}"
 
 
 def test_a_seed_gives_the_same_run_again(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        async with stage.met(), stage.online():
+            await stage.alice.say(b"hello")  # two sessions begun at once would be chosen between by ids no seed decides
+            await stage.settle()
+            await asyncio.gather(*(talk(stage, endpoint) for endpoint in stage.both))
+            await stage.settle()
+
     runs = []
     for attempt in ("first", "second"):
         (tmp_path / attempt).mkdir()
         stage = Stage(home=tmp_path / attempt, seed=3, faults=BAD, store=MemoryMailbox())
-        run_in_virtual_time(talk_both_ways(stage), stage.clock)
-        # Only the sealing has dice of its own (crypto/sealing), and hashes of what it sealed.
-        runs.append([[replace(row, payload_hash=None) for row in endpoint.facts()] for endpoint in stage.both])
+        run_in_virtual_time(scenario(stage), stage.clock)
+        # Only sealing and ML-KEM have dice of their own; hashes and session ids are made of what they gave.
+        runs.append(
+            [[replace(row, payload_hash=None, session_tag=None) for row in endpoint.facts()] for endpoint in stage.both]
+        )
         stage.close()
     assert runs[0] == runs[1]
 
 
 @clause("1.1", "1.2", "1.4")
-@seeds(6)
+@seeds(4)
 def test_links_that_break_again_and_again_lose_nothing(stage: Stage) -> None:
     async def break_links() -> None:
         chance = stage.entropy("breaks")
@@ -124,7 +133,7 @@ def test_links_that_break_again_and_again_lose_nothing(stage: Stage) -> None:
             stage.relay.hang_up()
 
     async def scenario() -> None:
-        async with stage.online():
+        async with stage.met(), stage.online():
             await asyncio.gather(break_links(), *(talk(stage, endpoint) for endpoint in stage.both))
             await stage.settle()
 
@@ -134,7 +143,7 @@ def test_links_that_break_again_and_again_lose_nothing(stage: Stage) -> None:
 
 
 @clause("1.1", "1.2", "1.4")
-@seeds(6)
+@seeds(4)
 def test_a_client_killed_between_two_changes_goes_on_from_its_file(stage: Stage) -> None:
     async def kill() -> None:
         chance = stage.entropy("kills")
@@ -143,7 +152,7 @@ def test_a_client_killed_between_two_changes_goes_on_from_its_file(stage: Stage)
             await stage.both[chance.draw(1)[0] % 2].die_and_come_back()
 
     async def scenario() -> None:
-        async with stage.online():
+        async with stage.met(), stage.online():
             await asyncio.gather(kill(), *(talk(stage, endpoint) for endpoint in stage.both))
             await stage.settle()
 
@@ -157,12 +166,13 @@ def test_what_a_killed_client_was_sending_is_taken_up_again_when_its_lease_is_ov
     begun_ms = stage.clock.now_ms()
 
     async def scenario() -> None:
-        stage.alice.say(b"half sent")
-        async with stage.online():
-            await asyncio.sleep(TRAVEL_S / 2)  # on its way to the relay
-            await stage.alice.die_and_come_back()
-            assert stage.alice.client.outbox.counts() == {State.SENDING: 1}
-            await stage.settle()
+        async with stage.met():
+            await stage.alice.say(b"half sent")
+            async with stage.online():
+                await asyncio.sleep(TRAVEL_S / 2)  # on its way to the relay
+                await stage.alice.die_and_come_back()
+                assert stage.alice.counts_by_state() == {State.SENDING: 1}
+                await stage.settle()
 
     run_in_virtual_time(scenario(), stage.clock)
     assert stage.bob.received() == [b"half sent"]
@@ -173,7 +183,7 @@ def test_what_a_killed_client_was_sending_is_taken_up_again_when_its_lease_is_ov
 
 def test_a_stop_that_comes_together_with_the_loss_of_the_link_is_obeyed(stage: Stage) -> None:
     async def scenario() -> None:
-        async with asyncio.timeout(10.0), stage.online():
+        async with asyncio.timeout(10.0), stage.met(), stage.online():
             await asyncio.sleep(3.0)
             stage.relay.hang_up()
 
@@ -184,8 +194,8 @@ def test_a_stop_that_comes_together_with_the_loss_of_the_link_is_obeyed(stage: S
 class Ungrateful(MemoryLink):
     """A link on which no answer to a Delete ever comes."""
 
-    async def delete(self, blob_id: int) -> None:
-        raise TryFailed(f"no answer about blob {blob_id}", failure=Failure.NETWORK_TIMEOUT)
+    async def delete_many(self, blob_ids: Sequence[int]) -> None:
+        raise TryFailed(f"no answer about {len(blob_ids)} blobs", failure=Failure.NETWORK_TIMEOUT)
 
 
 @clause("1.1")
@@ -194,15 +204,16 @@ def test_a_relay_that_does_not_answer_deletes_sends_again_and_nothing_is_shown_t
         return Ungrateful(stage.relay, stage.bob.identity)
 
     async def scenario() -> None:
-        for number in range(MESSAGES):
-            stage.alice.say(f"alice says {number}".encode())
-        stage.alice.go_online()
-        for _ in range(3):
-            stage.bob.go_online(ungrateful)
-            await asyncio.sleep(3.0)
-            await stage.bob.go_offline()
-        async with stage.online():
-            await stage.settle()
+        async with stage.met():
+            for number in range(MESSAGES):
+                await stage.alice.say(f"alice says {number}".encode())
+            stage.alice.go_online()
+            for _ in range(3):
+                stage.bob.go_online(ungrateful)
+                await asyncio.sleep(3.0)
+                await stage.bob.go_offline()
+            async with stage.online():
+                await stage.settle()
 
     run_in_virtual_time(scenario(), stage.clock)
     assert stage.bob.received() == stage.alice.sent
@@ -214,10 +225,11 @@ def test_a_relay_that_does_not_answer_deletes_sends_again_and_nothing_is_shown_t
 @clause("1.5")
 def test_a_recipient_may_stay_away_until_shortly_before_thirty_days(stage: Stage) -> None:
     async def scenario() -> None:
-        await send_and_leave(stage)
-        stage.clock.advance(30 * DAY_MS - 10 * MINUTE_MS)
-        async with stage.online():
-            await stage.settle()
+        async with stage.met():
+            await send_and_leave(stage)
+            stage.clock.advance(30 * DAY_MS - 10 * MINUTE_MS)
+            async with stage.online():
+                await stage.settle()
 
     run_in_virtual_time(scenario(), stage.clock)
     assert stage.bob.received() == [b"are you there?"]
@@ -227,10 +239,11 @@ def test_a_recipient_may_stay_away_until_shortly_before_thirty_days(stage: Stage
 @clause("1.6")
 def test_a_message_to_somebody_away_for_longer_than_its_ttl_is_lost_and_booked_as_expired(stage: Stage) -> None:
     async def scenario() -> None:
-        await send_and_leave(stage)
-        stage.clock.advance(30 * DAY_MS + HOUR_MS)
-        async with stage.online():
-            await stage.settle()
+        async with stage.met():
+            await send_and_leave(stage)
+            stage.clock.advance(30 * DAY_MS + HOUR_MS)
+            async with stage.online():
+                await stage.settle()
 
     run_in_virtual_time(scenario(), stage.clock)
     assert stage.bob.received() == []
@@ -240,49 +253,11 @@ def test_a_message_to_somebody_away_for_longer_than_its_ttl_is_lost_and_booked_a
 
 async def send_and_leave(stage: Stage) -> None:
     """Alice's message is at the relay; neither of the two is online any more."""
-    stage.alice.say(b"are you there?")
+    await stage.alice.say(b"are you there?")
     stage.alice.go_online()
     await asyncio.sleep(1.0)
     await stage.alice.go_offline()
-    assert stage.alice.client.outbox.counts() == {State.SENT: 1}
-
-
-def letter(stage: Stage, writer: Identity, *, sequence: int, session: bytes = b"\x77" * 32) -> bytes:
-    """An envelope for Bob that did not come out of anybody's outbox."""
-    now_ms = stage.clock.now_ms()
-    draft = Draft(
-        message_id=mint_message_id(stage.entropy(f"letter {sequence}").draw(16)),
-        session_id=SessionId(session),
-        sequence=sequence,
-        kind=Kind.TEXT,
-        body=b"?",
-        created_at_ms=now_ms,
-        ttl_s=86_400,
-    )
-    reader = stage.bob.identity.card
-    plaintext = write(draft, writer=writer, reader=reader)
-    return enclose(plaintext, kind=Kind.TEXT, reader=reader, expires_at_ms=now_ms + DAY_MS, now_ms=now_ms)
-
-
-def test_what_strangers_and_vandals_put_is_recorded_and_does_not_stop_the_mail(stage: Stage) -> None:
-    mallory = stage.identity("mallory")
-
-    async def scenario() -> None:
-        link = stage.relay.link(mallory)
-        genuine = decode_envelope(letter(stage, stage.alice.identity, sequence=0))
-        damaged = encode_envelope(replace(genuine, sealed=genuine.sealed[:-1] + b"\x00"))
-        too_far_ahead = letter(stage, stage.alice.identity, sequence=1_001)
-        for envelope in (letter(stage, mallory, sequence=0), damaged, too_far_ahead):
-            await link.put(envelope)
-        stage.alice.say(b"still here")
-        async with stage.online():
-            await stage.settle()
-
-    run_in_virtual_time(scenario(), stage.clock)
-    assert stage.bob.received() == [b"still here"]
-    assert security_codes(stage.bob) == ["unknown_sender", "E103"]
-    given_up = [row.code for row in stage.bob.facts() if row.kind is JournalKind.SESSION_RESET]
-    assert given_up == ["gap_too_wide"], "a session of its own, so nothing else waits for it"
+    assert stage.alice.counts_by_state() == {State.SENT: 1}
 
 
 @clause("13.1")

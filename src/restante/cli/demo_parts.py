@@ -14,14 +14,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from restante.client.client import Client
-from restante.client.reconnect import stay_connected
-from restante.model.ids import node_key
+from restante.client.client import Client, connect_by_tls
+from restante.crypto.identity import Identity
+from restante.model.ids import Address
 from restante.node.relay import Relay
 from restante.policy.retry import RetrySchedule
 from restante.policy.settings import Settings
 from restante.ports.relay import RelayLink
-from restante.runtime.identity_files import load_identity, read_card
+from restante.runtime.endpoints import PinnedRelay
+from restante.runtime.identity_files import load_identity
 from restante.runtime.journal.presence import note_start
 from restante.runtime.journal.segments import ship
 from restante.runtime.sqlite.database import Database
@@ -29,13 +30,11 @@ from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.mailbox import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.testing.lossy import FaultCounts, Faults, LossyLink
 from restante.testing.seeded import SeededEntropy
 from restante.wire.inbox_keys import node_id_of
 
 LOOPBACK: Final = "127.0.0.1"
-LANE: Final = "relay-1"
 BACKLOG: Final = 64  # messages the sender keeps waiting; a relay lane would evict beyond 256 (SPEC 3.6)
 TICK_S: Final = 0.05
 SETTINGS: Final = Settings(retry=RetrySchedule(base_ms=100))  # the shortest SPEC 4.1 allows: a demo should not wait
@@ -50,8 +49,7 @@ class Part:
     home: str
     segments: str
     port: int = 0
-    relay: str = ""
-    peer_card: str = ""
+    peer: str = ""
     messages: int = 0
     seed: int = 0
 
@@ -86,17 +84,16 @@ async def play_relay(part: Part) -> None:
 async def play_sender(part: Part) -> None:
     client = _open_client(part)
     counts = FaultCounts()
-    peer = read_card(Path(part.peer_card)).address
     accepted = 0
     async with _connected(client, part, counts):
-        while accepted < part.messages or _in_flight(client):
-            while accepted < part.messages and _in_flight(client) < BACKLOG:
-                client.send(peer, message_text(accepted), lane=LANE)
+        while accepted < part.messages or await _in_flight(client):
+            while accepted < part.messages and await _in_flight(client) < BACKLOG:
+                await client.send(_peer(client, part), message_text(accepted))
                 accepted += 1
             say(event="progress", accepted=accepted)
             await asyncio.sleep(TICK_S)
     say(event="done", segments=len(ship(client.journal, Path(part.segments))), faults=asdict(counts), accepted=accepted)
-    client.close()
+    await client.close()
 
 
 async def play_receiver(part: Part) -> None:
@@ -104,33 +101,25 @@ async def play_receiver(part: Part) -> None:
     counts = FaultCounts()
     stopping = asyncio.ensure_future(_asked_to_stop())
     bodies: list[str] = []
-    after = 0
     async with _connected(client, part, counts):
-        while not (stopping.done() and not _in_flight(client) and not client.inbox.owed(SETTINGS.acks)):
-            for place, entry in client.received(after=after):
-                bodies.append(entry.plaintext.decode())
-                after = place
+        while not (stopping.done() and await client.is_settled()):
+            bodies += [entry.plaintext.decode() async for entry in client.inbox(follow=False)]
             say(event="progress", received=len(bodies))
             await asyncio.sleep(TICK_S)
     say(event="done", segments=len(ship(client.journal, Path(part.segments))), faults=asdict(counts), bodies=bodies)
-    client.close()
+    await client.close()
 
 
 def _open_client(part: Part) -> Client:
-    peer = read_card(Path(part.peer_card))
-    return Client(
-        Path(part.home) / "client.db",
-        load_identity(Path(part.home) / "identity"),
-        contacts={peer.address: peer},
-        settings=SETTINGS,
-        clock=SystemClock(),
-        entropy=SystemEntropy(),
-        relay=node_id_of(node_key(bytes.fromhex(part.relay))),
-    )
+    return Client.open(part.home, settings=SETTINGS)
 
 
-def _in_flight(client: Client) -> int:
-    return sum(client.outbox.counts().values())
+def _peer(client: Client, part: Part) -> Address:
+    return client.contacts.named(part.peer).address
+
+
+async def _in_flight(client: Client) -> int:
+    return sum((await client.outbox.counts()).values())
 
 
 @contextlib.asynccontextmanager
@@ -138,14 +127,10 @@ async def _connected(client: Client, part: Part, counts: FaultCounts) -> AsyncIt
     """The client works over a bad network until the block ends."""
     dice = SeededEntropy(part.seed)
 
-    async def connect() -> RelayLink:
-        link = await TlsRelayLink.connect(LOOPBACK, part.port, node=node_key(bytes.fromhex(part.relay)))
-        await link.open(client.identity)
-        return LossyLink(link, DEMO_FAULTS, dice, counts)
+    async def connect(relay: PinnedRelay, owner: Identity | None) -> RelayLink:
+        return LossyLink(await connect_by_tls(relay, owner), DEMO_FAULTS, dice, counts)
 
-    working = asyncio.create_task(
-        stay_connected(client, connect, lane=LANE, schedule=SETTINGS.retry, entropy=SystemEntropy())
-    )
+    working = asyncio.create_task(client.run(connect))
     try:
         yield
         if working.done():

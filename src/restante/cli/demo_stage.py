@@ -5,15 +5,17 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from restante.cli.demo_parts import Part, message_text
-from restante.crypto.identity import Identity
+from restante.cli.demo_parts import LOOPBACK, Part, message_text
+from restante.client.client import Client
+from restante.client.directory import ClientDirectory
 from restante.model.errors import EnvironmentUnsuitable
 from restante.ports.entropy import Entropy
-from restante.runtime.identity_files import create_identity, write_card
+from restante.runtime.endpoints import Endpoint, PinnedRelay
+from restante.runtime.identity_files import create_identity
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 LIMIT_S: Final = 60.0  # with a share for each message on top: a demo that hangs is a failed demo
@@ -87,15 +89,13 @@ async def _perform(
     home: Path, *, messages: int, seed: int, entropy: Entropy, on_received: Callable[[int], None]
 ) -> Outcome:
     segments = home / "segments"
-    identities = {name: _new_identity(home / name, entropy) for name in ("relay", "alice", "bob")}
-    common: dict[str, Any] = {
-        "segments": str(segments),
-        "relay": identities["relay"].node_key.hex(),
-        "messages": messages,
-    }
+    node = create_identity(home / "relay" / "identity", entropy).node_key
+    common: dict[str, Any] = {"segments": str(segments), "messages": messages}
     async with contextlib.AsyncExitStack() as stage:
         relay = await _enter(stage, Part(role="relay", home=str(home / "relay"), **common))
         common["port"] = (await relay.hear("listening"))["port"]
+        place = PinnedRelay(key=node, endpoint=Endpoint(host=LOOPBACK, port=common["port"]))
+        await _introduce(home, ("alice", "bob"), place, entropy)
         alice = await _enter(stage, _client_part("sender", home, "alice", "bob", seed=seed, **common))
         bob = await _enter(stage, _client_part("receiver", home, "bob", "alice", seed=seed + 1, **common))
         await _until_received(bob, messages // 3, on_received)
@@ -120,14 +120,19 @@ async def _perform(
     )
 
 
-def _new_identity(home: Path, entropy: Entropy) -> Identity:
-    identity = create_identity(home / "identity", entropy)
-    write_card(identity.card, home / "card.json")
-    return identity
+async def _introduce(home: Path, names: tuple[str, str], relay: PinnedRelay, entropy: Entropy) -> None:
+    """Two new clients that have each other's cards and prekeys."""
+    for name in names:
+        ClientDirectory(home / name).create(relay, entropy)
+    clients = {name: Client.open(home / name) for name in names}
+    for name, peer in (names, names[::-1]):
+        clients[name].contacts.add(replace(await clients[peer].as_contact(), name=peer))
+    for client in clients.values():
+        await client.close()
 
 
 def _client_part(role: str, home: Path, name: str, peer: str, *, seed: int, **common: Any) -> Part:
-    return Part(role=role, home=str(home / name), peer_card=str(home / peer / "card.json"), seed=seed, **common)
+    return Part(role=role, home=str(home / name), peer=peer, seed=seed, **common)
 
 
 async def _until_received(receiver: _Actor, count: int, on_received: Callable[[int], None]) -> None:

@@ -15,14 +15,18 @@ from restante import __version__
 from restante.cli.advice import EXIT_INTERRUPTED, exit_status
 from restante.cli.channel import app as channel_app
 from restante.cli.config import config
+from restante.cli.contact import app as contact_app
 from restante.cli.demo import demo
 from restante.cli.dlq import app as dlq_app
 from restante.cli.fleet import app as fleet_app
+from restante.cli.identity import app as id_app
 from restante.cli.inputs import Inputs
 from restante.cli.journal import app as journal_app
+from restante.cli.mail import inbox, send
 from restante.cli.node import app as node_app
 from restante.cli.outbox import app as outbox_app
 from restante.cli.policy import policy
+from restante.cli.protection import security, sessions
 from restante.cli.relay import app as relay_app
 from restante.cli.terminal import print_error
 from restante.model.errors import RestanteError
@@ -31,6 +35,7 @@ EXAMPLES = """\
 [bold]Examples[/bold]
 
   restante demo                       the whole product once, with proof
+  restante id new DIR                 make an identity; then: restante send, restante inbox
   restante policy                     the rules in force, as tables
   restante policy retry --json        the retry delays, for a program
   restante --set retry.base_ms=200 policy retry
@@ -81,6 +86,12 @@ def shared(
 app.command()(demo)
 app.command()(policy)
 app.command()(config)
+app.command()(send)
+app.command()(inbox)
+app.command()(sessions)
+app.command()(security)
+app.add_typer(id_app, name="id")
+app.add_typer(contact_app, name="contact")
 app.add_typer(outbox_app, name="outbox")
 app.add_typer(dlq_app, name="dlq")
 app.add_typer(channel_app, name="channel")

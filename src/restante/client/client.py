@@ -1,279 +1,390 @@
-"""One endpoint: accepts messages durably, carries them to a relay, takes in what arrives and acknowledges it.
+"""One endpoint: sends, receives and acknowledges, encrypted end to end, from one directory on this machine.
 
-Composition only: rules are in core and policy, storage in runtime/sqlite. All writes happen on the caller's loop.
+    client = Client.open("alice", passphrase="correct horse")
+    receipt = await client.send(bob, b"bonjour")
+    async for message in client.inbox(): ...
+
+Composition only: rules are in core and policy, storage in runtime/sqlite, what is written in client/writing, what
+arrives in client/receiving. Every change of the file goes through the outbox's group commit.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from restante.core.acks import checked_receipts, receipts
-from restante.core.letters import Draft, enclose, open_envelope, write
-from restante.core.outbox_events import DeliveryAcked, ReadAcked, ReceiptAcked, TransmitFailed, TransmitSucceeded
-from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
-from restante.crypto.identity import Identity, checked_card
-from restante.crypto.tags import session_tag
-from restante.model.cards import ContactCard
-from restante.model.codes import Code
-from restante.model.errors import RestanteError
-from restante.model.ids import (
-    MESSAGE_ID_BYTES,
-    SESSION_ID_BYTES,
-    Address,
-    MessageId,
-    NodeId,
-    SessionId,
-    mint_message_id,
-)
-from restante.model.journal import JournalKind
-from restante.model.kinds import KIND_RULES, Kind
+from restante.client.contacts import Contact, ContactBook
+from restante.client.directory import ClientDirectory
+from restante.client.events import Announcer, EventStream
+from restante.client.housekeeping import Housekeeping
+from restante.client.outbox import Outbox
+from restante.client.receiving import Receiving, Unsealed
+from restante.client.relay_carrier import Connect, RelayCarrier
+from restante.client.security_notes import SecurityNotes
+from restante.client.writing import Writing
+from restante.core.inbox_events import InboxNotice
+from restante.core.outbox_events import Notice
+from restante.core.prekeys import published
+from restante.crypto.at_rest import StorageSeal
+from restante.crypto.identity import Identity
+from restante.model.errors import OutboxFull
+from restante.model.ids import MESSAGE_ID_BYTES, Address, mint_message_id
+from restante.model.kinds import Kind
 from restante.model.records import Delivery, Dropped, InboxEntry, OutboxEntry, Outcome, Queued, Receipt
 from restante.model.states import Route
-from restante.policy.eligibility import Queue, classify
-from restante.policy.failures import Failure
+from restante.policy.eligibility import classify
 from restante.policy.settings import Settings
-from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
-from restante.ports.relay import LinkLost, RelayLink, TryFailed
+from restante.ports.relay import Blob, LinkLost, RelayLink, TryFailed
+from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.inbox import SqliteInbox
-from restante.runtime.sqlite.inbox_records import Arrival
-from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.outbox import SqliteOutbox
-from restante.runtime.sqlite.owed_acks import OwedBatch
-from restante.wire.acks import AckType
-from restante.wire.envelope import decode_envelope, payload_hash
+from restante.runtime.sqlite.inbox_records import InboxChange
+from restante.runtime.sqlite.outbox_records import Change
+from restante.runtime.sqlite.sessions import SessionStore, SessionSummary, summaries
+from restante.runtime.system import SystemClock, SystemEntropy
+from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.wire.frame_bodies import MAX_DELETED_AT_ONCE
 
-IDLE_MS: Final = 1_000  # how long the carrier waits at most before it looks at the outbox again
-_INBOX_PAGE: Final = 1_000
+BATCH: Final = 128  # arrivals that share a transaction at most
+INBOX_PAGE: Final = 256
+LOOK_AGAIN_S: Final = 1.0  # another process may have taken in what the application here waits for
+
+ClientEvent = Change | InboxChange
+Connector = Callable[[PinnedRelay, Identity | None], Awaitable[RelayLink]]
+"""A link to a relay; with an identity it is opened for its mail, too."""
+
+
+async def connect_by_tls(relay: PinnedRelay, owner: Identity | None) -> RelayLink:
+    link = await TlsRelayLink.connect(relay.endpoint.host, relay.endpoint.port, node=relay.key)
+    if owner is not None:
+        try:
+            await link.open(owner)
+        except BaseException:
+            await link.close()
+            raise
+    return link
 
 
 class Client:
-    """Everything one identity has on this machine, in one file."""
+    """Everything one identity has on this machine. Several processes may have it open at once."""
 
     def __init__(
         self,
         path: Path,
         identity: Identity,
         *,
-        contacts: Mapping[Address, ContactCard],
+        contacts: ContactBook,
+        relay: PinnedRelay,
         settings: Settings,
         clock: Clock,
         entropy: Entropy,
-        relay: NodeId | None = None,
+        sends_read_acks: bool = False,
     ) -> None:
         self.identity = identity
-        self._relay = relay
-        self._contacts = {address: checked_card(card) for address, card in contacts.items()}
-        self._settings = settings
+        self.contacts = contacts
+        self.relay = relay
         self._clock = clock
+        self._settings = settings
         self._entropy = entropy
-        self._database = Database(path, schema="client")
-        self._seal = StorageSeal(identity.storage_key)
-        self.journal = Journal(self._database, entropy)
-        self.outbox = SqliteOutbox(self._database, self.journal, settings)
-        self.inbox = SqliteInbox(
-            self._database, self.journal, settings, seal=self._seal, entropy=entropy, tag_secret=identity.tag_secret
+        self.sends_read_acks = sends_read_acks
+        self._database = database = Database(path, schema="client")
+        seal = StorageSeal(identity.storage_key)
+        self.outbox = Outbox(database, settings=settings, clock=clock, entropy=entropy, reseal=self._reseal)
+        self.journal = self.outbox.journal
+        store = self.outbox.store
+        self.received = SqliteInbox(
+            database, self.journal, settings, seal=seal, entropy=entropy, tag_secret=identity.tag_secret
         )
-        self._owner = entropy.draw(8).hex()
-        self._work = asyncio.Event()
-        self._sweep_at_ms = 0
+        self._sessions = SessionStore(database, owner=identity.address, seal=seal, entropy=entropy)
+        self._notes = SecurityNotes(database, self.journal, tag_secret=identity.tag_secret)
+        self._writing = Writing(
+            identity,
+            contacts=contacts,
+            sessions=self._sessions,
+            outbox=store,
+            seal=seal,
+            entropy=entropy,
+            notes=self._notes,
+        )
+        self._receiving = Receiving(
+            identity,
+            contacts=contacts,
+            sessions=self._sessions,
+            writing=self._writing,
+            outbox=store,
+            notes=self._notes,
+            limits=settings.order,
+        )
+        self._house = Housekeeping(
+            identity,
+            contacts=contacts,
+            sessions=self._sessions,
+            writing=self._writing,
+            receiving=self._receiving,
+            inbox=self.received,
+            settings=settings,
+            entropy=entropy,
+        )
+        self._announcer: Announcer[ClientEvent] = Announcer()
+        self.outbox.on_event(self._pass_on)
+        self.outbox.after_commit(self._tell)
+        self._arrived = asyncio.Event()
+        self._house_work = asyncio.Event()
+        self._links: asyncio.Queue[RelayLink] = asyncio.Queue()
+        self.was_connected = False
+        self._stopping = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._stopped.set()
 
-    def close(self) -> None:
-        self._database.close()
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str,
+        passphrase: str | None = None,
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        sends_read_acks: bool = False,
+    ) -> "Client":
+        """The client of this directory, which `restante id new` or `ClientDirectory.create` made."""
+        home = ClientDirectory(Path(directory))
+        return cls(
+            home.database,
+            home.identity(passphrase=passphrase),
+            contacts=home.contact_book(),
+            relay=home.relay(),
+            settings=settings or Settings(),
+            clock=clock or SystemClock(),
+            entropy=entropy or SystemEntropy(),
+            sends_read_acks=sends_read_acks,
+        )
 
-    def send(self, to: Address, body: bytes, *, lane: str, kind: Kind = Kind.TEXT, ttl_s: int | None = None) -> Receipt:
-        """Accept one message; it is on disk when this returns (SPEC 3.2, 3.7)."""
-        message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
+    async def send(self, to: Address, body: bytes, *, kind: str = Kind.TEXT, ttl_s: int | None = None) -> Receipt:
+        """Accept one message for a contact; it is encrypted and on disk when this returns (SPEC 3.2, 3.7).
+
+        Raises `TooLarge`, `OutOfRange`, `OutboxFull`, or `RestanteError` for somebody who is no contact or whose
+        prekeys are too old; nothing was kept then.
+        """
+        contact = self._contact(to)
+        # No live path: a relay stores, and refuses what would not outlive an hour there.
         decision = classify(kind, connected=False)
-        if isinstance(decision, Queue):
-            with self._database.transaction():
-                self._enqueue(message_id, self._contact(to), body, lane=lane, kind=kind, ttl_s=ttl_s)
-            self._work.set()
+        message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
         outcome: Outcome = decision if isinstance(decision, Dropped) else Queued()
-        return Receipt(deliveries=(Delivery(destination=lane, message_id=message_id, outcome=outcome),))
+        if not isinstance(decision, Dropped):
 
-    def received(self, *, after: int = 0) -> list[tuple[int, InboxEntry]]:
-        """Messages for the application with a place above `after`, in order."""
-        return self.inbox.released(after=after, limit=_INBOX_PAGE, now_ms=self._clock.now_ms())
+            def accept() -> None:
+                self._writing.write(
+                    contact, body, kind=Kind(kind), ttl_s=ttl_s, message_id=message_id, now_ms=self._clock.now_ms()
+                )
 
-    async def carry(self, link: RelayLink) -> None:
-        """Send what is due, for as long as the link holds; raises `LinkLost` when it is gone."""
-        while True:
-            now_ms = self._clock.now_ms()
-            self.outbox.sweep(now_ms=now_ms)
-            entry = self.outbox.lease_next(owner=self._owner, now_ms=now_ms)
-            if entry is None:
-                await self._wait_for_work(self.outbox.next_wake_ms())
+            await self.outbox.commits.run(accept)
+            self.outbox.wake()
+        return Receipt(deliveries=(Delivery(destination=contact.lane, message_id=message_id, outcome=outcome),))
+
+    async def inbox(self, *, follow: bool = True) -> AsyncIterator[InboxEntry]:
+        """Messages nobody was shown yet, in order, then each new one as it comes; with `follow` False, no more.
+
+        A message counts as read when the next one is asked for: an application that dies before is shown it again.
+        """
+        after = -1
+        while not self._stopping.is_set():
+            self._arrived.clear()
+            page = await self.outbox.commits.run(partial(self._unread, after))
+            for place, entry in page:
+                after = place
+                yield entry
+                await self.outbox.commits.run(partial(self._mark_read, place))
+            if page:
                 continue
-            await self._try(link, entry)
+            if not follow:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    await self._arrived.wait()
 
-    async def take_in(self, link: RelayLink) -> None:
-        """Take in what the relay holds for us; a blob is deleted there only once it is on our disk."""
+    def events(self) -> EventStream[ClientEvent]:
+        """What happens to messages in both directions from now on: the outbox's changes and the inbox's."""
+        return self._announcer.stream()
+
+    async def run(self, connect: Connector = connect_by_tls) -> None:
+        """Stay connected, send, take in and acknowledge until `close` or cancellation."""
+        self._stopped.clear()
+        try:
+            async with RelayCarrier({}, schedule=self._settings.retry, entropy=self._entropy) as carrier:
+                carrier.add(str(self.relay), self._connect(connect, self.relay, self.identity))
+                self._add_lanes(carrier, connect)
+                await self._work(carrier, connect)
+        finally:
+            self._stopped.set()
+
+    async def close(self) -> None:
+        """End `run` after one last drain of connected lanes (SPEC 3.10), then close the file."""
+        self._stopping.set()
+        self._arrived.set()
+        self._house_work.set()
+        await self._stopped.wait()
+        self._announcer.close()
+        await self.outbox.close()
+
+    async def take_in(self, blobs: Sequence[Blob]) -> None:
+        """Arrivals, whatever they are; all on disk when this returns."""
+        for start in range(0, len(blobs), BATCH):
+            arrivals = self._receiving.unseal(blobs[start : start + BATCH])
+            await self.outbox.commits.run(partial(self._take_in, arrivals))
+        self._house_work.set()
+        self.outbox.wake()
+
+    async def keep_house(self) -> int:
+        """Do what time has made due (SPEC 8.1, 9.5, 9.7, 10.5); when there is something to do again."""
+        next_ms = await self.outbox.commits.run(lambda: self._house.work(now_ms=self._clock.now_ms()))
+        with contextlib.suppress(OutboxFull):
+            due_ms = await self.outbox.commits.run(lambda: self._house.acknowledge(now_ms=self._clock.now_ms()))
+            next_ms = min(next_ms, due_ms)
+        self.outbox.wake()
+        return next_ms
+
+    async def bundle(self) -> bytes:
+        """Our prekeys as others need them, signed; made first, or renewed, if that is due (SPEC 8.1)."""
+
+        def make() -> bytes:
+            now_ms = self._clock.now_ms()
+            self._house.renew_prekeys(now_ms=now_ms)
+            return published(self._sessions.prekeys(), self.identity, now_ms=now_ms)
+
+        return await self.outbox.commits.run(make)
+
+    async def as_contact(self) -> Contact:
+        """What to hand to those who shall write to us."""
+        return Contact(card=self.identity.card, bundle=await self.bundle(), relay=self.relay)
+
+    async def sessions(self) -> list[SessionSummary]:
+        return await self.outbox.commits.run(partial(summaries, self._database))
+
+    async def has_unread(self) -> bool:
+        """Whether something arrived that nobody was shown yet."""
+        return await self.outbox.commits.run(self.received.first_unread) is not None
+
+    async def has_acknowledged(self) -> bool:
+        """Whether no acknowledgement is owed, and none waits to be sent."""
+
+        def waiting() -> bool:
+            return bool(self.received.owed(self._settings.acks)) or any(
+                entry.kind is Kind.CONTROL for entry in self.outbox.store.entries(limit=INBOX_PAGE)
+            )
+
+        return not await self.outbox.commits.run(waiting)
+
+    async def is_settled(self) -> bool:
+        """Whether nothing is in flight and no acknowledgement is owed."""
+        counts = await self.outbox.counts()
+        owed = await self.outbox.commits.run(lambda: self.received.owed(self._settings.acks))
+        return not counts and not owed
+
+    def _take_in(self, arrivals: Sequence[Unsealed]) -> None:
+        now_ms = self._clock.now_ms()
+        with self.received.batch(now_ms=now_ms) as batch:
+            self._receiving.take_in(arrivals, batch, now_ms=now_ms)
+
+    def _contact(self, who: Address) -> Contact:
+        if self.contacts.get(who) is None:
+            self.contacts.refresh()
+        return self.contacts.expect(who)
+
+    def _unread(self, after: int) -> list[tuple[int, InboxEntry]]:
+        first = self.received.first_unread()
+        if first is None:
+            return []
+        page = self.received.released(after=max(after, first - 1), limit=INBOX_PAGE, now_ms=self._clock.now_ms())
+        return [(place, entry) for place, entry in page if entry.first_read_at_ms is None]
+
+    def _mark_read(self, place: int) -> None:
+        self.received.mark_read(place, now_ms=self._clock.now_ms(), acknowledge=self.sends_read_acks)
+        if self.sends_read_acks:
+            self._house_work.set()
+
+    def _reseal(self, entry: OutboxEntry) -> bytes:
+        return self._writing.resealed(entry, now_ms=self._clock.now_ms())
+
+    def _pass_on(self, change: Change) -> None:
+        if change.notice is Notice.SECURITY:
+            self._house.session_failed(change.message_id)
+            self._house_work.set()
+        self._announcer.announce([change])
+
+    def _tell(self) -> None:
+        """After every commit."""
+        changes = self.received.take_changes() + self._notes.take_changes()
+        if any(change.notice is InboxNotice.NEW_MESSAGE for change in changes):
+            self._arrived.set()
+        self._announcer.announce(changes)
+
+    def _connect(self, connect: Connector, relay: PinnedRelay, owner: Identity | None) -> Connect:
+        async def connected() -> RelayLink:
+            link = await connect(relay, owner)
+            if owner is not None:
+                self._links.put_nowait(link)
+                self.was_connected = True
+            # Not at once: the carrier has yet to be given the link.
+            asyncio.get_running_loop().call_soon(self.outbox.wake)
+            return link
+
+        return connected
+
+    def _add_lanes(self, carrier: RelayCarrier, connect: Connector) -> None:
+        for contact in self.contacts:
+            carrier.add(contact.lane, self._connect(connect, contact.relay, None))
+
+    async def _work(self, carrier: RelayCarrier, connect: Connector) -> None:
+        # Not a TaskGroup: before Python 3.13 it forgets a cancellation that comes together with a task's own error.
+        tasks = [
+            asyncio.create_task(self.outbox.run({Route.RELAY: carrier})),
+            asyncio.create_task(self._receive()),
+            asyncio.create_task(self._keep_house(carrier, connect)),
+            asyncio.create_task(self._stopping.wait()),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+        await self.outbox.drain({Route.RELAY: carrier}, budget_ms=self._settings.outbox.drain_budget_ms)
+
+    async def _receive(self) -> None:
+        """From one link after the other. A blob is deleted at the relay only once it is on our disk."""
         while True:
-            blob = await link.next_blob()
-            self.arrive(blob.envelope, server_timestamp_ms=blob.stored_at_ms)
+            link = await self._links.get()
             try:
-                await link.delete(blob.blob_id)
+                while True:
+                    blobs = await link.next_blobs()
+                    await self.take_in(blobs)
+                    await self._delete(link, [blob.blob_id for blob in blobs])
+            except LinkLost:
+                continue
+
+    async def _delete(self, link: RelayLink, blob_ids: list[int]) -> None:
+        for start in range(0, len(blob_ids), MAX_DELETED_AT_ONCE):
+            try:
+                await link.delete_many(blob_ids[start : start + MAX_DELETED_AT_ONCE])
             except LinkLost:
                 raise
             except TryFailed:
                 continue  # it stays at the relay and comes again in the next session, as a duplicate
 
-    def arrive(self, envelope: bytes, *, server_timestamp_ms: int) -> None:
-        """One arrival, whatever it is; what does not open or cannot be placed is recorded and let go."""
-        now_ms = self._clock.now_ms()
-        try:
-            opened = open_envelope(envelope, reader=self.identity)
-        except RestanteError as error:
-            self._suspect(error.code, envelope, now_ms)
-            return
-        if opened.letter.sender not in self._contacts:
-            # Nobody we could seal a receipt for; taking it in would promise one.
-            self._suspect("unknown_sender", envelope, now_ms)
-            return
-        with self._database.transaction():
-            arrival = self.inbox.take_in(opened, server_timestamp_ms=server_timestamp_ms, now_ms=now_ms)
-            self._follow(arrival, now_ms)
-        self.inbox.take_changes()  # nobody listens here yet; the journal has them all
-        self._work.set()
-
-    async def acknowledge(self, *, lane: str) -> None:
-        """Queue receipts in batches, within a second or 64 of them (SPEC 10.5)."""
+    async def _keep_house(self, carrier: RelayCarrier, connect: Connector) -> None:
         while True:
-            now_ms = self._clock.now_ms()
-            self._pass_time(now_ms)
-            batches = self.inbox.owed(self._settings.acks)
-            for batch in batches:
-                if batch.due_at_ms <= now_ms:
-                    self._queue_acks(batch, lane=lane, now_ms=now_ms)
-            await self._wait_for_work(min((batch.due_at_ms for batch in batches), default=None))
-
-    def _contact(self, who: Address) -> ContactCard:
-        card = self._contacts.get(who)
-        if card is None:
-            raise RestanteError("that address is not among the contacts; add its card first", code=Code.NOT_FOUND)
-        return card
-
-    def _suspect(self, code: str, envelope: bytes, now_ms: int) -> None:
-        with self._database.transaction():
-            self.journal.append(JournalKind.SECURITY, at_ms=now_ms, code=code, size_bytes=len(envelope))
-
-    async def _try(self, link: RelayLink, entry: OutboxEntry) -> None:
-        try:
-            await link.put(entry.payload)
-        except TryFailed as failed:
-            self._give_back(entry, failed.failure, failed.retry_after_ms)
-            if isinstance(failed, LinkLost):
-                raise
-            return
-        except asyncio.CancelledError:
-            # The link broke under the try: give the claim back now rather than wait for it to lapse.
-            self._give_back(entry, Failure.NETWORK_TIMEOUT, None)
-            raise
-        now_ms = self._clock.now_ms()
-        with self._database.transaction():
-            self.outbox.apply(entry.message_id, DeliveryAcked(node=self._relay), now_ms=now_ms)
-            self.outbox.apply(entry.message_id, TransmitSucceeded(), now_ms=now_ms)
-
-    def _give_back(self, entry: OutboxEntry, failure: Failure, retry_after_ms: int | None) -> None:
-        failed = TransmitFailed(
-            owner=self._owner, failure=failure, retry_after_ms=retry_after_ms, dice=self._entropy.dice()
-        )
-        self.outbox.apply(entry.message_id, failed, now_ms=self._clock.now_ms())
-
-    async def _wait_for_work(self, until_ms: int | None) -> None:
-        """Until somebody has work, or `until_ms`, or a second, whichever comes first."""
-        wait_ms = IDLE_MS if until_ms is None else min(IDLE_MS, max(0, until_ms - self._clock.now_ms()))
-        self._work.clear()
-        # Not wait_for: in Python 3.11 it swallows a cancellation that comes together with the event.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_ms / 1_000):
-                await self._work.wait()
-
-    def _pass_time(self, now_ms: int) -> None:
-        """Gaps that are old enough are skipped (SPEC 9.5), expired messages removed (SPEC 9.7), each when it is due."""
-        if now_ms >= self._sweep_at_ms:
-            self.inbox.sweep(now_ms=now_ms)
-            self._sweep_at_ms = now_ms + self._settings.outbox.sweep_every_ms
-        wake_ms = self.inbox.next_wake_ms()
-        if wake_ms is None or now_ms < wake_ms:
-            return
-        with self._database.transaction():
-            for arrival in self.inbox.pass_time(now_ms=now_ms):
-                self._follow(arrival, now_ms)
-        self.inbox.take_changes()
-
-    def _follow(self, arrival: Arrival, now_ms: int) -> None:
-        """What is asked for stays in the journal: this sessionless form has nobody who could answer it yet."""
-        for control in arrival.control:
-            self._believe(control.body, control.sender, now_ms)
-
-    def _queue_acks(self, owed: OwedBatch, *, lane: str, now_ms: int) -> None:
-        sender = owed.sender
-        with self._database.transaction():
-            ids = self.inbox.take_owed(sender, limit=self._settings.acks.max_ids, type_=owed.type)
-            body = receipts(self.identity, ids, writer=sender, now_ms=now_ms, ack_type=owed.type)
-            message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
-            self._enqueue(message_id, self._contacts[sender], body, lane=lane, kind=Kind.CONTROL, ttl_s=None)
-        self._work.set()
-
-    def _believe(self, body: bytes, reader: Address, now_ms: int) -> None:
-        """Receipts from the reader of our messages end their outbox entries; a forgery is recorded."""
-        try:
-            batch = checked_receipts(body, reader=reader, writer=self.identity.address)
-        except RestanteError as error:
-            self.journal.append(JournalKind.SECURITY, at_ms=now_ms, code=error.code)
-            return
-        event = ReadAcked() if batch.type is AckType.READ else ReceiptAcked()
-        for message_id in batch.message_ids:
-            self.outbox.apply(message_id, event, now_ms=now_ms)
-
-    def _enqueue(
-        self, message_id: MessageId, reader: ContactCard, body: bytes, *, lane: str, kind: Kind, ttl_s: int | None
-    ) -> None:
-        now_ms = self._clock.now_ms()
-        ttl_s = resolve_ttl_s(kind, ttl_s)
-        rule = KIND_RULES[kind]
-        session, sequence = self.outbox.next_sequence(
-            reader.address, new_session=SessionId(self._entropy.draw(SESSION_ID_BYTES))
-        )
-        plaintext = write(
-            Draft(
-                message_id=message_id,
-                session_id=session,
-                sequence=sequence,
-                kind=kind,
-                body=body,
-                created_at_ms=now_ms,
-                ttl_s=ttl_s,
-            ),
-            writer=self.identity,
-            reader=reader,
-        )
-        expires_at_ms = transport_expiry_ms(ttl_type=rule.ttl_type, created_at_ms=now_ms, ttl_s=ttl_s)
-        envelope = enclose(plaintext, kind=kind, reader=reader, expires_at_ms=expires_at_ms, now_ms=now_ms)
-        nonce = self._entropy.draw(NONCE_BYTES)
-        self.outbox.accept(
-            OutboxEntry(
-                message_id=message_id,
-                route=Route.RELAY,
-                lane=lane,
-                kind=kind,
-                payload=envelope,
-                sealed_plaintext=self._seal.close(plaintext, nonce=nonce, context=message_id),
-                priority=rule.priority,
-                created_at_ms=now_ms,
-                queued_at_ms=now_ms,
-                ttl_s=ttl_s,
-                expires_at_ms=expires_at_ms,
-                next_attempt_at_ms=now_ms,
-            ),
-            sealed_hash=payload_hash(decode_envelope(envelope).sealed),
-            session_tag=session_tag(self.identity.tag_secret, session),
-            sequence=sequence,
-            now_ms=now_ms,
-        )
+            self._house_work.clear()
+            next_ms = await self.keep_house()
+            if self.contacts.refresh():
+                self._add_lanes(carrier, connect)
+            wait_ms = max(0, next_ms - self._clock.now_ms())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_ms / 1_000):
+                    await self._house_work.wait()

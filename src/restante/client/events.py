@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Generic, Self, TypeVar
 
-from restante.runtime.sqlite.outbox_records import Change
+Told = TypeVar("Told")
 
 MAX_WAITING: Final = 10_000
 """Changes a slow reader may leave unread; beyond that it is told how many it missed. The journal has them all."""
@@ -18,18 +18,18 @@ class Missed:
     changes: int
 
 
-class EventStream:
+class EventStream(Generic[Told]):
     """An async iterator over changes from now on. Close it, or leave its `async with`, when done."""
 
-    def __init__(self, leave: Callable[["EventStream"], None]) -> None:
+    def __init__(self, leave: Callable[["EventStream[Told]"], None]) -> None:
         self._leave = leave
-        self._waiting: asyncio.Queue[Change | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[Told | None] = asyncio.Queue()
         self._missed = 0
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Change | Missed:
+    async def __anext__(self) -> Told | Missed:
         if self._missed and self._waiting.qsize() < MAX_WAITING:
             missed, self._missed = self._missed, 0
             return Missed(missed)
@@ -49,31 +49,31 @@ class EventStream:
         self._leave(self)
         self._waiting.put_nowait(None)
 
-    def offer(self, change: Change) -> None:
+    def offer(self, change: Told) -> None:
         if self._missed or self._waiting.qsize() >= MAX_WAITING:
             self._missed += 1
         else:
             self._waiting.put_nowait(change)
 
 
-class Announcer:
+class Announcer(Generic[Told]):
     """Everyone who wants to know."""
 
     def __init__(self) -> None:
-        self._streams: list[EventStream] = []
-        self._callbacks: list[Callable[[Change], None]] = []
+        self._streams: list[EventStream[Told]] = []
+        self._callbacks: list[Callable[[Told], None]] = []
 
-    def stream(self) -> EventStream:
-        stream = EventStream(self._leave)
+    def stream(self) -> EventStream[Told]:
+        stream: EventStream[Told] = EventStream(self._leave)
         self._streams.append(stream)
         return stream
 
-    def call(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+    def call(self, callback: Callable[[Told], None]) -> Callable[[], None]:
         """Call `callback` with each change, after its commit; the answer takes it back."""
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
-    def announce(self, changes: Iterable[Change]) -> None:
+    def announce(self, changes: Iterable[Told]) -> None:
         if not self._streams and not self._callbacks:
             return
         for change in changes:
@@ -90,6 +90,6 @@ class Announcer:
         for stream in tuple(self._streams):
             stream.close()
 
-    def _leave(self, stream: EventStream) -> None:
+    def _leave(self, stream: EventStream[Told]) -> None:
         if stream in self._streams:
             self._streams.remove(stream)

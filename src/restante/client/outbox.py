@@ -77,8 +77,10 @@ class Outbox:
         self._clock = clock
         self._entropy = entropy
         self._reseal = reseal
-        self._store = SqliteOutbox(database, Journal(database, entropy), settings)
-        self._announcer = Announcer()
+        self.journal = Journal(database, entropy)
+        self._store = SqliteOutbox(database, self.journal, settings)
+        self._announcer: Announcer[Change] = Announcer()
+        self._after_commit: list[Callable[[], None]] = []
         self._commits = GroupCommit(database, on_commit=self._announce)
         self._owner = entropy.draw(8).hex()
         self._carriers: Mapping[Route, Carrier] = {}
@@ -154,7 +156,20 @@ class Outbox:
         """What `operation` does with the store, in one transaction; on disk when this returns. For carriers."""
         return await self._commits.run(lambda: operation(self._store))
 
-    def events(self) -> EventStream:
+    @property
+    def store(self) -> SqliteOutbox:
+        """For what shares the file and its commits; every use goes through `commits`."""
+        return self._store
+
+    @property
+    def commits(self) -> GroupCommit:
+        return self._commits
+
+    def after_commit(self, call: Callable[[], None]) -> None:
+        """Call after each commit of this file, before those who waited for it are answered."""
+        self._after_commit.append(call)
+
+    def events(self) -> EventStream[Change]:
         """Every change from now on, as an async iterator."""
         return self._announcer.stream()
 
@@ -213,7 +228,7 @@ class Outbox:
                 await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
                 ended = [task for task in under_way if task.done()]
                 done = [(under_way.pop(task).message_id, task.result()) for task in ended]
-                succeeded = sum(event is _SUCCEEDED for _, event in done)
+                succeeded = sum(event is _SUCCEEDED or isinstance(event, DeliveryAcked) for _, event in done)
                 sent, failed = sent + succeeded, failed + len(done) - succeeded
         finally:
             await self._give_back(under_way, done)
@@ -274,6 +289,8 @@ class Outbox:
         def work() -> list[OutboxEntry]:
             for message_id, event in told:
                 self._step(message_id, event)
+                if isinstance(event, DeliveryAcked):  # the next hop took it, and signed that it holds it
+                    self._step(message_id, _SUCCEEDED)
             return self._lease(ways, room) if room else []
 
         return await self._commits.run(work) if told or room else []
@@ -290,12 +307,12 @@ class Outbox:
     async def _try(self, entry: OutboxEntry, carrier: Carrier) -> Event:
         """One try, and how it ended."""
         try:
-            await carrier.transmit(entry)
+            kept = await carrier.transmit(entry)
         except TryFailed as failed:
             return self._failed(failed.failure, failed.retry_after_ms)
         except Withdrawn:
             return _CANCELLED
-        return _SUCCEEDED
+        return _SUCCEEDED if kept is None else DeliveryAcked(node=kept.node)
 
     async def _give_back(
         self, under_way: Mapping[asyncio.Task[Event], OutboxEntry], done: list[tuple[MessageId, Event]]
@@ -345,6 +362,8 @@ class Outbox:
         changes = self._store.take_changes()
         if changes:
             self._announcer.announce(changes)
+        for call in self._after_commit:
+            call()
 
     async def _apply(self, message_id: MessageId, event: Event) -> bool:
         """Whether the event had any effect."""

@@ -12,10 +12,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
 
+from restante.model.errors import RestanteError
+from restante.model.ids import NodeId
 from restante.model.records import OutboxEntry
 from restante.policy.retry import RetrySchedule, jittered_delay_ms
+from restante.ports.carrier import Kept
 from restante.ports.entropy import Entropy
 from restante.ports.relay import LinkLost, RelayLink, TryFailed
+from restante.runtime.endpoints import parse_pinned_relay
+from restante.wire.inbox_keys import node_id_of
 
 Connect = Callable[[], Awaitable[RelayLink]]
 
@@ -34,6 +39,12 @@ class RelayCarrier:
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(self._keep_up(lane, connect)) for lane, connect in self._relays.items()]
         return self
+
+    def add(self, lane: str, connect: Connect) -> None:
+        """One more relay; a lane that is there keeps its link."""
+        if lane not in self._relays:
+            self._relays[lane] = connect
+            self._tasks.append(asyncio.create_task(self._keep_up(lane, connect)))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -54,11 +65,11 @@ class RelayCarrier:
             self._changed.clear()
             await self._changed.wait()
 
-    async def transmit(self, entry: OutboxEntry) -> None:
+    async def transmit(self, entry: OutboxEntry) -> Kept:
         link = self._links.get(entry.lane)
         if link is None:
             raise LinkLost
-        await link.put(entry.payload)
+        return Kept(await link.put(entry.payload), _node_of(entry.lane))
 
     async def _keep_up(self, lane: str, connect: Connect) -> None:
         """Ends only by cancellation."""
@@ -81,3 +92,11 @@ class RelayCarrier:
         finally:
             del self._links[lane]
             await link.close()
+
+
+def _node_of(lane: str) -> NodeId | None:
+    """Who the relay is, if the lane has its name (`KEY@HOST:PORT`)."""
+    try:
+        return node_id_of(parse_pinned_relay(lane).key)
+    except RestanteError:
+        return None

@@ -26,6 +26,7 @@ from restante.core.outbox_events import (
     TimePassed,
     TransmitFailed,
     TransmitSucceeded,
+    WantedAgain,
 )
 from restante.model.codes import Code
 from restante.model.errors import LocalProtocolError
@@ -56,6 +57,7 @@ _MAY_COME_LATE: Final = (
     ReceiptAcked,
     ReadAcked,
     Cancelled,
+    WantedAgain,
 )
 """Late answers, repeated acknowledgements and idle sweeps are normal and change nothing."""
 
@@ -107,6 +109,8 @@ def step(entry: OutboxEntry, event: Event, *, now_ms: int, settings: Settings) -
             return _bury(entry, DeadReason.CANCELLED, None, now_ms, settings)
         case Recovered() if state is State.DEAD:
             return _recovered(entry, event, now_ms)
+        case WantedAgain() if state is State.SENT:
+            return entry.but(next_attempt_at_ms=now_ms), _UNCHANGED
     if isinstance(event, _MAY_COME_LATE):
         return entry, _UNCHANGED
     raise LocalProtocolError(f"{type(event).__name__} while {state}")

@@ -72,6 +72,11 @@ class Recovered:
     by_itself: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class WantedAgain:
+    """Its reader misses it, or it was sealed anew for another session: what was sent before will not do."""
+
+
 Event = (
     Leased
     | TransmitSucceeded
@@ -83,6 +88,7 @@ Event = (
     | CapacityExceeded
     | Cancelled
     | Recovered
+    | WantedAgain
 )
 
 

@@ -4,9 +4,7 @@ What a message says is not known here: bytes in, bytes out. Each function gives 
 host stores both in one transaction, or neither.
 """
 
-import hashlib
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from restante.crypto.handshake import Agreed, respond
 from restante.crypto.identity import Identity
@@ -21,8 +19,6 @@ from restante.policy.padding import pad, unpad
 from restante.wire.envelope import decode_envelope, payload_hash
 from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.session_message import SessionMessage, decode_session_message, encode_session_message
-
-_ONCE_DOMAIN: Final = b"restante-once-v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +102,3 @@ def session_to_send_in(one: SessionId, other: SessionId) -> SessionId:
     if one == other:
         raise LocalProtocolError("the two sessions are the same")
     return min(one, other)
-
-
-def once_key(sender: Address, message: MessageId) -> bytes:
-    """What makes a message the same across sessions: after a reset it comes again under its id (SPEC 8.7).
-
-    To be asked after the message opened, when the key of SPEC 9.1, which has the session in it, was not known.
-    """
-    return hashlib.sha256(_ONCE_DOMAIN + sender + message).digest()

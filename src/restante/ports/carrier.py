@@ -1,8 +1,17 @@
 """Whatever takes outbox entries one step further: a mesh, a relay link, a chat platform."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from restante.core.acks import Evidence
+from restante.model.ids import NodeId
 from restante.model.records import OutboxEntry
+
+
+class Kept(NamedTuple):
+    """A node's signed word that it holds the entry; `node` is who, where that is known (SPEC 7.8)."""
+
+    evidence: Evidence
+    node: NodeId | None
 
 
 class Withdrawn(Exception):
@@ -20,6 +29,9 @@ class Carrier(Protocol):
         """Whether a try on this lane makes sense now. Entries of a lane that is down use up none of their tries."""
         ...
 
-    async def transmit(self, entry: OutboxEntry) -> None:
-        """Returns once the next hop has accepted the entry; raises `TryFailed` otherwise, or `Withdrawn`."""
+    async def transmit(self, entry: OutboxEntry) -> Kept | None:
+        """Returns once the next hop has accepted the entry, with its signed word if it gives one.
+
+        Raises `TryFailed` otherwise, or `Withdrawn`.
+        """
         ...

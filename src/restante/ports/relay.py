@@ -49,8 +49,16 @@ class RelayLink(Protocol):
         """The next envelope held for the identity that opened this link."""
         ...
 
+    async def next_blobs(self) -> list[Blob]:
+        """All that have come by now, at least one."""
+        ...
+
     async def delete(self, blob_id: int) -> None:
         """Tell the relay that the blob has arrived and may go."""
+        ...
+
+    async def delete_many(self, blob_ids: Sequence[int]) -> None:
+        """The same for several, up to 1,024 in one request."""
         ...
 
     async def lost(self) -> None:

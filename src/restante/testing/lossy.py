@@ -1,6 +1,7 @@
 """A bad network around a good link: loses puts, loses their answers, repeats and holds back arrivals."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,8 +77,18 @@ class LossyLink:
             return await self._overtaking(blob)
         return blob
 
+    async def next_blobs(self) -> list[Blob]:
+        """What has come by now, some of it twice, some of it after what came later."""
+        came = [await self.next_blob()]
+        while self._again is not None or self._held_back is not None:
+            came.append(await self.next_blob())
+        return came
+
     async def delete(self, blob_id: int) -> None:
         await self._inner.delete(blob_id)
+
+    async def delete_many(self, blob_ids: Sequence[int]) -> None:
+        await self._inner.delete_many(blob_ids)
 
     async def lost(self) -> None:
         await self._inner.lost()

@@ -5,6 +5,8 @@ hang up.
 """
 
 import asyncio
+from collections.abc import Sequence
+from typing import Final
 
 from restante.core.acks import Evidence, delivery_evidence
 from restante.core.mailbox import judge_put
@@ -15,6 +17,9 @@ from restante.policy.quota import Refused, StorageQuota
 from restante.ports.clock import Clock
 from restante.ports.relay import Blob, LinkLost, MailboxStore, TryFailed
 from restante.wire.inbox_keys import relay_inbox_key
+
+PAGE: Final = 16
+PAGE_BYTES: Final = 1_000_000
 
 
 class MemoryRelay:
@@ -94,9 +99,20 @@ class MemoryLink:
             self._news.clear()
             await self._news.wait()
 
+    async def next_blobs(self) -> list[Blob]:
+        first = await self.next_blob()
+        more = self._relay.store.flush(
+            self._inbox, after=first.blob_id, limit=PAGE, max_bytes=PAGE_BYTES, now_ms=self._relay.now_ms()
+        )
+        self._handed_through = more[-1].blob_id if more else first.blob_id
+        return [first, *more]
+
     async def delete(self, blob_id: int) -> None:
+        await self.delete_many([blob_id])
+
+    async def delete_many(self, blob_ids: Sequence[int]) -> None:
         await self._travel()
-        self._relay.store.delete_all(self._inbox, [blob_id], now_ms=self._relay.now_ms())
+        self._relay.store.delete_all(self._inbox, blob_ids, now_ms=self._relay.now_ms())
         await self._travel()
 
     async def lost(self) -> None:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1crestante/wire/envelope.proto\x12\x10restante.wire.v1\"U\n\x08\x45nvelope\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x11\n\tinbox_key\x18\x02 \x01(\x0c\x12\x15\n\rexpires_at_ms\x18\x03 \x01(\x04\x12\x0e\n\x06sealed\x18\x04 \x01(\x0c\"\x81\x01\n\x06Letter\x12\x12\n\nmessage_id\x18\x01 \x01(\x0c\x12\x0e\n\x06sender\x18\x02 \x01(\x0c\x12\x12\n\nsession_id\x18\x03 \x01(\x0c\x12\x10\n\x08sequence\x18\x04 \x01(\r\x12\x0c\n\x04kind\x18\x05 \x01(\t\x12\x0c\n\x04\x62ody\x18\x06 \x01(\x0c\x12\x11\n\tsignature\x18\x07 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1crestante/wire/envelope.proto\x12\x10restante.wire.v1\"U\n\x08\x45nvelope\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x11\n\tinbox_key\x18\x02 \x01(\x0c\x12\x15\n\rexpires_at_ms\x18\x03 \x01(\x04\x12\x0e\n\x06sealed\x18\x04 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,6 +33,4 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ENVELOPE']._serialized_start=50
   _globals['_ENVELOPE']._serialized_end=135
-  _globals['_LETTER']._serialized_start=138
-  _globals['_LETTER']._serialized_end=267
 # @@protoc_insertion_point(module_scope)

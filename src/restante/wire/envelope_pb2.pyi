@@ -15,21 +15,3 @@ class Envelope(_message.Message):
     expires_at_ms: int
     sealed: bytes
     def __init__(self, version: _Optional[int] = ..., inbox_key: _Optional[bytes] = ..., expires_at_ms: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
-
-class Letter(_message.Message):
-    __slots__ = ("message_id", "sender", "session_id", "sequence", "kind", "body", "signature")
-    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
-    SENDER_FIELD_NUMBER: _ClassVar[int]
-    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
-    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    BODY_FIELD_NUMBER: _ClassVar[int]
-    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
-    message_id: bytes
-    sender: bytes
-    session_id: bytes
-    sequence: int
-    kind: str
-    body: bytes
-    signature: bytes
-    def __init__(self, message_id: _Optional[bytes] = ..., sender: _Optional[bytes] = ..., session_id: _Optional[bytes] = ..., sequence: _Optional[int] = ..., kind: _Optional[str] = ..., body: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...

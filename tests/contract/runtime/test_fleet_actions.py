@@ -8,6 +8,7 @@ from clauses import clause
 from journal_files import message, node_id, sealed
 from outbox_entries import accept, entry
 from restante.core.mailbox import Keep
+from restante.policy.quota import StorageQuota
 from restante.core.outbox_events import TransmitFailed, TransmitSucceeded
 from restante.model.actions import ActionKind, FleetAction
 from restante.model.ids import InboxKey, WriterId
@@ -87,8 +88,8 @@ def test_a_node_deletes_what_is_on_its_reap_list_and_nothing_else(tmp_path: Path
     node = open_node_file(tmp_path / "node.db")
     inbox = InboxKey(b"i" * 32)
     for number in (1, 1, 2):
-        keep = Keep(inbox_key=inbox, payload_hash=sealed(number), expires_at_ms=NOW_MS + DAY_MS)
-        node.mailbox.put(keep, b"envelope", now_ms=NOW_MS)
+        keep = Keep(inbox, sealed(number), NOW_MS + DAY_MS, b"envelope")
+        node.mailbox.put_all([keep], quota=StorageQuota(), now_ms=NOW_MS)
     doing = NodeActions(node.journal, node.mailbox)
     reap = proposal(ActionKind.REAP, node.journal.writer, payload_hash=sealed(1))
     assert doing.apply(reap, now_ms=NOW_MS) is Outcome.DONE

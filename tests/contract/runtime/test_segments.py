@@ -14,17 +14,16 @@ import pytest
 from pyarrow import parquet
 
 from clauses import clause
+from client_pairs import Post, client_in, introduce, shown
 from restante.client.client import Client
 from restante.core.mailbox import Keep, judge_put
-from restante.core.outbox_events import TransmitSucceeded
-from restante.crypto.identity import Identity
 from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind, JournalRow
 from restante.policy.settings import Settings
 from restante.runtime.journal import segments
 from restante.runtime.journal.segments import manifest_path, ship, write_segment
-from restante.testing.seeded import FakeClock, SeededEntropy
+from restante.testing.seeded import FakeClock
 from restante.wire.address import show_address
 from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.journal_rows import from_record
@@ -198,33 +197,24 @@ def test_a_full_disk_leaves_no_part_of_a_segment(node: NodeFile, tmp_path: Path)
     assert names(tmp_path / "out") == []
 
 
-ALICE, BOB = Identity(b"a" * 32), Identity(b"b" * 32)
+async def pair(home: Path, clock: FakeClock) -> tuple[Client, Client]:
+    alice, bob = client_in(home / "alice", clock=clock), client_in(home / "bob", clock=clock)
+    await introduce(alice, bob)
+    await introduce(bob, alice)
+    return alice, bob
 
 
-def client(path: Path, mine: Identity, peer: Identity, clock: FakeClock) -> Client:
-    return Client(
-        path,
-        mine,
-        contacts={peer.address: peer.card},
-        settings=Settings(),
-        clock=clock,
-        entropy=SeededEntropy(mine.address[0]),
-    )
-
-
-def correspond(alice: Client, bob: Client, node: NodeFile, clock: FakeClock) -> MessageId:
+async def correspond(alice: Client, bob: Client, node: NodeFile, clock: FakeClock) -> MessageId:
     """One message from Alice by the node to Bob."""
-    message_id = alice.send(BOB.address, b"hello", lane="relay-1").message_id
-    leased = alice.outbox.lease_next(owner="me", now_ms=clock.now_ms())
-    assert leased is not None
+    message_id = (await alice.send(bob.identity.address, b"hello")).message_id
+    post = Post(clock)
+    [envelope] = await post.collect(alice)
     quota = Settings().storage
-    keep = judge_put(leased.payload, quota=quota, now_ms=clock.now_ms())
+    keep = judge_put(envelope, quota=quota, now_ms=clock.now_ms())
     assert isinstance(keep, Keep)
     [blob_id] = node.mailbox.put_all([keep], quota=quota, now_ms=clock.now_ms())
     assert isinstance(blob_id, int)
-    alice.outbox.apply(message_id, TransmitSucceeded(), now_ms=clock.now_ms())
-    bob.arrive(leased.payload, server_timestamp_ms=clock.now_ms())
-    bob.arrive(b"garbage", server_timestamp_ms=clock.now_ms())
+    await bob.take_in(post.blobs([envelope, b"garbage"]))
     node.mailbox.delete_all(keep.inbox_key, [blob_id], now_ms=clock.now_ms())
     return message_id
 
@@ -234,14 +224,14 @@ def forms(secret: bytes) -> list[bytes]:
 
 
 @clause("13.1")
-def test_no_address_inbox_or_session_is_in_any_byte_of_a_segment(node: NodeFile, tmp_path: Path) -> None:
+async def test_no_address_inbox_or_session_is_in_any_byte_of_a_segment(node: NodeFile, tmp_path: Path) -> None:
     clock = FakeClock()
-    alice = client(tmp_path / "alice.db", ALICE, BOB, clock)
-    bob = client(tmp_path / "bob.db", BOB, ALICE, clock)
-    message_id = correspond(alice, bob, node, clock)
-    [(_, received)] = bob.received()
-    never = [form for who in (ALICE, BOB) for form in (*forms(who.address), show_address(who.address).encode())]
-    never += [form for who in (ALICE, BOB) for form in forms(relay_inbox_key(who.address))]
+    alice, bob = await pair(tmp_path, clock)
+    message_id = await correspond(alice, bob, node, clock)
+    [received] = shown(bob, clock)
+    people = (alice.identity, bob.identity)
+    never = [form for who in people for form in (*forms(who.address), show_address(who.address).encode())]
+    never += [form for who in people for form in forms(relay_inbox_key(who.address))]
     never += forms(received.session_id)
     shipped = [ship(journal, tmp_path / "out") for journal in (alice.journal, bob.journal, node.journal)]
     for [path] in shipped:
@@ -252,8 +242,8 @@ def test_no_address_inbox_or_session_is_in_any_byte_of_a_segment(node: NodeFile,
     by_alice, by_bob, by_node = (read_back(paths) for paths in shipped)
     assert message_id in {row.message_id for row in by_alice} & {row.message_id for row in by_bob}
     assert {row.message_id for row in by_node} == {None}
-    alice.close()
-    bob.close()
+    await alice.close()
+    await bob.close()
 
 
 def cells_of(path: Path) -> list[bytes | str | int]:
@@ -263,13 +253,14 @@ def cells_of(path: Path) -> list[bytes | str | int]:
 
 
 @clause("13.1")
-def test_the_hash_of_the_sealed_bytes_joins_endpoints_and_nodes_and_tags_do_not(node: NodeFile, tmp_path: Path) -> None:
+async def test_the_hash_of_the_sealed_bytes_joins_endpoints_and_nodes_and_tags_do_not(
+    node: NodeFile, tmp_path: Path
+) -> None:
     clock = FakeClock()
-    alice = client(tmp_path / "alice.db", ALICE, BOB, clock)
-    bob = client(tmp_path / "bob.db", BOB, ALICE, clock)
-    correspond(alice, bob, node, clock)
+    alice, bob = await pair(tmp_path, clock)
+    await correspond(alice, bob, node, clock)
     clock.advance(86_400_000)
-    correspond(alice, bob, node, clock)
+    await correspond(alice, bob, node, clock)
     by_alice, by_bob, by_node = (facts(journal) for journal in (alice.journal, bob.journal, node.journal))
 
     def hashes(rows: list[JournalRow]) -> set[bytes]:
@@ -283,5 +274,5 @@ def test_the_hash_of_the_sealed_bytes_joins_endpoints_and_nodes_and_tags_do_not(
     assert len(tags(by_alice)) == len(tags(by_bob)) == 1  # one session, one tag at each end
     assert len(tags(by_node)) == 2  # one inbox, another tag each day
     assert len(tags(by_alice) | tags(by_bob) | tags(by_node)) == 4
-    alice.close()
-    bob.close()
+    await alice.close()
+    await bob.close()

@@ -13,7 +13,6 @@ from journal_files import message
 from outbox_entries import DAY_MS, accept, entry
 from restante.core.outbox_events import ReceiptAcked, TransmitSucceeded
 from restante.model.errors import DuplicateMessageId, OutboxFull
-from restante.model.ids import Address, SessionId
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
 from restante.model.records import Lease, OutboxEntry
@@ -270,26 +269,3 @@ def test_reopening_finds_every_entry_as_it_was(tmp_path: Path) -> None:
     assert [file.outbox.load(message(number)) for number in range(5)] == before
     assert_books_balance(file)
     file.database.close()
-
-
-@clause("8.4")
-def test_messages_to_a_peer_are_numbered_from_zero_in_one_session_over_reopening(tmp_path: Path) -> None:
-    alice, bob = Address(b"a" * 32), Address(b"b" * 32)
-    given = []
-    for opening in range(3):
-        file = open_client_file(tmp_path / "client.db")
-        drawn = {peer: SessionId(bytes([opening]) + peer[1:]) for peer in (alice, bob)}
-        given += [file.outbox.next_sequence(peer, new_session=drawn[peer]) for peer in (alice, bob, alice)]
-        file.database.close()
-    with_alice, with_bob = SessionId(b"\x00" + alice[1:]), SessionId(b"\x00" + bob[1:])
-    assert [item for item in given if item[0] == with_alice] == [(with_alice, number) for number in range(6)]
-    assert [item for item in given if item[0] == with_bob] == [(with_bob, number) for number in range(3)]
-
-
-@clause("8.4")
-def test_the_number_of_a_message_that_was_not_accepted_is_given_again(file: ClientFile) -> None:
-    peer, session = Address(b"a" * 32), SessionId(b"s" * 32)
-    with suppress(Interrupted), file.database.transaction():
-        file.outbox.next_sequence(peer, new_session=session)
-        raise Interrupted
-    assert file.outbox.next_sequence(peer, new_session=session) == (session, 0)

@@ -40,6 +40,7 @@ from restante.core.outbox_events import (
     TimePassed,
     TransmitFailed,
     TransmitSucceeded,
+    WantedAgain,
 )
 from restante.model.codes import Code
 from restante.model.errors import LocalProtocolError
@@ -514,3 +515,11 @@ def test_a_dead_letter_is_the_whole_message_with_why_when_and_how_often() -> Non
     assert (letter.category, letter.total_attempts) == (DeadCategory.PERMANENT, 3)
     assert (letter.first_attempt_at_ms, letter.last_attempt_at_ms) == (NOW_MS - HOUR_MS, NOW_MS)
     assert (letter.moved_at_ms, letter.expires_at_ms) == (NOW_MS + SECOND_MS, NOW_MS + SECOND_MS + 30 * DAY_MS)
+
+
+def test_what_its_reader_misses_is_due_again_at_once_and_stays_sent_until_then() -> None:
+    sent = after(leased(accepted()), TransmitSucceeded())
+    wanted, effects = taken(sent, WantedAgain(), at_ms=NOW_MS + 2 * MINUTE_MS)
+    assert (wanted.state, wanted.next_attempt_at_ms, effects) == (State.SENT, NOW_MS + 2 * MINUTE_MS, ())
+    again = after(wanted, lease(NOW_MS + 2 * MINUTE_MS), at_ms=NOW_MS + 2 * MINUTE_MS)
+    assert (again.state, again.attempts) == (State.SENDING, 1)

@@ -26,6 +26,7 @@ from restante.core.outbox_events import (
     TimePassed,
     TransmitFailed,
     TransmitSucceeded,
+    WantedAgain,
 )
 from restante.model.errors import LocalProtocolError
 from restante.model.journal import STATE_AFTER, JournalKind
@@ -59,6 +60,7 @@ OTHERS: tuple[Event, ...] = (
     CapacityExceeded(),
     Cancelled(),
     Recovered(),
+    WantedAgain(),
 )
 LIKELY: Mapping[State, tuple[Event, ...]] = {
     State.PENDING: LEASES,

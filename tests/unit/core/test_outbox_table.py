@@ -24,6 +24,7 @@ from restante.core.outbox_events import (
     TimePassed,
     TransmitFailed,
     TransmitSucceeded,
+    WantedAgain,
 )
 from restante.model.codes import Code
 from restante.model.errors import LocalProtocolError
@@ -47,6 +48,7 @@ EVENTS: Final[dict[type[Event], Event]] = {
     CapacityExceeded: CapacityExceeded(),
     Cancelled: Cancelled(),
     Recovered: Recovered(),
+    WantedAgain: WantedAgain(),
 }
 """One of each, such that it applies: due, by the owner of the claim, a failure that is tried again."""
 
@@ -72,6 +74,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (P, CapacityExceeded): V,
     (P, Cancelled): DEAD,
     (P, Recovered): NEVER,
+    (P, WantedAgain): STILL,
     # Sending: somebody has the claim, so nobody else gets it and it is not the one to evict (SPEC 3.5, 3.6).
     (SG, Leased): NEVER,
     (SG, TransmitSucceeded): S,
@@ -83,6 +86,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (SG, CapacityExceeded): NEVER,
     (SG, Cancelled): DEAD,
     (SG, Recovered): NEVER,
+    (SG, WantedAgain): STILL,
     # Sent: kept until the receipt (SPEC 3.8), and stored again near the end of its stored life (SPEC 10.4).
     (S, Leased): SG,
     (S, TransmitSucceeded): STILL,
@@ -94,6 +98,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (S, CapacityExceeded): NEVER,
     (S, Cancelled): DEAD,
     (S, Recovered): NEVER,
+    (S, WantedAgain): STILL,
     # Delivered: the end. Late and repeated answers are normal and move nothing backward (SPEC 3.13).
     (D, Leased): NEVER,
     (D, TransmitSucceeded): STILL,
@@ -105,6 +110,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (D, CapacityExceeded): NEVER,
     (D, Cancelled): STILL,
     (D, Recovered): NEVER,
+    (D, WantedAgain): STILL,
     # Expired: the end; there is no payload to send any more (SPEC 5.2).
     (X, Leased): NEVER,
     (X, TransmitSucceeded): STILL,
@@ -116,6 +122,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (X, CapacityExceeded): NEVER,
     (X, Cancelled): STILL,
     (X, Recovered): NEVER,
+    (X, WantedAgain): STILL,
     # Evicted: the end, reported when it happened (SPEC 3.6).
     (V, Leased): NEVER,
     (V, TransmitSucceeded): STILL,
@@ -127,6 +134,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (V, CapacityExceeded): NEVER,
     (V, Cancelled): STILL,
     (V, Recovered): NEVER,
+    (V, WantedAgain): STILL,
     # Dead: given up, yet it may be recovered (SPEC 5.4), or turn out to have arrived by an earlier try.
     (DEAD, Leased): NEVER,
     (DEAD, TransmitSucceeded): STILL,
@@ -138,6 +146,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (DEAD, CapacityExceeded): NEVER,
     (DEAD, Cancelled): STILL,
     (DEAD, Recovered): P,
+    (DEAD, WantedAgain): STILL,
 }
 
 
@@ -148,7 +157,7 @@ def moment(state: State, event: type[Event]) -> int:
 
 def test_the_table_has_every_state_and_every_event() -> None:
     events = get_args(Event)
-    assert (len(State), len(events)) == (7, 10)
+    assert (len(State), len(events)) == (7, 11)
     assert set(TABLE) == set(product(State, events))
     assert {each: type(event) for each, event in EVENTS.items()} == {each: each for each in events}
 

@@ -1,6 +1,7 @@
 """The bad network: it does exactly as much harm as it counts, and the same harm for the same seed."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import astuple
 
 import pytest
@@ -39,6 +40,13 @@ class GoodLink:
         if self._then_silent:
             await asyncio.Event().wait()
         raise LinkLost
+
+    async def next_blobs(self) -> list[Blob]:
+        return [await self.next_blob()]
+
+    async def delete_many(self, blob_ids: Sequence[int]) -> None:
+        for blob_id in blob_ids:
+            await self.delete(blob_id)
 
     async def delete(self, blob_id: int) -> None:
         self.deleted.append(blob_id)

@@ -64,6 +64,7 @@ class SqliteInbox:
             limits=settings.order,
         )
         self._changes: list[InboxChange] = []
+        database.when_unsure(self._changes.clear)
         self._is_in_batch = False
 
     @contextmanager
@@ -83,7 +84,8 @@ class SqliteInbox:
 
     def take_changes(self) -> list[InboxChange]:
         """What happened since this was last asked; to be told only after the commit."""
-        changes, self._changes = self._changes, []
+        changes = self._changes[:]
+        self._changes.clear()
         return changes
 
     def take_in(self, opened: Opened, *, server_timestamp_ms: int, now_ms: int) -> Arrival:
@@ -104,6 +106,11 @@ class SqliteInbox:
         """Messages for the application, in order, each with its place; what has expired is not among them."""
         rows = self._database.run(_SQL["messages_after"], after=after, limit=limit, now_ms=now_ms)
         return [self._entry(row) for row in rows]
+
+    def first_unread(self) -> int | None:
+        """The place of the first message that the application was not shown; None when there is none."""
+        [(place,)] = self._database.rows(_SQL["first_unread"])
+        return None if place is None else int(place)
 
     def mark_read(self, place: int, *, now_ms: int, acknowledge: bool = False) -> bool:
         """The application showed the message: a relative life begins (SPEC 2.6). Only the first time counts.

@@ -92,6 +92,11 @@ class Journal:
         [(last,)] = self._database.rows(_SQL["last_number"])
         return int(last)
 
+    def newest(self, kind: JournalKind, *, limit: int) -> list[JournalRow]:
+        """The newest facts of one kind, the newest first."""
+        rows = self._database.run(_SQL["facts_of_kind"], kind=kind, limit=limit)
+        return [self._row(number, values) for number, *values in rows]
+
     def shipped_through(self) -> int:
         """The number of the newest fact that has left in a segment."""
         return int.from_bytes(self.kept("shipped_through", lambda: bytes(8)), "big")

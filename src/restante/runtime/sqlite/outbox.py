@@ -25,7 +25,7 @@ from restante.core.outbox_events import (
     TimePassed,
 )
 from restante.model.errors import DuplicateMessageId, OutboxFull
-from restante.model.ids import Address, MessageId, PayloadHash, SessionId, SessionTag
+from restante.model.ids import MessageId, PayloadHash, SessionTag
 from restante.model.journal import JournalKind
 from restante.model.records import OutboxEntry
 from restante.model.states import ENDED, Route, State
@@ -72,11 +72,6 @@ class SqliteOutbox:
         changes = self._changes[:]
         self._changes.clear()
         return changes
-
-    def next_sequence(self, peer: Address, *, new_session: SessionId) -> tuple[SessionId, int]:
-        """The session with `peer` and the number of the next message in it (SPEC 8.4)."""
-        [(session, sequence)] = self._database.run(_SQL["next_sequence"], peer=peer, session_id=new_session)
-        return SessionId(session), sequence
 
     def accept(
         self,

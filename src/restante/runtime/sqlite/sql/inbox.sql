@@ -57,6 +57,9 @@ SELECT place, message_id, sender, session_id, sequence_number, kind, sealed_plai
  ORDER BY place
  LIMIT :limit;
 
+-- name: first_unread
+SELECT min(place) FROM inbox_message WHERE first_read_at_ms IS NULL;
+
 -- name: unread
 SELECT message_id, sender, ttl_type, ttl_s
   FROM inbox_message JOIN inbox_session USING (session)

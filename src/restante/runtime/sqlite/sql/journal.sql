@@ -29,3 +29,9 @@ SELECT value FROM meta WHERE key = :key;
 -- name: set_meta
 INSERT INTO meta (key, value) VALUES (:key, :value)
     ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: facts_of_kind
+-- The newest of one kind. Reads the whole journal: no index is kept for this.
+SELECT number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind, priority, attempt,
+       code, node, latency_ms, ttl_s
+  FROM journal WHERE kind = :kind ORDER BY number DESC LIMIT :limit;

@@ -159,9 +159,3 @@ SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, 
   FROM entry
  ORDER BY insertion
  LIMIT :limit;
-
--- name: next_sequence
--- The number of the next message to a peer; the first message begins the session.
-INSERT INTO outgoing_session (peer, session_id, next_sequence) VALUES (:peer, :session_id, 1)
-    ON CONFLICT (peer) DO UPDATE SET next_sequence = next_sequence + 1
-RETURNING session_id, next_sequence - 1;

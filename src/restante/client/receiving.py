@@ -1,0 +1,231 @@
+"""Messages on their way in: recognised, opened by their session, ordered and stored, a batch in one transaction.
+
+What does not open changes nothing and is a fact for the journal (SPEC 8.2). Control messages are acted on here, in the
+transaction that brings them: receipts, retransmit requests, resets (SPEC 8.7, 9.5, 10).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from restante.client.contacts import ContactBook
+from restante.client.security_notes import SecurityNotes
+from restante.client.writing import NO_ONE_TIME_PREKEY, Writing
+from restante.core.acks import checked_receipts
+from restante.core.inbox_events import AskReset, RequestRetransmit, ResetReason
+from restante.core.letters import Letter, Opened
+from restante.core.outbox_events import ReadAcked, ReceiptAcked, WantedAgain
+from restante.core.retransmit import answer
+from restante.core.session_reset import Move, Standing, on_reset
+from restante.core.sessions import Accepted, Arrival, accept_session, open_seal, read_in_session, session_to_send_in
+from restante.core.verdicts import Outside
+from restante.crypto.identity import Identity
+from restante.crypto.ratchet import GapTooLarge, MessageKeyGone, RatchetState
+from restante.model.codes import Code
+from restante.model.errors import RestanteError, StoreUnusable
+from restante.model.ids import Address, SessionId
+from restante.model.kinds import Kind
+from restante.model.states import Verdict
+from restante.policy.ordering import OrderLimits
+from restante.ports.relay import Blob
+from restante.runtime.sqlite.inbox_batch import Batch
+from restante.runtime.sqlite.inbox_records import Arrival as TakenIn
+from restante.runtime.sqlite.inbox_records import Asked, Released
+from restante.runtime.sqlite.outbox import SqliteOutbox
+from restante.runtime.sqlite.sessions import LiveSession, SessionStore
+from restante.wire.acks import AckType
+from restante.wire.content import decode_content
+from restante.wire.control import RetransmitRequest, SessionReset, decode_control, encode_retransmit_request
+
+_ACK_TYPES: Final = frozenset({AckType.RECEIPT, AckType.READ})
+_MOVES_ON: Final = frozenset({Verdict.NEW, Verdict.DUPLICATE, Verdict.COLLISION})
+"""Verdicts on which the number, and so the key, of a message is used up."""
+
+Unsealed = tuple[Blob, Arrival | RestanteError]
+
+
+class Receiving:
+    """One identity's side of all its sessions, as a reader."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        contacts: ContactBook,
+        sessions: SessionStore,
+        writing: Writing,
+        outbox: SqliteOutbox,
+        notes: SecurityNotes,
+        limits: OrderLimits,
+    ) -> None:
+        self._identity = identity
+        self._contacts = contacts
+        self._sessions = sessions
+        self._writing = writing
+        self._outbox = outbox
+        self._notes = notes
+        self._limits = limits
+        self._asked_at_ms: dict[Address, int] = {}
+
+    def unseal(self, blobs: Iterable[Blob]) -> list[Unsealed]:
+        """The dear part, which needs no transaction."""
+        return [(blob, self._unsealed(blob)) for blob in blobs]
+
+    def take_in(self, arrivals: Sequence[Unsealed], batch: Batch, *, now_ms: int) -> None:
+        """All of them, each as if it were alone; to be called inside one transaction (SPEC 9.3)."""
+        for blob, arrival in arrivals:
+            if isinstance(arrival, Arrival):
+                self._take_in(arrival, batch, stored_at_ms=blob.stored_at_ms, now_ms=now_ms)
+            else:
+                self._notes.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
+
+    def follow(self, arrival: TakenIn, *, now_ms: int) -> None:
+        """Act on the control messages whose turn has come, and ask for what is missing."""
+        for control in arrival.control:
+            try:
+                self._obey(control, now_ms)
+            except StoreUnusable:
+                raise
+            except RestanteError as problem:
+                self._notes.suspect(problem.code, now_ms=now_ms)
+        for asked in arrival.asks:
+            try:
+                self._ask(asked, now_ms)
+            except StoreUnusable:
+                raise
+            except RestanteError as problem:  # no room in the outbox: what arrived must not suffer for it
+                self._notes.warn(problem.code, peer=asked.sender, session_id=asked.session_id, now_ms=now_ms)
+
+    def _unsealed(self, blob: Blob) -> Arrival | RestanteError:
+        try:
+            return open_seal(blob.envelope, reader=self._identity)
+        except RestanteError as problem:
+            return problem
+
+    def _take_in(self, arrival: Arrival, batch: Batch, *, stored_at_ms: int, now_ms: int) -> None:
+        message = arrival.message
+        outside = Outside(
+            message.sender, message.session_id, message.message_id, arrival.payload_hash, arrival.envelope_bytes
+        )
+        if self._contacts.get(message.sender) is None:
+            # Nobody we could open a session with; taking it in would promise a receipt.
+            self._notes.suspect("unknown_sender", now_ms=now_ms, outside=outside)
+            return
+        if batch.recognise(outside) is not None:
+            return
+        session = self._sessions.find(message.sender, message.session_id)
+        ratchet: RatchetState | None
+        try:
+            if session is None:
+                accepted = accept_session(
+                    message, reader=self._identity, prekeys=self._sessions.prekeys(), now_ms=now_ms
+                )
+                opened = _opened(arrival, accepted.plaintext)
+                session = self._begin(accepted, batch, now_ms)
+                ratchet = None  # it stands there already, and may have written since
+            else:
+                ratchet, plaintext = read_in_session(session.ratchet, message, now_ms=now_ms)
+                opened = _opened(arrival, plaintext)
+        except MessageKeyGone:
+            batch.replayed(outside)
+        except GapTooLarge:
+            self.follow(batch.fail_session(message.sender, message.session_id, ResetReason.GAP_TOO_WIDE), now_ms=now_ms)
+        except RestanteError as problem:
+            self._notes.suspect(problem.code, now_ms=now_ms, outside=outside)
+            if session is None and problem.code is Code.SESSION_INVALID:
+                self._ask_for_another(message.sender, message.session_id, now_ms)
+        else:
+            taken = batch.take_in(opened, server_timestamp_ms=stored_at_ms)
+            if ratchet is not None and taken.verdict in _MOVES_ON:
+                self._move_on(session, ratchet, batch, now_ms)
+            self.follow(taken, now_ms=now_ms)
+
+    def _begin(self, accepted: Accepted, batch: Batch, now_ms: int) -> LiveSession:
+        """A session somebody opened with us: kept, its prekey used up, and perhaps the one we write in from now on."""
+        agreed = accepted.agreed
+        peer = agreed.peer.address
+        self._sessions.keep_prekeys(accepted.prekeys)
+        session = self._sessions.add(agreed, peer, now_ms=now_ms)
+        if not agreed.has_one_time_prekey:
+            self._notes.warn(NO_ONE_TIME_PREKEY, peer=peer, session_id=session.session_id, now_ms=now_ms)
+        current = self._sessions.current(peer)
+        old = session.continues
+        if old is not None:
+            self.follow(batch.continue_session(peer, old=old, new=session.session_id), now_ms=now_ms)
+        if current is None:
+            self._sessions.set_current(session)
+        elif old is None:
+            if session_to_send_in(current.session_id, session.session_id) == session.session_id:
+                self._sessions.set_current(session)
+        else:
+            standing = Standing(current=current.session_id, replaced=current.continues if current.is_ours else None)
+            if on_reset(standing, old=old, new=session.session_id) is Move.ADOPT:
+                self._writing.adopt(session, now_ms=now_ms)
+        if old is not None:
+            self._writing.leave(peer, old, now_ms=now_ms)
+            self._writing.reseal_stranded(now_ms=now_ms)
+        return session
+
+    def _move_on(self, session: LiveSession, ratchet: RatchetState, batch: Batch, now_ms: int) -> None:
+        """The message was taken in: its key is gone from now on. The first answer closes what the session continues."""
+        is_first_answer = session.opening is not None
+        self._sessions.advance(session, ratchet)
+        if is_first_answer and session.continues is not None:
+            old = batch.continue_session(session.peer, old=session.continues, new=session.session_id)
+            self.follow(old, now_ms=now_ms)
+
+    def _obey(self, control: Released, now_ms: int) -> None:
+        body = control.body
+        if body[:1] and body[0] in _ACK_TYPES:
+            batch = checked_receipts(body, reader=control.sender, writer=self._identity.address)
+            event = ReadAcked() if batch.type is AckType.READ else ReceiptAcked()
+            for message_id in batch.message_ids:
+                self._outbox.apply(message_id, event, now_ms=now_ms)
+            return
+        said = decode_control(body)
+        match said:
+            case RetransmitRequest():
+                self._send_again(said, control.sender, now_ms)
+            case SessionReset():
+                pass  # the opening of its session said so already, and that is bound to its keys
+
+    def _send_again(self, request: RetransmitRequest, peer: Address, now_ms: int) -> None:
+        session = self._sessions.find(peer, request.session_id)
+        if session is None:
+            return
+        held = self._sessions.held(session, request.first, request.last)
+        for message_id in answer(request, held, now_ms=now_ms).resend:
+            self._outbox.apply(message_id, WantedAgain(), now_ms=now_ms)
+
+    def _ask(self, asked: Asked, now_ms: int) -> None:
+        contact = self._contacts.get(asked.sender)
+        match asked.what:
+            case RequestRetransmit(first, last) if contact is not None:
+                request = RetransmitRequest(session_id=asked.session_id, first=first, last=last)
+                self._writing.write(contact, encode_retransmit_request(request), kind=Kind.CONTROL, now_ms=now_ms)
+            case AskReset(reason):
+                self._writing.reset(asked.sender, asked.session_id, reason, now_ms=now_ms)
+
+    def _ask_for_another(self, peer: Address, session_id: SessionId, now_ms: int) -> None:
+        """A session we cannot know, or whose prekey is gone. Anybody can pretend that: so not often."""
+        asked_at_ms = self._asked_at_ms.get(peer)
+        if asked_at_ms is not None and now_ms < asked_at_ms + self._limits.gap_timeout_ms:
+            return
+        self._asked_at_ms[peer] = now_ms
+        self._writing.reset(peer, session_id, ResetReason.UNREADABLE, now_ms=now_ms)
+
+
+def _opened(arrival: Arrival, plaintext: bytes) -> Opened:
+    content, message = decode_content(plaintext), arrival.message
+    return Opened(
+        header=content.header,
+        letter=Letter(
+            message_id=message.message_id,
+            sender=message.sender,
+            session_id=message.session_id,
+            sequence=content.sequence,
+            kind=content.kind,
+            body=content.body,
+        ),
+        payload_hash=arrival.payload_hash,
+        envelope_bytes=arrival.envelope_bytes,
+    )

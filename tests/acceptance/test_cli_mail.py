@@ -1,0 +1,108 @@
+"""`restante id`, `contact`, `send`, `inbox`, `sessions` and `security` against a running node."""
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clauses import clause
+from node_processes import NodeHome, NodeProcess, restante, running_node
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with running_node(NodeHome.made(tmp_path_factory.mktemp("relay") / "node")) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def pair(node: NodeProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Alice, who has a passphrase, and Bob, who has none; each is the other's contact."""
+    home = tmp_path_factory.mktemp("people")
+    (home / "phrase").write_text("correct horse\n")
+    phrase = ("--passphrase-file", str(home / "phrase"))
+    restante("id", "new", str(home / "alice"), "--relay", str(node.relay), *phrase)
+    restante("id", "new", str(home / "bob"), "--relay", str(node.relay), "--no-passphrase")
+    restante("id", "export", "--home", str(home / "alice"), "-o", str(home / "alice.json"), *phrase)
+    restante("id", "export", "--home", str(home / "bob"), "-o", str(home / "bob.json"))
+    restante("contact", "add", str(home / "bob.json"), "--name", "bob", "--home", str(home / "alice"))
+    restante("contact", "add", str(home / "alice.json"), "--name", "alice", "--home", str(home / "bob"))
+    return home
+
+
+def alice(home: Path) -> dict[str, str]:
+    return {"RESTANTE_HOME": str(home / "alice"), "RESTANTE_PASSPHRASE_FILE": str(home / "phrase")}
+
+
+def bob(home: Path) -> dict[str, str]:
+    return {"RESTANTE_HOME": str(home / "bob")}
+
+
+@clause("8.6")
+def test_a_key_is_its_owners_alone_and_under_the_passphrase_if_there_is_one(pair: Path) -> None:
+    for name in ("alice", "bob"):
+        assert stat.S_IMODE((pair / name / "identity").stat().st_mode) == 0o600
+    assert (pair / "alice" / "identity").read_bytes().startswith(b"RSTP")
+    shown = json.loads(restante("id", "show", "--json", **alice(pair)).stdout)
+    assert shown["address"].startswith("rst1")
+    assert shown["has_passphrase"] is True
+
+
+def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
+    assert restante("send", "bob", "bonjour", **alice(pair)).stdout.endswith(" is at the relay\n")
+    assert restante("inbox", **bob(pair)).stdout.endswith("  alice  bonjour\n")
+    sent = json.loads(restante("send", "alice", "salut", "--json", **bob(pair)).stdout)
+    assert sent["state"] == "sent"
+    [line] = restante("inbox", "--json", "--quiet-ms", "500", **alice(pair)).stdout.splitlines()
+    got = json.loads(line)
+    assert (got["message_id"], got["from"], got["text"]) == (sent["message_id"], "bob", "salut")
+    assert restante("inbox", "--quiet-ms", "500", **bob(pair)).stdout == "No new messages.\n"
+    [session] = json.loads(restante("sessions", "--json", **bob(pair)).stdout)
+    assert (session["contact"], session["state"]) == ("alice", "in use")
+    assert restante("security", **bob(pair)).stdout == "Nothing was out of order.\n"
+    assert "alice" in restante("contact", "list", **bob(pair)).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "start"),
+    [
+        ("send carol hello", 1, "error E109: there is no contact called 'carol'"),
+        ("send alice hello --ttl-s 5", 2, "error E102: ttl_s of text = 5 is outside 3600..7776000 s"),
+        ("send alice hello --kind control", 2, "error E101: control messages are Restante's own"),
+        ("contact add identity --name x", 1, "error E109: identity cannot be read"),
+        ("id new . --relay here", 2, "error E101: a relay is named KEY@HOST:PORT"),
+        ("id new .", 2, "error E107: say which relay keeps your mail"),
+        ("inbox --home nowhere", 1, "error E109: nowhere is no client's directory"),
+        ("inbox --passphrase-file nowhere --home {alice}", 1, "error E109: nowhere cannot be read"),
+        ("inbox --passphrase-file {alice}/relay --home {alice}", 1, "error E103: the passphrase is wrong"),
+        ("inbox --home {alice}", 2, "error E107: the identity has a passphrase and nobody can be asked here"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_a_code(pair: Path, arguments: str, status: int, start: str) -> None:
+    words = arguments.format(alice=pair / "alice").split()
+    assert restante(*words, status=status, **bob(pair)).stderr.startswith(start)
+
+
+def test_what_is_no_contact_or_a_changed_one_is_refused(pair: Path, tmp_path: Path) -> None:
+    good = json.loads((pair / "alice.json").read_text())
+    for name, changed in {
+        "no form": {**good, "form": "?"},
+        "no text": {**good, "bundle": 7},
+        "another's address": {**good, "address": json.loads((pair / "bob.json").read_text())["address"]},
+        "no base64": {**good, "bundle": "!" + good["bundle"]},
+        "changed bundle": {**good, "bundle": good["bundle"][:-8] + "AAAA" + good["bundle"][-4:]},
+    }.items():
+        (tmp_path / "changed.json").write_text(json.dumps(changed))
+        refused = restante(
+            "contact",
+            "add",
+            str(tmp_path / "changed.json"),
+            "--name",
+            "x",
+            status=(1 if name == "changed bundle" else 2),
+            **bob(pair),
+        )
+        assert refused.stderr.startswith("error E1"), name
+    assert len(json.loads(restante("contact", "list", "--json", **bob(pair)).stdout)) == 1

@@ -1,0 +1,380 @@
+"""Two clients by their files alone, with real keys: what a session survives, and what never changes anything."""
+
+import hashlib
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from clauses import clause
+from client_pairs import Post, bodies, client_in, facts, introduce, security, shown
+from codec_laws import flipped
+from restante.client.client import Client
+from restante.client.writing import NO_ONE_TIME_PREKEY
+from restante.model.codes import Code
+from restante.model.errors import OutboxFull, RestanteError
+from restante.model.journal import JournalKind
+from restante.model.kinds import Kind
+from restante.model.records import OutboxEntry
+from restante.model.states import Route, State
+from restante.policy.capacity import OutboxLimits
+from restante.policy.failures import Failure
+from restante.policy.ordering import OrderLimits
+from restante.policy.settings import Settings
+from restante.ports.relay import TryFailed
+from restante.testing.seeded import FakeClock
+
+DAY_MS = 86_400_000
+MINUTE_MS = 60_000
+
+
+@dataclass(slots=True)
+class Two:
+    home: Path
+    clock: FakeClock
+    alice: Client
+    bob: Client
+    post: Post
+
+    async def say(self, *texts: bytes) -> None:
+        for text in texts:
+            await self.alice.send(self.bob.identity.address, text)
+
+    async def answer(self, *texts: bytes) -> None:
+        for text in texts:
+            await self.bob.send(self.alice.identity.address, text)
+
+    async def talk(self, rounds: int = 3) -> None:
+        await self.post.exchange(self.alice, self.bob, rounds=rounds)
+
+    async def sessions(self) -> list[tuple[bytes, bytes]]:
+        """What each side writes in."""
+        return [
+            (one.session_id, other.session_id)
+            for one in await self.alice.sessions()
+            if one.is_current
+            for other in await self.bob.sessions()
+            if other.is_current
+        ]
+
+
+SMALL_GAP = Settings(order=OrderLimits(max_gap=6))
+
+
+@pytest_asyncio.fixture
+async def two(tmp_path: Path) -> AsyncIterator[Two]:
+    clock = FakeClock()
+    alice, bob = (client_in(tmp_path / name, clock=clock, settings=SMALL_GAP) for name in ("alice", "bob"))
+    made = Two(tmp_path, clock, alice, bob, Post(clock))
+    await introduce(alice, bob, name="bob")
+    await introduce(bob, alice, name="alice")
+    yield made
+    for client in (made.alice, made.bob):
+        await client.close()
+
+
+def digest(two: Two, name: str, *tables: str) -> str:
+    """Of every row of these tables, as they are in the file now."""
+    found = hashlib.sha256()
+    with sqlite3.connect(two.home / name / "client.db") as connection:
+        for table in tables:
+            for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2"):  # noqa: S608 - our own names
+                found.update(repr(row).encode())
+    connection.close()
+    return found.hexdigest()
+
+
+STATE = ("session", "standing", "own_prekeys", "inbox_session", "inbox_waiting", "inbox_message", "seen", "owed_ack")
+
+
+@clause("8.2", "8.4", "1.2")
+async def test_messages_both_ways_arrive_in_order_and_are_receipted(two: Two) -> None:
+    for round_ in range(3):
+        await two.say(b"a%d" % round_, b"b%d" % round_)
+        await two.talk(1)
+        await two.answer(b"c%d" % round_)
+        await two.talk(1)
+    await two.talk()
+    assert bodies(two.bob, two.clock) == [b"a0", b"b0", b"a1", b"b1", b"a2", b"b2"]
+    assert bodies(two.alice, two.clock) == [b"c0", b"c1", b"c2"]
+    assert await two.alice.outbox.counts() == {}
+    assert await two.bob.outbox.counts() == {}
+    [(one, other)] = await two.sessions()
+    assert one == other
+    assert security(two.alice) + security(two.bob) == []
+
+
+async def test_sessions_begun_by_both_at_once_converge_on_the_lower_id(two: Two) -> None:
+    await two.say(b"from alice")
+    await two.answer(b"from bob")
+    first, second = await two.post.collect(two.alice), await two.post.collect(two.bob)
+    await two.bob.take_in(two.post.blobs(first))
+    await two.alice.take_in(two.post.blobs(second))
+    await two.talk()
+    ids = {one.session_id for one in await two.alice.sessions()}
+    assert len(ids) == 2
+    assert await two.sessions() == [(min(ids), min(ids))]
+    await two.say(b"again")
+    await two.talk()
+    assert (bodies(two.bob, two.clock), bodies(two.alice, two.clock)) == ([b"from alice", b"again"], [b"from bob"])
+
+
+async def test_every_single_bit_flip_of_an_envelope_is_a_security_fact_and_changes_nothing(two: Two) -> None:
+    await two.say(b"hello")
+    await two.talk()
+    await two.say(b"the one that is tampered with")
+    [envelope] = await two.post.collect(two.alice)
+    before = digest(two, "bob", *STATE)
+    bits = range(len(envelope) * 8)
+    harmless = []
+    for start in range(0, len(bits), 2_048):
+        part = bits[start : start + 2_048]
+        await two.bob.take_in(two.post.blobs([flipped(envelope, bit) for bit in part]))
+        if digest(two, "bob", *STATE) != before:
+            harmless.append(start)
+    assert harmless == []
+    assert len(security(two.bob)) == len(bits)
+    assert set(security(two.bob)) <= {Code.MALFORMED, Code.AUTHENTICATION_FAILED, Code.MESSAGE_TOO_LARGE}
+    await two.bob.take_in(two.post.blobs([envelope]))
+    assert bodies(two.bob, two.clock)[-1] == b"the one that is tampered with"
+
+
+async def test_what_is_for_another_or_by_a_stranger_is_recorded_and_changes_nothing(two: Two) -> None:
+    await two.say(b"for bob")
+    envelopes = await two.post.collect(two.alice)
+    carol = client_in(two.home / "carol", clock=two.clock)
+    await introduce(carol, two.bob)
+    before = digest(two, "bob", *STATE)
+    await carol.send(two.bob.identity.address, b"you do not know me")
+    await two.post.deliver(carol, two.bob)
+    assert digest(two, "bob", *STATE) == before
+    await carol.take_in(two.post.blobs(envelopes))
+    assert (security(carol), security(two.bob)) == ([Code.MALFORMED], ["unknown_sender"])
+    assert shown(carol, two.clock) == []
+    await carol.close()
+
+
+@clause("9.1")
+async def test_a_repeated_envelope_is_acknowledged_again_and_shown_once(two: Two) -> None:
+    await two.say(b"once")
+    envelopes = await two.post.collect(two.alice)
+    await two.bob.take_in(two.post.blobs(envelopes * 3))
+    await two.bob.take_in(two.post.blobs(envelopes))
+    assert bodies(two.bob, two.clock) == [b"once"]
+    assert [row.code for row in facts(two.bob, JournalKind.ARRIVED)] == ["new"] + ["duplicate"] * 3
+    assert security(two.bob) == []
+
+
+@clause("8.7")
+async def test_a_gap_too_wide_resets_the_session_and_everything_is_shown_once(two: Two) -> None:
+    await two.say(b"0")
+    await two.talk()
+    await two.say(*(b"%d" % number for number in range(1, 10)))
+    envelopes = await two.post.collect(two.alice)
+    await two.bob.take_in(two.post.blobs(envelopes[8:]))  # eight are missing before it, six may be
+    assert [row.code for row in facts(two.bob, JournalKind.SESSION_RESET)] == ["gap_too_wide"]
+    await two.talk(4)
+    assert bodies(two.bob, two.clock) == [b"%d" % number for number in range(10)]
+    [(one, other)] = await two.sessions()
+    assert one == other
+    assert len(await two.alice.sessions()) == 2
+    assert await two.alice.outbox.counts() == {}
+    await two.bob.take_in(two.post.blobs(envelopes))  # originals that were still on their way
+    assert len(bodies(two.bob, two.clock)) == 10
+    assert security(two.bob) == []
+
+
+@clause("8.7")
+async def test_a_reader_that_lost_its_file_asks_for_another_session_and_gets_what_has_no_receipt(two: Two) -> None:
+    await two.say(b"before")
+    await two.talk()
+    await two.say(b"on its way")
+    await two.bob.close()
+    for name in ("client.db", "client.db-wal", "client.db-shm"):
+        (two.home / "bob" / name).unlink(missing_ok=True)
+    two.bob = client_in(two.home / "bob", clock=two.clock, settings=SMALL_GAP, seed=2)
+    await two.talk(4)
+    assert bodies(two.bob, two.clock) == [b"on its way"]
+    assert security(two.bob) == [Code.SESSION_INVALID]
+    assert await two.alice.outbox.counts() == {}
+    await introduce(two.alice, two.bob, name="bob")
+    await two.answer(b"I am back")
+    await two.talk()
+    assert bodies(two.alice, two.clock) == [b"I am back"]
+
+
+class Broken(Post):
+    """A network that says for a while that the session is not valid (E009), or that encryption failed (E008)."""
+
+    failure = Failure.SESSION_INVALID
+    times = 1
+
+    async def transmit(self, entry: OutboxEntry) -> None:
+        if self.times:
+            self.times -= 1
+            raise TryFailed("refused", failure=self.failure)
+        await super().transmit(entry)
+
+
+@clause("4.4")
+@pytest.mark.parametrize("failure", [Failure.SESSION_INVALID, Failure.ENCRYPTION_FAILED])
+async def test_an_invalid_session_is_replaced_and_the_message_encrypted_again_under_its_id(
+    two: Two, failure: Failure
+) -> None:
+    await two.say(b"hello")
+    await two.talk()
+    receipt = await two.alice.send(two.bob.identity.address, b"in another session")
+    before = two.alice.outbox.store.load(receipt.message_id)
+    broken = Broken(two.clock)
+    broken.failure = failure
+    await two.alice.outbox.drain({Route.RELAY: broken})
+    after = two.alice.outbox.store.load(receipt.message_id)
+    assert before is not None
+    assert after is not None
+    assert before.payload != after.payload
+    two.clock.advance(10_000)
+    await two.talk(4)
+    assert bodies(two.bob, two.clock) == [b"hello", b"in another session"]
+    assert shown(two.bob, two.clock)[1].message_id == receipt.message_id
+    assert len(await two.alice.sessions()) == 2
+
+
+@clause("9.5")
+async def test_what_a_gap_skipped_is_asked_for_sent_again_and_shown_marked_as_late(two: Two) -> None:
+    await two.say(b"0", b"1", b"2")
+    first, _lost, third = await two.post.collect(two.alice)
+    await two.bob.take_in(two.post.blobs([first, third]))
+    assert bodies(two.bob, two.clock) == [b"0"]
+    two.clock.advance(5 * MINUTE_MS)
+    await two.bob.keep_house()
+    assert bodies(two.bob, two.clock) == [b"0", b"2"]
+    await two.talk(4)
+    assert [(one.plaintext, one.is_late) for one in shown(two.bob, two.clock)] == [
+        (b"0", False),
+        (b"2", False),
+        (b"1", True),
+    ]
+    assert await two.alice.outbox.counts() == {}
+
+
+async def test_a_full_outbox_refuses_and_the_session_stands_where_it_stood(two: Two) -> None:
+    tight = client_in(two.home / "tight", clock=two.clock, settings=Settings(outbox=OutboxLimits(max_entries=100)))
+    await introduce(tight, two.bob, name="bob")
+    await introduce(two.bob, tight, name="tight")
+    to = two.bob.identity.address
+    for number in range(100):
+        await tight.send(to, b"%d" % number)
+    for _ in range(3):
+        with pytest.raises(OutboxFull):
+            await tight.send(to, b"too much")
+    await two.post.exchange(tight, two.bob, rounds=2)
+    await tight.send(to, b"after")
+    await two.post.exchange(tight, two.bob, rounds=2)
+    assert bodies(two.bob, two.clock) == [*(b"%d" % number for number in range(100)), b"after"]
+    await tight.close()
+
+
+@clause("8.4")
+async def test_two_processes_on_one_file_never_use_a_number_or_a_key_twice(two: Two) -> None:
+    other = client_in(two.home / "alice", clock=two.clock, settings=SMALL_GAP, seed=9)
+    to = two.bob.identity.address
+    for number in range(12):
+        await (other if number % 3 else two.alice).send(to, b"%d" % number)
+        if number == 5:
+            await two.talk(2)
+    await two.talk(3)
+    assert bodies(two.bob, two.clock) == [b"%d" % number for number in range(12)]
+    assert security(two.bob) == []
+    await other.close()
+
+
+@clause("8.1")
+async def test_prekeys_rotate_weekly_and_a_contact_of_five_weeks_ago_can_still_be_written_to(two: Two) -> None:
+    for _ in range(5):
+        two.clock.advance(7 * DAY_MS)
+        await two.bob.keep_house()
+    await two.say(b"with the keys of five weeks ago")
+    await two.post.deliver(two.alice, two.bob)
+    assert bodies(two.bob, two.clock) == [b"with the keys of five weeks ago"]
+
+
+async def test_prekeys_that_are_too_old_are_not_written_to_and_nothing_is_kept(two: Two) -> None:
+    two.clock.advance(37 * DAY_MS)
+    with pytest.raises(RestanteError, match="older than 37 days") as refused:
+        await two.say(b"hello?")
+    assert refused.value.code is Code.RECIPIENT_NOT_FOUND
+    assert await two.alice.outbox.counts() == {}
+
+
+async def test_without_one_time_prekeys_a_session_is_opened_nevertheless_and_both_sides_say_so(two: Two) -> None:
+    sessions = two.alice._sessions
+
+    def spend_all() -> None:
+        for prekey_id in range(1, 200):
+            sessions.spend(two.bob.identity.address, prekey_id)
+
+    await two.alice.outbox.commits.run(spend_all)
+    await two.say(b"hello")
+    await two.talk()
+    assert bodies(two.bob, two.clock) == [b"hello"]
+    assert security(two.alice) == security(two.bob) == [NO_ONE_TIME_PREKEY]
+
+
+@clause("8.1")
+async def test_a_one_time_prekey_is_used_up_by_a_message_that_opened_and_by_nothing_else(two: Two) -> None:
+    def left() -> int:
+        return len(two.bob._sessions.prekeys().one_time)
+
+    await two.say(b"hello")
+    [envelope] = await two.post.collect(two.alice)
+    await two.bob.take_in(two.post.blobs([flipped(envelope, 8 * len(envelope) - 4)]))
+    assert left() == 100
+    await two.bob.take_in(two.post.blobs([envelope]))
+    assert left() == 99
+
+
+async def test_read_acks_are_sent_only_by_who_wants_to(two: Two) -> None:
+    await two.say(b"read me")
+    await two.talk()
+    two.bob.sends_read_acks = True
+    await two.say(b"and me")
+    await two.talk()
+    assert [entry.plaintext async for entry in two.bob.inbox(follow=False)] == [b"read me", b"and me"]
+    await two.talk()
+    assert len(facts(two.alice, JournalKind.READ)) == 2
+    assert [entry async for entry in two.bob.inbox(follow=False)] == []
+
+
+async def test_an_application_that_stops_before_asking_for_the_next_is_shown_the_message_again(two: Two) -> None:
+    await two.say(b"one", b"two")
+    await two.talk()
+    stopped = two.bob.inbox(follow=False)
+    assert (await anext(stopped)).plaintext == b"one"
+    await stopped.aclose()  # type: ignore[attr-defined]
+    assert [entry.plaintext async for entry in two.bob.inbox(follow=False)] == [b"one", b"two"]
+
+
+@clause("10.5")
+async def test_receipts_leave_together_after_a_second(two: Two) -> None:
+    await two.say(*(b"%d" % number for number in range(5)))
+    await two.post.deliver(two.alice, two.bob)
+    await two.bob.keep_house()
+    assert await two.bob.outbox.counts() == {}
+    two.clock.advance(1_000)
+    await two.bob.keep_house()
+    assert await two.bob.outbox.counts() == {State.PENDING: 1}
+    [receipts] = [row for row in facts(two.bob, JournalKind.ACCEPTED) if row.message_kind is Kind.CONTROL]
+    await two.post.deliver(two.bob, two.alice)
+    assert receipts.sequence == 0
+    assert await two.alice.outbox.counts() == {}
+
+
+async def test_a_contact_is_believed_only_when_its_owner_signed_card_and_prekeys(two: Two) -> None:
+    good = await two.bob.as_contact()
+    forged = replace(good, bundle=flipped(good.bundle, 8 * len(good.bundle) - 4))
+    with pytest.raises(RestanteError) as refused:
+        forged.usable_bundle(now_ms=two.clock.now_ms())
+    assert refused.value.code is Code.AUTHENTICATION_FAILED

@@ -1,0 +1,205 @@
+"""Random traces with real keys: losses, repeats, reorderings, delays, replays, crashes and resets, all at once.
+
+What the application sees is what was sent, once each, in order within a session except what a gap time-out marked.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clauses import clause
+from restante.core.inbox_events import ResetReason
+from restante.model.journal import JournalKind
+from restante.model.records import InboxEntry
+from restante.model.states import State
+from restante.ports.relay import Blob
+from restante.testing.lossy import Faults
+from restante.testing.memory_mailbox import MemoryMailbox
+from restante.testing.seeded import SeededEntropy
+from restante.testing.virtual_time import run_in_virtual_time
+from restante.wire.envelope import decode_envelope
+from restante.wire.inbox_keys import relay_inbox_key
+from two_clients import Endpoint, Stage
+
+MESSAGES = 14
+BAD = Faults(request_lost=0.15, answer_lost=0.15, put_twice=0.2, blob_twice=0.2, blob_late=0.3)
+PATIENCE_S = 3_600.0
+TICK_S = 5.0
+
+
+@pytest.fixture
+def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    made = Stage(home=tmp_path, seed=request.param, faults=BAD, store=MemoryMailbox())
+    yield made
+    made.close()
+
+
+def below(chance: SeededEntropy, limit: int) -> int:
+    return int.from_bytes(chance.draw(4), "big") % limit
+
+
+async def talk(stage: Stage, endpoint: Endpoint) -> None:
+    chance = stage.entropy(f"pace of {endpoint.name}")
+    for number in range(MESSAGES):
+        await endpoint.say(b"%s says %d" % (endpoint.name.encode(), number))
+        if chance.dice() > 0:
+            await asyncio.sleep((chance.dice() + 1.0) * 2.0)
+
+
+async def reset(endpoint: Endpoint) -> None:
+    """This side gives the session up, whatever the other is doing."""
+    client, peer = endpoint.client, endpoint.peer.identity.address
+
+    def work() -> None:
+        current = client._sessions.current(peer)
+        if current is not None:
+            client._writing.reset(peer, current.session_id, ResetReason.ASKED_FOR, now_ms=client._clock.now_ms())
+
+    await client.outbox.commits.run(work)
+    client.outbox.wake()
+
+
+class Trouble:
+    """What the seed has in store; `seen` are the envelopes that anybody may have recorded."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._chance = stage.entropy("trouble")
+        self.seen: list[bytes] = []
+        self.kinds: list[str] = []
+
+    def record(self) -> list[Blob]:
+        """All that lies at the relay for Bob now."""
+        inbox = relay_inbox_key(self._stage.bob.identity.address)
+        now_ms = self._stage.clock.now_ms()
+        held = self._stage.store.flush(inbox, after=0, limit=1_000, max_bytes=10**9, now_ms=now_ms)
+        self.seen += [blob.envelope for blob in held]
+        return held
+
+    async def strike(self) -> None:
+        """One thing that goes wrong."""
+        stage, held = self._stage, self.record()
+        kind = ("lost", "replayed", "reset", "killed", "hung up")[below(self._chance, 5)]
+        one = stage.both[below(self._chance, 2)]
+        match kind:
+            case "lost" if held:
+                blob = held[below(self._chance, len(held))]
+                inbox = decode_envelope(blob.envelope).inbox_key
+                stage.store.delete_all(inbox, [blob.blob_id], now_ms=stage.clock.now_ms())
+            case "replayed" if self.seen:
+                stage.relay.take(self.seen[below(self._chance, len(self.seen))])
+            case "reset":
+                await reset(one)
+            case "killed":
+                await one.die_and_come_back()
+            case _:
+                stage.relay.hang_up()
+        self.kinds.append(kind)
+
+
+async def until_all_came(stage: Stage) -> None:
+    for _ in range(int(PATIENCE_S / TICK_S)):
+        if all(set(endpoint.peer.sent) <= set(endpoint.received()) for endpoint in stage.both):
+            return
+        await asyncio.sleep(TICK_S)
+
+
+def assert_as_sent(endpoint: Endpoint) -> None:
+    entries = endpoint.entries()
+    assert sorted(entry.plaintext for entry in entries) == sorted(endpoint.peer.sent), "once each, none missing"
+    by_session: dict[bytes, list[InboxEntry]] = {}
+    for entry in entries:
+        by_session.setdefault(entry.session_id, []).append(entry)
+    for of_one in by_session.values():
+        numbers = [entry.sequence_number for entry in of_one if not entry.is_late]
+        assert numbers == sorted(set(numbers)), "in order within a session, except what is marked"
+
+
+@clause("1.1", "1.2", "8.7", "9.4", "9.5")
+@pytest.mark.parametrize("stage", range(10), indirect=True)
+def test_whatever_goes_wrong_the_application_sees_what_was_sent_once_each(stage: Stage) -> None:
+    trouble = Trouble(stage)
+
+    async def trouble_makers() -> None:
+        for _ in range(12):
+            await asyncio.sleep(1.5)
+            await trouble.strike()
+
+    async def scenario() -> None:
+        async with stage.met(), stage.online():
+            await asyncio.gather(trouble_makers(), *(talk(stage, endpoint) for endpoint in stage.both))
+            for endpoint in stage.both:
+                await endpoint.say(b"%s has said all" % endpoint.name.encode())
+            await until_all_came(stage)
+
+    run_in_virtual_time(scenario(), stage.clock)
+    for endpoint in stage.both:
+        assert_as_sent(endpoint)
+        ended = set(endpoint.final_states().values())
+        assert ended <= {State.DELIVERED, State.SENT, State.PENDING, State.SENDING}, ended
+        codes = {row.code for row in endpoint.facts() if row.kind is JournalKind.SECURITY}
+        assert codes <= {"replay"}, f"nothing of this is an attack: {codes}"
+    assert trouble.kinds
+
+
+@clause("8.7")
+@pytest.mark.parametrize("stage", range(4), indirect=True)
+def test_resets_begun_by_both_at_once_end_in_one_session(stage: Stage) -> None:
+    async def scenario() -> None:
+        async with stage.met(), stage.online():
+            await stage.alice.say(b"hello")
+            await stage.settle()
+            for turn in range(3):
+                await asyncio.gather(*(reset(endpoint) for endpoint in stage.both))
+                for endpoint in stage.both:
+                    await endpoint.say(b"%s, turn %d" % (endpoint.name.encode(), turn))
+                await stage.settle()
+            ids = [
+                one.session_id for endpoint in stage.both for one in await endpoint.client.sessions() if one.is_current
+            ]
+            assert len(ids) == 2
+            assert len(set(ids)) == 1, "both write in the same one"
+
+    run_in_virtual_time(scenario(), stage.clock)
+    for endpoint in stage.both:
+        assert_as_sent(endpoint)
+
+
+def test_no_key_is_used_twice_over_crashes_and_resets(tmp_path: Path) -> None:
+    """A ratchet that went back would encrypt two messages under one key: the same ratchet key and number."""
+    stage = Stage(home=tmp_path, seed=77, faults=BAD, store=MemoryMailbox())
+    used: dict[bytes, bytes] = {}
+
+    async def scenario() -> None:
+        async with stage.met(), stage.online():
+            for number in itertools.count():
+                await stage.alice.say(b"%d" % number)
+                if number % 3 == 0:
+                    await stage.alice.die_and_come_back()
+                if number % 7 == 0:
+                    await reset(stage.bob)
+                if number == 24:
+                    break
+                await asyncio.sleep(0.7)
+            await stage.settle()
+
+    take = stage.relay.take
+
+    def spy(raw: bytes) -> object:
+        from restante.core.sessions import open_seal
+
+        for reader in (stage.alice.identity, stage.bob.identity):
+            if decode_envelope(raw).inbox_key == relay_inbox_key(reader.address):
+                message = open_seal(raw, reader=reader).message
+                name = message.session_id + message.sender + message.ratchet[:36]
+                assert used.setdefault(name, message.ratchet) == message.ratchet
+        return take(raw)
+
+    stage.relay.take = spy  # type: ignore[assignment,method-assign]
+    run_in_virtual_time(scenario(), stage.clock)
+    assert_as_sent(stage.bob)
+    assert len(used) > 40
+    stage.close()
