@@ -26,7 +26,7 @@ from restante.ports.relay import Blob
 from restante.runtime.endpoints import Endpoint, PinnedRelay
 from restante.runtime.system import SystemClock, SystemEntropy
 
-MESSAGES = 5_120
+MESSAGES = 1_024
 ROUNDS = 3
 BAR = 5_000
 SETTINGS = Settings(outbox=OutboxLimits(max_pending_per_relay_lane=10_000))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clauses import clause
-from node_processes import NodeHome, NodeProcess, restante, running_node
+from node_processes import Done, NodeHome, NodeProcess, restante, running_node
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,12 @@ def pair(node: NodeProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def alice(home: Path) -> dict[str, str]:
-    return {"RESTANTE_HOME": str(home / "alice"), "RESTANTE_PASSPHRASE_FILE": str(home / "phrase")}
+def alice(home: Path, *args: str) -> Done:
+    return restante(*args, RESTANTE_HOME=str(home / "alice"), RESTANTE_PASSPHRASE_FILE=str(home / "phrase"))
 
 
-def bob(home: Path) -> dict[str, str]:
-    return {"RESTANTE_HOME": str(home / "bob")}
+def bob(home: Path, *args: str, status: int = 0) -> Done:
+    return restante(*args, status=status, RESTANTE_HOME=str(home / "bob"))
 
 
 @clause("8.6")
@@ -45,24 +45,24 @@ def test_a_key_is_its_owners_alone_and_under_the_passphrase_if_there_is_one(pair
     for name in ("alice", "bob"):
         assert stat.S_IMODE((pair / name / "identity").stat().st_mode) == 0o600
     assert (pair / "alice" / "identity").read_bytes().startswith(b"RSTP")
-    shown = json.loads(restante("id", "show", "--json", **alice(pair)).stdout)
+    shown = json.loads(alice(pair, "id", "show", "--json").stdout)
     assert shown["address"].startswith("rst1")
     assert shown["has_passphrase"] is True
 
 
 def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
-    assert restante("send", "bob", "bonjour", **alice(pair)).stdout.endswith(" is at the relay\n")
-    assert restante("inbox", **bob(pair)).stdout.endswith("  alice  bonjour\n")
-    sent = json.loads(restante("send", "alice", "salut", "--json", **bob(pair)).stdout)
+    assert alice(pair, "send", "bob", "bonjour").stdout.endswith(" is at the relay\n")
+    assert bob(pair, "inbox").stdout.endswith("  alice  bonjour\n")
+    sent = json.loads(bob(pair, "send", "alice", "salut", "--json").stdout)
     assert sent["state"] == "sent"
-    [line] = restante("inbox", "--json", "--quiet-ms", "500", **alice(pair)).stdout.splitlines()
+    [line] = alice(pair, "inbox", "--json", "--quiet-ms", "500").stdout.splitlines()
     got = json.loads(line)
     assert (got["message_id"], got["from"], got["text"]) == (sent["message_id"], "bob", "salut")
-    assert restante("inbox", "--quiet-ms", "500", **bob(pair)).stdout == "No new messages.\n"
-    [session] = json.loads(restante("sessions", "--json", **bob(pair)).stdout)
+    assert bob(pair, "inbox", "--quiet-ms", "500").stdout == "No new messages.\n"
+    [session] = json.loads(bob(pair, "sessions", "--json").stdout)
     assert (session["contact"], session["state"]) == ("alice", "in use")
-    assert restante("security", **bob(pair)).stdout == "Nothing was out of order.\n"
-    assert "alice" in restante("contact", "list", **bob(pair)).stdout
+    assert bob(pair, "security").stdout == "Nothing was out of order.\n"
+    assert "alice" in bob(pair, "contact", "list").stdout
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
 )
 def test_what_cannot_be_done_is_said_with_a_code(pair: Path, arguments: str, status: int, start: str) -> None:
     words = arguments.format(alice=pair / "alice").split()
-    assert restante(*words, status=status, **bob(pair)).stderr.startswith(start)
+    assert bob(pair, *words, status=status).stderr.startswith(start)
 
 
 def test_what_is_no_contact_or_a_changed_one_is_refused(pair: Path, tmp_path: Path) -> None:
@@ -95,14 +95,7 @@ def test_what_is_no_contact_or_a_changed_one_is_refused(pair: Path, tmp_path: Pa
         "changed bundle": {**good, "bundle": good["bundle"][:-8] + "AAAA" + good["bundle"][-4:]},
     }.items():
         (tmp_path / "changed.json").write_text(json.dumps(changed))
-        refused = restante(
-            "contact",
-            "add",
-            str(tmp_path / "changed.json"),
-            "--name",
-            "x",
-            status=(1 if name == "changed bundle" else 2),
-            **bob(pair),
-        )
+        status = 1 if name == "changed bundle" else 2
+        refused = bob(pair, "contact", "add", str(tmp_path / "changed.json"), "--name", "x", status=status)
         assert refused.stderr.startswith("error E1"), name
-    assert len(json.loads(restante("contact", "list", "--json", **bob(pair)).stdout)) == 1
+    assert len(json.loads(bob(pair, "contact", "list", "--json").stdout)) == 1

@@ -83,7 +83,7 @@ async def look(home: Path, name: str) -> tuple[list[bytes], list[str | None], di
     return found
 
 
-@clause("1.1", "1.2", "3.11", "8.4", "9.3")
+@clause("1.1", "3.11", "8.4")
 def test_clients_that_are_killed_lose_nothing_show_nothing_twice_and_use_no_key_twice(tmp_path: Path) -> None:
     moments = random.Random(20_260_102)  # noqa: S311 - where the kills fall, not a secret
     with running_node(NodeHome.made(tmp_path / "node")) as node:

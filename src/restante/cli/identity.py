@@ -1,6 +1,5 @@
 """`restante id`: make an identity, see it, and hand it to those who shall write to it."""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -114,6 +113,8 @@ def export(
 
     Prekeys age: hand out a new file at least every month.
     """
+    import asyncio
+
     from restante.client.contacts import encode_contact
     from restante.runtime.private_file import write_private
 

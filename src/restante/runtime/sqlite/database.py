@@ -147,7 +147,7 @@ class Database:
         return self._fetch(sql, values)
 
     def peek(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
-        """The same for a question whose answer no deferred row can change."""
+        """The same for a statement that no deferred row has to come before."""
         return self._execute(sql, values)
 
     def defer(self, sql: str, values: tuple[Column, ...]) -> None:

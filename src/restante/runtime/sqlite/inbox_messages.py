@@ -96,21 +96,23 @@ class MessageTable:
         expires_at_ms = expiry_ms(
             ttl_type=message.ttl_type, created_at_ms=message.created_at_ms, ttl_s=message.ttl_s, first_read_at_ms=None
         )
-        self._database.rows(
+        self._database.defer(
             _ADD_MESSAGE,
-            place,
-            message.arrival,
-            session,
-            sequence,
-            message.message_id,
-            message.kind,
-            int(is_late),
-            message.ttl_type,
-            message.ttl_s,
-            message.received_at_ms,
-            message.server_timestamp_ms,
-            expires_at_ms,
-            self._sealed(message),
+            (
+                place,
+                message.arrival,
+                session,
+                sequence,
+                message.message_id,
+                message.kind,
+                int(is_late),
+                message.ttl_type,
+                message.ttl_s,
+                message.received_at_ms,
+                message.server_timestamp_ms,
+                expires_at_ms,
+                self._sealed(message),
+            ),
         )
 
     def _sealed(self, message: TakenMessage) -> bytes:

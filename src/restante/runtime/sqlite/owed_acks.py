@@ -26,7 +26,7 @@ class OwedAcks:
         self._database = database
 
     def owe(self, number: int, type_: AckType, sender: Address, message_id: MessageId, *, now_ms: int) -> None:
-        self._database.rows(_OWE, number, type_, sender, message_id, now_ms)
+        self._database.defer(_OWE, (number, type_, sender, message_id, now_ms))
 
     def batches(self, batching: AckBatching) -> list[OwedBatch]:
         """To whom something is owed, and when each batch is due."""

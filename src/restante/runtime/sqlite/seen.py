@@ -46,7 +46,7 @@ class SeenTable:
 
     def find(self, key: bytes, *, now_ms: int) -> list[Remembered]:
         """Every arrival of a message that is still remembered, in whatever session."""
-        rows = self._database.rows(_FIND, _bucket(key))
+        rows = self._database.peek(_FIND, _bucket(key))  # nothing of this table is ever deferred
         if not rows:
             return []
         rest = key[_BUCKET_BYTES:]
@@ -58,7 +58,7 @@ class SeenTable:
 
     def remember(self, turn: int, key: bytes, mark: Mark, *, now_ms: int) -> None:
         raw = key[_BUCKET_BYTES:] + mark.session + mark.payload + mark.content
-        self._database.rows(_REMEMBER, turn, _bucket(key), raw, int(mark.is_acknowledged), now_ms)
+        self._database.peek(_REMEMBER, turn, _bucket(key), raw, int(mark.is_acknowledged), now_ms)
 
     def touch(self, known: Remembered, turn: int, *, now_ms: int) -> None:
         """Seen again just now."""
