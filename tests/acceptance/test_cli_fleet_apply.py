@@ -8,9 +8,9 @@ from journal_files import node_id, sealed
 from operator_shell import Operator
 from restante.cli.action_files import ActionFiles
 from restante.core.mailbox import Keep
-from restante.policy.quota import StorageQuota
 from restante.model.actions import ActionKind, FleetAction
 from restante.model.ids import InboxKey
+from restante.policy.quota import StorageQuota
 from sqlite_files import NOW_MS, facts, open_node_file
 
 

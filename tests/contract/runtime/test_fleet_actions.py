@@ -8,13 +8,13 @@ from clauses import clause
 from journal_files import message, node_id, sealed
 from outbox_entries import accept, entry
 from restante.core.mailbox import Keep
-from restante.policy.quota import StorageQuota
 from restante.core.outbox_events import TransmitFailed, TransmitSucceeded
 from restante.model.actions import ActionKind, FleetAction
 from restante.model.ids import InboxKey, WriterId
 from restante.model.journal import JournalKind
 from restante.model.states import State
 from restante.policy.failures import Failure
+from restante.policy.quota import StorageQuota
 from restante.runtime.sqlite.fleet_actions import ClientActions, NodeActions, Outcome, scoreboard, take_scoreboard
 from sqlite_files import NOW_MS, ClientFile, assert_books_balance, facts, open_client_file, open_node_file
 
