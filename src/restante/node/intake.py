@@ -1,7 +1,8 @@
 """What waits for the disk: puts and deletes of all connections, committed together and answered afterwards (SPEC 6.2).
 
-While one batch is being committed the next one collects. Each session gets one signature a commit, whatever the number
-of its puts. Knows nothing of frames coming in, nor of who may do what.
+While one batch is being committed the next one collects. Of many that wait, half are written at a time: while the
+clients of one half read their answers and send again, the other half is on its way to the disk. Each session gets one
+signature a commit, whatever the number of its puts. Knows nothing of frames coming in, nor of who may do what.
 """
 
 import asyncio
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-PARCEL_PUTS: Final = 64
+PARCEL_PUTS: Final = 32
 """Puts that are kept together. Two parcels make two operations, whose commit runs beside the loop
 (runtime/sqlite/group_commit)."""
+
+WHOLE_BATCH_PUTS: Final = 128
+"""So few are not halved: a smaller batch would leave each put a larger share of the fsync than halving gains."""
 
 MAX_BATCH_PUTS: Final = 1_024  # what one turn of the loop writes, about: some milliseconds
 MAX_BATCH_DELETES: Final = 1_024  # blobs; a request has that many at most
@@ -50,6 +54,7 @@ class _Parcel(NamedTuple):
     session: "Session"
     requests: Sequence[int]
     keeps: Sequence[Keep]
+    size_bytes: int
 
 
 class _Delete(NamedTuple):
@@ -85,15 +90,22 @@ class Intake:
         self._parcels: list[_Parcel] = []
         self._deletes: list[_Delete] = []
         self._working: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._queued_puts = 0
         self.waiting_puts = 0
         self.waiting_bytes = 0
 
     def put(self, session: "Session", requests: Sequence[int], keeps: Sequence[Keep]) -> None:
         for start in range(0, len(keeps), PARCEL_PUTS):
             end = start + PARCEL_PUTS
-            self._parcels.append(_Parcel(session, requests[start:end], keeps[start:end]))
+            some = keeps[start:end]
+            size_bytes = sum([len(keep[3]) for keep in some])
+            self._parcels.append(_Parcel(session, requests[start:end], some, size_bytes))
+            self._weigh(session, size_bytes)
+        self._queued_puts += len(keeps)
         self.waiting_puts += len(keeps)
-        self._weigh(session, _size(keeps))
 
     def delete(self, session: "Session", request: int, inbox: InboxKey, blob_ids: tuple[int, ...]) -> None:
         self._deletes.append(_Delete(session, request, inbox, blob_ids))
@@ -101,29 +113,46 @@ class Intake:
 
     async def finished(self) -> None:
         """Until all that was taken in is on disk and answered."""
-        while self._working is not None:
-            await asyncio.wait([self._working])
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Work no more."""
+        if self._working is not None:
+            self._working.cancel()
 
     def _weigh(self, session: "Session", size_bytes: int) -> None:
         self.waiting_bytes += size_bytes
         session.waiting_bytes += size_bytes
         if self._working is None:
+            self._idle.clear()
             self._working = asyncio.get_running_loop().create_task(self._work())
+        elif self._idle.is_set():
+            self._idle.clear()
+            self._news.set()
 
     async def _work(self) -> None:
+        """One task for as long as there are puts: one that comes back alone is let through to the disk at once
+        (runtime/sqlite/group_commit)."""
         try:
-            while self._parcels or self._deletes:
-                await self._commit(self._next_operations(), self._next_deletes())
+            while True:
+                while self._parcels or self._deletes:
+                    await self._commit(self._next_operations(), self._next_deletes())
+                self._idle.set()
+                self._news.clear()
+                await self._news.wait()
         finally:
             self._working = None
+            self._idle.set()
 
     def _next_operations(self) -> list[list[_Parcel]]:
-        """Parcels from the front of the queue, in two operations where there are two: the fewer, the less an inbox's
-        usage is written, but a commit of only one would stop the loop."""
+        """Parcels from the front of the queue, in two operations where there are two: a commit of only one would stop
+        the loop."""
+        enough = min(max(WHOLE_BATCH_PUTS, self._queued_puts // 2), MAX_BATCH_PUTS)
         puts = taken = 0
-        while taken < len(self._parcels) and puts < MAX_BATCH_PUTS:
+        while taken < len(self._parcels) and puts < enough:
             puts += len(self._parcels[taken].keeps)
             taken += 1
+        self._queued_puts -= puts
         parcels, self._parcels = self._parcels[:taken], self._parcels[taken:]
         return [some for some in (parcels[:-1], parcels[-1:]) if some]
 
@@ -171,30 +200,25 @@ class Intake:
         stored: dict[Session, tuple[list[int], list[PayloadHash]]] = {}
         inboxes: set[InboxKey] = set()
         for parcels, outcome in zip(operations, outcomes, strict=True):
-            answers = iter(outcome) if isinstance(outcome, list) else None
-            for session, requests, keeps in parcels:
-                self._lighten(session, keeps)
+            at = 0
+            for parcel in parcels:
+                session, size = parcel.session, len(parcel.keeps)
+                self.waiting_puts -= size
+                self.waiting_bytes -= parcel.size_bytes
+                session.waiting_bytes -= parcel.size_bytes
+                answers = outcome[at : at + size] if isinstance(outcome, list) else [_UNUSABLE] * size
+                at += size
+                requests, keeps = _those_stored(parcel, answers)
                 theirs = stored.setdefault(session, ([], []))
-                for request, keep in zip(requests, keeps, strict=True):
-                    answer = _UNUSABLE if answers is None else next(answers)
-                    if isinstance(answer, Refused):
-                        session.refuse(request, answer)
-                        continue
-                    theirs[0].append(request)
-                    theirs[1].append(keep[1])
-                    inboxes.add(keep[0])
-                    self._tally.bytes_stored += len(keep[3])
+                theirs[0].extend(requests)
+                theirs[1].extend([keep[1] for keep in keeps])
+                inboxes.update([keep[0] for keep in keeps])
+                self._tally.bytes_stored += sum([len(keep[3]) for keep in keeps])
         for session, (requests, hashes) in stored.items():
             self._tally.puts_stored += len(hashes)
             self._give_evidence(session, requests, hashes, now_ms)
         for inbox in inboxes:
             self._announce(inbox)
-
-    def _lighten(self, session: "Session", keeps: Sequence[Keep]) -> None:
-        size_bytes = _size(keeps)
-        self.waiting_puts -= len(keeps)
-        self.waiting_bytes -= size_bytes
-        session.waiting_bytes -= size_bytes
 
     def _give_evidence(
         self, session: "Session", requests: Sequence[int], hashes: Sequence[PayloadHash], now_ms: int
@@ -228,5 +252,15 @@ class Intake:
             self._tell(RelayEvent.STORE_FAILED if problems else RelayEvent.STORE_RECOVERED, code)
 
 
-def _size(keeps: Sequence[Keep]) -> int:
-    return sum([len(keep[3]) for keep in keeps])
+def _those_stored(parcel: _Parcel, answers: Sequence[int | Refused]) -> tuple[Sequence[int], Sequence[Keep]]:
+    """The others are refused here."""
+    if Refused not in map(type, answers):
+        return parcel.requests, parcel.keeps
+    stored: tuple[list[int], list[Keep]] = [], []
+    for request, keep, answer in zip(parcel.requests, parcel.keeps, answers, strict=True):
+        if isinstance(answer, Refused):
+            parcel.session.refuse(request, answer)
+        else:
+            stored[0].append(request)
+            stored[1].append(keep)
+    return stored
