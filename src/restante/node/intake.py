@@ -8,6 +8,7 @@ signature a commit, whatever the number of its puts. Knows nothing of frames com
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-PARCEL_PUTS: Final = 32
-"""Puts that are kept together. Two parcels make two operations, whose commit runs beside the loop
-(runtime/sqlite/group_commit)."""
+PARCEL_PUTS: Final = 64  # that are kept together: batches are made of these
+SMALL_BATCH: Final = 16
+"""Puts, or blobs deleted: so few wait for the disk on the loop, which costs less than a thread does."""
 
 WHOLE_BATCH_PUTS: Final = 128
 """So few are not halved: a smaller batch would leave each put a larger share of the fsync than halving gains."""
@@ -57,6 +58,24 @@ class _Parcel(NamedTuple):
     size_bytes: int
 
 
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """What is committed at once, and what is to be said afterwards if that succeeds."""
+
+    parcels: list[_Parcel]
+    now_ms: int
+    answers: list[int | Refused] = field(default_factory=list)
+    prepared: "_Prepared | None" = None
+
+
+class _Prepared(NamedTuple):
+    stored_puts: int
+    stored_bytes: int
+    inboxes: set[InboxKey]
+    evidence: list[tuple["Session", bytes]]
+    refusals: list[tuple["Session", int, Refused]]
+
+
 class _Delete(NamedTuple):
     session: "Session"
     request: int
@@ -80,7 +99,7 @@ class Intake:
         announce: Callable[[InboxKey], None],
     ) -> None:
         self._identity = identity
-        self._store = store
+        self._mailbox = store
         self._commits = commits
         self._quota = quota
         self._clock = clock
@@ -136,7 +155,7 @@ class Intake:
         try:
             while True:
                 while self._parcels or self._deletes:
-                    await self._commit(self._next_operations(), self._next_deletes())
+                    await self._commit(self._next_parcels(), self._next_deletes())
                 self._idle.set()
                 self._news.clear()
                 await self._news.wait()
@@ -144,9 +163,7 @@ class Intake:
             self._working = None
             self._idle.set()
 
-    def _next_operations(self) -> list[list[_Parcel]]:
-        """Parcels from the front of the queue, in two operations where there are two: a commit of only one would stop
-        the loop."""
+    def _next_parcels(self) -> list[_Parcel]:
         enough = min(max(WHOLE_BATCH_PUTS, self._queued_puts // 2), MAX_BATCH_PUTS)
         puts = taken = 0
         while taken < len(self._parcels) and puts < enough:
@@ -154,7 +171,7 @@ class Intake:
             taken += 1
         self._queued_puts -= puts
         parcels, self._parcels = self._parcels[:taken], self._parcels[taken:]
-        return [some for some in (parcels[:-1], parcels[-1:]) if some]
+        return parcels
 
     def _next_deletes(self) -> list[_Delete]:
         blobs = taken = 0
@@ -166,19 +183,26 @@ class Intake:
         deletes, self._deletes = self._deletes[:taken], self._deletes[taken:]
         return deletes
 
-    async def _commit(self, operations: list[list[_Parcel]], deletes: list[_Delete]) -> None:
-        now_ms = self._clock.now_ms()
-        calls: list[Callable[[], Any]] = [partial(self._store_parcels, each, now_ms) for each in operations]
+    async def _commit(self, parcels: list[_Parcel], deletes: list[_Delete]) -> None:
+        batch = _Batch(parcels, self._clock.now_ms())
+        changes = sum([len(parcel.keeps) for parcel in parcels]) + sum([len(each.blob_ids) for each in deletes])
+        is_large = changes > SMALL_BATCH
+        calls: list[Callable[[], Any]] = []
+        if parcels:
+            calls.append(partial(self._store, batch, is_large))
         if deletes:
-            calls.append(partial(self._delete_all, deletes, now_ms))
+            calls.append(partial(self._delete_all, deletes, batch.now_ms))
+        if is_large and len(calls) == 1:
+            calls.append(_nothing)  # a commit of one operation alone would stop the loop (runtime/sqlite/group_commit)
         started_s = time.perf_counter()
         outcomes = await self._run(calls)
         self._tally.commits += 1
         self._tally.commit_seconds += time.perf_counter() - started_s
         self._note_health(outcomes)
+        if parcels:
+            self._answer_puts(batch, outcomes[0])
         if deletes:
-            self._answer_deletes(deletes, outcomes.pop())
-        self._answer_puts(operations, outcomes, now_ms)
+            self._answer_deletes(deletes, outcomes[1 if parcels else 0])
 
     async def _run(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
         """What each gave, or what it raised."""
@@ -189,48 +213,66 @@ class Intake:
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may be left waiting
             return [error]
 
-    def _store_parcels(self, parcels: list[_Parcel], now_ms: int) -> list[int | Refused]:
+    def _store(self, batch: _Batch, is_large: bool) -> None:
+        parcels = batch.parcels
         keeps = parcels[0].keeps if len(parcels) == 1 else [keep for parcel in parcels for keep in parcel.keeps]
-        return self._store.put_all(keeps, quota=self._quota, now_ms=now_ms)
+        batch.answers = self._mailbox.put_all(keeps, quota=self._quota, now_ms=batch.now_ms)
+        if is_large:  # signed while the disk works
+            asyncio.get_running_loop().call_soon(self._prepare, batch)
 
     def _delete_all(self, deletes: list[_Delete], now_ms: int) -> int:
-        return sum(self._store.delete_all(each.inbox, each.blob_ids, now_ms=now_ms) for each in deletes)
+        return sum(self._mailbox.delete_all(each.inbox, each.blob_ids, now_ms=now_ms) for each in deletes)
 
-    def _answer_puts(self, operations: list[list[_Parcel]], outcomes: list[Any], now_ms: int) -> None:
+    def _prepare(self, batch: _Batch) -> _Prepared:
+        """What is to be said once the batch is on disk."""
         stored: dict[Session, tuple[list[int], list[PayloadHash]]] = {}
+        refusals: list[tuple[Session, int, Refused]] = []
         inboxes: set[InboxKey] = set()
-        for parcels, outcome in zip(operations, outcomes, strict=True):
-            at = 0
-            for parcel in parcels:
-                session, size = parcel.session, len(parcel.keeps)
-                self.waiting_puts -= size
-                self.waiting_bytes -= parcel.size_bytes
-                session.waiting_bytes -= parcel.size_bytes
-                answers = outcome[at : at + size] if isinstance(outcome, list) else [_UNUSABLE] * size
-                at += size
-                requests, keeps = _those_stored(parcel, answers)
-                theirs = stored.setdefault(session, ([], []))
-                theirs[0].extend(requests)
-                theirs[1].extend([keep[1] for keep in keeps])
-                inboxes.update([keep[0] for keep in keeps])
-                self._tally.bytes_stored += sum([len(keep[3]) for keep in keeps])
-        for session, (requests, hashes) in stored.items():
-            self._tally.puts_stored += len(hashes)
-            self._give_evidence(session, requests, hashes, now_ms)
-        for inbox in inboxes:
-            self._announce(inbox)
+        at = stored_puts = stored_bytes = 0
+        for parcel in batch.parcels:
+            answers = batch.answers[at : at + len(parcel.keeps)]
+            at += len(parcel.keeps)
+            requests, keeps = _those_stored(parcel, answers, refusals)
+            theirs = stored.setdefault(parcel.session, ([], []))
+            theirs[0].extend(requests)
+            theirs[1].extend([keep[1] for keep in keeps])
+            inboxes.update([keep[0] for keep in keeps])
+            stored_puts += len(keeps)
+            stored_bytes += parcel.size_bytes if keeps is parcel.keeps else sum([len(keep[3]) for keep in keeps])
+        evidence = [
+            (
+                session,
+                self._evidence(requests[start : start + MAX_BATCH_IDS], hashes[start : start + MAX_BATCH_IDS], batch),
+            )
+            for session, (requests, hashes) in stored.items()
+            if session.transport is not None
+            for start in range(0, len(hashes), MAX_BATCH_IDS)
+        ]
+        batch.prepared = _Prepared(stored_puts, stored_bytes, inboxes, evidence, refusals)
+        return batch.prepared
 
-    def _give_evidence(
-        self, session: "Session", requests: Sequence[int], hashes: Sequence[PayloadHash], now_ms: int
-    ) -> None:
-        """Only now, with the blobs on disk, may the node say so (SPEC 1.3)."""
-        for start in range(0, len(hashes), MAX_BATCH_IDS):
-            if session.transport is None:
-                return
-            end = start + MAX_BATCH_IDS
-            evidence = encoded_evidence(self._identity, hashes[start:end], now_ms=now_ms)
-            session.send(frames.encode_stored(evidence, requests[start:end]))
-        session.ease()
+    def _evidence(self, requests: Sequence[int], hashes: Sequence[PayloadHash], batch: _Batch) -> bytes:
+        return frames.encode_stored(encoded_evidence(self._identity, hashes, now_ms=batch.now_ms), requests)
+
+    def _answer_puts(self, batch: _Batch, outcome: BaseException | None) -> None:
+        for session, _, keeps, size_bytes in batch.parcels:
+            self.waiting_puts -= len(keeps)
+            self.waiting_bytes -= size_bytes
+            session.waiting_bytes -= size_bytes
+        if outcome is not None:
+            batch.answers = [_UNUSABLE] * sum([len(parcel.keeps) for parcel in batch.parcels])
+            batch.prepared = None
+        said = batch.prepared or self._prepare(batch)
+        self._tally.puts_stored += said.stored_puts
+        self._tally.bytes_stored += said.stored_bytes
+        for session, stored in said.evidence:
+            session.send(stored)  # only now, with the blobs on disk, may the node say so (SPEC 1.3)
+        for session, request, refused in said.refusals:
+            session.refuse(request, refused)
+        for session in {parcel.session for parcel in batch.parcels}:
+            session.ease()
+        for inbox in said.inboxes:
+            self._announce(inbox)
 
     def _answer_deletes(self, deletes: list[_Delete], outcome: Any) -> None:
         for session, request, _, blob_ids in deletes:
@@ -252,14 +294,19 @@ class Intake:
             self._tell(RelayEvent.STORE_FAILED if problems else RelayEvent.STORE_RECOVERED, code)
 
 
-def _those_stored(parcel: _Parcel, answers: Sequence[int | Refused]) -> tuple[Sequence[int], Sequence[Keep]]:
-    """The others are refused here."""
+def _nothing() -> None: ...
+
+
+def _those_stored(
+    parcel: _Parcel, answers: Sequence[int | Refused], refusals: list[tuple["Session", int, Refused]]
+) -> tuple[Sequence[int], Sequence[Keep]]:
+    """The others are added to `refusals`."""
     if Refused not in map(type, answers):
         return parcel.requests, parcel.keeps
     stored: tuple[list[int], list[Keep]] = [], []
     for request, keep, answer in zip(parcel.requests, parcel.keeps, answers, strict=True):
         if isinstance(answer, Refused):
-            parcel.session.refuse(request, answer)
+            refusals.append((parcel.session, request, answer))
         else:
             stored[0].append(request)
             stored[1].append(keep)
