@@ -1,12 +1,14 @@
 """What waits for the disk: puts and deletes of all connections, committed together and answered afterwards (SPEC 6.2).
 
-While one batch is being committed the next one collects. Each session gets one signature a commit, whatever the number
-of its puts. Knows nothing of frames coming in, nor of who may do what.
+While one batch is being committed the next one collects. Of many that wait, half are written at a time: while the
+clients of one half read their answers and send again, the other half is on its way to the disk. Each session gets one
+signature a commit, whatever the number of its puts. Knows nothing of frames coming in, nor of who may do what.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -27,9 +29,12 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-PARCEL_PUTS: Final = 64
-"""Puts that are kept together. Two parcels make two operations, whose commit runs beside the loop
-(runtime/sqlite/group_commit)."""
+PARCEL_PUTS: Final = 64  # that are kept together: batches are made of these
+SMALL_BATCH: Final = 16
+"""Puts, or blobs deleted: so few wait for the disk on the loop, which costs less than a thread does."""
+
+WHOLE_BATCH_PUTS: Final = 128
+"""So few are not halved: a smaller batch would leave each put a larger share of the fsync than halving gains."""
 
 MAX_BATCH_PUTS: Final = 1_024  # what one turn of the loop writes, about: some milliseconds
 MAX_BATCH_DELETES: Final = 1_024  # blobs; a request has that many at most
@@ -50,6 +55,25 @@ class _Parcel(NamedTuple):
     session: "Session"
     requests: Sequence[int]
     keeps: Sequence[Keep]
+    size_bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """What is committed at once, and what is to be said afterwards if that succeeds."""
+
+    parcels: list[_Parcel]
+    now_ms: int
+    answers: list[int | Refused] = field(default_factory=list)
+    prepared: "_Prepared | None" = None
+
+
+class _Prepared(NamedTuple):
+    stored_puts: int
+    stored_bytes: int
+    inboxes: set[InboxKey]
+    evidence: list[tuple["Session", bytes]]
+    refusals: list[tuple["Session", int, Refused]]
 
 
 class _Delete(NamedTuple):
@@ -75,7 +99,7 @@ class Intake:
         announce: Callable[[InboxKey], None],
     ) -> None:
         self._identity = identity
-        self._store = store
+        self._mailbox = store
         self._commits = commits
         self._quota = quota
         self._clock = clock
@@ -85,15 +109,22 @@ class Intake:
         self._parcels: list[_Parcel] = []
         self._deletes: list[_Delete] = []
         self._working: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._queued_puts = 0
         self.waiting_puts = 0
         self.waiting_bytes = 0
 
     def put(self, session: "Session", requests: Sequence[int], keeps: Sequence[Keep]) -> None:
         for start in range(0, len(keeps), PARCEL_PUTS):
             end = start + PARCEL_PUTS
-            self._parcels.append(_Parcel(session, requests[start:end], keeps[start:end]))
+            some = keeps[start:end]
+            size_bytes = sum([len(keep[3]) for keep in some])
+            self._parcels.append(_Parcel(session, requests[start:end], some, size_bytes))
+            self._weigh(session, size_bytes)
+        self._queued_puts += len(keeps)
         self.waiting_puts += len(keeps)
-        self._weigh(session, _size(keeps))
 
     def delete(self, session: "Session", request: int, inbox: InboxKey, blob_ids: tuple[int, ...]) -> None:
         self._deletes.append(_Delete(session, request, inbox, blob_ids))
@@ -101,31 +132,46 @@ class Intake:
 
     async def finished(self) -> None:
         """Until all that was taken in is on disk and answered."""
-        while self._working is not None:
-            await asyncio.wait([self._working])
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Work no more."""
+        if self._working is not None:
+            self._working.cancel()
 
     def _weigh(self, session: "Session", size_bytes: int) -> None:
         self.waiting_bytes += size_bytes
         session.waiting_bytes += size_bytes
         if self._working is None:
+            self._idle.clear()
             self._working = asyncio.get_running_loop().create_task(self._work())
+        elif self._idle.is_set():
+            self._idle.clear()
+            self._news.set()
 
     async def _work(self) -> None:
+        """One task for as long as there are puts: one that comes back alone is let through to the disk at once
+        (runtime/sqlite/group_commit)."""
         try:
-            while self._parcels or self._deletes:
-                await self._commit(self._next_operations(), self._next_deletes())
+            while True:
+                while self._parcels or self._deletes:
+                    await self._commit(self._next_parcels(), self._next_deletes())
+                self._idle.set()
+                self._news.clear()
+                await self._news.wait()
         finally:
             self._working = None
+            self._idle.set()
 
-    def _next_operations(self) -> list[list[_Parcel]]:
-        """Parcels from the front of the queue, in two operations where there are two: the fewer, the less an inbox's
-        usage is written, but a commit of only one would stop the loop."""
+    def _next_parcels(self) -> list[_Parcel]:
+        enough = min(max(WHOLE_BATCH_PUTS, self._queued_puts // 2), MAX_BATCH_PUTS)
         puts = taken = 0
-        while taken < len(self._parcels) and puts < MAX_BATCH_PUTS:
+        while taken < len(self._parcels) and puts < enough:
             puts += len(self._parcels[taken].keeps)
             taken += 1
+        self._queued_puts -= puts
         parcels, self._parcels = self._parcels[:taken], self._parcels[taken:]
-        return [some for some in (parcels[:-1], parcels[-1:]) if some]
+        return parcels
 
     def _next_deletes(self) -> list[_Delete]:
         blobs = taken = 0
@@ -137,19 +183,26 @@ class Intake:
         deletes, self._deletes = self._deletes[:taken], self._deletes[taken:]
         return deletes
 
-    async def _commit(self, operations: list[list[_Parcel]], deletes: list[_Delete]) -> None:
-        now_ms = self._clock.now_ms()
-        calls: list[Callable[[], Any]] = [partial(self._store_parcels, each, now_ms) for each in operations]
+    async def _commit(self, parcels: list[_Parcel], deletes: list[_Delete]) -> None:
+        batch = _Batch(parcels, self._clock.now_ms())
+        changes = sum([len(parcel.keeps) for parcel in parcels]) + sum([len(each.blob_ids) for each in deletes])
+        is_large = changes > SMALL_BATCH
+        calls: list[Callable[[], Any]] = []
+        if parcels:
+            calls.append(partial(self._store, batch, is_large))
         if deletes:
-            calls.append(partial(self._delete_all, deletes, now_ms))
+            calls.append(partial(self._delete_all, deletes, batch.now_ms))
+        if is_large and len(calls) == 1:
+            calls.append(_nothing)  # a commit of one operation alone would stop the loop (runtime/sqlite/group_commit)
         started_s = time.perf_counter()
         outcomes = await self._run(calls)
         self._tally.commits += 1
         self._tally.commit_seconds += time.perf_counter() - started_s
         self._note_health(outcomes)
+        if parcels:
+            self._answer_puts(batch, outcomes[0])
         if deletes:
-            self._answer_deletes(deletes, outcomes.pop())
-        self._answer_puts(operations, outcomes, now_ms)
+            self._answer_deletes(deletes, outcomes[1 if parcels else 0])
 
     async def _run(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
         """What each gave, or what it raised."""
@@ -160,53 +213,66 @@ class Intake:
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may be left waiting
             return [error]
 
-    def _store_parcels(self, parcels: list[_Parcel], now_ms: int) -> list[int | Refused]:
+    def _store(self, batch: _Batch, is_large: bool) -> None:
+        parcels = batch.parcels
         keeps = parcels[0].keeps if len(parcels) == 1 else [keep for parcel in parcels for keep in parcel.keeps]
-        return self._store.put_all(keeps, quota=self._quota, now_ms=now_ms)
+        batch.answers = self._mailbox.put_all(keeps, quota=self._quota, now_ms=batch.now_ms)
+        if is_large:  # signed while the disk works
+            asyncio.get_running_loop().call_soon(self._prepare, batch)
 
     def _delete_all(self, deletes: list[_Delete], now_ms: int) -> int:
-        return sum(self._store.delete_all(each.inbox, each.blob_ids, now_ms=now_ms) for each in deletes)
+        return sum(self._mailbox.delete_all(each.inbox, each.blob_ids, now_ms=now_ms) for each in deletes)
 
-    def _answer_puts(self, operations: list[list[_Parcel]], outcomes: list[Any], now_ms: int) -> None:
+    def _prepare(self, batch: _Batch) -> _Prepared:
+        """What is to be said once the batch is on disk."""
         stored: dict[Session, tuple[list[int], list[PayloadHash]]] = {}
+        refusals: list[tuple[Session, int, Refused]] = []
         inboxes: set[InboxKey] = set()
-        for parcels, outcome in zip(operations, outcomes, strict=True):
-            answers = iter(outcome) if isinstance(outcome, list) else None
-            for session, requests, keeps in parcels:
-                self._lighten(session, keeps)
-                theirs = stored.setdefault(session, ([], []))
-                for request, keep in zip(requests, keeps, strict=True):
-                    answer = _UNUSABLE if answers is None else next(answers)
-                    if isinstance(answer, Refused):
-                        session.refuse(request, answer)
-                        continue
-                    theirs[0].append(request)
-                    theirs[1].append(keep[1])
-                    inboxes.add(keep[0])
-                    self._tally.bytes_stored += len(keep[3])
-        for session, (requests, hashes) in stored.items():
-            self._tally.puts_stored += len(hashes)
-            self._give_evidence(session, requests, hashes, now_ms)
-        for inbox in inboxes:
+        at = stored_puts = stored_bytes = 0
+        for parcel in batch.parcels:
+            answers = batch.answers[at : at + len(parcel.keeps)]
+            at += len(parcel.keeps)
+            requests, keeps = _those_stored(parcel, answers, refusals)
+            theirs = stored.setdefault(parcel.session, ([], []))
+            theirs[0].extend(requests)
+            theirs[1].extend([keep[1] for keep in keeps])
+            inboxes.update([keep[0] for keep in keeps])
+            stored_puts += len(keeps)
+            stored_bytes += parcel.size_bytes if keeps is parcel.keeps else sum([len(keep[3]) for keep in keeps])
+        evidence = [
+            (
+                session,
+                self._evidence(requests[start : start + MAX_BATCH_IDS], hashes[start : start + MAX_BATCH_IDS], batch),
+            )
+            for session, (requests, hashes) in stored.items()
+            if session.transport is not None
+            for start in range(0, len(hashes), MAX_BATCH_IDS)
+        ]
+        batch.prepared = _Prepared(stored_puts, stored_bytes, inboxes, evidence, refusals)
+        return batch.prepared
+
+    def _evidence(self, requests: Sequence[int], hashes: Sequence[PayloadHash], batch: _Batch) -> bytes:
+        return frames.encode_stored(encoded_evidence(self._identity, hashes, now_ms=batch.now_ms), requests)
+
+    def _answer_puts(self, batch: _Batch, outcome: BaseException | None) -> None:
+        for session, _, keeps, size_bytes in batch.parcels:
+            self.waiting_puts -= len(keeps)
+            self.waiting_bytes -= size_bytes
+            session.waiting_bytes -= size_bytes
+        if outcome is not None:
+            batch.answers = [_UNUSABLE] * sum([len(parcel.keeps) for parcel in batch.parcels])
+            batch.prepared = None
+        said = batch.prepared or self._prepare(batch)
+        self._tally.puts_stored += said.stored_puts
+        self._tally.bytes_stored += said.stored_bytes
+        for session, stored in said.evidence:
+            session.send(stored)  # only now, with the blobs on disk, may the node say so (SPEC 1.3)
+        for session, request, refused in said.refusals:
+            session.refuse(request, refused)
+        for session in {parcel.session for parcel in batch.parcels}:
+            session.ease()
+        for inbox in said.inboxes:
             self._announce(inbox)
-
-    def _lighten(self, session: "Session", keeps: Sequence[Keep]) -> None:
-        size_bytes = _size(keeps)
-        self.waiting_puts -= len(keeps)
-        self.waiting_bytes -= size_bytes
-        session.waiting_bytes -= size_bytes
-
-    def _give_evidence(
-        self, session: "Session", requests: Sequence[int], hashes: Sequence[PayloadHash], now_ms: int
-    ) -> None:
-        """Only now, with the blobs on disk, may the node say so (SPEC 1.3)."""
-        for start in range(0, len(hashes), MAX_BATCH_IDS):
-            if session.transport is None:
-                return
-            end = start + MAX_BATCH_IDS
-            evidence = encoded_evidence(self._identity, hashes[start:end], now_ms=now_ms)
-            session.send(frames.encode_stored(evidence, requests[start:end]))
-        session.ease()
 
     def _answer_deletes(self, deletes: list[_Delete], outcome: Any) -> None:
         for session, request, _, blob_ids in deletes:
@@ -228,5 +294,20 @@ class Intake:
             self._tell(RelayEvent.STORE_FAILED if problems else RelayEvent.STORE_RECOVERED, code)
 
 
-def _size(keeps: Sequence[Keep]) -> int:
-    return sum([len(keep[3]) for keep in keeps])
+def _nothing() -> None: ...
+
+
+def _those_stored(
+    parcel: _Parcel, answers: Sequence[int | Refused], refusals: list[tuple["Session", int, Refused]]
+) -> tuple[Sequence[int], Sequence[Keep]]:
+    """The others are added to `refusals`."""
+    if Refused not in map(type, answers):
+        return parcel.requests, parcel.keeps
+    stored: tuple[list[int], list[Keep]] = [], []
+    for request, keep, answer in zip(parcel.requests, parcel.keeps, answers, strict=True):
+        if isinstance(answer, Refused):
+            refusals.append((parcel.session, request, answer))
+        else:
+            stored[0].append(request)
+            stored[1].append(keep)
+    return stored

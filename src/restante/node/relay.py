@@ -97,6 +97,7 @@ class Relay:
         finally:
             for session in tuple(self._sessions):
                 session.abort()
+            self.intake.close()
             if self._rounds is not None:
                 self._rounds.cancel()
 

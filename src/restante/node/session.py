@@ -78,17 +78,27 @@ class Session(EncryptedConnection):
         self.send(frames.encode_frame(self._hello, 0))
 
     def on_frames(self, came: list[tuple[int, int, bytes]]) -> None:
-        self.heard_s = self._loop.time()
+        self.heard_s = now_s = self._loop.time()
         now_ms = self._relay.clock.now_ms()
+        quota, wait_ms = self._relay.quota, self._meter.wait_ms
         requests: list[int] = []
         keeps: list[Keep] = []
         try:
             for number, request, body in came:
                 if number != _PUT or not self.is_started:
                     self._take(request, frames.decode_body(number, body))
-                elif (keep := self._judged(request, body, now_ms)) is not None:
-                    requests.append(request)
-                    keeps.append(keep)
+                elif pause_ms := wait_ms(now_s):
+                    self._refuse_haste(request, pause_ms)
+                else:
+                    try:
+                        verdict = judge_put(body, quota=quota, now_ms=now_ms)
+                    except RestanteError as error:
+                        verdict = Refused(permanent=True, code=error.code, text=str(error))
+                    if isinstance(verdict, Refused):
+                        self.refuse(request, verdict)
+                    else:
+                        requests.append(request)
+                        keeps.append(verdict)
         finally:  # what came before a frame that breaks the format is taken all the same
             if keeps:
                 self._relay.intake.put(self, requests, keeps)
@@ -151,25 +161,9 @@ class Session(EncryptedConnection):
             )
         )
 
-    def _judged(self, request: int, raw: bytes, now_ms: int) -> Keep | None:
-        """What is to be stored; what is not, is refused right here."""
-        if self._is_too_fast(request):
-            return None
-        try:
-            verdict = judge_put(raw, quota=self._relay.quota, now_ms=now_ms)
-        except RestanteError as error:
-            verdict = Refused(permanent=True, code=error.code, text=str(error))
-        if isinstance(verdict, Refused):
-            self.refuse(request, verdict)
-            return None
-        return verdict
-
-    def _is_too_fast(self, request: int) -> bool:
-        wait_ms = self._meter.wait_ms(self.heard_s)
-        if wait_ms:
-            slower = Refused(permanent=False, code=Code.RATE_LIMITED, text="more than this connection may send")
-            self.refuse(request, slower, retry_after_ms=wait_ms)
-        return wait_ms > 0
+    def _refuse_haste(self, request: int, pause_ms: int) -> None:
+        slower = Refused(permanent=False, code=Code.RATE_LIMITED, text="more than this connection may send")
+        self.refuse(request, slower, retry_after_ms=pause_ms)
 
     def _take(self, request: int, frame: frames.Frame | frames.Unknown) -> None:
         match frame:
@@ -200,7 +194,8 @@ class Session(EncryptedConnection):
         self.is_started = True
 
     def _open(self, request: int, frame: frames.Open) -> None:
-        if self._is_too_fast(request):  # a proof costs more to check than a put
+        if pause_ms := self._meter.wait_ms(self.heard_s):  # a proof costs more to check than a put
+            self._refuse_haste(request, pause_ms)
             return
         if self._hello is None or not is_signed_by(
             frame.address,

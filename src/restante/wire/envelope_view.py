@@ -21,6 +21,7 @@ _EXPIRY_TAG: Final = 0x18
 _SEALED_TAG: Final = 0x22
 _MORE: Final = 0x80
 _LEAST_BYTES: Final = _LENGTH_AT + 2
+_DECIDING_BYTES: Final = _LENGTH_AT + 3  # all that is looked at here, besides the size
 
 
 EnvelopeView = tuple[InboxKey, int, bytes]
@@ -29,20 +30,28 @@ EnvelopeView = tuple[InboxKey, int, bytes]
 
 def view_envelope(raw: bytes) -> EnvelopeView:
     """As `decode_envelope`, refusals included."""
-    if (
-        len(raw) >= _LEAST_BYTES
-        and raw.startswith(_HEAD)
-        and raw[_EXPIRY_TAG_AT] == _EXPIRY_TAG
-        and raw[_SEALED_TAG_AT] == _SEALED_TAG
-        and (expires_at_ms := _expiry(raw[_EXPIRY_AT:_SEALED_TAG_AT])) is not None
-        and (start := _start_of_sealed(raw)) is not None
-    ):
-        return InboxKey(raw[len(_HEAD) : _EXPIRY_TAG_AT]), expires_at_ms, raw[start:]
+    layout = _layout(raw[:_DECIDING_BYTES], len(raw))
+    if layout is not None:
+        return layout[0], layout[1], raw[layout[2] :]
     envelope = decode_envelope(raw)
     return envelope.inbox_key, envelope.expires_at_ms, envelope.sealed
 
 
-@lru_cache(maxsize=4_096)  # expiries are whole hours: few are in use at any time
+@lru_cache(maxsize=4_096)  # letters to one reader within an hour begin alike, and have one of a few sizes
+def _layout(head: bytes, size: int) -> tuple[InboxKey, int, int] | None:
+    """Inbox key, expiry and where the sealed bytes begin, in an envelope of this size that begins so."""
+    if (
+        size >= _LEAST_BYTES
+        and head.startswith(_HEAD)
+        and head[_EXPIRY_TAG_AT] == _EXPIRY_TAG
+        and head[_SEALED_TAG_AT] == _SEALED_TAG
+        and (expires_at_ms := _expiry(head[_EXPIRY_AT:_SEALED_TAG_AT])) is not None
+        and (start := _start_of_sealed(head, size)) is not None
+    ):
+        return InboxKey(head[len(_HEAD) : _EXPIRY_TAG_AT]), expires_at_ms, start
+    return None
+
+
 def _expiry(raw: bytes) -> int | None:
     """The moment these six bytes are as a varint; None when they are none, or not a whole hour."""
     if any(byte < _MORE for byte in raw[:-1]) or not 0 < raw[-1] < _MORE:
@@ -51,15 +60,15 @@ def _expiry(raw: bytes) -> int | None:
     return value if value <= MAX_TIME_MS and value % EXPIRY_STEP_MS == 0 else None
 
 
-def _start_of_sealed(raw: bytes) -> int | None:
+def _start_of_sealed(head: bytes, size: int) -> int | None:
     """Where the sealed bytes begin; None unless their length is as short as can be and they end the envelope."""
-    low, middle = raw[_LENGTH_AT], raw[_LENGTH_AT + 1]
+    low, middle = head[_LENGTH_AT], head[_LENGTH_AT + 1]
     if low < _MORE:
         start, length = _LENGTH_AT + 1, low
     elif 0 < middle < _MORE:
         start, length = _LENGTH_AT + 2, (low & 0x7F) | middle << 7
-    elif middle >= _MORE and len(raw) > _LENGTH_AT + 2 and 0 < raw[_LENGTH_AT + 2] < _MORE:
-        start, length = _LENGTH_AT + 3, (low & 0x7F) | (middle & 0x7F) << 7 | raw[_LENGTH_AT + 2] << 14
+    elif middle >= _MORE and len(head) > _LENGTH_AT + 2 and 0 < head[_LENGTH_AT + 2] < _MORE:
+        start, length = _LENGTH_AT + 3, (low & 0x7F) | (middle & 0x7F) << 7 | head[_LENGTH_AT + 2] << 14
     else:
         return None
-    return start if len(raw) - start == length and 0 < length <= MAX_SEALED_BYTES else None
+    return start if size - start == length and 0 < length <= MAX_SEALED_BYTES else None

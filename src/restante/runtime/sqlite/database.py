@@ -6,7 +6,7 @@ Decides how a file is opened and how SQLite's failures become ours; knows nothin
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -160,6 +160,14 @@ class Database:
             self._deferred[sql] = [values]
         else:
             rows.append(values)
+
+    def defer_many(self, sql: str, rows: Sequence[tuple[Column, ...]]) -> None:
+        """The same for many rows of one statement, which are written in their order."""
+        if not self._depth:
+            raise LocalProtocolError("rows can be deferred only inside a transaction")
+        if rows:
+            self._deferred_rows += len(rows)
+            self._deferred.setdefault(sql, []).extend(rows)
 
     def changes(self) -> int:
         """Grows with each row written or deferred: tells whether an operation changed anything."""

@@ -1,6 +1,6 @@
 """The journal table: facts appended in the transaction that makes them true (SPEC 1.4, 13.1)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from restante.model.ids import (
@@ -22,6 +22,11 @@ from restante.wire.journal_rows import FIELDS, from_record
 _COLUMNS: Final = tuple(field.name for field in FIELDS if field.name not in {"event_id", "writer"})
 _SQL: Final = load_queries("journal")
 _APPEND_FACT: Final = _SQL["append_fact"]
+_APPEND_BLOB_FACT: Final = _SQL["append_blob_fact"]
+
+BlobFact = tuple[SessionTag | None, PayloadHash, int | None, int | None]
+"""Tag, hash, size in bytes and remaining life in seconds of sealed bytes. No class of its own: one is made for every
+put."""
 
 
 class Journal:
@@ -52,9 +57,7 @@ class Journal:
         ttl_s: int | None = None,
     ) -> int:
         """The number of the fact. Part of a transaction, always: a fact is written with what it states."""
-        if self._last is None:
-            [(self._last,)] = self._database.rows(_SQL["last_number"])
-        self._last = number = self._last + 1
+        number = self._take_numbers(1)
         self._database.defer(
             _APPEND_FACT,
             (
@@ -76,6 +79,22 @@ class Journal:
             ),
         )
         return number
+
+    def append_many(self, kind: JournalKind, blobs: Sequence[BlobFact], *, at_ms: int) -> range:
+        """The numbers of facts about sealed bytes, one for each, in order."""
+        first = self._take_numbers(len(blobs))
+        self._database.defer_many(
+            _APPEND_BLOB_FACT, [(number, at_ms, kind, *blob) for number, blob in enumerate(blobs, first)]
+        )
+        return range(first, first + len(blobs))
+
+    def _take_numbers(self, count: int) -> int:
+        """The first of so many new numbers."""
+        if self._last is None:
+            [(self._last,)] = self._database.rows(_SQL["last_number"])
+        first = self._last + 1
+        self._last += count
+        return first
 
     def facts(self, *, after: int, limit: int) -> list[JournalRow]:
         """Up to `limit` facts with a number above `after`, oldest first."""

@@ -4,8 +4,7 @@ Reads go over a connection of their own, which sees only what is committed: a bl
 acknowledgement could be given, and reading does not wait for a commit under way.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from restante.core.mailbox import Keep, Usage
@@ -15,7 +14,7 @@ from restante.model.journal import ASKED_BY_FLEET, JournalKind
 from restante.policy.quota import Refused, StorageQuota, full
 from restante.ports.relay import Blob
 from restante.runtime.sqlite.database import Database, load_queries
-from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.journal import BlobFact, Journal
 
 REMEMBERED_INBOXES: Final = 10_000  # of each memory below: a bound, and far more than are busy at once
 
@@ -34,36 +33,35 @@ class SqliteMailbox:
         self._tags: dict[InboxKey, SessionTag] = {}
         self._tags_of_day = 0
         self._nothing_expires_before: dict[InboxKey, int] = {}
+        self._held: dict[InboxKey, list[int]] = {}
+        self._changed: set[InboxKey] = set()
+        database.when_unsure(self._forget)
+        database.before_commit(self._write_usage)
 
     def close(self) -> None:
         """The reading connection; the writing one belongs to whoever opened it."""
         self._reader.close()
 
     def put_all(self, keeps: Sequence[Keep], *, quota: StorageQuota, now_ms: int) -> list[int | Refused]:
-        held: dict[InboxKey, list[int]] = {}
-        grown: set[InboxKey] = set()
         answers: list[int | Refused] = []
+        fitting: list[Keep] = []
         with self._database.transaction():
             for keep in keeps:
-                inbox, _, _, envelope = keep
-                usage = held.get(inbox)
-                if usage is None:
-                    usage = held[inbox] = self._held(inbox)
-                refused = full(quota, usage[0], usage[1], len(envelope))
-                if refused is not None and self._sweep(inbox, now_ms):
-                    usage = held[inbox] = self._held(inbox)
-                    refused = full(quota, usage[0], usage[1], len(envelope))
+                inbox, size_bytes = keep[0], len(keep[3])
+                held = self._held.get(inbox) or self._look_up(inbox)
+                refused = full(quota, held[0], held[1], size_bytes)
                 if refused is not None:
-                    answers.append(refused)
-                    continue
-                answers.append(self._put(keep, now_ms))
-                usage[0] += 1
-                usage[1] += len(envelope)
-                grown.add(inbox)
-                if self._nothing_expires_before:
-                    self._nothing_expires_before.pop(inbox, None)
-            for inbox in grown:
-                self._database.rows(_SQL["set_usage"], inbox, *held[inbox])
+                    answers += self._put(fitting, now_ms)
+                    fitting = []
+                    if self._sweep(inbox, now_ms):
+                        refused = full(quota, held[0], held[1], size_bytes)
+                    if refused is not None:
+                        answers.append(refused)
+                        continue
+                held[0] += 1
+                held[1] += size_bytes
+                fitting.append(keep)
+            answers += self._put(fitting, now_ms)
         return answers
 
     def usage(self, inbox: InboxKey) -> Usage:
@@ -102,23 +100,54 @@ class SqliteMailbox:
             self._note(JournalKind.REAPED, gone, now_ms, code=ASKED_BY_FLEET)
         return len(gone)
 
-    def _held(self, inbox: InboxKey) -> list[int]:
-        """Blobs and bytes, as this transaction has them."""
-        rows = self._database.peek(_SQL["usage"], inbox)  # what it holds is never deferred
-        return list(rows[0]) if rows else [0, 0]
+    def _look_up(self, inbox: InboxKey) -> list[int]:
+        """Blobs and bytes, as this transaction has them; to be changed in place, and then marked as changed."""
+        held = self._held.get(inbox)
+        if held is None:
+            rows = self._database.peek(_SQL["usage"], inbox)  # what it holds is never deferred
+            held = self._held[inbox] = list(rows[0]) if rows else [0, 0]
+        return held
 
-    def _put(self, keep: Keep, now_ms: int) -> int:
-        inbox, sealed_hash, expires_at_ms, envelope = keep
-        blob_id = self._journal.append(
-            JournalKind.STORED,
-            at_ms=now_ms,
-            session_tag=self._tag(inbox, now_ms),
-            payload_hash=sealed_hash,
-            size_bytes=len(envelope),
-            ttl_s=max(0, expires_at_ms - now_ms) // 1_000,
-        )
-        self._database.defer(_PUT, (blob_id, inbox, envelope, sealed_hash, now_ms, expires_at_ms))
-        return blob_id
+    def _put(self, keeps: Sequence[Keep], now_ms: int) -> range:
+        """Their ids."""
+        if now_ms // DAY_MS != self._tags_of_day:
+            self._tags_of_day = now_ms // DAY_MS
+            self._tags.clear()
+        tags = self._tags
+        facts: list[BlobFact] = [
+            (
+                tags.get(inbox) or self._make_tag(inbox, now_ms),
+                sealed_hash,
+                len(envelope),
+                max(0, expires_at_ms - now_ms) // 1_000,
+            )
+            for inbox, sealed_hash, expires_at_ms, envelope in keeps
+        ]
+        ids = self._journal.append_many(JournalKind.STORED, facts, at_ms=now_ms)
+        self._database.defer_many(_PUT, [(blob_id, *keep, now_ms) for blob_id, keep in zip(ids, keeps, strict=True)])
+        inboxes = {keep[0] for keep in keeps}
+        self._changed |= inboxes
+        if self._nothing_expires_before:
+            for inbox in inboxes:
+                self._nothing_expires_before.pop(inbox, None)
+        return ids
+
+    def _write_usage(self) -> None:
+        """Once a transaction, whatever the number of its operations."""
+        if self._changed:
+            held = self._held
+            self._database.defer_many(
+                _SQL["set_usage"], [(inbox, *held[inbox]) for inbox in self._changed if held[inbox][0]]
+            )
+            self._database.defer_many(_SQL["forget_usage"], [(inbox,) for inbox in self._changed if not held[inbox][0]])
+            self._changed.clear()
+        _make_room(self._held)
+
+    def _forget(self) -> None:
+        """The file may hold something else than what is remembered of it."""
+        self._held.clear()
+        self._changed.clear()
+        self._nothing_expires_before.clear()
 
     def _sweep(self, inbox: InboxKey, now_ms: int) -> bool:
         """Whether a full inbox lost what had expired in it. Only then is it worth the walk through all of it."""
@@ -133,29 +162,19 @@ class SqliteMailbox:
         self._nothing_expires_before[inbox] = earliest_ms or 0
         return False
 
-    def _note(self, kind: JournalKind, gone: Iterable[tuple[Any, ...]], now_ms: int, code: str | None = None) -> None:
+    def _note(self, kind: JournalKind, gone: Sequence[tuple[Any, ...]], now_ms: int, code: str | None = None) -> None:
         """The facts of what is gone, and what its inboxes hold without it."""
-        shrunk: defaultdict[InboxKey, list[int]] = defaultdict(lambda: [0, 0])
         for inbox, sealed_hash, size_bytes in gone:
             self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash), code=code)
-            shrunk[inbox][0] += 1
-            shrunk[inbox][1] += size_bytes
-        for inbox, (blobs, size_bytes) in shrunk.items():
-            held_blobs, held_bytes = self._held(inbox)
-            if held_blobs > blobs:
-                self._database.rows(_SQL["set_usage"], inbox, held_blobs - blobs, held_bytes - size_bytes)
-            else:
-                self._database.rows(_SQL["forget_usage"], inbox)
+            held = self._look_up(inbox)
+            held[0] -= 1
+            held[1] -= size_bytes
+            self._changed.add(inbox)
 
-    def _tag(self, inbox: InboxKey, now_ms: int) -> SessionTag:
+    def _make_tag(self, inbox: InboxKey, now_ms: int) -> SessionTag:
         """The inbox's tag of this day (SPEC 13.1), remembered: making one costs as much as writing a row."""
-        if now_ms // DAY_MS != self._tags_of_day:
-            self._tags_of_day = now_ms // DAY_MS
-            self._tags.clear()
-        tag = self._tags.get(inbox)
-        if tag is None:
-            _make_room(self._tags)
-            tag = self._tags[inbox] = inbox_tag(self._tag_secret, inbox, at_ms=now_ms)
+        _make_room(self._tags)
+        tag = self._tags[inbox] = inbox_tag(self._tag_secret, inbox, at_ms=now_ms)
         return tag
 
 

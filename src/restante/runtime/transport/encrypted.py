@@ -142,7 +142,10 @@ class EncryptedConnection(asyncio.BufferedProtocol):
                 if filled == BUFFER_BYTES:
                     self.on_frames(self._splitter.feed(decrypted))
                     filled = 0
-            is_over = True
+                elif not self._incoming.pending and not self.encryption.pending():
+                    break  # to ask once more would cost as much as a small frame does
+            else:
+                is_over = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:

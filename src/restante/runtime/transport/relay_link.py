@@ -88,7 +88,8 @@ class TlsRelayLink(EncryptedConnection):
         under_way: list[asyncio.Future[Evidence] | TryFailed] = []
         for envelope in envelopes:
             try:
-                await self._wait_for_room()
+                if not self._has_room():
+                    await self._wait_for_room()
                 under_way.append(self._begin_put(envelope))
             except TryFailed as failed:
                 under_way.append(failed)
@@ -201,8 +202,11 @@ class TlsRelayLink(EncryptedConnection):
             self._hello.set_exception(error)
             self._hello.exception()  # a caller that gave up waiting need not be told
 
+    def _has_room(self) -> bool:
+        return not self._puts.is_full() and self._may_write.is_set() and not self._lost.is_set()
+
     async def _wait_for_room(self) -> None:
-        while not self._lost.is_set() and (self._puts.is_full() or not self._may_write.is_set()):
+        while not self._lost.is_set() and not self._has_room():
             await self._puts.room()
             await self._may_write.wait()
         if self._lost.is_set():
@@ -216,18 +220,18 @@ class TlsRelayLink(EncryptedConnection):
         request = self._next_request()
         sealed = payload_hash(sealed_bytes)
         answer = self._puts.add(request, sealed, due_s=self._loop.time() + DEADLINE_S)
-        self._say(frames.frame_head(_PUT, request, len(envelope)) + envelope)
+        self._say(frames.frame_head(_PUT, request, len(envelope)), envelope)
         if "puts" not in self._timers:
             self._timers["puts"] = self._loop.call_later(DEADLINE_S, self._expire_puts)
         return answer
 
-    def _say(self, raw: bytes) -> None:
+    def _say(self, *parts: bytes) -> None:
         """All of a turn leave together at its end: encrypting them one by one is dear, and the relay would commit the
         first of them alone."""
         if self._corked is None:
             self._corked = []
             self._loop.call_soon(self._uncork)
-        self._corked.append(raw)
+        self._corked += parts
 
     def _uncork(self) -> None:
         corked, self._corked = self._corked, None
@@ -280,6 +284,7 @@ class TlsRelayLink(EncryptedConnection):
 
 
 async def _outcome(answer: asyncio.Future[Evidence]) -> Evidence | TryFailed:
+    """All of one commit are answered together: most are there when they are asked for."""
     try:
         return await answer
     except TryFailed as failed:

@@ -1,7 +1,8 @@
 -- The relay's inbox store (SPEC 6).
 
 -- name: put_blob
-INSERT INTO inbox (id, recipient, envelope, payload_hash, stored_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?, ?);
+-- In the order of `core.mailbox.Keep`, between the id and the moment.
+INSERT INTO inbox (id, recipient, payload_hash, expires_at_ms, envelope, stored_at_ms) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: usage
 SELECT blobs, bytes FROM usage WHERE recipient = ?;
