@@ -25,6 +25,7 @@ from restante.node.relay import Relay
 from restante.node.status_server import Answers, StatusServer
 from restante.runtime.directory_lock import DirectoryLock, hold
 from restante.runtime.endpoints import Endpoint
+from restante.runtime.journal.presence import note_start
 from restante.runtime.node_directory import NodeDirectory
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.group_commit import GroupCommit
@@ -32,6 +33,7 @@ from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.mailbox import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.systemd import Word, notify
+from restante.wire.inbox_keys import node_id_of
 
 GRACE_S: Final = 10.0  # how long puts under way may take to end after SIGTERM
 LOOK_EVERY_S: Final = 1.0
@@ -68,6 +70,7 @@ class _Node:
         self._identity = directory.identity()
         self._database = Database(directory.database, schema="node", busy_timeout_ms=BUSY_MS)
         journal = Journal(self._database, SystemEntropy())
+        note_start(self._database, journal, node_id_of(self._identity.node_key), now_ms=self._started_at_ms)
         self._commits = GroupCommit(self._database)
         self._file = WatchedFile(self._database, self._commits)
         self._store = SqliteMailbox(self._database, journal, tag_secret=self._identity.tag_secret)
