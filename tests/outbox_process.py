@@ -1,7 +1,8 @@
 """Programs that work on one outbox until they are done or killed, and say what they did once it is on disk.
 
 Run as `python outbox_process.py lease <file> <owner>` or `python outbox_process.py accept <file> <first number>`. Each
-says `ready` and begins when it is sent a line, so that several can begin together.
+says `ready` and begins when it is sent a line, so that several can begin together. One that leases waits for a second
+line once it has an entry.
 """
 
 import asyncio
@@ -62,10 +63,14 @@ def lease_until_empty(file: ClientFile, owner: str) -> None:
             None,  # as if its owner had died: the lease must lapse
         ]
     )
+    has_met_the_other = False
     while file.outbox.held() != (0, 0):
         leased = file.outbox.lease(owner=owner, routes=tuple(Route), limit=2, now_ms=CLOCK.now_ms())
         for one in leased:
             say(f"{one.message_id.hex()} {one.attempts}")
+            if not has_met_the_other:
+                sys.stdin.readline()  # until the other has something, too
+                has_met_the_other = True
             answer: Event | None = next(answers)
             if answer is not None:
                 file.outbox.apply(one.message_id, answer, now_ms=CLOCK.now_ms())
