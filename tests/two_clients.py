@@ -41,11 +41,13 @@ class Endpoint:
         self.counts = FaultCounts()
         self._stage = stage
         self._lives = 0
+        self._alive = asyncio.Lock()
         self._working: asyncio.Task[None] | None = None
         self.client = self._open()
 
     async def say(self, body: bytes) -> MessageId:
-        receipt = await self.client.send(self.peer.identity.address, body)
+        async with self._alive:
+            receipt = await self.client.send(self.peer.identity.address, body)
         self.sent.append(body)
         return receipt.message_id
 
@@ -100,15 +102,19 @@ class Endpoint:
             await working
 
     async def die_and_come_back(self) -> None:
-        """What a kill -9 leaves is what is in the file now; whatever the old life still does is lost with it."""
-        before = self._path()
-        self._lives += 1
-        for suffix in ("", "-wal"):
-            shutil.copy(f"{before}{suffix}", f"{self._path()}{suffix}")
-        await self.go_offline()
-        await self.client.close()
-        self.client = self._open()
-        self.go_online()
+        """What a kill -9 leaves is what is in the file now; whatever the old life still does is lost with it.
+
+        Nothing is said meanwhile: the old life could still promise, and send, what the new one knows nothing of.
+        """
+        async with self._alive:
+            before = self._path()
+            self._lives += 1
+            for suffix in ("", "-wal"):
+                shutil.copy(f"{before}{suffix}", f"{self._path()}{suffix}")
+            await self.go_offline()
+            await self.client.close()
+            self.client = self._open()
+            self.go_online()
 
     async def close(self) -> None:
         await self.go_offline()
