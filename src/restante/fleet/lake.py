@@ -15,11 +15,9 @@ from restante.model.errors import RestanteError
 
 SEGMENTS: Final = "segments"
 TABLES: Final = "tables"
-STREAM: Final = "stream"
 EVENTS_TABLE: Final = "events"
 QUARANTINE_TABLE: Final = "quarantine"
 ARRIVALS_TABLE: Final = "arrivals"
-LATE_TABLE: Final = "late"
 DAY: Final = "day"
 """Tables of facts are divided by the UTC day of the fact."""
 
@@ -34,17 +32,8 @@ class Lake:
     def segments(self) -> str:
         return self._under(SEGMENTS)
 
-    @property
-    def checkpoint(self) -> str:
-        return self._under(STREAM, "checkpoint")
-
     def table(self, name: str) -> str:
         return self._under(TABLES, name)
-
-    def state(self, version: int | None = None) -> str:
-        """What the stream remembers: after one batch, or the directory of all versions."""
-        every = self._under(STREAM, "state")
-        return every if version is None else f"{every}/batch={version:012d}"
 
     @property
     def local_segments(self) -> Path:
@@ -80,17 +69,3 @@ def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
 def exists(spark: SparkSession, path: str) -> bool:
     system, hadoop_path = file_system(spark, path)
     return bool(system.exists(hadoop_path))
-
-
-def remove(spark: SparkSession, path: str) -> None:
-    """With all that is in it; nothing happens where nothing is."""
-    system, hadoop_path = file_system(spark, path)
-    system.delete(hadoop_path, True)
-
-
-def names_in(spark: SparkSession, path: str) -> list[str]:
-    """The names in a directory, in order; none where it is not there."""
-    system, hadoop_path = file_system(spark, path)
-    if not system.exists(hadoop_path):
-        return []
-    return sorted(status.getPath().getName() for status in system.listStatus(hadoop_path))
