@@ -22,6 +22,9 @@ from restante.wire.journal_rows import FIELDS, from_record
 _COLUMNS: Final = tuple(field.name for field in FIELDS if field.name not in {"event_id", "writer"})
 _SQL: Final = load_queries("journal")
 _APPEND_FACT: Final = _SQL["append_fact"]
+_SET_META: Final = _SQL["set_meta"]
+_NAMED_BY_A_ROW: Final = frozenset({JournalKind.ACCEPTED, JournalKind.STORED})
+"""Facts whose numbers are the ids of what they tell of."""
 _APPEND_BLOB_FACT: Final = _SQL["append_blob_fact"]
 
 BlobFact = tuple[SessionTag | None, PayloadHash, int | None, int | None]
@@ -35,7 +38,9 @@ class Journal:
     def __init__(self, database: Database, entropy: Entropy) -> None:
         self._database = database
         self._last: int | None = None
+        self._has_loose_end = False
         database.when_unsure(self._forget)
+        database.before_commit(self._mark_end)
         self.writer = WriterId(self.kept("writer", lambda: entropy.draw(WRITER_ID_BYTES)))
 
     def append(
@@ -57,6 +62,8 @@ class Journal:
         ttl_s: int | None = None,
     ) -> int:
         """The number of the fact. Part of a transaction, always: a fact is written with what it states."""
+        if kind not in _NAMED_BY_A_ROW:
+            self._has_loose_end = True
         number = self._take_numbers(1)
         self._database.defer(
             _APPEND_FACT,
@@ -82,6 +89,7 @@ class Journal:
 
     def append_many(self, kind: JournalKind, blobs: Sequence[BlobFact], *, at_ms: int) -> range:
         """The numbers of facts about sealed bytes, one for each, in order."""
+        self._has_loose_end |= kind not in _NAMED_BY_A_ROW
         first = self._take_numbers(len(blobs))
         self._database.defer_many(
             _APPEND_BLOB_FACT, [(number, at_ms, kind, *blob) for number, blob in enumerate(blobs, first)]
@@ -141,5 +149,12 @@ class Journal:
         record["writer"] = writer_id(self.writer)
         return from_record(record)
 
+    def _mark_end(self) -> None:
+        """How far the numbers go, where no other row says so: facts cut off at the end would not be missed."""
+        if self._has_loose_end:
+            self._has_loose_end = False
+            self._database.defer(_SET_META, ("last_fact", str(self._last).encode()))
+
     def _forget(self) -> None:
         self._last = None
+        self._has_loose_end = False

@@ -52,15 +52,17 @@ SELECT message_id
    AND message_id NOT IN (SELECT message_id FROM dead_letter WHERE category <> 'expired');
 
 -- name: holes
--- Numbers that no fact has; the last row is for facts missing at the end, where a message or a place in the queue has
--- the number of the fact that made it.
+-- Numbers that no fact has; the last row is for facts missing at the end: a message and its place in the queue have the
+-- number of the fact that made them, and of other facts the newest is marked.
 SELECT before + 1, number - 1
   FROM (SELECT number, lag(number, 1, 0) OVER (ORDER BY number) AS before FROM journal)
  WHERE number <> before + 1
  UNION ALL
 SELECT last + 1, used
   FROM (SELECT coalesce(max(number), 0) AS last FROM journal)
-  JOIN (SELECT max(coalesce((SELECT max(body_id) FROM body), 0), coalesce((SELECT max(insertion) FROM outbox), 0)) AS used)
+  JOIN (SELECT max(coalesce((SELECT max(body_id) FROM body), 0),
+                    coalesce((SELECT max(insertion) FROM outbox), 0),
+                    coalesce((SELECT CAST(CAST(value AS TEXT) AS INTEGER) FROM meta WHERE key = 'last_fact'), 0)) AS used)
  WHERE used > last;
 
 -- name: two_places
