@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from restante.client.entry_forms import EntryForms
 from restante.client.events import Announcer, EventStream
+from restante.client.outbox_tries import SUCCEEDED, Ending, Tries
 from restante.client.outbox_words import Destination, Drained, Message, Status
 from restante.core.outbox_events import (
     Cancelled,
@@ -27,7 +28,6 @@ from restante.core.outbox_events import (
     Recovered,
     Reencrypt,
     TransmitFailed,
-    TransmitSucceeded,
 )
 from restante.model.codes import Code
 from restante.model.errors import RestanteError
@@ -59,8 +59,6 @@ _EVENTS: Final[Mapping[AckType, Event]] = {
     AckType.READ: ReadAcked(),
 }
 _QUEUED: Final = Queued()
-_SUCCEEDED: Final = TransmitSucceeded()
-_CANCELLED: Final = Cancelled()
 Result = TypeVar("Result")
 Reseal = Callable[[OutboxEntry], bytes]
 """Seals the plaintext that an entry keeps (`sealed_plaintext`) for its recipient anew."""
@@ -211,27 +209,28 @@ class Outbox:
         """Try whatever is due on connected lanes, `IN_FLIGHT` at a time, until nothing is or the budget is spent."""
         ways = self._carriers if carriers is None else carriers
         ends_at_ms = None if budget_ms is None else self._clock.now_ms() + budget_ms
-        under_way: dict[asyncio.Task[Event], OutboxEntry] = {}
-        done: list[tuple[MessageId, Event]] = []
+        tries = Tries(self._failed)
+        ended: list[Ending] = []
         sent = failed = 0
         is_complete = False
         try:
-            while not is_complete or under_way:
+            while not is_complete or tries.under_way:
                 in_time = ends_at_ms is None or self._clock.now_ms() < ends_at_ms
-                room = IN_FLIGHT - len(under_way) if in_time else 0
-                told, done = done, []
+                room = IN_FLIGHT - tries.under_way if in_time else 0
+                told, ended = ended, []
                 leased = await self._record_and_lease(told, ways, room)
-                under_way.update((asyncio.create_task(self._try(each, ways[each.route])), each) for each in leased)
+                for entry in leased:
+                    tries.start(entry, ways[entry.route])
                 is_complete = in_time and not leased
-                if not under_way:
+                if not tries.under_way:
                     break
-                await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                ended = [task for task in under_way if task.done()]
-                done = [(under_way.pop(task).message_id, task.result()) for task in ended]
-                succeeded = sum(event is _SUCCEEDED or isinstance(event, DeliveryAcked) for _, event in done)
-                sent, failed = sent + succeeded, failed + len(done) - succeeded
+                ended = await tries.next_endings()
+                succeeded = sum(event is SUCCEEDED or isinstance(event, DeliveryAcked) for _, event in ended)
+                sent, failed = sent + succeeded, failed + len(ended) - succeeded
         finally:
-            await self._give_back(under_way, done)
+            ended += await tries.stop()
+            if ended:
+                await asyncio.shield(self._record_and_lease(ended, {}, 0))
         return Drained(sent=sent, failed=failed, is_complete=is_complete)
 
     async def close(self) -> None:
@@ -282,7 +281,7 @@ class Outbox:
         return Sent()
 
     async def _record_and_lease(
-        self, told: Sequence[tuple[MessageId, Event]], ways: Mapping[Route, Carrier], room: int
+        self, told: Sequence[Ending], ways: Mapping[Route, Carrier], room: int
     ) -> list[OutboxEntry]:
         """How the last tries ended and what is tried next, in one commit."""
 
@@ -290,7 +289,7 @@ class Outbox:
             for message_id, event in told:
                 self._step(message_id, event)
                 if isinstance(event, DeliveryAcked):  # the next hop took it, and signed that it holds it
-                    self._step(message_id, _SUCCEEDED)
+                    self._step(message_id, SUCCEEDED)
             return self._lease(ways, room) if room else []
 
         return await self._commits.run(work) if told or room else []
@@ -303,29 +302,6 @@ class Outbox:
             limit=limit,
             now_ms=self._clock.now_ms(),
         )
-
-    async def _try(self, entry: OutboxEntry, carrier: Carrier) -> Event:
-        """One try, and how it ended."""
-        try:
-            kept = await carrier.transmit(entry)
-        except TryFailed as failed:
-            return self._failed(failed.failure, failed.retry_after_ms)
-        except Withdrawn:
-            return _CANCELLED
-        return _SUCCEEDED if kept is None else DeliveryAcked(node=kept.node)
-
-    async def _give_back(
-        self, under_way: Mapping[asyncio.Task[Event], OutboxEntry], done: list[tuple[MessageId, Event]]
-    ) -> None:
-        """The drain was stopped: give claims back now rather than wait for them to lapse."""
-        for task in under_way:
-            task.cancel()
-        endings = await asyncio.gather(*under_way, return_exceptions=True)
-        for entry, ending in zip(under_way.values(), endings, strict=True):
-            event = self._failed(Failure.NETWORK_TIMEOUT, None) if isinstance(ending, BaseException) else ending
-            done.append((entry.message_id, event))
-        if done:
-            await asyncio.shield(self._record_and_lease(done, {}, 0))
 
     def _failed(self, failure: Failure, retry_after_ms: int | None) -> TransmitFailed:
         return TransmitFailed(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from restante.model.codes import Code
 from restante.model.ids import NodeId
@@ -108,8 +109,7 @@ class Notice(StrEnum):
     SECURITY = "security"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(NamedTuple):
     """Write this fact to the journal in the transaction of the change (SPEC 1.4)."""
 
     kind: JournalKind

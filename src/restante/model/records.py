@@ -1,7 +1,7 @@
 """The records that are kept: outbox entries, dead letters, inbox entries (SPEC 3.1, 5.1, 9.6)."""
 
 from dataclasses import dataclass
-from typing import Self, TypedDict, Unpack
+from typing import NamedTuple, Self, TypedDict, Unpack
 
 from restante.model.codes import Code
 from restante.model.ids import Address, MessageId, SessionId
@@ -9,8 +9,7 @@ from restante.model.kinds import Kind, Priority
 from restante.model.states import Confirmation, DeadCategory, DeadReason, DropReason, Route, State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(NamedTuple):
     """Who is sending an entry and until when that claim holds (SPEC 3.5)."""
 
     owner: str
@@ -18,15 +17,21 @@ class Lease:
 
 
 class EntryChanges(TypedDict, total=False):
-    """The fields in which an outbox entry may differ from another of its kind and lane, or from itself a step later."""
+    """The fields in which an outbox entry may differ from another, or from itself a step later: all of them."""
 
     message_id: MessageId
-    created_at_ms: int
+    route: Route
+    lane: str
+    kind: Kind
     payload: bytes
     sealed_plaintext: bytes
+    priority: Priority
+    created_at_ms: int
     queued_at_ms: int
+    ttl_s: int
     expires_at_ms: int
     next_attempt_at_ms: int
+    insertion: int
     attempts: int
     state: State
     lease: Lease | None
@@ -79,9 +84,7 @@ class OutboxEntry:
         why this class has no slots.
         """
         changed = object.__new__(type(self))
-        fields = changed.__dict__
-        fields.update(self.__dict__)
-        fields.update(changes)
+        object.__setattr__(changed, "__dict__", self.__dict__ | changes)
         return changed
 
 

@@ -21,6 +21,7 @@ PAGE_BYTES: Final = 4_096
 CHECKPOINT_PAGES: Final = 4_000
 """The log may grow to 16 MB before its pages are moved into the file: those written often are moved once."""
 _QUERY_HEADER: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_COMMENT: Final = re.compile(r"--.*$", re.MULTILINE)
 _APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
 """Written into a file's header, "RSTC" or "RSTN": a client's file is never opened as a node's, nor anybody else's as
 ours."""
@@ -260,10 +261,18 @@ class Database:
 
 
 def load_queries(name: str) -> Mapping[str, str]:
-    """The named statements of one commented SQL file."""
+    """The named statements of one commented SQL file, as short as they can be said.
+
+    A statement is found by its text every time it is run, for each of many rows again.
+    """
     text = files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
     _, *parts = _QUERY_HEADER.split(text)
-    return dict(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
+    return dict(zip(parts[::2], map(_shortened, parts[1::2]), strict=True))
+
+
+def _shortened(statement: str) -> str:
+    """Without comments and layout; no quoted text in our files has two spaces or dashes side by side."""
+    return " ".join(_COMMENT.sub("", statement).split())
 
 
 def _steps(schema: str) -> list[Traversable]:

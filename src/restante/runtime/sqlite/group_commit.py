@@ -58,16 +58,18 @@ class GroupCommit:
         """What `operation` returned, once it is on disk; what it raised, with nothing of it kept."""
         if self._closed:
             raise StoreUnusable(_CLOSED)
-        task = asyncio.current_task()
-        if task is self._lonely and not self._busy:
-            return await self._run_alone(operation)
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Result] = loop.create_future()
-        self._waiting.append(_Waiting(operation, answer, task))
-        if not self._busy:
+        if self._busy:
+            task = None  # somebody was here first: it is not alone
+        else:
+            task = asyncio.current_task(loop)
+            if task is self._lonely:
+                return await self._run_alone(operation)
             self._busy = True
             # Not at once: whoever else is ready in this turn of the loop joins the group first.
             loop.call_soon(self._take_group, loop)
+        answer: asyncio.Future[Result] = loop.create_future()
+        self._waiting.append(_Waiting(operation, answer, task))
         return await answer
 
     async def _run_alone(self, operation: Callable[[], Result]) -> Result:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from restante.core.outbox_events import Record
 from restante.model.ids import (
     WRITER_ID_BYTES,
     MessageId,
@@ -15,6 +16,7 @@ from restante.model.ids import (
 )
 from restante.model.journal import JournalKind, JournalRow
 from restante.model.kinds import Kind, Priority
+from restante.model.records import OutboxEntry
 from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.database import Database, load_queries
 from restante.wire.journal_rows import FIELDS, from_record
@@ -22,6 +24,7 @@ from restante.wire.journal_rows import FIELDS, from_record
 _COLUMNS: Final = tuple(field.name for field in FIELDS if field.name not in {"event_id", "writer"})
 _SQL: Final = load_queries("journal")
 _APPEND_FACT: Final = _SQL["append_fact"]
+_APPEND_STEP_FACT: Final = _SQL["append_step_fact"]
 _SET_META: Final = _SQL["set_meta"]
 _NAMED_BY_A_ROW: Final = frozenset({JournalKind.ACCEPTED, JournalKind.STORED})
 """Facts whose numbers are the ids of what they tell of."""
@@ -62,9 +65,7 @@ class Journal:
         ttl_s: int | None = None,
     ) -> int:
         """The number of the fact. Part of a transaction, always: a fact is written with what it states."""
-        if kind not in _NAMED_BY_A_ROW:
-            self._has_loose_end = True
-        number = self._take_numbers(1)
+        number = self._take_number(kind)
         self._database.defer(
             _APPEND_FACT,
             (
@@ -87,6 +88,26 @@ class Journal:
         )
         return number
 
+    def append_step(self, entry: OutboxEntry, fact: Record, at_ms: int) -> int:
+        """The number of a fact about an entry of the outbox: the same with less ado, for every step writes one."""
+        number = self._take_number(fact.kind)
+        self._database.defer(
+            _APPEND_STEP_FACT,
+            (
+                number,
+                at_ms,
+                fact.kind,
+                entry.message_id,
+                entry.kind,
+                entry.priority,
+                entry.attempts,
+                fact.code,
+                fact.node,
+                fact.latency_ms,
+            ),
+        )
+        return number
+
     def append_many(self, kind: JournalKind, blobs: Sequence[BlobFact], *, at_ms: int) -> range:
         """The numbers of facts about sealed bytes, one for each, in order."""
         self._has_loose_end |= kind not in _NAMED_BY_A_ROW
@@ -95,6 +116,14 @@ class Journal:
             _APPEND_BLOB_FACT, [(number, at_ms, kind, *blob) for number, blob in enumerate(blobs, first)]
         )
         return range(first, first + len(blobs))
+
+    def _take_number(self, kind: JournalKind) -> int:
+        if kind not in _NAMED_BY_A_ROW:
+            self._has_loose_end = True
+        if self._last is None:
+            return self._take_numbers(1)
+        self._last += 1
+        return self._last
 
     def _take_numbers(self, count: int) -> int:
         """The first of so many new numbers."""

@@ -169,7 +169,8 @@ class SqliteOutbox:
             if letter is None:
                 return False
             self.dead_letters.remove(letter, with_body=True)
-            self._note(letter.entry, Record(kind=JournalKind.DISCARDED, code=letter.category), now_ms)
+            fact = Record(kind=JournalKind.DISCARDED, code=letter.category)
+            self._journal.append_step(letter.entry, fact, now_ms)
             return True
 
     def replace_payload(self, message_id: MessageId, payload: bytes, *, now_ms: int) -> None:
@@ -357,25 +358,12 @@ class SqliteOutbox:
         number = 0
         for effect in effects:
             if isinstance(effect, Record):
-                number = self._note(entry, effect, now_ms)
+                number = self._journal.append_step(entry, effect, now_ms)
             elif isinstance(effect, Notify):
                 self._changes.append(Change(entry.message_id, effect.notice, effect.code, now_ms))
             elif isinstance(effect, ResetSession):
                 self._changes.append(Change(entry.message_id, Notice.SECURITY, "session_reset", now_ms))
         return number
-
-    def _note(self, entry: OutboxEntry, record: Record, now_ms: int) -> int:
-        return self._journal.append(
-            record.kind,
-            at_ms=now_ms,
-            message_id=entry.message_id,
-            message_kind=entry.kind,
-            priority=entry.priority,
-            attempt=entry.attempts,
-            code=record.code,
-            node=record.node,
-            latency_ms=record.latency_ms,
-        )
 
     def _body(self, body_id: int) -> tuple[bytes, bytes]:
         [(payload, sealed_plaintext)] = self._database.rows(_SQL["load_body"], body_id)

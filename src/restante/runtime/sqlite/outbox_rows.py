@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from restante.model.codes import Code
-from restante.model.ids import MessageId
+from restante.model.ids import MESSAGE_ID_BYTES, MessageId
 from restante.model.kinds import Kind, Priority
 from restante.model.records import Lease, OutboxEntry
 from restante.model.states import Confirmation, Route, State
@@ -21,14 +21,30 @@ _CONFIRMATIONS: Final = {confirmation.value: confirmation for confirmation in Co
 NOT_READ: Final = b""
 """A body that was not loaded: state changes do not need it."""
 
+_BLANK: Final = OutboxEntry(
+    message_id=MessageId(bytes(MESSAGE_ID_BYTES)),
+    route=Route.MESH,
+    lane="",
+    kind=Kind.TEXT,
+    payload=NOT_READ,
+    sealed_plaintext=NOT_READ,
+    priority=Priority.NORMAL,
+    created_at_ms=0,
+    queued_at_ms=0,
+    ttl_s=0,
+    expires_at_ms=0,
+    next_attempt_at_ms=0,
+)
+"""Filled in for each row: making a new entry takes three times as long as changing all of one."""
+
 
 def entry_of(row: tuple[Any, ...], body: tuple[bytes, bytes] = (NOT_READ, NOT_READ)) -> OutboxEntry:
     """The entry of a row of `load_entry` or `list_entries`."""
     (insertion, message_id, _, _, route, lane, kind, priority, created_at_ms, ttl_s, queued_at_ms, expires_at_ms,
      next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms, last_error, first_attempt_at_ms,
      last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation) = row  # fmt: skip
-    return OutboxEntry(
-        message_id=MessageId(message_id),
+    return _BLANK.but(
+        message_id=message_id,
         route=_ROUTES[route],
         lane=lane,
         kind=_KINDS[kind],

@@ -5,6 +5,11 @@ INSERT INTO journal (number, at_ms, kind, message_id, session_tag, sequence, pay
                      priority, attempt, code, node, latency_ms, ttl_s)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: append_step_fact
+-- What a step of an outbox entry states; the rest is NULL.
+INSERT INTO journal (number, at_ms, kind, message_id, message_kind, priority, attempt, code, node, latency_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
 -- name: append_blob_fact
 -- What is not named is NULL: eight values fewer to bind for every blob.
 INSERT INTO journal (number, at_ms, kind, session_tag, payload_hash, size_bytes, ttl_s) VALUES (?, ?, ?, ?, ?, ?, ?);
