@@ -83,21 +83,17 @@ class Ours:
         return messages
 
     def send_many(self, messages: int = SHARED, batch: int = BATCH) -> int:
-        for _ in range(messages // batch):
-            self._run(self._outbox.send_many([ITEM] * batch))
+        self._run(self._send_many(messages // batch, batch))
         return messages // batch * batch
 
     def finish(self, messages: int = LIVES) -> int:
         """Lease, sent and receipt of the next `messages`, `TOGETHER` at a time."""
-        for _ in range(messages // TOGETHER):
-            self._run(self._finish())
+        self._run(self._live(messages // TOGETHER, is_new=False))
         return messages
 
     def live(self, messages: int = LIVES) -> int:
         """Whole lives: `TOGETHER` messages go through each stage side by side."""
-        for _ in range(messages // TOGETHER):
-            self._run(self._send_together(1))
-            self._run(self._finish())
+        self._run(self._live(messages // TOGETHER, is_new=True))
         return messages
 
     def close(self) -> None:
@@ -109,6 +105,16 @@ class Ours:
 
     async def _send_together(self, each: int) -> None:
         await asyncio.gather(*(self._send_in_turn(each) for _ in range(TOGETHER)))
+
+    async def _send_many(self, times: int, batch: int) -> None:
+        for _ in range(times):
+            await self._outbox.send_many([ITEM] * batch)
+
+    async def _live(self, times: int, *, is_new: bool) -> None:
+        for _ in range(times):
+            if is_new:
+                await self._send_together(1)
+            await self._finish()
 
     async def _finish(self) -> None:
         await self._outbox.drain({Route.MESH: self._next_hop}, budget_ms=TOGETHER)
