@@ -71,10 +71,12 @@ def render(markdown: str, platform: Platform) -> Rendered:
         return Rendered(platform=platform, message=build(Document(markdown)))
 
 
-def chunk(rendered: Rendered, *, limit: int | None = None) -> list[Chunk]:
-    """All chunks of a message, in order. `limit` replaces the platform's own, in the platform's unit."""
+def chunk(rendered: Rendered, *, limit: int | None = None, at_most: int | None = None) -> list[Chunk]:
+    """The chunks of a message, in order: all of them, or the first `at_most`. `limit` replaces the platform's own, in
+    the platform's unit.
+    """
     with collector_paused():
-        return _cut(rendered, 0, len(rendered.visible), limit)
+        return _cut(rendered, 0, len(rendered.visible), limit, at_most)
 
 
 def rechunk(rendered: Rendered, refused: Chunk, *, limit: int) -> list[Chunk]:
@@ -86,11 +88,11 @@ def rechunk(rendered: Rendered, refused: Chunk, *, limit: int) -> list[Chunk]:
     return parts
 
 
-def _cut(rendered: Rendered, start: int, end: int, limit: int | None) -> list[Chunk]:
+def _cut(rendered: Rendered, start: int, end: int, limit: int | None, at_most: int | None = None) -> list[Chunk]:
     cutter = _Cutter(rendered, limit)
-    chunks = []
+    chunks: list[Chunk] = []
     position = cutter.after_blank(start, end)
-    while position < end:
+    while position < end and (at_most is None or len(chunks) < at_most):
         stop, splits = cutter.next_stop(position, end)
         made = cutter.chunk(position, stop, splits=splits)
         if made is not None:

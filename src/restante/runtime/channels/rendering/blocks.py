@@ -1,14 +1,17 @@
-"""A block rule for markdown-it that knows prose when it sees it.
+"""Block rules for markdown-it: one that knows prose when it sees it, and an end to nesting that loses nothing.
 
 Most blocks are paragraphs of lines that begin with a letter. No construct begins with one, so none of markdown-it's ten
 rules needs to be asked about such a line. The paragraph that comes out is the one its own rules would make.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from markdown_it.common.utils import mdTrim
 from markdown_it.rules_block import StateBlock
+
+BlockRule = Callable[[StateBlock, int, int, bool], bool]
 
 _CODE_INDENT: Final = 4
 _ITEM: Final = re.compile(r"(?:[-+*]|\d{1,9}[.)]) [^\W\d_]")
@@ -61,3 +64,14 @@ def _interrupts(state: StateBlock, line: int) -> bool:
     found = any(rule(state, line, state.lineMax, True) for rule in state.md.block.ruler.getRules("paragraph"))
     state.parentType = outer
     return found
+
+
+def no_deeper_than(levels: int, rule: BlockRule) -> BlockRule:
+    """The rule of a construct that contains blocks, which sees nothing so deep inside others: the line is then text.
+    Markdown-it itself leaves out whatever is nested too deep.
+    """
+
+    def bounded(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        return state.level < levels and rule(state, start, end, silent)
+
+    return bounded

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import blockquote, list_block
 from markdown_it.token import Token
 
-from restante.runtime.channels.rendering.blocks import prose
+from restante.runtime.channels.rendering.blocks import no_deeper_than, prose
 from restante.runtime.channels.rendering.inline import BREAK, Step, is_plain_address, quick_steps
 
 MAX_NESTING: Final = 20
@@ -26,6 +27,8 @@ MAX_TABLE_BARS: Final = 20_000
 _MARK: Final = re.compile(r"[*_`\[\]!<&\\~]")
 _INLINE: Final = re.compile(r"[*_`\[\]!<&\\~\n]")
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_INTERRUPTED_BY_QUOTES: Final = ["paragraph", "reference", "blockquote", "list"]
+_INTERRUPTED_BY_LISTS: Final = ["paragraph", "reference", "blockquote"]
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -117,6 +120,9 @@ def _parser(*, tables: bool) -> MarkdownIt:
     parser.disable(["html_block", "html_inline"])
     parser.core.ruler.disable(["inline", "text_join"])
     parser.block.ruler.before("table", "prose", prose)
+    quotes, lists = no_deeper_than(MAX_NESTING - 1, blockquote), no_deeper_than(MAX_NESTING - 2, list_block)
+    parser.block.ruler.at("blockquote", quotes, {"alt": _INTERRUPTED_BY_QUOTES})
+    parser.block.ruler.at("list", lists, {"alt": _INTERRUPTED_BY_LISTS})  # two levels: the list and its item
     return parser
 
 
