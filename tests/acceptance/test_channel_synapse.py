@@ -1,4 +1,4 @@
-"""Matrix against a real homeserver. `make test` puts Synapse into a venv of its own, inside ours, where that is possible.
+"""Matrix against a real homeserver. `make test` puts Synapse into a venv of its own, inside ours, where it can.
 
 Any other one does, too: SYNAPSE_PYTHON names the Python of an environment that has it.
 """
