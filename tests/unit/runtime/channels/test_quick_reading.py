@@ -209,3 +209,9 @@ def test_the_last_boundary_is_that_of_the_whole_text(text: str) -> None:
 def test_what_is_nested_too_deep_is_text_and_not_lost(lead: str) -> None:
     (only,) = chunk(render(lead * 60 + "word", Platform.OTHER))
     assert only.plain.endswith("word")
+
+
+def test_no_more_chunks_are_cut_than_asked_for() -> None:
+    rendered = render("line\n" * 50, Platform.IRC)
+    assert len(chunk(rendered)) == 50
+    assert chunk(rendered, at_most=3) == chunk(rendered)[:3]
