@@ -10,6 +10,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SYNAPSE := $(VENV)/synapse
+SYNAPSE_VERSION := 1.163.2
 
 .PHONY: help run test unit lint format bench lock proto clean
 
@@ -19,7 +21,7 @@ help: ## show this list
 run: $(READY) ## the whole story: messages through faults and a kill -9, then Spark balances the books
 	@$(BIN)/restante demo
 
-test: $(READY) lint ## every check and every test; writes docs/reference/conformance.md
+test: $(READY) $(SYNAPSE)/.tried lint ## every check and every test; writes docs/reference/conformance.md
 	@$(BIN)/python -m pytest --conformance-report=docs/reference/conformance.md
 
 unit: $(READY) ## only the tests without I/O, in seconds
@@ -54,4 +56,16 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -m venv $(VENV) || { echo "this Python has no venv module; on Debian install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# A Matrix homeserver for the tests of that channel, apart from our own packages, which its pins would change. It is tried
+# once; where it cannot be had the tests are skipped and say why. `rm -r .venv/synapse` tries again.
+$(SYNAPSE)/.tried: | $(READY)
+	@echo "setting up $(SYNAPSE): a Matrix homeserver for the tests, about a minute and a half"
+	@rm -rf $(SYNAPSE) && mkdir -p $(SYNAPSE)
+	@limit=$$(command -v timeout >/dev/null && echo "timeout 300" || true); \
+	  { $(PYTHON) -m venv $(SYNAPSE) && $$limit $(SYNAPSE)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --only-binary=:all: matrix-synapse==$(SYNAPSE_VERSION); } >$(SYNAPSE)/log.txt 2>&1 || \
+	  { { grep -i error $(SYNAPSE)/log.txt || echo "it did not install in time"; } | tail -n 1 >$(SYNAPSE)/why-not.txt; \
+	    echo "no Matrix homeserver, its tests are skipped: $$(cat $(SYNAPSE)/why-not.txt)"; }
 	@touch $@

@@ -1,7 +1,6 @@
-"""Matrix against a real homeserver. Synapse is large: set SYNAPSE_PYTHON to the Python of a venv that has it.
+"""Matrix against a real homeserver. `make test` puts Synapse into a venv of its own, inside ours, where it can.
 
-python -m venv /tmp/synapse && /tmp/synapse/bin/pip install matrix-synapse
-SYNAPSE_PYTHON=/tmp/synapse/bin/python python -m pytest tests/acceptance/test_channel_synapse.py
+Any other one does, too: SYNAPSE_PYTHON names the Python of an environment that has it.
 """
 
 import asyncio
@@ -11,6 +10,7 @@ import hmac
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,10 +30,23 @@ from restante.runtime.channels.matrix import MatrixAdapter
 from restante.runtime.channels.registration import Registered
 from restante.runtime.channels.secret import Secret
 
-SYNAPSE = os.environ.get("SYNAPSE_PYTHON", "")
+OWN = Path(sys.prefix) / "synapse"
+SYNAPSE = os.environ.get("SYNAPSE_PYTHON") or str(OWN / "bin" / "python")
+WHY_NOT = OWN / "why-not.txt"
 SHARED = "registration-secret"
 PATIENCE_S = 60
-pytestmark = pytest.mark.skipif(not SYNAPSE, reason="SYNAPSE_PYTHON names no Python with matrix-synapse")
+
+
+def why_not() -> str:
+    """Why there is no homeserver; empty where there is one."""
+    if not Path(SYNAPSE).exists():
+        return "no matrix-synapse: `make test` installs it"
+    if "SYNAPSE_PYTHON" not in os.environ and WHY_NOT.exists():
+        return f"no matrix-synapse: {WHY_NOT.read_text().strip()}"
+    return ""
+
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,10 +142,11 @@ class Channels:
             raise RestanteError("there is no such channel in the configuration", code=Code.CHANNEL_ABSENT)
         check_chat(draft.chat)
         group = GroupId(self._entropy.draw(GROUP_ID_BYTES) if delivery_id is None else delivery_id)
+        too_many = self.outbox.max_entries + 1
         if len(draft.markdown) > IN_A_THREAD_CHARS:
-            made = await asyncio.to_thread(prepare, draft, platform, group)
+            made = await asyncio.to_thread(prepare, draft, platform, group, too_many)
         else:
-            made = prepare(draft, platform, group)
+            made = prepare(draft, platform, group, too_many)
         if not made:
             return Skipped(EMPTY)
         return await self._enqueue(draft, made, group)
@@ -223,10 +224,11 @@ class Channels:
                 loop.call_exception_handler({"message": "the after hook of a channel failed", "exception": problem})
 
 
-def prepare(draft: Draft, platform: Platform, group: GroupId) -> list[tuple[ChannelChunk, bytes]]:
+def prepare(draft: Draft, platform: Platform, group: GroupId, too_many: int) -> list[tuple[ChannelChunk, bytes]]:
     """Render, cut and encode; none for a text of which nothing would be seen.
 
-    Where a chunk with its plain text is larger than an entry may be, all are cut smaller.
+    Where a chunk with its plain text is larger than an entry may be, all are cut smaller. No more than `too_many` are
+    made: the outbox refuses that many, and a line of one letter each would make half a million.
     """
     rendered = render(draft.markdown, platform)
     if rendered.is_empty:
@@ -234,12 +236,17 @@ def prepare(draft: Draft, platform: Platform, group: GroupId) -> list[tuple[Chan
     limit: int | None = RULES[platform].chunk_limit
     while limit is not None:
         try:
-            return [(one, encode_chunk(one)) for one in _planned(draft, rendered, platform, limit, group)]
+            return [
+                (one, encode_chunk(one))
+                for one in _planned(draft, rendered, platform, group, limit=limit, at_most=too_many)
+            ]
         except TooLarge:
             limit = smaller_limit(limit)
     raise TooLarge("a character of the message", size_bytes=len(draft.markdown.encode()), limit_bytes=0)
 
 
-def _planned(draft: Draft, rendered: Rendered, platform: Platform, limit: int, group: GroupId) -> list[ChannelChunk]:
-    pieces = [Piece(one.text, one.plain) for one in chunk(rendered, limit=limit)]
+def _planned(
+    draft: Draft, rendered: Rendered, platform: Platform, group: GroupId, *, limit: int, at_most: int
+) -> list[ChannelChunk]:
+    pieces = [Piece(one.text, one.plain) for one in chunk(rendered, limit=limit, at_most=at_most)]
     return plan(draft, pieces, form=RULES[platform].format, group=group)

@@ -171,6 +171,11 @@ class Outbox:
         """Every change from now on, as an async iterator."""
         return self._announcer.stream()
 
+    @property
+    def max_entries(self) -> int:
+        """How many messages it holds at most (SPEC 3.6)."""
+        return self._settings.outbox.max_entries
+
     def on_event(self, callback: Callable[[Change], None]) -> Callable[[], None]:
         """Call back after each commit that changed a message; call the answer to stop."""
         return self._announcer.call(callback)

@@ -17,7 +17,7 @@ from restante.runtime.channels.rendering.building import build
 from restante.runtime.channels.rendering.dialects import Dialect, Plain
 from restante.runtime.channels.rendering.html_dialects import TelegramHtml, TelegramParsed, WebHtml
 from restante.runtime.channels.rendering.mark_dialects import Discord, Irc, Slack, WhatsApp
-from restante.runtime.channels.rendering.parsing import parse
+from restante.runtime.channels.rendering.parsing import Document
 from restante.runtime.channels.rendering.pieces import Pieces, Role
 from restante.runtime.channels.writing import Track, cost_in
 
@@ -68,13 +68,15 @@ class Chunk:
 
 def render(markdown: str, platform: Platform) -> Rendered:
     with collector_paused():
-        return Rendered(platform=platform, message=build(parse(markdown)))
+        return Rendered(platform=platform, message=build(Document(markdown)))
 
 
-def chunk(rendered: Rendered, *, limit: int | None = None) -> list[Chunk]:
-    """All chunks of a message, in order. `limit` replaces the platform's own, in the platform's unit."""
+def chunk(rendered: Rendered, *, limit: int | None = None, at_most: int | None = None) -> list[Chunk]:
+    """The chunks of a message, in order: all of them, or the first `at_most`. `limit` replaces the platform's own, in
+    the platform's unit.
+    """
     with collector_paused():
-        return _cut(rendered, 0, len(rendered.visible), limit)
+        return _cut(rendered, 0, len(rendered.visible), limit, at_most)
 
 
 def rechunk(rendered: Rendered, refused: Chunk, *, limit: int) -> list[Chunk]:
@@ -86,11 +88,11 @@ def rechunk(rendered: Rendered, refused: Chunk, *, limit: int) -> list[Chunk]:
     return parts
 
 
-def _cut(rendered: Rendered, start: int, end: int, limit: int | None) -> list[Chunk]:
+def _cut(rendered: Rendered, start: int, end: int, limit: int | None, at_most: int | None = None) -> list[Chunk]:
     cutter = _Cutter(rendered, limit)
-    chunks = []
+    chunks: list[Chunk] = []
     position = cutter.after_blank(start, end)
-    while position < end:
+    while position < end and (at_most is None or len(chunks) < at_most):
         stop, splits = cutter.next_stop(position, end)
         made = cutter.chunk(position, stop, splits=splits)
         if made is not None:
@@ -107,13 +109,15 @@ class _Cutter:
             raise OutOfRange("limit of a chunk", ceiling, low=MIN_LIMIT, high=rules.chunk_limit)
         self.message = message = rendered.message
         self.one_line = rules.one_line
-        cost = cost_in(rules.counting)
+        cost = cost_in(rules.counting, message)
         self.plain = Track(message, DIALECTS[Format.PLAIN], cost=cost, limit=ceiling)
         self.tracks = [self.plain]
         dialect = DIALECTS[rules.format]
         if rules.markup_bytes is not None:
             self.tracks.append(Track(message, TelegramParsed(), cost=cost, limit=ceiling))
-            self.tracks.append(Track(message, dialect, cost=cost_in(Counting.UTF8_BYTES), limit=rules.markup_bytes))
+            self.tracks.append(
+                Track(message, dialect, cost=cost_in(Counting.UTF8_BYTES, message), limit=rules.markup_bytes)
+            )
         elif rules.format is not Format.PLAIN:
             self.tracks.append(Track(message, dialect, cost=cost, limit=ceiling))
         self.main = self.tracks[-1]
@@ -184,4 +188,5 @@ class _Cutter:
             return None
         shown = self.main.shows(start, end)
         text = self.main.write(start, end) if shown else self.main.write_bare(start, end)
-        return Chunk(text=text, plain=self.plain.write(start, end), start=start, end=end, splits_grapheme=splits)
+        plain = text if self.main is self.plain else self.plain.write(start, end)
+        return Chunk(text=text, plain=plain, start=start, end=end, splits_grapheme=splits)

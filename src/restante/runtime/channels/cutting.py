@@ -11,6 +11,8 @@ _GRAPHEME: Final = regex.compile(r"\X")
 _SENTENCE_END: Final = regex.compile(
     r"(?r)[.!?\N{HORIZONTAL ELLIPSIS}][\p{Pe}\p{Pf}\"']*(?=\s)|(?r)[\u3002\uff01\uff1f]"
 )
+_FLAG_LETTER: Final = regex.compile("[\U0001f1e6-\U0001f1ff]")
+_FLAG_LETTERS_BEFORE: Final = regex.compile("(?r)[\U0001f1e6-\U0001f1ff]*")
 _SPACE: Final = regex.compile(r"(?r)[ \t\n]")
 
 
@@ -18,14 +20,25 @@ def grapheme_boundary(text: str, start: int, position: int) -> int:
     """The last boundary of a grapheme at or before `position`; `start`, itself one, where there is no other."""
     if position >= len(text):
         return len(text)
+    begin = _sure_boundary(text, start, position)
+    boundary = begin
+    # Only this stretch is shown to regex: for each flag it looks back to where the flags began, however far that is.
+    for found in _GRAPHEME.finditer(text[begin : position + 1]):
+        boundary = begin + found.start()
+    return boundary
+
+
+def _sure_boundary(text: str, start: int, position: int) -> int:
+    """A boundary at or before `position`, as near as can be told from pairs of characters alone."""
     begin = position
     while begin > start and not _surely_apart(text[begin - 1], text[begin]):
         begin -= 1
-    boundary = begin
-    for found in _GRAPHEME.finditer(text, begin, position + 1):
-        if found.start() <= position:
-            boundary = found.start()
-    return boundary
+        if _FLAG_LETTER.match(text, begin):
+            first = begin - len(_FLAG_LETTERS_BEFORE.match(text, start, begin)[0])
+            begin -= (begin - first) % 2
+            if begin > first:  # two of them are a flag, so every second one begins another
+                break
+    return begin
 
 
 def _surely_apart(before: str, after: str) -> bool:

@@ -7,6 +7,7 @@ is open at a cut is closed there and opened again.
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from restante.policy.channel_platforms import Counting, measure
@@ -22,8 +23,16 @@ SURELY_ENOUGH: Final = 64
 Cost = Callable[[str], int]
 
 
-def cost_in(counting: Counting) -> Cost:
-    return lambda written: measure(written, counting)
+def cost_in(counting: Counting, message: Pieces) -> Cost:
+    """How long a text of this message is. Dialects add no character that takes two UTF-16 units."""
+    if counting is Counting.UTF8_BYTES:
+        return _utf8_length
+    is_length = counting is Counting.CODE_POINTS or measure(message.visible, counting) == len(message.visible)
+    return len if is_length else partial(measure, counting=counting)
+
+
+def _utf8_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 class Track:
@@ -35,23 +44,43 @@ class Track:
         self.cost = cost
         self.limit = limit
         self._silent = frozenset(kind for kind in WrapKind if _is_silent(dialect, kind))
+        self._has_joints = type(dialect).joint is not Dialect.joint
         self._kept: dict[Stack, Stack] = {}
-        self._closed: dict[Stack, str] = {}
+        self._closing_costs: dict[Stack, int] = {}
         self._leads: dict[Stack, str] = {}
-        self.stacks = [self._expressible(piece.stack) for piece in message.pieces]
-        # A piece longer than the limit is never written whole.
-        self.written = [
-            self.part(index, 0, len(piece.text)) if len(piece.text) <= limit else ""
-            for index, piece in enumerate(message.pieces)
-        ]
-        self.steps = [self._step(index) for index in range(len(message.pieces))]
-        self.totals = self._running_totals()
+        self._steps: dict[tuple[Stack, Stack], tuple[str, str, bool, bool]] = {}
+        self.stacks: list[Stack] = []
+        self.parts: list[str] = []
+        """For each piece the step to it, then the piece itself."""
+        self.totals = [0]
+        self._write_all()
+
+    def _write_all(self) -> None:
+        cost, limit, hidden, parts, totals = self.cost, self.limit, self.dialect.hidden, self.parts, self.totals
+        total = 0
+        before: Stack = ()
+        for index, (text, stack, role) in enumerate(self.message.pieces):
+            kept = self._kept.get(stack)
+            if kept is None:
+                kept = self._expressible(stack)
+            self.stacks.append(kept)
+            step = "" if kept == before else self._step(index, before, kept)
+            if len(text) > limit:  # never written whole
+                written, price = "", limit + 1
+            elif role in hidden:
+                # A hidden address is paid for, since a chunk that holds nothing else must show it.
+                written, price = "", cost(self._bare(text, role))
+            else:
+                written = self._written(text, kept, role)
+                price = cost(written)
+            total += price + cost(step) if step else price
+            parts += (step, written)
+            totals.append(total)
+            before = kept
 
     def _expressible(self, stack: Stack) -> Stack:
-        known = self._kept.get(stack)
-        if known is None:
-            heard = tuple(wrap for wrap in self.dialect.kept(stack) if wrap.kind not in self._silent)
-            known = self._kept[stack] = self._affordable(heard)
+        heard = tuple(wrap for wrap in self.dialect.kept(stack) if wrap.kind not in self._silent)
+        known = self._kept[stack] = self._affordable(heard)
         return known
 
     def _affordable(self, stack: Stack) -> Stack:
@@ -66,16 +95,6 @@ class Track:
                 room -= price
         return tuple(kept)
 
-    def _running_totals(self) -> list[int]:
-        totals = [0]
-        hidden = self.dialect.hidden
-        for piece, step, written in zip(self.message.pieces, self.steps, self.written, strict=True):
-            # A hidden address is paid for, since a chunk that holds nothing else must show it.
-            shown = written if piece.role not in hidden else self._bare(piece.text, piece.role)
-            price = self.cost(shown) if len(piece.text) <= self.limit else self.limit + 1
-            totals.append(totals[-1] + self.cost(step) + price)
-        return totals
-
     def _bare(self, text: str, role: Role) -> str:
         return self.dialect.text(text, role, code=None) if role is Role.TARGET else ""
 
@@ -87,13 +106,12 @@ class Track:
 
     def part(self, index: int, start: int, end: int) -> str:
         """What becomes of a part of a piece."""
-        piece = self.message.pieces[index]
-        if piece.role in self.dialect.hidden:
-            return ""
-        stack = self.stacks[index]
-        code = code_around(stack) if piece.role is Role.CODE else None
-        text = self.dialect.text(piece.text[start:end], piece.role, code=code)
-        return text.replace("\n", "\n" + self.lead(stack)) if "\n" in text else text
+        text, _, role = self.message.pieces[index]
+        return "" if role in self.dialect.hidden else self._written(text[start:end], self.stacks[index], role)
+
+    def _written(self, text: str, stack: Stack, role: Role) -> str:
+        written = self.dialect.text(text, role, code=code_around(stack) if role is Role.CODE else None)
+        return written.replace("\n", "\n" + self.lead(stack)) if "\n" in written else written
 
     def _part_cost(self, index: int, start: int, end: int) -> int:
         piece = self.message.pieces[index]
@@ -113,43 +131,45 @@ class Track:
 
     def closed(self, stack: Stack, depth: int = 0) -> str:
         """What closes the wraps of a stack from the innermost out, down to `depth`."""
-        if depth == 0 and stack in self._closed:
-            return self._closed[stack]
         places = range(len(stack) - 1, depth - 1, -1)
-        written = "".join(self._with_lead(self.dialect.closing(stack[at]), stack[:at]) for at in places)
-        if depth == 0:
-            self._closed[stack] = written
-        return written
+        return "".join(self._with_lead(self.dialect.closing(stack[at]), stack[:at]) for at in places)
+
+    def _closing_cost(self, index: int) -> int:
+        stack = self.stacks[index]
+        known = self._closing_costs.get(stack)
+        if known is None:
+            known = self._closing_costs[stack] = self.cost(self.closed(stack))
+        return known
 
     def _with_lead(self, written: str, outer: Stack) -> str:
         return written.replace("\n", "\n" + self.lead(outer)) if "\n" in written else written
 
-    def _step(self, index: int) -> str:
+    def _step(self, index: int, before: Stack, after: Stack) -> str:
         """What stands between a piece and the one before it."""
-        after = self.stacks[index]
-        before = self.stacks[index - 1] if index else ()
-        if before == after:
-            return ""
+        known = self._steps.get((before, after))
+        if known is None:
+            known = self._steps[before, after] = self._change(before, after)
+        closing, opening, closes, opens = known
+        if not (closes or opens) or not index:
+            return closing + opening
+        pieces = self.message.pieces
+        last, first = pieces[index - 1].text[-1:], pieces[index].text[:1]
+        return closing + self.dialect.joint(closes=closes, opens=opens, before=last, after=first) + opening
+
+    def _change(self, before: Stack, after: Stack) -> tuple[str, str, bool, bool]:
+        """What closes one stack, what opens the other, and whether marks that may need a joint end and begin there."""
         depth = 0
         for ours, theirs in zip(before, after, strict=False):
             if ours is not theirs:
                 break
             depth += 1
-        written = [self.closed(before, depth)] if depth < len(before) else []
-        written.append(self._joint(index, before[depth:], after[depth:]))
-        opened = range(depth, len(after))
-        written.extend(self._with_lead(self.dialect.opening(after[at]), after[:at]) for at in opened)
-        return "".join(written)
-
-    def _joint(self, index: int, ended: Stack, begun: Stack) -> str:
+        opening = "".join(
+            self._with_lead(self.dialect.opening(after[at]), after[:at]) for at in range(depth, len(after))
+        )
         # An inline wrap is innermost, so the last of each tells.
-        closes = bool(ended) and ended[-1].kind in INLINE_KINDS
-        opens = bool(begun) and begun[-1].kind in INLINE_KINDS
-        if not (closes or opens) or index == 0:
-            return ""
-        pieces = self.message.pieces
-        before, after = pieces[index - 1].text[-1:], pieces[index].text[:1]
-        return self.dialect.joint(closes=closes, opens=opens, before=before, after=after)
+        closes = self._has_joints and depth < len(before) and before[-1].kind in INLINE_KINDS
+        opens = self._has_joints and depth < len(after) and after[-1].kind in INLINE_KINDS
+        return self.closed(before, depth), opening, closes, opens
 
     def place(self, position: int) -> tuple[int, int]:
         """The piece in which a position lies, and how far inside."""
@@ -165,15 +185,15 @@ class Track:
         low, high, step = first, self.place(end - 1)[0] + 1, 1
         while low < high:  # by growing steps, then by halves: a chunk is short, a document may be long
             middle = min(low + step - 1, (low + high) // 2)
-            if before + self.totals[middle + 1] + self.cost(self.closed(self.stacks[middle])) <= self.limit:
+            if before + self.totals[middle + 1] + self._closing_cost(middle) <= self.limit:
                 low, step = middle + 1, step * 2
             else:
                 high, step = middle, len(pieces)
         if low == len(pieces) or starts[low] >= end:
             return end
         begin = offset if low == first else 0
-        spent = opened if low == first else before + self.totals[low] + self.cost(self.steps[low])
-        room = self.limit - spent - self.cost(self.closed(self.stacks[low]))
+        spent = opened if low == first else before + self.totals[low] + self.cost(self.parts[2 * low])
+        room = self.limit - spent - self._closing_cost(low)
         return min(end, starts[low] + begin + self._fitting(low, begin, room))
 
     def _cost_of_rest(self, index: int, offset: int) -> int:
@@ -206,14 +226,14 @@ class Track:
         opened, closed = self.opened(self.stacks[first]), self.closed(self.stacks[last])
         if first == last:
             return opened + self.part(first, offset, stop) + closed
-        written = [opened, self.part(first, offset, len(self.message.pieces[first].text))]
-        for index in range(first + 1, last):
-            written += (self.steps[index], self.written[index])
-        written += (self.steps[last], self.part(last, 0, stop), closed)
-        return "".join(written)
+        begin = self.part(first, offset, len(self.message.pieces[first].text))
+        between = self.parts[2 * first + 2 : 2 * last + 1]
+        return "".join((opened, begin, *between, self.part(last, 0, stop), closed))
 
     def shows(self, start: int, end: int) -> bool:
         """Whether anything of the part would be seen."""
+        if not self.dialect.hidden:
+            return not self.message.visible[start:end].isspace()
         first, last = self.place(start)[0], self.place(end - 1)[0]
         for index in range(first, last + 1):
             piece, begin = self.message.pieces[index], self.message.starts[index]

@@ -9,7 +9,9 @@ from typing import Final
 
 from markdown_it.token import Token
 
+from restante.runtime.channels.rendering.inline import Step
 from restante.runtime.channels.rendering.links import is_own_label, link_target, shown_address
+from restante.runtime.channels.rendering.parsing import Document
 from restante.runtime.channels.rendering.pieces import (
     Piece,
     Pieces,
@@ -29,16 +31,16 @@ MAX_LANGUAGE_CHARS: Final = 32
 _LANGUAGE: Final = re.compile(r"[A-Za-z0-9_+#.-]+")
 _BREAKS: Final = re.compile(r"\s+")
 _LINE_ENDS: Final = re.compile(r"[\n\r\f\v\u2028\u2029]")
-_WRAP_OF_TOKEN: Final = {
+_WRAP_OF_STEP: Final = {
     "em_open": WrapKind.EMPHASIS,
     "strong_open": WrapKind.STRONG,
     "s_open": WrapKind.STRIKE,
 }
 
 
-def build(tokens: Sequence[Token]) -> Pieces:
-    builder = _Builder()
-    builder.blocks(tokens)
+def build(document: Document) -> Pieces:
+    builder = _Builder(document.steps)
+    builder.blocks(document.blocks)
     return assemble(builder.pieces)
 
 
@@ -51,16 +53,18 @@ def language_of(info: str) -> str:
 class _Builder:
     """Walks the tokens once. `gap` is how many line breaks are owed before the next visible piece of a block."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: Callable[[str], Sequence[Step]]) -> None:
+        self.steps = steps
         self.pieces: list[Piece] = []
+        self.wraps: dict[tuple[WrapKind, str, int, int], tuple[Wrap, Wrap]] = {}
         self.stack: Stack = ()
         self.gap = 0
         self.next_number: list[int] = []
         self.block_of_token: dict[str, Callable[[Token], None]] = {
             "paragraph_open": self._paragraph,
-            "heading_open": lambda token: self._open(Wrap(kind=WrapKind.HEADING, number=int(token.tag[1]))),
-            "blockquote_open": lambda _: self._open(Wrap(kind=WrapKind.QUOTE)),
-            "bullet_list_open": lambda _: self._list(Wrap(kind=WrapKind.BULLET_LIST)),
+            "heading_open": lambda token: self._open(WrapKind.HEADING, number=int(token.tag[1])),
+            "blockquote_open": lambda _: self._open(WrapKind.QUOTE),
+            "bullet_list_open": lambda _: self._list(WrapKind.BULLET_LIST),
             "ordered_list_open": self._ordered_list,
             "list_item_open": self._item,
             "paragraph_close": lambda token: self._close(1 if token.hidden else 2),
@@ -69,7 +73,7 @@ class _Builder:
             "bullet_list_close": self._list_end,
             "ordered_list_close": self._list_end,
             "list_item_close": lambda _: self._close(1),
-            "inline": lambda token: self._inline(token.children or []),
+            "inline": lambda token: self._inline(self.steps(token.content)),
             "fence": lambda token: self._code(token.content, language_of(token.info)),
             "code_block": lambda token: self._code(token.content, ""),
             "written": lambda token: self._code(token.content, ""),
@@ -86,22 +90,35 @@ class _Builder:
                 self.block_of_token[token.type](token)
             position += 1
 
-    def _open(self, wrap: Wrap) -> None:
-        self.stack = (*self.stack, wrap)
+    def _open(self, kind: WrapKind, argument: str = "", number: int = 0) -> None:
+        """Two wraps take turns where many alike follow each other: only neighbours must be told apart, and stacks that
+        return need to be looked at once.
+        """
+        depth = len(self.stack)
+        key = (kind, argument, number, depth)
+        pair = self.wraps.get(key)
+        if pair is None:
+            pair = self.wraps[key] = (
+                Wrap(kind=kind, argument=argument, number=number),
+                Wrap(kind=kind, argument=argument, number=number),
+            )
+        last = self.pieces[-1].stack if self.pieces else ()
+        is_taken = depth < len(last) and last[depth] is pair[0]
+        self.stack = (*self.stack, pair[is_taken])
 
     def _close(self, gap: int) -> None:
         self.stack = self.stack[:-1]
         self.gap = max(self.gap, gap)
 
     def _paragraph(self, token: Token) -> None:
-        self._open(Wrap(kind=WrapKind.PARAGRAPH, argument="tight" if token.hidden else ""))
+        self._open(WrapKind.PARAGRAPH, "tight" if token.hidden else "")
 
     def _ordered_list(self, token: Token) -> None:
         first = int(token.attrs.get("start", 1))
-        self._list(Wrap(kind=WrapKind.ORDERED_LIST, number=first), first=first)
+        self._list(WrapKind.ORDERED_LIST, first)
 
-    def _list(self, wrap: Wrap, first: int = 1) -> None:
-        self._open(wrap)
+    def _list(self, kind: WrapKind, first: int = 0) -> None:
+        self._open(kind, number=first)
         self.next_number.append(first)
 
     def _list_end(self, _: Token) -> None:
@@ -112,7 +129,7 @@ class _Builder:
         number = self.next_number[-1]
         self.next_number[-1] += 1
         marker = f"{number}. " if self.stack[-1].kind is WrapKind.ORDERED_LIST else BULLET
-        self._open(Wrap(kind=WrapKind.ITEM, argument=marker, number=number))
+        self._open(WrapKind.ITEM, marker, number)
         self._settle_gap()
         self.pieces.append(Piece(marker, self.stack, Role.MARKER))
 
@@ -130,7 +147,7 @@ class _Builder:
     def _code(self, content: str, language: str) -> None:
         text = content.removesuffix("\n")
         if text.strip():
-            self._open(Wrap(kind=WrapKind.FENCE, argument=language))
+            self._open(WrapKind.FENCE, language)
             self._settle_gap()
             self.pieces.append(Piece(text, self.stack, Role.CODE))
             self._close(2)
@@ -149,34 +166,32 @@ class _Builder:
             if token.type == "tr_open":
                 rows.append([])
             elif token.type == "inline":
-                cell = _Builder()
-                cell._inline(token.children or [])
+                cell = _Builder(self.steps)
+                cell._inline(self.steps(token.content))
                 rows[-1].append("".join(piece.text for piece in cell.pieces).replace("\n", " "))
             position += 1
         self._code(aligned(rows), "")
         return position
 
-    def _inline(self, children: Sequence[Token]) -> None:
+    def _inline(self, steps: Sequence[Step]) -> None:
         blocks = self.stack
         links: list[tuple[str, int]] = []
         opened: list[bool] = []
-        for child in children:
-            kind = child.type
+        for kind, text, address in steps:
             if kind == "text":
-                self._text(child.content)
+                self._text(text)
             elif kind == "code_inline":
-                self._code_span(child.content)
-            elif kind in ("softbreak", "hardbreak"):
+                self._code_span(text)
+            elif kind == "softbreak":
                 self._break(blocks)
-            elif kind in _WRAP_OF_TOKEN:
-                opened.append(self._mark(_WRAP_OF_TOKEN[kind]))
+            elif kind in _WRAP_OF_STEP:
+                opened.append(self._mark(_WRAP_OF_STEP[kind]))
             elif kind == "link_open":
-                href = str(child.attrs.get("href", ""))
-                target = link_target(href)
+                target = link_target(address)
                 opened.append(target is not None and self._mark(WrapKind.LINK, target))
-                links.append((href, len(self.pieces)))
+                links.append((address, len(self.pieces)))
             elif kind == "image":
-                self._image(child, inside_link=bool(links))
+                self._image(text, address, inside_link=bool(links))
             else:
                 if opened.pop():
                     self.stack = self.stack[:-1]
@@ -186,17 +201,20 @@ class _Builder:
 
     def _mark(self, kind: WrapKind, argument: str = "") -> bool:
         """Opens a mark, unless the same one is open already."""
-        if any(wrap.kind is kind for wrap in self.stack):
-            return False
-        self._open(Wrap(kind=kind, argument=argument))
+        for wrap in self.stack:
+            if wrap.kind is kind:
+                return False
+        self._open(kind, argument)
         return True
 
     def _text(self, content: str, role: Role = Role.TEXT) -> None:
         """One line of text; a line end smuggled in as an entity is a space."""
         if not content:
             return
-        self._settle_gap()
-        self.pieces.append(Piece(_LINE_ENDS.sub(" ", content), self.stack, role))
+        if self.gap:
+            self._settle_gap()
+        text = content if content.isprintable() else _LINE_ENDS.sub(" ", content)
+        self.pieces.append(Piece(text, self.stack, role))
 
     def _code_span(self, content: str) -> None:
         if content.strip() and self._mark(WrapKind.CODE):
@@ -225,10 +243,9 @@ class _Builder:
             is_link = link_target(href) is not None
             self._text(f" ({shown})", Role.TARGET if is_link else Role.TEXT)
 
-    def _image(self, token: Token, *, inside_link: bool) -> None:
+    def _image(self, description: str, href: str, *, inside_link: bool) -> None:
         """An image is a link to it; inside a link, which goes somewhere else, only its description is left."""
-        alt = _BREAKS.sub(" ", _alternative(token.children or [])).strip() or UNNAMED_IMAGE
-        href = str(token.attrs.get("src", ""))
+        alt = _BREAKS.sub(" ", description).strip() or UNNAMED_IMAGE
         target = None if inside_link else link_target(href)
         opened = target is not None and self._mark(WrapKind.LINK, target or "")
         first = len(self.pieces)
@@ -243,12 +260,4 @@ def _as_address(stack: Stack) -> Stack:
     """The link's wrap says that its label needs no other address."""
     return tuple(
         Wrap(kind=WrapKind.ADDRESS, argument=wrap.argument) if wrap.kind is WrapKind.LINK else wrap for wrap in stack
-    )
-
-
-def _alternative(children: Sequence[Token]) -> str:
-    """The text of an image's description, whatever marks it has."""
-    return "".join(
-        _alternative(child.children or []) if child.type == "image" else child.content or " " * ("break" in child.type)
-        for child in children
     )

@@ -164,7 +164,9 @@ def _discord_escape(text: str) -> str:
             written += (text[done : address.start()].translate(_DISCORD_ESCAPES), address.group())
             done = address.end()
         escaped = "".join(written) + text[done:].translate(_DISCORD_ESCAPES)
-    return _DISCORD_ITEM.sub(r"\\\g<0>", _MASS_MENTION.sub(f"@{ZERO_WIDTH}", escaped))
+    if "@" in escaped:
+        escaped = _MASS_MENTION.sub(f"@{ZERO_WIDTH}", escaped)
+    return _DISCORD_ITEM.sub(r"\\\g<0>", escaped) if "-" in escaped or "+" in escaped else escaped
 
 
 class Irc(Dialect):

@@ -1,15 +1,19 @@
-"""Markdown in, markdown-it's tokens out: CommonMark with tables and strikethrough, in bounded time (SPEC 12.2).
+"""Markdown in, markdown-it's blocks and the steps through their text out, in bounded time (SPEC 12.2).
 
-HTML is not markup here: it stays the text that it is. A document that asks for more work than the budgets below is
-shown as it was written, in whole or in part; nothing of it is lost.
+CommonMark with tables and strikethrough. HTML is not markup here: it stays the text that it is. A document that asks
+for more work than the budgets below is shown as it was written, in whole or in part; nothing of it is lost.
 """
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_core import StateCore
+from markdown_it.rules_block import blockquote, list_block
 from markdown_it.token import Token
+
+from restante.runtime.channels.rendering.blocks import no_deeper_than, prose
+from restante.runtime.channels.rendering.inline import BREAK, Step, is_plain_address, quick_steps
 
 MAX_NESTING: Final = 20
 """Deeper quotes and lists are text."""
@@ -23,44 +27,79 @@ MAX_TABLE_BARS: Final = 20_000
 _MARK: Final = re.compile(r"[*_`\[\]!<&\\~]")
 _INLINE: Final = re.compile(r"[*_`\[\]!<&\\~\n]")
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-_PLAIN_ADDRESS: Final = re.compile(r"https?://[a-z0-9.-]+(?:/[A-Za-z0-9._~/?=&+,;:-]*)?")
+_INTERRUPTED_BY_QUOTES: Final = ["paragraph", "reference", "blockquote", "list"]
+_INTERRUPTED_BY_LISTS: Final = ["paragraph", "reference", "blockquote"]
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
-def parse(markdown: str) -> list[Token]:
-    """The tokens of the document. Control characters and lone surrogates become U+FFFD: no platform takes them."""
-    source = _UNPRINTABLE.sub(_REPLACEMENT, markdown)
-    if source.count("\n") + source.count("\r") > MAX_LINES:
-        return _as_written(source)
-    return (_WITHOUT_TABLES if source.count("|") > MAX_TABLE_BARS else _WITH_TABLES).parse(source)
+class Document:
+    """The blocks of a document; their inline text is read in their order, as long as the budget lasts."""
 
-
-def _inline_within_budget(state: StateCore) -> None:
-    """markdown-it's rule for inline text, with a shortcut for text without marks and an end to its patience."""
-    spent = 0
-    for token in state.tokens:
-        if token.type != "inline":
-            continue
-        children: list[Token] = []
-        token.children = children
-        if _INLINE.search(token.content) is None:
-            children.append(Token("text", "", 0, content=token.content))
-            continue
-        if spent <= MAX_INLINE_MARKS:
-            spent += len(_MARK.findall(token.content))
-        if spent <= MAX_INLINE_MARKS:
-            state.md.inline.parse(token.content, state.md, state.env, children)
+    def __init__(self, markdown: str) -> None:
+        """Control characters and lone surrogates become U+FFFD: no platform takes them."""
+        source = _UNPRINTABLE.sub(_REPLACEMENT, markdown)
+        self._env: dict[str, Any] = {}
+        self._spent = 0
+        if source.count("\n") + source.count("\r") > MAX_LINES:
+            self.blocks = _as_written(source)
         else:
-            children.extend(_lines(token.content))
+            self._parser = _WITHOUT_TABLES if source.count("|") > MAX_TABLE_BARS else _WITH_TABLES
+            self.blocks = self._parser.parse(source, self._env)
+
+    def steps(self, text: str) -> Sequence[Step]:
+        """The steps through the inline text of a block."""
+        if _INLINE.search(text) is None:
+            return [("text", text, "")]
+        if self._spent <= MAX_INLINE_MARKS:
+            self._spent += len(_MARK.findall(text))
+        if self._spent > MAX_INLINE_MARKS:
+            return _lines(text)
+        steps = quick_steps(text, has_references="references" in self._env)
+        if steps is None:
+            steps = _steps_of(self._parser.inline.parse(text, self._parser, self._env, []))
+        return steps
 
 
-def _lines(text: str) -> list[Token]:
-    children = []
+def _steps_of(tokens: Sequence[Token]) -> list[Step]:
+    """Neighbouring texts become one: an escaped character is a token of its own."""
+    steps: list[Step] = []
+    text = ""
+    for token in tokens:
+        if token.type in ("text", "text_special"):
+            text += token.content
+            continue
+        if text:
+            steps.append(("text", text, ""))
+            text = ""
+        steps.append(_step_of(token))
+    if text:
+        steps.append(("text", text, ""))
+    return steps
+
+
+def _step_of(token: Token) -> Step:
+    if token.type in ("softbreak", "hardbreak"):
+        return BREAK
+    if token.type == "image":
+        return (token.type, _alternative(token.children or []), str(token.attrs.get("src", "")))
+    return (token.type, token.content, str(token.attrs.get("href", "")))
+
+
+def _alternative(children: Sequence[Token]) -> str:
+    """The text of an image's description, whatever marks it has."""
+    return "".join(
+        _alternative(child.children or []) if child.type == "image" else child.content or " " * ("break" in child.type)
+        for child in children
+    )
+
+
+def _lines(text: str) -> list[Step]:
+    steps: list[Step] = []
     for number, line in enumerate(text.split("\n")):
         if number:
-            children.append(Token("softbreak", "br", 0))
-        children.append(Token("text", "", 0, content=line.strip(" ")))
-    return children
+            steps.append(BREAK)
+        steps.append(("text", line.strip(" "), ""))
+    return steps
 
 
 def _as_written(source: str) -> list[Token]:
@@ -72,14 +111,18 @@ class QuickLinks(MarkdownIt):
     """Most addresses are plain; normalising those is a tenth of the time of a page and changes nothing."""
 
     def normalizeLink(self, url: str) -> str:  # noqa: N802  (markdown-it's name)
-        return url if _PLAIN_ADDRESS.fullmatch(url) else super().normalizeLink(url)
+        return url if is_plain_address(url) else super().normalizeLink(url)
 
 
 def _parser(*, tables: bool) -> MarkdownIt:
     rules = ["table", "strikethrough"] if tables else ["strikethrough"]
     parser = QuickLinks("commonmark", {"html": False, "maxNesting": MAX_NESTING}).enable(rules)
     parser.disable(["html_block", "html_inline"])
-    parser.core.ruler.at("inline", _inline_within_budget)
+    parser.core.ruler.disable(["inline", "text_join"])
+    parser.block.ruler.before("table", "prose", prose)
+    quotes, lists = no_deeper_than(MAX_NESTING - 1, blockquote), no_deeper_than(MAX_NESTING - 2, list_block)
+    parser.block.ruler.at("blockquote", quotes, {"alt": _INTERRUPTED_BY_QUOTES})
+    parser.block.ruler.at("list", lists, {"alt": _INTERRUPTED_BY_LISTS})  # two levels: the list and its item
     return parser
 
 

@@ -8,7 +8,7 @@ so what a dialect writes is balanced by construction.
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from itertools import accumulate, groupby
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 
@@ -92,11 +92,25 @@ class Pieces:
 def assemble(pieces: list[Piece]) -> Pieces:
     """Neighbours in the same wraps become one piece: what a dialect must not let pass may stand across both."""
     merged: list[Piece] = []
-    for (role, stack), group in groupby(pieces, key=lambda piece: (piece.role, piece.stack)):
-        together = list(group)
-        if role in _MERGED and len(together) > 1:
-            merged.append(Piece("".join(piece.text for piece in together), stack, role))
-        else:
-            merged.extend(together)
-    starts = tuple(accumulate((len(piece.text) for piece in merged), initial=0))
-    return Pieces(pieces=tuple(merged), starts=starts[:-1], visible="".join(piece.text for piece in merged))
+    stack: Stack = ()
+    role: Role | None = None
+    more: list[str] = []
+    for piece in pieces:
+        text, its_stack, its_role = piece
+        if its_role is role and its_stack == stack and role in _MERGED:
+            more.append(text)
+            continue
+        if more:
+            merged[-1] = _longer(merged[-1], more)
+            more = []
+        merged.append(piece)
+        stack, role = its_stack, its_role
+    if more:
+        merged[-1] = _longer(merged[-1], more)
+    texts = [piece.text for piece in merged]
+    starts = tuple(accumulate(map(len, texts), initial=0))
+    return Pieces(pieces=tuple(merged), starts=starts[:-1], visible="".join(texts))
+
+
+def _longer(piece: Piece, more: list[str]) -> Piece:
+    return Piece("".join((piece.text, *more)), piece.stack, piece.role)
