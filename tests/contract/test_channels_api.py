@@ -445,7 +445,7 @@ async def test_what_cannot_be_queued_does_not_leave_by_a_channel(here: Place) ->
         async for change in channels.outbox.events():
             if isinstance(change, Change) and change.notice is Notice.DELIVERED:
                 break
-    live = Message(payload=loaded.payload, kind="typing")
+    live = Message(payload=loaded.payload, kind="typing", message_id=loaded.message_id)
     receipt = await channels.outbox.send(live, Destination(Route.CHANNEL, "ops/room"))
     assert receipt.deliveries[0].outcome == Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
     running.cancel()

@@ -5,7 +5,7 @@ from typing import Final
 
 from restante.client.chunk_sending import ChunkSending, Host
 from restante.core.channel_planning import channel_of, neighbours_to_ask
-from restante.model.errors import Malformed, TooLarge
+from restante.model.errors import RestanteError
 from restante.model.ids import MessageId
 from restante.model.records import OutboxEntry
 from restante.model.states import ENDED, State
@@ -42,8 +42,8 @@ class ChannelCarrier:
 
     async def transmit(self, entry: OutboxEntry) -> None:
         try:
-            chunk = decode_chunk(entry.payload)
-        except (Malformed, TooLarge) as problem:
+            chunk = decode_chunk(self._host.seal.open(entry.payload, context=entry.message_id))
+        except RestanteError as problem:
             raise TryFailed("this is no chunk of a message", failure=Failure.INVALID_FORMAT) from problem
         if entry.lease is None:
             raise TryFailed("channels take only what is queued", failure=Failure.INVALID_FORMAT)

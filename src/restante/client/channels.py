@@ -10,17 +10,19 @@ do for every message.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from restante.client.channel_carrier import ChannelCarrier
+from restante.client.channel_seal import open_seal
 from restante.client.chunk_sending import Host
 from restante.client.outbox import Outbox
 from restante.client.outbox_words import Destination, Drained, Message
 from restante.core.channel_planning import Draft, Piece, Stop, check_chat, chunk_id, lane_of, plan
 from restante.core.outbox_events import Notice
+from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
 from restante.model.codes import Code
 from restante.model.errors import DuplicateMessageId, RestanteError, TooLarge
 from restante.model.ids import MessageId
@@ -87,16 +89,19 @@ class Channels:
         outbox: Outbox,
         channels: Mapping[str, Registered],
         *,
+        seal: StorageSeal,
         clock: Clock,
         entropy: Entropy,
         before: BeforeHook | None = None,
         after: AfterHook | None = None,
     ) -> None:
+        """`seal` closes what waits on disk: the same one for as long as chunks wait in this outbox."""
         self.outbox = outbox
         self._entropy = entropy
         self._before = before
         self._rack = Rack(channels, clock=clock, when_ready=outbox.wake)
-        self._host = Host(outbox=outbox, rack=self._rack, clock=clock, entropy=entropy)
+        self._seal = seal
+        self._host = Host(outbox=outbox, seal=seal, rack=self._rack, clock=clock, entropy=entropy)
         self._is_started = False
         self._after = after
         self._seen: dict[MessageId, tuple[ChannelChunk, str | None]] = {}
@@ -116,13 +121,18 @@ class Channels:
         before: BeforeHook | None = None,
         after: AfterHook | None = None,
     ) -> "Channels":
-        """The channels with the outbox in this file, which is made if it is not there.
+        """The channels with the outbox in this file, made if it is not there, as is its key beside it.
 
         `before` may replace a draft or stop it; `after` is told how each chunk ended that this process queued or sent.
         """
         clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
         outbox = Outbox.open(path, settings=settings, clock=clock, entropy=entropy)
-        return cls(outbox, channels, clock=clock, entropy=entropy, before=before, after=after)
+        try:
+            seal = open_seal(Path(path), outbox.journal, entropy)
+        except BaseException:
+            outbox.abandon()
+            raise
+        return cls(outbox, channels, seal=seal, clock=clock, entropy=entropy, before=before, after=after)
 
     async def deliver(self, draft: Draft, *, delivery_id: bytes | None = None) -> Enqueued | Skipped:
         """Queue a message for a chat: all of its chunks are on disk when this returns, or none is (SPEC 12.1).
@@ -186,8 +196,8 @@ class Channels:
         to = Destination(Route.CHANNEL, lane_of(draft.channel, draft.chat))
         ids = tuple(chunk_id(group, one.index) for one, _ in made)
         items = [
-            (Message(payload=payload, message_id=message_id, ttl_s=draft.ttl_s, priority=draft.priority), to)
-            for message_id, (_, payload) in zip(ids, made, strict=True)
+            (Message(payload=sealed, message_id=message_id, ttl_s=draft.ttl_s, priority=draft.priority), to)
+            for message_id, sealed in zip(ids, self._sealed(ids, made), strict=True)
         ]
         if self._after is not None:
             self._seen.update({each: (one, None) for each, (one, _) in zip(ids, made, strict=True)})
@@ -200,6 +210,13 @@ class Channels:
                 self._seen.pop(each, None)
             raise
         return Enqueued(delivery_id=group, message_ids=ids)
+
+    def _sealed(self, ids: Sequence[MessageId], made: Sequence[tuple[ChannelChunk, bytes]]) -> list[bytes]:
+        """Bound to their ids, so that nobody can exchange two texts on disk."""
+        return [
+            self._seal.close(payload, nonce=self._entropy.draw(NONCE_BYTES), context=message_id)
+            for message_id, (_, payload) in zip(ids, made, strict=True)
+        ]
 
     def _saw(self, message_id: MessageId, seen: ChannelChunk, name: str | None) -> None:
         if self._after is not None:

@@ -26,6 +26,7 @@ from restante.core.channel_delivery import (
 )
 from restante.core.channel_planning import chunk_id, idempotency_key
 from restante.core.outbox_events import Notice, Notify, Record
+from restante.crypto.at_rest import StorageSeal
 from restante.model.journal import JournalKind
 from restante.model.records import Lease, OutboxEntry
 from restante.policy.channel_errors import ChannelError, classify_channel_error
@@ -53,6 +54,7 @@ class Host:
     """What every sending shares."""
 
     outbox: Outbox
+    seal: StorageSeal
     rack: Rack
     clock: Clock
     entropy: Entropy

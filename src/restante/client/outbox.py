@@ -242,6 +242,10 @@ class Outbox:
         """One last drain of connected lanes, then the file is closed; the rest stays on disk (SPEC 3.10)."""
         if self._carriers:
             await self.drain(budget_ms=self._settings.outbox.drain_budget_ms)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file at once, with nothing sent any more."""
         self._announcer.close()
         self._commits.close()
         self._database.close()

@@ -5,7 +5,6 @@ A seed is kept as it is, 32 bytes, or under a passphrase, and then the file alon
 
 import json
 import os
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.ports.entropy import Entropy
+from restante.runtime.private_file import read_private
 from restante.wire.address import parse_address, show_address
 
 MAX_CARD_BYTES: Final = 16_384
@@ -48,7 +48,7 @@ def create_identity(
 
 def load_identity(path: Path, *, passphrase: str | None = None) -> Identity:
     """The identity whose seed is at `path`; refused when others on this machine could read it."""
-    kept = _read_private(path)
+    kept = read_private(path, what="the identity file", limit_bytes=MAX_IDENTITY_BYTES)
     if not is_under_passphrase(kept):
         return Identity(kept)
     if passphrase is None:
@@ -58,19 +58,7 @@ def load_identity(path: Path, *, passphrase: str | None = None) -> Identity:
 
 def needs_passphrase(path: Path) -> bool:
     """Whether somebody has to be asked before `load_identity`."""
-    return is_under_passphrase(_read_private(path))
-
-
-def _read_private(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            raw = file.read(MAX_IDENTITY_BYTES + 1)
-    except OSError as error:
-        raise RestanteError(f"the identity file cannot be read: {error}", code=Code.NOT_FOUND) from error
-    if mode & 0o077:
-        raise StoreUnusable(f"{path.name} is open to others (mode {mode:04o}); make it 0600")
-    return raw
+    return is_under_passphrase(read_private(path, what="the identity file", limit_bytes=MAX_IDENTITY_BYTES))
 
 
 def write_card(card: ContactCard, path: Path) -> None:

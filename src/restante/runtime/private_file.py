@@ -3,10 +3,12 @@
 import contextlib
 import os
 import secrets
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from restante.model.errors import StoreUnusable
+from restante.model.codes import Code
+from restante.model.errors import RestanteError, StoreUnusable
 
 
 def write_private(path: Path, pieces: Iterable[bytes]) -> int:
@@ -34,6 +36,39 @@ def write_private(path: Path, pieces: Iterable[bytes]) -> int:
     except OSError as error:
         raise StoreUnusable(f"{path} cannot be written: {error.strerror}") from error
     return written
+
+
+def read_private(path: Path, *, what: str, limit_bytes: int) -> bytes:
+    """Up to one byte more than `limit_bytes`; refused when others on this machine could read it."""
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            raw = file.read(limit_bytes + 1)
+    except OSError as error:
+        raise RestanteError(f"{what} cannot be read: {error}", code=Code.NOT_FOUND) from error
+    if mode & 0o077:
+        raise StoreUnusable(f"{path.name} is open to others (mode {mode:04o}); make it 0600")
+    return raw
+
+
+def create_private(path: Path, content: bytes) -> bool:
+    """Write a file that must not exist yet; False, and nothing done, where it does. Nobody ever sees half of it."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with os.fdopen(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(partial, path)
+        except FileExistsError:
+            return False
+        finally:
+            partial.unlink()
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise StoreUnusable(f"{path} cannot be written: {error.strerror}") from error
+    return True
 
 
 def _sync_directory(directory: Path) -> None:

@@ -20,7 +20,8 @@ GROUP_ID_BYTES: Final = 16
 MAX_CHUNKS: Final = 0xFFFF
 MAX_CHANNEL_CHARS: Final = 64
 MAX_WORD_CHARS: Final = 1_024  # a chat, a thread, a message's name on its platform, a title
-MAX_CHUNK_BYTES: Final = MAX_SEALED_BYTES  # SPEC 2.8: it is the payload of an outbox entry
+SEAL_BYTES: Final = 29  # what sealing under the storage key adds: a version, a nonce, a tag
+MAX_CHUNK_BYTES: Final = MAX_SEALED_BYTES - SEAL_BYTES  # SPEC 2.8: sealed, it is the payload of an outbox entry
 
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct(f">BB{GROUP_ID_BYTES}sHH")
