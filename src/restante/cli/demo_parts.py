@@ -23,6 +23,7 @@ from restante.policy.settings import Settings
 from restante.ports.relay import RelayLink
 from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.identity_files import load_identity
+from restante.runtime.journal.places import DirectoryPlace
 from restante.runtime.journal.presence import note_start
 from restante.runtime.journal.segments import ship
 from restante.runtime.sqlite.database import Database
@@ -77,8 +78,12 @@ async def play_relay(part: Part) -> None:
     await relay.stop()
     commits.close()
     store.close()
-    say(event="done", segments=len(ship(journal, Path(part.segments))))
+    say(event="done", segments=_shipped(journal, part))
     database.close()
+
+
+def _shipped(journal: Journal, part: Part) -> int:
+    return len(ship(journal, DirectoryPlace(Path(part.segments))))
 
 
 async def play_sender(part: Part) -> None:
@@ -92,7 +97,7 @@ async def play_sender(part: Part) -> None:
                 accepted += 1
             say(event="progress", accepted=accepted)
             await asyncio.sleep(TICK_S)
-    say(event="done", segments=len(ship(client.journal, Path(part.segments))), faults=asdict(counts), accepted=accepted)
+    say(event="done", segments=_shipped(client.journal, part), faults=asdict(counts), accepted=accepted)
     await client.close()
 
 
@@ -106,7 +111,7 @@ async def play_receiver(part: Part) -> None:
             bodies += [entry.plaintext.decode() async for entry in client.inbox(follow=False)]
             say(event="progress", received=len(bodies))
             await asyncio.sleep(TICK_S)
-    say(event="done", segments=len(ship(client.journal, Path(part.segments))), faults=asdict(counts), bodies=bodies)
+    say(event="done", segments=_shipped(client.journal, part), faults=asdict(counts), bodies=bodies)
     await client.close()
 
 

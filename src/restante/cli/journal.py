@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -15,7 +16,12 @@ app = typer.Typer(
 
 @app.command()
 def ship(
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where segments go; made if it is not there.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="PLACE", help="A directory, made if it is not there, or an address: s3://, gs://, hdfs://."
+        ),
+    ],
     file: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -31,23 +37,26 @@ def ship(
 
     try:
         from restante.runtime.journal.segments import ship as ship_facts
+        from restante.runtime.journal.stores import open_place
     except ImportError as missing:
         raise EnvironmentUnsuitable("segments need pyarrow: pip install 'restante[fleet]'") from missing
+    place = open_place(to if urlsplit(to).scheme else str(Path(to).absolute()), key="--to")
     out = console()
     with journal_of(file) as (kind, _, journal):
         waiting = journal.last_number() - journal.shipped_through()
         columns = (TextColumn("shipping facts"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=out, transient=True, disable=as_json or not out.is_terminal) as progress:
             task = progress.add_task("facts", total=waiting)
-            paths = ship_facts(journal, to, on_segment=lambda rows: progress.advance(task, rows))
+            segments = ship_facts(journal, place, on_segment=lambda rows: progress.advance(task, rows))
         through = journal.shipped_through()
         writer = journal.writer.hex()
     if as_json:
-        segments = [path.name for path in paths]
         print_json({"kind": kind, "writer": writer, "shipped_through": through, "segments": segments})
         return
     out.print(
-        f"{len(paths):,} segment{'' if len(paths) == 1 else 's'} written to {to}; shipped through fact {through:,}"
+        f"{len(segments):,} segment{'' if len(segments) == 1 else 's'} written to {to}; "
+        f"shipped through fact {through:,}",
+        soft_wrap=True,
     )
 
 
