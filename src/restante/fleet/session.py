@@ -9,20 +9,26 @@ import signal
 import sys
 import tempfile
 import threading
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+import restante
 from restante.fleet.java import bundled_java, find_java
 from restante.model.errors import EnvironmentUnsuitable, LocalProtocolError
 
+LOCAL: Final = "local"  # Spark's names for a master that is this process, or processes of its own
+LOCAL_CLUSTER: Final = "local-cluster"
 LOOPBACK: Final = "127.0.0.1"
 LOCAL_SHUFFLE_PARTITIONS: Final = 4  # on one machine more would only be more small tasks
 ROWS_PER_ARROW_BATCH: Final = 50_000  # each is a call into Python; more would only cost memory
@@ -47,8 +53,10 @@ def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | N
             conf = SparkConf(loadDefaults=False).setAll(list(_settings(master, app_name, scratch).items()))
             gateway = _start_jvm(conf, _child_environment(master, home, scratch), scratch)
             try:
-                with _environment({"PYSPARK_PYTHON": sys.executable}):
+                with _environment({"PYSPARK_PYTHON": _worker_python(master)}):
                     spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+                if master.partition("[")[0] != LOCAL:
+                    spark.sparkContext.addPyFile(str(_zipped_package(scratch)))
                 try:
                     yield spark
                 finally:
@@ -73,24 +81,60 @@ def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
         "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FILES_PER_TASK),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
-    if _is_local(master):
+    if stays_here(master):
         settings |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
-            "spark.local.dir": str(scratch),
             "spark.sql.shuffle.partitions": str(LOCAL_SHUFFLE_PARTITIONS),
         }
+    if is_started_here(master):
+        settings["spark.local.dir"] = str(scratch)
     return settings
 
 
 def _child_environment(master: str, java_home: Path, scratch: Path) -> dict[str, str]:
     options = (os.environ.get("SPARK_SUBMIT_OPTS", ""), f'"-Djava.io.tmpdir={scratch}"')
     changes = {"JAVA_HOME": str(java_home), "SPARK_SUBMIT_OPTS": " ".join(options).strip()}
-    return changes | {"SPARK_LOCAL_IP": LOOPBACK} if _is_local(master) else changes
+    if stays_here(master):
+        changes["SPARK_LOCAL_IP"] = LOOPBACK
+    if master.startswith(LOCAL_CLUSTER):
+        changes["SPARK_HOME"] = str(_spark_home_in(scratch))
+    return changes
 
 
-def _is_local(master: str) -> bool:
-    return master.partition("[")[0] == "local"
+def _spark_home_in(scratch: Path) -> Path:
+    """Spark as it is installed, seen through links: a local cluster writes into the directory it is started from."""
+    home = scratch / "spark"
+    home.mkdir()
+    for part in Path(_find_spark_home()).iterdir():
+        (home / part.name).symlink_to(part)
+    return home
+
+
+def is_started_here(master: str) -> bool:
+    """Whether no Spark runs yet: it is this process's own, with or without further processes, and ends with it."""
+    return master.partition("[")[0] in (LOCAL, LOCAL_CLUSTER)
+
+
+def stays_here(master: str) -> bool:
+    """Whether all of Spark is on this machine, so that nobody else needs to reach it."""
+    address = urlsplit(master)
+    return is_started_here(master) or (address.scheme == "spark" and address.hostname in (LOOPBACK, "localhost"))
+
+
+def _worker_python(master: str) -> str:
+    """The interpreter of Python workers: this one, but elsewhere it may lie in another place (PYSPARK_PYTHON)."""
+    return sys.executable if stays_here(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
+
+
+def _zipped_package(scratch: Path) -> Path:
+    """This package as executors import it: the same version everywhere, whatever is installed there."""
+    package = Path(restante.__file__).parent
+    target = scratch / "restante.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sorted(package.rglob("*.py")):
+            archive.write(source, source.relative_to(package.parent))
+    return target
 
 
 def _start_jvm(conf: SparkConf, environment: Mapping[str, str], scratch: Path) -> Any:
