@@ -12,7 +12,7 @@ from clauses import clause
 from restante.model.ids import event_number
 from restante.model.journal import JournalKind
 from restante.runtime.journal import segments
-from restante.runtime.journal.places import DirectoryPlace
+from restante.runtime.journal.depots import DirectoryDepot
 from restante.runtime.sqlite.journal import Journal
 from restante.wire.journal_rows import from_record
 from restante.wire.segment_manifest import manifest_name
@@ -21,7 +21,7 @@ from sqlite_files import NOW_MS, NodeFile, facts, open_node_file
 SHIP_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from restante.runtime.journal.places import DirectoryPlace
+from restante.runtime.journal.depots import DirectoryDepot
 from restante.runtime.journal.segments import ship
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.journal import Journal
@@ -37,7 +37,7 @@ def die_at(handle):
         os.kill(os.getpid(), signal.SIGKILL)
 
 os.fsync = die_at
-ship(Journal(Database(home / "node.db", schema="node"), SystemEntropy()), DirectoryPlace(home / "out"))
+ship(Journal(Database(home / "node.db", schema="node"), SystemEntropy()), DirectoryDepot(home / "out"))
 """
 # The syncs of a segment, of the directory, of its manifest, of the directory again.
 BEFORE_THE_RENAME, AFTER_THE_RENAME, BEFORE_THE_MANIFEST, AFTER_BOTH = 1, 2, 3, 4
@@ -69,7 +69,7 @@ def manifests(directory: Path) -> list[str]:
 
 
 def ship(journal: Journal, directory: Path) -> list[Path]:
-    return [directory / name for name in segments.ship(journal, DirectoryPlace(directory))]
+    return [directory / name for name in segments.ship(journal, DirectoryDepot(directory))]
 
 
 def numbers(paths: list[Path]) -> list[int]:

@@ -88,7 +88,7 @@ def test_a_nodes_facts_leave_while_it_works_and_the_last_ones_when_it_is_stopped
 
 
 @clause("13.1", "6.9")
-def test_a_place_that_fails_delays_facts_and_no_put_and_is_told_without_naming_it(tmp_path: Path) -> None:
+def test_a_depot_that_fails_delays_facts_and_no_put_and_is_told_without_naming_it(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("in the way", "utf-8")
     home = shipping_home(tmp_path)
@@ -227,7 +227,7 @@ def test_what_a_node_and_clients_really_shipped_names_no_address_inbox_or_sessio
     ("ship_to", "problem"),
     [("out", "must be an absolute path"), ("ftp://host/out", "ftp:// is not known; the schemes are file, s3")],
 )
-def test_a_place_that_is_none_is_refused_at_the_start(tmp_path: Path, ship_to: str, problem: str) -> None:
+def test_a_depot_that_is_none_is_refused_at_the_start(tmp_path: Path, ship_to: str, problem: str) -> None:
     home = NodeHome.made(tmp_path / "node")
     refused = restante("--set", f"journal.ship_to={ship_to}", "node", "run", str(home.path), status=2)
     assert f"error E107: journal.ship_to{':' if ':' in ship_to else ''} {problem}" in refused.stderr

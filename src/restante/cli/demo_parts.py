@@ -23,7 +23,7 @@ from restante.policy.settings import Settings
 from restante.ports.relay import RelayLink
 from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.identity_files import load_identity
-from restante.runtime.journal.places import DirectoryPlace
+from restante.runtime.journal.depots import DirectoryDepot
 from restante.runtime.journal.presence import note_start
 from restante.runtime.journal.segments import ship
 from restante.runtime.sqlite.database import Database
@@ -83,7 +83,7 @@ async def play_relay(part: Part) -> None:
 
 
 def _shipped(journal: Journal, part: Part) -> int:
-    return len(ship(journal, DirectoryPlace(Path(part.segments))))
+    return len(ship(journal, DirectoryDepot(Path(part.segments))))
 
 
 async def play_sender(part: Part) -> None:

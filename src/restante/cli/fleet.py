@@ -20,9 +20,7 @@ app.command()(generate)
 @app.command()
 def report(
     ctx: typer.Context,
-    segments: Annotated[
-        str, typer.Argument(metavar="PLACE", help="Where journals were shipped to: a directory, or what Hadoop reads.")
-    ],
+    segments: Annotated[Path, typer.Argument(metavar="DIR", help="The directory that journals were shipped to.")],
     *,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write one HTML page.")] = None,
     actions: Annotated[

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import typer
 
 from restante.cli.client_options import FileOption, JsonOption
-from restante.cli.terminal import console, print_json
+from restante.cli.terminal import HINT, console, print_json
 
 app = typer.Typer(
     name="journal", help="Ship the journal of a client or a node as Parquet segments.", no_args_is_help=True
@@ -33,21 +33,25 @@ def ship(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from restante.cli.journal_file import journal_of
-    from restante.model.errors import EnvironmentUnsuitable
+    from restante.model.errors import EnvironmentUnsuitable, StoreUnusable
 
     try:
         from restante.runtime.journal.segments import ship as ship_facts
-        from restante.runtime.journal.stores import open_place
+        from restante.runtime.journal.stores import open_depot
     except ImportError as missing:
         raise EnvironmentUnsuitable("segments need pyarrow: pip install 'restante[fleet]'") from missing
-    place = open_place(to if urlsplit(to).scheme else str(Path(to).absolute()), key="--to")
+    depot = open_depot(to if urlsplit(to).scheme else str(Path(to).absolute()), key="--to")
     out = console()
     with journal_of(file) as (kind, _, journal):
         waiting = journal.last_number() - journal.shipped_through()
         columns = (TextColumn("shipping facts"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=out, transient=True, disable=as_json or not out.is_terminal) as progress:
             task = progress.add_task("facts", total=waiting)
-            segments = ship_facts(journal, place, on_segment=lambda rows: progress.advance(task, rows))
+            try:
+                segments = ship_facts(journal, depot, on_segment=lambda rows: progress.advance(task, rows))
+            except StoreUnusable as problem:
+                problem.add_note(f"{HINT}Nothing is lost: the facts stay in the journal. Mend it, then ship again.")
+                raise
         through = journal.shipped_through()
         writer = journal.writer.hex()
     if as_json:

@@ -9,7 +9,7 @@ from restante.cli import show
 from restante.model.ranges import ranges_of
 from restante.policy.channel_pacing import ChannelLimits
 from restante.runtime.config import DEFAULT_FILE, FILE_VARIABLE, SHIP_TO, Setting, known_settings
-from restante.runtime.journal.places import STORE_SCHEMES
+from restante.runtime.journal.depots import STORE_SCHEMES
 
 MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -1,6 +1,6 @@
-"""A node's journal leaves by itself where journal.ship_to names a place (SPEC 13.1).
+"""A node's journal leaves by itself where journal.ship_to names a depot (SPEC 13.1).
 
-Decides what is logged about it: that it fails, once, and that it works again. Trouble with that place is none of the
+Decides what is logged about it: that it fails, once, and that it works again. Trouble with that depot is none of the
 mail's, so it changes nothing in whether the node counts as healthy.
 """
 

@@ -15,7 +15,7 @@ from typing import Any, Final, get_type_hints
 from restante.model.errors import ConfigurationInvalid, OutOfRange
 from restante.model.ranges import Range, ranges_of
 from restante.policy.settings import Settings
-from restante.runtime.journal.places import check_place
+from restante.runtime.journal.depots import check_depot
 
 PREFIX: Final = "RESTANTE_"
 FILE_VARIABLE: Final = "RESTANTE_CONFIG"
@@ -120,7 +120,7 @@ def load_tables(
     return Loaded(
         settings=_build(given),
         sources=MappingProxyType(sources),
-        ship_to=None if ship_to is None else check_place(SHIP_TO, ship_to.value),
+        ship_to=None if ship_to is None else check_depot(SHIP_TO, ship_to.value),
     )
 
 

@@ -22,7 +22,7 @@ from restante.model.ids import MessageId
 from restante.model.journal import JournalKind, JournalRow
 from restante.policy.settings import Settings
 from restante.runtime.journal import segments
-from restante.runtime.journal.places import DirectoryPlace
+from restante.runtime.journal.depots import DirectoryDepot
 from restante.runtime.sqlite.journal import Journal
 from restante.testing.seeded import FakeClock
 from restante.wire.address import show_address
@@ -52,7 +52,7 @@ def read_back(paths: list[Path]) -> list[JournalRow]:
 
 
 def ship(journal: Journal, directory: Path) -> list[Path]:
-    return [directory / name for name in segments.ship(journal, DirectoryPlace(directory))]
+    return [directory / name for name in segments.ship(journal, DirectoryDepot(directory))]
 
 
 def manifest_path(segment: Path) -> Path:
@@ -185,7 +185,7 @@ def test_a_directory_that_cannot_be_written_is_refused(node: NodeFile) -> None:
             os.seteuid(NOBODY)
         try:
             with pytest.raises(StoreUnusable, match="Permission denied"):
-                segments.ship_next(DirectoryPlace(closed), node.journal)
+                segments.ship_next(DirectoryDepot(closed), node.journal)
         finally:
             if was_root:
                 os.seteuid(0)
@@ -198,7 +198,7 @@ def test_a_full_disk_leaves_no_part_of_a_segment(node: NodeFile, tmp_path: Path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
         with pytest.raises(StoreUnusable, match="a journal segment cannot be written"):
-            segments.ship_next(DirectoryPlace(tmp_path / "out"), node.journal)
+            segments.ship_next(DirectoryDepot(tmp_path / "out"), node.journal)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert names(tmp_path / "out") == []

@@ -96,7 +96,7 @@ async def test_facts_leave_again_and_again_and_the_last_ones_at_the_end(tmp_path
 
 
 @clause("13.1")
-async def test_a_place_that_cannot_be_written_only_delays_the_facts(tmp_path: Path) -> None:
+async def test_a_depot_that_cannot_be_written_only_delays_the_facts(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("in the way", "utf-8")
     async with shipping(tmp_path) as (node, commits, shipper, troubles):
@@ -125,7 +125,7 @@ async def test_a_mistake_of_ours_in_shipping_stops_nothing_else(tmp_path: Path) 
         assert {type(problem) for problem in troubles.told} == {ZeroDivisionError}
 
 
-async def test_a_place_that_hangs_keeps_nobody_from_writing_and_nobody_from_ending(tmp_path: Path) -> None:
+async def test_a_depot_that_hangs_keeps_nobody_from_writing_and_nobody_from_ending(tmp_path: Path) -> None:
     reached, let_go = threading.Event(), threading.Event()
 
     def hangs(_journal: object, /) -> None:

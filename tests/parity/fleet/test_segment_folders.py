@@ -38,7 +38,9 @@ def packed(number: int, rows: int = 3) -> PackedSegment:
     """A segment as writers ship it, of `rows` facts."""
     nothing = [None] * rows
     kinds = [JournalKind.SECURITY.value] * rows
-    return pack(writer(number), [range(1, rows + 1), [NOON_MS] * rows, kinds, *[nothing] * 12])
+    made = pack(writer(number), [[range(1, rows + 1), [NOON_MS] * rows, kinds, *[nothing] * 12]])
+    assert made is not None
+    return made
 
 
 def put(directory: Path, segment: PackedSegment, change: Callable[[Manifest], Manifest] = lambda said: said) -> str:

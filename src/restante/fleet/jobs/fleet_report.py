@@ -23,7 +23,7 @@ from restante.fleet.jobs.fleet_report_values import (
     WithheldMessage,
 )
 from restante.fleet.jobs.report import LISTED_AT_MOST, first_rows, report_on
-from restante.fleet.segments import BadSegment, Segment, find_segments, find_segments_here, read_segments
+from restante.fleet.segments import BadSegment, Segment, find_segments, read_segments
 from restante.fleet.session import open_session
 from restante.fleet.tables import FleetTables, fleet_tables
 from restante.fleet.transforms.validate import events, judge
@@ -41,7 +41,7 @@ OnAction = Callable[[FleetAction], None]
 
 
 def run_fleet_report(
-    segments_dir: Path | str,
+    segments_dir: Path,
     *,
     master: str = "local[*]",
     now_ms: int,
@@ -50,9 +50,8 @@ def run_fleet_report(
     on_action: OnAction | None = None,
 ) -> FleetReport:
     """The report on `segments_dir` in a Spark session of its own; `on_action` is given every proposed action."""
-    found = find_segments_here(segments_dir)
+    segments, bad = find_segments(segments_dir)
     with open_session(app_name="restante fleet report", master=master) as spark:
-        segments, bad = found or find_segments(segments_dir, spark)
         return make_fleet_report(
             spark, segments, bad, now_ms=now_ms, retention=retention, on_stage=on_stage, on_action=on_action
         )

@@ -2,11 +2,11 @@
 
 A segment's name says whose facts it holds and which: shipping again after a crash writes the same file again. Facts
 added meanwhile make it a longer one beside it; a fact that is in both is known by its event_id. A fact counts as
-shipped only once its segment and manifest are in their place under their names.
+shipped only once its segment and manifest are in their depot under their names.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,12 +14,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from restante.model.ids import WriterId, event_id
-from restante.runtime.journal.places import Place
+from restante.runtime.journal.depots import Depot
 from restante.runtime.sqlite.journal import Journal
 from restante.wire.journal_rows import FIELDS, SCHEMA_VERSION
 from restante.wire.segment_manifest import Manifest, encode_manifest, manifest_name
 
 ROWS_PER_SEGMENT: Final = 100_000
+ROWS_PER_SLICE: Final = 10_000
 _ARROW_TYPES: Final = {
     "binary16": pa.binary(),
     "binary32": pa.binary(),
@@ -31,6 +32,9 @@ SEGMENT_SCHEMA: Final = pa.schema(
     [pa.field(field.name, _ARROW_TYPES[field.type], field.nullable) for field in FIELDS],
     metadata={"restante.schema_version": str(SCHEMA_VERSION)},
 )
+
+Columns = Sequence[Sequence[Any]]
+"""The numbers of facts, then the journal's columns but for event_id and writer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,52 +48,69 @@ class PackedSegment:
     last: int
 
 
-def ship(journal: Journal, place: Place, *, on_segment: Callable[[int], None] = lambda _rows: None) -> list[str]:
-    """Every fact that has not left yet, as segments in `place`; `on_segment` is told the rows of each."""
+def ship(journal: Journal, depot: Depot, *, on_segment: Callable[[int], None] = lambda _rows: None) -> list[str]:
+    """Every fact that has not left yet, as segments in `depot`; `on_segment` is told the rows of each."""
     shipped = []
-    while (segment := ship_next(place, journal)) is not None:
+    while (segment := ship_next(depot, journal)) is not None:
         journal.mark_shipped(segment.last)
         on_segment(segment.rows)
         shipped.append(segment.name)
     return shipped
 
 
-def ship_next(place: Place, journal: Journal, /) -> PackedSegment | None:
-    """The oldest facts that have not left, in a segment in `place`; None when all have left.
+def ship_next(depot: Depot, journal: Journal, /) -> PackedSegment | None:
+    """The oldest facts that have not left, in a segment in `depot`; None when all have left.
 
     Only after this the facts may be marked as shipped.
     """
-    columns = journal.columns(after=journal.shipped_through(), limit=ROWS_PER_SEGMENT)
-    if not columns:
+    segment = pack(journal.writer, _slices(journal))
+    if segment is None:
         return None
-    segment = pack(journal.writer, columns)
     # The segment first: a manifest never speaks of a file that is not there.
-    place.put(segment.name, segment.raw)
-    place.put(manifest_name(segment.name), segment.manifest)
+    depot.put(segment.name, segment.raw)
+    depot.put(manifest_name(segment.name), segment.manifest)
     return segment
 
 
-def pack(writer: WriterId, columns: Sequence[Sequence[Any]]) -> PackedSegment:
-    """`columns` are the numbers of the facts, then the journal's columns but for event_id and writer."""
-    numbers, *values = columns
-    given = iter(values)
-    made = {"event_id": [event_id(writer, number) for number in numbers], "writer": [writer] * len(numbers)}
-    arrays = [pa.array(made.get(field.name) or next(given), field.type) for field in SEGMENT_SCHEMA]
+def pack(writer: WriterId, slices: Iterable[Columns]) -> PackedSegment | None:
+    """Slices follow each other; None if there are none."""
+    first = last = 0
+    tables = []
+    for columns in slices:
+        numbers = columns[0]
+        first, last = first or numbers[0], numbers[-1]
+        tables.append(_table(writer, columns))
+    if not tables:
+        return None
     sink = pa.BufferOutputStream()
     # Checksums, so that a reader notices damage inside a page (fleet.segments asks for them).
-    table = pa.Table.from_arrays(arrays, schema=SEGMENT_SCHEMA)
-    parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    parquet.write_table(pa.concat_tables(tables), sink, compression="zstd", write_page_checksum=True)
     raw = sink.getvalue().to_pybytes()
-    first, last = numbers[0], numbers[-1]
     name = f"{writer.hex()}-{first:016d}-{last:016d}.parquet"
     manifest = Manifest(
         segment=name,
         writer=writer.hex(),
         first=first,
         last=last,
-        rows=len(numbers),
+        rows=last - first + 1,
         size_bytes=len(raw),
         schema_version=SCHEMA_VERSION,
         sha256=hashlib.sha256(raw).hexdigest(),
     )
-    return PackedSegment(name=name, raw=raw, manifest=encode_manifest(manifest), rows=len(numbers), last=last)
+    return PackedSegment(name=name, raw=raw, manifest=encode_manifest(manifest), rows=manifest.rows, last=last)
+
+
+def _slices(journal: Journal) -> Iterator[Columns]:
+    """The facts of one segment, a few at a time: rows as Python has them take many times the memory of Arrow's."""
+    after, left = journal.shipped_through(), ROWS_PER_SEGMENT
+    while left and (columns := journal.columns(after=after, limit=min(ROWS_PER_SLICE, left))):
+        yield columns
+        after, left = columns[0][-1], left - len(columns[0])
+
+
+def _table(writer: WriterId, columns: Columns) -> Any:
+    numbers, *values = columns
+    given = iter(values)
+    made = {"event_id": [event_id(writer, number) for number in numbers], "writer": [writer] * len(numbers)}
+    arrays = [pa.array(made.get(field.name) or next(given), field.type) for field in SEGMENT_SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=SEGMENT_SCHEMA)

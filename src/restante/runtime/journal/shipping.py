@@ -32,7 +32,7 @@ class Commits(Protocol):
 
 
 class Shipped(Protocol):
-    """A segment that is in its place."""
+    """A segment that is in its depot."""
 
     @property
     def rows(self) -> int: ...
@@ -177,17 +177,17 @@ class _Reader:
 
 
 def shipping_to(address: str) -> ShipNext:
-    """What ships to the place that the setting journal.ship_to names. Only who ships needs pyarrow, and is told so."""
+    """What ships to the depot that the setting journal.ship_to names. Only who ships needs pyarrow, and is told so."""
     try:
         from restante.runtime.journal.segments import ship_next  # noqa: PLC0415 - as said
-        from restante.runtime.journal.stores import open_place  # noqa: PLC0415 - as said
+        from restante.runtime.journal.stores import open_depot  # noqa: PLC0415 - as said
     except ImportError as missing:
         raise EnvironmentUnsuitable("journal.ship_to needs pyarrow: pip install 'restante[fleet]'") from missing
-    return partial(ship_next, open_place(address, key="journal.ship_to"))
+    return partial(ship_next, open_depot(address, key="journal.ship_to"))
 
 
 async def _aside(work: Callable[[], Result]) -> Result:
-    """In a thread that does not keep the process alive: a place that hangs must not keep a node from ending."""
+    """In a thread that does not keep the process alive: a depot that hangs must not keep a node from ending."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Result] = loop.create_future()
 

@@ -13,14 +13,14 @@ import pyarrow as pa
 from pyarrow import fs
 
 from restante.model.errors import StoreUnusable
-from restante.runtime.journal.places import DirectoryPlace, Place, check_place, is_store, local_path
+from restante.runtime.journal.depots import Depot, DirectoryDepot, check_depot, is_store, local_path
 
 PUT_IS_ATOMIC: Final = frozenset({"s3", "gcs", "abfs"})
 """Names that pyarrow gives to file systems whose objects appear when they are complete, and not before."""
 _OTHER_NAMES: Final = {"s3a": "s3", "gcs": "gs"}  # Hadoop's names for what pyarrow calls otherwise
 
 
-class StorePlace:
+class StoreDepot:
     """A directory of one of pyarrow's file systems."""
 
     def __init__(self, system: Any, path: str) -> None:
@@ -55,25 +55,25 @@ class StorePlace:
             stream.write(raw)
 
 
-class DistantPlace:
+class DistantDepot:
     """A store that is looked up when it is first needed, since that alone may take long or fail for now."""
 
     def __init__(self, address: str) -> None:
         scheme = urlsplit(address).scheme
         self._address = _OTHER_NAMES.get(scheme, scheme) + address[len(scheme) :]
-        self._place: StorePlace | None = None
+        self._depot: StoreDepot | None = None
 
     def put(self, name: str, raw: bytes) -> None:
-        if self._place is None:
+        if self._depot is None:
             try:
-                self._place = StorePlace(*fs.FileSystem.from_uri(self._address))
+                self._depot = StoreDepot(*fs.FileSystem.from_uri(self._address))
             except (OSError, pa.ArrowException) as error:
                 first_line = str(error).partition("\n")[0]
                 raise StoreUnusable(f"the store for journal segments cannot be reached: {first_line}") from error
-        self._place.put(name, raw)
+        self._depot.put(name, raw)
 
 
-def open_place(text: str, *, key: str = "ship_to") -> Place:
-    """The place an absolute path or an address names; `key` is what it is called in an error."""
-    check_place(key, text)
-    return DistantPlace(text) if is_store(text) else DirectoryPlace(local_path(text))
+def open_depot(text: str, *, key: str = "ship_to") -> Depot:
+    """The depot an absolute path or an address names; `key` is what it is called in an error."""
+    check_depot(key, text)
+    return DistantDepot(text) if is_store(text) else DirectoryDepot(local_path(text))

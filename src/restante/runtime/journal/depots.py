@@ -1,6 +1,6 @@
 """Where segments can be put: a directory here or, through `stores`, a store elsewhere.
 
-Decides how a file appears in a directory whole or not at all, and which addresses name a place. Knows nothing of what
+Decides how a file appears in a directory whole or not at all, and which addresses name a depot. Knows nothing of what
 is in the files.
 """
 
@@ -17,7 +17,7 @@ STORE_SCHEMES: Final = ("s3", "s3a", "gs", "gcs", "hdfs", "viewfs", "abfs", "abf
 _DRAFT_NUMBERS: Final = itertools.count()
 
 
-class Place(Protocol):
+class Depot(Protocol):
     def put(self, name: str, raw: bytes) -> None:
         """The file is there whole, and will stay, when this returns; one of that name that was there is replaced.
 
@@ -26,7 +26,7 @@ class Place(Protocol):
         ...
 
 
-class DirectoryPlace:
+class DirectoryDepot:
     """A directory of this machine, which is made when the first file comes. Files are closed by an atomic rename."""
 
     def __init__(self, path: Path) -> None:
@@ -65,7 +65,7 @@ class DirectoryPlace:
                 draft.unlink(missing_ok=True)
 
 
-def check_place(key: str, text: str) -> str:
+def check_depot(key: str, text: str) -> str:
     """An absolute path or an address with a known scheme. Whether it can be reached is found out when it is used."""
     scheme = urlsplit(text).scheme
     if scheme in ("", "file") and not local_path(text).is_absolute():
