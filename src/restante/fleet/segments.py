@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from restante.fleet.folders import Folder, LocalFolder, StorePath, escaped, open_folder
-from restante.fleet.lake import is_here
 from restante.fleet.schemas import JOURNAL, JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError
@@ -91,11 +90,6 @@ def find_segments(directory: Path | str, spark: SparkSession | None = None) -> t
     bad = [BadSegment(name=name, reason=HASH_DIFFERS) for name in wrong]
     bad += [BadSegment(name=name, reason="gone: only its manifest is there") for name in gone]
     return good, sorted([*bad, *(each for look in looks for each in look.bad)], key=lambda file: file.name)
-
-
-def find_segments_here(directory: Path | str) -> tuple[list[Segment], list[BadSegment]] | None:
-    """The same before Spark is started, so that a wrong path is told at once; None for what is not on this machine."""
-    return find_segments(directory) if isinstance(directory, Path) or is_here(directory) else None
 
 
 def inspect_segment(path: Path) -> Segment:

@@ -14,11 +14,11 @@ from journal_files import Journal, message, records, write_segment, writer
 from restante.fleet.folders import StorePath, escaped
 from restante.fleet.jobs.backfill import backfill
 from restante.fleet.lake import Lake
+from restante.fleet.lake_segments import segments_here, segments_of
 from restante.fleet.segments import (
     BadSegment,
     Segment,
     find_segments,
-    find_segments_here,
     inspect_segment,
     read_segments,
 )
@@ -90,7 +90,7 @@ Odd = tuple[Path, list[str], list[BadSegment]]
 def test_a_segment_is_held_against_its_manifest_and_read_without_one(odd: Odd) -> None:
     directory, good, bad = odd
     assert find_segments(directory) == ([Segment(path=directory / name, rows=3) for name in good], bad)
-    assert find_segments_here(directory.as_uri()) == find_segments(directory)
+    assert find_segments(directory.as_uri()) == find_segments(directory)
 
 
 @clause("13.2")
@@ -100,7 +100,6 @@ def test_a_directory_that_only_hadoop_knows_is_judged_the_same(spark: SparkSessi
     segments, named = find_segments(address, spark)
     assert segments == [Segment(path=StorePath(f"{address}/{name}"), rows=3) for name in good]
     assert named == bad
-    assert find_segments_here(address) is None
     read = read_segments(spark, segments)
     assert sorted({row["source_file"] for row in read.collect()}) == good
     assert read.count() == 9
@@ -120,7 +119,8 @@ def test_a_lake_that_only_hadoop_knows_gets_its_tables_there(spark: SparkSession
     (tmp_path / "segments").mkdir()
     write_segment(tmp_path / "segments" / "a.parquet", records(journal.rows))
     lake = Lake(mounted(spark, tmp_path))
-    done = backfill(spark, lake, Settings(), *find_segments(lake.segments, spark))
+    assert segments_here(lake) is None
+    done = backfill(spark, lake, Settings(), *segments_of(lake, spark))
     assert (done.segments, done.events, done.bad_files) == (1, 1, ())
     [row] = spark.read.parquet(escaped(lake.table("events"))).collect()
     assert row["event_id"] == event_id(writer(1), 1)

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from restante.fleet.schemas import SOURCE_FILE
-from restante.fleet.segments import BadSegment, Segment, damaged, find_segments, find_segments_here, read_segments
+from restante.fleet.segments import BadSegment, Segment, damaged, find_segments, read_segments
 from restante.fleet.session import open_session
 from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
 from restante.fleet.transforms.latency import latency
@@ -125,11 +125,10 @@ class Report:
         return not self.bad_files and not self.quarantine
 
 
-def run_report(segments_dir: Path | str, *, master: str = "local[*]") -> Report:
+def run_report(segments_dir: Path, *, master: str = "local[*]") -> Report:
     """The report on `segments_dir`, in a Spark session of its own."""
-    found = find_segments_here(segments_dir)
+    segments, bad = find_segments(segments_dir)
     with open_session(app_name="restante report", master=master) as spark:
-        segments, bad = found or find_segments(segments_dir, spark)
         return make_report(spark, segments, bad)
 
 
