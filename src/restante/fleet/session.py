@@ -24,6 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 import restante
+from restante.fleet.failures import check_master, in_words
 from restante.fleet.java import bundled_java, find_java
 from restante.model.errors import EnvironmentUnsuitable, LocalProtocolError
 
@@ -35,6 +36,7 @@ ROWS_PER_ARROW_BATCH: Final = 50_000  # each is a call into Python; more would o
 OPEN_FILES_PER_TASK: Final = 40  # so many days a task writes at once; with more it sorts its rows by day first
 JVM_STOP_TIMEOUT_S: Final = 30
 LAST_WORDS_BYTES: Final = 2_000
+JAVA_STACK: Final = "\tat "  # where in Spark it happened helps nobody who only runs it
 
 _launch: Final[Callable[..., Any]] = launch_gateway  # PySpark gives it no types
 
@@ -46,6 +48,7 @@ def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | N
         raise LocalProtocolError("spark-submit has started Java already; run this with python and name the master")
     if SparkContext._active_spark_context is not None:
         raise LocalProtocolError("a Spark session is open in this process already; close it first")
+    check_master(master)
     home = find_java(os.environ, bundled=bundled_java()) if java_home is None else java_home
     with tempfile.TemporaryDirectory(prefix="restante-spark-", ignore_cleanup_errors=True) as made:
         scratch = Path(made)
@@ -62,6 +65,9 @@ def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | N
                 finally:
                     _stop_session(spark, gateway.proc)
             except Exception as error:
+                words = in_words(error, master)
+                if words is not None:
+                    raise words from error
                 if gateway.proc.poll() is not None:
                     error.add_note(f"Spark's Java process ended; its last words:\n{_last_words(scratch)}")
                 raise
@@ -167,7 +173,9 @@ def _stop_jvm(gateway: Any) -> None:
 
 
 def _last_words(scratch: Path) -> str:
-    return (scratch / "jvm.log").read_bytes()[-LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
+    said = (scratch / "jvm.log").read_bytes().decode("utf-8", "replace").splitlines()
+    told = [line for line in said if not line.startswith(JAVA_STACK)]
+    return "\n".join(told)[-LAST_WORDS_BYTES:].strip()
 
 
 @contextmanager

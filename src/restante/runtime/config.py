@@ -120,8 +120,16 @@ def load_tables(
     return Loaded(
         settings=_build(given),
         sources=MappingProxyType(sources),
-        ship_to=None if ship_to is None else check_depot(SHIP_TO, ship_to.value),
+        ship_to=None if ship_to is None else _checked(ship_to),
     )
+
+
+def _checked(ship_to: _Text) -> str:
+    try:
+        return check_depot(SHIP_TO, ship_to.value)
+    except ConfigurationInvalid as problem:
+        problem.add_note(f"set by {ship_to.source}")
+        raise
 
 
 def _ship_to(

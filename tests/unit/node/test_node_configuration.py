@@ -71,6 +71,7 @@ def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
         ("[node]\nlog_level = 'loud'", ConfigurationInvalid, "must be one of debug, info, warning, error, not 'loud'"),
         ("[node]\nlisen = 'x'", ConfigurationInvalid, "Did you mean node.listen? Section node has listen, status"),
         ("[journal]\nship_to = 1", ConfigurationInvalid, "journal.ship_to must be a text in quotes, not 1"),
+        ("[journal]\nship_to = 'here'", ConfigurationInvalid, "journal.ship_to must be an absolute path or an address"),
         ("node = 1", ConfigurationInvalid, "must be a table: write [node]"),
         ("[node", ConfigurationInvalid, "is not valid TOML"),
     ],
