@@ -28,7 +28,7 @@ def in_words(error: Exception, master: str) -> RestanteError | None:
     """What to say instead of `error`; None where that is not known."""
     if not isinstance(error, PySparkException | Py4JError):
         return None
-    text = str(error)
+    text = _text_of(error)
     if any(words in text for words in _NO_ROOM):
         return StoreUnusable("a disk that Spark writes to is full; make room and run it again, it begins anew")
     if found := _NOT_ALLOWED.search(text):
@@ -36,3 +36,11 @@ def in_words(error: Exception, master: str) -> RestanteError | None:
     if any(words in text for words in _GONE):
         return EnvironmentUnsuitable(f"the Spark master {master} does not answer, or has ended; see that it runs")
     return None
+
+
+def _text_of(error: Exception) -> str:
+    """A Java exception is asked for its text over the link to Java, which may be gone."""
+    try:
+        return str(error)
+    except (Py4JError, OSError):
+        return ""

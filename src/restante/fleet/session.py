@@ -17,6 +17,7 @@ from subprocess import Popen, TimeoutExpired
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
@@ -36,6 +37,7 @@ ROWS_PER_ARROW_BATCH: Final = 50_000  # each is a call into Python; more would o
 OPEN_FILES_PER_TASK: Final = 40  # so many days a task writes at once; with more it sorts its rows by day first
 JVM_STOP_TIMEOUT_S: Final = 30
 LAST_WORDS_BYTES: Final = 2_000
+LAST_WORDS_LINES: Final = 8
 JAVA_STACK: Final = "\tat "  # where in Spark it happened helps nobody who only runs it
 
 _launch: Final[Callable[..., Any]] = launch_gateway  # PySpark gives it no types
@@ -57,7 +59,7 @@ def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | N
             gateway = _start_jvm(conf, _child_environment(master, home, scratch), scratch)
             try:
                 with _environment({"PYSPARK_PYTHON": _worker_python(master)}):
-                    spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+                    spark = SparkSession(_context(conf, gateway, scratch))
                 if master.partition("[")[0] != LOCAL:
                     spark.sparkContext.addPyFile(str(_zipped_package(scratch)))
                 try:
@@ -73,6 +75,16 @@ def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | N
                 raise
             finally:
                 _stop_jvm(gateway)
+
+
+def _context(conf: SparkConf, gateway: Any, scratch: Path) -> SparkContext:
+    try:
+        return SparkContext(conf=conf, gateway=gateway)
+    except Py4JError as error:
+        master = conf.get("spark.master")
+        raise EnvironmentUnsuitable(
+            f"the Spark master {master} does not answer, or takes no job; Spark's last words:\n{_last_words(scratch)}"
+        ) from error
 
 
 def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
@@ -175,7 +187,7 @@ def _stop_jvm(gateway: Any) -> None:
 def _last_words(scratch: Path) -> str:
     said = (scratch / "jvm.log").read_bytes().decode("utf-8", "replace").splitlines()
     told = [line for line in said if not line.startswith(JAVA_STACK)]
-    return "\n".join(told)[-LAST_WORDS_BYTES:].strip()
+    return "\n".join(told[-LAST_WORDS_LINES:])[-LAST_WORDS_BYTES:].strip()
 
 
 @contextmanager
