@@ -29,7 +29,11 @@ def cluster_environ(directory: Path) -> dict[str, str]:
     """For masters, workers and drivers: one Java, small and quickly started processes, nothing but loopback."""
     conf = directory / "conf"
     conf.mkdir(exist_ok=True)
-    settings = {"spark.executor.extraJavaOptions": SHORT_LIFE, "spark.executor.memory": "512m"}
+    settings = {
+        "spark.executor.extraJavaOptions": SHORT_LIFE,
+        "spark.executor.memory": "512m",
+        "spark.master.rest.enabled": "false",  # a second port, always the same, that takes jobs from anybody
+    }
     lines = "".join(f"{key} {value}\n" for key, value in settings.items())
     (conf / "spark-defaults.conf").write_text(lines, "utf-8")
     return dict(os.environ) | {
