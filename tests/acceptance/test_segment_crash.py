@@ -11,13 +11,17 @@ from pyarrow import parquet
 from clauses import clause
 from restante.model.ids import event_number
 from restante.model.journal import JournalKind
-from restante.runtime.journal.segments import manifest_path, ship
+from restante.runtime.journal import segments
+from restante.runtime.journal.depots import DirectoryDepot
+from restante.runtime.sqlite.journal import Journal
 from restante.wire.journal_rows import from_record
+from restante.wire.segment_manifest import manifest_name
 from sqlite_files import NOW_MS, NodeFile, facts, open_node_file
 
 SHIP_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
+from restante.runtime.journal.depots import DirectoryDepot
 from restante.runtime.journal.segments import ship
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.journal import Journal
@@ -33,13 +37,10 @@ def die_at(handle):
         os.kill(os.getpid(), signal.SIGKILL)
 
 os.fsync = die_at
-ship(Journal(Database(home / "node.db", schema="node"), SystemEntropy()), home / "out")
+ship(Journal(Database(home / "node.db", schema="node"), SystemEntropy()), DirectoryDepot(home / "out"))
 """
-BEFORE_THE_RENAME, BEFORE_THE_MANIFEST, AFTER_BOTH = (
-    1,
-    2,
-    3,
-)  # the syncs of a segment, of its manifest, of the directory
+# The syncs of a segment, of the directory, of its manifest, of the directory again.
+BEFORE_THE_RENAME, AFTER_THE_RENAME, BEFORE_THE_MANIFEST, AFTER_BOTH = 1, 2, 3, 4
 
 
 def note(node: NodeFile) -> None:
@@ -67,6 +68,10 @@ def manifests(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.name.startswith("_"))
 
 
+def ship(journal: Journal, directory: Path) -> list[Path]:
+    return [directory / name for name in segments.ship(journal, DirectoryDepot(directory))]
+
+
 def numbers(paths: list[Path]) -> list[int]:
     rows = [from_record(record) for path in paths for record in parquet.read_table(path).to_pylist()]
     return [event_number(row.event_id) for row in rows]
@@ -85,21 +90,21 @@ def test_a_crash_before_the_rename_leaves_nothing_that_looks_like_a_segment(tmp_
 
 
 @clause("13.1")
-@pytest.mark.parametrize("moment", [BEFORE_THE_MANIFEST, AFTER_BOTH])
+@pytest.mark.parametrize("moment", [AFTER_THE_RENAME, BEFORE_THE_MANIFEST, AFTER_BOTH])
 def test_a_crash_after_the_rename_ships_the_same_file_again_and_nothing_twice(tmp_path: Path, moment: int) -> None:
     node = die_while_shipping(tmp_path, moment)
     [whole] = (tmp_path / "out").glob("*.parquet")
     assert numbers([whole]) == [1, 2, 3]
-    assert len(manifests(tmp_path / "out")) == moment - BEFORE_THE_MANIFEST
+    assert len(manifests(tmp_path / "out")) == (moment == AFTER_BOTH)
     assert node.journal.shipped_through() == 0
     assert ship(node.journal, tmp_path / "out") == [whole]
     assert names(tmp_path / "out") == [whole.name]
-    assert manifests(tmp_path / "out") == [manifest_path(whole).name]
+    assert manifests(tmp_path / "out") == [manifest_name(whole.name)]
     node.database.close()
 
 
 @clause("13.1")
-@pytest.mark.parametrize("moment", [BEFORE_THE_RENAME, BEFORE_THE_MANIFEST, AFTER_BOTH])
+@pytest.mark.parametrize("moment", [BEFORE_THE_RENAME, AFTER_THE_RENAME, BEFORE_THE_MANIFEST, AFTER_BOTH])
 def test_facts_added_between_the_crash_and_the_next_shipping_are_all_there_and_told_apart(
     tmp_path: Path, moment: int
 ) -> None:

@@ -29,7 +29,7 @@ SERVES_THE_FLEET = frozenset(
         "restante.cli.fleet_views",
         "restante.cli.html_report",
         "restante.runtime.journal.segments",
-        "restante.runtime.journal.shipping",
+        "restante.runtime.journal.stores",
     }
 )
 """Modules above or beside the fleet whose very work is Parquet or a report; loaded only when they are needed."""

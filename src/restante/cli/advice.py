@@ -26,7 +26,7 @@ REFUSAL_ADVICE: Final[Mapping[Code, str]] = MappingProxyType(
         Code.STORE_UNUSABLE: "Check that the disk has room and that only this user's program has the file open.",
         Code.CONFIGURATION_INVALID: "See the options with --help, and every key with 'restante policy settings'.",
         Code.ILLEGAL_TRANSITION: "This is a bug in Restante or in the program that embeds it: please report it.",
-        Code.NOT_FOUND: "Check what was named; a message may have been delivered, deleted or expired.",
+        Code.NOT_FOUND: "Check the name or path; a message may have been delivered, deleted or expired since.",
         Code.ENVIRONMENT_UNSUITABLE: "Install what is missing, then run the command again.",
         Code.CHANNEL_REFUSED: "The platform will never take it: check the chat and what the bot may do there.",
         Code.CHANNEL_ABSENT: "Add it to the configuration (see 'restante channel list'), then recover its messages.",

@@ -79,11 +79,11 @@ def opened_client(ctx: typer.Context, home: Path | None, passphrase_file: Path |
     from restante.cli.inputs import inputs_of
     from restante.client.client import Client
 
-    settings = inputs_of(ctx).load().settings
+    loaded = inputs_of(ctx).load()
     directory = directory_of(home)
     passphrase = passphrase_for(directory, passphrase_file)
     with explained(passphrase):
-        return Client.open(directory.path, passphrase, settings=settings)
+        return Client.open(directory.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
 
 
 @contextlib.contextmanager

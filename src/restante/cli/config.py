@@ -8,7 +8,7 @@ from restante.cli import show
 from restante.cli.inputs import inputs_of
 from restante.cli.reference import configuration_page
 from restante.cli.terminal import console, print_json, table
-from restante.runtime.config import known_settings
+from restante.runtime.config import SHIP_TO, known_settings
 
 
 def config(
@@ -25,11 +25,13 @@ def config(
     values = {one.key: getattr(getattr(loaded.settings, one.section), one.name) for one in known_settings()}
     file = inputs.file()
     if as_json:
+        values |= {SHIP_TO: loaded.ship_to}
         shown = {key: {"value": value, "source": loaded.sources[key]} for key, value in values.items()}
         print_json({"file": None if file is None else str(file), "settings": shown})
         return
     rows = [
         (one.key, show.quantity(values[one.key], one.allowed.unit), loaded.sources[one.key]) for one in known_settings()
     ]
+    rows.append((SHIP_TO, loaded.ship_to or "none", loaded.sources[SHIP_TO]))
     title = "Settings in force, no file read" if file is None else f"Settings in force, file {file}"
     console().print(table(title, "key", "value", "source", rows=rows, right=("value",)))

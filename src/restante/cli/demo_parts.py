@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from restante.client.client import Client, connect_by_tls
+from restante.client.directory import ClientDirectory
 from restante.crypto.identity import Identity
 from restante.model.ids import Address
 from restante.node.relay import Relay
@@ -23,6 +24,7 @@ from restante.policy.settings import Settings
 from restante.ports.relay import RelayLink
 from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.identity_files import load_identity
+from restante.runtime.journal.depots import DirectoryDepot
 from restante.runtime.journal.presence import note_start
 from restante.runtime.journal.segments import ship
 from restante.runtime.sqlite.database import Database
@@ -77,8 +79,21 @@ async def play_relay(part: Part) -> None:
     await relay.stop()
     commits.close()
     store.close()
-    say(event="done", segments=len(ship(journal, Path(part.segments))))
+    say(event="done", segments=_shipped(journal, part))
     database.close()
+
+
+def _shipped(journal: Journal, part: Part) -> int:
+    return len(ship(journal, DirectoryDepot(Path(part.segments))))
+
+
+def _shipped_by_client(part: Part) -> int:
+    """Once it is closed: until then a commit may still be under way, and the file has one writer."""
+    database = Database(ClientDirectory(Path(part.home)).database, schema="client")
+    try:
+        return _shipped(Journal(database, SystemEntropy()), part)
+    finally:
+        database.close()
 
 
 async def play_sender(part: Part) -> None:
@@ -92,8 +107,8 @@ async def play_sender(part: Part) -> None:
                 accepted += 1
             say(event="progress", accepted=accepted)
             await asyncio.sleep(TICK_S)
-    say(event="done", segments=len(ship(client.journal, Path(part.segments))), faults=asdict(counts), accepted=accepted)
     await client.close()
+    say(event="done", segments=_shipped_by_client(part), faults=asdict(counts), accepted=accepted)
 
 
 async def play_receiver(part: Part) -> None:
@@ -106,8 +121,8 @@ async def play_receiver(part: Part) -> None:
             bodies += [entry.plaintext.decode() async for entry in client.inbox(follow=False)]
             say(event="progress", received=len(bodies))
             await asyncio.sleep(TICK_S)
-    say(event="done", segments=len(ship(client.journal, Path(part.segments))), faults=asdict(counts), bodies=bodies)
     await client.close()
+    say(event="done", segments=_shipped_by_client(part), faults=asdict(counts), bodies=bodies)
 
 
 def _open_client(part: Part) -> Client:

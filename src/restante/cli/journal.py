@@ -2,11 +2,12 @@
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from restante.cli.client_options import FileOption, JsonOption
-from restante.cli.terminal import console, print_json
+from restante.cli.terminal import HINT, console, print_json
 
 app = typer.Typer(
     name="journal", help="Ship the journal of a client or a node as Parquet segments.", no_args_is_help=True
@@ -15,7 +16,12 @@ app = typer.Typer(
 
 @app.command()
 def ship(
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where segments go; made if it is not there.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="PLACE", help="A directory, made if it is not there, or an address: s3://, gs://, hdfs://."
+        ),
+    ],
     file: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -27,27 +33,34 @@ def ship(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from restante.cli.journal_file import journal_of
-    from restante.model.errors import EnvironmentUnsuitable
+    from restante.model.errors import EnvironmentUnsuitable, StoreUnusable
 
     try:
         from restante.runtime.journal.segments import ship as ship_facts
+        from restante.runtime.journal.stores import open_depot
     except ImportError as missing:
         raise EnvironmentUnsuitable("segments need pyarrow: pip install 'restante[fleet]'") from missing
+    depot = open_depot(to if urlsplit(to).scheme else str(Path(to).absolute()), key="--to")
     out = console()
     with journal_of(file) as (kind, _, journal):
         waiting = journal.last_number() - journal.shipped_through()
         columns = (TextColumn("shipping facts"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=out, transient=True, disable=as_json or not out.is_terminal) as progress:
             task = progress.add_task("facts", total=waiting)
-            paths = ship_facts(journal, to, on_segment=lambda rows: progress.advance(task, rows))
+            try:
+                segments = ship_facts(journal, depot, on_segment=lambda rows: progress.advance(task, rows))
+            except StoreUnusable as problem:
+                problem.add_note(f"{HINT}Nothing is lost: the facts stay in the journal. Mend it, then ship again.")
+                raise
         through = journal.shipped_through()
         writer = journal.writer.hex()
     if as_json:
-        segments = [path.name for path in paths]
         print_json({"kind": kind, "writer": writer, "shipped_through": through, "segments": segments})
         return
     out.print(
-        f"{len(paths):,} segment{'' if len(paths) == 1 else 's'} written to {to}; shipped through fact {through:,}"
+        f"{len(segments):,} segment{'' if len(segments) == 1 else 's'} written to {to}; "
+        f"shipped through fact {through:,}",
+        soft_wrap=True,
     )
 
 

@@ -31,6 +31,11 @@ status = "{status}"
 # log_format = "{form}"
 """
 
+SHIP_TO: Final = """
+# Where the journal is shipped to by itself: an absolute path, or an address such as s3://bucket/segments.
+# ship_to = "/srv/restante-segments"
+"""
+
 
 def node_toml(*, listen: str = DEFAULT_LISTEN, status: str = DEFAULT_STATUS) -> str:
     """The whole file."""
@@ -47,6 +52,7 @@ def node_toml(*, listen: str = DEFAULT_LISTEN, status: str = DEFAULT_STATUS) -> 
     parts = [head]
     for section, settings in groupby(ours, key=lambda setting: setting.section):
         parts += [f"\n[{section}]\n", "\n".join(map(_lines, settings))]
+        parts += [SHIP_TO] if section == "journal" else []
     return "".join(parts)
 
 

@@ -26,7 +26,8 @@ def print_status(out: Console, data: dict[str, Any]) -> None:
     limit = data["limits"]["max_connections"]
     open_now = f"{relay['connections']:,} of {limit:,}, {relay['receive_sessions']:,} of them receiving"
     waiting = f"{relay['waiting_puts']:,} puts, {relay['waiting_bytes']:,} bytes"
-    out.print(fields("Now", [("connections", open_now), ("waiting", waiting)]))
+    now = [("connections", open_now), ("waiting", waiting), ("shipping", _shipping(data["shipping"], now_ms))]
+    out.print(fields("Now", now))
     out.print(table("Since the start", "what", "times", "bytes", rows=_counts(relay), right=("times", "bytes")))
 
 
@@ -42,6 +43,15 @@ def _node_rows(data: dict[str, Any], now_ms: int) -> list[tuple[str, str]]:
         ("process", f"{data['pid']}, version {data['version']}"),
         ("status", f"http://{data['status_address']}/healthz and /metrics"),
     ]
+
+
+def _shipping(shipping: dict[str, Any] | None, now_ms: int) -> str:
+    if shipping is None:
+        return "off: journal.ship_to is not set"
+    if shipping["failing"]:
+        return f"failing, {_many(shipping['failures_in_a_row'], 'time', 's')} in a row; the log says why"
+    last = shipping["last_at_ms"]
+    return "nothing shipped yet" if last is None else f"{shipping['facts_total']:,} facts, {show.away(last, now_ms)}"
 
 
 def _store_rows(store: dict[str, Any] | None, now_ms: int) -> list[tuple[str, str]]:

@@ -8,7 +8,8 @@ from typing import Final
 from restante.cli import show
 from restante.model.ranges import ranges_of
 from restante.policy.channel_pacing import ChannelLimits
-from restante.runtime.config import DEFAULT_FILE, FILE_VARIABLE, Setting, known_settings
+from restante.runtime.config import DEFAULT_FILE, FILE_VARIABLE, SHIP_TO, Setting, known_settings
+from restante.runtime.journal.depots import STORE_SCHEMES
 
 MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -51,6 +52,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "relay.reap_every_ms": "how often expired messages are removed from a relay",
         "relay.max_unread_bytes": "bytes that wait for one connection before no more are produced",
         "relay.max_waiting_bytes": "bytes of puts that wait for the disk before connections are no longer read",
+        "journal.ship_every_ms": "how often new facts leave for `ship_to`, where that is set",
     }
 )
 
@@ -77,6 +79,14 @@ max_entries = 5_000
 
 Unknown sections and keys, values of another type and values outside their range are refused when a command starts,
 with exit status 2. `restante config` shows what is in force and where each value came from. Ranges include their ends.
+"""
+
+
+SHIP_TO_ROW: Final = f"""\
+| `ship_to` | none | an absolute path, or an address: {", ".join(STORE_SCHEMES)} or file, then `://` | 13.1 | \
+where the journal is shipped to by itself, as Parquet segments; nowhere, if it is not set |
+
+`ship_to` holds for nodes and for clients while they run. [What that needs and what it does](../howto/cluster.md).
 """
 
 
@@ -123,6 +133,7 @@ def configuration_page() -> str:
     for section, settings in groupby(known_settings(), key=lambda setting: setting.section):
         parts += [f"\n## [{section}]\n\n", "| key | default | allowed | SPEC | what it is |\n"]
         parts += ["|---|---|---|---|---|\n", *(_row(setting, MEANINGS[setting.key]) for setting in settings)]
+        parts += [SHIP_TO_ROW] if SHIP_TO.startswith(f"{section}.") else []
     return "".join([*parts, CHANNELS, *_channel_rows(), _node_section()])
 
 

@@ -23,6 +23,7 @@ from restante.client.outbox import Outbox
 from restante.client.receiving import Receiving, Unsealed
 from restante.client.relay_carrier import Connect, RelayCarrier
 from restante.client.security_notes import SecurityNotes
+from restante.client.shipping import ClientShipping
 from restante.client.writing import Writing
 from restante.core.inbox_events import InboxNotice
 from restante.core.outbox_events import Notice
@@ -83,6 +84,7 @@ class Client:
         clock: Clock,
         entropy: Entropy,
         sends_read_acks: bool = False,
+        ship_to: str | None = None,
     ) -> None:
         self.identity = identity
         self.contacts = contacts
@@ -129,6 +131,7 @@ class Client:
             settings=settings,
             entropy=entropy,
         )
+        self.shipping = ClientShipping(ship_to, database, self.outbox, settings=settings, clock=clock, entropy=entropy)
         self._announcer: Announcer[ClientEvent] = Announcer()
         self.outbox.on_event(self._pass_on)
         self.outbox.after_commit(self._tell)
@@ -150,8 +153,12 @@ class Client:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         sends_read_acks: bool = False,
+        ship_to: str | None = None,
     ) -> "Client":
-        """The client of this directory, which `restante id new` or `ClientDirectory.create` made."""
+        """The client of this directory, which `restante id new` or `ClientDirectory.create` made.
+
+        With `ship_to`, an absolute path or an address, its journal leaves for there while it runs and when it ends.
+        """
         home = ClientDirectory(Path(directory))
         return cls(
             home.database,
@@ -162,6 +169,7 @@ class Client:
             clock=clock or SystemClock(),
             entropy=entropy or SystemEntropy(),
             sends_read_acks=sends_read_acks,
+            ship_to=ship_to,
         )
 
     async def send(self, to: Address, body: bytes, *, kind: str = Kind.TEXT, ttl_s: int | None = None) -> Receipt:
@@ -214,6 +222,7 @@ class Client:
     async def run(self, connect: Connector = connect_by_tls) -> None:
         """Stay connected, send, take in and acknowledge until `close` or cancellation."""
         self._stopped.clear()
+        self.shipping.start()
         try:
             async with RelayCarrier({}, schedule=self._settings.retry, entropy=self._entropy) as carrier:
                 carrier.add(str(self.relay), self._connect(connect, self.relay, self.identity))
@@ -223,12 +232,13 @@ class Client:
             self._stopped.set()
 
     async def close(self) -> None:
-        """End `run` after one last drain of connected lanes (SPEC 3.10), then close the file."""
+        """End `run` after one last drain of connected lanes (SPEC 3.10), ship the last facts, then close the file."""
         self._stopping.set()
         self._arrived.set()
         self._house_work.set()
         await self._stopped.wait()
         self._announcer.close()
+        await self.shipping.finish()
         await self.outbox.close()
 
     async def take_in(self, blobs: Sequence[Blob]) -> None:

@@ -44,6 +44,11 @@ class Lake:
         return "/".join([self.root.rstrip("/") or "/", *names])
 
 
+def is_here(path: str) -> bool:
+    """Whether a path means this machine: it has no scheme, or `file`."""
+    return urlsplit(path).scheme in ("", "file")
+
+
 def local_path(path: str) -> Path:
     """The directory of this machine that a path means."""
     parts = urlsplit(path)

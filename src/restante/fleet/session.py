@@ -9,26 +9,36 @@ import signal
 import sys
 import tempfile
 import threading
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+import restante
+from restante.fleet.failures import check_master, in_words
 from restante.fleet.java import bundled_java, find_java
 from restante.model.errors import EnvironmentUnsuitable, LocalProtocolError
 
+LOCAL: Final = "local"  # Spark's names for a master that is this process, or processes of its own
+LOCAL_CLUSTER: Final = "local-cluster"
 LOOPBACK: Final = "127.0.0.1"
 LOCAL_SHUFFLE_PARTITIONS: Final = 4  # on one machine more would only be more small tasks
 ROWS_PER_ARROW_BATCH: Final = 50_000  # each is a call into Python; more would only cost memory
 OPEN_FILES_PER_TASK: Final = 40  # so many days a task writes at once; with more it sorts its rows by day first
 JVM_STOP_TIMEOUT_S: Final = 30
 LAST_WORDS_BYTES: Final = 2_000
+LAST_WORDS_LINES: Final = 8
+JAVA_STACK: Final = "\tat "  # where in Spark it happened helps nobody who only runs it
 
 _launch: Final[Callable[..., Any]] = launch_gateway  # PySpark gives it no types
 
@@ -40,6 +50,7 @@ def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | N
         raise LocalProtocolError("spark-submit has started Java already; run this with python and name the master")
     if SparkContext._active_spark_context is not None:
         raise LocalProtocolError("a Spark session is open in this process already; close it first")
+    check_master(master)
     home = find_java(os.environ, bundled=bundled_java()) if java_home is None else java_home
     with tempfile.TemporaryDirectory(prefix="restante-spark-", ignore_cleanup_errors=True) as made:
         scratch = Path(made)
@@ -47,18 +58,33 @@ def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | N
             conf = SparkConf(loadDefaults=False).setAll(list(_settings(master, app_name, scratch).items()))
             gateway = _start_jvm(conf, _child_environment(master, home, scratch), scratch)
             try:
-                with _environment({"PYSPARK_PYTHON": sys.executable}):
-                    spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+                with _environment({"PYSPARK_PYTHON": _worker_python(master)}):
+                    spark = SparkSession(_context(conf, gateway, scratch))
+                if master.partition("[")[0] != LOCAL:
+                    spark.sparkContext.addPyFile(str(_zipped_package(scratch)))
                 try:
                     yield spark
                 finally:
                     _stop_session(spark, gateway.proc)
             except Exception as error:
+                words = in_words(error, master)
+                if words is not None:
+                    raise words from error
                 if gateway.proc.poll() is not None:
                     error.add_note(f"Spark's Java process ended; its last words:\n{_last_words(scratch)}")
                 raise
             finally:
                 _stop_jvm(gateway)
+
+
+def _context(conf: SparkConf, gateway: Any, scratch: Path) -> SparkContext:
+    try:
+        return SparkContext(conf=conf, gateway=gateway)
+    except Py4JError as error:
+        master = conf.get("spark.master")
+        raise EnvironmentUnsuitable(
+            f"the Spark master {master} does not answer, or takes no job; Spark's last words:\n{_last_words(scratch)}"
+        ) from error
 
 
 def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
@@ -73,24 +99,60 @@ def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
         "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FILES_PER_TASK),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
-    if _is_local(master):
+    if stays_here(master):
         settings |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
-            "spark.local.dir": str(scratch),
             "spark.sql.shuffle.partitions": str(LOCAL_SHUFFLE_PARTITIONS),
         }
+    if is_started_here(master):
+        settings["spark.local.dir"] = str(scratch)
     return settings
 
 
 def _child_environment(master: str, java_home: Path, scratch: Path) -> dict[str, str]:
     options = (os.environ.get("SPARK_SUBMIT_OPTS", ""), f'"-Djava.io.tmpdir={scratch}"')
     changes = {"JAVA_HOME": str(java_home), "SPARK_SUBMIT_OPTS": " ".join(options).strip()}
-    return changes | {"SPARK_LOCAL_IP": LOOPBACK} if _is_local(master) else changes
+    if stays_here(master):
+        changes["SPARK_LOCAL_IP"] = LOOPBACK
+    if master.startswith(LOCAL_CLUSTER):
+        changes["SPARK_HOME"] = str(_spark_home_in(scratch))
+    return changes
 
 
-def _is_local(master: str) -> bool:
-    return master.partition("[")[0] == "local"
+def _spark_home_in(scratch: Path) -> Path:
+    """Spark as it is installed, seen through links: a local cluster writes into the directory it is started from."""
+    home = scratch / "spark"
+    home.mkdir()
+    for part in Path(_find_spark_home()).iterdir():
+        (home / part.name).symlink_to(part)
+    return home
+
+
+def is_started_here(master: str) -> bool:
+    """Whether no Spark runs yet: it is this process's own, with or without further processes, and ends with it."""
+    return master.partition("[")[0] in (LOCAL, LOCAL_CLUSTER)
+
+
+def stays_here(master: str) -> bool:
+    """Whether all of Spark is on this machine, so that nobody else needs to reach it."""
+    address = urlsplit(master)
+    return is_started_here(master) or (address.scheme == "spark" and address.hostname in (LOOPBACK, "localhost"))
+
+
+def _worker_python(master: str) -> str:
+    """The interpreter of Python workers: this one, but elsewhere it may lie in another place (PYSPARK_PYTHON)."""
+    return sys.executable if stays_here(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
+
+
+def _zipped_package(scratch: Path) -> Path:
+    """This package as executors import it: the same version everywhere, whatever is installed there."""
+    package = Path(restante.__file__).parent
+    target = scratch / "restante.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sorted(package.rglob("*.py")):
+            archive.write(source, source.relative_to(package.parent))
+    return target
 
 
 def _start_jvm(conf: SparkConf, environment: Mapping[str, str], scratch: Path) -> Any:
@@ -123,7 +185,9 @@ def _stop_jvm(gateway: Any) -> None:
 
 
 def _last_words(scratch: Path) -> str:
-    return (scratch / "jvm.log").read_bytes()[-LAST_WORDS_BYTES:].decode("utf-8", "replace").strip()
+    said = (scratch / "jvm.log").read_bytes().decode("utf-8", "replace").splitlines()
+    told = [line for line in said if not line.startswith(JAVA_STACK)]
+    return "\n".join(told[-LAST_WORDS_LINES:])[-LAST_WORDS_BYTES:].strip()
 
 
 @contextmanager

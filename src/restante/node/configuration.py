@@ -17,7 +17,7 @@ from restante.runtime.config import did_you_mean, load_tables, read_toml
 from restante.runtime.endpoints import Endpoint, parse_endpoint
 
 NODE: Final = "node"
-NODE_SECTIONS: Final = ("relay", "storage")
+NODE_SECTIONS: Final = ("relay", "storage", "journal")
 DEFAULT_LISTEN: Final = "127.0.0.1:7431"
 DEFAULT_STATUS: Final = "127.0.0.1:7432"
 
@@ -31,6 +31,7 @@ class NodeConfig:
     log_level: Level
     log_format: Format
     settings: Settings
+    ship_to: str | None = None
 
 
 def load_node_config(file: Path, *, environ: Mapping[str, str], overrides: Mapping[str, str]) -> NodeConfig:
@@ -55,7 +56,7 @@ def load_node_config(file: Path, *, environ: Mapping[str, str], overrides: Mappi
             )
     given = {name: read(f"{NODE}.{name}", own.get(name, default), file) for name, (default, read) in readers.items()}
     loaded = load_tables(tables, source=str(file), environ=environ, overrides=overrides)
-    return NodeConfig(settings=loaded.settings, **given)
+    return NodeConfig(settings=loaded.settings, ship_to=loaded.ship_to, **given)
 
 
 def _readers() -> dict[str, tuple[str, Callable[[str, object, Path], Any]]]:

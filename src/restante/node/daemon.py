@@ -19,6 +19,7 @@ from restante.node.collector import collect_rarely
 from restante.node.configuration import NodeConfig
 from restante.node.figures import RelayEvent
 from restante.node.health import Health, StoreHealth, WatchedFile
+from restante.node.journal_shipping import shipper_of, shipping_data
 from restante.node.logs import Event, Level, Reason, log
 from restante.node.metrics import RelayMetrics
 from restante.node.relay import Relay
@@ -84,13 +85,15 @@ class _Node:
             on_event=self._on_relay_event,
         )
         self._health = StoreHealth(self._database, self._file, takes_puts=lambda: self._relay.figures().store_usable)
+        self._shipper = shipper_of(config, self._database, journal, commits=self._file, clock=self._clock)
         self._store_failing = False
         self._last_reap = _LastReap()
         self._reap_now = asyncio.Event()
         self._told_to_stop = asyncio.Event()
 
     async def live(self, lock: DirectoryLock) -> None:
-        metrics = RelayMetrics(self._relay.figures, database=self._database.path)
+        shipping = None if self._shipper is None else self._shipper.figures
+        metrics = RelayMetrics(self._relay.figures, database=self._database.path, shipping=shipping)
         status = StatusServer(Answers(health=self._answer_health, metrics=metrics.text, status=self._answer_status))
         try:
             async with _signals(self._told_to_stop, self._reap_now):
@@ -101,6 +104,8 @@ class _Node:
                 log(Level.INFO, Event.LISTENING, pid=os.getpid())
                 if not status_at.is_loopback:
                     log(Level.WARNING, Event.STATUS_EXPOSED)
+                if self._shipper is not None:
+                    self._shipper.start()
                 notify(Word.READY)
                 await self._keep_house()
                 await self._stop()
@@ -136,6 +141,8 @@ class _Node:
         notify(Word.STOPPING)
         log(Level.INFO, Event.STOPPING, connections=self._relay.figures().connections)
         await self._relay.stop(grace_s=GRACE_S)
+        if self._shipper is not None:
+            await self._shipper.finish()
         figures = self._relay.figures()
         clean = not figures.waiting_bytes
         log(Level.INFO, Event.STOPPED, clean=clean, puts=figures.puts_stored_total, waiting=figures.waiting_puts)
@@ -198,7 +205,7 @@ class _Node:
 
     async def _answer_health(self) -> tuple[bool, Mapping[str, Any]]:
         health = await self._health.check()
-        return health.usable, _health_data(health)
+        return health.usable, _health_data(health) | {"shipping": self._shipping_word()}
 
     async def _answer_status(self) -> Mapping[str, Any]:
         return {
@@ -209,7 +216,13 @@ class _Node:
             "health": _health_data(await self._health.check()),
             "last_reap": asdict(self._last_reap),
             "relay": asdict(self._relay.figures()),
+            "shipping": shipping_data(self._shipper),
         }
+
+    def _shipping_word(self) -> str:
+        if self._shipper is None:
+            return "off"
+        return "failing" if self._shipper.figures().is_failing else "working"
 
 
 def _health_data(health: Health) -> dict[str, Any]:

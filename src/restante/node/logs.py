@@ -67,6 +67,8 @@ class Event(StrEnum):
     REAP_FAILED = "store.reap_failed"
     STORE_FAILED = "store.failed"
     STORE_RECOVERED = "store.recovered"
+    SHIPPING_FAILED = "journal.ship_failed"
+    SHIPPING_RECOVERED = "journal.ship_recovered"
     RELAY = "relay.event"
     STATUS_EXPOSED = "status.not_on_loopback"
     FOREIGN = "library.message"

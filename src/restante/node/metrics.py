@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from restante import __version__
 from restante.model.codes import Code
 from restante.node.figures import RelayFigures
+from restante.runtime.journal.shipping import ShippingFigures
 
 PREFIX: Final = "restante_relay_"
 NAMES: Final = {"connections": "open_connections"}
@@ -45,9 +46,17 @@ MEANINGS: Final = {
 class RelayMetrics:
     """Everything `/metrics` shows, read when it is asked for."""
 
-    def __init__(self, figures: Callable[[], RelayFigures], *, database: Path) -> None:
+    def __init__(
+        self,
+        figures: Callable[[], RelayFigures],
+        *,
+        database: Path,
+        shipping: Callable[[], ShippingFigures] | None = None,
+    ) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Figures(figures))
+        if shipping is not None:
+            self._registry.register(_Shipping(shipping))
         self._registry.register(_Disk(database))
         ProcessCollector(registry=self._registry)
 
@@ -66,6 +75,27 @@ class _Figures(Collector):
         version = GaugeMetricFamily("restante_info", "The version that runs", labels=["version"])
         version.add_metric([__version__], 1)
         yield version
+
+
+class _Shipping(Collector):
+    def __init__(self, figures: Callable[[], ShippingFigures]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._figures()
+        yield GaugeMetricFamily(
+            "restante_journal_ship_failing", "Whether the journal could not be shipped: 1 or 0", value=now.is_failing
+        )
+        yield GaugeMetricFamily(
+            "restante_journal_waiting_facts", "Facts that had not left when it was looked", value=now.waiting
+        )
+        yield CounterMetricFamily("restante_journal_shipped_facts", "Facts that left", value=now.facts_total)
+        yield CounterMetricFamily("restante_journal_segments", "Segments they left in", value=now.segments_total)
+        yield CounterMetricFamily("restante_journal_ship_failures", "Tries that failed", value=now.failures_total)
+        if now.last_at_ms is not None:
+            yield GaugeMetricFamily(
+                "restante_journal_shipped_timestamp_seconds", "When facts last left", value=now.last_at_ms / 1_000
+            )
 
 
 class _Disk(Collector):

@@ -13,6 +13,7 @@ from restante.policy.links import RelayLimits
 from restante.policy.ordering import OrderLimits
 from restante.policy.quota import StorageQuota
 from restante.policy.retry import ChannelSchedule, RetrySchedule
+from restante.policy.shipping import JournalShipping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +27,4 @@ class Settings:
     order: OrderLimits = field(default_factory=OrderLimits)
     acks: AckBatching = field(default_factory=AckBatching)
     relay: RelayLimits = field(default_factory=RelayLimits)
+    journal: JournalShipping = field(default_factory=JournalShipping)

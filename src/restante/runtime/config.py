@@ -15,6 +15,7 @@ from typing import Any, Final, get_type_hints
 from restante.model.errors import ConfigurationInvalid, OutOfRange
 from restante.model.ranges import Range, ranges_of
 from restante.policy.settings import Settings
+from restante.runtime.journal.depots import check_depot
 
 PREFIX: Final = "RESTANTE_"
 FILE_VARIABLE: Final = "RESTANTE_CONFIG"
@@ -22,6 +23,9 @@ DEFAULT_FILE: Final = "restante.toml"
 DEFAULT_SOURCE: Final = "default"
 CHANNELS_SECTION: Final = "channels"
 """Not numbers but adapters, by names of the owner's choice: read by runtime/channels/registration."""
+SHIP_TO: Final = "journal.ship_to"
+SHIP_TO_VARIABLE: Final = f"{PREFIX}JOURNAL__SHIP_TO"
+"""The one setting that is a text: where the journal is shipped to by itself; it is not, without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +53,18 @@ class Loaded:
 
     settings: Settings
     sources: Mapping[str, str]
+    ship_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
     value: int | float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    value: str
     source: str
 
 
@@ -102,9 +113,39 @@ def load_tables(
 ) -> Loaded:
     """The same for a file that was read already; `source` is what it is called in errors."""
     known = {setting.key: setting for setting in known_settings()}
+    ship_to = _ship_to(tables, source, environ, overrides)
     given = _from_tables(known, tables, source) | _from_environ(known, environ) | _from_flags(known, overrides)
     sources = {key: given[key].source if key in given else DEFAULT_SOURCE for key in known}
-    return Loaded(settings=_build(given), sources=MappingProxyType(sources))
+    sources[SHIP_TO] = DEFAULT_SOURCE if ship_to is None else ship_to.source
+    return Loaded(
+        settings=_build(given),
+        sources=MappingProxyType(sources),
+        ship_to=None if ship_to is None else _checked(ship_to),
+    )
+
+
+def _checked(ship_to: _Text) -> str:
+    try:
+        return check_depot(SHIP_TO, ship_to.value)
+    except ConfigurationInvalid as problem:
+        problem.add_note(f"set by {ship_to.source}")
+        raise
+
+
+def _ship_to(
+    tables: Mapping[str, Any], source: str, environ: Mapping[str, str], overrides: Mapping[str, str]
+) -> _Text | None:
+    if SHIP_TO in overrides:
+        return _Text(overrides[SHIP_TO], f"--set {SHIP_TO}")
+    if SHIP_TO_VARIABLE in environ:
+        return _Text(environ[SHIP_TO_VARIABLE], SHIP_TO_VARIABLE)
+    section, _, name = SHIP_TO.partition(".")
+    journal = tables.get(section)
+    if not isinstance(journal, dict) or name not in journal:
+        return None
+    if not isinstance(journal[name], str):
+        raise ConfigurationInvalid(f"{SHIP_TO} must be a text in quotes, not {journal[name]!r} ({source})")
+    return _Text(journal[name], source)
 
 
 def _build(given: Mapping[str, _Given]) -> Settings:
@@ -129,6 +170,8 @@ def _from_tables(known: Mapping[str, Setting], tables: Mapping[str, Any], source
             _section_keys(known, section, source)
             raise ConfigurationInvalid(f"{section} in {source} must be a table: write [{section}] and its keys below")
         for name, value in values.items():
+            if f"{section}.{name}" == SHIP_TO:
+                continue
             setting = _setting(known, section, name, source)
             given[setting.key] = _Given(_number(setting, value, source), source)
         _section_keys(known, section, source)
@@ -152,7 +195,7 @@ def _from_environ(known: Mapping[str, Setting], environ: Mapping[str, str]) -> d
     given = {}
     by_slip = {setting.variable.replace("__", "_"): setting for setting in known.values()}
     for variable in sorted(environ):
-        if not variable.startswith(PREFIX):
+        if not variable.startswith(PREFIX) or variable == SHIP_TO_VARIABLE:
             continue
         section, separator, name = variable.removeprefix(PREFIX).lower().partition("__")
         if separator:
@@ -166,6 +209,8 @@ def _from_environ(known: Mapping[str, Setting], environ: Mapping[str, str]) -> d
 def _from_flags(known: Mapping[str, Setting], overrides: Mapping[str, str]) -> dict[str, _Given]:
     given = {}
     for key, text in overrides.items():
+        if key == SHIP_TO:
+            continue
         section, _, name = key.partition(".")
         source = f"--set {key}"
         setting = _setting(known, section, name, source)
@@ -184,7 +229,8 @@ def _setting(known: Mapping[str, Setting], section: str, name: str, source: str)
 
 def _section_keys(known: Mapping[str, Setting], section: str, source: str) -> list[str]:
     """The keys of a section; refuses one that does not exist."""
-    names = [setting.name for setting in known.values() if setting.section == section]
+    keys = (*known, SHIP_TO)
+    names = [name for of, _, name in (key.partition(".") for key in keys) if of == section]
     if not names:
         sections = list(dict.fromkeys(setting.section for setting in known.values()))
         hint = did_you_mean(section, sections)

@@ -13,6 +13,9 @@ from restante.model.errors import Malformed
 from restante.model.ids import WRITER_ID_BYTES
 
 MAX_MANIFEST_BYTES: Final = 4_096
+MANIFEST_PREFIX: Final = "_"  # Spark, like all of its family, passes over such names
+MANIFEST_SUFFIX: Final = ".manifest.json"
+SEGMENT_SUFFIX: Final = ".parquet"
 MAX_NUMBER: Final = 2**64 - 1  # numbers of facts are u64, see model.ids.event_id
 _WRITER: Final = re.compile(rf"[0-9a-f]{{{2 * WRITER_ID_BYTES}}}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -32,6 +35,11 @@ class Manifest:
     size_bytes: int
     schema_version: int
     sha256: str
+
+
+def manifest_name(segment: str) -> str:
+    """What the manifest of a segment is called; it lies beside it."""
+    return f"{MANIFEST_PREFIX}{segment.removesuffix(SEGMENT_SUFFIX)}{MANIFEST_SUFFIX}"
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

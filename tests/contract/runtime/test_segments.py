@@ -22,12 +22,13 @@ from restante.model.ids import MessageId
 from restante.model.journal import JournalKind, JournalRow
 from restante.policy.settings import Settings
 from restante.runtime.journal import segments
-from restante.runtime.journal.segments import manifest_path, ship, write_segment
+from restante.runtime.journal.depots import DirectoryDepot
+from restante.runtime.sqlite.journal import Journal
 from restante.testing.seeded import FakeClock
 from restante.wire.address import show_address
 from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.journal_rows import from_record
-from restante.wire.segment_manifest import Manifest, decode_manifest
+from restante.wire.segment_manifest import Manifest, decode_manifest, manifest_name
 from sqlite_files import NOW_MS, NodeFile, facts, open_node_file
 
 NOBODY = 65_534
@@ -48,6 +49,14 @@ def note(node: NodeFile, count: int = 1) -> None:
 
 def read_back(paths: list[Path]) -> list[JournalRow]:
     return [from_record(record) for path in paths for record in parquet.read_table(path).to_pylist()]
+
+
+def ship(journal: Journal, directory: Path) -> list[Path]:
+    return [directory / name for name in segments.ship(journal, DirectoryDepot(directory))]
+
+
+def manifest_path(segment: Path) -> Path:
+    return segment.with_name(manifest_name(segment.name))
 
 
 def names(directory: Path) -> list[str]:
@@ -171,13 +180,12 @@ def test_a_directory_that_cannot_be_written_is_refused(node: NodeFile) -> None:
     with tempfile.TemporaryDirectory() as name:  # not below tmp_path, whose parents are closed to other users
         closed = Path(name)
         closed.chmod(0o555)
-        rows = facts(node.journal)
         was_root = os.geteuid() == 0  # whom permissions do not bind
         if was_root:
             os.seteuid(NOBODY)
         try:
             with pytest.raises(StoreUnusable, match="Permission denied"):
-                write_segment(rows, closed)
+                segments.ship_next(DirectoryDepot(closed), node.journal)
         finally:
             if was_root:
                 os.seteuid(0)
@@ -186,12 +194,11 @@ def test_a_directory_that_cannot_be_written_is_refused(node: NodeFile) -> None:
 
 def test_a_full_disk_leaves_no_part_of_a_segment(node: NodeFile, tmp_path: Path) -> None:
     note(node, 100)
-    rows = facts(node.journal)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
         with pytest.raises(StoreUnusable, match="a journal segment cannot be written"):
-            write_segment(rows, tmp_path / "out")
+            segments.ship_next(DirectoryDepot(tmp_path / "out"), node.journal)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert names(tmp_path / "out") == []

@@ -43,6 +43,7 @@ def test_the_template_names_every_setting_of_a_node_with_its_default() -> None:
         "log_level": "info",
         "log_format": "auto",
     }
+    assert active["journal"].pop("ship_to").startswith("/")
     ours = [setting for setting in known_settings() if setting.section in NODE_SECTIONS]
     assert {f"{section}.{name}": value for section, values in active.items() for name, value in values.items()} == {
         setting.key: setting.default for setting in ours
@@ -64,11 +65,13 @@ def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
         ("[relay]\nidle = 5", ConfigurationInvalid, "unknown setting relay.idle"),
         ("[relay]\nidle_ms = '5'", ConfigurationInvalid, "relay.idle_ms must be an integer of ms, not '5'"),
         ("[retry]\nbase_ms = 500", ConfigurationInvalid, "unknown section retry"),
-        ("[nod]", ConfigurationInvalid, "Did you mean node? A node's sections are node, relay, storage"),
+        ("[nod]", ConfigurationInvalid, "Did you mean node? A node's sections are node, relay, storage, journal"),
         ("[node]\nlisten = 7431", ConfigurationInvalid, "node.listen must be a text in quotes, not 7431"),
         ("[node]\nlisten = 'here'", ConfigurationInvalid, "node.listen: 'here' is no place to listen"),
         ("[node]\nlog_level = 'loud'", ConfigurationInvalid, "must be one of debug, info, warning, error, not 'loud'"),
         ("[node]\nlisen = 'x'", ConfigurationInvalid, "Did you mean node.listen? Section node has listen, status"),
+        ("[journal]\nship_to = 1", ConfigurationInvalid, "journal.ship_to must be a text in quotes, not 1"),
+        ("[journal]\nship_to = 'here'", ConfigurationInvalid, "journal.ship_to must be an absolute path or an address"),
         ("node = 1", ConfigurationInvalid, "must be a table: write [node]"),
         ("[node", ConfigurationInvalid, "is not valid TOML"),
     ],

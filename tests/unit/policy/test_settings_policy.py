@@ -52,6 +52,7 @@ DEFAULTS: dict[str, dict[str, float]] = {
         "max_unread_bytes": 1_048_576,
         "max_waiting_bytes": 67_108_864,
     },
+    "journal": {"ship_every_ms": 60_000},
 }
 KEYS = [
     (section.name, declared.name, allowed)

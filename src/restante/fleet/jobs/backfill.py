@@ -14,10 +14,11 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 
 from restante.fleet.lake import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake
+from restante.fleet.lake_segments import segments_here, segments_of
 from restante.fleet.lake_tables import file_rows, with_day, write_days, write_whole
 from restante.fleet.progress import Watcher, nobody, watched
 from restante.fleet.schemas import SOURCE_FILE
-from restante.fleet.segments import BadSegment, Segment, damaged, find_segments, read_segments
+from restante.fleet.segments import BadSegment, Segment, damaged, read_segments
 from restante.fleet.session import open_session
 from restante.fleet.transforms.arrivals import arrivals, partitions_for, unusable_arrivals
 from restante.fleet.transforms.validate import RowVerdict, events, judge, quarantine
@@ -52,8 +53,9 @@ def run_backfill(
     """The tables of `lake` for these days, both included, in a Spark session of its own."""
     if first_day > last_day:
         raise ConfigurationInvalid(f"the first day, {first_day}, must not be after the last, {last_day}")
-    segments, bad = find_segments(lake.local_segments)
+    found = segments_here(lake)
     with open_session(app_name="restante backfill", master=master) as spark:
+        segments, bad = found or segments_of(lake, spark)
         return backfill(spark, lake, settings, segments, bad, first_day=first_day, last_day=last_day, tell=tell)
 
 

@@ -2,29 +2,25 @@
 
 A segment's name says whose facts it holds and which: shipping again after a crash writes the same file again. Facts
 added meanwhile make it a longer one beside it; a fact that is in both is known by its event_id. A fact counts as
-shipped only once its segment and manifest are on disk under their names.
+shipped only once its segment and manifest are in their depot under their names.
 """
 
-import contextlib
 import hashlib
-import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from restante.model.errors import StoreUnusable
-from restante.model.ids import event_number
-from restante.model.journal import JournalRow
+from restante.model.ids import WriterId, event_id
+from restante.runtime.journal.depots import Depot
 from restante.runtime.sqlite.journal import Journal
-from restante.wire.journal_rows import FIELDS, SCHEMA_VERSION, to_record
-from restante.wire.segment_manifest import Manifest, encode_manifest
+from restante.wire.journal_rows import FIELDS, SCHEMA_VERSION
+from restante.wire.segment_manifest import Manifest, encode_manifest, manifest_name
 
 ROWS_PER_SEGMENT: Final = 100_000
-MANIFEST_PREFIX: Final = "_"  # Spark, like all of its family, passes over such names
-MANIFEST_SUFFIX: Final = ".manifest.json"
+ROWS_PER_SLICE: Final = 10_000
 _ARROW_TYPES: Final = {
     "binary16": pa.binary(),
     "binary32": pa.binary(),
@@ -37,89 +33,84 @@ SEGMENT_SCHEMA: Final = pa.schema(
     metadata={"restante.schema_version": str(SCHEMA_VERSION)},
 )
 
+Columns = Sequence[Sequence[Any]]
+"""The numbers of facts, then the journal's columns but for event_id and writer."""
 
-def ship(journal: Journal, directory: Path, *, on_segment: Callable[[int], None] = lambda _rows: None) -> list[Path]:
-    """Every fact that has not left yet, as segments in `directory`; `on_segment` is told the rows of each."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedSegment:
+    """The bytes of a segment and of its manifest, in memory. `last` is the number of its newest fact."""
+
+    name: str
+    raw: bytes
+    manifest: bytes
+    rows: int
+    last: int
+
+
+def ship(journal: Journal, depot: Depot, *, on_segment: Callable[[int], None] = lambda _rows: None) -> list[str]:
+    """Every fact that has not left yet, as segments in `depot`; `on_segment` is told the rows of each."""
     shipped = []
-    while rows := next_rows(journal):
-        shipped.append(write_segment(rows, directory))
-        mark_shipped(journal, rows)
-        on_segment(len(rows))
+    while (segment := ship_next(depot, journal)) is not None:
+        journal.mark_shipped(segment.last)
+        on_segment(segment.rows)
+        shipped.append(segment.name)
     return shipped
 
 
-def next_rows(journal: Journal) -> list[JournalRow]:
-    """The oldest facts that have not left, as many as one segment holds."""
-    return journal.facts(after=journal.shipped_through(), limit=ROWS_PER_SEGMENT)
+def ship_next(depot: Depot, journal: Journal, /) -> PackedSegment | None:
+    """The oldest facts that have not left, in a segment in `depot`; None when all have left.
+
+    Only after this the facts may be marked as shipped.
+    """
+    segment = pack(journal.writer, _slices(journal))
+    if segment is None:
+        return None
+    # The segment first: a manifest never speaks of a file that is not there.
+    depot.put(segment.name, segment.raw)
+    depot.put(manifest_name(segment.name), segment.manifest)
+    return segment
 
 
-def mark_shipped(journal: Journal, rows: list[JournalRow]) -> None:
-    """To be said only after `write_segment` has returned for these rows."""
-    journal.mark_shipped(event_number(rows[-1].event_id))
-
-
-def manifest_path(segment: Path) -> Path:
-    """Where the manifest of a segment lies."""
-    return segment.with_name(f"{MANIFEST_PREFIX}{segment.stem}{MANIFEST_SUFFIX}")
-
-
-def write_segment(rows: list[JournalRow], directory: Path) -> Path:
-    """One segment and its manifest, each closed by an atomic rename; on disk when this returns."""
-    first, last = (event_number(row.event_id) for row in (rows[0], rows[-1]))
-    final = directory / f"{rows[0].writer.hex()}-{first:016d}-{last:016d}.parquet"
-    table = pa.Table.from_pylist([to_record(row) for row in rows], schema=SEGMENT_SCHEMA)
+def pack(writer: WriterId, slices: Iterable[Columns]) -> PackedSegment | None:
+    """Slices follow each other; None if there are none."""
+    first = last = 0
+    tables = []
+    for columns in slices:
+        numbers = columns[0]
+        first, last = first or numbers[0], numbers[-1]
+        tables.append(_table(writer, columns))
+    if not tables:
+        return None
     sink = pa.BufferOutputStream()
     # Checksums, so that a reader notices damage inside a page (fleet.segments asks for them).
-    parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    parquet.write_table(pa.concat_tables(tables), sink, compression="zstd", write_page_checksum=True)
     raw = sink.getvalue().to_pybytes()
+    name = f"{writer.hex()}-{first:016d}-{last:016d}.parquet"
     manifest = Manifest(
-        segment=final.name,
-        writer=rows[0].writer.hex(),
+        segment=name,
+        writer=writer.hex(),
         first=first,
         last=last,
-        rows=len(rows),
+        rows=last - first + 1,
         size_bytes=len(raw),
         schema_version=SCHEMA_VERSION,
         sha256=hashlib.sha256(raw).hexdigest(),
     )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned_drafts(directory, rows[0].writer.hex())
-        # The segment first: a manifest never speaks of a file that is not there.
-        _write_whole(final, raw)
-        _write_whole(manifest_path(final), encode_manifest(manifest))
-        _sync_directory(directory)
-    except OSError as error:
-        raise StoreUnusable(f"a journal segment cannot be written: {error}") from error
-    return final
+    return PackedSegment(name=name, raw=raw, manifest=encode_manifest(manifest), rows=manifest.rows, last=last)
 
 
-def _write_whole(final: Path, raw: bytes) -> None:
-    # The process in its name: two that ship the same file at once do not write into each other's draft.
-    partial = final.with_name(f".{final.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(final)
-    except OSError:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise
+def _slices(journal: Journal) -> Iterator[Columns]:
+    """The facts of one segment, a few at a time: rows as Python has them take many times the memory of Arrow's."""
+    after, left = journal.shipped_through(), ROWS_PER_SEGMENT
+    while left and (columns := journal.columns(after=after, limit=min(ROWS_PER_SLICE, left))):
+        yield columns
+        after, left = columns[0][-1], left - len(columns[0])
 
 
-def _remove_abandoned_drafts(directory: Path, writer: str) -> None:
-    """What killed processes of this writer left; a draft is never read by anybody."""
-    for draft in directory.glob(f".*{writer}-*.partial"):
-        _, pid, _ = draft.name.rsplit(".", 2)
-        if not pid.isdigit() or not Path(f"/proc/{pid}").exists():
-            draft.unlink(missing_ok=True)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _table(writer: WriterId, columns: Columns) -> Any:
+    numbers, *values = columns
+    given = iter(values)
+    made = {"event_id": [event_id(writer, number) for number in numbers], "writer": [writer] * len(numbers)}
+    arrays = [pa.array(made.get(field.name) or next(given), field.type) for field in SEGMENT_SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=SEGMENT_SCHEMA)
