@@ -72,6 +72,8 @@ class Receiving:
 
     def take_in(self, arrivals: Sequence[Unsealed], batch: Batch, *, now_ms: int) -> None:
         """All of them, each as if it were alone; to be called inside one transaction (SPEC 9.3)."""
+        messages = [arrival.message for _, arrival in arrivals if isinstance(arrival, Arrival)]
+        batch.expect((message.sender, message.message_id) for message in messages)
         for blob, arrival in arrivals:
             if isinstance(arrival, Arrival):
                 self._take_in(arrival, batch, stored_at_ms=blob.stored_at_ms, now_ms=now_ms)
@@ -216,16 +218,7 @@ class Receiving:
 
 def _opened(arrival: Arrival, plaintext: bytes) -> Opened:
     content, message = decode_content(plaintext), arrival.message
-    return Opened(
-        header=content.header,
-        letter=Letter(
-            message_id=message.message_id,
-            sender=message.sender,
-            session_id=message.session_id,
-            sequence=content.sequence,
-            kind=content.kind,
-            body=content.body,
-        ),
-        payload_hash=arrival.payload_hash,
-        envelope_bytes=arrival.envelope_bytes,
+    letter = Letter(
+        message.message_id, message.sender, message.session_id, content.sequence, content.kind, content.body
     )
+    return Opened(content.header, letter, arrival.payload_hash, arrival.envelope_bytes)

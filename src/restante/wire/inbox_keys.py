@@ -5,6 +5,7 @@ decided elsewhere.
 """
 
 import hashlib
+from functools import lru_cache
 from typing import Final
 
 from restante.model.errors import OutOfRange
@@ -30,6 +31,7 @@ def mesh_inbox_key(owner: Address, bucket: int) -> InboxKey:
     return InboxKey(hashlib.sha256(_INBOX + address(owner) + bucket.to_bytes(8, "big")).digest())
 
 
+@lru_cache(maxsize=1_024)  # a reader asks for its own with every letter
 def relay_inbox_key(owner: Address) -> InboxKey:
     """Where a named relay, which has no buckets, keeps what is stored for `owner`."""
     return InboxKey(hashlib.sha256(_INBOX + address(owner)).digest())

@@ -4,6 +4,7 @@ Messages, marks, debts and facts are written as they come; sessions and totals o
 peer sends makes a batch fail.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -95,6 +96,11 @@ class Batch:
         self._totals = Totals(arrivals=values[0], places=values[1], turns=values[2], seen=values[3])
         self._saved = replace(self._totals)
         self._unrecognised: tuple[Outside, list[Remembered]] | None = None
+        tables.seen.look_anew()
+
+    def expect(self, arrivals: Iterable[tuple[Address, MessageId]]) -> None:
+        """Messages of these senders will be asked about: looking all of them up at once costs a third."""
+        self._tables.seen.look_up([message_key(sender, message_id) for sender, message_id in arrivals])
 
     def recognise(self, outside: Outside) -> Verdict | None:
         """The verdict that needs no key, with its consequences; None when the message has to be opened to tell."""
@@ -242,7 +248,7 @@ class Batch:
         if verdict is Verdict.DUPLICATE:
             [again, *_] = [one for one in known if (one.mark.session, one.mark.payload) == (session, payload)]
             self._totals.turns += 1
-            self._tables.seen.touch(again, self._totals.turns, now_ms=self._now_ms)
+            self._tables.seen.touch(key, again, self._totals.turns, now_ms=self._now_ms)
             self._owe_receipt(outside.sender, outside.message_id, again.mark)
         return verdict, known
 
