@@ -13,9 +13,12 @@ from clauses import clause
 from client_pairs import Post, bodies, client_in, facts, introduce, security, shown
 from codec_laws import flipped
 from restante.client.client import Client
+from restante.client.receiving import FOREIGN_ACK
 from restante.client.writing import NO_ONE_TIME_PREKEY
+from restante.core.acks import receipts
 from restante.model.codes import Code
 from restante.model.errors import OutboxFull, RestanteError
+from restante.model.ids import mint_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.model.records import OutboxEntry
@@ -26,6 +29,7 @@ from restante.policy.ordering import OrderLimits
 from restante.policy.settings import Settings
 from restante.ports.relay import TryFailed
 from restante.testing.seeded import FakeClock
+from restante.wire.acks import AckType
 
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000
@@ -355,6 +359,41 @@ async def test_an_application_that_stops_before_asking_for_the_next_is_shown_the
     assert (await anext(stopped)).plaintext == b"one"
     await stopped.aclose()  # type: ignore[attr-defined]
     assert [entry.plaintext async for entry in two.bob.inbox(follow=False)] == [b"one", b"two"]
+
+
+@clause("1.3", "10.2")
+async def test_an_acknowledgement_counts_only_from_whom_the_message_was_written_to(two: Two) -> None:
+    carol = client_in(two.home / "carol", clock=two.clock)
+    await introduce(carol, two.alice, name="alice")
+    await introduce(two.alice, carol, name="carol")
+    to_bob = (await two.alice.send(two.bob.identity.address, b"for bob")).deliveries[0].message_id
+    to_carol = (await two.alice.send(carol.identity.address, b"for carol")).deliveries[0].message_id
+    unknown = mint_message_id(b"never sent by us")
+    envelopes = await two.post.collect(two.alice)
+
+    async def claim(ack_type: AckType) -> None:
+        """Carol signs for all of them, truly with her own key."""
+        now_ms, writer = two.clock.now_ms(), two.alice.identity.address
+        body = receipts(carol.identity, (to_bob, to_carol, unknown), writer=writer, now_ms=now_ms, ack_type=ack_type)
+        to = carol.contacts.named("alice")
+        await carol.outbox.commits.run(
+            lambda: carol._writing.write(to, body, kind=Kind.CONTROL, now_ms=two.clock.now_ms())
+        )
+        await two.post.deliver(carol, two.alice)
+
+    await claim(AckType.RECEIPT)
+    assert await two.alice.outbox.counts() == {State.SENT: 1}
+    assert [row.message_id for row in facts(two.alice, JournalKind.DELIVERED)] == [to_carol]
+    assert security(two.alice) == [FOREIGN_ACK]
+    await two.bob.take_in(two.post.blobs(envelopes[:1]))
+    await two.talk()
+    assert await two.alice.outbox.counts() == {}
+    two.clock.advance(2 * DAY_MS)  # what has ended was swept meanwhile, but not whose it was
+    await two.alice.keep_house()
+    await claim(AckType.READ)
+    assert [row.message_id for row in facts(two.alice, JournalKind.READ)] == [to_carol]
+    assert security(two.alice) == [FOREIGN_ACK] * 2
+    await carol.close()
 
 
 @clause("10.5")

@@ -32,10 +32,12 @@ from restante.runtime.sqlite.inbox_records import Arrival as TakenIn
 from restante.runtime.sqlite.inbox_records import Asked, Released
 from restante.runtime.sqlite.outbox import SqliteOutbox
 from restante.runtime.sqlite.sessions import LiveSession, SessionStore
-from restante.wire.acks import AckType
+from restante.wire.acks import AckType, BatchAck
 from restante.wire.content import decode_content
 from restante.wire.control import RetransmitRequest, SessionReset, decode_control, encode_retransmit_request
 
+FOREIGN_ACK: Final = "foreign_ack"
+"""A contact acknowledged a message that was not written to it."""
 _ACK_TYPES: Final = frozenset({AckType.RECEIPT, AckType.READ})
 _MOVES_ON: Final = frozenset({Verdict.NEW, Verdict.DUPLICATE, Verdict.COLLISION})
 """Verdicts on which the number, and so the key, of a message is used up."""
@@ -139,7 +141,8 @@ class Receiving:
             taken = batch.take_in(opened, server_timestamp_ms=stored_at_ms)
             if ratchet is not None and taken.verdict in _MOVES_ON:
                 self._move_on(session, ratchet, batch, now_ms)
-            self.follow(taken, now_ms=now_ms)
+            if taken.control or taken.asks:
+                self.follow(taken, now_ms=now_ms)
 
     def _begin(self, accepted: Accepted, batch: Batch, now_ms: int) -> LiveSession:
         """A session somebody opened with us: kept, its prekey used up, and perhaps the one we write in from now on."""
@@ -179,9 +182,7 @@ class Receiving:
         body = control.body
         if body[:1] and body[0] in _ACK_TYPES:
             batch = checked_receipts(body, reader=control.sender, writer=self._identity.address)
-            event = ReadAcked() if batch.type is AckType.READ else ReceiptAcked()
-            for message_id in batch.message_ids:
-                self._outbox.apply(message_id, event, now_ms=now_ms)
+            self._acknowledge(batch, control.sender, now_ms)
             return
         said = decode_control(body)
         match said:
@@ -189,6 +190,16 @@ class Receiving:
                 self._send_again(said, control.sender, now_ms)
             case SessionReset():
                 pass  # the opening of its session said so already, and that is bound to its keys
+
+    def _acknowledge(self, batch: BatchAck, reader: Address, now_ms: int) -> None:
+        """Only for messages that were written to `reader`: whoever learned the id of another could end that one."""
+        event = ReadAcked() if batch.type is AckType.READ else ReceiptAcked()
+        readers = {message_id: self._sessions.reader_of(message_id) for message_id in batch.message_ids}
+        for message_id, known in readers.items():
+            if known == reader:
+                self._outbox.apply(message_id, event, now_ms=now_ms)
+        if set(readers.values()) - {reader, None}:
+            self._notes.suspect(FOREIGN_ACK, now_ms=now_ms)
 
     def _send_again(self, request: RetransmitRequest, peer: Address, now_ms: int) -> None:
         session = self._sessions.find(peer, request.session_id)

@@ -5,6 +5,7 @@ host stores both in one transaction, or neither.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from restante.crypto.handshake import Agreed, respond
 from restante.crypto.identity import Identity
@@ -31,9 +32,8 @@ class Accepted:
     plaintext: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """What can be told of an envelope before any session is asked (SPEC 9.1)."""
+class Arrival(NamedTuple):
+    """What can be told of an envelope before any session is asked (SPEC 9.1). A tuple: one is made for each."""
 
     message: SessionMessage
     payload_hash: PayloadHash
