@@ -244,6 +244,13 @@ async def test_an_invalid_session_is_replaced_and_the_message_encrypted_again_un
     assert bodies(two.bob, two.clock) == [b"hello", b"in another session"]
     assert shown(two.bob, two.clock)[1].message_id == receipt.message_id
     assert len(await two.alice.sessions()) == 2
+    named = {row.kind: row for row in facts(two.alice) if row.message_id == receipt.message_id and row.payload_hash}
+    accepted, resealed = named[JournalKind.ACCEPTED], named[JournalKind.RESEALED]
+    [arrived] = [row for row in facts(two.bob, JournalKind.ARRIVED) if row.message_id == receipt.message_id]
+    assert (arrived.code, arrived.payload_hash) == ("new", resealed.payload_hash), "joined by the hash that left"
+    assert accepted.payload_hash != resealed.payload_hash
+    assert accepted.session_tag != resealed.session_tag
+    assert (resealed.sequence, resealed.size_bytes) == (arrived.sequence, arrived.size_bytes)
 
 
 @clause("9.5")

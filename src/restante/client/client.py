@@ -109,6 +109,7 @@ class Client:
             seal=seal,
             entropy=entropy,
             notes=self._notes,
+            journal=self.journal,
         )
         self._receiving = Receiving(
             identity,
