@@ -191,6 +191,34 @@ async def test_a_gap_too_wide_resets_the_session_and_everything_is_shown_once(tw
     assert security(two.bob) == []
 
 
+@clause("8.2", "9.4")
+@pytest.mark.parametrize("missing", [1_000, 1_001])
+async def test_a_thousand_missing_are_waited_for_and_one_more_resets_the_session(tmp_path: Path, missing: int) -> None:
+    """The limit itself, with real keys; the tests above have a smaller one."""
+    clock, roomy = FakeClock(), Settings(outbox=OutboxLimits(max_pending_per_relay_lane=10_000))
+    alice, bob = (client_in(tmp_path / name, clock=clock, settings=roomy) for name in ("alice", "bob"))
+    await introduce(alice, bob, name="bob")
+    await introduce(bob, alice, name="alice")
+    post, texts = Post(clock), [b"%d" % number for number in range(missing + 2)]
+    for text in texts:
+        await alice.send(bob.identity.address, text)
+    first, *between, last = await post.collect(alice)
+    assert len(between) == missing
+    await bob.take_in(post.blobs([first]))
+    await bob.take_in(post.blobs([last]))
+    resets = [row.code for row in facts(bob, JournalKind.SESSION_RESET)]
+    if missing == 1_000:
+        assert resets == []
+        assert bodies(bob, clock) == texts[:1]
+        await bob.take_in(post.blobs(between))
+        assert bodies(bob, clock) == texts
+    else:
+        assert resets == ["gap_too_wide"]
+    assert security(bob) == []
+    for client in (alice, bob):
+        await client.close()
+
+
 @clause("8.7")
 async def test_a_reader_that_lost_its_file_asks_for_another_session_and_gets_what_has_no_receipt(two: Two) -> None:
     await two.say(b"before")
