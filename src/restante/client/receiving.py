@@ -7,6 +7,7 @@ transaction that brings them: receipts, retransmit requests, resets (SPEC 8.7, 9
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from restante.client.acknowledging import Acknowledging
 from restante.client.contacts import ContactBook
 from restante.client.security_notes import SecurityNotes
 from restante.client.writing import NO_ONE_TIME_PREKEY, Writing
@@ -55,6 +56,7 @@ class Receiving:
         contacts: ContactBook,
         sessions: SessionStore,
         writing: Writing,
+        acknowledging: Acknowledging,
         outbox: SqliteOutbox,
         notes: SecurityNotes,
         limits: OrderLimits,
@@ -63,10 +65,12 @@ class Receiving:
         self._contacts = contacts
         self._sessions = sessions
         self._writing = writing
+        self._acknowledging = acknowledging
         self._outbox = outbox
         self._notes = notes
         self._limits = limits
         self._asked_at_ms: dict[Address, int] = {}
+        self._has_stranded = False
 
     def unseal(self, blobs: Iterable[Blob]) -> list[Unsealed]:
         """The dear part, which needs no transaction."""
@@ -81,6 +85,10 @@ class Receiving:
                 self._take_in(arrival, batch, stored_at_ms=blob.stored_at_ms, now_ms=now_ms)
             else:
                 self._notes.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
+        if self._has_stranded:
+            # Not before: receipts that came along tell what need not be sealed anew.
+            self._has_stranded = False
+            self._writing.reseal_stranded(now_ms=now_ms)
 
     def follow(self, arrival: TakenIn, *, now_ms: int) -> None:
         """Act on the control messages whose turn has come, and ask for what is missing."""
@@ -167,7 +175,7 @@ class Receiving:
                 self._writing.adopt(session, now_ms=now_ms)
         if old is not None:
             self._writing.leave(peer, old, now_ms=now_ms)
-            self._writing.reseal_stranded(now_ms=now_ms)
+            self._has_stranded = True
         return session
 
     def _move_on(self, session: LiveSession, ratchet: RatchetState, batch: Batch, now_ms: int) -> None:
@@ -216,6 +224,7 @@ class Receiving:
                 request = RetransmitRequest(session_id=asked.session_id, first=first, last=last)
                 self._writing.write(contact, encode_retransmit_request(request), kind=Kind.CONTROL, now_ms=now_ms)
             case AskReset(reason):
+                self._acknowledging.all_to(asked.sender, now_ms=now_ms)
                 self._writing.reset(asked.sender, asked.session_id, reason, now_ms=now_ms)
 
     def _ask_for_another(self, peer: Address, session_id: SessionId, now_ms: int) -> None:

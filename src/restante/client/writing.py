@@ -137,16 +137,16 @@ class Writing:
                 self._notes.warn(problem.code, peer=peer, session_id=old, now_ms=now_ms)
                 return False
             self._move_to(self._add(agreed, peer, now_ms), now_ms)
+        self.leave(peer, old, now_ms=now_ms)
+        # What is sealed anew comes first: receipts among it, which the peer should have before it seals anew itself.
+        self.reseal_stranded(now_ms=now_ms)
         body = encode_session_reset(SessionReset(old=old, reason=reason))
         self.write(contact, body, kind=Kind.CONTROL, now_ms=now_ms)
-        self.leave(peer, old, now_ms=now_ms)
-        self.reseal_stranded(now_ms=now_ms)
         return True
 
     def adopt(self, session: LiveSession, *, now_ms: int) -> None:
-        """Write in the session that the peer began in place of ours."""
+        """Write in the session that the peer began in place of ours; what is stranded is to be sealed anew."""
         self._move_to(session, now_ms)
-        self.reseal_stranded(now_ms=now_ms)
 
     def leave(self, peer: Address, session_id: SessionId, *, now_ms: int) -> None:
         """The peer does not read this session any more, whether we write in it or once did."""
