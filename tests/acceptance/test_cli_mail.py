@@ -173,6 +173,14 @@ def test_what_cannot_be_done_is_said_with_a_code(pair: Path, arguments: str, sta
     assert bob(pair, *words, status=status).stderr.startswith(start)
 
 
+def test_what_is_advised_is_about_what_was_named(pair: Path) -> None:
+    unknown = bob(pair, "send", "carol", "hello", status=1).stderr
+    assert "hint: See who is known with 'restante contact list'." in unknown
+    elsewhere = bob(pair, "sessions", "--home", "nowhere", status=1).stderr
+    assert "hint: Make one with 'restante id new DIR'" in elsewhere
+    assert "message" not in unknown + elsewhere
+
+
 def test_what_is_no_contact_or_a_changed_one_is_refused(pair: Path, tmp_path: Path) -> None:
     good = json.loads((pair / "alice.json").read_text())
     for name, changed in {

@@ -31,9 +31,13 @@ def mesh_inbox_key(owner: Address, bucket: int) -> InboxKey:
     return InboxKey(hashlib.sha256(_INBOX + address(owner) + bucket.to_bytes(8, "big")).digest())
 
 
-@lru_cache(maxsize=1_024)  # a reader asks for its own with every letter
 def relay_inbox_key(owner: Address) -> InboxKey:
     """Where a named relay, which has no buckets, keeps what is stored for `owner`."""
+    return _relay_inbox_key(owner)
+
+
+@lru_cache(maxsize=1_024)  # a reader asks for its own with every letter
+def _relay_inbox_key(owner: Address) -> InboxKey:
     return InboxKey(hashlib.sha256(_INBOX + address(owner)).digest())
 
 
