@@ -4,6 +4,7 @@
 limit, since ours writes them, too. CPU time is of this process alone, so other work on the machine disturbs it less.
 """
 
+import json
 import os
 import tempfile
 import time
@@ -80,10 +81,9 @@ def write_bare(directory: Path, batch_size: int, letters: Sequence[Opened]) -> N
     for start in range(0, len(letters), batch_size):
         part = list(enumerate(letters[start : start + batch_size], start=start + 1))
         with connection:
-            for at, _ in part:
-                connection.execute(seen["find"], (at,)).fetchall()
+            connection.execute(seen["find_many"], (json.dumps([at for at, _ in part]),)).fetchall()
             connection.executemany(
-                seen["remember"], [(at, hash(one.payload_hash), bytes(40), 1, 1) for at, one in part]
+                seen["remember"], [(hash(one.payload_hash), at, bytes(40), 1, 1) for at, one in part]
             )
             connection.executemany(
                 owed["owe"], [(at, 2, one.letter.sender, one.letter.message_id, 1) for at, one in part]

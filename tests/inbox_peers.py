@@ -3,7 +3,7 @@
 The writer is plain rules over a list; the reader is the SQLite inbox. Envelopes lie on the network until they are lost.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from inbox_letters import ALICE, letter
@@ -194,4 +194,4 @@ class Peers:
         made = letter(
             number, sequence=known.sequence, session=known.session_id, body=b"forged", sealed=b"forged %d" % number
         )
-        return made if new_id else replace(made, letter=replace(made.letter, message_id=known.message_id))
+        return made if new_id else made._replace(letter=made.letter._replace(message_id=known.message_id))

@@ -1,14 +1,24 @@
 """`restante id`, `contact`, `send`, `inbox`, `sessions` and `security` against a running node."""
 
+import contextlib
+import fcntl
 import json
+import os
+import pty
+import re
+import signal
 import stat
+import subprocess
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from clauses import clause
-from node_processes import Done, NodeHome, NodeProcess, restante, running_node
+from node_processes import COMMAND, LIMIT_S, Done, NodeHome, NodeProcess, clean_environ, restante, running_node
+
+STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +75,84 @@ def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
     assert "alice" in bob(pair, "contact", "list").stdout
 
 
+def following(home: Path, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [COMMAND, "inbox", "--follow", *args],
+        env=clean_environ(RESTANTE_HOME=str(home / "bob")),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_who_follows_sees_each_message_as_it_comes_until_it_is_interrupted(pair: Path) -> None:
+    alice(pair, "send", "bob", "before you looked")
+    process = following(pair, "--json")
+    assert process.stdout is not None
+    try:
+        assert json.loads(process.stdout.readline())["text"] == "before you looked"
+        for text in ("while you look", "and once more"):
+            alice(pair, "send", "bob", text)
+            assert json.loads(process.stdout.readline())["text"] == text
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert (rest, errors, process.returncode) == ("", "", 130)
+    assert bob(pair, "inbox", "--quiet-ms", "500").stdout == "No new messages.\n", "each was shown, and only once"
+
+
+def at_terminal(home: Path, command: str, *answers: str) -> tuple[int, str]:
+    """The exit status, and all that stood on the screen; each answer is typed once a question waits for it."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, *command.split()],
+        env=clean_environ(RESTANTE_HOME=str(home / "alice")),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no thread is running here
+    )
+    os.close(theirs)
+    seen, left = b"", list(answers)
+    try:
+        with contextlib.suppress(OSError):  # Linux answers EIO once the other side is closed
+            while piece := os.read(ours, 65_536):
+                seen += piece
+                if left and seen.endswith(b": "):  # the space comes last, once the terminal shows nothing typed
+                    os.write(ours, f"{left.pop(0)}\n".encode())
+        return process.wait(timeout=LIMIT_S), STYLES.sub("", seen.decode())
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_a_passphrase_is_asked_for_at_a_terminal_and_not_shown_there(pair: Path) -> None:
+    status, screen = at_terminal(pair, "id show", "correct horse")
+    assert status == 0
+    assert screen.startswith("Passphrase: ")
+    assert "rst1" in screen
+    assert "correct horse" not in screen
+    status, screen = at_terminal(pair, "inbox", "a battery staple")
+    assert (status, "error E103: the passphrase is wrong" in screen) == (1, True)
+    assert "staple" not in screen
+
+
+def test_a_new_passphrase_is_asked_for_twice_and_must_be_the_same(pair: Path, node: NodeProcess) -> None:
+    made = pair / "carol"
+    status, screen = at_terminal(
+        pair, f"id new {made} --relay {node.relay}", "one", "other", "third time", "third time"
+    )
+    assert status == 0, screen
+    assert screen.count("Once more") == 2
+    assert not any(word in screen for word in ("other", "third time"))
+    assert (made / "identity").read_bytes().startswith(b"RSTP")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "start"),
     [
@@ -83,6 +171,14 @@ def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
 def test_what_cannot_be_done_is_said_with_a_code(pair: Path, arguments: str, status: int, start: str) -> None:
     words = arguments.format(alice=pair / "alice").split()
     assert bob(pair, *words, status=status).stderr.startswith(start)
+
+
+def test_what_is_advised_is_about_what_was_named(pair: Path) -> None:
+    unknown = bob(pair, "send", "carol", "hello", status=1).stderr
+    assert "hint: See who is known with 'restante contact list'." in unknown
+    elsewhere = bob(pair, "sessions", "--home", "nowhere", status=1).stderr
+    assert "hint: Make one with 'restante id new DIR'" in elsewhere
+    assert "message" not in unknown + elsewhere
 
 
 def test_what_is_no_contact_or_a_changed_one_is_refused(pair: Path, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.sqlite.integrity import check_file
 from restante.runtime.system import SystemClock, SystemEntropy
 
-COUNT = 60
-KILLS = 2
+COUNT = 300
+KILLS = 8
 LOOK_S = 0.1
 NAMES = ("alice", "bob")
 
@@ -92,7 +92,7 @@ def test_clients_that_are_killed_lose_nothing_show_nothing_twice_and_use_no_key_
         try:
             for kill in range(KILLS):
                 name, peer = NAMES if kill % 2 else NAMES[::-1]
-                hear(processes[name], moments.randint(5, 20))
+                hear(processes[name], moments.randint(10, 60))
                 processes[name].kill()
                 processes[name].communicate()
                 processes[name] = start(tmp_path, name, peer)

@@ -13,9 +13,12 @@ from clauses import clause
 from client_pairs import Post, bodies, client_in, facts, introduce, security, shown
 from codec_laws import flipped
 from restante.client.client import Client
+from restante.client.receiving import FOREIGN_ACK
 from restante.client.writing import NO_ONE_TIME_PREKEY
+from restante.core.acks import receipts
 from restante.model.codes import Code
 from restante.model.errors import OutboxFull, RestanteError
+from restante.model.ids import mint_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.model.records import OutboxEntry
@@ -26,6 +29,7 @@ from restante.policy.ordering import OrderLimits
 from restante.policy.settings import Settings
 from restante.ports.relay import TryFailed
 from restante.testing.seeded import FakeClock
+from restante.wire.acks import AckType
 
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000
@@ -187,6 +191,35 @@ async def test_a_gap_too_wide_resets_the_session_and_everything_is_shown_once(tw
     assert security(two.bob) == []
 
 
+@clause("8.2", "9.4")
+@pytest.mark.parametrize("missing", [1_000, 1_001])
+async def test_a_thousand_missing_are_waited_for_and_one_more_resets_the_session(tmp_path: Path, missing: int) -> None:
+    """The limit itself, with real keys; the tests above have a smaller one."""
+    clock, roomy = FakeClock(), Settings(outbox=OutboxLimits(max_pending_per_relay_lane=10_000))
+    alice, bob = (client_in(tmp_path / name, clock=clock, settings=roomy) for name in ("alice", "bob"))
+    await introduce(alice, bob, name="bob")
+    await introduce(bob, alice, name="alice")
+    post, texts = Post(clock), [b"%d" % number for number in range(missing + 2)]
+    for text in texts:
+        await alice.send(bob.identity.address, text)
+    first, *between, last = await post.collect(alice)
+    assert len(between) == missing
+    await bob.take_in(post.blobs([first]))
+    await bob.take_in(post.blobs([last]))
+    resets = [row.code for row in facts(bob, JournalKind.SESSION_RESET)]
+    if missing == 1_000:
+        assert resets == []
+        assert bodies(bob, clock) == texts[:1]
+        await bob.take_in(post.blobs(between))
+    else:
+        assert resets == ["gap_too_wide"]
+        await post.exchange(bob, alice, rounds=2)
+    assert bodies(bob, clock) == texts
+    assert security(bob) == []
+    for client in (alice, bob):
+        await client.close()
+
+
 @clause("8.7")
 async def test_a_reader_that_lost_its_file_asks_for_another_session_and_gets_what_has_no_receipt(two: Two) -> None:
     await two.say(b"before")
@@ -240,6 +273,13 @@ async def test_an_invalid_session_is_replaced_and_the_message_encrypted_again_un
     assert bodies(two.bob, two.clock) == [b"hello", b"in another session"]
     assert shown(two.bob, two.clock)[1].message_id == receipt.message_id
     assert len(await two.alice.sessions()) == 2
+    named = {row.kind: row for row in facts(two.alice) if row.message_id == receipt.message_id and row.payload_hash}
+    accepted, resealed = named[JournalKind.ACCEPTED], named[JournalKind.RESEALED]
+    [arrived] = [row for row in facts(two.bob, JournalKind.ARRIVED) if row.message_id == receipt.message_id]
+    assert (arrived.code, arrived.payload_hash) == ("new", resealed.payload_hash), "joined by the hash that left"
+    assert accepted.payload_hash != resealed.payload_hash
+    assert accepted.session_tag != resealed.session_tag
+    assert (resealed.sequence, resealed.size_bytes) == (arrived.sequence, arrived.size_bytes)
 
 
 @clause("9.5")
@@ -355,6 +395,41 @@ async def test_an_application_that_stops_before_asking_for_the_next_is_shown_the
     assert (await anext(stopped)).plaintext == b"one"
     await stopped.aclose()  # type: ignore[attr-defined]
     assert [entry.plaintext async for entry in two.bob.inbox(follow=False)] == [b"one", b"two"]
+
+
+@clause("1.3", "10.2")
+async def test_an_acknowledgement_counts_only_from_whom_the_message_was_written_to(two: Two) -> None:
+    carol = client_in(two.home / "carol", clock=two.clock)
+    await introduce(carol, two.alice, name="alice")
+    await introduce(two.alice, carol, name="carol")
+    to_bob = (await two.alice.send(two.bob.identity.address, b"for bob")).deliveries[0].message_id
+    to_carol = (await two.alice.send(carol.identity.address, b"for carol")).deliveries[0].message_id
+    unknown = mint_message_id(b"never sent by us")
+    envelopes = await two.post.collect(two.alice)
+
+    async def claim(ack_type: AckType) -> None:
+        """Carol signs for all of them, truly with her own key."""
+        now_ms, writer = two.clock.now_ms(), two.alice.identity.address
+        body = receipts(carol.identity, (to_bob, to_carol, unknown), writer=writer, now_ms=now_ms, ack_type=ack_type)
+        to = carol.contacts.named("alice")
+        await carol.outbox.commits.run(
+            lambda: carol._writing.write(to, body, kind=Kind.CONTROL, now_ms=two.clock.now_ms())
+        )
+        await two.post.deliver(carol, two.alice)
+
+    await claim(AckType.RECEIPT)
+    assert await two.alice.outbox.counts() == {State.SENT: 1}
+    assert [row.message_id for row in facts(two.alice, JournalKind.DELIVERED)] == [to_carol]
+    assert security(two.alice) == [FOREIGN_ACK]
+    await two.bob.take_in(two.post.blobs(envelopes[:1]))
+    await two.talk()
+    assert await two.alice.outbox.counts() == {}
+    two.clock.advance(2 * DAY_MS)  # what has ended was swept meanwhile, but not whose it was
+    await two.alice.keep_house()
+    await claim(AckType.READ)
+    assert [row.message_id for row in facts(two.alice, JournalKind.READ)] == [to_carol]
+    assert security(two.alice) == [FOREIGN_ACK] * 2
+    await carol.close()
 
 
 @clause("10.5")

@@ -1,4 +1,4 @@
-"""Random traces with real keys: losses, repeats, reorderings, delays, replays, crashes and resets, all at once.
+"""Random traces with real keys: losses, repeats, reorderings, delays, replays, collisions, crashes and resets, at once.
 
 What the application sees is what was sent, once each, in order within a session except what a gap time-out marked.
 """
@@ -13,6 +13,7 @@ import pytest
 from clauses import clause
 from restante.core.inbox_events import ResetReason
 from restante.model.journal import JournalKind
+from restante.model.kinds import Kind, TtlType
 from restante.model.records import InboxEntry
 from restante.model.states import State
 from restante.ports.relay import Blob
@@ -20,8 +21,10 @@ from restante.testing.lossy import Faults
 from restante.testing.memory_mailbox import MemoryMailbox
 from restante.testing.seeded import SeededEntropy
 from restante.testing.virtual_time import run_in_virtual_time
+from restante.wire.content import Content, encode_content
 from restante.wire.envelope import decode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
+from restante.wire.ttl_header import TtlHeader
 from two_clients import Endpoint, Stage
 
 MESSAGES = 14
@@ -62,6 +65,35 @@ async def reset(endpoint: Endpoint) -> None:
     client.outbox.wake()
 
 
+async def collide(endpoint: Endpoint) -> bytes | None:
+    """Write something else under the id of a message the other has, with the keys of the session; the envelope."""
+    client, taken = endpoint.client, endpoint.peer.entries()
+    to = client.contacts.get(endpoint.peer.identity.address)
+
+    def work() -> bytes | None:
+        session = client._sessions.current(endpoint.peer.identity.address)
+        if session is None or not taken or to is None:
+            return None
+        known, now_ms = taken[-1], client._clock.now_ms()
+        header = TtlHeader(created_at_ms=now_ms, ttl_s=86_400, ttl_type=TtlType.ABSOLUTE)
+        content = Content(header=header, sequence=session.next_sequence, kind=Kind.TEXT, body=b"under a used id")
+        ratchet, envelope = client._writing._encrypted(
+            session,
+            to,
+            known.message_id,
+            encode_content(content),
+            kind=Kind.TEXT,
+            expires_at_ms=now_ms + 86_400_000,
+            now_ms=now_ms,
+        )
+        client._sessions.advance(session, ratchet)
+        if known.session_id != session.session_id:  # or else it is known without being opened, and its number unused
+            client._sessions.take_number(session, known.message_id)
+        return envelope
+
+    return await client.outbox.commits.run(work)
+
+
 class Trouble:
     """What the seed has in store; `seen` are the envelopes that anybody may have recorded."""
 
@@ -82,7 +114,7 @@ class Trouble:
     async def strike(self) -> None:
         """One thing that goes wrong."""
         stage, held = self._stage, self.record()
-        kind = ("lost", "replayed", "reset", "killed", "hung up")[below(self._chance, 5)]
+        kind = ("lost", "replayed", "collided", "reset", "killed", "hung up")[below(self._chance, 6)]
         one = stage.both[below(self._chance, 2)]
         match kind:
             case "lost" if held:
@@ -91,6 +123,10 @@ class Trouble:
                 stage.store.delete_all(inbox, [blob.blob_id], now_ms=stage.clock.now_ms())
             case "replayed" if self.seen:
                 stage.relay.take(self.seen[below(self._chance, len(self.seen))])
+            case "collided":
+                envelope = await collide(one)
+                if envelope is not None:
+                    stage.relay.take(envelope)
             case "reset":
                 await reset(one)
             case "killed":
@@ -134,6 +170,11 @@ def test_whatever_goes_wrong_the_application_sees_what_was_sent_once_each(stage:
             for endpoint in stage.both:
                 await endpoint.say(b"%s has said all" % endpoint.name.encode())
             await until_all_came(stage)
+            for endpoint in stage.both:  # the last ones nothing else can lose or refuse
+                envelope = await collide(endpoint)
+                assert envelope is not None
+                stage.relay.take(envelope)
+            await asyncio.sleep(10 * TICK_S)
 
     run_in_virtual_time(scenario(), stage.clock)
     for endpoint in stage.both:
@@ -141,7 +182,8 @@ def test_whatever_goes_wrong_the_application_sees_what_was_sent_once_each(stage:
         ended = set(endpoint.final_states().values())
         assert ended <= {State.DELIVERED, State.SENT, State.PENDING, State.SENDING}, ended
         codes = {row.code for row in endpoint.facts() if row.kind is JournalKind.SECURITY}
-        assert codes <= {"replay"}, f"nothing of this is an attack: {codes}"
+        assert "collision" in codes
+        assert codes <= {"replay", "collision"}, f"nothing else of this is an attack: {codes}"
     assert trouble.kinds
 
 

@@ -41,7 +41,8 @@ def directory_of(home: Path | None) -> "ClientDirectory":
     if home is None:
         raise ConfigurationInvalid(f"which client? Add --home DIR, or set {HOME_VARIABLE}; 'restante id new' makes one")
     found = ClientDirectory(home)
-    found.check()
+    with hinting("Make one with 'restante id new DIR', or name another with --home."):
+        found.check()
     return found
 
 
@@ -84,6 +85,16 @@ def opened_client(ctx: typer.Context, home: Path | None, passphrase_file: Path |
     passphrase = passphrase_for(directory, passphrase_file)
     with explained(passphrase):
         return Client.open(directory.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
+
+
+@contextlib.contextmanager
+def hinting(hint: str) -> Iterator[None]:
+    """What to do about a refusal here, where its code alone would advise something else."""
+    try:
+        yield
+    except RestanteError as problem:
+        problem.add_note(f"{HINT}{hint}")
+        raise
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from restante.cli import show
+from restante.cli.client_home import hinting
 from restante.cli.terminal import console
 from restante.client.client import Client
 from restante.model.ids import show_message_id
@@ -23,7 +24,9 @@ async def send_one(
     client: Client, to: str, body: bytes, *, kind: Kind, ttl_s: int | None, wait_s: float
 ) -> tuple[Receipt, str]:
     try:
-        receipt = await client.send(client.contacts.named(to).address, body, kind=kind, ttl_s=ttl_s)
+        with hinting("See who is known with 'restante contact list'."):
+            contact = client.contacts.named(to)
+        receipt = await client.send(contact.address, body, kind=kind, ttl_s=ttl_s)
         if isinstance(receipt.deliveries[0].outcome, Dropped):
             return receipt, "dropped"
 

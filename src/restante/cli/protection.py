@@ -20,6 +20,7 @@ SHORT: Final = 8
 MEANINGS: Final = {
     "collision": "two different messages under one id",
     "replay": "a message whose key was used before",
+    "foreign_ack": "a contact acknowledged a message that was written to somebody else; not believed",
     "unknown_sender": "from somebody who is no contact; not taken in",
     "no_one_time_prekey": "a session was opened without a one-time prekey",
     Code.AUTHENTICATION_FAILED.value: "did not open: damaged, or not for us, or not by whom it names",

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from restante.client.acknowledging import Acknowledging
 from restante.client.contacts import Contact, ContactBook
 from restante.client.directory import ClientDirectory
 from restante.client.events import Announcer, EventStream
@@ -111,22 +112,26 @@ class Client:
             seal=seal,
             entropy=entropy,
             notes=self._notes,
+            journal=self.journal,
+        )
+        acknowledging = Acknowledging(
+            identity, contacts=contacts, writing=self._writing, inbox=self.received, batching=settings.acks
         )
         self._receiving = Receiving(
             identity,
             contacts=contacts,
             sessions=self._sessions,
             writing=self._writing,
+            acknowledging=acknowledging,
             outbox=store,
             notes=self._notes,
             limits=settings.order,
         )
         self._house = Housekeeping(
-            identity,
-            contacts=contacts,
             sessions=self._sessions,
             writing=self._writing,
             receiving=self._receiving,
+            acknowledging=acknowledging,
             inbox=self.received,
             settings=settings,
             entropy=entropy,

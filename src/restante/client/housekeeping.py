@@ -5,18 +5,14 @@ Decides nothing itself: each thing is asked whether it is due.
 
 from typing import Final
 
-from restante.client.contacts import ContactBook
+from restante.client.acknowledging import Acknowledging
 from restante.client.receiving import Receiving
 from restante.client.writing import Writing
-from restante.core.acks import receipts
-from restante.crypto.identity import Identity
 from restante.crypto.prekeys import prekeys_due, renewed
 from restante.model.ids import MessageId
-from restante.model.kinds import Kind
 from restante.policy.settings import Settings
 from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.inbox import SqliteInbox
-from restante.runtime.sqlite.owed_acks import OwedBatch
 from restante.runtime.sqlite.sessions import SessionStore
 
 IDLE_MS: Final = 1_000  # another process may have left something to do
@@ -25,21 +21,19 @@ IDLE_MS: Final = 1_000  # another process may have left something to do
 class Housekeeping:
     def __init__(
         self,
-        identity: Identity,
         *,
-        contacts: ContactBook,
         sessions: SessionStore,
         writing: Writing,
         receiving: Receiving,
+        acknowledging: Acknowledging,
         inbox: SqliteInbox,
         settings: Settings,
         entropy: Entropy,
     ) -> None:
-        self._identity = identity
-        self._contacts = contacts
         self._sessions = sessions
         self._writing = writing
         self._receiving = receiving
+        self._acknowledging = acknowledging
         self._inbox = inbox
         self._settings = settings
         self._entropy = entropy
@@ -79,18 +73,5 @@ class Housekeeping:
 
         A transaction of its own: when the outbox is full, it raises, and they are still owed.
         """
-        next_ms = now_ms + IDLE_MS
-        for owed in self._inbox.owed(self._settings.acks):
-            if owed.due_at_ms > now_ms:
-                next_ms = min(next_ms, owed.due_at_ms)
-            else:
-                self._queue_acks(owed, now_ms)
-        return next_ms
-
-    def _queue_acks(self, owed: OwedBatch, now_ms: int) -> None:
-        contact = self._contacts.get(owed.sender)
-        if contact is None:
-            return  # no contact any more: nobody to seal it for
-        while ids := self._inbox.take_owed(owed.sender, limit=self._settings.acks.max_ids, type_=owed.type):
-            body = receipts(self._identity, ids, writer=owed.sender, now_ms=now_ms, ack_type=owed.type)
-            self._writing.write(contact, body, kind=Kind.CONTROL, now_ms=now_ms)
+        next_ms = self._acknowledging.what_is_due(now_ms=now_ms)
+        return now_ms + IDLE_MS if next_ms is None else min(now_ms + IDLE_MS, next_ms)

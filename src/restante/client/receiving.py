@@ -7,6 +7,7 @@ transaction that brings them: receipts, retransmit requests, resets (SPEC 8.7, 9
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from restante.client.acknowledging import Acknowledging
 from restante.client.contacts import ContactBook
 from restante.client.security_notes import SecurityNotes
 from restante.client.writing import NO_ONE_TIME_PREKEY, Writing
@@ -32,10 +33,12 @@ from restante.runtime.sqlite.inbox_records import Arrival as TakenIn
 from restante.runtime.sqlite.inbox_records import Asked, Released
 from restante.runtime.sqlite.outbox import SqliteOutbox
 from restante.runtime.sqlite.sessions import LiveSession, SessionStore
-from restante.wire.acks import AckType
+from restante.wire.acks import AckType, BatchAck
 from restante.wire.content import decode_content
 from restante.wire.control import RetransmitRequest, SessionReset, decode_control, encode_retransmit_request
 
+FOREIGN_ACK: Final = "foreign_ack"
+"""A contact acknowledged a message that was not written to it."""
 _ACK_TYPES: Final = frozenset({AckType.RECEIPT, AckType.READ})
 _MOVES_ON: Final = frozenset({Verdict.NEW, Verdict.DUPLICATE, Verdict.COLLISION})
 """Verdicts on which the number, and so the key, of a message is used up."""
@@ -53,6 +56,7 @@ class Receiving:
         contacts: ContactBook,
         sessions: SessionStore,
         writing: Writing,
+        acknowledging: Acknowledging,
         outbox: SqliteOutbox,
         notes: SecurityNotes,
         limits: OrderLimits,
@@ -61,10 +65,12 @@ class Receiving:
         self._contacts = contacts
         self._sessions = sessions
         self._writing = writing
+        self._acknowledging = acknowledging
         self._outbox = outbox
         self._notes = notes
         self._limits = limits
         self._asked_at_ms: dict[Address, int] = {}
+        self._has_stranded = False
 
     def unseal(self, blobs: Iterable[Blob]) -> list[Unsealed]:
         """The dear part, which needs no transaction."""
@@ -72,11 +78,17 @@ class Receiving:
 
     def take_in(self, arrivals: Sequence[Unsealed], batch: Batch, *, now_ms: int) -> None:
         """All of them, each as if it were alone; to be called inside one transaction (SPEC 9.3)."""
+        messages = [arrival.message for _, arrival in arrivals if isinstance(arrival, Arrival)]
+        batch.expect((message.sender, message.message_id) for message in messages)
         for blob, arrival in arrivals:
             if isinstance(arrival, Arrival):
                 self._take_in(arrival, batch, stored_at_ms=blob.stored_at_ms, now_ms=now_ms)
             else:
                 self._notes.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
+        if self._has_stranded:
+            # Not before: receipts that came along tell what need not be sealed anew.
+            self._has_stranded = False
+            self._writing.reseal_stranded(now_ms=now_ms)
 
     def follow(self, arrival: TakenIn, *, now_ms: int) -> None:
         """Act on the control messages whose turn has come, and ask for what is missing."""
@@ -137,7 +149,8 @@ class Receiving:
             taken = batch.take_in(opened, server_timestamp_ms=stored_at_ms)
             if ratchet is not None and taken.verdict in _MOVES_ON:
                 self._move_on(session, ratchet, batch, now_ms)
-            self.follow(taken, now_ms=now_ms)
+            if taken.control or taken.asks:
+                self.follow(taken, now_ms=now_ms)
 
     def _begin(self, accepted: Accepted, batch: Batch, now_ms: int) -> LiveSession:
         """A session somebody opened with us: kept, its prekey used up, and perhaps the one we write in from now on."""
@@ -162,7 +175,7 @@ class Receiving:
                 self._writing.adopt(session, now_ms=now_ms)
         if old is not None:
             self._writing.leave(peer, old, now_ms=now_ms)
-            self._writing.reseal_stranded(now_ms=now_ms)
+            self._has_stranded = True
         return session
 
     def _move_on(self, session: LiveSession, ratchet: RatchetState, batch: Batch, now_ms: int) -> None:
@@ -177,9 +190,7 @@ class Receiving:
         body = control.body
         if body[:1] and body[0] in _ACK_TYPES:
             batch = checked_receipts(body, reader=control.sender, writer=self._identity.address)
-            event = ReadAcked() if batch.type is AckType.READ else ReceiptAcked()
-            for message_id in batch.message_ids:
-                self._outbox.apply(message_id, event, now_ms=now_ms)
+            self._acknowledge(batch, control.sender, now_ms)
             return
         said = decode_control(body)
         match said:
@@ -187,6 +198,16 @@ class Receiving:
                 self._send_again(said, control.sender, now_ms)
             case SessionReset():
                 pass  # the opening of its session said so already, and that is bound to its keys
+
+    def _acknowledge(self, batch: BatchAck, reader: Address, now_ms: int) -> None:
+        """Only for messages that were written to `reader`: whoever learned the id of another could end that one."""
+        event = ReadAcked() if batch.type is AckType.READ else ReceiptAcked()
+        readers = {message_id: self._sessions.reader_of(message_id) for message_id in batch.message_ids}
+        for message_id, known in readers.items():
+            if known == reader:
+                self._outbox.apply(message_id, event, now_ms=now_ms)
+        if set(readers.values()) - {reader, None}:
+            self._notes.suspect(FOREIGN_ACK, now_ms=now_ms)
 
     def _send_again(self, request: RetransmitRequest, peer: Address, now_ms: int) -> None:
         session = self._sessions.find(peer, request.session_id)
@@ -203,6 +224,7 @@ class Receiving:
                 request = RetransmitRequest(session_id=asked.session_id, first=first, last=last)
                 self._writing.write(contact, encode_retransmit_request(request), kind=Kind.CONTROL, now_ms=now_ms)
             case AskReset(reason):
+                self._acknowledging.all_to(asked.sender, now_ms=now_ms)
                 self._writing.reset(asked.sender, asked.session_id, reason, now_ms=now_ms)
 
     def _ask_for_another(self, peer: Address, session_id: SessionId, now_ms: int) -> None:
@@ -216,16 +238,7 @@ class Receiving:
 
 def _opened(arrival: Arrival, plaintext: bytes) -> Opened:
     content, message = decode_content(plaintext), arrival.message
-    return Opened(
-        header=content.header,
-        letter=Letter(
-            message_id=message.message_id,
-            sender=message.sender,
-            session_id=message.session_id,
-            sequence=content.sequence,
-            kind=content.kind,
-            body=content.body,
-        ),
-        payload_hash=arrival.payload_hash,
-        envelope_bytes=arrival.envelope_bytes,
+    letter = Letter(
+        message.message_id, message.sender, message.session_id, content.sequence, content.kind, content.body
     )
+    return Opened(content.header, letter, arrival.payload_hash, arrival.envelope_bytes)

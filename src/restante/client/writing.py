@@ -22,12 +22,14 @@ from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState
 from restante.crypto.tags import session_tag
 from restante.model.errors import RestanteError, TooLarge
 from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, SessionId, mint_message_id
+from restante.model.journal import JournalKind
 from restante.model.kinds import KIND_RULES, Kind
 from restante.model.records import OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.padding import MAX_PLAINTEXT_BYTES
 from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
 from restante.ports.entropy import Entropy
+from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.outbox import SqliteOutbox
 from restante.runtime.sqlite.sessions import LiveSession, SessionStore, Stranded
 from restante.wire.content import Content, decode_content, encode_content
@@ -59,6 +61,7 @@ class Writing:
         seal: StorageSeal,
         entropy: Entropy,
         notes: SecurityNotes,
+        journal: Journal,
     ) -> None:
         self._identity = identity
         self._contacts = contacts
@@ -67,6 +70,7 @@ class Writing:
         self._seal = seal
         self._entropy = entropy
         self._notes = notes
+        self._journal = journal
 
     def write(
         self,
@@ -133,16 +137,16 @@ class Writing:
                 self._notes.warn(problem.code, peer=peer, session_id=old, now_ms=now_ms)
                 return False
             self._move_to(self._add(agreed, peer, now_ms), now_ms)
+        self.leave(peer, old, now_ms=now_ms)
+        # What is sealed anew comes first: receipts among it, which the peer should have before it seals anew itself.
+        self.reseal_stranded(now_ms=now_ms)
         body = encode_session_reset(SessionReset(old=old, reason=reason))
         self.write(contact, body, kind=Kind.CONTROL, now_ms=now_ms)
-        self.leave(peer, old, now_ms=now_ms)
-        self.reseal_stranded(now_ms=now_ms)
         return True
 
     def adopt(self, session: LiveSession, *, now_ms: int) -> None:
-        """Write in the session that the peer began in place of ours."""
+        """Write in the session that the peer began in place of ours; what is stranded is to be sealed anew."""
         self._move_to(session, now_ms)
-        self.reseal_stranded(now_ms=now_ms)
 
     def leave(self, peer: Address, session_id: SessionId, *, now_ms: int) -> None:
         """The peer does not read this session any more, whether we write in it or once did."""
@@ -255,6 +259,18 @@ class Writing:
             now_ms=now_ms,
         )
         self._outbox.replace_payload(one.message_id, envelope, now_ms=now_ms)
+        # Nodes and reader know these bytes by a hash that no fact of ours has named: theirs would not be joined to it.
+        self._journal.append(
+            JournalKind.RESEALED,
+            at_ms=now_ms,
+            message_id=one.message_id,
+            session_tag=session_tag(self._identity.tag_secret, session.session_id),
+            sequence=session.next_sequence,
+            payload_hash=payload_hash(view_envelope(envelope)[2]),
+            size_bytes=len(envelope),
+            message_kind=entry.kind,
+            priority=entry.priority,
+        )
         self._outbox.apply(one.message_id, _WANTED_AGAIN, now_ms=now_ms)
         self._sessions.give_up_number(one)
         self._sessions.advance(session, ratchet)

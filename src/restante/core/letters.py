@@ -1,7 +1,7 @@
 """A message as its reader has it once it opened, and the envelope a relay is given of it (SPEC 8.5, 9.1)."""
 
 import hashlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from restante.crypto.sealing import seal
 from restante.model.cards import ContactCard
@@ -13,9 +13,11 @@ from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.ttl_header import TtlHeader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
-    """Who wrote it, in which session and at which place there, and what it says."""
+class Letter(NamedTuple):
+    """Who wrote it, in which session and at which place there, and what it says.
+
+    A tuple, as Opened is: one of each is made for every arrival.
+    """
 
     message_id: MessageId
     sender: Address
@@ -25,8 +27,7 @@ class Letter:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(NamedTuple):
     """A letter whose session opened it, which proves its writer."""
 
     header: TtlHeader

@@ -6,6 +6,7 @@ another session (docs/decisions/0016). Whether its number was used before is ask
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from restante.core.inbox_events import Elsewhere
@@ -45,6 +46,7 @@ class Mark(NamedTuple):
     is_acknowledged: bool = True
 
 
+@lru_cache(maxsize=256)  # asked for several times while a message is taken in
 def message_key(sender: Address, message: MessageId) -> bytes:
     """What finds every arrival of a message, whatever its session."""
     return hashlib.sha256(sender + message).digest()[:MESSAGE_KEY_BYTES]

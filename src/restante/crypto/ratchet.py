@@ -139,10 +139,11 @@ def decrypt(state: RatchetState, message: bytes, associated_data: bytes, *, now_
         if kept is not None:
             plaintext = _open(kept.key, nonce, sealed, bound)
             return _without_key(state, message[:_MESSAGE_NAME_BYTES]), plaintext
-    ready = _at(state, their, number, before, now_ms=now_ms)
-    message_key, next_key = chain_step(ready.receiving_key)
+    if number != state.received or their != state.their_public or not state.receiving_key:
+        state = _at(state, their, number, before, now_ms=now_ms)
+    context, root_key, own, own_public, _, sending_key, sent, sent_before, receiving_key, _, skipped = state
+    message_key, next_key = chain_step(receiving_key)
     plaintext = _open(message_key, nonce, sealed, bound)
-    context, root_key, own, own_public, _, sending_key, sent, sent_before, _, _, skipped = ready
     after = RatchetState(
         context, root_key, own, own_public, their, sending_key, sent, sent_before, next_key, number + 1, skipped
     )

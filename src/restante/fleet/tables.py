@@ -47,7 +47,7 @@ def fleet_tables(
     it is not made anew for each.
     """
     lives = keep(messages(events))
-    copies = keep(replicas(events, lives))
+    copies = keep(replicas(events))
     withheld = keep(withholding(events, lives, copies))
     letters = keep(dead_letters(events, retention))
     scores = keep(node_scores(node_measures(events), withheld))

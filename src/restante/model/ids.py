@@ -46,8 +46,8 @@ def mint_message_id(random_bytes: bytes) -> MessageId:
 
 def message_id(raw: bytes) -> MessageId:
     """`raw` as a message id; refused unless it is a UUIDv4 (SPEC 2.1)."""
-    value = uuid.UUID(bytes=exactly(raw, MESSAGE_ID_BYTES, "message_id"))
-    if value.version != 4:
+    exactly(raw, MESSAGE_ID_BYTES, "message_id")
+    if raw[6] >> 4 != 4 or raw[8] >> 6 != 2:  # version 4, the variant of RFC 9562; `uuid.UUID` takes ten times as long
         raise Malformed("message_id must be a UUIDv4")
     return MessageId(raw)
 

@@ -17,6 +17,8 @@ class JournalKind(StrEnum):
     SENT = "sent"
     RETRIED = "retried"
     RESENT = "resent"
+    RESEALED = "resealed"
+    """Encrypted anew for another session: other bytes, and a hash of their own, under the same id (SPEC 8.7)."""
     DELIVERY_CONFIRMED = "delivery_confirmed"
     DELIVERED = "delivered"
     READ = "read"

@@ -29,7 +29,8 @@ class Content:
     body: bytes
 
     def __post_init__(self) -> None:
-        check_number(self.sequence, "sequence", high=MAX_SEQUENCE)
+        if not 0 <= self.sequence <= MAX_SEQUENCE:
+            check_number(self.sequence, "sequence", high=MAX_SEQUENCE)
 
 
 def encode_content(content: Content) -> bytes:

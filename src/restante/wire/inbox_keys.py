@@ -5,6 +5,7 @@ decided elsewhere.
 """
 
 import hashlib
+from functools import lru_cache
 from typing import Final
 
 from restante.model.errors import OutOfRange
@@ -32,6 +33,11 @@ def mesh_inbox_key(owner: Address, bucket: int) -> InboxKey:
 
 def relay_inbox_key(owner: Address) -> InboxKey:
     """Where a named relay, which has no buckets, keeps what is stored for `owner`."""
+    return _relay_inbox_key(owner)
+
+
+@lru_cache(maxsize=1_024)  # a reader asks for its own with every letter
+def _relay_inbox_key(owner: Address) -> InboxKey:
     return InboxKey(hashlib.sha256(_INBOX + address(owner)).digest())
 
 

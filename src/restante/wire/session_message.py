@@ -11,7 +11,17 @@ from typing import Final
 
 from restante.model.cards import ContactCard
 from restante.model.errors import Malformed, TooLarge
-from restante.model.ids import Address, MessageId, SessionId, address, exactly, message_id, session_id
+from restante.model.ids import (
+    ADDRESS_BYTES,
+    SESSION_ID_BYTES,
+    Address,
+    MessageId,
+    SessionId,
+    address,
+    exactly,
+    message_id,
+    session_id,
+)
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.model.prekeys import Opening
 from restante.wire.fields import MAX_U32, SIGNATURE_BYTES, check_number
@@ -47,8 +57,9 @@ class SessionMessage:
     opening: Opening | None = None
 
     def __post_init__(self) -> None:
-        address(self.sender)
-        session_id(self.session_id)
+        if len(self.sender) != ADDRESS_BYTES or len(self.session_id) != SESSION_ID_BYTES:
+            address(self.sender)
+            session_id(self.session_id)
         message_id(self.message_id)
         if len(self.ratchet) < MIN_RATCHET_BYTES:
             raise Malformed(f"a ratchet message has at least {MIN_RATCHET_BYTES} bytes, not {len(self.ratchet)}")

@@ -19,7 +19,9 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 NOW_MS = NOON_MS + 3 * DAY_MS
 SENDER, RECIPIENT, GOOD, BAD, SILENT = (writer(number) for number in range(1, 6))
-DELIVERED, HELD, SWALLOWED, DROPPED, KEPT_TO_THE_END, LOST, DEAD, OLD_COPY, TWICE_STORED = range(9)
+DELIVERED, HELD, SWALLOWED, DROPPED, KEPT_TO_THE_END, LOST, DEAD, OLD_COPY, TWICE_STORED, RESEALED = range(10)
+ANEW = 50
+"""What the last one was sealed as for another session."""
 
 
 def accept(sender: Journal, number: int, at_ms: int = NOON_MS, **fields: Any) -> None:
@@ -71,6 +73,18 @@ def fleet(spark: SparkSession) -> Iterator[FleetTables]:
         JournalKind.GAP_SKIPPED, None, NOON_MS + HOUR_MS, session_tag=b"t" * 16, sequence=4, code="through_6"
     )
     recipient.write(JournalKind.SECURITY, message(DELIVERED), NOON_MS + 300, code="collision")
+    accept(sender, RESEALED)
+    confirm(sender, RESEALED, 1)
+    store(good, RESEALED)
+    good.write(JournalKind.REMOVED, None, NOON_MS + 90, payload_hash=sealed(RESEALED))
+    sender.write(
+        JournalKind.RESEALED, message(RESEALED), NOON_MS + 100, payload_hash=sealed(ANEW), size_bytes=1_024, sequence=0
+    )
+    confirm(sender, RESEALED, 2, NOON_MS + 110)
+    store(bad, ANEW)
+    recipient.write(
+        JournalKind.ARRIVED, message(RESEALED), NOON_MS + 190, code="new", payload_hash=sealed(ANEW), sequence=0
+    )
     accept(sender, LOST, message_kind=Kind.MEDIA, priority=Priority.LOW)
     confirm(sender, LOST, 3)
     sender.write(JournalKind.EXPIRED, message(LOST), NOON_MS + DAY_MS, code="E010")
@@ -109,8 +123,18 @@ def test_replicas_join_nodes_and_messages_by_the_hash_of_the_sealed_bytes(fleet:
         (message(DROPPED), node_id(2), "reaped"),
         (message(TWICE_STORED), node_id(1), "held"),
         (message(TWICE_STORED), node_id(2), "reaped"),
+        (message(RESEALED), node_id(1), "removed"),
+        (message(RESEALED), node_id(2), "held"),
         (None, node_id(2), "held"),
     }
+
+
+@clause("8.7")
+def test_a_message_that_was_sealed_anew_is_one_message_under_both_its_hashes(fleet: FleetTables) -> None:
+    [found] = [row for row in rows(fleet, "messages", "message_id", "payload_hash", "size_bytes", "arrivals", "doubt")
+               if row[0] == message(RESEALED)]  # fmt: skip
+    assert found[1:] == (sealed(ANEW), 1_024, 1, None)
+    assert message(RESEALED) not in {row[0] for row in rows(fleet, "withholding", "message_id")}
 
 
 def test_dead_letters_have_a_row_each_and_tombstones_too(fleet: FleetTables) -> None:
@@ -138,9 +162,9 @@ def test_actions_name_who_should_do_what_and_why(fleet: FleetTables) -> None:
 def test_service_levels_count_by_hour_kind_and_priority_and_for_all(fleet: FleetTables) -> None:
     columns = ("message_kind", "priority", "of_all", "accepted", "delivered", "in_flight", "delivery_rate", "p50_ms")
     assert rows(fleet, "service_levels", *columns, "p99_ms", "duplicates", "shown_twice") == {
-        ("text", 1, False, 8, 2, 5, 2 / 3, 203.5, 206.93, 1, 0),
+        ("text", 1, False, 9, 2, 6, 2 / 3, 203.5, 206.93, 1, 0),
         ("media", 0, False, 1, 0, 0, 0.0, None, None, 0, 0),
-        (None, None, True, 9, 2, 5, 0.5, 203.5, 206.93, 1, 0),
+        (None, None, True, 10, 2, 6, 0.5, 203.5, 206.93, 1, 0),
     }
     assert rows(fleet, "latency_histogram", "from_ms", "messages") == {(200, 2)}
 

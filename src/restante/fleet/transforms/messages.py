@@ -100,7 +100,11 @@ def _summary() -> list[Column]:
         _first("message_kind", changes_state & sf.col("message_kind").isNotNull()).alias("message_kind"),
         _first("priority", changes_state & sf.col("priority").isNotNull()).alias("priority"),
         *(
-            _first(name, changes_state & sf.col(name).isNotNull()).alias(name)
+            # What is sent now: what a message was sealed anew as, or else what was accepted.
+            sf.coalesce(
+                _last(name, (sf.col("kind") == JournalKind.RESEALED) & sf.col(name).isNotNull()),
+                _first(name, changes_state & sf.col(name).isNotNull()),
+            ).alias(name)
             for name in ("payload_hash", "size_bytes", "ttl_s")
         ),
         _first("at_ms", sf.col("kind") == JournalKind.ACCEPTED).alias("accepted_at_ms"),

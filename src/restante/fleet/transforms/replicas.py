@@ -11,9 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from restante.fleet.transforms.nodes import node_journals
-from restante.model.journal import ASKED_BY_FLEET, JournalKind
+from restante.model.journal import ASKED_BY_FLEET, STATE_AFTER, JournalKind
 
 SECOND_MS: Final = 1_000
+_SENDERS: Final = (*STATE_AFTER, JournalKind.RESEALED)
+"""Facts that know both a message and its bytes."""
 
 
 class ReplicaState(StrEnum):
@@ -29,7 +31,7 @@ class ReplicaState(StrEnum):
     """It is told what became of it, but not that it was ever stored."""
 
 
-def replicas(events: DataFrame, messages: DataFrame) -> DataFrame:
+def replicas(events: DataFrame) -> DataFrame:
     """One row for each node and hash of sealed bytes; `message_id` is null where no sender's facts name that hash."""
     kinds = (JournalKind.STORED, JournalKind.SERVED, JournalKind.REMOVED, JournalKind.REAPED)
     copies = (
@@ -56,9 +58,10 @@ def replicas(events: DataFrame, messages: DataFrame) -> DataFrame:
             sf.max("size_bytes").alias("size_bytes"),
         )
     )
-    # A hash belongs to one message; were there two, no replica may be counted twice for it.
+    # A message that was sealed anew has several hashes. A hash belongs to one message; were there two, no replica may
+    # be counted twice for it.
     owners = (
-        messages.filter(sf.col("payload_hash").isNotNull())
+        events.filter(sf.col("kind").isin(*_SENDERS) & sf.col("payload_hash").isNotNull())
         .groupBy("payload_hash")
         .agg(sf.min("message_id").alias("message_id"))
     )

@@ -46,7 +46,7 @@ def withholding(events: DataFrame, messages: DataFrame, replicas: DataFrame) -> 
     return (
         claims.join(lives, on="message_id", how="inner")
         .join(told, on="node", how="left")
-        .join(_kept(replicas), on=["node", "payload_hash"], how="left")
+        .join(_kept(replicas), on=["node", "message_id"], how="left")
         .withColumn("has_arrived", (sf.col("arrivals") > 0) | (sf.col("message_state") == State.DELIVERED))
         .withColumn("evidence", _evidence())
         .filter(sf.col("evidence").isNotNull())
@@ -64,10 +64,14 @@ def withholding(events: DataFrame, messages: DataFrame, replicas: DataFrame) -> 
 
 
 def _kept(replicas: DataFrame) -> DataFrame:
-    """What each node says of each message; a node may have kept several journals in its life."""
+    """What each node says of each message, however it was sealed; a node may have kept several journals in its life.
+
+    A fact of a node's signature does not say for which bytes it was: a message that was sealed anew counts as kept
+    whichever of them the node kept.
+    """
     return (
-        replicas.filter(sf.col("node").isNotNull())
-        .groupBy("node", "payload_hash")
+        replicas.filter(sf.col("node").isNotNull() & sf.col("message_id").isNotNull())
+        .groupBy("node", "message_id")
         .agg(
             sf.sum("copies_stored").alias("copies_stored"),
             sf.sum("copies_gone").alias("copies_gone"),

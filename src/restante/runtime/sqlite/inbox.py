@@ -154,6 +154,10 @@ class SqliteInbox:
         """To whom acknowledgements are owed, and when each batch is due (SPEC 10.5)."""
         return self._owed.batches(batching)
 
+    def first_owed(self, sender: Address, *, limit: int, type_: AckType = AckType.RECEIPT) -> tuple[MessageId, ...]:
+        """What `take_owed` would give."""
+        return self._owed.first(sender, type_, limit=limit)
+
     def take_owed(self, sender: Address, *, limit: int, type_: AckType = AckType.RECEIPT) -> tuple[MessageId, ...]:
         """The acknowledgements of one batch, settled by the transaction that queues it."""
         return self._owed.take(sender, type_, limit=limit)

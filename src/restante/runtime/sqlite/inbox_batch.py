@@ -4,6 +4,7 @@ Messages, marks, debts and facts are written as they come; sessions and totals o
 peer sends makes a batch fail.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -55,6 +56,13 @@ from restante.runtime.sqlite.seen import Remembered, SeenTable
 from restante.wire.acks import AckType
 
 _SQL: Final = load_queries("inbox")
+# By names of their own: a member of an enum is looked up through its class each time, which shows in a batch.
+_NEW: Final = Verdict.NEW
+_DUPLICATE: Final = Verdict.DUPLICATE
+_ATTACKS: Final = frozenset({Verdict.COLLISION, Verdict.REPLAY})
+_CONTROL: Final = Kind.CONTROL
+_ARRIVED: Final = JournalKind.ARRIVED
+_RELEASED: Final = JournalKind.RELEASED
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,6 +103,11 @@ class Batch:
         self._totals = Totals(arrivals=values[0], places=values[1], turns=values[2], seen=values[3])
         self._saved = replace(self._totals)
         self._unrecognised: tuple[Outside, list[Remembered]] | None = None
+        tables.seen.look_anew()
+
+    def expect(self, arrivals: Iterable[tuple[Address, MessageId]]) -> None:
+        """Messages of these senders will be asked about: looking all of them up at once costs a third."""
+        self._tables.seen.look_up([message_key(sender, message_id) for sender, message_id in arrivals])
 
     def recognise(self, outside: Outside) -> Verdict | None:
         """The verdict that needs no key, with its consequences; None when the message has to be opened to tell."""
@@ -126,7 +139,7 @@ class Batch:
             session_mark(letter.sender, letter.session_id, letter.message_id),
             payload_mark(opened.payload_hash),
             content_mark(opened.header, letter.kind, letter.body),
-            letter.kind is not Kind.CONTROL,
+            letter.kind is not _CONTROL,
         )
         elsewhere = Elsewhere.UNKNOWN
         if known:
@@ -139,12 +152,12 @@ class Batch:
                 case Judge():
                     verdict = effect.verdict
                     self._judged(kept, outside, opened, verdict)
-                    if verdict is Verdict.NEW or verdict is Verdict.DUPLICATE:
+                    if verdict is _NEW or verdict is _DUPLICATE:
                         self._remember(key, mark)
                         self._owe_receipt(letter.sender, letter.message_id, mark)
                 case Refuse():
                     self._fact(JournalKind.ARRIVED, kept, outside, opened, code=Code.SESSION_INVALID)
-                case Release() if verdict is Verdict.NEW and effect.sequence == letter.sequence:
+                case Release() if verdict is _NEW and effect.sequence == letter.sequence:
                     # Before the verdict, this number may be that of a message which waited: a gap has just ended.
                     self._release(kept, effect, self._taken(opened, server_timestamp_ms))
                 case Hold(sequence, is_void):
@@ -152,9 +165,7 @@ class Batch:
                     self._tables.messages.hold(kept.row, sequence, message, is_void=is_void)
                 case _:
                     self._carry_out(kept, effect)
-        control, self._control = tuple(self._control), []
-        asks, self._asks = tuple(self._asks), []
-        return Arrival(verdict=verdict, control=control, asks=asks)
+        return self._taken_in(verdict)
 
     def pass_time(self, sender: Address, session_id: SessionId) -> Arrival:
         return self._happen(sender, session_id, TimePassed())
@@ -206,9 +217,14 @@ class Batch:
         kept = self._session(sender, session_id)
         for effect in self._step(kept, event):
             self._carry_out(kept, effect)
+        return self._taken_in(None)
+
+    def _taken_in(self, verdict: Verdict | None) -> Arrival:
+        if not self._control and not self._asks:
+            return Arrival(verdict)
         control, self._control = tuple(self._control), []
         asks, self._asks = tuple(self._asks), []
-        return Arrival(verdict=None, control=control, asks=asks)
+        return Arrival(verdict, control, asks)
 
     def _session(self, sender: Address, session_id: SessionId) -> KeptSession:
         kept = self._sessions.get((sender, session_id))
@@ -242,7 +258,7 @@ class Batch:
         if verdict is Verdict.DUPLICATE:
             [again, *_] = [one for one in known if (one.mark.session, one.mark.payload) == (session, payload)]
             self._totals.turns += 1
-            self._tables.seen.touch(again, self._totals.turns, now_ms=self._now_ms)
+            self._tables.seen.touch(key, again, self._totals.turns, now_ms=self._now_ms)
             self._owe_receipt(outside.sender, outside.message_id, again.mark)
         return verdict, known
 
@@ -256,8 +272,8 @@ class Batch:
             self._tables.owed.owe(self._totals.arrivals, AckType.RECEIPT, sender, message_id, now_ms=self._now_ms)
 
     def _judged(self, kept: KeptSession, outside: Outside, opened: Opened | None, verdict: Verdict) -> None:
-        self._fact(JournalKind.ARRIVED, kept, outside, opened, code=verdict)
-        if verdict is Verdict.COLLISION or verdict is Verdict.REPLAY:
+        self._fact(_ARRIVED, kept, outside, opened, code=verdict)
+        if verdict in _ATTACKS:
             self._fact(JournalKind.SECURITY, kept, outside, opened, code=verdict)
             self._tell(InboxNotice.SECURITY, kept, message_id=outside.message_id, code=verdict)
 
@@ -312,7 +328,7 @@ class Batch:
 
     def _release(self, kept: KeptSession, effect: Release, message: TakenMessage) -> None:
         self._tables.journal.append(
-            JournalKind.RELEASED,
+            _RELEASED,
             at_ms=self._now_ms,
             message_id=message.message_id,
             session_tag=kept.tag,
@@ -321,7 +337,7 @@ class Batch:
             code="late" if effect.is_late else None,
             latency_ms=max(0, self._now_ms - message.received_at_ms),
         )
-        if message.kind is Kind.CONTROL:
+        if message.kind is _CONTROL:
             self._control.append(Released(sender=kept.sender, session_id=kept.session_id, body=message.body))
             return
         self._totals.places += 1

@@ -26,11 +26,11 @@ class Asked:
     what: RequestRetransmit | AskReset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Arrival(NamedTuple):
     """What an arrival was: None when it was refused, because its session is over.
 
-    `control` are messages for us, not for the application, whose turn it brought; `asks` what is to be asked for.
+    `control` are messages for us, not for the application, whose turn it brought; `asks` what is to be asked for. A
+    tuple, as InboxChange is, because one is made for every message.
     """
 
     verdict: Verdict | None
@@ -39,10 +39,7 @@ class Arrival:
 
 
 class InboxChange(NamedTuple):
-    """What the application is to be told, after the commit; `how_many` messages were skipped, or arrivals forgotten.
-
-    A tuple because one is made for every message.
-    """
+    """What the application is to be told, after the commit; `how_many` messages were skipped, or arrivals forgotten."""
 
     notice: InboxNotice
     at_ms: int

@@ -1,7 +1,7 @@
 """Acknowledgements that are owed to senders, until the transaction that queues them (SPEC 1.3, 10.5)."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from restante.model.ids import Address, MessageId
 from restante.policy.acks import AckBatching, batch_due_at_ms
@@ -37,6 +37,13 @@ class OwedAcks:
         ]
 
     def take(self, sender: Address, type_: AckType, *, limit: int) -> tuple[MessageId, ...]:
-        """The ids of one batch, each once, oldest first."""
-        rows = self._database.rows(_SQL["take"], sender, type_, limit)
-        return tuple(dict.fromkeys(MessageId(message_id) for _, message_id in sorted(rows)))
+        """The ids of one batch, each once, oldest first; from now on they are not owed."""
+        return _ids(self._database.rows(_SQL["take"], sender, type_, limit))
+
+    def first(self, sender: Address, type_: AckType, *, limit: int) -> tuple[MessageId, ...]:
+        """What `take` would give."""
+        return _ids(self._database.rows(_SQL["first_owed"], sender, type_, limit))
+
+
+def _ids(rows: list[tuple[Any, ...]]) -> tuple[MessageId, ...]:
+    return tuple(dict.fromkeys(MessageId(message_id) for _, message_id in sorted(rows)))

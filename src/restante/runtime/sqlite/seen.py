@@ -1,8 +1,13 @@
-"""The dedup cache in SQLite: marks of arrivals, forgotten by recency and age (SPEC 9.2)."""
+"""The dedup cache in SQLite: marks of arrivals, forgotten by recency and age (SPEC 9.2).
 
+A batch asks for all of its arrivals at once and writes all of its marks at once: one by one, that is most of what the
+file costs an arrival.
+"""
+
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from restante.core.verdicts import CONTENT_MARK_BYTES, MESSAGE_KEY_BYTES, PAYLOAD_MARK_BYTES, SESSION_MARK_BYTES, Mark
 from restante.policy.dedup import DedupLimits, is_fresh, to_evict
@@ -18,7 +23,7 @@ _PAYLOAD_END: Final = _SESSION_END + PAYLOAD_MARK_BYTES
 _CONTENT_END: Final = _PAYLOAD_END + CONTENT_MARK_BYTES
 _SWEEP_PAGE: Final = 1_000
 _SQL: Final = load_queries("seen")
-_FIND: Final = _SQL["find"]
+_FIND_MANY: Final = _SQL["find_many"]
 _REMEMBER: Final = _SQL["remember"]
 
 
@@ -26,6 +31,15 @@ _REMEMBER: Final = _SQL["remember"]
 class Remembered:
     turn: int
     mark: Mark
+
+
+class _Row(NamedTuple):
+    """As it is in the file, without its bucket."""
+
+    turn: int
+    raw: bytes
+    is_acknowledged: int
+    seen_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,43 +52,74 @@ class Pushed:
 
 
 class SeenTable:
-    """Knows nothing of totals: how many entries there are is told to it, and it tells how many went."""
+    """Knows nothing of totals: how many entries there are is told to it, and it tells how many went.
+
+    What was looked up is remembered until `look_anew`, which every batch begins with.
+    """
 
     def __init__(self, database: Database, limits: DedupLimits) -> None:
         self._database = database
         self._limits = limits
+        self._looked_up: dict[int, list[_Row]] = {}
+        database.when_unsure(self.look_anew)
+
+    def look_anew(self) -> None:
+        """Ask the file again: another batch, or somebody else, may have written since."""
+        self._looked_up.clear()
+
+    def look_up(self, keys: Iterable[bytes]) -> None:
+        """`find` will be asked for these."""
+        looked_up = self._looked_up
+        buckets = [bucket for key in keys if (bucket := _bucket(key)) not in looked_up]
+        for bucket in buckets:
+            looked_up[bucket] = []
+        # `peek`: what is deferred of this table was looked up before, and is written when its batch ends.
+        for bucket, *row in self._database.peek(_FIND_MANY, json.dumps(buckets)):
+            looked_up[bucket].append(_Row(*row))
 
     def find(self, key: bytes, *, now_ms: int) -> list[Remembered]:
         """Every arrival of a message that is still remembered, in whatever session."""
-        rows = self._database.peek(_FIND, _bucket(key))  # nothing of this table is ever deferred
+        bucket = _bucket(key)
+        if bucket not in self._looked_up:
+            self.look_up([key])
+        rows = self._looked_up[bucket]
         if not rows:
             return []
         rest = key[_BUCKET_BYTES:]
         return [
-            Remembered(turn, _mark(raw, bool(is_acknowledged)))
-            for turn, raw, is_acknowledged, seen_at_ms in rows
-            if raw[:_REST_BYTES] == rest and is_fresh(self._limits, seen_at_ms=seen_at_ms, now_ms=now_ms)
+            Remembered(row.turn, _mark(row.raw, bool(row.is_acknowledged)))
+            for row in rows
+            if row.raw[:_REST_BYTES] == rest and is_fresh(self._limits, seen_at_ms=row.seen_at_ms, now_ms=now_ms)
         ]
 
     def remember(self, turn: int, key: bytes, mark: Mark, *, now_ms: int) -> None:
-        raw = key[_BUCKET_BYTES:] + mark.session + mark.payload + mark.content
-        self._database.peek(_REMEMBER, turn, _bucket(key), raw, int(mark.is_acknowledged), now_ms)
+        bucket = _bucket(key)
+        row = _Row(
+            turn, key[_BUCKET_BYTES:] + mark.session + mark.payload + mark.content, int(mark.is_acknowledged), now_ms
+        )
+        known = self._looked_up.get(bucket)
+        if known is not None:
+            known.append(row)
+        self._database.defer(_REMEMBER, (bucket, *row))
 
-    def touch(self, known: Remembered, turn: int, *, now_ms: int) -> None:
+    def touch(self, key: bytes, known: Remembered, turn: int, *, now_ms: int) -> None:
         """Seen again just now."""
         self._database.rows(_SQL["touch"], turn, now_ms, known.turn)
+        del self._looked_up[_bucket(key)]
 
     def push_out(self, entries: int, *, now_ms: int) -> Pushed:
         """Make `entries` fit the limits; the least recently seen go first."""
         surplus = to_evict(self._limits, entries=entries, measured_bytes=entries * ENTRY_BYTES)
         if not surplus:
             return Pushed(0, 0, 0)
+        self.look_anew()
         rows = self._database.rows(_SQL["forget_oldest"], surplus)
         return self._pushed((seen_at_ms for (seen_at_ms,) in rows), now_ms)
 
     def sweep(self, *, now_ms: int) -> int:
         """Forget what is past its window; how many went."""
         gone = 0
+        self.look_anew()
         while True:
             page = self._database.rows(_SQL["oldest"], _SWEEP_PAGE)
             fresh_from = next(

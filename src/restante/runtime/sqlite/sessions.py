@@ -181,9 +181,15 @@ class SessionStore:
         self._database.rows(_SQL["unnumber"], stranded.row, stranded.sequence)
 
     def session_of(self, message_id: MessageId) -> LiveSession | None:
-        """The session a message is sealed for. Reads every number: for what goes wrong, not for every message."""
+        """The session a message is sealed for."""
         for peer, session_id in self._database.rows(_SQL["session_of"], message_id):
             return self.find(Address(peer), SessionId(session_id))
+        return None
+
+    def reader_of(self, message_id: MessageId) -> Address | None:
+        """To whom a message was written; None for one that is not remembered, or not ours."""
+        for (peer,) in self._database.rows(_SQL["reader_of"], message_id):
+            return Address(peer)
         return None
 
     def sweep(self, *, now_ms: int) -> None:

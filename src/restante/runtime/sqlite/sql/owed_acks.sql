@@ -7,6 +7,9 @@ INSERT INTO owed_ack (number, type, sender, message_id, since_ms) VALUES (?, ?, 
 -- The oldest debt first, then all of the same type to the same sender.
 SELECT sender, type, count(*), min(since_ms) FROM owed_ack GROUP BY sender, type ORDER BY min(number);
 
+-- name: first_owed
+SELECT number, message_id FROM owed_ack WHERE sender = ? AND type = ? ORDER BY number LIMIT ?;
+
 -- name: take
 DELETE FROM owed_ack
  WHERE number IN (SELECT number FROM owed_ack WHERE sender = ? AND type = ? ORDER BY number LIMIT ?)

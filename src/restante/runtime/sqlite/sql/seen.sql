@@ -1,10 +1,10 @@
 -- The dedup cache (SPEC 9.2). `turn` grows with every arrival, so its order is that of recency.
 
--- name: find
-SELECT turn, mark, is_acknowledged, seen_at_ms FROM seen WHERE bucket = ?;
+-- name: find_many
+SELECT bucket, turn, mark, is_acknowledged, seen_at_ms FROM seen WHERE bucket IN (SELECT value FROM json_each(?));
 
 -- name: remember
-INSERT INTO seen (turn, bucket, mark, is_acknowledged, seen_at_ms) VALUES (?, ?, ?, ?, ?);
+INSERT INTO seen (bucket, turn, mark, is_acknowledged, seen_at_ms) VALUES (?, ?, ?, ?, ?);
 
 -- name: touch
 UPDATE seen SET turn = ?, seen_at_ms = ? WHERE turn = ?;

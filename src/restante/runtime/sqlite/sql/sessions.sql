@@ -42,10 +42,14 @@ SELECT sealed_for.session, session_id, sealed_for.sequence, message_id, state, p
 -- name: session_of
 SELECT peer, session_id FROM sealed_for JOIN session USING (session) WHERE message_id = ?;
 
+-- name: reader_of
+SELECT peer FROM sealed_for JOIN session USING (session) WHERE message_id = ?;
+
 -- name: sweep_numbers
--- Dead letters keep theirs: they may be recovered.
+-- Dead letters keep theirs, for they may be recovered; what was delivered, while it is remembered (SPEC 3.13).
 DELETE FROM sealed_for
- WHERE message_id NOT IN (SELECT message_id FROM entry) AND message_id NOT IN (SELECT message_id FROM dead_letter);
+ WHERE message_id NOT IN (SELECT message_id FROM entry) AND message_id NOT IN (SELECT message_id FROM dead_letter)
+   AND message_id NOT IN (SELECT message_id FROM sent_index);
 
 -- name: sweep_sessions
 DELETE FROM session
