@@ -11,6 +11,7 @@ from restante.node.relay import Relay
 from restante.policy.links import RelayLimits
 from restante.policy.quota import StorageQuota
 from restante.policy.settings import Settings
+from restante.runtime.sqlite.checkpoints import Checkpoints
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
@@ -28,6 +29,7 @@ async def serve(folder: Path) -> None:
     database = Database(folder / "node.db", schema="node")
     store = SqliteMailbox(database, Journal(database, SystemEntropy()), tag_secret=NODE.tag_secret)
     commits = GroupCommit(database)
+    checkpoints = Checkpoints(database, schema="node")
     relay = Relay(NODE, store, commits=commits, settings=LIFTED, clock=SystemClock(), entropy=SystemEntropy())
     server = await relay.listen("127.0.0.1", 0)
     collect_rarely()  # as the daemon does
@@ -37,6 +39,7 @@ async def serve(folder: Path) -> None:
     await reader.read()
     await relay.stop()
     commits.close()
+    checkpoints.close()
     store.close()
     database.close()
 

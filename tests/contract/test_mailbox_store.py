@@ -476,3 +476,24 @@ def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Pat
     file.database.run(f"PRAGMA max_page_count = {pages + 1_000}")
     put(file.mailbox, ALICE, bytes(100_000))
     file.database.close()
+
+
+@clause("6.6")
+def test_what_was_undone_does_not_count_for_a_quota(tmp_path: Path) -> None:
+    quota = StorageQuota(max_blobs=100)
+    file = open_node_file(tmp_path / "node.db")
+    store = file.mailbox
+    store.put_all([keep(ALICE, b"%d" % number) for number in range(99)], quota=quota, now_ms=NOW_MS)
+    gone = everything(store, ALICE)[0].blob_id
+    with contextlib.suppress(ZeroDivisionError), file.database.transaction():
+        store.delete_all(ALICE, [gone], now_ms=NOW_MS)
+        full = store.put_all([keep(ALICE, b"undone %d" % number) for number in range(3)], quota=quota, now_ms=NOW_MS)
+        assert [isinstance(answer, int) for answer in full] == [True, True, False]
+        raise ZeroDivisionError
+    assert store.usage(ALICE).blobs == 99
+    answers = store.put_all([keep(ALICE, b"kept"), keep(ALICE, b"too many")], quota=quota, now_ms=NOW_MS)
+    assert [isinstance(answer, int) for answer in answers] == [True, False]
+    assert store.usage(ALICE) == Usage(
+        blobs=100, total_bytes=sum(len(blob.envelope) for blob in everything(store, ALICE))
+    )
+    file.database.close()

@@ -64,7 +64,7 @@ def _store_rows(store: dict[str, Any] | None, now_ms: int) -> list[tuple[str, st
         ("expired", f"{store['expired']:,} of them wait to be removed"),
         ("oldest", "none" if oldest is None else show.away(oldest, now_ms)),
         ("next expiry", "none" if expiry is None else show.away(expiry, now_ms)),
-        ("journal", f"{store['facts']:,} facts, {store['facts_not_shipped']:,} not shipped yet"),
+        ("journal", f"{_many(store['facts'], 'fact', 's')}, {store['facts_not_shipped']:,} not shipped yet"),
         ("file", f"{store['file_bytes']:,} bytes"),
     ]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from restante.crypto.identity import Identity, is_signed_by
 from restante.model.codes import Code
 from restante.model.errors import RemoteProtocolError
-from restante.model.ids import Address, MessageId, NodeKey, PayloadHash, message_id
+from restante.model.ids import PAYLOAD_HASH_BYTES, Address, MessageId, NodeKey, PayloadHash, message_id
 from restante.wire.acks import (
     ACK_BYTES,
     Ack,
@@ -63,9 +63,10 @@ def encoded_evidence(node: Identity, stored: Sequence[PayloadHash], *, now_ms: i
 def is_evidence_by(evidence: Evidence, node: NodeKey) -> bool:
     """Whether this node really said that it holds exactly these bytes."""
     batch, sealed_hashes = evidence.batch, evidence.sealed_hashes
-    return delivery_references(sealed_hashes) == batch.references and is_signed_by(
-        node, batch.signature, delivery_batch_to_sign(batch, sealed_hashes)
-    )
+    if set(map(len, sealed_hashes)) != {PAYLOAD_HASH_BYTES} or delivery_references(sealed_hashes) != batch.references:
+        return False
+    _, to_sign = unsigned_delivery(sealed_hashes, batch.timestamp_ms)
+    return is_signed_by(node, batch.signature, to_sign)
 
 
 def receipts(

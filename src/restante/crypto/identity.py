@@ -4,6 +4,7 @@ The address is the Ed25519 public key. The sealing key is a hybrid of ML-KEM-768
 key for handshakes; both are signed by the address, so that a contact card cannot be given another key on its way.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature
@@ -96,10 +97,11 @@ class Identity:
 
 def is_signed_by(signer: bytes, signature: bytes, message: bytes) -> bool:
     """Whether the holder of the Ed25519 key `signer` signed exactly `message`. A key of small order signs nothing."""
-    if _has_small_order(signer):
-        return False
     try:
-        Ed25519PublicKey.from_public_bytes(signer).verify(signature, message)
+        key = _signer_key(signer)
+        if key is None:
+            return False
+        key.verify(signature, message)
     except (InvalidSignature, ValueError):
         return False
     return True
@@ -138,6 +140,11 @@ def is_x25519_key(raw: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+@lru_cache(maxsize=256)  # a link checks one relay's signatures again and again
+def _signer_key(signer: bytes) -> Ed25519PublicKey | None:
+    return None if _has_small_order(signer) else Ed25519PublicKey.from_public_bytes(signer)
 
 
 def _has_small_order(signer: bytes) -> bool:

@@ -28,6 +28,7 @@ from restante.runtime.directory_lock import DirectoryLock, hold
 from restante.runtime.endpoints import Endpoint
 from restante.runtime.journal.presence import note_start
 from restante.runtime.node_directory import NodeDirectory
+from restante.runtime.sqlite.checkpoints import Checkpoints
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
@@ -73,6 +74,7 @@ class _Node:
         journal = Journal(self._database, SystemEntropy())
         note_start(self._database, journal, node_id_of(self._identity.node_key), now_ms=self._started_at_ms)
         self._commits = GroupCommit(self._database)
+        self._checkpoints = Checkpoints(self._database, schema="node")
         self._file = WatchedFile(self._database, self._commits)
         self._store = SqliteMailbox(self._database, journal, tag_secret=self._identity.tag_secret)
         self._relay = Relay(
@@ -111,6 +113,7 @@ class _Node:
                 await self._stop()
         finally:
             self._commits.close()
+            self._checkpoints.close()
             await status.stop()
             self._store.close()
             self._database.close()

@@ -24,6 +24,7 @@ _REMEMBER: Final = """\
 INSERT INTO meta (key, value) VALUES ('probe', zeroblob(:size))
     ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 _FORGET: Final = "DELETE FROM meta WHERE key = 'probe'"
+_GONE: Final = "the database file was removed or replaced while it was in use; restart the node"
 
 Result = TypeVar("Result")
 
@@ -46,8 +47,15 @@ class WatchedFile:
 
     async def run(self, operation: Callable[[], Result]) -> Result:
         if self.gone:
-            raise StoreUnusable("the database file was removed or replaced while it was in use; restart the node")
+            raise StoreUnusable(_GONE)
         return await self._commits.run(operation)
+
+    def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:
+        if self.gone:
+            answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+            answer.set_exception(StoreUnusable(_GONE))
+            return answer
+        return self._commits.start(operation, apart=apart)
 
     def look(self) -> bool:
         """Whether the files are still there; once gone, they stay gone for this process."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from restante.core.acks import encoded_evidence
 from restante.core.mailbox import Keep
@@ -48,6 +48,10 @@ class Commits(Protocol):
 
     async def run(self, operation: Callable[[], Result]) -> Result: ...
 
+    def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:
+        """At once, if nothing else is under way; `apart` from the loop, or with the loop waiting for the disk."""
+        ...
+
 
 class _Parcel(NamedTuple):
     """Puts that came together on one connection."""
@@ -63,9 +67,13 @@ class _Batch:
     """What is committed at once, and what is to be said afterwards if that succeeds."""
 
     parcels: list[_Parcel]
+    deletes: list["_Delete"]
     now_ms: int
+    is_large: bool
+    started_s: float
     answers: list[int | Refused] = field(default_factory=list)
     prepared: "_Prepared | None" = None
+    deleted_blobs: int = 0
 
 
 class _Prepared(NamedTuple):
@@ -108,8 +116,7 @@ class Intake:
         self._announce = announce
         self._parcels: list[_Parcel] = []
         self._deletes: list[_Delete] = []
-        self._working: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
+        self._is_closed = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._queued_puts = 0
@@ -136,32 +143,38 @@ class Intake:
 
     def close(self) -> None:
         """Work no more."""
-        if self._working is not None:
-            self._working.cancel()
+        self._is_closed = True
+        self._idle.set()
 
     def _weigh(self, session: "Session", size_bytes: int) -> None:
         self.waiting_bytes += size_bytes
         session.waiting_bytes += size_bytes
-        if self._working is None:
+        if self._idle.is_set():
             self._idle.clear()
-            self._working = asyncio.get_running_loop().create_task(self._work())
-        elif self._idle.is_set():
-            self._idle.clear()
-            self._news.set()
+            # Not at once: what other connections bring in this turn of the loop is committed with it.
+            asyncio.get_running_loop().call_soon(self._begin)
 
-    async def _work(self) -> None:
-        """One task for as long as there are puts: one that comes back alone is let through to the disk at once
-        (runtime/sqlite/group_commit)."""
-        try:
-            while True:
-                while self._parcels or self._deletes:
-                    await self._commit(self._next_parcels(), self._next_deletes())
-                self._idle.set()
-                self._news.clear()
-                await self._news.wait()
-        finally:
-            self._working = None
+    def _begin(self) -> None:
+        """Commit the next batch, if there is one.
+
+        Callbacks rather than a task: each turn of the loop that a batch waits for is one in which the disk rests.
+        """
+        if self._is_closed or not (self._parcels or self._deletes):
             self._idle.set()
+            return
+        parcels, deletes = self._next_parcels(), self._next_deletes()
+        changes = sum([len(parcel.keeps) for parcel in parcels]) + sum([len(each.blob_ids) for each in deletes])
+        batch = _Batch(parcels, deletes, self._clock.now_ms(), changes > SMALL_BATCH, time.perf_counter())
+        done = self._commits.start(partial(self._perform, batch), apart=batch.is_large)
+        if done.done():
+            self._end(batch, done)
+            asyncio.get_running_loop().call_soon(self._begin)  # whoever was kept waiting for the disk comes first
+        else:
+            done.add_done_callback(partial(self._go_on, batch))
+
+    def _go_on(self, batch: _Batch, done: asyncio.Future[None]) -> None:
+        self._end(batch, done)  # first: its clients read their answers while the next batch is written
+        self._begin()
 
     def _next_parcels(self) -> list[_Parcel]:
         enough = min(max(WHOLE_BATCH_PUTS, self._queued_puts // 2), MAX_BATCH_PUTS)
@@ -183,45 +196,30 @@ class Intake:
         deletes, self._deletes = self._deletes[:taken], self._deletes[taken:]
         return deletes
 
-    async def _commit(self, parcels: list[_Parcel], deletes: list[_Delete]) -> None:
-        batch = _Batch(parcels, self._clock.now_ms())
-        changes = sum([len(parcel.keeps) for parcel in parcels]) + sum([len(each.blob_ids) for each in deletes])
-        is_large = changes > SMALL_BATCH
-        calls: list[Callable[[], Any]] = []
+    def _perform(self, batch: _Batch) -> None:
+        """All of the batch, inside the transaction that is to hold it."""
+        parcels, now_ms = batch.parcels, batch.now_ms
         if parcels:
-            calls.append(partial(self._store, batch, is_large))
-        if deletes:
-            calls.append(partial(self._delete_all, deletes, batch.now_ms))
-        if is_large and len(calls) == 1:
-            calls.append(_nothing)  # a commit of one operation alone would stop the loop (runtime/sqlite/group_commit)
-        started_s = time.perf_counter()
-        outcomes = await self._run(calls)
-        self._tally.commits += 1
-        self._tally.commit_seconds += time.perf_counter() - started_s
-        self._note_health(outcomes)
-        if parcels:
-            self._answer_puts(batch, outcomes[0])
-        if deletes:
-            self._answer_deletes(deletes, outcomes[1 if parcels else 0])
-
-    async def _run(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-        """What each gave, or what it raised."""
-        if len(calls) > 1:
-            return await asyncio.gather(*map(self._commits.run, calls), return_exceptions=True)
-        try:
-            return [await self._commits.run(calls[0])]
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may be left waiting
-            return [error]
-
-    def _store(self, batch: _Batch, is_large: bool) -> None:
-        parcels = batch.parcels
-        keeps = parcels[0].keeps if len(parcels) == 1 else [keep for parcel in parcels for keep in parcel.keeps]
-        batch.answers = self._mailbox.put_all(keeps, quota=self._quota, now_ms=batch.now_ms)
-        if is_large:  # signed while the disk works
+            keeps = parcels[0].keeps if len(parcels) == 1 else [keep for parcel in parcels for keep in parcel.keeps]
+            batch.answers = self._mailbox.put_all(keeps, quota=self._quota, now_ms=now_ms)
+        batch.deleted_blobs = sum(
+            [self._mailbox.delete_all(each.inbox, each.blob_ids, now_ms=now_ms) for each in batch.deletes]
+        )
+        if not batch.is_large:
+            self._prepare(batch)  # before the wait for the disk, which leaves the processor cold
+        else:  # while the disk works
             asyncio.get_running_loop().call_soon(self._prepare, batch)
 
-    def _delete_all(self, deletes: list[_Delete], now_ms: int) -> int:
-        return sum(self._mailbox.delete_all(each.inbox, each.blob_ids, now_ms=now_ms) for each in deletes)
+    def _end(self, batch: _Batch, done: asyncio.Future[None]) -> None:
+        """The batch is on disk, or it failed: say so."""
+        problem = done.exception()
+        self._tally.commits += 1
+        self._tally.commit_seconds += time.perf_counter() - batch.started_s
+        self._note_health(problem)
+        if batch.parcels:
+            self._answer_puts(batch, problem)
+        if batch.deletes:
+            self._answer_deletes(batch, problem)
 
     def _prepare(self, batch: _Batch) -> _Prepared:
         """What is to be said once the batch is on disk."""
@@ -254,12 +252,12 @@ class Intake:
     def _evidence(self, requests: Sequence[int], hashes: Sequence[PayloadHash], batch: _Batch) -> bytes:
         return frames.encode_stored(encoded_evidence(self._identity, hashes, now_ms=batch.now_ms), requests)
 
-    def _answer_puts(self, batch: _Batch, outcome: BaseException | None) -> None:
+    def _answer_puts(self, batch: _Batch, problem: BaseException | None) -> None:
         for session, _, keeps, size_bytes in batch.parcels:
             self.waiting_puts -= len(keeps)
             self.waiting_bytes -= size_bytes
             session.waiting_bytes -= size_bytes
-        if outcome is not None:
+        if problem is not None:
             batch.answers = [_UNUSABLE] * sum([len(parcel.keeps) for parcel in batch.parcels])
             batch.prepared = None
         said = batch.prepared or self._prepare(batch)
@@ -274,27 +272,23 @@ class Intake:
         for inbox in said.inboxes:
             self._announce(inbox)
 
-    def _answer_deletes(self, deletes: list[_Delete], outcome: Any) -> None:
-        for session, request, _, blob_ids in deletes:
+    def _answer_deletes(self, batch: _Batch, problem: BaseException | None) -> None:
+        for session, request, _, blob_ids in batch.deletes:
             self.waiting_bytes -= len(blob_ids) * DELETED_ID_BYTES
             session.waiting_bytes -= len(blob_ids) * DELETED_ID_BYTES
-            if isinstance(outcome, BaseException):
+            if problem is not None:
                 session.refuse(request, _UNUSABLE)
             else:
                 session.send(frames.encode_frame(frames.Deleted(), request))
             session.ease()
-        if not isinstance(outcome, BaseException):
-            self._tally.blobs_deleted += outcome
+        if problem is None:
+            self._tally.blobs_deleted += batch.deleted_blobs
 
-    def _note_health(self, outcomes: list[Any]) -> None:
-        problems = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        if self._tally.store_usable == bool(problems):
-            self._tally.store_usable = not problems
-            code = Code.STORE_UNUSABLE if problems else None
-            self._tell(RelayEvent.STORE_FAILED if problems else RelayEvent.STORE_RECOVERED, code)
-
-
-def _nothing() -> None: ...
+    def _note_health(self, problem: BaseException | None) -> None:
+        if self._tally.store_usable == (problem is not None):
+            self._tally.store_usable = problem is None
+            code = None if problem is None else Code.STORE_UNUSABLE
+            self._tell(RelayEvent.STORE_RECOVERED if problem is None else RelayEvent.STORE_FAILED, code)
 
 
 def _those_stored(

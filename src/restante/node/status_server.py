@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from restante.model.errors import EnvironmentUnsuitable
 from restante.runtime.endpoints import Endpoint
@@ -24,7 +25,15 @@ HEALTH: Final = "/healthz"
 METRICS: Final = "/metrics"
 STATUS: Final = "/status"
 MAX_CONNECTIONS: Final = 64
+MAX_OPEN: Final = 96
+"""Connections, silent ones included: uvicorn refuses requests beyond its limit, but no connection. Each is an open file
+that a relay's client could need."""
+
 BACKLOG: Final = 64
+REQUEST_S: Final = 5.0
+"""How long after its beginning a connection may still be without a whole request: uvicorn itself would wait forever."""
+
+ANSWER_S: Final = 10.0  # more than the longest answer takes (health.LIMIT_S): then the connection ends whatever it does
 IDLE_S: Final = 5
 LAST_ANSWERS_S: Final = 1
 OK: Final = 200
@@ -44,6 +53,7 @@ class StatusServer:
     def __init__(self, answers: Answers) -> None:
         config = uvicorn.Config(
             _application(answers),
+            http=_Punctual,
             lifespan="off",
             ws="none",
             log_config=None,  # the node's own formatter decides what is written
@@ -76,6 +86,33 @@ class _Unsignalled(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Punctual(H11Protocol):
+    """A connection is for a request or two and ends soon: silent and trickling ones cannot fill the listener."""
+
+    _due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            return
+        super().connection_made(transport)
+        if len(self.connections) > MAX_OPEN:
+            transport.abort()
+        else:
+            self._due = self.loop.call_later(REQUEST_S, self._end_unless_answering)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._due is not None:
+            self._due.cancel()
+        super().connection_lost(exc)
+
+    def _end_unless_answering(self) -> None:
+        answering: RequestResponseCycle | None = self.cycle  # none before the first request, whatever its stub says
+        if answering is not None and not answering.response_complete:
+            self._due = self.loop.call_later(ANSWER_S, self.transport.abort)
+        else:
+            self.transport.abort()
 
 
 async def _bound(endpoint: Endpoint) -> socket.socket:

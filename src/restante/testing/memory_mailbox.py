@@ -1,5 +1,6 @@
 """A relay's inbox store that lives and dies with its process: for tests and simulations, never for mail."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -85,3 +86,11 @@ class InstantCommits:
 
     async def run(self, operation: Callable[[], Result]) -> Result:
         return operation()
+
+    def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:  # noqa: ARG002 - no disk
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        try:
+            answer.set_result(operation())
+        except Exception as refusal:  # noqa: BLE001 - the caller's to look at
+            answer.set_exception(refusal)
+        return answer

@@ -93,15 +93,15 @@ class DeliveryBatch:
     def __post_init__(self) -> None:
         if not 1 <= len(self.references) <= MAX_BATCH_IDS:
             raise Malformed(f"a batch names 1..{MAX_BATCH_IDS} blobs, not {len(self.references)}")
-        for raw in self.references:
-            exactly(raw, MESSAGE_ID_BYTES, "reference")
+        if set(map(len, self.references)) != {MESSAGE_ID_BYTES}:
+            raise Malformed(f"every reference must have {MESSAGE_ID_BYTES} bytes")
         check_time(self.timestamp_ms, "timestamp")
         check_signature(self.signature)
 
 
 def delivery_references(sealed_hashes: Sequence[PayloadHash]) -> tuple[bytes, ...]:
     """What a batch shows of each hash."""
-    return tuple(sealed[:MESSAGE_ID_BYTES] for sealed in sealed_hashes)
+    return tuple([sealed[:MESSAGE_ID_BYTES] for sealed in sealed_hashes])
 
 
 def delivery_batch_to_sign(batch: DeliveryBatch, sealed_hashes: Sequence[PayloadHash]) -> bytes:
@@ -186,7 +186,7 @@ def _take_batch_apart(raw: bytes) -> tuple[int, tuple[bytes, ...], int, bytes]:
     end_of_ids = _BATCH_HEAD.size + count * MESSAGE_ID_BYTES
     (timestamp_ms,) = _BATCH_TIME.unpack_from(raw, end_of_ids)
     starts = range(_BATCH_HEAD.size, end_of_ids, MESSAGE_ID_BYTES)
-    ids = tuple(raw[start : start + MESSAGE_ID_BYTES] for start in starts)
+    ids = tuple([raw[start : start + MESSAGE_ID_BYTES] for start in starts])
     return number, ids, timestamp_ms, raw[-SIGNATURE_BYTES:]
 
 

@@ -76,8 +76,8 @@ class Stored:
     def __post_init__(self) -> None:
         if len(self.requests) != len(self.batch.references):
             raise Malformed("STORED names as many requests as blobs")
-        for request in self.requests:
-            check_number(request, "request", high=MAX_U32)
+        check_number(min(self.requests), "request", high=MAX_U32)
+        check_number(max(self.requests), "request", high=MAX_U32)
 
     def body(self) -> bytes:
         return encode_delivery_batch(self.batch) + struct.pack(f">{len(self.requests)}I", *self.requests)

@@ -12,10 +12,11 @@ import apsw
 import pytest
 
 from clauses import clause
-from restante.model.errors import StoreUnusable
+from restante.model.errors import LocalProtocolError, StoreUnusable
 from restante.runtime.sqlite.database import Database
 
 NOBODY = 65_534
+KEEP = "INSERT INTO meta (key, value) VALUES (?, ?)"
 
 
 @pytest.fixture
@@ -324,3 +325,43 @@ def test_a_commit_that_is_refused_does_not_block_the_next(tmp_path: Path) -> Non
         keep(database, "next")
     assert kept(database) == ["next"]
     database.close()
+
+
+def test_deferred_rows_are_there_for_the_next_statement_in_their_order(database: Database) -> None:
+    database.run("CREATE TABLE note (number INTEGER PRIMARY KEY, text TEXT) STRICT")
+    insert = "INSERT INTO note (text) VALUES (?)"
+    with database.transaction():
+        database.defer_many(insert, [("a",), ("b",)])
+        database.defer(insert, ("c",))
+        database.defer_many(insert, [])
+        database.defer_many(insert, [("d",)])
+        assert [text for (text,) in database.rows("SELECT text FROM note ORDER BY number")] == ["a", "b", "c", "d"]
+
+
+def test_deferred_rows_are_committed_and_counted_once(database: Database) -> None:
+    with database.transaction():
+        before = database.changes()
+        database.defer_many(KEEP, [("a", b""), ("b", b"")])
+        assert database.changes() == before + 2
+        database.settle()
+        assert database.changes() == before + 2
+    assert kept(database) == ["a", "b"]
+
+
+def test_deferred_rows_fall_with_their_transaction(database: Database) -> None:
+    with interrupted_transaction(database):
+        database.defer_many(KEEP, [("a", b""), ("b", b"")])
+    with database.transaction():
+        database.defer_many(KEEP, [("c", b"")])
+    assert kept(database) == ["c"]
+
+
+def test_of_deferred_rows_that_break_a_rule_nothing_is_kept(database: Database) -> None:
+    with pytest.raises(apsw.ConstraintError), database.transaction():
+        database.defer_many(KEEP, [("a", b""), ("a", b"")])
+    assert kept(database) == []
+
+
+def test_rows_cannot_be_deferred_outside_a_transaction(database: Database) -> None:
+    with pytest.raises(LocalProtocolError):
+        database.defer_many(KEEP, [("a", b"")])

@@ -15,7 +15,7 @@ from restante.model.ids import NodeId, PayloadHash, SessionTag, event_number
 from restante.model.journal import JournalKind, JournalRow
 from restante.model.kinds import Kind, Priority
 from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.journal import BlobFact, Journal
 from restante.testing.seeded import SeededEntropy
 from sqlite_files import NOW_MS, facts
 
@@ -170,3 +170,33 @@ def test_what_was_shipped_is_remembered_over_reopening(tmp_path: Path) -> None:
     database = Database(tmp_path / "client.db", schema="client")
     assert Journal(database, SeededEntropy(2)).shipped_through() == 70_000
     database.close()
+
+
+def blob_fact(number: int) -> BlobFact:
+    return SessionTag(b"t" * 16), PayloadHash(bytes([number]) * 32), number, 10 * number
+
+
+@clause("13.1")
+def test_facts_of_many_blobs_are_numbered_and_read_back_in_their_order(database: Database, journal: Journal) -> None:
+    note(database, journal)
+    with database.transaction():
+        numbers = journal.append_many(JournalKind.STORED, [blob_fact(number) for number in (1, 2, 3)], at_ms=NOW_MS)
+        after = journal.append(JournalKind.SECURITY, at_ms=NOW_MS)
+    assert (list(numbers), after) == ([2, 3, 4], 5)
+    found = [row for row in facts(journal) if row.kind is JournalKind.STORED]
+    assert [event_number(row.event_id) for row in found] == [2, 3, 4]
+    assert [(row.session_tag, row.payload_hash, row.size_bytes, row.ttl_s) for row in found] == [
+        blob_fact(number) for number in (1, 2, 3)
+    ]
+
+
+def test_facts_of_many_blobs_fall_with_their_transaction_and_leave_no_hole(
+    database: Database, journal: Journal
+) -> None:
+    with suppress(Interrupted), database.transaction():
+        journal.append_many(JournalKind.STORED, [blob_fact(1), blob_fact(2)], at_ms=NOW_MS)
+        raise Interrupted
+    with database.transaction():
+        assert list(journal.append_many(JournalKind.STORED, [blob_fact(3)], at_ms=NOW_MS)) == [1]
+        assert list(journal.append_many(JournalKind.STORED, [], at_ms=NOW_MS)) == []
+    assert [row.size_bytes for row in facts(journal)] == [3]

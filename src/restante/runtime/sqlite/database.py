@@ -86,6 +86,20 @@ class Database:
         """Call `settle` when a transaction is about to end: to write down what was kept in memory until then."""
         self._settling.append(settle)
 
+    def watch_log(self, grown: Callable[[int], None]) -> None:
+        """Call `grown` after each commit with the number of pages in the log; emptying it is then left to others."""
+
+        def committed(_connection: apsw.Connection, _schema: str, pages: int) -> int:
+            grown(pages)
+            return apsw.SQLITE_OK
+
+        self._connection.set_wal_hook(committed)
+
+    def checkpoint(self) -> None:
+        """Move the log's pages into the file, as far as nobody is in the way."""
+        with _translated(self.path):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
     def transaction(self) -> contextlib.AbstractContextManager[None]:
         """All or nothing; a transaction inside a transaction is part of the outer one."""
         return _PART_OF_THE_OUTER if self._depth else self._outermost()

@@ -5,6 +5,7 @@ refuses, having written nothing, does not disturb the others of its group.
 """
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -31,6 +32,7 @@ class _Waiting:
     operation: Callable[[], Any]
     answer: asyncio.Future[Any]
     task: asyncio.Task[Any] | None
+    apart: bool = False
     result: Any = None
     refusal: Exception | None = None
 
@@ -71,6 +73,23 @@ class GroupCommit:
         answer: asyncio.Future[Result] = loop.create_future()
         self._waiting.append(_Waiting(operation, answer, task))
         return await answer
+
+    def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:
+        """As `run`, for a caller that has gathered a batch by itself: what can begin begins now.
+
+        `apart`: the disk is waited for in a thread, however few there are. Otherwise the answer is there when this
+        returns, if nobody else was about.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Result] = loop.create_future()
+        if self._closed:
+            answer.set_exception(StoreUnusable(_CLOSED))
+            return answer
+        self._waiting.append(_Waiting(operation, answer, None, apart))
+        if not self._busy:
+            self._busy = True
+            self._take_group(loop)
+        return answer
 
     async def _run_alone(self, operation: Callable[[], Result]) -> Result:
         """The last group was this task alone, and it is back: nobody else is waited for.
@@ -159,11 +178,15 @@ class GroupCommit:
     def _commit(self, group: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
         """One alone waits for the disk right here, several let a thread wait: the next group gathers meanwhile."""
         self._lonely = group[0].task if len(group) == 1 else None
-        if len(group) == 1:
+        if len(group) == 1 and not group[0].apart:
             self._answer(group, self._try_commit(), loop)
-            return
-        committed = loop.run_in_executor(self._committer, self._try_commit)
-        committed.add_done_callback(lambda done: self._answer(group, done.result(), loop))
+        else:
+            self._committer.submit(self._commit_apart, group, loop)
+
+    def _commit_apart(self, group: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
+        failure = self._try_commit()
+        with contextlib.suppress(RuntimeError):  # a loop that is closed waits for nothing
+            loop.call_soon_threadsafe(self._answer, group, failure, loop)
 
     def _try_commit(self) -> Exception | None:
         try:

@@ -48,7 +48,7 @@ class PendingPuts:
         """An answer for many. What it names that nobody waits for any more makes it unverifiable, for all of them."""
         theirs = [self._puts.pop(request, None) for request in frame.requests]
         known = [put for put in theirs if put is not None]
-        evidence = Evidence(batch=frame.batch, sealed_hashes=tuple(put.sealed for put in known))
+        evidence = Evidence(batch=frame.batch, sealed_hashes=tuple([put[0] for put in known]))
         is_true = len(known) == len(theirs) and is_evidence_by(evidence, self._node)
         for put in known:
             if put.answer.done():

@@ -80,7 +80,8 @@ class TlsRelayLink(EncryptedConnection):
         await self._ask(frames.Open(address=identity.address, signature=identity.sign(to_sign)), frames.Opened)
 
     async def put(self, envelope: bytes) -> Evidence:
-        await self._wait_for_room()
+        if not self._has_room():
+            await self._wait_for_room()
         return await self._begin_put(envelope)
 
     async def put_many(self, envelopes: Sequence[bytes]) -> list[Evidence | TryFailed]:
