@@ -25,6 +25,7 @@ from bench.measure import Measured, ratio_line, take_turns  # noqa: E402
 from restante.fleet.jobs.backfill import backfill  # noqa: E402
 from restante.fleet.jobs.generate import generate  # noqa: E402
 from restante.fleet.lake import Lake  # noqa: E402
+from restante.fleet.lake_tables import WRITE_OPTIONS  # noqa: E402
 from restante.fleet.segments import find_segments, read_segments  # noqa: E402
 from restante.fleet.session import open_session  # noqa: E402
 from restante.fleet.transforms.arrivals import arrivals, partitions_for  # noqa: E402
@@ -64,7 +65,7 @@ def ours(spark: SparkSession, lake: Lake, rows: int, out: Path) -> None:
     segments, _ = find_segments(lake.local_segments)
     partitions = partitions_for(rows, at_least=CORES)
     table = arrivals(read_segments(spark, segments), partitions=partitions, order=SETTINGS.order, dedup=SETTINGS.dedup)
-    table.write.option("compression", "zstd").parquet(str(out))
+    table.write.options(**WRITE_OPTIONS).parquet(str(out))
 
 
 def by_spark_windows(spark: SparkSession, lake: Lake, out: Path) -> None:
