@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from clauses import clause
-from journal_files import Journal, message, records, write_segment, writer
+from journal_files import Journal, Record, message, records, write_segment, writer
 from restante.fleet.segments import find_segments, read_segments
 from restante.fleet.transforms import survey as surveys
 from restante.fleet.transforms.survey import judge_surveyed, rows_by_file, survey, tallies
@@ -17,7 +17,7 @@ from restante.model.journal import JournalKind
 AT_MS = 1_767_614_400_000
 
 
-def facts(number: int, many: int) -> list[dict[str, object]]:
+def facts(number: int, many: int) -> list[Record]:
     journal = Journal(writer(number))
     for place in range(many):
         journal.write(JournalKind.ACCEPTED, message(100 * number + place), AT_MS + place)

@@ -70,7 +70,8 @@ def _of_writers_with_holes(numbered: DataFrame) -> DataFrame:
         .agg(sf.max("number").alias("highest"), sf.count_if(sf.col("number") > 0).alias("facts"))
         .filter(sf.col("highest") != sf.col("facts"))
     )
-    return numbered.join(short.select("writer"), on="writer", how="left_semi")
+    # Told to everybody, or Spark would send all facts around before it knows that nobody's are short.
+    return numbered.join(sf.broadcast(short.select("writer")), on="writer", how="left_semi")
 
 
 def _number() -> Column:
