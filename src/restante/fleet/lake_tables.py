@@ -1,6 +1,7 @@
 """How the tables of a lake are written: by day, or whole. Writing the same rows again leaves the same table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -15,6 +16,14 @@ QUARANTINE = StructType([*JOURNAL.fields, StructField(SOURCE_FILE, StringType())
 """Rows that were not understood, and files that could not be read: of those, only the name and the reason."""
 
 
+_RANDOM_COLUMNS = ("event_id", "message_id", "payload_hash")
+"""Almost every row has a value of its own in these, so that a dictionary of them is work for nothing."""
+WRITE_OPTIONS: Final[Mapping[str, str]] = {
+    "compression": "zstd",
+    **{f"parquet.enable.dictionary#{name}": "false" for name in _RANDOM_COLUMNS},
+}
+
+
 def with_day(facts: DataFrame) -> DataFrame:
     """With the UTC day of each fact, whatever the session's time zone is."""
     return facts.withColumn(DAY, sf.date_from_unix_date(sf.floor(sf.col("at_ms") / DAY_MS).cast("int")))
@@ -22,12 +31,12 @@ def with_day(facts: DataFrame) -> DataFrame:
 
 def write_days(facts: DataFrame, lake: Lake, table: str) -> None:
     """Each day among `facts` takes the place of that day in the table; other days stay."""
-    writer = facts.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("compression", "zstd")
+    writer = facts.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").options(**WRITE_OPTIONS)
     writer.partitionBy(DAY).parquet(spark_path(lake.table(table)))
 
 
 def write_whole(rows: DataFrame, lake: Lake, table: str) -> None:
-    rows.write.mode("overwrite").option("compression", "zstd").parquet(spark_path(lake.table(table)))
+    rows.write.mode("overwrite").options(**WRITE_OPTIONS).parquet(spark_path(lake.table(table)))
 
 
 def file_rows(spark: SparkSession, files: Sequence[BadSegment]) -> DataFrame:

@@ -4,24 +4,23 @@ A range of days limits what is written, not what is read: what an arrival was de
 writes the same tables again.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
 from pyspark import StorageLevel
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from restante.fleet.lake import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake
 from restante.fleet.lake_segments import segments_here, segments_of
 from restante.fleet.lake_tables import file_rows, with_day, write_days, write_whole
 from restante.fleet.progress import Watcher, nobody, watched
-from restante.fleet.schemas import SOURCE_FILE
 from restante.fleet.segments import BadSegment, Segment, damaged, read_segments
 from restante.fleet.session import open_session
 from restante.fleet.transforms.arrivals import arrivals, partitions_for, unusable_arrivals
-from restante.fleet.transforms.validate import RowVerdict, events, judge, quarantine
+from restante.fleet.transforms.survey import Survey, count_of, judge_surveyed, rows_by_file, survey, tallies
+from restante.fleet.transforms.validate import RowVerdict, events, quarantine
 from restante.model.errors import ConfigurationInvalid
 from restante.policy.settings import Settings
 
@@ -71,19 +70,21 @@ def backfill(
     tell: Watcher = nobody,
 ) -> Backfilled:
     """The same in a session that is there already, of segments that were found already."""
-    judged = judge(read_segments(spark, segments)).persist(StorageLevel.DISK_ONLY)
+    rows = read_segments(spark, segments)
+    with watched(spark, "validating", tell):
+        known = survey(rows)
+        judged = judge_surveyed(rows, known)
+        if known.repeated != ():
+            judged = judged.persist(StorageLevel.DISK_ONLY)
+        found = tallies(judged, known)
     try:
-        with watched(spark, "validating", tell):
-            counts = judged.groupBy(SOURCE_FILE, "verdict", "reason").count().collect()
-        broken = sorted([*bad, *damaged(segments, _rows_by_file(counts))], key=lambda file: file.name)
-        facts = events(judged)
-        until = with_day(facts).filter(sf.col(DAY) <= sf.lit(last_day))
+        broken = sorted([*bad, *damaged(segments, rows_by_file(found))], key=lambda file: file.name)
+        until = with_day(events(judged)).filter(sf.col(DAY) <= sf.lit(last_day))
         is_asked_for = sf.col(DAY) >= sf.lit(first_day)
         with watched(spark, "writing events", tell):
             write_days(until.filter(is_asked_for), lake, EVENTS_TABLE)
-            odd = quarantine(judged).unionByName(unusable_arrivals(judged))
-            write_whole(odd.unionByName(file_rows(spark, broken)), lake, QUARANTINE_TABLE)
-        partitions = partitions_for(_count(counts, RowVerdict.EVENT), at_least=spark.sparkContext.defaultParallelism)
+            write_whole(_odd_rows(spark, judged, known).unionByName(file_rows(spark, broken)), lake, QUARANTINE_TABLE)
+        partitions = partitions_for(known.events_at_most, at_least=spark.sparkContext.defaultParallelism)
         table = arrivals(until, partitions=partitions, order=settings.order, dedup=settings.dedup)
         with watched(spark, "judging arrivals", tell):
             write_days(with_day(table).filter(is_asked_for), lake, ARRIVALS_TABLE)
@@ -91,20 +92,16 @@ def backfill(
         judged.unpersist()
     return Backfilled(
         segments=len(segments) + len(bad),
-        input_rows=_count(counts),
-        events=_count(counts, RowVerdict.EVENT),
-        duplicates=_count(counts, RowVerdict.DUPLICATE),
-        quarantined=_count(counts, RowVerdict.QUARANTINED),
+        input_rows=count_of(found),
+        events=count_of(found, RowVerdict.EVENT),
+        duplicates=count_of(found, RowVerdict.DUPLICATE),
+        quarantined=count_of(found, RowVerdict.QUARANTINED),
         bad_files=tuple(broken),
     )
 
 
-def _count(counts: Iterable[Row], verdict: RowVerdict | None = None) -> int:
-    return sum(row["count"] for row in counts if verdict is None or row["verdict"] == verdict)
-
-
-def _rows_by_file(counts: Iterable[Row]) -> dict[str, int]:
-    read: dict[str, int] = {}
-    for row in counts:
-        read[row[SOURCE_FILE]] = read.get(row[SOURCE_FILE], 0) + row["count"]
-    return read
+def _odd_rows(spark: SparkSession, judged: DataFrame, known: Survey) -> DataFrame:
+    """Rows for the quarantine, without looking for them where the survey saw none."""
+    if known.is_clean and not known.unusable:
+        return file_rows(spark, ())
+    return quarantine(judged).unionByName(unusable_arrivals(judged))

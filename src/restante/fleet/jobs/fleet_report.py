@@ -22,11 +22,11 @@ from restante.fleet.jobs.fleet_report_values import (
     Suspect,
     WithheldMessage,
 )
-from restante.fleet.jobs.report import LISTED_AT_MOST, first_rows, report_on
-from restante.fleet.segments import BadSegment, Segment, find_segments, read_segments
+from restante.fleet.jobs.report import LISTED_AT_MOST, first_rows, report_on, surveyed
+from restante.fleet.segments import BadSegment, Segment, find_segments
 from restante.fleet.session import open_session
 from restante.fleet.tables import FleetTables, fleet_tables
-from restante.fleet.transforms.validate import events, judge
+from restante.fleet.transforms.validate import events
 from restante.fleet.transforms.withholding import Withheld
 from restante.model.actions import ActionKind, FleetAction
 from restante.model.ids import MessageId, NodeId, PayloadHash, WriterId
@@ -67,14 +67,12 @@ def make_fleet_report(
     on_stage: OnStage = lambda _stage: None,
     on_action: OnAction | None = None,
 ) -> FleetReport:
-    """The report on `segments`, each read once."""
-    with _kept() as keep:
-        on_stage(STAGES[0])
-        judged = keep(judge(read_segments(spark, segments)))
-        judged.count()
+    """The report on `segments`."""
+    on_stage(STAGES[0])
+    with surveyed(spark, segments) as (judged, found), _kept() as keep:
         tables = fleet_tables(events(judged), now_ms=now_ms, retention=retention, keep=keep)
         on_stage(STAGES[1])
-        books = report_on(judged, tables["messages"], tables["journal_holes"], segments=segments, bad=bad)
+        books = report_on(found, tables["messages"], tables["journal_holes"], segments=segments, bad=bad)
         suspects = first_rows(tables["suspects"], "message_id") if books.hole_count else []
         on_stage(STAGES[2])
         levels = tables["service_levels"].orderBy("hour_ms", "of_all", "message_kind", "priority").collect()

@@ -3,7 +3,8 @@
 It puts the transforms together and hands back plain values. It prints nothing and judges nothing itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
@@ -12,13 +13,13 @@ from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from restante.fleet.schemas import SOURCE_FILE
 from restante.fleet.segments import BadSegment, Segment, damaged, find_segments, read_segments
 from restante.fleet.session import open_session
 from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
 from restante.fleet.transforms.latency import latency
 from restante.fleet.transforms.messages import Doubt, messages
-from restante.fleet.transforms.validate import RowVerdict, events, judge
+from restante.fleet.transforms.survey import Tally, count_of, judge_surveyed, rows_by_file, survey, tallies
+from restante.fleet.transforms.validate import RowVerdict, events
 from restante.model.ids import MessageId, WriterId
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
@@ -133,32 +134,48 @@ def run_report(segments_dir: Path, *, master: str = "local[*]") -> Report:
 
 
 def make_report(spark: SparkSession, segments: list[Segment], bad: list[BadSegment]) -> Report:
-    """The report on `segments`, each read once."""
-    judged = judge(read_segments(spark, segments)).persist()
-    facts = events(judged)
-    table = messages(facts).persist()
+    """The report on `segments`."""
+    with surveyed(spark, segments) as (judged, found):
+        facts = events(judged)
+        table = messages(facts).persist()
+        try:
+            return report_on(found, table, journal_holes(facts), segments=segments, bad=bad)
+        finally:
+            table.unpersist()
+
+
+@contextmanager
+def surveyed(spark: SparkSession, segments: list[Segment]) -> Iterator[tuple[DataFrame, tuple[Tally, ...]]]:
+    """The rows of `segments` with their verdicts, and how many there are of which.
+
+    Rows that are all events are read from the segments again by each table, and only its columns of them: that takes
+    less time than to keep them all. Others are kept while the block runs.
+    """
+    rows = read_segments(spark, segments)
+    known = survey(rows)
+    judged = judge_surveyed(rows, known)
+    if not known.is_clean:
+        judged = judged.persist()
     try:
-        return report_on(judged, table, journal_holes(facts), segments=segments, bad=bad)
+        yield judged, tallies(judged, known)
     finally:
-        table.unpersist()
         judged.unpersist()
 
 
 def report_on(
-    judged: DataFrame, table: DataFrame, holes: DataFrame, *, segments: list[Segment], bad: list[BadSegment]
+    verdicts: Sequence[Tally], table: DataFrame, holes: DataFrame, *, segments: list[Segment], bad: list[BadSegment]
 ) -> Report:
-    """The report from the rows with their verdicts, the message table and the holes that were made of them."""
-    verdicts = judged.groupBy(SOURCE_FILE, "verdict", "reason").count().collect()
+    """The report from the verdicts on all rows, the message table and the holes that were made of them."""
     days = [Books(**row.asDict()) for row in books(table).collect()]
     in_doubt = unaccounted(table) if any(day.unaccounted for day in days) else None
     listed_holes = first_rows(holes, "writer", "missing_from")
     return Report(
         segments=len(segments) + len(bad),
-        input_rows=_count(verdicts),
-        events=_count(verdicts, RowVerdict.EVENT),
-        duplicates=_count(verdicts, RowVerdict.DUPLICATE),
+        input_rows=count_of(verdicts),
+        events=count_of(verdicts, RowVerdict.EVENT),
+        duplicates=count_of(verdicts, RowVerdict.DUPLICATE),
         quarantine=_quarantine(verdicts),
-        bad_files=tuple(sorted([*bad, *_damaged(segments, verdicts)], key=lambda file: file.name)),
+        bad_files=tuple(sorted([*bad, *damaged(segments, rows_by_file(verdicts))], key=lambda file: file.name)),
         books=tuple(sorted(days, key=lambda day: day.day or date.min)),
         unaccounted=_unaccounted(in_doubt),
         holes=tuple(_hole(row) for row in listed_holes),
@@ -172,24 +189,12 @@ def first_rows(table: DataFrame, *order: str) -> list[Row]:
     return table.orderBy(*order).limit(LISTED_AT_MOST).collect()
 
 
-def _count(verdicts: Iterable[Row], verdict: RowVerdict | None = None) -> int:
-    return sum(row["count"] for row in verdicts if verdict is None or row["verdict"] == verdict)
-
-
-def _quarantine(verdicts: Iterable[Row]) -> tuple[QuarantinedRows, ...]:
-    refused = (row for row in verdicts if row["verdict"] == RowVerdict.QUARANTINED)
+def _quarantine(verdicts: Iterable[Tally]) -> tuple[QuarantinedRows, ...]:
+    refused = (tally for tally in verdicts if tally.verdict == RowVerdict.QUARANTINED)
     entries = (
-        QuarantinedRows(source_file=row[SOURCE_FILE], reason=row["reason"], rows=row["count"]) for row in refused
+        QuarantinedRows(source_file=tally.source_file, reason=tally.reason or "", rows=tally.rows) for tally in refused
     )
     return tuple(sorted(entries, key=lambda entry: (entry.source_file, entry.reason)))
-
-
-def _damaged(segments: Iterable[Segment], verdicts: Iterable[Row]) -> list[BadSegment]:
-    """The files that gave fewer rows than their footers promise."""
-    read: dict[str, int] = {}
-    for row in verdicts:
-        read[row[SOURCE_FILE]] = read.get(row[SOURCE_FILE], 0) + row["count"]
-    return damaged(segments, read)
 
 
 def _plus(one: Books, other: Books) -> Books:

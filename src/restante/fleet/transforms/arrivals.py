@@ -6,6 +6,7 @@ ours as `recorded`.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,7 +23,6 @@ from restante.fleet.kernels.tables import (
     FACTS,
     MARK_BYTES,
     NO_SEQUENCE,
-    NOTHING,
     PLACEMENTS,
     REFUSED,
     SESSION_ENDED,
@@ -110,6 +110,11 @@ def unusable_arrivals(judged: DataFrame) -> DataFrame:
     )
 
 
+def marked_unusable(rows: DataFrame) -> DataFrame:
+    """With a column `is_unusable`: an arrival that does not say what arrived where."""
+    return rows.withColumn("is_unusable", _is_unusable())
+
+
 def in_words(judged: DataFrame) -> DataFrame:
     """The kernel's numbers as words: the contract of the table."""
     verdict = sf.col("verdict")
@@ -169,6 +174,10 @@ def _number_of(column: Column, words: Sequence[str], *, otherwise: int) -> Colum
 
 
 def _word_of(column: str, words: Sequence[str | None]) -> Column:
-    known = sf.array(*(sf.lit(None if word is None else str(word)) for word in words))
-    is_word = (sf.col(column) > NOTHING) & (sf.col(column) < len(words))
-    return sf.when(is_word, sf.get(known, sf.col(column)))
+    """A chain of comparisons: looking a word up in an array costs a row several times as much."""
+    number, spelled = sf.col(column), [(place, word) for place, word in enumerate(words) if word is not None]
+    return reduce(
+        lambda found, one: found.when(number == one[0], sf.lit(str(one[1]))),
+        spelled[1:],
+        sf.when(number == spelled[0][0], sf.lit(str(spelled[0][1]))),
+    )

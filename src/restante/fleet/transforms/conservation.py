@@ -48,10 +48,9 @@ def unaccounted(messages: DataFrame) -> DataFrame:
 def journal_holes(events: DataFrame) -> DataFrame:
     """One row for every run of numbers missing from a writer's facts, with the fact before it: numbers start at 1."""
     in_order = Window.partitionBy("writer").orderBy("event_id")
-    number = sf.conv(sf.hex(sf.substring("event_id", 9, 8)), 16, 10).cast("decimal(20,0)")
     before = sf.coalesce(sf.lag("number").over(in_order), sf.lit(0))
     return (
-        events.withColumn("number", number)
+        _of_writers_with_holes(events.withColumn("number", _number()))
         .select(
             "writer",
             (before + 1).cast("decimal(20,0)").alias("missing_from"),
@@ -62,6 +61,21 @@ def journal_holes(events: DataFrame) -> DataFrame:
         )
         .filter(sf.col("missing_from") <= sf.col("missing_to"))
     )
+
+
+def _of_writers_with_holes(numbered: DataFrame) -> DataFrame:
+    """No two facts of a writer have one number: as many as the highest of them says are all, and need no sorting."""
+    short = (
+        numbered.groupBy("writer")
+        .agg(sf.max("number").alias("highest"), sf.count_if(sf.col("number") > 0).alias("facts"))
+        .filter(sf.col("highest") != sf.col("facts"))
+    )
+    # Told to everybody, or Spark would send all facts around before it knows that nobody's are short.
+    return numbered.join(sf.broadcast(short.select("writer")), on="writer", how="left_semi")
+
+
+def _number() -> Column:
+    return sf.conv(sf.hex(sf.substring("event_id", 9, 8)), 16, 10).cast("decimal(20,0)")
 
 
 def _utc_day(at_ms: Column) -> Column:

@@ -28,8 +28,11 @@ def dead_letters(events: DataFrame, retention: DeadLetterRetention) -> DataFrame
     """One row for every message that lies, or lay until it was discarded, among the dead letters or tombstones."""
     in_order = Window.partitionBy("message_id").orderBy("event_id")
     whole_life = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    # Most messages were never buried; the lives of those need no sorting.
+    buried = events.filter(sf.col("kind").isin(*GRAVES)).select("message_id").distinct()
     facts = (
         events.filter(sf.col("message_id").isNotNull() & sf.col("kind").isin(*STATE_AFTER, JournalKind.DISCARDED))
+        .join(buried, on="message_id", how="left_semi")
         .withColumn("life", sf.count_if(_begins_a_life()).over(in_order))
         .withColumn("is_in_last_life", sf.col("life") == sf.max("life").over(whole_life))
         .groupBy("message_id")

@@ -43,6 +43,7 @@ def messages(events: DataFrame) -> DataFrame:
     return (
         facts.groupBy("message_id")
         .agg(*_summary())
+        .select("*", "last_change.*")
         .select(
             "message_id",
             sf.col("first_sender").alias("sender"),
@@ -108,9 +109,14 @@ def _summary() -> list[Column]:
             for name in ("payload_hash", "size_bytes", "ttl_s")
         ),
         _first("at_ms", sf.col("kind") == JournalKind.ACCEPTED).alias("accepted_at_ms"),
-        _last("state_after", changes_state).alias("state"),
-        _last("code", changes_state).alias("last_code"),
-        _last("at_ms", changes_state).alias("state_at_ms"),
+        sf.max_by(
+            sf.struct(
+                sf.col("state_after").alias("state"),
+                sf.col("code").alias("last_code"),
+                sf.col("at_ms").alias("state_at_ms"),
+            ),
+            sf.when(changes_state, sf.col("event_id")),
+        ).alias("last_change"),
         sf.count_if(sf.col("kind") == JournalKind.ATTEMPTED).alias("attempts"),
         _last("at_ms", sf.col("kind") == JournalKind.ATTEMPTED).alias("last_attempt_at_ms"),
         _first("at_ms", sf.col("kind") == JournalKind.SENT).alias("sent_at_ms"),

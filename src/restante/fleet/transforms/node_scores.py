@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from restante.fleet.transforms.nodes import node_journals
+from restante.fleet.transforms.nodes import node_writers
 from restante.model.journal import JournalKind
 from restante.policy.scoring import (
     BANDWIDTH_WEIGHT,
@@ -30,7 +30,7 @@ def node_measures(events: DataFrame) -> DataFrame:
 
     A node that no sender timed has the longest latency there is, so that it gets no points for what nobody saw.
     """
-    facts = events.join(node_journals(events).select("writer", sf.col("node").alias("of_node")), on="writer")
+    facts = events.join(node_writers(events).withColumnRenamed("node", "of_node"), on="writer")
     until = events.agg(sf.floor(sf.max("at_ms") / HOUR_MS).alias("last_hour"))
     hours = (
         facts.withColumn("hour", sf.floor(sf.col("at_ms") / HOUR_MS))

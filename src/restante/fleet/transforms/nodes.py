@@ -6,15 +6,17 @@ from pyspark.sql import functions as sf
 from restante.model.journal import JournalKind
 
 
-def node_journals(events: DataFrame) -> DataFrame:
-    """One row a writer that is a node: which, and until when its facts have come."""
-    started = (sf.col("kind") == JournalKind.NODE_STARTED) & sf.col("node").isNotNull()
+def node_writers(events: DataFrame) -> DataFrame:
+    """One row a writer that is a node: which, by the last of its starts."""
     return (
-        events.groupBy("writer")
-        .agg(
-            sf.max_by("node", sf.when(started, sf.col("event_id"))).alias("node"),
-            sf.max("at_ms").alias("last_fact_at_ms"),
-        )
-        .filter(sf.col("node").isNotNull())
-        .select("writer", "node", "last_fact_at_ms")
+        events.filter((sf.col("kind") == JournalKind.NODE_STARTED) & sf.col("node").isNotNull())
+        .groupBy("writer")
+        .agg(sf.max_by("node", "event_id").alias("node"))
+        .select("writer", "node")
     )
+
+
+def node_journals(events: DataFrame) -> DataFrame:
+    """The same, and until when its facts have come."""
+    last_facts = events.groupBy("writer").agg(sf.max("at_ms").alias("last_fact_at_ms"))
+    return node_writers(events).join(last_facts, on="writer").select("writer", "node", "last_fact_at_ms")

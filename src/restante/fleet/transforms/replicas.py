@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from restante.fleet.transforms.nodes import node_journals
+from restante.fleet.transforms.nodes import node_writers
 from restante.model.journal import ASKED_BY_FLEET, STATE_AFTER, JournalKind
 
 SECOND_MS: Final = 1_000
@@ -66,7 +66,7 @@ def replicas(events: DataFrame) -> DataFrame:
         .agg(sf.min("message_id").alias("message_id"))
     )
     return (
-        copies.join(node_journals(events).select("writer", "node"), on="writer", how="left")
+        copies.join(node_writers(events), on="writer", how="left")
         .join(owners, on="payload_hash", how="left")
         .select(
             "payload_hash",

@@ -17,7 +17,6 @@ from restante.wire.journal_rows import FIELDS, JournalField
 CONFLICT: Final = "event_id: rows that differ have the same one"
 _SHARED_BYTES: Final = 8  # of writer and event id, see model.ids.event_id
 _BINARY_BYTES: Final = {"binary16": 16, "binary32": 32}
-_UUID4_HEX: Final = r"\A.{12}4.{3}[89AB].{15}\z"  # version 4, variant of RFC 9562
 
 
 class RowVerdict(StrEnum):
@@ -73,14 +72,19 @@ def _checks() -> Iterator[tuple[Column, str]]:
         if not field.nullable:
             yield sf.col(field.name).isNull(), f"{field.name}: must not be null"
         yield _check(field)
+    # Version 4 and the variant of RFC 9562, compared as bytes: a pattern over hexadecimal digits takes longer.
     yield (
-        ~sf.hex("message_id").rlike(_UUID4_HEX),
+        ~(_byte("message_id", 7, b"\x40", b"\x4f") & _byte("message_id", 9, b"\x80", b"\xbf")),
         "message_id: must be a UUIDv4",
     )
     yield (
         sf.substring("event_id", 1, _SHARED_BYTES) != sf.substring("writer", 1, _SHARED_BYTES),
         f"event_id: must start with the first {_SHARED_BYTES} bytes of the writer",
     )
+
+
+def _byte(name: str, place: int, low: bytes, high: bytes) -> Column:
+    return sf.substring(name, place, 1).between(sf.lit(low), sf.lit(high))
 
 
 def _check(field: JournalField) -> tuple[Column, str]:
