@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from restante.client.client import Client, connect_by_tls
+from restante.client.client import Client
+from restante.client.connecting import connect_by_tls
 from restante.client.directory import ClientDirectory
 from restante.crypto.identity import Identity
 from restante.model.ids import Address

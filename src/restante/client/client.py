@@ -10,12 +10,13 @@ arrives in client/receiving. Every change of the file goes through the outbox's 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from restante.client.acknowledging import Acknowledging
+from restante.client.connecting import Connector, connect_by_tls
 from restante.client.contacts import Contact, ContactBook
 from restante.client.directory import ClientDirectory
 from restante.client.events import Announcer, EventStream
@@ -48,7 +49,6 @@ from restante.runtime.sqlite.inbox_records import InboxChange
 from restante.runtime.sqlite.outbox_records import Change
 from restante.runtime.sqlite.sessions import SessionStore, SessionSummary, summaries
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.wire.frame_bodies import MAX_DELETED_AT_ONCE
 
 BATCH: Final = 128  # arrivals that share a transaction at most
@@ -56,19 +56,6 @@ INBOX_PAGE: Final = 256
 LOOK_AGAIN_S: Final = 1.0  # another process may have taken in what the application here waits for
 
 ClientEvent = Change | InboxChange
-Connector = Callable[[PinnedRelay, Identity | None], Awaitable[RelayLink]]
-"""A link to a relay; with an identity it is opened for its mail, too."""
-
-
-async def connect_by_tls(relay: PinnedRelay, owner: Identity | None) -> RelayLink:
-    link = await TlsRelayLink.connect(relay.endpoint.host, relay.endpoint.port, node=relay.key)
-    if owner is not None:
-        try:
-            await link.open(owner)
-        except BaseException:
-            await link.close()
-            raise
-    return link
 
 
 class Client:
