@@ -15,6 +15,7 @@ from restante.model.errors import RestanteError
 
 SEGMENTS: Final = "segments"
 TABLES: Final = "tables"
+STREAM: Final = "stream"
 EVENTS_TABLE: Final = "events"
 QUARANTINE_TABLE: Final = "quarantine"
 ARRIVALS_TABLE: Final = "arrivals"
@@ -34,6 +35,11 @@ class Lake:
 
     def table(self, name: str) -> str:
         return self._under(TABLES, name)
+
+    @property
+    def local_stream(self) -> Path:
+        """The stream's own files, in a directory that all machines at work on them see under this name."""
+        return local_path(self._under(STREAM))
 
     @property
     def local_segments(self) -> Path:

@@ -119,13 +119,13 @@ def read_segments(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame
     whoever reads holds the number against `Segment.rows`."""
     if not segments:
         return spark.createDataFrame([], ROWS)
-    paths = [_as_spark_path(segment.path) for segment in segments]
+    paths = [as_spark_path(segment.path) for segment in segments]
     reader = spark.read.schema(JOURNAL).options(**READ_OPTIONS)
     # The name comes encoded as in a URL, but for the plus sign, which stands for itself.
     name = sf.url_decode(sf.replace(sf.col("_metadata.file_name"), sf.lit("+"), sf.lit("%2B")))
     return reader.parquet(*paths).select(*JOURNAL_COLUMNS, name.alias(SOURCE_FILE))
 
 
-def _as_spark_path(path: Path) -> str:
+def as_spark_path(path: Path) -> str:
     """Spark takes a path for a pattern, so the characters that make patterns are escaped."""
     return "file://" + "".join(f"\\{letter}" if letter in "*?[]{}^\\," else letter for letter in str(path))
