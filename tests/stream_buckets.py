@@ -1,4 +1,4 @@
-"""A bucket of a stream fed by hand, without Spark: rows as they would come out of segments, and what is in its tables."""
+"""A bucket of a stream fed by hand, without Spark: rows as they come out of segments, and what its tables hold."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,14 +1,14 @@
-"""Micro-batches of `restante fleet run` (SPEC 13.2, 13.9): segments that are new in, a commit out, one Spark job each.
+"""Micro-batches of `restante fleet run` (SPEC 13.2, 13.9): new segments in, a commit out, one Spark job each.
 
 Spark reads and validates rows as in a backfill and divides them by writer; what becomes of a bucket of writers is
-decided in fleet/stream. A micro-batch is done when its commit is written. When one is due is decided in jobs/stream_run.
+decided in fleet/stream. A micro-batch is done when its commit is written; when one is due, jobs/stream_run decides.
 """
 
 import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from restante.fleet.stream.commits import (
     remove_old_state,
     remove_rubbish,
     sync_directories,
-    taken_names,
+    taken_segments,
     with_taken,
     write_commit,
 )
@@ -43,9 +43,9 @@ from restante.fleet.transforms.validate import row_fault
 from restante.model.errors import Malformed, StoreUnusable
 from restante.policy.settings import Settings
 
-BUCKETS: Final = 8
+BUCKETS: Final = 16  # more than one machine has cores, so that no task is left alone with most of the rows
 ROWS_PER_STEP: Final = 1_000_000
-"""Segments are taken until they have so many rows: more would cost memory, fewer make the state be written more often."""
+"""Segments are taken until they have so many rows: more cost memory, fewer make the state be written more often."""
 FILES_PER_STEP: Final = 10_000
 TIDY_EVERY: Final = 64  # commits
 _NO_ROOM: Final = "No space left on device"
@@ -94,7 +94,7 @@ class Stream:
         self._segments = lake.local_segments
         self.root = lake.local_stream
         self.commit = latest_commit(self.root) or Commit(buckets=(Bucket(),) * buckets)
-        self._taken = taken_names(self.root, self.commit)
+        self._taken = set(taken_segments(self.root, self.commit.taken))
         remove_rubbish(self.root, self.commit)
 
     def step(self) -> StepDone | None:
@@ -155,9 +155,11 @@ class Stream:
     def _advanced(self, found: _Found) -> tuple[Commit, Counts, int]:
         number = self.commit.number + 1
         folder = f"{DATA}/{number:012d}-{secrets.token_hex(4)}"
-        again = {segment.path.name for segment in found.segments} | {one.name for one in found.odd}
-        buckets, counts = self._without_odd_rows(folder, again)
-        fragments = self._run(found.segments, buckets, folder)
+        read_now = {segment.path.name: segment.rows for segment in found.segments} | {one.name: 0 for one in found.odd}
+        once_more = frozenset(one.name for one in self.commit.odd_files if one.rows_taken and one.name in read_now)
+        buckets, counts = self._without_odd_rows(folder, once_more)
+        work = _advance_bucket(Desk(self.root, folder, 0), buckets, once_more, self._settings)
+        fragments = self._run(found.segments, len(buckets), work)
         read: dict[str, int] = {}
         days = set(self.commit.unwritten_days)
         after = list(buckets)
@@ -170,8 +172,8 @@ class Stream:
         commit = Commit(
             number=number,
             buckets=tuple(after),
-            taken=with_taken(self.root, folder, self.commit.taken, sorted(again - self._taken)),
-            odd_files=self._odd_files(found, read, again),
+            taken=with_taken(self.root, folder, self.commit.taken, read_now),
+            odd_files=self._odd_files(found, read, read_now),
             counts=self.commit.counts + counts,
             unwritten_days=frozenset(days),
             written=self.commit.written,
@@ -180,34 +182,28 @@ class Stream:
             sync_directories([self.root / folder, self.root / DATA])
         return commit, counts, sum(read.values())
 
-    def _without_odd_rows(self, folder: str, again: set[str]) -> tuple[tuple[Bucket, ...], Counts]:
-        """Of a file that was damaged and is read once more, the rows in quarantine come once more, too."""
-        buckets, counts = self.commit.buckets, Counts()
-        for one in self.commit.odd_files:
-            if one.name not in again or not one.rows_taken:
-                continue
-            pairs = [
-                forget_file(Desk(self.root, folder, place), bucket, one.name) for place, bucket in enumerate(buckets)
-            ]
-            buckets = tuple(bucket for bucket, _ in pairs)
-            counts += Counts(quarantined=-sum(rows for _, rows in pairs))
-        return buckets, counts
+    def _without_odd_rows(self, folder: str, once_more: frozenset[str]) -> tuple[tuple[Bucket, ...], Counts]:
+        """Of a file that was damaged and is read once more, all rows but the events come once more, too."""
+        buckets, counts = list(self.commit.buckets), Counts()
+        for name in sorted(once_more):
+            for place, bucket in enumerate(buckets):
+                buckets[place], gone = forget_file(Desk(self.root, folder, place), bucket, name)
+                counts += gone
+        return tuple(buckets), counts
 
-    def _odd_files(self, found: _Found, read: dict[str, int], again: set[str]) -> tuple[OddFile, ...]:
+    def _odd_files(self, found: _Found, read: dict[str, int], read_now: Container[str]) -> tuple[OddFile, ...]:
         short = [
             replace(_odd_file(bad.name, bad.reason, found.stats[bad.name]), rows_taken=read.get(bad.name, 0))
             for bad in damaged(found.segments, read)
         ]
-        still = [one for one in self.commit.odd_files if one.name not in again]
+        still = [one for one in self.commit.odd_files if one.name not in read_now]
         return tuple(sorted([*still, *found.odd, *short], key=lambda one: one.name))
 
-    def _run(
-        self, segments: Sequence[Segment], buckets: tuple[Bucket, ...], folder: str
-    ) -> list[tuple[int, dict[str, Any]]]:
+    def _run(self, segments: Sequence[Segment], buckets: int, work: BatchFunction) -> list[tuple[int, dict[str, Any]]]:
         if not any(segment.rows for segment in segments):
             return []
-        rows = incoming_rows(read_segments(self._spark, segments), len(buckets))
-        done = map_in_arrow(rows, _advance_bucket(self.root, folder, buckets, self._settings), _FRAGMENT)
+        rows = incoming_rows(read_segments(self._spark, segments), buckets)
+        done = map_in_arrow(rows, work, _FRAGMENT)
         return [(row["bucket"], json.loads(row["fragment"])) for row in done.collect()]
 
     def _keep(self, commit: Commit, names: Sequence[str]) -> None:
@@ -228,7 +224,9 @@ def incoming_rows(rows: DataFrame, buckets: int) -> DataFrame:
     return told.repartitionById(buckets, sf.col("bucket"))
 
 
-def _advance_bucket(root: Path, folder: str, buckets: tuple[Bucket, ...], settings: Settings) -> BatchFunction:
+def _advance_bucket(
+    desk: Desk, buckets: tuple[Bucket, ...], once_more: frozenset[str], settings: Settings
+) -> BatchFunction:
     order, dedup = settings.order, settings.dedup
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -241,7 +239,8 @@ def _advance_bucket(root: Path, folder: str, buckets: tuple[Bucket, ...], settin
             raise RuntimeError(f"rows of {len(places)} buckets came to one task")
         place: int = places[0]
         rows = table.select(INCOMING.names).cast(INCOMING)
-        step = advance(Desk(root, folder, place), buckets[place], rows, order=order, dedup=dedup)
+        there = replace(desk, bucket=place)
+        step = advance(there, buckets[place], rows, once_more=once_more, order=order, dedup=dedup)
         files = rows["source_file"].value_counts()
         counted = {one["values"].as_py(): one["counts"].as_py() for one in files}
         fragment = {

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from restante.fleet.jobs.stream import BUCKETS, ROWS_PER_STEP, OnStep, StepDone, Stream
 from restante.fleet.jobs.stream_tables import write_tables
@@ -88,7 +88,7 @@ def follow(
 ) -> Streamed:
     """The same in a session that is there already, for a caller that holds the stream's lock."""
     stream = Stream(spark, lake, settings, buckets=options.buckets, rows_per_step=options.rows_per_step)
-    run = _Run(spark, lake, stream, options, stop, on_step)
+    run = _Run(spark=spark, lake=lake, stream=stream, options=options, stop=stop, on_step=on_step)
     with tempfile.TemporaryDirectory(prefix="restante-ticks-", ignore_cleanup_errors=True) as scratch:
         query = _watch(spark, lake, options, run, scratch)
         try:
@@ -98,7 +98,9 @@ def follow(
                 raise run.problem from None
             raise
         finally:
-            query.stop()
+            if query.isActive:
+                spark.sparkContext.cancelAllJobs()  # else the query would wait for the step that is under way
+                query.stop()
     return Streamed(
         commit=stream.commit.number,
         steps=run.steps,
@@ -108,28 +110,20 @@ def follow(
     )
 
 
+@dataclass(slots=True, kw_only=True)
 class _Run:
     """What is done for each micro-batch of the query: everything there is, step by step."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        lake: Lake,
-        stream: Stream,
-        options: RunOptions,
-        stop: threading.Event,
-        on_step: OnStep,
-    ) -> None:
-        self._spark = spark
-        self._lake = lake
-        self._stream = stream
-        self._options = options
-        self._stop = stop
-        self._on_step = on_step
-        self._written_at_s: float | None = None
-        self.steps = 0
-        self.rows = 0
-        self.problem: BaseException | None = None
+    spark: SparkSession
+    lake: Lake
+    stream: Stream
+    options: RunOptions
+    stop: threading.Event
+    on_step: OnStep
+    written_at_s: float | None = None
+    steps: int = 0
+    rows: int = 0
+    problem: BaseException | None = None
 
     def __call__(self, _rows: Any, _number: int) -> None:
         try:
@@ -139,28 +133,28 @@ class _Run:
             raise
 
     def _catch_up(self) -> None:
-        while not self._stop.is_set():
-            done = self._stream.step()
+        while not self.stop.is_set():
+            done = self.stream.step()
             if done is None:
                 break
             self._count(done)
         if self._is_time_to_write():
-            write_tables(self._spark, self._lake, self._stream.commit)
-            self._stream.note_written()
-            self._written_at_s = time.monotonic()
+            write_tables(self.spark, self.lake, self.stream.commit)
+            self.stream.note_written()
+            self.written_at_s = time.monotonic()
 
     def _count(self, done: StepDone) -> None:
         self.steps += 1
         self.rows += done.rows
-        self._on_step(done)
+        self.on_step(done)
 
     def _is_time_to_write(self) -> bool:
         """Once: at the end. Else from time to time, and first of all when all there was has been taken."""
-        if self._stop.is_set() or not self._stream.commit.has_unwritten:
+        if self.stop.is_set() or not self.stream.commit.has_unwritten:
             return False
-        if self._options.once or self._written_at_s is None:
+        if self.options.once or self.written_at_s is None:
             return True
-        return time.monotonic() - self._written_at_s >= self._options.write_tables_every_s
+        return time.monotonic() - self.written_at_s >= self.options.write_tables_every_s
 
 
 def _watch(spark: SparkSession, lake: Lake, options: RunOptions, run: _Run, scratch: str) -> StreamingQuery:
@@ -175,10 +169,10 @@ def _watch(spark: SparkSession, lake: Lake, options: RunOptions, run: _Run, scra
 
 def _await(query: StreamingQuery, stop: threading.Event) -> None:
     """Until the query ends by itself, or its step under way is done after somebody wished to stop."""
-    while query.isActive and not stop.is_set():
-        query.awaitTermination(LOOK_S)
+    while query.isActive and not stop.wait(LOOK_S):
+        pass
     while query.isActive and query.status["isTriggerActive"]:
-        query.awaitTermination(LOOK_S)
+        time.sleep(LOOK_S)
     problem = query.exception()
     if problem is not None:
         raise problem

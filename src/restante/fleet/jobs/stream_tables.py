@@ -15,10 +15,11 @@ from pyspark.sql.types import StructType
 
 from restante.fleet.lake import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake, file_system
 from restante.fleet.lake_tables import QUARANTINE, file_rows, with_day, write_days, write_whole
-from restante.fleet.schemas import JOURNAL
-from restante.fleet.segments import BadSegment, as_spark_path
-from restante.fleet.stream.commits import Commit
-from restante.fleet.transforms.arrivals import JUDGED, in_words
+from restante.fleet.schemas import JOURNAL, ROWS, SOURCE_FILE
+from restante.fleet.segments import BadSegment, Segment, as_spark_path
+from restante.fleet.stream.commits import Commit, taken_segments
+from restante.fleet.transforms.arrivals import JUDGED, UNUSABLE, in_words
+from restante.fleet.transforms.validate import RowVerdict
 
 _EPOCH: Final = date(1970, 1, 1)
 
@@ -35,6 +36,34 @@ def stream_arrivals(spark: SparkSession, root: Path, commit: Commit) -> DataFram
 def stream_quarantine(spark: SparkSession, root: Path, commit: Commit) -> DataFrame:
     rows = _read(spark, root, _names(commit, "quarantine"), QUARANTINE)
     return rows.unionByName(file_rows(spark, bad_segments(commit)))
+
+
+def stream_judged(spark: SparkSession, root: Path, commit: Commit) -> DataFrame:
+    """Every row that was read with its verdict, as transforms/validate.judge has it; of a copy, only its event's id."""
+    nothing = sf.lit(None)
+    events = _read(spark, root, _names(commit, "events"), ROWS).select(
+        *ROWS.names, sf.lit(RowVerdict.EVENT.value).alias("verdict"), nothing.cast("string").alias("reason")
+    )
+    copies = _read(spark, root, _names(commit, "repeats"), "event_id binary, source_file string").select(
+        *(
+            sf.col(f.name) if f.name in {"event_id", SOURCE_FILE} else nothing.cast(f.dataType).alias(f.name)
+            for f in ROWS
+        ),
+        sf.lit(RowVerdict.DUPLICATE.value).alias("verdict"),
+        nothing.cast("string").alias("reason"),
+    )
+    # An arrival that cannot be used is an event, too, and was counted as one.
+    odd = _read(spark, root, _names(commit, "quarantine"), QUARANTINE).filter(sf.col("reason") != UNUSABLE)
+    return events.unionAll(copies).unionByName(odd.withColumn("verdict", sf.lit(RowVerdict.QUARANTINED.value)))
+
+
+def stream_segments(root: Path, commit: Commit) -> tuple[list[Segment], list[BadSegment]]:
+    """The segments that the stream has read, and the files it could not read at all."""
+    unread = [one for one in commit.odd_files if not one.rows_taken]
+    without = {one.name for one in unread}
+    taken = taken_segments(root, commit.taken)
+    good = [Segment(path=Path(name), rows=rows) for name, rows in sorted(taken.items()) if name not in without]
+    return good, [BadSegment(name=one.name, reason=one.reason) for one in unread]
 
 
 def bad_segments(commit: Commit) -> tuple[BadSegment, ...]:

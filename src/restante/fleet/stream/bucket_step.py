@@ -55,12 +55,21 @@ class Step:
     days: tuple[int, ...]
 
 
-def advance(desk: Desk, before: Bucket, rows: Any, *, order: OrderLimits, dedup: DedupLimits) -> Step:
-    """`rows` are INCOMING (stream/rows): what was read, each with what is wrong with it."""
+def advance(
+    desk: Desk,
+    before: Bucket,
+    rows: Any,
+    *,
+    order: OrderLimits,
+    dedup: DedupLimits,
+    once_more: frozenset[str] = frozenset(),
+) -> Step:
+    """`rows` are INCOMING (stream/rows): what was read, each with what is wrong with it. `once_more` names files that
+    were read in part before."""
     is_sound = pc.is_null(rows["reason"])
     refused = rows.filter(pc.invert(is_sound)).select(QUARANTINE.names)
     ranges = pa.concat_tables([NO_RANGES, *map(desk.read_state, before.numbers)])
-    copies = sort_copies(desk, before, in_order(rows.filter(is_sound)), ranges)
+    copies = sort_copies(desk, before, in_order(rows.filter(is_sound)), ranges, once_more)
     bucket, gone, replaced, repeats_gone = _without_revoked(desk, before, copies)
     bucket = _without_refiled(desk, bucket, copies)
     unusable = copies.fresh.filter(is_unusable(copies.fresh))
@@ -71,10 +80,10 @@ def advance(desk: Desk, before: Bucket, rows: Any, *, order: OrderLimits, dedup:
         with_reason(unusable, UNUSABLE),
         with_reason(copies.refiled, UNUSABLE),
     ]
-    written = pa.concat_tables([copies.fresh, copies.refiled])
+    written = sort_by_event(pa.concat_tables([copies.fresh, copies.refiled])) if len(copies.refiled) else copies.fresh
     bucket = replace(
         bucket,
-        events=(*bucket.events, *desk.write_table("events", sort_by_event(written))),
+        events=(*bucket.events, *desk.write_table("events", written)),
         repeats=(*bucket.repeats, *desk.write_table("repeats", sort_by_event(copies.repeats))),
         quarantine=(*bucket.quarantine, *desk.write_table("quarantine", sort_by_event(pa.concat_tables(odd)))),
     )
@@ -103,18 +112,23 @@ def advance(desk: Desk, before: Bucket, rows: Any, *, order: OrderLimits, dedup:
     return Step(bucket=_tidied(desk, bucket), counts=counts, days=tuple(sorted(days)))
 
 
-def forget_file(desk: Desk, bucket: Bucket, name: str) -> tuple[Bucket, int]:
-    """The bucket without what its quarantine says of the rows of one file, which is to be read anew; how many."""
+def forget_file(desk: Desk, bucket: Bucket, name: str) -> tuple[Bucket, Counts]:
+    """The bucket without the rows of one file that are not events, since it is to be read once more."""
 
     def is_of_file(table: Any) -> Any:
-        return pc.and_(pc.equal(table["source_file"], name), pc.not_equal(table["reason"], UNUSABLE))
+        return pc.equal(table["source_file"], name)
 
-    quarantine, gone = rewritten(desk, "quarantine", bucket.quarantine, is_of_file, lambda _ref: True)
-    return replace(bucket, quarantine=quarantine), sum(map(len, gone))
+    def is_odd(table: Any) -> Any:
+        return pc.and_(is_of_file(table), pc.not_equal(table["reason"], UNUSABLE))
+
+    quarantine, odd = rewritten(desk, "quarantine", bucket.quarantine, is_odd, lambda _ref: True)
+    repeats, copies = rewritten(desk, "repeats", bucket.repeats, is_of_file, lambda _ref: True)
+    gone = Counts(quarantined=-sum(map(len, odd)), duplicates=-sum(map(len, copies)))
+    return replace(bucket, quarantine=quarantine, repeats=repeats), gone
 
 
 def _without_revoked(desk: Desk, bucket: Bucket, copies: Copies) -> tuple[Bucket, Any, Any, int]:
-    """The bucket, the events that are none any more, their rows for the quarantine, and how many of those were copies."""
+    """The bucket; the events that are none any more; their rows for the quarantine, and how many of them are copies."""
     if not len(copies.revoked):
         return bucket, EVENTS.empty_table(), QUARANTINE.empty_table(), 0
     bucket, gone, replaced = revoke(desk, bucket, copies.revoked)

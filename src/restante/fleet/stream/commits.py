@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -108,24 +108,27 @@ def write_commit(root: Path, commit: Commit) -> None:
         raise StoreUnusable(f"the stream's commit cannot be written: {error}") from error
 
 
-def taken_names(root: Path, commit: Commit) -> set[str]:
-    """The segments that have been read."""
-    return {name for ref in commit.taken for name in json.loads((root / ref.name).read_bytes())}
+def taken_segments(root: Path, refs: Iterable[FileRef]) -> dict[str, int]:
+    """The segments that were read, and how many rows each says it has; the latest word on each."""
+    taken: dict[str, int] = {}
+    for ref in refs:
+        taken.update(json.loads((root / ref.name).read_bytes()))
+    return taken
 
 
-def with_taken(root: Path, folder: str, refs: tuple[FileRef, ...], names: Sequence[str]) -> tuple[FileRef, ...]:
+def with_taken(root: Path, folder: str, refs: tuple[FileRef, ...], segments: Mapping[str, int]) -> tuple[FileRef, ...]:
     """The lists of segments with these added."""
 
-    def write(level: int, all_names: Sequence[str]) -> tuple[FileRef, ...]:
+    def write(level: int, names: Mapping[str, int]) -> tuple[FileRef, ...]:
         name = f"{folder}/taken-{level}.json"
         (root / folder).mkdir(parents=True, exist_ok=True)
-        _write_whole(root / name, json.dumps(all_names).encode())
-        return (FileRef(name=name, rows=len(all_names), level=level),)
+        _write_whole(root / name, json.dumps(names).encode())
+        return (FileRef(name=name, rows=len(names), level=level),)
 
     def merge(old: Sequence[FileRef], level: int) -> tuple[FileRef, ...]:
-        return write(level, [name for ref in old for name in json.loads((root / ref.name).read_bytes())])
+        return write(level, taken_segments(root, old))
 
-    return merged_by_level((*refs, *write(0, names)), merge) if names else refs
+    return merged_by_level((*refs, *write(0, segments)), merge) if segments else refs
 
 
 def remove_rubbish(root: Path, commit: Commit, *, now_s: float | None = None) -> None:

@@ -38,8 +38,8 @@ class Copies:
     """Events that could not be used, and of which a copy came whose file has a lower name: EVENTS."""
 
 
-def sort_copies(desk: Desk, bucket: Bucket, sound: Any, ranges: Any) -> Copies:
-    """`sound` is in order (stream/rows); `ranges` are the known numbers."""
+def sort_copies(desk: Desk, bucket: Bucket, sound: Any, ranges: Any, once_more: frozenset[str]) -> Copies:
+    """`sound` is in order (stream/rows); `ranges` are the known numbers; `once_more` names files read before."""
     ids = ids_of(sound["event_id"])
     starts = np.ones(len(ids), dtype=np.bool_)
     starts[1:] = ids[1:] != ids[:-1]
@@ -65,6 +65,10 @@ def sort_copies(desk: Desk, bucket: Bucket, sound: Any, ranges: Any) -> Copies:
     repeated = ~in_conflict[group] & ~fresh
     refiled, moved, groups = _refiled(sound, old, of_group, first, has_old & ~is_revoked)
     repeated[first[groups]] = False
+    if once_more:
+        names, old_names = taken(sound, copies)["source_file"], taken(old, of_group[group[copies]])["source_file"]
+        is_itself = pc.and_(pc.is_in(names, value_set=pa.array(sorted(once_more))), pc.equal(names, old_names))
+        repeated[copies[is_itself.to_numpy()]] = False
     return Copies(
         fresh=taken(sound, fresh).select(EVENTS.names),
         repeats=pa.concat_tables([taken(sound, repeated).select(REPEATS.names), moved]),

@@ -1,6 +1,6 @@
 """Which facts of a writer have come, by their numbers: ranges, one a writer as long as nothing is missing.
 
-An event id is the beginning of its writer's id and the number, highest byte first (model.ids), so ids sort like numbers.
+An event id is the beginning of its writer's id and the number, highest byte first: ids sort like numbers.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What sessions have seen (SPEC 9.2), in runs: Arrow files sorted by a key, so that a batch looks up only what it brings.
+"""What sessions have seen (SPEC 9.2), in runs: files sorted by a key, so that a batch looks up only what it brings.
 
 A run holds every mark of each key in it, and a newer run takes the place of an older one for the keys it has. What is
 older than the window and a day, by its recipient's own clock, is left out when runs are merged, and when it has become

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from restante.fleet.kernels.arrivals import judge_arrivals
-from restante.fleet.kernels.tables import ARRIVED, EMPTY_STATE, SEEN, SESSION, STATE, Ints, halves
+from restante.fleet.kernels.tables import ARRIVED, EMPTY_STATE, SEEN, SESSION, STATE, halves
 from restante.fleet.stream import seen
 from restante.fleet.stream.files import Bucket, Desk, FileRef, rewritten, sort_by_event
 from restante.fleet.stream.numbers import numbers_of
@@ -84,10 +84,12 @@ def judge_sessions(
     before = pa.concat_tables([known.filter(is_active).select(STATE.names), marks])
     done = judge_arrivals(facts, before if len(before) else EMPTY_STATE, order=order, dedup=dedup)
     state = done.state()
+    # The new events are in order, and so are their outcomes.
+    judged = sort_by_event(done.judged) if len(again) else done.judged
     sessions = pa.concat_tables([known.filter(pc.invert(is_active)), _with_numbers(state, facts)])
     days.update(_days(facts["at_ms"]))
     return Sessions(
-        arrivals=(*arrivals, *desk.write_table("arrivals", sort_by_event(done.judged))),
+        arrivals=(*arrivals, *desk.write_table("arrivals", judged)),
         sessions=desk.write_state("sessions", sessions),
         seen=seen.add_run(desk, runs, state, sessions, dedup),
         late=int(pc.sum(is_late).as_py() or 0),
@@ -147,8 +149,8 @@ def _with_numbers(state: Any, facts: Any) -> Any:
 
 
 def _days(at_ms: Any) -> list[int]:
-    days: Ints = np.unique(at_ms.to_numpy() // _DAY_MS)
-    return days.tolist()
+    days: list[int] = np.unique(at_ms.to_numpy() // _DAY_MS).tolist()
+    return days
 
 
 def _chunks(column: Any) -> list[Any]:

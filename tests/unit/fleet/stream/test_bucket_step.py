@@ -1,4 +1,4 @@
-"""A bucket of the stream has the tables of everything at once, however its rows came: in any parts, any order, twice."""
+"""A bucket of the stream has the tables of everything at once, however its rows came: in parts, in any order, twice."""
 
 import tempfile
 from collections import Counter
