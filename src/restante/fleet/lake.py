@@ -61,8 +61,11 @@ def local_path(path: str) -> Path:
 
 
 def spark_path(path: str) -> str:
-    """What Spark is told: a path without a scheme means this machine, whatever the cluster's default is."""
-    return path if urlsplit(path).scheme else Path(path).absolute().as_uri()
+    """What Spark is told: a path without a scheme means this machine, whatever the cluster's default is.
+
+    Hadoop takes every character of a path for itself, so nothing is encoded as in a URL.
+    """
+    return path if urlsplit(path).scheme else f"file://{Path(path).absolute()}"
 
 
 def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
