@@ -35,7 +35,7 @@ from restante.fleet.lake import Lake
 from restante.policy.settings import Settings
 options = stream_run.RunOptions(once=True, buckets=2, rows_per_step=50)
 tell = lambda step: print(step.commit, flush=True)
-stream_run.run_stream(Lake(sys.argv[1]), Settings(), options, master="local[1]", on_step=tell)
+stream_run.run_stream(Lake(sys.argv[1]), Settings(), options, master="local[2]", on_step=tell)
 """
 
 
