@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -216,12 +217,10 @@ class Stream:
 
 
 def incoming_rows(rows: DataFrame, buckets: int) -> DataFrame:
-    """Rows of segments as stream.rows.INCOMING and `bucket`, those of one bucket in one task."""
+    """Rows of segments as stream.rows.INCOMING; a bucket's number is that of its task."""
     bucket = sf.pmod(sf.xxhash64(sf.substring("event_id", 1, _SHARED_BYTES)), sf.lit(buckets)).cast("int")
-    told = rows.select(
-        *JOURNAL_COLUMNS, SOURCE_FILE, row_fault().alias("reason"), *told_columns(), bucket.alias("bucket")
-    )
-    return told.repartitionById(buckets, sf.col("bucket"))
+    told = rows.select(*JOURNAL_COLUMNS, SOURCE_FILE, row_fault().alias("reason"), *told_columns())
+    return told.repartitionById(buckets, bucket)
 
 
 def _advance_bucket(
@@ -233,12 +232,9 @@ def _advance_bucket(
         came = list(batches)
         if not came:
             return
-        table = pa.Table.from_batches(came)
-        places = table["bucket"].unique().to_pylist()
-        if len(places) != 1:
-            raise RuntimeError(f"rows of {len(places)} buckets came to one task")
-        place: int = places[0]
-        rows = table.select(INCOMING.names).cast(INCOMING)
+        context: Any = TaskContext.get()
+        place: int = context.partitionId()
+        rows = pa.Table.from_batches(came).select(INCOMING.names).cast(INCOMING)
         there = replace(desk, bucket=place)
         step = advance(there, buckets[place], rows, once_more=once_more, order=order, dedup=dedup)
         files = rows["source_file"].value_counts()

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from restante.fleet.stream.copies import Copies, revoke, sort_copies, without_unusable
 from restante.fleet.stream.files import Bucket, Desk, FileRef, rewritten, sort_by_event, with_fewer_files
 from restante.fleet.stream.numbers import NO_RANGES, ids_of, with_numbers
-from restante.fleet.stream.rows import EVENTS, QUARANTINE, in_order, is_unusable, with_reason
-from restante.fleet.stream.sessions import judge_sessions, told_tags
+from restante.fleet.stream.rows import EVENTS, QUARANTINE, in_order, is_unusable, told_tags, with_reason
+from restante.fleet.stream.sessions import judge_sessions
 from restante.fleet.transforms.arrivals import UNUSABLE
 from restante.policy.dedup import DedupLimits
 from restante.policy.ordering import OrderLimits
@@ -93,8 +93,8 @@ def advance(
         desk,
         bucket,
         copies.fresh,
-        broken_tags=told_tags(gone),
-        broken_ids=gone.filter(pc.is_valid(gone["told_tag"]))["event_id"],
+        broken_tags=pc.drop_null(told_tags(gone)),
+        broken_ids=gone.filter(pc.is_valid(gone["told_event"]))["event_id"],
         order=order,
         dedup=dedup,
     )

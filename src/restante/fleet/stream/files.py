@@ -90,6 +90,7 @@ class Desk:
                 compression_level=1,
                 row_group_size=ROWS_PER_GROUP,
                 use_dictionary=columns,
+                write_statistics=["event_id"],
                 write_page_checksum=True,
             )
             _settle(file)

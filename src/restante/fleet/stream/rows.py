@@ -1,7 +1,8 @@
 """Rows on their way into a stream's tables: the journal's columns, where each came from, and what is wrong with it.
 
-`told_tag`, `told_event` and `told_recorded` say what a row tells of an incoming session (transforms/arrivals), or are
-null. How copies of a row are told apart is decided here; what becomes of them in stream/copies.
+`told_event` and `told_recorded` say what a row tells of an incoming session (transforms/arrivals), or are null;
+`told_tag` names that session where it is not the row's own. How copies of a row are told apart is decided here; what
+becomes of them in stream/copies.
 """
 
 from typing import Any, Final
@@ -64,7 +65,7 @@ def kernel_facts(events: Any) -> Any:
     told = events.filter(pc.is_valid(events["told_event"]))
     columns = {
         "event_id": told["event_id"],
-        "session_tag": told["told_tag"],
+        "session_tag": pc.coalesce(told["told_tag"], told["session_tag"]),
         "event": told["told_event"],
         "at_ms": told["at_ms"],
         "sequence": pc.fill_null(told["sequence"], NO_SEQUENCE),
@@ -73,6 +74,12 @@ def kernel_facts(events: Any) -> Any:
         "recorded": told["told_recorded"],
     }
     return pa.table([columns[name] for name in FACTS.names], schema=FACTS)
+
+
+def told_tags(events: Any) -> Any:
+    """The session that each of these events tells of; null where it tells of none."""
+    tag = pc.coalesce(events["told_tag"], events["session_tag"])
+    return pc.if_else(pc.is_valid(events["told_event"]), tag, pa.scalar(None, pa.binary()))
 
 
 def is_unusable(events: Any) -> Any:

@@ -17,7 +17,7 @@ from restante.fleet.kernels.tables import ARRIVED, EMPTY_STATE, SEEN, SESSION, S
 from restante.fleet.stream import seen
 from restante.fleet.stream.files import Bucket, Desk, FileRef, rewritten, sort_by_event
 from restante.fleet.stream.numbers import numbers_of
-from restante.fleet.stream.rows import EVENTS, kernel_facts
+from restante.fleet.stream.rows import kernel_facts, told_tags
 from restante.policy.dedup import DedupLimits
 from restante.policy.ordering import OrderLimits
 
@@ -30,6 +30,7 @@ _READ: Final = [
     "sequence",
     "message_id",
     "payload_hash",
+    "session_tag",
     "told_tag",
     "told_event",
     "told_recorded",
@@ -118,7 +119,7 @@ def _with_all_facts(desk: Desk, events: Sequence[FileRef], facts: Any, again: An
         if not _has_writer(ref, writers):
             continue
         table = desk.read_table(ref, _READ)
-        parts.append(kernel_facts(table.filter(pc.is_in(table["told_tag"], value_set=again))))
+        parts.append(kernel_facts(table.filter(pc.is_in(told_tags(table), value_set=again))))
     return pa.concat_tables(parts)
 
 
@@ -156,8 +157,3 @@ def _days(at_ms: Any) -> list[int]:
 def _chunks(column: Any) -> list[Any]:
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return chunks or [pa.array([], column.type)]
-
-
-def told_tags(events: Any) -> Any:
-    """The sessions that these events tell of."""
-    return pc.drop_null(events.select(EVENTS.names)["told_tag"])

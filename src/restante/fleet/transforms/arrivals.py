@@ -94,11 +94,13 @@ def arrival_facts(events: DataFrame) -> DataFrame:
 def told_columns() -> list[Column]:
     """What a row tells of an incoming session, in columns beside it: `told_tag`, `told_event` and `told_recorded`.
 
-    Null in rows that tell nothing. What the kernel wants besides is in the journal's own columns.
+    `told_event` is null in rows that tell nothing, and `told_tag` in those that tell of the session they name. What the
+    kernel wants besides is in the journal's own columns.
     """
     tag, event = _told_tag(), _told_event()
     is_told = event.isNotNull() & (sf.length(tag) == MARK_BYTES) & ~_is_unusable()
-    told = {"told_tag": tag, "told_event": event, "told_recorded": _told_recorded()}
+    other_tag = sf.when(sf.col("kind") == JournalKind.SESSION_CONTINUED, tag)
+    told = {"told_tag": other_tag, "told_event": event, "told_recorded": _told_recorded()}
     return [sf.when(is_told, column).alias(name) for name, column in told.items()]
 
 
