@@ -54,7 +54,8 @@ class OneSession(StatefulProcessor):
         rows: Iterator[Any],
         timerValues: Any,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
-        known = pickle.loads(self._state.get()[0]) if self._state.exists() else ()  # noqa: S301 - our own bytes
+        value = self._state.get() if self._state.exists() else None
+        known = () if value is None else pickle.loads(value[0])  # noqa: S301 - our own bytes
         session = ExactSession(known, writer=0, order=SETTINGS.order, dedup=SETTINGS.dedup)
         for row in sorted(rows, key=lambda one: bytes(one.event_id)):
             told = session.take(
@@ -76,12 +77,13 @@ class OneSession(StatefulProcessor):
 @contextmanager
 def no_pandas_asked_for() -> Iterator[None]:
     """PySpark asks for pandas before it takes rows that need none (see fleet/arrow_map)."""
-    asked = pandas_functions.require_minimum_pandas_version
-    pandas_functions.require_minimum_pandas_version = lambda: None
+    functions: Any = pandas_functions
+    asked = functions.require_minimum_pandas_version
+    functions.require_minimum_pandas_version = lambda: None
     try:
         yield
     finally:
-        pandas_functions.require_minimum_pandas_version = asked
+        functions.require_minimum_pandas_version = asked
 
 
 def by_state(spark: SparkSession, lake: Lake, home: Path) -> None:

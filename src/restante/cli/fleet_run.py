@@ -96,7 +96,7 @@ def _print_step(err: Console, step: Any) -> None:
     told = {name: getattr(step.counts, name) for name in ("duplicates", "quarantined", "late", "revoked")}
     parts += [f"{count:,} {_LABELS[name]}" for name, count in told.items() if count]
     if step.odd_files:
-        parts.append(f"{step.odd_files:,} bad files")
+        parts.append(f"{step.odd_files:,} bad file{'' if step.odd_files == 1 else 's'}")
     if step.waiting:
         parts.append(f"{step.waiting:,} segments wait")
     err.print(", ".join(parts), soft_wrap=True)
