@@ -8,6 +8,7 @@ import typer
 from restante.cli.advice import EXIT_FAILURE
 from restante.cli.client_options import FileOption, JsonOption
 from restante.cli.fleet_jobs import NEEDS_SPARK, backfill, generate
+from restante.cli.fleet_run import run
 from restante.cli.inputs import inputs_of
 from restante.cli.terminal import console, print_json, table
 
@@ -15,12 +16,15 @@ app = typer.Typer(name="fleet", help="Reports on a fleet's journals, and what th
 
 app.command()(backfill)
 app.command()(generate)
+app.command()(run)
 
 
 @app.command()
 def report(
     ctx: typer.Context,
-    segments: Annotated[Path, typer.Argument(metavar="DIR", help="The directory that journals were shipped to.")],
+    segments: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The directory that journals were shipped to, or a lake.")
+    ],
     *,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write one HTML page.")] = None,
     actions: Annotated[

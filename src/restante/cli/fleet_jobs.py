@@ -40,7 +40,7 @@ def backfill(
     it again writes the same tables again.
     """
     settings = inputs_of(ctx).load().settings
-    with _spark_rooms():
+    with spark_rooms():
         from restante.fleet.jobs.backfill import FIRST_DAY, LAST_DAY, run_backfill
         from restante.fleet.lake import Lake
 
@@ -82,7 +82,7 @@ def generate(
     master: Master = "local[*]",
 ) -> None:
     """Make journals of a fleet that never was, with faults at chosen rates, as segments of a new lake."""
-    with _spark_rooms():
+    with spark_rooms():
         from restante.fleet.jobs.generate import run_generate
         from restante.fleet.lake import Lake
         from restante.fleet.transforms.synthetic import Scenario
@@ -105,7 +105,7 @@ def generate(
 
 
 @contextmanager
-def _spark_rooms() -> Iterator[None]:
+def spark_rooms() -> Iterator[None]:
     from restante.model.errors import EnvironmentUnsuitable
 
     try:

@@ -15,6 +15,7 @@ from restante.model.errors import RestanteError
 
 SEGMENTS: Final = "segments"
 TABLES: Final = "tables"
+STREAM: Final = "stream"
 EVENTS_TABLE: Final = "events"
 QUARANTINE_TABLE: Final = "quarantine"
 ARRIVALS_TABLE: Final = "arrivals"
@@ -34,6 +35,11 @@ class Lake:
 
     def table(self, name: str) -> str:
         return self._under(TABLES, name)
+
+    @property
+    def local_stream(self) -> Path:
+        """The stream's own files, in a directory that all machines at work on them see under this name."""
+        return local_path(self._under(STREAM))
 
     @property
     def local_segments(self) -> Path:
@@ -60,8 +66,11 @@ def local_path(path: str) -> Path:
 
 
 def spark_path(path: str) -> str:
-    """What Spark is told: a path without a scheme means this machine, whatever the cluster's default is."""
-    return path if urlsplit(path).scheme else Path(path).absolute().as_uri()
+    """What Spark is told: a path without a scheme means this machine, whatever the cluster's default is.
+
+    Hadoop takes every character of a path for itself, so nothing is encoded as in a URL.
+    """
+    return path if urlsplit(path).scheme else f"file://{Path(path).absolute()}"
 
 
 def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:

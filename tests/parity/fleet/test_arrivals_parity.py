@@ -6,18 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from arrival_traces import DEDUP, LIMITS, NUMBER, TRACES, Told, TraceFact, by_the_core, moments, payload_hash
+from arrival_traces import DEDUP, LIMITS, NUMBER, TRACES, Told, TraceFact, by_the_core, moments
 from clauses import clause
 from inbox_letters import letter
-from journal_files import Journal, message, writer
+from journal_files import Journal, writer
 from restante.core.inbox_events import ResetReason
 from restante.crypto.identity import Identity
 from restante.fleet.schemas import JOURNAL
 from restante.fleet.transforms.arrivals import arrivals
-from restante.model.ids import PayloadHash, SessionId, SessionTag
+from restante.model.ids import SessionId, SessionTag
 from restante.model.journal import JournalKind, JournalRow
 from restante.wire.journal_rows import to_record
 from sqlite_files import NOW_MS, open_client_file
+from trace_journals import write_fact
 
 RESETS = {reason.name.lower(): int(reason) for reason in ResetReason}
 
@@ -38,27 +39,6 @@ def table_of(spark: SparkSession, rows: list[JournalRow]) -> dict[bytes, Told]:
     }
 
 
-def write(journal: Journal, fact: TraceFact, at_ms: int, tag: SessionTag) -> bytes:
-    """The fact as a recipient writes it."""
-    match fact.what:
-        case "arrived":
-            code = None if fact.recorded == "other" else fact.recorded
-            return journal.write(
-                JournalKind.ARRIVED,
-                message(fact.message),
-                at_ms,
-                session_tag=tag,
-                sequence=fact.sequence,
-                payload_hash=PayloadHash(payload_hash(fact)),
-                code=code,
-            )
-        case "passed":
-            return journal.write(JournalKind.GAP_SKIPPED, None, at_ms, session_tag=tag, sequence=0, code="through_0")
-        case "failed":
-            return journal.write(JournalKind.SESSION_RESET, None, at_ms, session_tag=tag, code="unreadable")
-    return journal.write(JournalKind.SESSION_CONTINUED, None, at_ms, session_tag=SessionTag(bytes(16)), code=tag.hex())
-
-
 @clause("9.1", "9.4", "9.5", "13.3", "13.7")
 def test_the_table_of_any_trace_is_that_of_the_core(spark: SparkSession) -> None:
     rows: list[JournalRow] = []
@@ -71,7 +51,7 @@ def test_the_table_of_any_trace_is_that_of_the_core(spark: SparkSession) -> None
         journal = Journal(writer(number + 1))
         for fact, at_ms, told in zip(trace, moments(trace), by_the_core(trace), strict=True):
             tag = SessionTag(number.to_bytes(8, "big") + bytes([fact.session]) * 8)
-            expected[write(journal, fact, at_ms, tag)] = told
+            expected[write_fact(journal, fact, at_ms, tag)] = told
         journal.write(JournalKind.SESSION_RESET, None, 0, session_tag=SessionTag(bytes(16)), code="gap_too_wide")
         rows.extend(journal.rows)
 

@@ -22,9 +22,12 @@ from restante.fleet.jobs.fleet_report_values import (
     Suspect,
     WithheldMessage,
 )
-from restante.fleet.jobs.report import LISTED_AT_MOST, first_rows, report_on, surveyed
+from restante.fleet.jobs.report import LISTED_AT_MOST, counted, first_rows, report_on, surveyed
+from restante.fleet.jobs.stream_tables import stream_judged, stream_segments
+from restante.fleet.lake import Lake
 from restante.fleet.segments import BadSegment, Segment, find_segments
 from restante.fleet.session import open_session
+from restante.fleet.stream.commits import latest_commit
 from restante.fleet.tables import FleetTables, fleet_tables
 from restante.fleet.transforms.validate import events
 from restante.fleet.transforms.withholding import Withheld
@@ -41,7 +44,7 @@ OnAction = Callable[[FleetAction], None]
 
 
 def run_fleet_report(
-    segments_dir: Path,
+    place: Path,
     *,
     master: str = "local[*]",
     now_ms: int,
@@ -49,11 +52,27 @@ def run_fleet_report(
     on_stage: OnStage = lambda _stage: None,
     on_action: OnAction | None = None,
 ) -> FleetReport:
-    """The report on `segments_dir` in a Spark session of its own; `on_action` is given every proposed action."""
-    segments, bad = find_segments(segments_dir)
+    """The report in a Spark session of its own; `on_action` is given every proposed action.
+
+    `place` is a directory of segments, or a lake: then, what its stream knows, or if it has none, its segments.
+    """
+    commit = latest_commit(Lake(str(place)).local_stream)
+    if commit is None:
+        is_lake = Lake(str(place)).local_segments.is_dir()
+        segments, bad = find_segments(Lake(str(place)).local_segments if is_lake else place)
+    else:
+        segments, bad = stream_segments(Lake(str(place)).local_stream, commit)
     with open_session(app_name="restante fleet report", master=master) as spark:
+        judged = None if commit is None else stream_judged(spark, Lake(str(place)).local_stream, commit)
         return make_fleet_report(
-            spark, segments, bad, now_ms=now_ms, retention=retention, on_stage=on_stage, on_action=on_action
+            spark,
+            segments,
+            bad,
+            now_ms=now_ms,
+            retention=retention,
+            on_stage=on_stage,
+            on_action=on_action,
+            judged=judged,
         )
 
 
@@ -66,11 +85,13 @@ def make_fleet_report(
     retention: DeadLetterRetention,
     on_stage: OnStage = lambda _stage: None,
     on_action: OnAction | None = None,
+    judged: DataFrame | None = None,
 ) -> FleetReport:
-    """The report on `segments`."""
+    """The report on `segments`; or on their rows as somebody has `judged` them already."""
     on_stage(STAGES[0])
-    with surveyed(spark, segments) as (judged, found), _kept() as keep:
-        tables = fleet_tables(events(judged), now_ms=now_ms, retention=retention, keep=keep)
+    rows = surveyed(spark, segments) if judged is None else counted(judged)
+    with rows as (verdicts, found), _kept() as keep:
+        tables = fleet_tables(events(verdicts), now_ms=now_ms, retention=retention, keep=keep)
         on_stage(STAGES[1])
         books = report_on(found, tables["messages"], tables["journal_holes"], segments=segments, bad=bad)
         suspects = first_rows(tables["suspects"], "message_id") if books.hole_count else []

@@ -18,7 +18,7 @@ from restante.fleet.session import open_session
 from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
 from restante.fleet.transforms.latency import latency
 from restante.fleet.transforms.messages import Doubt, messages
-from restante.fleet.transforms.survey import Tally, count_of, judge_surveyed, rows_by_file, survey, tallies
+from restante.fleet.transforms.survey import Tally, count_of, judge_surveyed, rows_by_file, survey, tallies, tallies_of
 from restante.fleet.transforms.validate import RowVerdict, events
 from restante.model.ids import MessageId, WriterId
 from restante.model.journal import JournalKind
@@ -158,6 +158,16 @@ def surveyed(spark: SparkSession, segments: list[Segment]) -> Iterator[tuple[Dat
         judged = judged.persist()
     try:
         yield judged, tallies(judged, known)
+    finally:
+        judged.unpersist()
+
+
+@contextmanager
+def counted(judged: DataFrame) -> Iterator[tuple[DataFrame, tuple[Tally, ...]]]:
+    """The same of rows that were judged already; they are kept while the block runs."""
+    judged = judged.persist()
+    try:
+        yield judged, tallies_of(judged)
     finally:
         judged.unpersist()
 

@@ -56,7 +56,7 @@ ARRIVALS: Final = (
 """`expected`: the lowest number not passed after this; `released`: how many messages it let through. `gaps` are the
 numbers given up at this moment; `asked`: they were asked for again."""
 
-_JUDGED: Final = (
+JUDGED: Final = (
     "event_id binary, session_tag binary, event tinyint, at_ms bigint, sequence bigint, message_id binary, "
     "recorded tinyint, verdict tinyint, placement tinyint, expected bigint, released bigint, "
     "gaps array<struct<first: bigint, last: bigint, asked: boolean>>, reset tinyint"
@@ -71,35 +71,61 @@ def partitions_for(rows: int, *, at_least: int) -> int:
 def arrivals(events: DataFrame, *, partitions: int, order: OrderLimits, dedup: DedupLimits) -> DataFrame:
     """The table of arrivals from the whole of `events`, in `partitions` tasks."""
     facts = arrival_facts(events).repartition(partitions, "session_tag")
-    return in_words(map_in_arrow(facts, _judge_partition(order, dedup), _JUDGED))
+    return in_words(map_in_arrow(facts, _judge_partition(order, dedup), JUDGED))
 
 
 def arrival_facts(events: DataFrame) -> DataFrame:
     """The facts that tell of incoming sessions, as the kernel takes them."""
-    kind, code = sf.col("kind"), sf.col("code")
-    event = (
-        sf.when(kind == JournalKind.ARRIVED, ARRIVED)
-        .when(kind == JournalKind.GAP_SKIPPED, TIME_PASSED)
-        .when(kind == JournalKind.SESSION_CONTINUED, SESSION_ENDED)
-        .when((kind == JournalKind.SESSION_RESET) & (code != TOLD_BY_US), SESSION_FAILED)
-    )
-    reason = _number_of(code, RESETS, otherwise=ResetReason.UNREADABLE - 1) + 1
-    verdict = _number_of(code, RECORDED, otherwise=len(RECORDED))
-    # A session that continues another is told of by its own tag; the one that ended is named by the code.
-    ended = sf.unhex("code")
-    found = events.filter(kind.isin(*_TELLING)).select(
+    found = events.filter(sf.col("kind").isin(*_TELLING)).select(
         "event_id",
-        sf.when(kind == JournalKind.SESSION_CONTINUED, ended).otherwise(sf.col("session_tag")).alias("session_tag"),
-        event.cast("tinyint").alias("event"),
         "at_ms",
         sf.coalesce("sequence", sf.lit(NO_SEQUENCE).cast("long")).alias("sequence"),
         sf.coalesce("message_id", sf.lit(ZERO_MARK)).alias("message_id"),
         sf.coalesce(sf.substring("payload_hash", 1, MARK_BYTES), sf.lit(ZERO_MARK)).alias("payload"),
-        sf.when(kind == JournalKind.SESSION_RESET, reason).otherwise(verdict).cast("tinyint").alias("recorded"),
+        _told_tag().alias("session_tag"),
+        _told_event().alias("event"),
+        _told_recorded().alias("recorded"),
         _is_unusable().alias("is_unusable"),
     )
     is_told = sf.col("event").isNotNull() & (sf.length("session_tag") == MARK_BYTES) & ~sf.col("is_unusable")
     return found.filter(is_told).select(*FACTS.names)
+
+
+def told_columns() -> list[Column]:
+    """What a row tells of an incoming session, in columns beside it: `told_tag`, `told_event` and `told_recorded`.
+
+    `told_event` is null in rows that tell nothing, and `told_tag` in those that tell of the session they name. What the
+    kernel wants besides is in the journal's own columns.
+    """
+    tag, event = _told_tag(), _told_event()
+    is_told = event.isNotNull() & (sf.length(tag) == MARK_BYTES) & ~_is_unusable()
+    other_tag = sf.when(sf.col("kind") == JournalKind.SESSION_CONTINUED, tag)
+    told = {"told_tag": other_tag, "told_event": event, "told_recorded": _told_recorded()}
+    return [sf.when(is_told, column).alias(name) for name, column in told.items()]
+
+
+def _told_tag() -> Column:
+    # A session that continues another is told of by its own tag; the one that ended is named by the code.
+    is_ended = sf.col("kind") == JournalKind.SESSION_CONTINUED
+    return sf.when(is_ended, sf.unhex("code")).otherwise(sf.col("session_tag"))
+
+
+def _told_event() -> Column:
+    kind = sf.col("kind")
+    event = (
+        sf.when(kind == JournalKind.ARRIVED, ARRIVED)
+        .when(kind == JournalKind.GAP_SKIPPED, TIME_PASSED)
+        .when(kind == JournalKind.SESSION_CONTINUED, SESSION_ENDED)
+        .when((kind == JournalKind.SESSION_RESET) & (sf.col("code") != TOLD_BY_US), SESSION_FAILED)
+    )
+    return event.cast("tinyint")
+
+
+def _told_recorded() -> Column:
+    code = sf.col("code")
+    reason = _number_of(code, RESETS, otherwise=ResetReason.UNREADABLE - 1) + 1
+    verdict = _number_of(code, RECORDED, otherwise=len(RECORDED))
+    return sf.when(sf.col("kind") == JournalKind.SESSION_RESET, reason).otherwise(verdict).cast("tinyint")
 
 
 def unusable_arrivals(judged: DataFrame) -> DataFrame:

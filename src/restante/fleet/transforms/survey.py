@@ -119,6 +119,11 @@ def tallies(judged: DataFrame, known: Survey) -> tuple[Tally, ...]:
             for file, number in known.well_formed
         )
         return (*(tally for tally in good if tally.rows), *known.faulty)
+    return tallies_of(judged)
+
+
+def tallies_of(judged: DataFrame) -> tuple[Tally, ...]:
+    """The same from the rows alone."""
     return tuple(
         Tally(source_file=row[SOURCE_FILE], verdict=RowVerdict(row["verdict"]), reason=row["reason"], rows=row["count"])
         for row in judged.groupBy(SOURCE_FILE, "verdict", "reason").count().collect()

@@ -1,0 +1,182 @@
+"""Which rows are new facts, which are copies of one, and which contradict one (SPEC 13.1, 13.2).
+
+Of rows with the same event id, equal ones are one event; if any two differ, all of them go to the quarantine, also one
+that was an event until now. Held against everything that ever came: what is known by its number is looked up in the
+stream's own event files, of which only the parts that can hold it are read.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from restante.fleet.kernels.tables import Flags, Ints
+from restante.fleet.stream.files import Bucket, Desk, FileRef, rewritten
+from restante.fleet.stream.numbers import Ids, ids_of, is_known
+from restante.fleet.stream.rows import EVENTS, REPEATS, is_unusable, same_content, taken, with_reason
+from restante.fleet.transforms.arrivals import UNUSABLE
+from restante.fleet.transforms.validate import CONFLICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """What became of rows that are sound, each for itself."""
+
+    fresh: Any
+    """New events: EVENTS, in order of their ids."""
+    repeats: Any
+    conflicting: Any
+    """Rows for the quarantine."""
+    new_ids: Any
+    """The ids that were not known: those of the new events and of the conflicts among them."""
+    revoked: Ids
+    """Events until now, contradicted by a row that has come."""
+    refiled: Any
+    """Events that could not be used, and of which a copy came whose file has a lower name: EVENTS."""
+
+
+def sort_copies(desk: Desk, bucket: Bucket, sound: Any, ranges: Any, once_more: frozenset[str]) -> Copies:
+    """`sound` is in order (stream/rows); `ranges` are the known numbers; `once_more` names files read before."""
+    ids = ids_of(sound["event_id"])
+    starts = np.ones(len(ids), dtype=np.bool_)
+    starts[1:] = ids[1:] != ids[:-1]
+    first = np.flatnonzero(starts)
+    group = np.cumsum(starts) - 1
+    known = is_known(ranges, ids[first])
+    is_alone = np.bincount(group, minlength=len(first)) == 1
+    is_split = np.zeros(len(first), dtype=np.bool_)
+    further = np.flatnonzero(~is_alone[group])
+    if len(further):
+        differs = ~same_content(taken(sound, further), taken(sound, first[group[further]]))
+        is_split[group[further[differs]]] = True
+    old = find_events(desk, bucket.events, ids[first[known]]) if known.any() else EVENTS.empty_table()
+    of_group = _places(ids[first], ids_of(old["event_id"]))
+    has_old = of_group >= 0
+    copies = np.flatnonzero(has_old[group])
+    contradicts = ~same_content(taken(sound, copies), taken(old, of_group[group[copies]]))
+    is_revoked = np.zeros(len(first), dtype=np.bool_)
+    is_revoked[group[copies[contradicts]]] = True
+    in_conflict = is_revoked | (known & ~has_old) | (~known & is_split)
+    is_new = ~known & ~is_split
+    fresh = starts & is_new[group]
+    repeated = ~in_conflict[group] & ~fresh
+    refiled, moved, groups = _refiled(sound, old, of_group, first, has_old & ~is_revoked)
+    repeated[first[groups]] = False
+    if once_more:
+        names, old_names = taken(sound, copies)["source_file"], taken(old, of_group[group[copies]])["source_file"]
+        is_itself = pc.and_(pc.is_in(names, value_set=pa.array(sorted(once_more))), pc.equal(names, old_names))
+        repeated[copies[is_itself.to_numpy()]] = False
+    return Copies(
+        fresh=taken(sound, fresh).select(EVENTS.names),
+        repeats=pa.concat_tables([taken(sound, repeated).select(REPEATS.names), moved]),
+        conflicting=with_reason(taken(sound, in_conflict[group]), CONFLICT),
+        new_ids=sound["event_id"].take(pa.array(first[~known])),
+        revoked=ids[first[is_revoked]],
+        refiled=refiled,
+    )
+
+
+def _places(wanted: Ids, have: Ids) -> Ints:
+    """Where each of `wanted` is in `have`; -1 where it is not."""
+    places = np.full(len(wanted), -1, dtype=np.int64)
+    if len(have):
+        by_id = np.argsort(have, kind="stable")
+        at = np.minimum(np.searchsorted(have[by_id], wanted), len(have) - 1)
+        hit = have[by_id[at]] == wanted
+        places[hit] = by_id[at[hit]]
+    return places
+
+
+def _refiled(sound: Any, old: Any, of_group: Ints, first: Ints, stays: Flags) -> tuple[Any, Any, Ints]:
+    """The quarantine names the lowest file that has an unusable arrival: it may be one that has come only now.
+
+    Such events with their new file, the repeats that they leave under the old one, and the groups they are of.
+    """
+    groups = np.flatnonzero(stays)
+    events = taken(old, of_group[groups])
+    names = taken(sound, first[groups])["source_file"]
+    lower = pc.and_(is_unusable(events), pc.less(names, events["source_file"]))
+    moved = events.filter(lower)
+    place = EVENTS.get_field_index("source_file")
+    renamed = moved.set_column(place, EVENTS.field(place), names.filter(lower))
+    return renamed, moved.select(REPEATS.names), groups[lower.to_numpy()]
+
+
+def find_events(desk: Desk, refs: Iterable[FileRef], ids: Ids) -> Any:
+    """The events with these ids; `ids` is in order."""
+    found = [EVENTS.empty_table()]
+    for ref in refs:
+        if not may_hold(ref, ids):
+            continue
+        with desk.open_table(ref) as file:
+            column = file.schema_arrow.get_field_index("event_id")
+            for number in range(file.num_row_groups):
+                stats = file.metadata.row_group(number).column(column).statistics
+                if stats is not None and stats.has_min_max and not _has_between(ids, stats.min, stats.max):
+                    continue
+                have = ids_of(file.read_row_group(number, ["event_id"])["event_id"])
+                hit = np.flatnonzero(np.isin(have, ids))
+                if len(hit):
+                    found.append(file.read_row_group(number).take(pa.array(hit)).select(EVENTS.names))
+    return pa.concat_tables(found)
+
+
+def may_hold(ref: FileRef, ids: Ids) -> bool:
+    """Whether one of `ids`, which are in order, is in the range of a file."""
+    return _has_between(ids, bytes.fromhex(ref.first), bytes.fromhex(ref.last))
+
+
+def _has_between(ids: Ids, first: bytes, last: bytes) -> bool:
+    bounds = np.array([first, last], dtype="S16")
+    at = int(np.searchsorted(ids, bounds[0]))
+    return at < len(ids) and bool(ids[at : at + 1] <= bounds[1])
+
+
+def revoke(desk: Desk, bucket: Bucket, ids: Ids) -> tuple[Bucket, Any, Any]:
+    """The bucket without these events; the events; and what the quarantine gets in their place, copies included."""
+
+    def is_one(table: Any) -> Any:
+        return pa.array(np.isin(_any_ids(table["event_id"]), ids))
+
+    def concerned(ref: FileRef) -> bool:
+        return may_hold(ref, ids)
+
+    events, gone = rewritten(desk, "events", bucket.events, is_one, concerned)
+    repeats, copies = rewritten(desk, "repeats", bucket.repeats, is_one, concerned)
+    quarantine = without_unusable(desk, bucket, ids)
+    was = pa.concat_tables([EVENTS.empty_table(), *gone])
+    again = pa.concat_tables([REPEATS.empty_table(), *copies])
+    content = was.take(pa.array(_places(ids_of(again["event_id"]), ids_of(was["event_id"]))))
+    place = EVENTS.get_field_index("source_file")
+    named = content.set_column(place, EVENTS.field(place), again["source_file"])
+    refused = pa.concat_tables([with_reason(was, CONFLICT), with_reason(named, CONFLICT)])
+    kept = Bucket(
+        events=events,
+        repeats=repeats,
+        quarantine=quarantine,
+        arrivals=bucket.arrivals,
+        seen=bucket.seen,
+        sessions=bucket.sessions,
+        numbers=bucket.numbers,
+    )
+    return kept, was, refused
+
+
+def without_unusable(desk: Desk, bucket: Bucket, ids: Ids) -> tuple[FileRef, ...]:
+    """The quarantine without the rows that say that these events cannot be used."""
+
+    def is_one(table: Any) -> Any:
+        named = pa.array(np.isin(_any_ids(table["event_id"]), ids))
+        return pc.and_(named, pc.equal(table["reason"], UNUSABLE))
+
+    files, _ = rewritten(desk, "quarantine", bucket.quarantine, is_one, lambda _ref: True)
+    return files
+
+
+def _any_ids(column: Any) -> Ids:
+    """Ids of rows that may have none, or an odd one: those become empty."""
+    has_size = pc.equal(pc.fill_null(pc.binary_length(column), 0), 16)
+    return np.array(pc.if_else(has_size, column, pa.scalar(bytes(16))).to_pylist(), dtype="S16")

@@ -1,0 +1,101 @@
+"""Rows on their way into a stream's tables: the journal's columns, where each came from, and what is wrong with it.
+
+`told_event` and `told_recorded` say what a row tells of an incoming session (transforms/arrivals), or are null;
+`told_tag` names that session where it is not the row's own. How copies of a row are told apart is decided here; what
+becomes of them in stream/copies.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from restante.fleet.kernels.tables import FACTS, MARK_BYTES, NO_SEQUENCE, ZERO_MARK, Flags, Ints, halves
+from restante.model.journal import JournalKind
+from restante.wire.journal_rows import FIELDS
+
+_ARROW_TYPES: Final = {
+    "binary16": pa.binary(),
+    "binary32": pa.binary(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "string": pa.string(),
+}
+_JOURNAL: Final = [pa.field(field.name, _ARROW_TYPES[field.type]) for field in FIELDS]
+COLUMNS: Final = tuple(field.name for field in FIELDS)
+_SOURCE: Final = pa.field("source_file", pa.string())
+_REASON: Final = pa.field("reason", pa.string())
+TOLD: Final = ("told_tag", "told_event", "told_recorded")
+_TOLD: Final = [pa.field(name, kind) for name, kind in zip(TOLD, (pa.binary(), pa.int8(), pa.int8()), strict=True)]
+
+EVENTS: Final = pa.schema([*_JOURNAL, _SOURCE, *_TOLD])
+QUARANTINE: Final = pa.schema([*_JOURNAL, _SOURCE, _REASON])
+REPEATS: Final = pa.schema([pa.field("event_id", pa.binary()), _SOURCE])
+"""Further copies of an event: the one that came first stands for all, but which files had one is not forgotten."""
+INCOMING: Final = pa.schema([*_JOURNAL, _SOURCE, _REASON, *_TOLD])
+
+
+def in_order(rows: Any) -> Any:
+    """Rows by event id; of equal ones the lowest file name first, as transforms/validate has it."""
+    if not len(rows):
+        return rows
+    words = halves(rows["event_id"].cast(pa.binary())).byteswap()
+    files = rows["source_file"].combine_chunks().dictionary_encode()
+    names = files.dictionary.to_pylist()
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    by_file = rank[files.indices.to_numpy()]
+    return rows.take(pa.array(np.lexsort((by_file, words[:, 1], words[:, 0]))))
+
+
+def same_content(one: Any, other: Any) -> Flags:
+    """Place by place, whether two rows have the same values in all columns of the journal."""
+    same = np.ones(len(one), dtype=np.bool_)
+    for name in COLUMNS:
+        left, right = one[name], other[name]
+        equal = pc.fill_null(pc.equal(left, right), False)
+        both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+        same &= pc.or_(equal, both_null).to_numpy()
+    return same
+
+
+def kernel_facts(events: Any) -> Any:
+    """What these events tell of incoming sessions, as kernels.tables.FACTS."""
+    told = events.filter(pc.is_valid(events["told_event"]))
+    columns = {
+        "event_id": told["event_id"],
+        "session_tag": pc.coalesce(told["told_tag"], told["session_tag"]),
+        "event": told["told_event"],
+        "at_ms": told["at_ms"],
+        "sequence": pc.fill_null(told["sequence"], NO_SEQUENCE),
+        "message_id": pc.fill_null(told["message_id"], ZERO_MARK),
+        "payload": pc.fill_null(pc.binary_slice(told["payload_hash"], 0, MARK_BYTES), ZERO_MARK),
+        "recorded": told["told_recorded"],
+    }
+    return pa.table([columns[name] for name in FACTS.names], schema=FACTS)
+
+
+def told_tags(events: Any) -> Any:
+    """The session that each of these events tells of; null where it tells of none."""
+    tag = pc.coalesce(events["told_tag"], events["session_tag"])
+    return pc.if_else(pc.is_valid(events["told_event"]), tag, pa.scalar(None, pa.binary()))
+
+
+def is_unusable(events: Any) -> Any:
+    """Arrivals that do not say what arrived where."""
+    is_short = pc.or_(
+        pc.or_(pc.is_null(events["session_tag"]), pc.is_null(events["message_id"])), pc.is_null(events["payload_hash"])
+    )
+    return pc.and_(pc.equal(events["kind"], JournalKind.ARRIVED.value), is_short)
+
+
+def with_reason(rows: Any, reason: str) -> Any:
+    """Rows as the quarantine has them."""
+    reasons = pa.array([reason], pa.string()).take(pa.array(np.zeros(len(rows), dtype=np.int64)))
+    return pa.table([*(rows[name] for name in (*COLUMNS, "source_file")), reasons], schema=QUARANTINE)
+
+
+def taken(table: Any, places: Ints | Flags) -> Any:
+    """The rows at these places, or where a flag is set."""
+    return table.filter(pa.array(places)) if places.dtype == np.bool_ else table.take(pa.array(places))

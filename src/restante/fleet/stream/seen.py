@@ -1,0 +1,146 @@
+"""What sessions have seen (SPEC 9.2), in runs: files sorted by a key, so that a batch looks up only what it brings.
+
+A run holds every mark of each key in it, and a newer run takes the place of an older one for the keys it has. What is
+older than the window and a day, by its recipient's own clock, is left out when runs are merged, and when it has become
+most of the oldest run.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from restante.fleet.kernels.session_state import CLOCK_SLACK_MS
+from restante.fleet.kernels.tables import EMPTY_STATE, NO_TIME, SEEN, SESSION, STATE, Flags, Words, halves
+from restante.fleet.stream.files import Desk, FileRef, merged_by_level
+from restante.fleet.stream.rows import taken
+from restante.policy.dedup import DedupLimits
+
+_MARK: Final = pa.binary(16)
+RUN: Final = pa.schema(
+    [
+        ("key", pa.uint64()),
+        ("session_tag", _MARK),
+        ("writer", pa.int64()),
+        ("at_ms", pa.int64()),
+        ("message_id", _MARK),
+        ("payload", _MARK),
+    ]
+)
+_MIX: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
+
+
+def keys_of(tags: Any, messages: Any) -> Words:
+    """A key for each (session, message). Keys that meet by chance cost a look, never an answer."""
+    tag, message = halves(tags.cast(pa.binary())), halves(messages.cast(pa.binary()))
+    mixed = (tag[:, 0] ^ (message[:, 0] * _MIX[0])) + (tag[:, 1] ^ (message[:, 1] * _MIX[1])) * _MIX[2]
+    key: Words = mixed ^ (mixed >> np.uint64(29))
+    return key
+
+
+def look_up(desk: Desk, runs: Sequence[FileRef], keys: Words) -> Any:
+    """What is known under these keys: rows of STATE."""
+    wanted = np.unique(keys)
+    found = [EMPTY_STATE]
+    for ref in reversed(runs):
+        if not len(wanted):
+            break
+        run = desk.read_state(ref)
+        have = run["key"].to_numpy()
+        low, high = (np.searchsorted(have, wanted, side=side) for side in ("left", "right"))
+        hit = high > low
+        if hit.any():
+            sizes = (high - low)[hit]
+            ends = np.cumsum(sizes)
+            places = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes) + np.repeat(low[hit], sizes)
+            found.append(_as_state(run.take(pa.array(places))))
+            wanted = wanted[~hit]
+    return pa.concat_tables(found)
+
+
+def add_run(
+    desk: Desk, runs: tuple[FileRef, ...], state: Any, sessions: Any, dedup: DedupLimits
+) -> tuple[FileRef, ...]:
+    """With the marks in `state` as the newest run; `sessions` tell each recipient's clock."""
+    marks = state.filter(pc.equal(state["entry"], SEEN))
+    columns = {name: marks[name].cast(RUN.field(name).type) for name in RUN.names if name != "key"}
+    columns["key"] = pa.array(keys_of(marks["session_tag"], marks["message_id"]))
+    run = _sorted(pa.table([columns[name] for name in RUN.names], schema=RUN))
+    refs = (*runs, *desk.write_state("seen", run))
+
+    def merge(old: Sequence[FileRef], level: int) -> tuple[FileRef, ...]:
+        return desk.write_state("seen", _without_old(_merged(desk, old), sessions, dedup), level=level)
+
+    merged = merged_by_level(refs, merge)
+    return merged if merged == refs else _with_young_run_first(desk, merged, sessions, dedup)
+
+
+def _with_young_run_first(
+    desk: Desk, runs: tuple[FileRef, ...], sessions: Any, dedup: DedupLimits
+) -> tuple[FileRef, ...]:
+    oldest, *others = runs
+    run = desk.read_state(oldest)
+    young = _without_old(run, sessions, dedup)
+    if len(young) * 2 > len(run):
+        return runs
+    return (*desk.write_state("seen", young, level=oldest.level), *others)
+
+
+def without_sessions(desk: Desk, runs: tuple[FileRef, ...], tags: Any) -> tuple[FileRef, ...]:
+    """The runs without the marks of these sessions."""
+    kept: list[FileRef] = []
+    for ref in runs:
+        run = desk.read_state(ref)
+        is_one = pc.is_in(run["session_tag"], value_set=tags.cast(_MARK))
+        if pc.any(is_one).as_py():
+            kept += desk.write_state("seen", run.filter(pc.invert(is_one)), level=ref.level)
+        else:
+            kept.append(ref)
+    return tuple(kept)
+
+
+def _merged(desk: Desk, refs: Sequence[FileRef]) -> Any:
+    parts: list[Any] = []
+    newer = np.empty(0, dtype=np.uint64)
+    for ref in reversed(refs):
+        run = desk.read_state(ref)
+        keys = run["key"].to_numpy()
+        stays = ~_is_in(keys, newer)
+        parts.append(taken(run, stays))
+        newer = np.sort(np.concatenate([newer, keys[stays]]))
+    return _sorted(pa.concat_tables(parts))
+
+
+def _is_in(keys: Words, among: Words) -> Flags:
+    if not len(among):
+        return np.zeros(len(keys), dtype=np.bool_)
+    found: Flags = among[np.minimum(np.searchsorted(among, keys), len(among) - 1)] == keys
+    return found
+
+
+def _sorted(run: Any) -> Any:
+    return run.take(pa.array(np.argsort(run["key"].to_numpy(), kind="stable")))
+
+
+def _without_old(run: Any, sessions: Any, dedup: DedupLimits) -> Any:
+    heads = sessions.filter(pc.equal(sessions["entry"], SESSION))
+    writers, place = np.unique(heads["writer"].to_numpy(), return_inverse=True)
+    clock = np.full(len(writers) + 1, NO_TIME, dtype=np.int64)
+    np.maximum.at(clock, place, heads["at_ms"].to_numpy())
+    writer = run["writer"].to_numpy()
+    at = np.searchsorted(writers, writer)
+    at[at == len(writers)] = 0
+    is_known = writers[at] == writer if len(writers) else np.zeros(len(writer), dtype=np.bool_)
+    age_ms = clock[at] - run["at_ms"].to_numpy()
+    return taken(run, ~is_known | (age_ms < dedup.window_ms + CLOCK_SLACK_MS))
+
+
+def _as_state(run: Any) -> Any:
+    size = len(run)
+    zeros = {"first": pa.int64(), "last": pa.int64(), "flag": pa.int8(), "reason": pa.int8()}
+    columns = {name: pa.array(np.zeros(size, dtype=np.int64)).cast(kind) for name, kind in zeros.items()}
+    columns["entry"] = pa.array(np.full(size, SEEN, dtype=np.int8))
+    columns |= {name: run[name].cast(STATE.field(name).type) for name in RUN.names if name != "key"}
+    return pa.table([columns[name] for name in STATE.names], schema=STATE)

@@ -1,0 +1,179 @@
+"""`restante fleet run` as an operator runs it: killed at any moment and started again, stopped, started twice."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clauses import clause
+from journal_files import Journal, Record, message, records, sealed, write_segment, writer
+from restante.fleet.stream.commits import latest_commit
+from restante.fleet.stream.files import Desk
+from restante.model.ids import SessionTag
+from restante.model.journal import JournalKind
+
+pytestmark = pytest.mark.acceptance
+
+NOON_MS = 1_767_614_400_000
+SEED = 20_260_105
+KILLS = 3
+WAIT_S = 120.0
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a short life needs no long warm-up
+TABLES = ("events", "arrivals", "quarantine", "repeats")
+
+RUN = """
+import sys, threading
+from restante.fleet.jobs import stream_run
+from restante.fleet.lake import Lake
+from restante.policy.settings import Settings
+options = stream_run.RunOptions(once=True, buckets=2, rows_per_step=50)
+tell = lambda step: print(step.commit, flush=True)
+stream_run.run_stream(Lake(sys.argv[1]), Settings(), options, master="local[2]", on_step=tell)
+"""
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"SPARK_SUBMIT_OPTS": QUICK_START}
+
+
+def restante(*words: str) -> list[str]:
+    return [sys.executable, "-c", "from restante.cli.main import main; main()", *words]
+
+
+def told(*words: str) -> subprocess.CompletedProcess[str]:
+    """What a command says and how it ends."""
+    return subprocess.run(
+        restante(*words), capture_output=True, text=True, env=environment(), timeout=WAIT_S, check=False
+    )
+
+
+def facts() -> list[Record]:
+    """Two recipients with two sessions each, some of it out of order and twice, and a row that is none."""
+    dice = random.Random(SEED)  # noqa: S311 - what goes wrong when, not a secret
+    rows: list[Record] = []
+    for who in (1, 2):
+        journal = Journal(writer(who))
+        numbers = sorted(range(60), key=lambda number: number + dice.choice((0, 0, 0, 2.5)))
+        for place, number in enumerate(numbers):
+            for _ in range(dice.choice((1, 1, 1, 2))):
+                journal.write(
+                    JournalKind.ARRIVED,
+                    message(number + 1_000 * who),
+                    NOON_MS + place * 1_000,
+                    session_tag=SessionTag(bytes([who, number % 2]) * 8),
+                    sequence=number // 2,
+                    payload_hash=sealed(number),
+                    code="new",
+                )
+        rows += records(journal.rows)
+    return rows
+
+
+def ship(segments: Path) -> None:
+    """In segments that overlap and come in the wrong order, one of them cut."""
+    segments.mkdir(parents=True)
+    rows = facts()
+    dice = random.Random(SEED)  # noqa: S311 - what goes wrong when, not a secret
+    starts = list(range(0, len(rows), 25))
+    dice.shuffle(starts)
+    for name, start in enumerate(starts):
+        part = rows[start : start + dice.choice((25, 30))]
+        write_segment(segments / f"{name:03d}.parquet", part)
+    write_segment(segments / "odd.parquet", [{**rows[0], "kind": "sneezed"}, {**rows[1], "code": "replay"}])
+    whole = (segments / "000.parquet").read_bytes()
+    (segments / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+
+
+def tables(root: Path) -> dict[str, Any]:
+    """Every row of the stream's tables, and what it counted."""
+    commit = latest_commit(root / "stream")
+    assert commit is not None
+    found: dict[str, Any] = {}
+    for what in TABLES:
+        desk = Desk(root / "stream", "", 0)
+        refs = [ref for bucket in commit.buckets for ref in getattr(bucket, what)]
+        rows = [str(row) for ref in refs for row in desk.read_table(ref).to_pylist()]
+        found[what] = Counter(rows)
+    odd = [(one.name, one.reason) for one in commit.odd_files]
+    return found | {"odd": odd, "counts": (commit.counts.events, commit.counts.duplicates, commit.counts.quarantined)}
+
+
+def killed_after(root: Path, lines: int, delay_s: float) -> bool:
+    """Start a run and kill it a moment after its so-many-th step; whether it had ended before."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN, str(root)], stdout=subprocess.PIPE, text=True, env=environment()
+    )
+    try:
+        assert process.stdout is not None
+        for _ in range(lines):
+            if not process.stdout.readline():
+                break
+        try:
+            process.wait(delay_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        return process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@clause("13.9")
+def test_killed_at_random_moments_and_started_again_it_makes_the_tables_of_one_run(tmp_path: Path) -> None:
+    for name in ("whole", "killed"):
+        ship(tmp_path / name / "segments")
+    assert killed_after(tmp_path / "whole", 1_000, WAIT_S)
+    dice = random.Random(SEED)  # noqa: S311 - what goes wrong when, not a secret
+    ended = [killed_after(tmp_path / "killed", dice.randint(1, 2), dice.random()) for _ in range(KILLS)]
+    assert not all(ended)
+    assert killed_after(tmp_path / "killed", 1_000, WAIT_S)
+    whole = tables(tmp_path / "whole")
+    assert tables(tmp_path / "killed") == whole
+    assert whole["counts"][1] > 0
+    assert whole["counts"][2] > 0
+
+
+def test_it_is_stopped_kindly_refused_a_second_time_and_says_what_it_did(tmp_path: Path) -> None:
+    ship(tmp_path / "segments")
+    words = restante("fleet", "run", "--lake", str(tmp_path), "--master", "local[1]", "--every", "1", "--buckets", "2")
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    try:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(3)]
+        assert lines[:2] == ["starting Spark\n", "looking for segments\n"]
+        assert lines[2].startswith("commit 1: ")
+        second = told("fleet", "run", "--lake", str(tmp_path))
+        assert second.returncode == 1
+        assert "another 'restante fleet run' works on" in second.stderr
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=WAIT_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, err
+    assert "The stream at commit" in out
+    assert "not a whole Parquet file" in out
+    assert "stopping after this step" in err
+    assert "WARN" not in err
+
+
+def test_a_lake_that_is_none_is_named(tmp_path: Path) -> None:
+    done = told("fleet", "run", "--lake", str(tmp_path))
+    assert done.returncode == 1
+    assert "is not a directory; journals are shipped to 'segments' in a lake" in done.stderr
+
+
+def test_a_run_for_a_program_prints_json_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "segments").mkdir()
+    done = told("fleet", "run", "--lake", str(tmp_path), "--master", "local[1]", "--once", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["rows"] == 0

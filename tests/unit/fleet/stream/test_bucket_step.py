@@ -1,0 +1,185 @@
+"""A bucket of the stream has the tables of everything at once, however its rows came: in parts, in any order, twice."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arrival_traces import DAY_MS, NUMBER, TRACES, Recipient, Told, TraceFact, moments, payload_hash
+from clauses import clause
+from journal_files import message, writer
+from restante.core.inbox_events import ResetReason
+from restante.fleet.stream import files
+from restante.fleet.stream.rows import COLUMNS
+from restante.fleet.transforms.arrivals import UNUSABLE
+from restante.fleet.transforms.validate import CONFLICT
+from restante.model.ids import event_id
+from stream_buckets import FedBucket, Record
+
+pytestmark = pytest.mark.unit
+
+KINDS = {"arrived": "arrived", "passed": "gap_skipped", "failed": "session_reset", "agreed": "session_continued"}
+EVENTS = {"arrived": 0, "passed": 1, "failed": 2, "agreed": 3}
+NOTHING: Record = dict.fromkeys(COLUMNS)
+
+
+@dataclass
+class Fleet:
+    """What writers wrote, and the facts behind it."""
+
+    rows: list[Record] = field(default_factory=list)
+    facts: dict[bytes, tuple[int, TraceFact, int]] = field(default_factory=dict)
+
+    def write(self, who: int, trace: Sequence[TraceFact]) -> None:
+        for number, (fact, at_ms) in enumerate(zip(trace, moments(trace), strict=True), 1):
+            row = fact_row(who, number, fact, at_ms)
+            self.facts[row["event_id"]] = (who, fact, at_ms)
+            self.rows.append(row)
+        self.rows.append(other_row(who, len(trace) + 1))
+
+    def told(self, events: set[bytes]) -> dict[bytes, Told]:
+        """What the core says of the facts among `events`, each recipient's in order."""
+        recipients: dict[int, Recipient] = {}
+        found = {}
+        for name in sorted(events & self.facts.keys()):
+            who, fact, at_ms = self.facts[name]
+            found[name] = recipients.setdefault(who, Recipient()).take(fact, at_ms)
+        return found
+
+
+def tag(who: int, session: int) -> bytes:
+    return bytes([who]) * 8 + bytes([session]) * 8
+
+
+def fact_row(who: int, number: int, fact: TraceFact, at_ms: int) -> Record:
+    is_arrival = fact.what == "arrived"
+    return NOTHING | {
+        "event_id": event_id(writer(who), number),
+        "at_ms": at_ms,
+        "kind": KINDS[fact.what],
+        "writer": writer(who),
+        "message_id": message(fact.message) if is_arrival else None,
+        "session_tag": bytes(16) if fact.what == "agreed" else tag(who, fact.session),
+        "sequence": fact.sequence if is_arrival else None,
+        "payload_hash": payload_hash(fact) if is_arrival else None,
+        "told_tag": tag(who, fact.session) if fact.what == "agreed" else None,
+        "told_event": EVENTS[fact.what],
+        "told_recorded": NUMBER[fact.recorded] if is_arrival else int(ResetReason.UNREADABLE),
+        "reason": None,
+    }
+
+
+def other_row(who: int, number: int, kind: str = "accepted", **changes: Any) -> Record:
+    """A fact that tells of no incoming session."""
+    plain = {"event_id": event_id(writer(who), number), "at_ms": 0, "kind": kind, "writer": writer(who)}
+    nothing = {"told_tag": None, "told_event": None, "told_recorded": None, "reason": None}
+    return NOTHING | plain | nothing | changes
+
+
+def at_once(rows: Sequence[Record]) -> tuple[set[tuple[Any, ...]], Counter[tuple[Any, ...]], int]:
+    """Events, quarantine and number of repeats of all rows together, told by a plain loop (SPEC 13.2)."""
+    events, odd, repeats = set(), Counter[tuple[Any, ...]](), 0
+    copies: dict[bytes, list[Record]] = {}
+    for row in rows:
+        if row["reason"] is None:
+            copies.setdefault(row["event_id"], []).append(row)
+        else:
+            odd[(*content(row), row["source_file"], row["reason"])] += 1
+    for same in copies.values():
+        if len({content(row) for row in same}) > 1:
+            odd.update((*content(row), row["source_file"], CONFLICT) for row in same)
+            continue
+        events.add(content(same[0]))
+        repeats += len(same) - 1
+        if same[0]["kind"] == "arrived" and same[0]["session_tag"] is None:
+            odd[(*content(same[0]), min(row["source_file"] for row in same), UNUSABLE)] += 1
+    return events, odd, repeats
+
+
+def content(row: Record) -> tuple[Any, ...]:
+    return tuple(row[name] for name in COLUMNS)
+
+
+@st.composite
+def shipments(draw: st.DrawFn) -> tuple[Fleet, list[list[Record]]]:
+    """Facts of some writers in files that come in any order, with rows in several of them, contradicted or broken."""
+    fleet = Fleet()
+    for who in range(1, draw(st.integers(1, 3)) + 1):
+        fleet.write(who, draw(TRACES))
+    unusable = other_row(1, 1_000, "arrived")
+    names = "abcdef"
+    shipped: dict[str, list[Record]] = {name: [] for name in names}
+    for row in [*fleet.rows, *draw(st.lists(st.just(unusable), max_size=1))]:
+        for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=2)):
+            shipped[name].append(row | {"source_file": name})
+        if draw(st.integers(0, 30)) == 0:
+            name = draw(st.sampled_from(names))
+            odd = draw(
+                st.sampled_from([{"code": "changed"}, {"kind": "sneezed", "reason": "kind: must be a known word"}])
+            )
+            shipped[name].append(row | {"source_file": name} | odd)
+    order = draw(st.permutations(names))
+    size = draw(st.integers(1, 3))
+    batches = [[row for name in order[at : at + size] for row in shipped[name]] for at in range(0, 6, size)]
+    return fleet, batches
+
+
+@clause("13.2", "13.7")
+@settings(max_examples=60, deadline=None)
+@given(shipments())
+def test_rows_that_come_in_any_parts_and_order_make_the_tables_of_all_at_once(
+    shipment: tuple[Fleet, list[list[Record]]],
+) -> None:
+    fleet, batches = shipment
+    events, odd, repeats = at_once([row for batch in batches for row in batch])
+    with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "FAN", 2)
+        bucket = FedBucket(Path(made))
+        for batch in batches:
+            bucket.feed(batch)
+        assert bucket.events() == Counter(events)
+        assert bucket.quarantine() == odd
+        assert bucket.told() == fleet.told({row[0] for row in events})
+        assert (bucket.counts.events, bucket.counts.duplicates) == (len(events), repeats)
+        unusable = sum(count for row, count in odd.items() if row[-1] == UNUSABLE)
+        assert bucket.counts.quarantined == odd.total() - unusable
+
+
+def arrivals(who: int, *numbers: int) -> list[Record]:
+    """One session, whose message n is fact n + 1."""
+    rows = [fact_row(who, n + 1, TraceFact(0, "arrived", 0, n, n), 1_000 * n) for n in numbers]
+    return [row | {"source_file": "a"} for row in rows]
+
+
+@clause("13.2")
+def test_a_late_fact_is_counted_and_its_session_judged_again(tmp_path: Path) -> None:
+    bucket = FedBucket(tmp_path)
+    bucket.feed(arrivals(1, 0, 2, 3))
+    assert [told.placement for told in bucket.told().values()] == ["released", "held", "held"]
+    step = bucket.feed([*arrivals(1, 1), *arrivals(2, 0)])
+    assert (step.counts.late, step.counts.judged_again) == (1, 1)
+    assert {told.placement for told in bucket.told().values()} == {"released"}
+
+
+def test_steps_leave_few_files_and_lose_none_of_their_rows(tmp_path: Path) -> None:
+    bucket = FedBucket(tmp_path)
+    for number in range(100):
+        bucket.feed(arrivals(1, number))
+    assert len(bucket.told()) == sum(bucket.events().values()) == 100
+    assert all(len(getattr(bucket.bucket, kind)) < 2 * files.FAN for kind in files.KINDS)
+    assert sum(ref.rows for ref in bucket.bucket.seen) == 100
+
+
+def test_what_was_seen_is_forgotten_after_the_window(tmp_path: Path) -> None:
+    bucket = FedBucket(tmp_path)
+    for number in range(100):
+        row = fact_row(1, number + 1, TraceFact(0, "arrived", 0, number, number), number * DAY_MS)
+        bucket.feed([row | {"source_file": "a"}])
+    kept = sum(ref.rows for ref in bucket.bucket.seen)
+    assert 31 <= kept <= 2 * 31 + files.FAN
