@@ -55,15 +55,16 @@ class LocalFolder:
     """`OSError` is what its methods raise for a single file."""
 
     def __init__(self, directory: Path) -> None:
+        self._given = directory
         self._directory = directory.absolute()
 
     def names(self) -> list[str]:
         try:
             return sorted(path.name for path in self._directory.iterdir())
         except (NotADirectoryError, FileNotFoundError):
-            raise _no_directory(str(self._directory)) from None
+            raise _no_directory(str(self._given)) from None
         except OSError as error:
-            raise StoreUnusable(f"{self._directory} cannot be read: {error.strerror}") from error
+            raise StoreUnusable(f"{self._given} cannot be read: {error.strerror}") from error
 
     def path(self, name: str) -> Path:
         return self._directory / name
@@ -188,7 +189,7 @@ class _HadoopFile(io.RawIOBase):
 def open_folder(where: Path | str, spark: SparkSession | None) -> Folder:
     """`spark` is needed for what is not on this machine."""
     if isinstance(where, Path) or is_here(where):
-        return LocalFolder(local_path(str(where)))
+        return LocalFolder(where if isinstance(where, Path) else local_path(where))
     if spark is None:
         raise RestanteError(f"{where} is not on this machine, and has to be", code=Code.NOT_FOUND)
     return HadoopFolder(spark, where)

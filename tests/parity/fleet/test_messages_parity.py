@@ -50,6 +50,8 @@ def fold(facts: list[JournalRow]) -> dict[str, Any]:
     )
     in_order = sorted(facts, key=lambda row: row.event_id)
     of_sender = [fact for fact in in_order if fact.kind in STATE_AFTER]
+    sealed_anew = [fact for fact in in_order if fact.kind is JournalKind.RESEALED]
+    as_sealed = [*reversed(sealed_anew), *of_sender]
     arrived = [fact for fact in facts if fact.kind is JournalKind.ARRIVED]
     sent_at_ms = first(fact.at_ms for fact in in_order if fact.kind is JournalKind.SENT)
     tried_at_ms = [fact.at_ms for fact in in_order if fact.kind is JournalKind.ATTEMPTED]
@@ -58,9 +60,9 @@ def fold(facts: list[JournalRow]) -> dict[str, Any]:
         "sender": min(senders, default=None),
         "message_kind": life.kind,
         "priority": life.priority,
-        "payload_hash": first(fact.payload_hash for fact in of_sender),
-        "size_bytes": first(fact.size_bytes for fact in of_sender),
-        "ttl_s": first(fact.ttl_s for fact in of_sender),
+        "payload_hash": first(fact.payload_hash for fact in as_sealed),
+        "size_bytes": first(fact.size_bytes for fact in as_sealed),
+        "ttl_s": first(fact.ttl_s for fact in as_sealed),
         "accepted_at_ms": life.accepted_at_ms,
         "state": life.state,
         "last_code": of_sender[-1].code if of_sender else None,
