@@ -279,6 +279,27 @@ async def test_a_drain_has_at_most_64_tries_under_way(outbox: Outbox) -> None:
     assert 2 <= wire.most_under_way <= 64
 
 
+class Death(BaseException):
+    """Not even an exception."""
+
+
+@pytest.mark.parametrize("crash", [ValueError, asyncio.CancelledError, Death])
+async def test_whatever_a_carrier_raises_ends_the_drain_and_its_claims_are_given_back(
+    outbox: Outbox, crash: type[BaseException]
+) -> None:
+    class Broken(Wire):
+        async def transmit(self, entry: OutboxEntry) -> None:
+            raise crash
+
+    sent = await outbox.send(Message(payload=b"x"), MESH)
+    async with asyncio.timeout(10):
+        with pytest.raises(crash):
+            await outbox.drain({Route.MESH: Broken()})
+    status = await outbox.status(sent.message_id)
+    assert status is not None
+    assert (status.state, status.last_error) == (State.PENDING, Code.NETWORK_UNREACHABLE)
+
+
 @clause("3.10")
 async def test_a_drain_stops_when_its_budget_is_spent_and_the_rest_waits(tmp_path: Path, clock: FakeClock) -> None:
     outbox = Outbox.open(tmp_path / "outbox.db", clock=clock)

@@ -81,7 +81,7 @@ class Storm(MemoryChannel):
         assert self.place is not None
         grave = self.place.path
         self.heir = heir = grave.with_name(f"{int(grave.stem) + 1}.db")
-        for ending in ("", "-wal"):
+        for ending in ("", "-wal", ".key"):
             shutil.copy(f"{grave}{ending}", f"{heir}{ending}")
         self.place = None
         raise Death(heir)

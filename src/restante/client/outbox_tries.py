@@ -29,7 +29,7 @@ class Tries:
         self._fail = fail
         self._tasks: dict[MessageId, asyncio.Task[None]] = {}
         self._endings: list[Ending] = []
-        self._crash: Exception | None = None
+        self._crash: BaseException | None = None
         self._news = asyncio.Event()
 
     @property
@@ -70,10 +70,10 @@ class Tries:
             event = self._fail(failed.failure, failed.retry_after_ms)
         except Withdrawn:
             event = _CANCELLED
-        except Exception as crash:  # noqa: BLE001 - raised by whoever waits for endings
+        except BaseException as crash:  # whatever it is: who waits for endings must not wait for this one
             self._crash = crash
             self._news.set()
-            return
+            raise
         else:
             event = SUCCEEDED if kept is None else DeliveryAcked(node=kept.node)
         self._tasks.pop(entry.message_id, None)
