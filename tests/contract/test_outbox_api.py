@@ -289,7 +289,7 @@ async def test_whatever_a_carrier_raises_ends_the_drain_and_its_claims_are_given
 ) -> None:
     class Broken(Wire):
         async def transmit(self, entry: OutboxEntry) -> None:
-            raise crash
+            raise crash(entry.lane)
 
     sent = await outbox.send(Message(payload=b"x"), MESH)
     async with asyncio.timeout(10):
