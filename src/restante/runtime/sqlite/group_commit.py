@@ -5,7 +5,6 @@ refuses, having written nothing, does not disturb the others of its group.
 """
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -180,13 +179,9 @@ class GroupCommit:
         self._lonely = group[0].task if len(group) == 1 else None
         if len(group) == 1 and not group[0].apart:
             self._answer(group, self._try_commit(), loop)
-        else:
-            self._committer.submit(self._commit_apart, group, loop)
-
-    def _commit_apart(self, group: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
-        failure = self._try_commit()
-        with contextlib.suppress(RuntimeError):  # a loop that is closed waits for nothing
-            loop.call_soon_threadsafe(self._answer, group, failure, loop)
+            return
+        committed = loop.run_in_executor(self._committer, self._try_commit)
+        committed.add_done_callback(lambda done: self._answer(group, done.result(), loop))
 
     def _try_commit(self) -> Exception | None:
         try:
