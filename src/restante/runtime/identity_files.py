@@ -4,7 +4,6 @@ A seed is kept as it is, 32 bytes, or under a passphrase, and then the file alon
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,7 @@ from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.ports.entropy import Entropy
-from restante.runtime.private_file import read_private
+from restante.runtime.private_file import create_private, read_private
 from restante.wire.address import parse_address, show_address
 
 MAX_CARD_BYTES: Final = 16_384
@@ -37,12 +36,10 @@ def create_identity(
         kept = close_with_passphrase(seed, passphrase, entropy=entropy.draw(PASSPHRASE_ENTROPY_BYTES), cost=cost)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(kept)
-            file.flush()
-            os.fsync(file.fileno())
     except OSError as error:
         raise StoreUnusable(f"the identity file cannot be written: {error}") from error
+    if not create_private(path, kept):
+        raise StoreUnusable(f"the identity file cannot be written: {path.name} exists already")
     return Identity(seed)
 
 
