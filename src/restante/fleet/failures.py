@@ -29,13 +29,19 @@ def in_words(error: Exception, master: str) -> RestanteError | None:
     if not isinstance(error, PySparkException | Py4JError):
         return None
     text = _text_of(error)
-    if any(words in text for words in _NO_ROOM):
+    if is_for_want_of_room(error):
         return StoreUnusable("a disk that Spark writes to is full; make room and run it again, it begins anew")
     if found := _NOT_ALLOWED.search(text):
         return StoreUnusable(f"Spark may not write there: {found[0].strip()}")
     if any(words in text for words in _GONE):
         return EnvironmentUnsuitable(f"the Spark master {master} does not answer, or has ended; see that it runs")
     return None
+
+
+def is_for_want_of_room(error: Exception) -> bool:
+    """Whether a disk is full, here or where a task ran: Java tells it by the system's words alone."""
+    text = _text_of(error)
+    return any(words in text for words in _NO_ROOM)
 
 
 def _text_of(error: Exception) -> str:

@@ -1,9 +1,11 @@
 """The stream's tables are those of a backfill of the same segments, whatever came when, and survive every end."""
 
+import resource
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -259,20 +261,23 @@ def test_a_report_from_the_stream_is_that_of_its_segments(spark: SparkSession, l
     assert from_stream == make_fleet_report(spark, *find_segments(lake.local_segments), **at)
 
 
-def test_a_full_disk_is_named_and_nothing_is_committed(
-    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_named_and_nothing_is_committed(spark: SparkSession, lake: Lake) -> None:
     journal = Journal(writer(1))
     mail(journal, 1)
     write_segment(lake.local_segments / "a.parquet", records(journal.rows))
     stream = Stream(spark, lake, SETTINGS, buckets=1)
-    with monkeypatch.context() as patch:
-        patch.setattr("restante.fleet.jobs.stream.write_commit", _no_room)
-        with pytest.raises(StoreUnusable, match="no room is left"):
-            stream.step()
+    with files_of_at_most(16), pytest.raises(StoreUnusable, match="no room is left"):
+        stream.step()
     assert streamed(spark, lake)["events"] == Counter()
     assert [done.rows for done in steps(stream)] == [3]
 
 
-def _no_room(_root: Path, _commit: object) -> None:
-    raise OSError(28, "No space left on device")
+@contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """As on a full disk, for what this process writes; tasks of Spark are others."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

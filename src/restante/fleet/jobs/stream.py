@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from restante.fleet.arrow_map import BatchFunction, map_in_arrow
+from restante.fleet.failures import is_for_want_of_room
 from restante.fleet.lake import Lake
 from restante.fleet.schemas import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.segments import DRAFT_PREFIXES, SEGMENT_PATTERN, Segment, damaged, inspect_segment, read_segments
@@ -49,7 +50,6 @@ ROWS_PER_STEP: Final = 1_000_000
 """Segments are taken until they have so many rows: more cost memory, fewer make the state be written more often."""
 FILES_PER_STEP: Final = 10_000
 TIDY_EVERY: Final = 64  # commits
-_NO_ROOM: Final = "No space left on device"
 _SHARED_BYTES: Final = 8  # of writer and event id
 _FRAGMENT: Final = "bucket int, fragment string"
 
@@ -104,13 +104,9 @@ class Stream:
         found = self._look()
         if not found.segments and not found.odd:
             return None
-        try:
+        with self._room_or_words():
             commit, counts, rows = self._advanced(found)
             self._keep(commit, [segment.path.name for segment in found.segments])
-        except (OSError, PySparkException) as error:
-            if _NO_ROOM in str(error):
-                raise StoreUnusable(f"no room is left on the disk of {self.root}; nothing is lost by it") from error
-            raise
         return StepDone(
             commit=commit.number,
             segments=len(found.segments),
@@ -124,7 +120,20 @@ class Stream:
     def note_written(self) -> None:
         """The tables for other readers are as this commit has them."""
         number = self.commit.number + 1
-        self._keep(replace(self.commit, number=number, written=number, unwritten_days=frozenset()), [])
+        with self._room_or_words():
+            self._keep(replace(self.commit, number=number, written=number, unwritten_days=frozenset()), [])
+
+    @contextmanager
+    def _room_or_words(self) -> Iterator[None]:
+        """What the disk refuses, said so that a person knows what to do."""
+        try:
+            yield
+        except (OSError, PySparkException) as error:
+            if is_for_want_of_room(error):
+                raise StoreUnusable(f"no room is left on the disk of {self.root}; nothing is lost by it") from error
+            if isinstance(error, OSError):
+                raise StoreUnusable(f"the stream's files cannot be written: {error}") from error
+            raise
 
     def _look(self) -> _Found:
         """By name: a writer's segments then come in the order of its facts."""

@@ -101,11 +101,8 @@ def latest_commit(root: Path) -> Commit | None:
 def write_commit(root: Path, commit: Commit) -> None:
     """From here on `commit` is what is true."""
     directory = root / COMMITS
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        _write_whole(directory / f"{commit.number:012d}.json", json.dumps(commit.as_json()).encode())
-    except OSError as error:
-        raise StoreUnusable(f"the stream's commit cannot be written: {error}") from error
+    directory.mkdir(parents=True, exist_ok=True)
+    _write_whole(directory / f"{commit.number:012d}.json", json.dumps(commit.as_json()).encode())
 
 
 def taken_segments(root: Path, refs: Iterable[FileRef]) -> dict[str, int]:
