@@ -31,7 +31,7 @@ async def chat(home: str, contact: str, count: int) -> None:
         await client.send(to, b"%d" % number)
         sys.stdout.write(f"{number}\n")
         sys.stdout.flush()
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.002)  # a pace at which kills fall between messages, not a wait for anything
     leaving = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
     await client.close()

@@ -66,7 +66,7 @@ class Daemon:
             if found := pattern.search(self.log.read_bytes()):
                 return found
             assert self.process.poll() is None, self.log.read_text("utf-8")
-            time.sleep(0.1)
+            time.sleep(0.1)  # a log of Spark tells nobody that it has grown
         raise AssertionError(self.log.read_text("utf-8"))
 
 

@@ -179,8 +179,8 @@ class _Reader:
 def shipping_to(address: str) -> ShipNext:
     """What ships to the depot that the setting journal.ship_to names. Only who ships needs pyarrow, and is told so."""
     try:
-        from restante.runtime.journal.segments import ship_next  # noqa: PLC0415 - as said
-        from restante.runtime.journal.stores import open_depot  # noqa: PLC0415 - as said
+        from restante.runtime.journal.segments import ship_next  # noqa: PLC0415 - pyarrow is not everybody's
+        from restante.runtime.journal.stores import open_depot  # noqa: PLC0415 - the same
     except ImportError as missing:
         raise EnvironmentUnsuitable("journal.ship_to needs pyarrow: pip install 'restante[fleet]'") from missing
     return partial(ship_next, open_depot(address, key="journal.ship_to"))
