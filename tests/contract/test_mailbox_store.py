@@ -425,8 +425,6 @@ def test_reaping_finds_what_has_expired_by_an_index(node: Database) -> None:
     assert any("INDEX inbox_by_expiry (expires_at_ms<?)" in step for *_, step in plan)
 
 
-# A connection that cannot be closed for want of power says so once more when it is collected.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @clause("1.3", "6.2")
 def test_power_lost_at_any_write_or_sync_keeps_every_put_that_returned_and_balanced_usage(tmp_path: Path) -> None:
     counting = CrashingDisk()
@@ -452,15 +450,12 @@ def test_power_lost_at_any_write_or_sync_keeps_every_put_that_returned_and_balan
 def puts_until_crash(path: Path, acknowledged: list[bytes]) -> None:
     """Four commits of three puts; what a commit that returned has stored is noted."""
     file = open_node_file(path)
-    try:
-        for commit in range(4):
-            envelopes = [b"%d-%d" % (commit, number) for number in range(3)]
-            file.mailbox.put_all([keep(ALICE, envelope) for envelope in envelopes], quota=QUOTA, now_ms=NOW_MS)
-            acknowledged += envelopes
-    finally:
-        with contextlib.suppress(StoreUnusable):
-            file.mailbox.close()
-            file.database.close()
+    for commit in range(4):
+        envelopes = [b"%d-%d" % (commit, number) for number in range(3)]
+        file.mailbox.put_all([keep(ALICE, envelope) for envelope in envelopes], quota=QUOTA, now_ms=NOW_MS)
+        acknowledged += envelopes
+    file.mailbox.close()
+    file.database.close()
 
 
 @clause("6.2")

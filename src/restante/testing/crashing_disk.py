@@ -7,7 +7,7 @@ of the writes to a file since its last sync, a prefix survives, its length drawn
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -42,11 +42,15 @@ class CrashingDisk:
 
     @contextmanager
     def plugged_in(self) -> Iterator[None]:
-        """Every file that SQLite opens inside lies on this disk."""
+        """Every file that SQLite opens inside lies on this disk, and is closed at the end, power or not."""
         system = _FileSystem(self)
         try:
             yield
         finally:
+            for connection in apsw.connections():
+                if connection.open_vfs == _NAME:
+                    with suppress(PowerLost):
+                        connection.close(force=True)
             system.unregister()
 
     def count(self) -> None:

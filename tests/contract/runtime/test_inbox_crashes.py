@@ -3,15 +3,12 @@
 from contextlib import suppress
 from pathlib import Path
 
-import apsw
-import pytest
-
 from clauses import clause
 from inbox_letters import ALICE, NEXT_SESSION, SESSION, letter, shown
 from restante.core.letters import Opened
 from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId
-from restante.testing.crashing_disk import CrashingDisk, PowerLost
+from restante.testing.crashing_disk import CrashingDisk
 from sqlite_files import NOW_MS, ClientFile, open_client_file
 
 GAP_MS = 300_000
@@ -42,24 +39,12 @@ def live(file: ClientFile, acknowledged: list[MessageId]) -> None:
 
 def live_until_the_power_fails(path: Path, disk: CrashingDisk) -> list[MessageId]:
     acknowledged: list[MessageId] = []
-    with disk.plugged_in():
-        with suppress(StoreUnusable):
-            file = open_client_file(path)
-            try:
-                live(file, acknowledged)
-            finally:
-                with suppress(StoreUnusable, apsw.Error):
-                    file.database.close()
-        for connection in apsw.connections():
-            if connection.filename == str(path):
-                with suppress(PowerLost):  # it fell while the file was made
-                    connection.close(force=True)
+    with disk.plugged_in(), suppress(StoreUnusable):
+        live(open_client_file(path), acknowledged)
     disk.lose_what_was_not_synced()
     return acknowledged
 
 
-# A connection that cannot be closed for want of power says so once more when it is collected.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @clause("1.3", "9.3")
 def test_at_whatever_write_the_power_fails_nothing_acknowledged_is_lost_and_nothing_shown_twice(tmp_path: Path) -> None:
     counting = CrashingDisk()

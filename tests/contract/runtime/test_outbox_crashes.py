@@ -6,7 +6,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import apsw
 import pytest
 
 from clauses import clause
@@ -17,7 +16,7 @@ from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId, event_number
 from restante.model.states import IN_FLIGHT, Route, State
 from restante.policy.failures import Failure
-from restante.testing.crashing_disk import CrashingDisk, PowerLost
+from restante.testing.crashing_disk import CrashingDisk
 from sqlite_files import (
     NOW_MS,
     ClientFile,
@@ -85,19 +84,10 @@ def live(file: ClientFile, promises: Promises) -> None:
 
 def live_until_the_power_fails(path: Path, disk: CrashingDisk, *, synchronous: str = "FULL") -> Promises:
     promises = Promises()
-    with disk.plugged_in():
-        with suppress(StoreUnusable):
-            file = open_client_file(path)
-            try:
-                file.database.run(f"PRAGMA synchronous = {synchronous}")
-                live(file, promises)
-            finally:
-                with suppress(StoreUnusable, apsw.Error):
-                    file.database.close()
-        for connection in apsw.connections():
-            if connection.filename == str(path):
-                with suppress(PowerLost):  # it fell while the file was made
-                    connection.close(force=True)
+    with disk.plugged_in(), suppress(StoreUnusable):
+        file = open_client_file(path)
+        file.database.run(f"PRAGMA synchronous = {synchronous}")
+        live(file, promises)
     disk.lose_what_was_not_synced()
     return promises
 
@@ -147,8 +137,6 @@ def assert_nothing_is_stuck(file: ClientFile) -> None:
     assert waiting <= {one.message_id for one in leased} | ended
 
 
-# A connection that cannot be closed for want of power says so once more when it is collected.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @clause("3.2", "3.11", "1.3", "1.4")
 @pytest.mark.parametrize("seed", CRASH_SEEDS)
 def test_the_power_may_fail_at_any_write_or_sync_and_nothing_promised_is_lost(tmp_path: Path, seed: int) -> None:
@@ -235,7 +223,6 @@ def test_a_locked_database_refuses_clearly_and_loses_nothing(tmp_path: Path) -> 
     file.database.close()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_without_syncs_the_simulated_disk_does_lose_what_was_promised(tmp_path: Path) -> None:
     """Or the test above would show nothing."""
     lost = 0
