@@ -70,7 +70,7 @@ def _register(name: str, options: object, file: Path, environ: Mapping[str, str]
     limits = ChannelLimits(**{one: _value(f"{key}.{one}", int, given.pop(one)) for one in _LIMITS if one in given})
     limits.check(name)
     made_by = _adapter_class(key, adapter)
-    wanted = _options(made_by)
+    wanted = _options(key, adapter, made_by)
     _refuse_unknown(key, given, wanted)
     platform = made_by.platform
     if wanted.get("platform") is Platform and "platform" in given:
@@ -88,37 +88,60 @@ def _register(name: str, options: object, file: Path, environ: Mapping[str, str]
         read = {
             one: _read_secret(f"{key}.{one}", source, file.parent, environ) for one, source in secrets.items() if source
         }
-        made: ChannelAdapter = made_by(**plain, **read)
-        return made
+        return made_by(**plain, **read)
 
     return Registered(name=name, adapter=adapter, platform=platform, limits=limits, make=make)
 
 
-def _adapter_class(key: str, adapter: str) -> Any:
+def _adapter_class(key: str, adapter: str) -> type[ChannelAdapter]:
     path = BUILT_IN.get(adapter, adapter)
-    module, separator, name = path.partition(":")
-    if not separator:
+    module, _, name = path.partition(":")
+    if not (module and name):
         hint = did_you_mean(adapter, BUILT_IN)
         raise ConfigurationInvalid(
             f"{key}: unknown adapter {adapter!r}.{hint} There are {', '.join(BUILT_IN)}; your own is named module:Class"
         )
     try:
-        return getattr(import_module(module), name)
-    except ImportError as missing:
-        if adapter in BUILT_IN:
+        named = getattr(import_module(module), name, None)
+    except Exception as failure:
+        if adapter in BUILT_IN and isinstance(failure, ImportError):
             raise EnvironmentUnsuitable(
                 f"the adapter {adapter} needs more: pip install 'restante[channels]'"
-            ) from missing
-        raise ConfigurationInvalid(f"{key}: the module {module} cannot be imported: {missing}") from missing
-    except AttributeError:
-        raise ConfigurationInvalid(f"{key}: the module {module} has no {name}") from None
+            ) from failure
+        raise ConfigurationInvalid(f"{key}: the module {module} cannot be imported: {_words(failure)}") from failure
+    if named is None:
+        raise ConfigurationInvalid(f"{key}: the module {module} has no {name}")
+    if not isinstance(named, type) or ChannelAdapter not in named.__mro__:
+        raise ConfigurationInvalid(
+            f"{key}: {adapter} must be a class that derives from {ChannelAdapter.__module__}.{ChannelAdapter.__name__}"
+        )
+    return named
 
 
-def _options(made_by: Any) -> dict[str, type]:
+def _words(failure: Exception) -> str:
+    return f"{type(failure).__name__}: {failure}"
+
+
+def _options(key: str, adapter: str, made_by: type[ChannelAdapter]) -> dict[str, type]:
     """The options of an adapter and their types; of `X | None`, X."""
-    hints = get_type_hints(made_by.__init__)
-    names = [one.name for one in inspect.signature(made_by).parameters.values() if one.kind is one.KEYWORD_ONLY]
-    return {name: next((part for part in get_args(hints[name]) if part is not NoneType), hints[name]) for name in names}
+    try:
+        hints = get_type_hints(made_by.__init__)
+        parameters = inspect.signature(made_by).parameters.values()
+    except Exception as failure:
+        raise ConfigurationInvalid(f"{key}: the options of {adapter} cannot be read: {_words(failure)}") from failure
+    options: dict[str, type] = {}
+    for one in parameters:
+        if one.kind in {one.VAR_POSITIONAL, one.VAR_KEYWORD}:
+            continue
+        if one.kind is not one.KEYWORD_ONLY:
+            raise ConfigurationInvalid(
+                f"{key}: the option {one.name} of {adapter} must be keyword-only: put * before it"
+            )
+        if one.name not in hints:
+            raise ConfigurationInvalid(f"{key}: the option {one.name} of {adapter} has no type: annotate it")
+        hint = hints[one.name]
+        options[one.name] = next((part for part in get_args(hint) if part is not NoneType), hint)
+    return options
 
 
 def _refuse_unknown(key: str, given: Mapping[str, object], wanted: Mapping[str, type]) -> None:
@@ -135,7 +158,7 @@ def _refuse_unknown(key: str, given: Mapping[str, object], wanted: Mapping[str, 
             raise ConfigurationInvalid(f"unknown option {key}.{one}.{hint} There are {', '.join([*known, *_LIMITS])}")
 
 
-def _refuse_missing(key: str, made_by: Any, given: set[str]) -> None:
+def _refuse_missing(key: str, made_by: type[ChannelAdapter], given: set[str]) -> None:
     for one in inspect.signature(made_by).parameters.values():
         if one.default is one.empty and one.kind is one.KEYWORD_ONLY and one.name not in given:
             raise ConfigurationInvalid(f"{key} lacks {one.name}")

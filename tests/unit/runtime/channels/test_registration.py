@@ -1,5 +1,6 @@
 """Channels in a configuration file: what is taken, what is refused and how it is said, and where secrets come from."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,15 @@ def test_a_platform_can_be_named_where_an_adapter_leads_anywhere(tmp_path: Path)
         ("[channels.ops]\nx = 1", "must be a table with an adapter"),
         ('[channels."Ops!"]\nadapter = "smtp"', "a channel's name has up to 32"),
         ('[channels.ops]\nadapter = "telegrm"', "Did you mean telegram"),
-        ('[channels.ops]\nadapter = "no_such_module:X"', "no_such_module cannot be imported"),
+        ('[channels.ops]\nadapter = "no_such_module:X"', "no_such_module cannot be imported: ModuleNotFoundError"),
         ('[channels.ops]\nadapter = "json:Nothing"', "the module json has no Nothing"),
+        (
+            '[channels.ops]\nadapter = "json:JSONDecoder"',
+            r"channels\.ops: json:JSONDecoder must be a class that derives",
+        ),
+        ('[channels.ops]\nadapter = "json:loads"', r"channels\.ops: json:loads must be a class that derives"),
+        ('[channels.ops]\nadapter = ":X"', "your own is named module:Class"),
+        ('[channels.ops]\nadapter = ".x:X"', r"the module \.x cannot be imported: TypeError"),
         (OPS, r"channels\.ops lacks token"),
         (OPS + 'token = "12:abc"', r"channels\.ops\.token is a secret: name a file in token_file"),
         (OPS + 'token_env = "T"\ntoken_file = "t"', "given twice: by token_file and token_env"),
@@ -67,6 +75,34 @@ def test_a_platform_can_be_named_where_an_adapter_leads_anywhere(tmp_path: Path)
 def test_what_is_wrong_is_said_with_its_key(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigurationInvalid, match=said):
         registered_channels(written(tmp_path, text), {})
+
+
+OWN_ADAPTER = """
+from restante.ports.channel_adapter import ChannelAdapter
+class Mine(ChannelAdapter):
+    def __init__({parameters}): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise RuntimeError('no display')", "own_adapter cannot be imported: RuntimeError: no display"),
+        ("class Mine(:", "own_adapter cannot be imported: SyntaxError: "),
+        (OWN_ADAPTER.format(parameters="self, *, path"), r"the option path of own_adapter:Mine has no type"),
+        (OWN_ADAPTER.format(parameters="self, *, path: 'Pth'"), "own_adapter:Mine cannot be read: NameError: .*Pth"),
+        (OWN_ADAPTER.format(parameters="self, path: str"), "path of own_adapter:Mine must be keyword-only"),
+    ],
+)
+def test_what_is_wrong_with_an_own_adapter_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, said: str
+) -> None:
+    (tmp_path / "own_adapter.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_adapter", raising=False)
+    file = written(tmp_path, '[channels.ops]\nadapter = "own_adapter:Mine"')
+    with pytest.raises(ConfigurationInvalid, match=rf"channels\.ops: .*{said}"):
+        registered_channels(file, {})
 
 
 def test_a_number_outside_its_range_is_refused(tmp_path: Path) -> None:
