@@ -4,7 +4,7 @@ What does not open changes nothing and is a fact for the journal (SPEC 8.2). Con
 transaction that brings them: receipts, retransmit requests, resets (SPEC 8.7, 9.5, 10).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from restante.client.acknowledging import Acknowledging
@@ -17,7 +17,7 @@ from restante.core.letters import Letter, Opened
 from restante.core.outbox_events import ReadAcked, ReceiptAcked, WantedAgain
 from restante.core.retransmit import answer
 from restante.core.session_reset import Move, Standing, on_reset
-from restante.core.sessions import Accepted, Arrival, accept_session, open_seal, read_in_session, session_to_send_in
+from restante.core.sessions import Accepted, Arrival, accept_session, open_seals, read_in_session, session_to_send_in
 from restante.core.verdicts import Outside
 from restante.crypto.identity import Identity
 from restante.crypto.ratchet import GapTooLarge, MessageKeyGone, RatchetState
@@ -72,9 +72,10 @@ class Receiving:
         self._asked_at_ms: dict[Address, int] = {}
         self._has_stranded = False
 
-    def unseal(self, blobs: Iterable[Blob]) -> list[Unsealed]:
+    def unseal(self, blobs: Sequence[Blob]) -> list[Unsealed]:
         """The dear part, which needs no transaction."""
-        return [(blob, self._unsealed(blob)) for blob in blobs]
+        opened = open_seals([blob.envelope for blob in blobs], reader=self._identity)
+        return list(zip(blobs, opened, strict=True))
 
     def take_in(self, arrivals: Sequence[Unsealed], batch: Batch, *, now_ms: int) -> None:
         """All of them, each as if it were alone; to be called inside one transaction (SPEC 9.3)."""
@@ -106,12 +107,6 @@ class Receiving:
                 raise
             except RestanteError as problem:  # no room in the outbox: what arrived must not suffer for it
                 self._notes.warn(problem.code, peer=asked.sender, session_id=asked.session_id, now_ms=now_ms)
-
-    def _unsealed(self, blob: Blob) -> Arrival | RestanteError:
-        try:
-            return open_seal(blob.envelope, reader=self._identity)
-        except RestanteError as problem:
-            return problem
 
     def _take_in(self, arrival: Arrival, batch: Batch, *, stored_at_ms: int, now_ms: int) -> None:
         message = arrival.message

@@ -248,7 +248,7 @@ class Writing:
         if entry is None:
             return
         kept = decode_content(self._seal.open(entry.sealed_plaintext, context=one.message_id))
-        plaintext = encode_content(replace(kept, sequence=session.next_sequence))
+        plaintext = encode_content(kept._replace(sequence=session.next_sequence))
         ratchet, envelope = self._encrypted(
             session,
             contact,

@@ -79,6 +79,7 @@ class InboxSession(NamedTuple):
 
 
 Step = tuple[InboxSession, tuple[Effect, ...]]
+_FLOWING: Final = Phase.FLOWING
 _OPEN: Final = frozenset({Phase.FLOWING, Phase.WAITING})
 _NEW: Final = Judge(Verdict.NEW)
 _VERDICT_BY_CONTENT: Final = {
@@ -90,8 +91,8 @@ _VERDICT_BY_CONTENT: Final = {
 
 def step(session: InboxSession, event: Event, *, now_ms: int, limits: OrderLimits) -> Step:
     """The session after `event`, and the effects the host carries out, in this order, in the same transaction."""
-    if not session.waiting and isinstance(event, Arrived):
-        return _arrived(session, event, now_ms, limits)
+    if session.phase is _FLOWING and isinstance(event, Arrived) and event.sequence == session.expected:
+        return _in_turn(session, event)
     session, effects = _skip_old_gaps(session, now_ms, limits)
     match event:
         case Arrived():
@@ -146,10 +147,19 @@ def _arrived(session: InboxSession, event: Arrived, now_ms: int, limits: OrderLi
             void=session.void | {sequence} if is_void else session.void,
         )
         return held, (judged, Hold(sequence, is_void))
-    # Whole, not `_replace`, which takes three times as long: this is the way almost every message goes.
-    phase, _, waiting, void, missing, _, _ = session
-    run_on, released = _run_on(InboxSession(phase, sequence + 1, waiting, void, missing))
+    run_on, released = _run_on(session._replace(expected=sequence + 1))
     return run_on, (judged, *released) if is_void else (judged, Release(sequence), *released)
+
+
+def _in_turn(session: InboxSession, event: Arrived) -> Step:
+    """The way almost every message goes: nothing waits, so that nothing runs on, and no other question is open.
+
+    The session is made whole, not by `_replace`, which takes three times as long.
+    """
+    _, sequence, waiting, void, missing, _, _ = session
+    judged = _VERDICT_BY_CONTENT[event.elsewhere]
+    moved = InboxSession(_FLOWING, sequence + 1, waiting, void, missing)
+    return moved, (judged, Release(sequence)) if judged is _NEW else (judged,)
 
 
 def _run_on(session: InboxSession) -> Step:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 from restante.model.states import Verdict
 
@@ -22,9 +23,8 @@ class ResetReason(IntEnum):
     ASKED_FOR = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived:
-    """A message opened, and its bytes were not known in this session."""
+class Arrived(NamedTuple):
+    """A message opened, and its bytes were not known in this session. A tuple: it happens with every message."""
 
     sequence: int
     elsewhere: Elsewhere = Elsewhere.UNKNOWN

@@ -4,8 +4,9 @@ What a message says is not known here: bytes in, bytes out. Each function gives 
 host stores both in one transaction, or neither.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from restante.crypto.handshake import Agreed, respond
 from restante.crypto.identity import Identity
@@ -13,14 +14,18 @@ from restante.crypto.prekeys import PrekeyStore, without_one_time
 from restante.crypto.ratchet import RatchetState, decrypt, encrypt
 from restante.crypto.sealing import unseal
 from restante.model.codes import Code
-from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError
-from restante.model.ids import Address, MessageId, PayloadHash, SessionId
+from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError, RestanteError
+from restante.model.ids import Address, InboxKey, MessageId, PayloadHash, SessionId
 from restante.model.prekeys import Opening
 from restante.policy.padding import pad, unpad
 from restante.wire.envelope import payload_hash
 from restante.wire.envelope_view import view_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.session_message import SessionMessage, decode_session_message, encode_session_message
+
+UNSEALED_TOGETHER: Final = 16
+"""After each exchange of keys the processor has forgotten our own code, which then takes three times as long: so every
+step is done for several before the next one. More than these would no longer be near at hand when their turn comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +45,62 @@ class Arrival(NamedTuple):
     envelope_bytes: int
 
 
+class _Viewed(NamedTuple):
+    """What an envelope for us shows while it is closed."""
+
+    sealed: bytes
+    payload_hash: PayloadHash
+    envelope_bytes: int
+
+
 def open_seal(raw: bytes, *, reader: Identity) -> Arrival:
     """The message inside an envelope, still closed by its ratchet; refused when it is for somebody else or damaged."""
-    inbox_key, _, sealed = view_envelope(raw)
-    if inbox_key != relay_inbox_key(reader.address):
-        raise Malformed("the envelope is for another inbox")
-    return Arrival(
-        message=decode_session_message(unpad(unseal(sealed, reader))),
-        payload_hash=payload_hash(sealed),
-        envelope_bytes=len(raw),
-    )
+    [opened] = open_seals([raw], reader=reader)
+    if isinstance(opened, RestanteError):
+        raise opened
+    return opened
+
+
+def open_seals(envelopes: Sequence[bytes], *, reader: Identity) -> list[Arrival | RestanteError]:
+    """The same for many, in their order; where one is refused stands its refusal."""
+    arrivals: list[Arrival | RestanteError] = []
+    inbox_key = relay_inbox_key(reader.address)
+    for start in range(0, len(envelopes), UNSEALED_TOGETHER):
+        viewed = [_view(raw, inbox_key) for raw in envelopes[start : start + UNSEALED_TOGETHER]]
+        padded = [_unsealed(one, reader) for one in viewed]
+        arrivals += map(_arrival, viewed, padded)
+    return arrivals
+
+
+def _view(raw: bytes, mine: InboxKey) -> _Viewed | RestanteError:
+    try:
+        inbox_key, _, sealed = view_envelope(raw)
+    except RestanteError as problem:
+        return problem
+    if inbox_key != mine:
+        return Malformed("the envelope is for another inbox")
+    return _Viewed(sealed, payload_hash(sealed), len(raw))
+
+
+def _unsealed(viewed: _Viewed | RestanteError, reader: Identity) -> bytes | RestanteError:
+    if isinstance(viewed, RestanteError):
+        return viewed
+    try:
+        return unseal(viewed.sealed, reader)
+    except RestanteError as problem:
+        return problem
+
+
+def _arrival(viewed: _Viewed | RestanteError, padded: bytes | RestanteError) -> Arrival | RestanteError:
+    if isinstance(viewed, RestanteError):
+        return viewed
+    if isinstance(padded, RestanteError):
+        return padded
+    try:
+        message = decode_session_message(unpad(padded))
+    except RestanteError as problem:
+        return problem
+    return Arrival(message, viewed.payload_hash, viewed.envelope_bytes)
 
 
 def write_in_session(

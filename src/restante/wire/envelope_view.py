@@ -22,6 +22,8 @@ _SEALED_TAG: Final = 0x22
 _MORE: Final = 0x80
 _LEAST_BYTES: Final = _LENGTH_AT + 2
 _DECIDING_BYTES: Final = _LENGTH_AT + 3  # all that is looked at here, besides the size
+_SHORT_ENVELOPE_BYTES: Final = _LENGTH_AT + 2 + 0x3FFF
+"""Up to here the length takes two bytes: the third is already the first of the sealed ones, which is any."""
 
 
 EnvelopeView = tuple[InboxKey, int, bytes]
@@ -30,7 +32,8 @@ EnvelopeView = tuple[InboxKey, int, bytes]
 
 def view_envelope(raw: bytes) -> EnvelopeView:
     """As `decode_envelope`, refusals included."""
-    layout = _layout(raw[:_DECIDING_BYTES], len(raw))
+    size = len(raw)
+    layout = _layout(raw[: _DECIDING_BYTES if size > _SHORT_ENVELOPE_BYTES else _DECIDING_BYTES - 1], size)
     if layout is not None:
         return layout[0], layout[1], raw[layout[2] :]
     envelope = decode_envelope(raw)

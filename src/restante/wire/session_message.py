@@ -6,14 +6,11 @@ into here. An opening is there until the writer was answered.
 """
 
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from restante.model.cards import ContactCard
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import (
-    ADDRESS_BYTES,
-    SESSION_ID_BYTES,
     Address,
     MessageId,
     SessionId,
@@ -48,27 +45,26 @@ MIN_SESSION_MESSAGE_BYTES: Final = _HEAD.size + _FLAGS_BYTES + MIN_RATCHET_BYTES
 MAX_OPENING_BYTES: Final = _FLAGS_BYTES + _OPENING.size + _ONE_TIME_ID.size + _SESSION_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionMessage:
+class SessionMessage(NamedTuple):
+    """A tuple: one is made for every message that arrives. Its parts are checked on their way in and out."""
+
     sender: Address
     session_id: SessionId
     message_id: MessageId
     ratchet: bytes
     opening: Opening | None = None
 
-    def __post_init__(self) -> None:
-        if len(self.sender) != ADDRESS_BYTES or len(self.session_id) != SESSION_ID_BYTES:
-            address(self.sender)
-            session_id(self.session_id)
-        message_id(self.message_id)
-        if len(self.ratchet) < MIN_RATCHET_BYTES:
-            raise Malformed(f"a ratchet message has at least {MIN_RATCHET_BYTES} bytes, not {len(self.ratchet)}")
-        if self.opening is not None and self.opening.card.address != self.sender:
-            raise Malformed("the opening of a session must be the sender's own")
-
 
 def encode_session_message(message: SessionMessage) -> bytes:
-    head = _HEAD.pack(SESSION_MESSAGE_VERSION, message.sender, message.session_id, message.message_id)
+    _check_ratchet(message.ratchet)
+    if message.opening is not None and message.opening.card.address != message.sender:
+        raise Malformed("the opening of a session must be the sender's own")
+    head = _HEAD.pack(
+        SESSION_MESSAGE_VERSION,
+        address(message.sender),
+        session_id(message.session_id),
+        message_id(message.message_id),
+    )
     raw = head + (_NO_OPENING if message.opening is None else encode_opening(message.opening)) + message.ratchet
     if len(raw) > MAX_SESSION_MESSAGE_BYTES:
         raise TooLarge("the message", size_bytes=len(raw), limit_bytes=MAX_SESSION_MESSAGE_BYTES)
@@ -86,13 +82,9 @@ def decode_session_message(raw: bytes) -> SessionMessage:
     flags = raw[_HEAD.size]
     end = _HEAD.size + (_opening_bytes(flags) if flags else _FLAGS_BYTES)
     opening = decode_opening(raw[_HEAD.size : end], writer=Address(sender)) if flags else None
-    return SessionMessage(
-        sender=Address(sender),
-        session_id=SessionId(session),
-        message_id=MessageId(message),
-        ratchet=raw[end:],
-        opening=opening,
-    )
+    ratchet = raw[end:]
+    _check_ratchet(ratchet)
+    return SessionMessage(sender, session, message_id(message), ratchet, opening)
 
 
 def encode_opening(opening: Opening) -> bytes:
@@ -130,6 +122,11 @@ def decode_opening(raw: bytes, *, writer: Address) -> Opening:
         one_time_id=_ONE_TIME_ID.unpack_from(rest)[0] if flags & _HAS_ONE_TIME else None,
         continues=SessionId(rest[-_SESSION_BYTES:]) if flags & _HAS_CONTINUES else None,
     )
+
+
+def _check_ratchet(ratchet: bytes) -> None:
+    if len(ratchet) < MIN_RATCHET_BYTES:
+        raise Malformed(f"a ratchet message has at least {MIN_RATCHET_BYTES} bytes, not {len(ratchet)}")
 
 
 def _opening_bytes(flags: int) -> int:

@@ -4,8 +4,7 @@ Which TTL a kind may have is not known here; policy decides that.
 """
 
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from restante.model.errors import Malformed
 from restante.model.ids import exactly
@@ -17,20 +16,18 @@ TTL_HEADER_BYTES: Final = _LAYOUT.size
 _TYPES: Final = tuple(TtlType)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TtlHeader:
+class TtlHeader(NamedTuple):
+    """A tuple: one is made for every message that arrives. Its numbers are checked on their way in and out."""
+
     created_at_ms: int
     ttl_s: int
     ttl_type: TtlType
 
-    def __post_init__(self) -> None:
-        if not (0 <= self.created_at_ms <= MAX_TIME_MS and 0 <= self.ttl_s <= MAX_U32):
-            check_time(self.created_at_ms, "created_at")
-            check_number(self.ttl_s, "ttl_seconds", high=MAX_U32)
-
 
 def encode_ttl_header(header: TtlHeader) -> bytes:
-    return _LAYOUT.pack(header.created_at_ms, header.ttl_s, header.ttl_type)
+    created_at_ms, ttl_s, ttl_type = header
+    _check_numbers(created_at_ms, ttl_s)
+    return _LAYOUT.pack(created_at_ms, ttl_s, ttl_type)
 
 
 def decode_ttl_header(raw: bytes) -> TtlHeader:
@@ -38,9 +35,16 @@ def decode_ttl_header(raw: bytes) -> TtlHeader:
     created_at_ms, ttl_s, type_number = _LAYOUT.unpack(exactly(raw, TTL_HEADER_BYTES, "TTL header"))
     if type_number >= len(_TYPES):
         raise Malformed(f"ttl_type must be 0 (absolute) or 1 (relative), not {type_number}")
-    return TtlHeader(created_at_ms=created_at_ms, ttl_s=ttl_s, ttl_type=_TYPES[type_number])
+    _check_numbers(created_at_ms, ttl_s)
+    return TtlHeader(created_at_ms, ttl_s, _TYPES[type_number])
 
 
 def split(plaintext: bytes) -> tuple[TtlHeader, bytes]:
     """The header and what follows it."""
     return decode_ttl_header(plaintext[:TTL_HEADER_BYTES]), plaintext[TTL_HEADER_BYTES:]
+
+
+def _check_numbers(created_at_ms: int, ttl_s: int) -> None:
+    if not (0 <= created_at_ms <= MAX_TIME_MS and 0 <= ttl_s <= MAX_U32):
+        check_time(created_at_ms, "created_at")
+        check_number(ttl_s, "ttl_seconds", high=MAX_U32)

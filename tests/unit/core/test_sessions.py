@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from clauses import clause
 from codec_laws import flipped
 from restante.core.letters import dedup_key, enclose
-from restante.core.sessions import open_seal, read_in_session
+from restante.core.sessions import UNSEALED_TOGETHER, Arrival, open_seal, open_seals, read_in_session
 from restante.crypto.identity import Identity
 from restante.crypto.ratchet_bytes import encode_ratchet
 from restante.model.codes import Code
@@ -93,6 +93,24 @@ def test_every_sampled_bit_flip_of_an_envelope_is_refused_and_changes_no_state()
         opened_bits.append(bit)
     assert opened_bits == []
     assert encode_ratchet(bob.ratchet) == before
+
+
+def test_refusals_stand_in_their_places_among_what_opened() -> None:
+    alice, _, _ = both_ends()
+    good = [envelope(alice.write(content(number))) for number in range(2 * UNSEALED_TOGETHER)]
+    stray = envelope(alice.write(content(99)), CAROL)
+    no_message = envelope(b"no message" * 60)
+    mixed = [stray, *good[:20], good[20][:-1], b"", *good[20:], flipped(good[0], len(good[0]) * 8 - 1), no_message]
+    opened_there = open_seals(mixed, reader=BOB)
+    refused = {at: one.code for at, one in enumerate(opened_there) if isinstance(one, RestanteError)}
+    assert refused == {
+        0: Code.MALFORMED,
+        21: Code.MALFORMED,
+        22: Code.MALFORMED,
+        len(mixed) - 2: Code.AUTHENTICATION_FAILED,
+        len(mixed) - 1: Code.MALFORMED,
+    }
+    assert [one for one in opened_there if isinstance(one, Arrival)] == [open_seal(raw, reader=BOB) for raw in good]
 
 
 def test_an_envelope_for_somebody_else_is_refused() -> None:

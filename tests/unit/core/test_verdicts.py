@@ -1,7 +1,5 @@
 """core/verdicts: what is remembered of an arrival, and what it says about the next."""
 
-from dataclasses import replace
-
 import pytest
 
 from clauses import clause
@@ -65,7 +63,7 @@ def test_marks_tell_senders_sessions_and_messages_apart() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        (replace(HEADER, ttl_s=3_601), Kind.TEXT, b"hello"),
+        (HEADER._replace(ttl_s=3_601), Kind.TEXT, b"hello"),
         (HEADER, Kind.CHAT, b"hello"),
         (HEADER, Kind.TEXT, b"hello!"),
     ],

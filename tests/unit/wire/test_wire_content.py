@@ -40,7 +40,7 @@ def test_content_has_one_encoding() -> None:
 @pytest.mark.parametrize("sequence", [-1, 2**32])
 def test_a_sequence_is_a_u32(sequence: int) -> None:
     with pytest.raises(Malformed, match="sequence must be in 0"):
-        Content(header=HEADER, sequence=sequence, kind=Kind.TEXT, body=b"")
+        encode_content(Content(header=HEADER, sequence=sequence, kind=Kind.TEXT, body=b""))
 
 
 @given(st.binary(max_size=60))

@@ -53,7 +53,7 @@ openings = st.builds(
     st.none() | st.binary(min_size=32, max_size=32).map(SessionId),
 )
 messages = st.builds(
-    lambda opening, ratchet: replace(MESSAGE, opening=opening, ratchet=ratchet),
+    lambda opening, ratchet: MESSAGE._replace(opening=opening, ratchet=ratchet),
     st.none() | openings,
     st.binary(min_size=68, max_size=200),
 )
@@ -132,7 +132,7 @@ def test_an_opening_comes_back_as_it_was(opening: Opening) -> None:
     ids=["following", "first", "with a one-time prekey", "after a reset"],
 )
 def test_every_bit_of_a_session_message_means_something(opening: Opening | None) -> None:
-    raw = encode_session_message(replace(MESSAGE, opening=opening, ratchet=b"r" * 68))
+    raw = encode_session_message(MESSAGE._replace(opening=opening, ratchet=b"r" * 68))
     assert_refuses_every_truncation(decode_session_message, raw)
     bits = [*range(90 * 8), *range(90 * 8, len(raw) * 8, 5)]
     original = decode_session_message(raw)
@@ -141,7 +141,7 @@ def test_every_bit_of_a_session_message_means_something(opening: Opening | None)
 
 @pytest.mark.parametrize("flags", [2, 4, 6, 8, 9, 255])
 def test_flags_that_mean_nothing_are_refused(flags: int) -> None:
-    raw = encode_session_message(replace(MESSAGE, opening=OPENING))
+    raw = encode_session_message(MESSAGE._replace(opening=OPENING))
     with pytest.raises(Malformed, match=f"1, 3, 5 or 7, not {flags}"):
         decode_session_message(raw[:81] + bytes([flags]) + raw[82:])
 
@@ -149,12 +149,27 @@ def test_flags_that_mean_nothing_are_refused(flags: int) -> None:
 def test_an_opening_of_somebody_else_is_refused() -> None:
     other = replace(OPENING, card=replace(CARD, address=Address(b"b" * 32)))
     with pytest.raises(Malformed, match="sender's own"):
-        replace(MESSAGE, opening=other)
+        encode_session_message(MESSAGE._replace(opening=other))
+
+
+@pytest.mark.parametrize(
+    ("bent", "reason"),
+    [
+        (MESSAGE._replace(sender=Address(b"a" * 31)), "address must have 32 bytes"),
+        (MESSAGE._replace(session_id=SessionId(b"i" * 33)), "session_id must have 32 bytes"),
+        (MESSAGE._replace(message_id=MessageId(bytes(16))), "must be a UUIDv4"),
+        (MESSAGE._replace(ratchet=b"r" * 67), "at least 68 bytes, not 67"),
+    ],
+    ids=["sender", "session", "message id", "ratchet bytes"],
+)
+def test_a_message_that_nobody_could_read_is_not_written(bent: SessionMessage, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        encode_session_message(bent)
 
 
 def test_a_message_that_is_too_large_is_refused_on_both_sides() -> None:
     with pytest.raises(TooLarge):
-        encode_session_message(replace(MESSAGE, ratchet=bytes(262_144)))
+        encode_session_message(MESSAGE._replace(ratchet=bytes(262_144)))
     with pytest.raises(TooLarge):
         decode_session_message(bytes(262_145))
 

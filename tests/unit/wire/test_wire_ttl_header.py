@@ -66,6 +66,6 @@ def test_a_creation_time_without_a_date_is_refused() -> None:
 
 
 @pytest.mark.parametrize("ttl_s", [-1, 2**32])
-def test_a_ttl_that_does_not_fit_cannot_be_made(ttl_s: int) -> None:
+def test_a_ttl_that_does_not_fit_cannot_be_written(ttl_s: int) -> None:
     with pytest.raises(Malformed, match="ttl_seconds must be in"):
-        TtlHeader(created_at_ms=0, ttl_s=ttl_s, ttl_type=TtlType.ABSOLUTE)
+        encode_ttl_header(TtlHeader(created_at_ms=0, ttl_s=ttl_s, ttl_type=TtlType.ABSOLUTE))

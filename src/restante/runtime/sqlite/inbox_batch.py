@@ -1,7 +1,7 @@
 """Arrivals that share a transaction: each is judged, recorded and placed as if it were alone (SPEC 9.3).
 
-Messages, marks, debts and facts are written as they come; sessions and totals once, when the batch ends. Nothing that a
-peer sends makes a batch fail.
+Marks, debts and facts are written as they come; sessions, totals and what was handed on once, when the batch ends.
+Nothing that a peer sends makes a batch fail.
 """
 
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ from restante.model.kinds import Kind
 from restante.model.states import Verdict
 from restante.policy.ordering import OrderLimits
 from restante.runtime.sqlite.database import Database, load_queries
-from restante.runtime.sqlite.inbox_messages import MessageTable, TakenMessage, taken_from
+from restante.runtime.sqlite.inbox_messages import HandedOn, MessageTable, TakenMessage, taken_from
 from restante.runtime.sqlite.inbox_records import Arrival, Asked, InboxChange, Released
 from restante.runtime.sqlite.inbox_sessions import KeptSession, SessionTable
 from restante.runtime.sqlite.journal import Journal
@@ -61,8 +61,8 @@ _NEW: Final = Verdict.NEW
 _DUPLICATE: Final = Verdict.DUPLICATE
 _ATTACKS: Final = frozenset({Verdict.COLLISION, Verdict.REPLAY})
 _CONTROL: Final = Kind.CONTROL
-_ARRIVED: Final = JournalKind.ARRIVED
-_RELEASED: Final = JournalKind.RELEASED
+_NEW_MESSAGE: Final = InboxNotice.NEW_MESSAGE
+_RECEIPT: Final = AckType.RECEIPT
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,11 +98,12 @@ class Batch:
         self._sessions: dict[tuple[Address, SessionId], KeptSession] = {}
         self._control: list[Released] = []
         self._asks: list[Asked] = []
+        self._handed_on: list[HandedOn] = []
         self.changes: list[InboxChange] = []
         [values] = tables.database.rows(_SQL["totals"])
         self._totals = Totals(arrivals=values[0], places=values[1], turns=values[2], seen=values[3])
         self._saved = replace(self._totals)
-        self._unrecognised: tuple[Outside, list[Remembered]] | None = None
+        self._unrecognised: tuple[Outside, bytes, list[Remembered]] | None = None
         tables.seen.look_anew()
 
     def expect(self, arrivals: Iterable[tuple[Address, MessageId]]) -> None:
@@ -111,8 +112,9 @@ class Batch:
 
     def recognise(self, outside: Outside) -> Verdict | None:
         """The verdict that needs no key, with its consequences; None when the message has to be opened to tell."""
-        verdict, known = self._recognise(outside, message_key(outside.sender, outside.message_id), None)
-        self._unrecognised = (outside, known) if verdict is None else None
+        key = message_key(outside.sender, outside.message_id)
+        verdict, known = self._recognise(outside, key, None)
+        self._unrecognised = (outside, key, known) if verdict is None else None
         return verdict
 
     def replayed(self, outside: Outside) -> None:
@@ -123,43 +125,43 @@ class Batch:
 
     def take_in(self, opened: Opened, *, server_timestamp_ms: int) -> Arrival:
         """Judge, record and place one arrival. What `recognise` was just asked about is not looked up again."""
-        letter = opened.letter
-        outside = Outside(
-            letter.sender, letter.session_id, letter.message_id, opened.payload_hash, opened.envelope_bytes
-        )
-        key = message_key(letter.sender, letter.message_id)
-        if self._unrecognised is not None and self._unrecognised[0] == outside:
-            known = self._unrecognised[1]
+        header, letter, payload_hash, envelope_bytes = opened
+        message_id, sender, session_id, number, kind, body = letter
+        told = (sender, session_id, message_id, payload_hash, envelope_bytes)
+        if self._unrecognised is not None and self._unrecognised[0] == told:
+            outside, key, known = self._unrecognised
         else:
+            outside = Outside(*told)
+            key = message_key(sender, message_id)
             early, known = self._recognise(outside, key, opened)
             if early is not None:
                 return Arrival(verdict=early)
         self._unrecognised = None
         mark = Mark(
-            session_mark(letter.sender, letter.session_id, letter.message_id),
-            payload_mark(opened.payload_hash),
-            content_mark(opened.header, letter.kind, letter.body),
-            letter.kind is not _CONTROL,
+            session_mark(sender, session_id, message_id),
+            payload_mark(payload_hash),
+            content_mark(header, kind, body),
+            kind is not _CONTROL,
         )
         elsewhere = Elsewhere.UNKNOWN
         if known:
             elsewhere = known_elsewhere((one.mark for one in known), session=mark.session, content=mark.content)
         self._totals.arrivals += 1
-        kept = self._session(letter.sender, letter.session_id)
+        kept = self._session(sender, session_id)
         verdict = None
-        for effect in self._step(kept, Arrived(sequence=letter.sequence, elsewhere=elsewhere)):
+        for effect in self._step(kept, Arrived(number, elsewhere)):
             match effect:
                 case Judge():
                     verdict = effect.verdict
                     self._judged(kept, outside, opened, verdict)
                     if verdict is _NEW or verdict is _DUPLICATE:
                         self._remember(key, mark)
-                        self._owe_receipt(letter.sender, letter.message_id, mark)
-                case Refuse():
-                    self._fact(JournalKind.ARRIVED, kept, outside, opened, code=Code.SESSION_INVALID)
-                case Release() if verdict is _NEW and effect.sequence == letter.sequence:
+                        self._owe_receipt(sender, message_id, mark)
+                case Release() if verdict is _NEW and effect.sequence == number:
                     # Before the verdict, this number may be that of a message which waited: a gap has just ended.
                     self._release(kept, effect, self._taken(opened, server_timestamp_ms))
+                case Refuse():
+                    self._arrived(kept, outside, opened, code=Code.SESSION_INVALID)
                 case Hold(sequence, is_void):
                     message = self._taken(opened, server_timestamp_ms)
                     self._tables.messages.hold(kept.row, sequence, message, is_void=is_void)
@@ -197,7 +199,8 @@ class Batch:
         return gone
 
     def finish(self) -> None:
-        """Write down sessions and totals; what no longer fits the dedup cache is forgotten, visibly."""
+        """Write down messages, sessions and totals; what no longer fits the dedup cache is forgotten, visibly."""
+        self._tables.messages.add(self._handed_on)
         for kept in self._sessions.values():
             self._tables.sessions.save(kept)
         pushed = self._tables.seen.push_out(self._totals.seen, now_ms=self._now_ms)
@@ -269,29 +272,33 @@ class Batch:
 
     def _owe_receipt(self, sender: Address, message_id: MessageId, mark: Mark) -> None:
         if mark.is_acknowledged:
-            self._tables.owed.owe(self._totals.arrivals, AckType.RECEIPT, sender, message_id, now_ms=self._now_ms)
+            self._tables.owed.owe(self._totals.arrivals, _RECEIPT, sender, message_id, now_ms=self._now_ms)
 
     def _judged(self, kept: KeptSession, outside: Outside, opened: Opened | None, verdict: Verdict) -> None:
-        self._fact(_ARRIVED, kept, outside, opened, code=verdict)
+        self._arrived(kept, outside, opened, code=verdict)
         if verdict in _ATTACKS:
-            self._fact(JournalKind.SECURITY, kept, outside, opened, code=verdict)
+            self._tables.journal.append(
+                JournalKind.SECURITY,
+                at_ms=self._now_ms,
+                message_id=outside.message_id,
+                session_tag=kept.tag,
+                sequence=None if opened is None else opened.letter.sequence,
+                payload_hash=outside.payload_hash,
+                size_bytes=outside.envelope_bytes,
+                message_kind=None if opened is None else opened.letter.kind,
+                code=verdict,
+                ttl_s=None if opened is None else opened.header.ttl_s,
+            )
             self._tell(InboxNotice.SECURITY, kept, message_id=outside.message_id, code=verdict)
 
-    def _fact(
-        self, kind: JournalKind, kept: KeptSession, outside: Outside, opened: Opened | None, *, code: str
-    ) -> None:
-        self._tables.journal.append(
-            kind,
-            at_ms=self._now_ms,
-            message_id=outside.message_id,
-            session_tag=kept.tag,
-            sequence=None if opened is None else opened.letter.sequence,
-            payload_hash=outside.payload_hash,
-            size_bytes=outside.envelope_bytes,  # never the body's own: padding hides that (SPEC 2.9)
-            message_kind=None if opened is None else opened.letter.kind,
-            code=code,
-            ttl_s=None if opened is None else opened.header.ttl_s,
-        )
+    def _arrived(self, kept: KeptSession, outside: Outside, opened: Opened | None, *, code: str) -> None:
+        # The envelope's size, never the body's own: padding hides that (SPEC 2.9).
+        _, _, message_id, payload_hash, envelope_bytes = outside
+        sequence = kind = ttl_s = None
+        if opened is not None:
+            (_, ttl_s, _), (_, _, _, sequence, kind, _), _, _ = opened
+        fact = (message_id, kept.tag, sequence, payload_hash, envelope_bytes, kind, code, ttl_s)
+        self._tables.journal.append_arrived(fact, self._now_ms)
 
     def _tell(self, notice: InboxNotice, kept: KeptSession, **details: Any) -> None:
         self.changes.append(
@@ -327,25 +334,20 @@ class Batch:
                 self._asks.append(Asked(sender=kept.sender, session_id=kept.session_id, what=effect))
 
     def _release(self, kept: KeptSession, effect: Release, message: TakenMessage) -> None:
-        self._tables.journal.append(
-            _RELEASED,
-            at_ms=self._now_ms,
-            message_id=message.message_id,
-            session_tag=kept.tag,
-            sequence=effect.sequence,
-            message_kind=message.kind,
-            code="late" if effect.is_late else None,
-            latency_ms=max(0, self._now_ms - message.received_at_ms),
+        waited_ms = max(0, self._now_ms - message.received_at_ms)
+        reason = "late" if effect.is_late else None
+        self._tables.journal.append_released(
+            (message.message_id, kept.tag, effect.sequence, message.kind, reason, waited_ms), self._now_ms
         )
         if message.kind is _CONTROL:
             self._control.append(Released(sender=kept.sender, session_id=kept.session_id, body=message.body))
             return
         self._totals.places += 1
         place = self._totals.places
-        self._tables.messages.add(place, kept.row, effect.sequence, message, is_late=effect.is_late)
+        self._handed_on.append((place, kept.row, effect.sequence, message, effect.is_late))
         self.changes.append(
             InboxChange(
-                InboxNotice.NEW_MESSAGE,
+                _NEW_MESSAGE,
                 self._now_ms,
                 kept.sender,
                 kept.session_id,

@@ -1,7 +1,7 @@
 """Messages of the inbox as rows: waiting for their turn, or handed on; bodies sealed at rest (SPEC 8.6, 9.6)."""
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from restante.core.letters import Opened
 from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
@@ -9,16 +9,18 @@ from restante.model.ids import MessageId
 from restante.model.kinds import Kind, TtlType
 from restante.policy.ttl import expiry_ms
 from restante.ports.entropy import Entropy
-from restante.runtime.sqlite.database import Database, load_queries
+from restante.runtime.sqlite.database import Column, Database, load_queries
 
 _SQL: Final = load_queries("inbox")
 _ADD_MESSAGE: Final = _SQL["add_message"]
 _NONCES_AT_ONCE: Final = 64
 
 
-@dataclass(slots=True, kw_only=True)
-class TakenMessage:
-    """One message on its way to the application, opened; from the arrival at hand or from among the waiting."""
+class TakenMessage(NamedTuple):
+    """One message on its way to the application, opened; from the arrival at hand or from among the waiting.
+
+    A tuple: one is made for every message.
+    """
 
     arrival: int
     message_id: MessageId
@@ -31,19 +33,14 @@ class TakenMessage:
     body: bytes
 
 
+HandedOn = tuple[int, int, int, TakenMessage, bool]
+"""The place of a message, its session's row, its number there, itself, and whether later ones were shown before it."""
+
+
 def taken_from(opened: Opened, *, arrival: int, server_timestamp_ms: int, now_ms: int) -> TakenMessage:
-    letter, header = opened.letter, opened.header
-    return TakenMessage(
-        arrival=arrival,
-        message_id=letter.message_id,
-        kind=letter.kind,
-        ttl_type=header.ttl_type,
-        ttl_s=header.ttl_s,
-        created_at_ms=header.created_at_ms,
-        received_at_ms=now_ms,
-        server_timestamp_ms=server_timestamp_ms,
-        body=letter.body,
-    )
+    message_id, _, _, _, kind, body = opened.letter
+    created_at_ms, ttl_s, ttl_type = opened.header
+    return TakenMessage(arrival, message_id, kind, ttl_type, ttl_s, created_at_ms, now_ms, server_timestamp_ms, body)
 
 
 class MessageTable:
@@ -91,29 +88,10 @@ class MessageTable:
             body=self._seal.open(sealed, context=message_id),
         )
 
-    def add(self, place: int, session: int, sequence: int, message: TakenMessage, *, is_late: bool) -> None:
-        """Hand it on."""
-        expires_at_ms = expiry_ms(
-            ttl_type=message.ttl_type, created_at_ms=message.created_at_ms, ttl_s=message.ttl_s, first_read_at_ms=None
-        )
-        self._database.defer(
-            _ADD_MESSAGE,
-            (
-                place,
-                message.arrival,
-                session,
-                sequence,
-                message.message_id,
-                message.kind,
-                int(is_late),
-                message.ttl_type,
-                message.ttl_s,
-                message.received_at_ms,
-                message.server_timestamp_ms,
-                expires_at_ms,
-                self._sealed(message),
-            ),
-        )
+    def add(self, messages: Sequence[HandedOn]) -> None:
+        """Hand them on. All at once, because sealing one after the other takes half as long as with work in between."""
+        sealed = [self._sealed(message) for _, _, _, message, _ in messages]
+        self._database.defer_many(_ADD_MESSAGE, list(map(_row, messages, sealed)))
 
     def _sealed(self, message: TakenMessage) -> bytes:
         if not self._nonces:
@@ -121,3 +99,23 @@ class MessageTable:
             drawn = self._entropy.draw(NONCE_BYTES * _NONCES_AT_ONCE)
             self._nonces = [drawn[at : at + NONCE_BYTES] for at in range(0, len(drawn), NONCE_BYTES)]
         return self._seal.close(message.body, nonce=self._nonces.pop(), context=message.message_id)
+
+
+def _row(handed_on: HandedOn, sealed: bytes) -> tuple[Column, ...]:
+    place, session, sequence, message, is_late = handed_on
+    arrival, message_id, kind, ttl_type, ttl_s, created_at_ms, received_at_ms, server_timestamp_ms, _ = message
+    return (
+        place,
+        arrival,
+        session,
+        sequence,
+        message_id,
+        kind,
+        int(is_late),
+        ttl_type,
+        ttl_s,
+        received_at_ms,
+        server_timestamp_ms,
+        expiry_ms(ttl_type=ttl_type, created_at_ms=created_at_ms, ttl_s=ttl_s, first_read_at_ms=None),
+        sealed,
+    )

@@ -29,6 +29,16 @@ _SET_META: Final = _SQL["set_meta"]
 _NAMED_BY_A_ROW: Final = frozenset({JournalKind.ACCEPTED, JournalKind.STORED})
 """Facts whose numbers are the ids of what they tell of."""
 _APPEND_BLOB_FACT: Final = _SQL["append_blob_fact"]
+_APPEND_ARRIVED_FACT: Final = _SQL["append_arrived_fact"]
+_APPEND_RELEASED_FACT: Final = _SQL["append_released_fact"]
+_ARRIVED: Final = JournalKind.ARRIVED
+_RELEASED: Final = JournalKind.RELEASED
+
+ArrivedFact = tuple[MessageId, SessionTag, int | None, PayloadHash, int, Kind | None, str, int | None]
+"""Message, session, place there, hash and size of the sealed bytes, kind, verdict and life in seconds. No class of its
+own, as for the next: one of each is written for every message that arrives."""
+ReleasedFact = tuple[MessageId, SessionTag, int, Kind, str | None, int]
+"""Message, session, place there, kind, reason and how long it waited in milliseconds."""
 
 BlobFact = tuple[SessionTag | None, PayloadHash, int | None, int | None]
 """Tag, hash, size in bytes and remaining life in seconds of sealed bytes. No class of its own: one is made for every
@@ -107,6 +117,12 @@ class Journal:
             ),
         )
         return number
+
+    def append_arrived(self, fact: ArrivedFact, at_ms: int) -> None:
+        self._database.defer(_APPEND_ARRIVED_FACT, (self._take_number(_ARRIVED), at_ms, _ARRIVED, *fact))
+
+    def append_released(self, fact: ReleasedFact, at_ms: int) -> None:
+        self._database.defer(_APPEND_RELEASED_FACT, (self._take_number(_RELEASED), at_ms, _RELEASED, *fact))
 
     def append_many(self, kind: JournalKind, blobs: Sequence[BlobFact], *, at_ms: int) -> range:
         """The numbers of facts about sealed bytes, one for each, in order."""

@@ -7,7 +7,7 @@ file costs an arrival.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from restante.core.verdicts import CONTENT_MARK_BYTES, MESSAGE_KEY_BYTES, PAYLOAD_MARK_BYTES, SESSION_MARK_BYTES, Mark
 from restante.policy.dedup import DedupLimits, is_fresh, to_evict
@@ -33,13 +33,8 @@ class Remembered:
     mark: Mark
 
 
-class _Row(NamedTuple):
-    """As it is in the file, without its bucket."""
-
-    turn: int
-    raw: bytes
-    is_acknowledged: int
-    seen_at_ms: int
+_Row = tuple[int, bytes, int, int]
+"""As it is in the file, without its bucket: turn, mark, whether it is acknowledged, when it was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +55,7 @@ class SeenTable:
     def __init__(self, database: Database, limits: DedupLimits) -> None:
         self._database = database
         self._limits = limits
-        self._looked_up: dict[int, list[_Row]] = {}
+        self._looked_up: dict[bytes, list[_Row]] = {}
         database.when_unsure(self.look_anew)
 
     def look_anew(self) -> None:
@@ -70,42 +65,42 @@ class SeenTable:
     def look_up(self, keys: Iterable[bytes]) -> None:
         """`find` will be asked for these."""
         looked_up = self._looked_up
-        buckets = [bucket for key in keys if (bucket := _bucket(key)) not in looked_up]
-        for bucket in buckets:
-            looked_up[bucket] = []
+        fresh = [key for key in keys if key not in looked_up]
+        for key in fresh:
+            looked_up[key] = []
         # `peek`: what is deferred of this table was looked up before, and is written when its batch ends.
-        for bucket, *row in self._database.peek(_FIND_MANY, json.dumps(buckets)):
-            looked_up[bucket].append(_Row(*row))
+        buckets = json.dumps([_bucket(key) for key in fresh])
+        for bucket, turn, raw, is_acknowledged, seen_at_ms in self._database.peek(_FIND_MANY, buckets):
+            known = looked_up.get(bucket.to_bytes(_BUCKET_BYTES, "big", signed=True) + raw[:_REST_BYTES])
+            if known is not None:  # another message may have the same bucket
+                known.append((turn, raw, is_acknowledged, seen_at_ms))
 
     def find(self, key: bytes, *, now_ms: int) -> list[Remembered]:
         """Every arrival of a message that is still remembered, in whatever session."""
-        bucket = _bucket(key)
-        if bucket not in self._looked_up:
+        rows = self._looked_up.get(key)
+        if rows is None:
             self.look_up([key])
-        rows = self._looked_up[bucket]
+            rows = self._looked_up[key]
         if not rows:
             return []
-        rest = key[_BUCKET_BYTES:]
         return [
-            Remembered(row.turn, _mark(row.raw, bool(row.is_acknowledged)))
-            for row in rows
-            if row.raw[:_REST_BYTES] == rest and is_fresh(self._limits, seen_at_ms=row.seen_at_ms, now_ms=now_ms)
+            Remembered(turn, _mark(raw, bool(is_acknowledged)))
+            for turn, raw, is_acknowledged, seen_at_ms in rows
+            if is_fresh(self._limits, seen_at_ms=seen_at_ms, now_ms=now_ms)
         ]
 
     def remember(self, turn: int, key: bytes, mark: Mark, *, now_ms: int) -> None:
-        bucket = _bucket(key)
-        row = _Row(
-            turn, key[_BUCKET_BYTES:] + mark.session + mark.payload + mark.content, int(mark.is_acknowledged), now_ms
-        )
-        known = self._looked_up.get(bucket)
+        session, payload, content, is_acknowledged = mark
+        row = (turn, key[_BUCKET_BYTES:] + session + payload + content, int(is_acknowledged), now_ms)
+        known = self._looked_up.get(key)
         if known is not None:
             known.append(row)
-        self._database.defer(_REMEMBER, (bucket, *row))
+        self._database.defer(_REMEMBER, (_bucket(key), *row))
 
     def touch(self, key: bytes, known: Remembered, turn: int, *, now_ms: int) -> None:
         """Seen again just now."""
         self._database.rows(_SQL["touch"], turn, now_ms, known.turn)
-        del self._looked_up[_bucket(key)]
+        del self._looked_up[key]
 
     def push_out(self, entries: int, *, now_ms: int) -> Pushed:
         """Make `entries` fit the limits; the least recently seen go first."""

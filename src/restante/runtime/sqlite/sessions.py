@@ -248,6 +248,8 @@ class SessionStore:
         return session
 
     def _note(self, session: LiveSession) -> None:
+        if self._changed.get(session.row) is session:
+            return  # it was noted in this transaction before
         self._changed[session.row] = session
         self._live[session.peer, session.session_id] = session  # it may have been forgotten to make room
 

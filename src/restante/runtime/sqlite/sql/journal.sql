@@ -14,6 +14,15 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- What is not named is NULL: eight values fewer to bind for every blob.
 INSERT INTO journal (number, at_ms, kind, session_tag, payload_hash, size_bytes, ttl_s) VALUES (?, ?, ?, ?, ?, ?, ?);
 
+-- name: append_arrived_fact
+INSERT INTO journal (number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
+                     code, ttl_s)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: append_released_fact
+INSERT INTO journal (number, at_ms, kind, message_id, session_tag, sequence, message_kind, code, latency_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
 -- name: last_number
 SELECT coalesce(max(number), 0) FROM journal;
 
