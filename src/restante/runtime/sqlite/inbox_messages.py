@@ -89,7 +89,7 @@ class MessageTable:
         )
 
     def add(self, messages: Sequence[HandedOn]) -> None:
-        """Hand them on. All at once, because sealing one after the other takes half as long as with work in between."""
+        """Hand them on. All at once: sealing them in one run was measured faster than with work in between."""
         sealed = [self._sealed(message) for _, _, _, message, _ in messages]
         self._database.defer_many(_ADD_MESSAGE, list(map(_row, messages, sealed)))
 
