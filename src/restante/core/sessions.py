@@ -24,7 +24,7 @@ from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.session_message import SessionMessage, decode_session_message, encode_session_message
 
 UNSEALED_TOGETHER: Final = 16
-"""Every step is done for several before the next one: between two exchanges of keys our own code was measured slower."""
+"""Every step is done for several before the next one: between two exchanges of keys our code was measured slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
