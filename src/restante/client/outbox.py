@@ -10,7 +10,7 @@ runtime/sqlite; here they are put together for asyncio.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -35,7 +35,7 @@ from restante.model.ids import MESSAGE_ID_BYTES, MessageId, mint_message_id
 from restante.model.ids import message_id as checked_message_id
 from restante.model.records import Delivery, Dropped, OutboxEntry, Outcome, Queued, Receipt, Sent
 from restante.model.states import DropReason, Route, State
-from restante.policy.eligibility import Queue, SendLive, classify
+from restante.policy.eligibility import classify
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier, Withdrawn
@@ -83,7 +83,7 @@ class Outbox:
         self._owner = entropy.draw(8).hex()
         self._carriers: Mapping[Route, Carrier] = {}
         self._work = asyncio.Event()
-        self._forms = EntryForms()
+        self._forms = EntryForms(settings.outbox)
 
     @classmethod
     def open(
@@ -117,11 +117,11 @@ class Outbox:
             raise RestanteError("a message needs at least one destination", code=Code.MALFORMED)
         if message.message_id is not None and len(destinations) > 1:
             raise RestanteError("one message_id names one destination's message", code=Code.MALFORMED)
-        return Receipt(deliveries=tuple(await self._send_all((message, each) for each in destinations)))
+        return Receipt(tuple(await self._send_all([(message, each) for each in destinations])))
 
     async def send_many(self, items: Sequence[tuple[Message, Destination]]) -> list[Receipt]:
         """The same for many messages with one commit: all of them are accepted, or none."""
-        return [Receipt(deliveries=(delivery,)) for delivery in await self._send_all(items)]
+        return [Receipt((delivery,)) for delivery in await self._send_all(items)]
 
     async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
         """A checked acknowledgement came in. Repeated and late ones change nothing (SPEC 3.13)."""
@@ -250,7 +250,7 @@ class Outbox:
         self._commits.close()
         self._database.close()
 
-    async def _send_all(self, items: Iterable[tuple[Message, Destination]]) -> list[Delivery]:
+    async def _send_all(self, items: Sequence[tuple[Message, Destination]]) -> list[Delivery]:
         deliveries: list[Delivery] = []
         accepted: list[Acceptance] = []
         for message, destination in items:
@@ -259,31 +259,27 @@ class Outbox:
                 message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
             else:
                 message_id = checked_message_id(given)
-            decision = self._classify(message, destination)
-            outcome: Outcome
-            if isinstance(decision, Dropped):
-                outcome = decision
+            arrival = self._forms.arrival(message, message_id, destination, self._clock.now_ms())
+            outcome: Outcome = _QUEUED
+            if arrival is None:
+                outcome = await self._send_live(message, message_id, destination)
             else:
-                entry = self._forms.entry(message, message_id, destination, self._clock.now_ms())
-                if isinstance(decision, Queue):
-                    outcome = _QUEUED
-                    accepted.append(Acceptance(entry, given is None))
-                else:
-                    outcome = await self._send_live(entry)
-            deliveries.append(Delivery(destination=destination.lane, message_id=message_id, outcome=outcome))
+                accepted.append(Acceptance(arrival, given is None))
+            deliveries.append(Delivery(destination.lane, message_id, outcome))
         if accepted:
             await self._commits.run(lambda: self._store.accept_all(accepted, now_ms=self._clock.now_ms()))
             self._work.set()
         return deliveries
 
-    def _classify(self, message: Message, destination: Destination) -> Queue | SendLive | Dropped:
-        """What is to become of it, by the one classification of SPEC 2.4."""
+    async def _send_live(self, message: Message, message_id: MessageId, destination: Destination) -> Outcome:
+        """At once or not at all, by the one classification of SPEC 2.4."""
         carrier = self._carriers.get(destination.route)
         connected = carrier is not None and carrier.is_up() and carrier.is_connected(destination.lane)
-        return classify(message.kind, connected=connected)
-
-    async def _send_live(self, entry: OutboxEntry) -> Outcome:
+        decision = classify(message.kind, connected=connected)
+        if isinstance(decision, Dropped):
+            return decision
         try:
+            entry = self._forms.entry(message, message_id, destination, self._clock.now_ms())
             await self._carriers[entry.route].transmit(entry)
         except (TryFailed, Withdrawn):
             return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
@@ -344,9 +340,10 @@ class Outbox:
         return Status(state=State.DELIVERED, confirmation=confirmation, attempts=0, last_error=None)
 
     def _announce(self) -> None:
-        changes = self._store.take_changes()
-        if changes:
-            self._announcer.announce(changes)
+        if self._announcer.is_heard:
+            self._announcer.announce(self._store.take_changes())
+        else:
+            self._store.changes.clear()
         for call in self._after_commit:
             call()
 

@@ -144,8 +144,7 @@ class Dropped:
 Outcome = Sent | Queued | Dropped
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One destination of a send: the id its message got there, and what became of it."""
 
     destination: str
@@ -153,8 +152,7 @@ class Delivery:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(NamedTuple):
     """What became of a send, destination by destination (SPEC 3.7)."""
 
     deliveries: tuple[Delivery, ...]

@@ -46,7 +46,7 @@ class Database:
     ) -> None:
         self.path = path
         self.read_only = read_only
-        self._depth = 0
+        self.in_transaction = False  # a transaction
         self._begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
         self._data_version = _UNKNOWN
         self._deferred: dict[str, list[tuple[Column, ...]]] = {}
@@ -102,7 +102,7 @@ class Database:
 
     def transaction(self) -> contextlib.AbstractContextManager[None]:
         """All or nothing; a transaction inside a transaction is part of the outer one."""
-        return _PART_OF_THE_OUTER if self._depth else self._outermost()
+        return _PART_OF_THE_OUTER if self.in_transaction else self._outermost()
 
     @contextlib.contextmanager
     def _outermost(self) -> Iterator[None]:
@@ -121,7 +121,7 @@ class Database:
         except BaseException as failure:  # noqa: BLE001 - raised again
             self.roll_back()
             self._translate(failure)
-        self._depth = 1
+        self.in_transaction = True
         if version != self._data_version:
             self._forget()
 
@@ -129,13 +129,18 @@ class Database:
         """On disk when it returns; when it raises, nothing of the transaction was kept."""
         try:
             self.settle()
-            self._check_alive()
-            self._depth = 0
+            if not self._connection.in_transaction:
+                self._refuse_to_go_on()
+            self.in_transaction = False
             self._cursor.execute("COMMIT")
         except BaseException as failure:  # noqa: BLE001 - raised again
             self.roll_back()
             self._translate(failure)
-        self._data_version = self._version_now()
+        try:
+            # Counts the commits of every connection, ours included: whoever else commits makes it differ.
+            self._data_version = self._connection.data_version()
+        except (apsw.Error, OSError):
+            self._data_version = _UNKNOWN
 
     def settle(self) -> None:
         """Write what was deferred; the rest of the commit is the disk's work."""
@@ -145,7 +150,7 @@ class Database:
             self._write_deferred()
 
     def roll_back(self) -> None:
-        self._depth = 0
+        self.in_transaction = False
         self._data_version = _UNKNOWN
         self._deferred.clear()
         self._forget()
@@ -167,7 +172,7 @@ class Database:
 
     def defer(self, sql: str, values: tuple[Column, ...]) -> None:
         """Write this soon, at the latest with the commit. The order between different statements is not kept."""
-        if not self._depth:
+        if not self.in_transaction:
             raise LocalProtocolError("rows can be deferred only inside a transaction")
         self._deferred_rows += 1
         rows = self._deferred.get(sql)
@@ -178,7 +183,7 @@ class Database:
 
     def defer_many(self, sql: str, rows: Sequence[tuple[Column, ...]]) -> None:
         """The same for many rows of one statement, which are written in their order."""
-        if not self._depth:
+        if not self.in_transaction:
             raise LocalProtocolError("rows can be deferred only inside a transaction")
         if rows:
             self._deferred_rows += len(rows)
@@ -194,14 +199,16 @@ class Database:
         return self._execute(sql, values)
 
     def _execute(self, sql: str, values: Mapping[str, Column] | tuple[Column, ...]) -> list[tuple[Any, ...]]:
-        self._check_alive()
+        if self.in_transaction and not self._connection.in_transaction:
+            self._refuse_to_go_on()
         try:
             return self._cursor.execute(sql, values).fetchall()
         except BaseException as failure:  # noqa: BLE001 - raised again
             self._translate(failure)
 
     def _write_deferred(self) -> None:
-        self._check_alive()
+        if not self._connection.in_transaction:
+            self._refuse_to_go_on()
         before = self._connection.total_changes()
         deferred, self._deferred = self._deferred, {}
         try:
@@ -219,13 +226,6 @@ class Database:
         with _translated(self.path):
             raise failure
 
-    def _version_now(self) -> int:
-        """Counts the commits of every connection, ours included: whoever else commits makes it differ."""
-        try:
-            return self._connection.data_version()
-        except (apsw.Error, OSError):
-            return _UNKNOWN
-
     def _forget(self) -> None:
         for forget in self._forgetting:
             forget()
@@ -233,10 +233,9 @@ class Database:
     def last_insert(self) -> int:
         return self._connection.last_insert_rowid()
 
-    def _check_alive(self) -> None:
+    def _refuse_to_go_on(self) -> NoReturn:
         """SQLite rolls back by itself when the disk fails: whoever caught that failure must not go on half-way."""
-        if self._depth and not self._connection.in_transaction:
-            raise StoreUnusable(f"{self.path.name}: the transaction failed before; nothing of it was kept")
+        raise StoreUnusable(f"{self.path.name}: the transaction failed before; nothing of it was kept")
 
     def _refuse_strangers(self, schema: str) -> None:
         """A database that is not ours, or not of this kind, is left as it is."""

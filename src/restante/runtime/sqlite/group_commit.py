@@ -65,7 +65,11 @@ class GroupCommit:
         else:
             task = asyncio.current_task(loop)
             if task is self._lonely:
-                return await self._run_alone(operation)
+                result = self._run_alone(operation)
+                if self._time_s() - self._turn_began_s >= LONELY_TURN_S:
+                    await asyncio.sleep(0)
+                    self._turn_began_s = self._time_s()
+                return result
             self._busy = True
             # Not at once: whoever else is ready in this turn of the loop joins the group first.
             loop.call_soon(self._take_group, loop)
@@ -90,7 +94,7 @@ class GroupCommit:
             self._take_group(loop)
         return answer
 
-    async def _run_alone(self, operation: Callable[[], Result]) -> Result:
+    def _run_alone(self, operation: Callable[[], Result]) -> Result:
         """The last group was this task alone, and it is back: nobody else is waited for.
 
         It waits for the disk right here: a thread would cost it more than the fsync does.
@@ -103,10 +107,6 @@ class GroupCommit:
             raise
         self._database.commit()
         self._on_commit()
-        now_s = self._time_s()
-        if now_s - self._turn_began_s >= LONELY_TURN_S:
-            await asyncio.sleep(0)
-            self._turn_began_s = self._time_s()
         return result
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from restante.model.states import Confirmation, Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.pruning import attention_at_ms
 from restante.runtime.sqlite.database import Column
+from restante.runtime.sqlite.outbox_records import Arrival
 
 # Looked up, not called: calling an Enum costs ten times as much, and every step reads five.
 _ROUTES: Final = {route.value: route for route in Route}
@@ -18,6 +19,7 @@ _PRIORITIES: Final = {priority.value: priority for priority in Priority}
 _STATES: Final = {state.value: state for state in State}
 _CONFIRMATIONS: Final = {confirmation.value: confirmation for confirmation in Confirmation}
 
+_NO_LEASE: Final = (None, None)
 NOT_READ: Final = b""
 """A body that was not loaded: state changes do not need it."""
 
@@ -70,10 +72,9 @@ def entry_of(row: tuple[Any, ...], body: tuple[bytes, bytes] = (NOT_READ, NOT_RE
     )
 
 
-def body_columns(body_id: int, entry: OutboxEntry, limits: OutboxLimits) -> tuple[Column, ...]:
+def arrival_of(entry: OutboxEntry, limits: OutboxLimits) -> Arrival:
     """A new message as it is accepted."""
     return (
-        body_id,
         entry.message_id,
         len(entry.payload),
         entry.route,
@@ -107,28 +108,26 @@ def lasting_columns(entry: OutboxEntry, limits: OutboxLimits) -> tuple[Column, .
     )
 
 
-def state_columns(entry: OutboxEntry, *, is_behind: bool, now_ms: int) -> tuple[Column, ...]:
+def state_columns(entry: OutboxEntry, is_behind: bool, now_ms: int) -> tuple[Column, ...]:
     """What a step may change, with the column the indexes choose by."""
-    lease = entry.lease
+    owner, until_ms = entry.lease or _NO_LEASE
     return (
         entry.next_attempt_at_ms,
         entry.attempts,
         entry.state,
-        None if lease is None else lease.owner,
-        None if lease is None else lease.until_ms,
+        owner,
+        until_ms,
         entry.last_error,
         entry.first_attempt_at_ms,
         entry.last_attempt_at_ms,
         entry.was_sent,
         entry.reencrypted,
         entry.confirmation,
-        _turn(entry, is_behind=is_behind, now_ms=now_ms),
+        None if is_behind or entry.state is State.SENDING else _turn(entry, now_ms),
     )
 
 
-def _turn(entry: OutboxEntry, *, is_behind: bool, now_ms: int) -> int | None:
-    if entry.state is State.SENDING or is_behind:
-        return None
+def _turn(entry: OutboxEntry, now_ms: int) -> int | None:
     if entry.state is State.SENT and entry.next_attempt_at_ms >= entry.expires_at_ms:
         return None  # it ends before it would have to be stored again
     return int(entry.next_attempt_at_ms <= now_ms)

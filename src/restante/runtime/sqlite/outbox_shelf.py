@@ -57,9 +57,8 @@ class EntryShelf:
         self._filed[entry.message_id] = filed = FiledEntry(entry, row[2], row[3])
         return filed
 
-    def store(self, filed: FiledEntry, after: OutboxEntry, *, is_behind: bool, now_ms: int) -> None:
-        columns = state_columns(after, is_behind=is_behind, now_ms=now_ms)
-        self._database.defer(_STORE_STATE, (*columns, after.insertion))
+    def store(self, filed: FiledEntry, after: OutboxEntry, is_behind: bool, now_ms: int) -> None:
+        self._database.defer(_STORE_STATE, (*state_columns(after, is_behind, now_ms), after.insertion))
         self._filed[after.message_id] = FiledEntry(after, filed.body_id, filed.size_bytes)
 
     def replace_payload(self, filed: FiledEntry, payload: bytes) -> None:
