@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from restante.model.codes import Code
-from restante.model.ids import MESSAGE_ID_BYTES, MessageId
 from restante.model.kinds import Kind, Priority
 from restante.model.records import Lease, OutboxEntry
 from restante.model.states import Confirmation, Route, State
@@ -23,52 +22,38 @@ _NO_LEASE: Final = (None, None)
 NOT_READ: Final = b""
 """A body that was not loaded: state changes do not need it."""
 
-_BLANK: Final = OutboxEntry(
-    message_id=MessageId(bytes(MESSAGE_ID_BYTES)),
-    route=Route.MESH,
-    lane="",
-    kind=Kind.TEXT,
-    payload=NOT_READ,
-    sealed_plaintext=NOT_READ,
-    priority=Priority.NORMAL,
-    created_at_ms=0,
-    queued_at_ms=0,
-    ttl_s=0,
-    expires_at_ms=0,
-    next_attempt_at_ms=0,
-)
-"""Filled in for each row: making a new entry takes three times as long as changing all of one."""
-
 
 def entry_of(row: tuple[Any, ...], body: tuple[bytes, bytes] = (NOT_READ, NOT_READ)) -> OutboxEntry:
     """The entry of a row of `load_entry` or `list_entries`."""
     (insertion, message_id, _, _, route, lane, kind, priority, created_at_ms, ttl_s, queued_at_ms, expires_at_ms,
      next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms, last_error, first_attempt_at_ms,
      last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation) = row  # fmt: skip
-    return _BLANK.but(
-        message_id=message_id,
-        route=_ROUTES[route],
-        lane=lane,
-        kind=_KINDS[kind],
-        payload=body[0],
-        sealed_plaintext=body[1],
-        priority=_PRIORITIES[priority],
-        created_at_ms=created_at_ms,
-        queued_at_ms=queued_at_ms,
-        ttl_s=ttl_s,
-        expires_at_ms=expires_at_ms,
-        next_attempt_at_ms=next_attempt_at_ms,
-        insertion=insertion,
-        attempts=attempts,
-        state=_STATES[state],
-        lease=None if lease_owner is None else Lease(owner=lease_owner, until_ms=lease_until_ms),
-        last_error=None if last_error is None else Code(last_error),
-        first_attempt_at_ms=first_attempt_at_ms,
-        last_attempt_at_ms=last_attempt_at_ms,
-        first_buried_at_ms=first_buried_at_ms,
-        was_sent=was_sent == 1,
-        reencrypted=reencrypted == 1,
-        confirmation=_CONFIRMATIONS[confirmation],
+    return OutboxEntry.filled(
+        {
+            "message_id": message_id,
+            "route": _ROUTES[route],
+            "lane": lane,
+            "kind": _KINDS[kind],
+            "payload": body[0],
+            "sealed_plaintext": body[1],
+            "priority": _PRIORITIES[priority],
+            "created_at_ms": created_at_ms,
+            "queued_at_ms": queued_at_ms,
+            "ttl_s": ttl_s,
+            "expires_at_ms": expires_at_ms,
+            "next_attempt_at_ms": next_attempt_at_ms,
+            "insertion": insertion,
+            "attempts": attempts,
+            "state": _STATES[state],
+            "lease": None if lease_owner is None else Lease(owner=lease_owner, until_ms=lease_until_ms),
+            "last_error": None if last_error is None else Code(last_error),
+            "first_attempt_at_ms": first_attempt_at_ms,
+            "last_attempt_at_ms": last_attempt_at_ms,
+            "first_buried_at_ms": first_buried_at_ms,
+            "was_sent": was_sent == 1,
+            "reencrypted": reencrypted == 1,
+            "confirmation": _CONFIRMATIONS[confirmation],
+        }
     )
 
 
