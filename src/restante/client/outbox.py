@@ -10,7 +10,8 @@ runtime/sqlite; here they are put together for asyncio.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -117,7 +118,7 @@ class Outbox:
             raise RestanteError("a message needs at least one destination", code=Code.MALFORMED)
         if message.message_id is not None and len(destinations) > 1:
             raise RestanteError("one message_id names one destination's message", code=Code.MALFORMED)
-        return Receipt(tuple(await self._send_all([(message, each) for each in destinations])))
+        return Receipt(tuple(await self._send_all(zip(repeat(message), destinations))))
 
     async def send_many(self, items: Sequence[tuple[Message, Destination]]) -> list[Receipt]:
         """The same for many messages with one commit: all of them are accepted, or none."""
@@ -250,7 +251,7 @@ class Outbox:
         self._commits.close()
         self._database.close()
 
-    async def _send_all(self, items: Sequence[tuple[Message, Destination]]) -> list[Delivery]:
+    async def _send_all(self, items: Iterable[tuple[Message, Destination]]) -> list[Delivery]:
         deliveries: list[Delivery] = []
         accepted: list[Acceptance] = []
         for message, destination in items:

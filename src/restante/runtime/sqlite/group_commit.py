@@ -48,14 +48,20 @@ class _TornError(Exception):
 class GroupCommit:
     """The one writer of a database in this process. All use of the database goes through `run`."""
 
-    def __init__(self, database: Database, *, on_commit: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        on_commit: Callable[[], None] = lambda: None,
+        time_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`on_commit` is called after each commit, before those who waited for it are answered."""
         self._database = database
         self._on_commit = on_commit
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
         self._lonely: asyncio.Task[Any] | None = None
-        self._time_s = time.monotonic
+        self._time_s = time_s
         self._turn_began_s = 0.0
         self._disk_took_s = inf  # not known yet
         self._closed = False
@@ -183,9 +189,9 @@ class GroupCommit:
     def _commit(self, group: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
         """One alone waits for the disk right here, and so do several for a quick one; a slow disk is left to a thread,
         and the next group gathers meanwhile."""
-        first = group[0]
-        self._lonely = first.task if len(group) == 1 else None
-        if not first.apart and (len(group) == 1 or self._disk_took_s <= QUICK_DISK_S):
+        is_alone = len(group) == 1
+        self._lonely = group[0].task if is_alone else None
+        if (is_alone or self._disk_took_s <= QUICK_DISK_S) and not any(waiting.apart for waiting in group):
             self._answer(group, self._try_commit(), loop)
             return
         committed = loop.run_in_executor(self._committer, self._try_commit)

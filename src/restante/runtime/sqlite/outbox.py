@@ -185,8 +185,8 @@ class SqliteOutbox:
             filed = self._find(message_id, now_ms)
             if filed is None:
                 return
-            self._shelf.replace_payload(filed, payload)
             self._totals.count(0, len(payload) - filed.size_bytes)
+            self._shelf.replace_payload(filed, payload)
 
     def tell(self, message_id: MessageId, *effects: Record | Notify, now_ms: int) -> None:
         """A fact that leaves the entry as it is."""
@@ -288,10 +288,11 @@ class SqliteOutbox:
         filed = self._find(message_id, now_ms)
         if filed is None:
             return False
+        before = filed.entry
         after, _ = self._step(filed, TimePassed(), now_ms)
-        if after is filed.entry:
+        if after is before:
             self._database.rows(_SQL["store_attention"], attention_at_ms(self._limits, after), after.insertion)
-        return after is not filed.entry
+        return after is not before
 
     def _step(self, filed: FiledEntry, event: Event, now_ms: int) -> tuple[OutboxEntry, tuple[Effect, ...]]:
         before = filed.entry

@@ -16,7 +16,7 @@ from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.journal import Journal
 
 KEPT_MS: Final = 30 * 86_400_000  # SPEC 3.13
-INDEX_AT: Final = 1_024
+INDEX_AT: Final = 2_048
 """Deliveries that may wait to be indexed: enough to share pages, few enough to be read at once when others write."""
 
 _SQL: Final = load_queries("sent_index")
@@ -29,14 +29,18 @@ class SentIndex:
     def __init__(self, database: Database, journal: Journal) -> None:
         self._database = database
         self._journal = journal
+        self._waiting: int | None = None
         self._recent: set[MessageId] | None = None
         database.when_unsure(self._forget)
 
     def remember(self, entry: OutboxEntry, *, now_ms: int) -> None:
-        recent = self._recent_ids()
-        recent.add(entry.message_id)
+        if self._waiting is None:
+            [(self._waiting,)] = self._database.rows(_SQL["count_recent"])
+        self._waiting += 1
+        if self._recent is not None:
+            self._recent.add(entry.message_id)
         self._database.defer(_REMEMBER_SENT, (entry.message_id, entry.kind, entry.priority, entry.confirmation, now_ms))
-        if len(recent) >= INDEX_AT:
+        if self._waiting >= INDEX_AT:
             self._index_recent()
 
     def knows(self, message_id: MessageId) -> bool:
@@ -65,8 +69,7 @@ class SentIndex:
         return False
 
     def forget_old(self, *, now_ms: int) -> None:
-        if self._recent_ids():
-            self._index_recent()
+        self._index_recent()
         self._database.rows(_SQL["forget_sent"], now_ms - KEPT_MS)
 
     def _find_indexed(self, message_id: MessageId) -> list[tuple[Any, ...]]:
@@ -82,7 +85,8 @@ class SentIndex:
     def _index_recent(self) -> None:
         self._database.rows(_SQL["index_recent"])
         self._database.rows(_SQL["forget_recent"])
+        self._waiting = 0
         self._recent = set()
 
     def _forget(self) -> None:
-        self._recent = None
+        self._waiting = self._recent = None

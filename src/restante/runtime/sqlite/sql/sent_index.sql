@@ -3,6 +3,10 @@
 -- name: remember_sent
 INSERT INTO sent_recent VALUES (NULL,?,?,?,?,?);
 
+-- name: count_recent
+-- They are numbered from one whenever all of them were indexed.
+SELECT coalesce(max(place), 0) FROM sent_recent;
+
 -- name: recent_ids
 SELECT message_id FROM sent_recent;
 
