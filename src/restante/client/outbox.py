@@ -10,8 +10,8 @@ runtime/sqlite; here they are put together for asyncio.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -118,11 +118,27 @@ class Outbox:
             raise RestanteError("a message needs at least one destination", code=Code.MALFORMED)
         if message.message_id is not None and len(destinations) > 1:
             raise RestanteError("one message_id names one destination's message", code=Code.MALFORMED)
-        return Receipt(tuple(await self._send_all(zip(repeat(message), destinations))))
+        deliveries: list[Delivery] = []
+        accepted: list[Acceptance] = []
+        for destination in destinations:
+            delivery = self._queued(message, destination, accepted)
+            deliveries.append(delivery or await self._send_live(message, destination))
+        if accepted:
+            await self._commits.run(partial(self._accept, accepted))
+            self._work.set()
+        return Receipt(tuple(deliveries))
 
     async def send_many(self, items: Sequence[tuple[Message, Destination]]) -> list[Receipt]:
         """The same for many messages with one commit: all of them are accepted, or none."""
-        return [Receipt((delivery,)) for delivery in await self._send_all(items)]
+        receipts: list[Receipt] = []
+        accepted: list[Acceptance] = []
+        for message, destination in items:
+            delivery = self._queued(message, destination, accepted)
+            receipts.append(Receipt((delivery or await self._send_live(message, destination),)))
+        if accepted:
+            await self._commits.run(partial(self._accept, accepted))
+            self._work.set()
+        return receipts
 
     async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
         """A checked acknowledgement came in. Repeated and late ones change nothing (SPEC 3.13)."""
@@ -251,29 +267,28 @@ class Outbox:
         self._commits.close()
         self._database.close()
 
-    async def _send_all(self, items: Iterable[tuple[Message, Destination]]) -> list[Delivery]:
-        deliveries: list[Delivery] = []
-        accepted: list[Acceptance] = []
-        for message, destination in items:
-            given = message.message_id
-            if given is None:
-                message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
-            else:
-                message_id = checked_message_id(given)
-            arrival = self._forms.arrival(message, message_id, destination, self._clock.now_ms())
-            outcome: Outcome = _QUEUED
-            if arrival is None:
-                outcome = await self._send_live(message, message_id, destination)
-            else:
-                accepted.append(Acceptance(arrival, given is None))
-            deliveries.append(Delivery(destination.lane, message_id, outcome))
-        if accepted:
-            await self._commits.run(lambda: self._store.accept_all(accepted, now_ms=self._clock.now_ms()))
-            self._work.set()
-        return deliveries
+    def _queued(self, message: Message, destination: Destination, accepted: list[Acceptance]) -> Delivery | None:
+        """Adds to `accepted`, unless the message is of a kind that is never queued."""
+        given = message.message_id
+        if given is None:
+            message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
+        else:
+            message_id = checked_message_id(given)
+        arrival = self._forms.arrival(message, message_id, destination, self._clock.now_ms())
+        if arrival is None:
+            return None
+        accepted.append(Acceptance(arrival, given is None))
+        return Delivery(destination.lane, message_id, _QUEUED)
 
-    async def _send_live(self, message: Message, message_id: MessageId, destination: Destination) -> Outcome:
+    def _accept(self, accepted: list[Acceptance]) -> None:
+        self._store.accept_all(accepted, now_ms=self._clock.now_ms())
+
+    async def _send_live(self, message: Message, destination: Destination) -> Delivery:
         """At once or not at all, by the one classification of SPEC 2.4."""
+        message_id = message.message_id or mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
+        return Delivery(destination.lane, message_id, await self._try_live(message, message_id, destination))
+
+    async def _try_live(self, message: Message, message_id: MessageId, destination: Destination) -> Outcome:
         carrier = self._carriers.get(destination.route)
         connected = carrier is not None and carrier.is_up() and carrier.is_connected(destination.lane)
         decision = classify(message.kind, connected=connected)

@@ -60,6 +60,7 @@ class GroupCommit:
         self._on_commit = on_commit
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
+        self._loop: asyncio.AbstractEventLoop  # of the group under way
         self._lonely: asyncio.Task[Any] | None = None
         self._time_s = time_s
         self._turn_began_s = 0.0
@@ -71,10 +72,11 @@ class GroupCommit:
         """What `operation` returned, once it is on disk; what it raised, with nothing of it kept."""
         if self._closed:
             raise StoreUnusable(_CLOSED)
-        loop = asyncio.get_running_loop()
         if self._busy:
+            loop = self._loop
             task = None  # somebody was here first: it is not alone
         else:
+            self._loop = loop = asyncio.get_running_loop()
             task = asyncio.current_task(loop)
             if task is self._lonely:
                 result = self._run_alone(operation)
@@ -103,6 +105,7 @@ class GroupCommit:
         self._waiting.append(_Waiting(operation, answer, None, apart))
         if not self._busy:
             self._busy = True
+            self._loop = loop
             self._take_group(loop)
         return answer
 
