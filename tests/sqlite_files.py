@@ -17,7 +17,7 @@ from restante.runtime.sqlite.inbox import SqliteInbox
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.mailbox import SqliteMailbox
 from restante.runtime.sqlite.outbox import SqliteOutbox
-from restante.runtime.sqlite.outbox_rows import body_columns, lasting_columns, state_columns
+from restante.runtime.sqlite.outbox_rows import arrival_of, lasting_columns, state_columns
 from restante.testing.seeded import SeededEntropy
 
 NOW_MS = 1_800_000_000_000
@@ -90,7 +90,7 @@ def _place(file: ClientFile, one: OutboxEntry) -> None:
         "SELECT 1 FROM outbox WHERE route = ? AND lane = ? AND route <> 'mesh' AND was_sent = 0", one.route, one.lane
     )
     is_behind = bool(ahead) and one.state is State.PENDING and not one.was_sent
-    file.database.rows(load_queries("outbox")["add_body"], *body_columns(number, one, DEFAULTS.outbox))
+    file.database.rows(load_queries("outbox")["add_body"], number, *arrival_of(one, DEFAULTS.outbox))
     file.database.rows(
         load_queries("outbox")["add_entry"],
         number,
@@ -98,7 +98,7 @@ def _place(file: ClientFile, one: OutboxEntry) -> None:
         number,
         size_bytes,
         *lasting_columns(one, DEFAULTS.outbox),
-        *state_columns(one, is_behind=is_behind, now_ms=NOW_MS),
+        *state_columns(one, is_behind, NOW_MS),
     )
     file.database.rows(
         "UPDATE outbox_total SET entries = entries + 1, bytes = bytes + ?, filed_through = ?", size_bytes, number

@@ -73,9 +73,11 @@ class Announcer(Generic[Told]):
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
+    @property
+    def is_heard(self) -> bool:
+        return bool(self._streams or self._callbacks)
+
     def announce(self, changes: Iterable[Told]) -> None:
-        if not self._streams and not self._callbacks:
-            return
         for change in changes:
             for stream in self._streams:
                 stream.offer(change)

@@ -10,7 +10,8 @@ runtime/sqlite; here they are put together for asyncio.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -35,7 +36,7 @@ from restante.model.ids import MESSAGE_ID_BYTES, MessageId, mint_message_id
 from restante.model.ids import message_id as checked_message_id
 from restante.model.records import Delivery, Dropped, OutboxEntry, Outcome, Queued, Receipt, Sent
 from restante.model.states import DropReason, Route, State
-from restante.policy.eligibility import Queue, SendLive, classify
+from restante.policy.eligibility import classify
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier, Withdrawn
@@ -83,7 +84,7 @@ class Outbox:
         self._owner = entropy.draw(8).hex()
         self._carriers: Mapping[Route, Carrier] = {}
         self._work = asyncio.Event()
-        self._forms = EntryForms()
+        self._forms = EntryForms(settings.outbox)
 
     @classmethod
     def open(
@@ -117,11 +118,27 @@ class Outbox:
             raise RestanteError("a message needs at least one destination", code=Code.MALFORMED)
         if message.message_id is not None and len(destinations) > 1:
             raise RestanteError("one message_id names one destination's message", code=Code.MALFORMED)
-        return Receipt(deliveries=tuple(await self._send_all((message, each) for each in destinations)))
+        deliveries: list[Delivery] = []
+        accepted: list[Acceptance] = []
+        for destination in destinations:
+            delivery = self._queued(message, destination, accepted)
+            deliveries.append(delivery or await self._send_live(message, destination))
+        if accepted:
+            await self._commits.run(partial(self._accept, accepted))
+            self._work.set()
+        return Receipt(tuple(deliveries))
 
     async def send_many(self, items: Sequence[tuple[Message, Destination]]) -> list[Receipt]:
         """The same for many messages with one commit: all of them are accepted, or none."""
-        return [Receipt(deliveries=(delivery,)) for delivery in await self._send_all(items)]
+        receipts: list[Receipt] = []
+        accepted: list[Acceptance] = []
+        for message, destination in items:
+            delivery = self._queued(message, destination, accepted)
+            receipts.append(Receipt((delivery or await self._send_live(message, destination),)))
+        if accepted:
+            await self._commits.run(partial(self._accept, accepted))
+            self._work.set()
+        return receipts
 
     async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
         """A checked acknowledgement came in. Repeated and late ones change nothing (SPEC 3.13)."""
@@ -250,40 +267,35 @@ class Outbox:
         self._commits.close()
         self._database.close()
 
-    async def _send_all(self, items: Iterable[tuple[Message, Destination]]) -> list[Delivery]:
-        deliveries: list[Delivery] = []
-        accepted: list[Acceptance] = []
-        for message, destination in items:
-            given = message.message_id
-            if given is None:
-                message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
-            else:
-                message_id = checked_message_id(given)
-            decision = self._classify(message, destination)
-            outcome: Outcome
-            if isinstance(decision, Dropped):
-                outcome = decision
-            else:
-                entry = self._forms.entry(message, message_id, destination, self._clock.now_ms())
-                if isinstance(decision, Queue):
-                    outcome = _QUEUED
-                    accepted.append(Acceptance(entry, given is None))
-                else:
-                    outcome = await self._send_live(entry)
-            deliveries.append(Delivery(destination=destination.lane, message_id=message_id, outcome=outcome))
-        if accepted:
-            await self._commits.run(lambda: self._store.accept_all(accepted, now_ms=self._clock.now_ms()))
-            self._work.set()
-        return deliveries
+    def _queued(self, message: Message, destination: Destination, accepted: list[Acceptance]) -> Delivery | None:
+        """Adds to `accepted`, unless the message is of a kind that is never queued."""
+        given = message.message_id
+        if given is None:
+            message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
+        else:
+            message_id = checked_message_id(given)
+        arrival = self._forms.arrival(message, message_id, destination, self._clock.now_ms())
+        if arrival is None:
+            return None
+        accepted.append(Acceptance(arrival, given is None))
+        return Delivery(destination.lane, message_id, _QUEUED)
 
-    def _classify(self, message: Message, destination: Destination) -> Queue | SendLive | Dropped:
-        """What is to become of it, by the one classification of SPEC 2.4."""
+    def _accept(self, accepted: list[Acceptance]) -> None:
+        self._store.accept_all(accepted, now_ms=self._clock.now_ms())
+
+    async def _send_live(self, message: Message, destination: Destination) -> Delivery:
+        """At once or not at all, by the one classification of SPEC 2.4."""
+        message_id = message.message_id or mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
+        return Delivery(destination.lane, message_id, await self._try_live(message, message_id, destination))
+
+    async def _try_live(self, message: Message, message_id: MessageId, destination: Destination) -> Outcome:
         carrier = self._carriers.get(destination.route)
         connected = carrier is not None and carrier.is_up() and carrier.is_connected(destination.lane)
-        return classify(message.kind, connected=connected)
-
-    async def _send_live(self, entry: OutboxEntry) -> Outcome:
+        decision = classify(message.kind, connected=connected)
+        if isinstance(decision, Dropped):
+            return decision
         try:
+            entry = self._forms.entry(message, message_id, destination, self._clock.now_ms())
             await self._carriers[entry.route].transmit(entry)
         except (TryFailed, Withdrawn):
             return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
@@ -344,9 +356,10 @@ class Outbox:
         return Status(state=State.DELIVERED, confirmation=confirmation, attempts=0, last_error=None)
 
     def _announce(self) -> None:
-        changes = self._store.take_changes()
-        if changes:
-            self._announcer.announce(changes)
+        if self._announcer.is_heard:
+            self._announcer.announce(self._store.take_changes())
+        else:
+            self._store.changes.clear()
         for call in self._after_commit:
             call()
 

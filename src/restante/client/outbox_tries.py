@@ -31,13 +31,14 @@ class Tries:
         self._endings: list[Ending] = []
         self._crash: BaseException | None = None
         self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     @property
     def under_way(self) -> int:
         return len(self._tasks)
 
     def start(self, entry: OutboxEntry, carrier: Carrier) -> None:
-        self._tasks[entry.message_id] = asyncio.create_task(self._run(entry, carrier))
+        self._tasks[entry.message_id] = self._loop.create_task(self._run(entry, carrier))
 
     async def next_endings(self) -> list[Ending]:
         """Every ending since the last call, at least one. Raises what a carrier raised that is no failed try."""

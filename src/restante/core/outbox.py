@@ -122,15 +122,13 @@ def _schedule(entry: OutboxEntry, settings: Settings) -> Schedule:
 
 def _ended_by_time(entry: OutboxEntry, now_ms: int, settings: Settings) -> Step | None:
     """The end of its life, with or without a notice, before anything else (SPEC 3.3, 3.9); then the wait of 2.2."""
-    match pruning(settings.outbox, entry, now_ms):
-        case Pruning.PRUNE_SILENTLY:
-            return _expired(entry, now_ms, settings, notify=False)
-        case Pruning.EXPIRE:
-            return _expired(entry, now_ms, settings, notify=True)
-        case Pruning.KEEP if entry.state is State.PENDING and has_outwaited(
-            priority=entry.priority, queued_at_ms=entry.queued_at_ms, was_sent=entry.was_sent, now_ms=now_ms
-        ):
-            return _bury(entry, DeadReason.QUEUE_TIME_EXCEEDED, None, now_ms, settings)
+    fate = pruning(settings.outbox, entry, now_ms)
+    if fate is not Pruning.KEEP:
+        return _expired(entry, now_ms, settings, notify=fate is Pruning.EXPIRE)
+    if entry.state is State.PENDING and has_outwaited(
+        priority=entry.priority, queued_at_ms=entry.queued_at_ms, was_sent=entry.was_sent, now_ms=now_ms
+    ):
+        return _bury(entry, DeadReason.QUEUE_TIME_EXCEEDED, None, now_ms, settings)
     return None
 
 

@@ -38,7 +38,9 @@ def exactly(raw: bytes, size: int, what: str) -> bytes:
 
 def mint_message_id(random_bytes: bytes) -> MessageId:
     """A UUIDv4 from 16 random bytes (SPEC 2.1)."""
-    raw = bytearray(exactly(random_bytes, MESSAGE_ID_BYTES, "entropy"))
+    raw = bytearray(random_bytes)
+    if len(raw) != MESSAGE_ID_BYTES:
+        exactly(random_bytes, MESSAGE_ID_BYTES, "entropy")
     raw[6] = raw[6] & 0x0F | 0x40  # version 4
     raw[8] = raw[8] & 0x3F | 0x80  # the variant of RFC 9562
     return MessageId(bytes(raw))

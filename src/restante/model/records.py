@@ -16,6 +16,10 @@ class Lease(NamedTuple):
     until_ms: int
 
 
+_new = object.__new__
+_set = object.__setattr__
+
+
 class EntryChanges(TypedDict, total=False):
     """The fields in which an outbox entry may differ from another, or from itself a step later: all of them."""
 
@@ -83,9 +87,16 @@ class OutboxEntry:
         Every step of a message's life makes one, and `dataclasses.replace` takes as long as the step itself: it is
         why this class has no slots.
         """
-        changed = object.__new__(type(self))
-        object.__setattr__(changed, "__dict__", self.__dict__ | changes)
+        changed = _new(type(self))
+        _set(changed, "__dict__", self.__dict__ | changes)
         return changed
+
+    @classmethod
+    def filled(cls, fields: EntryChanges) -> Self:
+        """The entry that has these fields, which must be all of them: for rows, which were checked when written."""
+        made = _new(cls)
+        _set(made, "__dict__", fields)
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +155,7 @@ class Dropped:
 Outcome = Sent | Queued | Dropped
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One destination of a send: the id its message got there, and what became of it."""
 
     destination: str
@@ -153,8 +163,7 @@ class Delivery:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(NamedTuple):
     """What became of a send, destination by destination (SPEC 3.7)."""
 
     deliveries: tuple[Delivery, ...]

@@ -4,11 +4,14 @@ from importlib.resources import files
 from pathlib import Path
 
 import apsw
+import pytest
 
 import restante.runtime.sqlite
 from journal_files import message
+from outbox_entries import accept, entry
+from restante.model.errors import DuplicateMessageId
 from restante.model.journal import JournalKind
-from restante.model.states import State
+from restante.model.states import Confirmation, State
 from restante.runtime.sqlite.integrity import check_file
 from sqlite_files import NOW_MS, assert_books_balance, chosen, facts, open_client_file, states_by_rows
 
@@ -18,7 +21,7 @@ CLIENTS_FILE = 0x52535443
 
 
 def make_file_of_the_first_schema(path: Path) -> None:
-    """Three messages: one waits, one is at its relay, one was given up."""
+    """Four messages: one waits, one is at its relay, one was given up, one was delivered."""
     connection = apsw.Connection(str(path))
     connection.execute(FIRST_SCHEMA.read_text(encoding="utf-8"))
     connection.pragma("application_id", CLIENTS_FILE)
@@ -51,6 +54,9 @@ def make_file_of_the_first_schema(path: Path) -> None:
                     1 if state == "pending" else None,
                 ),
             )
+    connection.execute("INSERT INTO sent_index VALUES (?, 'text', 1, 2, ?)", (message(4), NOW_MS))
+    for kind in ("accepted", "delivered"):
+        connection.execute("INSERT INTO journal (at_ms, kind, message_id) VALUES (?, ?, ?)", (NOW_MS, kind, message(4)))
     connection.close()
 
 
@@ -71,6 +77,9 @@ def test_everything_in_a_file_of_the_first_schema_is_there_after_it_was_opened(t
     waiting = file.outbox.load(message(1))
     assert waiting is not None
     assert (waiting.payload, waiting.sealed_plaintext) == (b"payload 1", b"kept 1")
+    assert file.outbox.sent.confirmation(message(4)) is Confirmation.RECEIVED
+    with pytest.raises(DuplicateMessageId):
+        accept(file.outbox, entry(4))
     assert chosen(file) == message(1)
     assert [fact.kind for fact in facts(file.journal)][-1] is JournalKind.ATTEMPTED
     file.database.close()

@@ -13,7 +13,7 @@ import pytest
 
 from clauses import clause
 from restante.model.errors import LocalProtocolError, StoreUnusable
-from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.database import ROWS_AT_ONCE, Database
 
 NOBODY = 65_534
 KEEP = "INSERT INTO meta (key, value) VALUES (?, ?)"
@@ -336,6 +336,23 @@ def test_deferred_rows_are_there_for_the_next_statement_in_their_order(database:
         database.defer_many(insert, [])
         database.defer_many(insert, [("d",)])
         assert [text for (text,) in database.rows("SELECT text FROM note ORDER BY number")] == ["a", "b", "c", "d"]
+
+
+def test_many_deferred_rows_are_written_in_their_order(database: Database) -> None:
+    database.run("CREATE TABLE note (number INTEGER PRIMARY KEY, text TEXT) STRICT")
+    texts = [str(number) for number in range(3 * ROWS_AT_ONCE + 1)]
+    with database.transaction():
+        before = database.changes()
+        database.defer_many("INSERT INTO note VALUES (NULL, ?)", [(text,) for text in texts])
+        assert [text for (text,) in database.rows("SELECT text FROM note ORDER BY number")] == texts
+        assert database.changes() == before + len(texts)
+
+
+def test_of_many_deferred_rows_with_one_that_breaks_a_rule_nothing_is_kept(database: Database) -> None:
+    rows = [(str(number % (ROWS_AT_ONCE + 5)), b"") for number in range(2 * ROWS_AT_ONCE)]
+    with pytest.raises(apsw.ConstraintError), database.transaction():
+        database.defer_many("INSERT INTO meta (key, value) VALUES (?, ?)", rows)
+    assert kept(database) == []
 
 
 def test_deferred_rows_are_committed_and_counted_once(database: Database) -> None:

@@ -1,6 +1,7 @@
 """Group commit: who waits together shares one commit, and nobody suffers for another's mistake."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -10,17 +11,28 @@ import pytest
 from clauses import clause
 from restante.model.errors import DuplicateMessageId, StoreUnusable
 from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.group_commit import LONELY_TURN_S, MAX_GROUP, GroupCommit
+from restante.runtime.sqlite.group_commit import LONELY_TURN_S, MAX_GROUP, QUICK_DISK_S, GroupCommit
 
 
 class CountingDatabase(Database):
     """Counts its commits, and can be told to fail the next ones."""
 
-    commits = 0
-    fails = False
+    def __init__(self, path: Path, *, schema: str) -> None:
+        self.commits = 0
+        self.fails = False
+        self.takes_s = 0.0
+        self.now_s = 0.0
+        self.committed_by: list[int] = []
+        super().__init__(path, schema=schema)
+
+    def time_s(self) -> float:
+        """A clock that only commits move."""
+        return self.now_s
 
     def commit(self) -> None:
         self.commits += 1
+        self.now_s += self.takes_s
+        self.committed_by.append(threading.get_ident())
         if self.fails:
             self.roll_back()
             raise StoreUnusable("node.db: the disk is full or failing")
@@ -31,6 +43,7 @@ class CountingDatabase(Database):
 def database(tmp_path: Path) -> CountingDatabase:
     made = CountingDatabase(tmp_path / "node.db", schema="node")
     made.commits = 0
+    made.committed_by = []
     return made
 
 
@@ -103,6 +116,21 @@ async def test_who_comes_while_a_group_is_committed_is_in_the_next(
     await asyncio.gather(*(twice(str(number)) for number in range(10)))
     assert len(kept(database)) == 20
     assert database.commits == 2
+
+
+@pytest.mark.parametrize(("took_s", "is_on_the_loop"), [(QUICK_DISK_S / 2, True), (QUICK_DISK_S * 2, False)])
+async def test_several_wait_on_the_loop_only_for_a_disk_that_was_quick(
+    database: CountingDatabase, took_s: float, *, is_on_the_loop: bool
+) -> None:
+    database.takes_s = took_s
+    group = GroupCommit(database, time_s=database.time_s)
+    for turn in range(3):
+        await asyncio.gather(*(group.run(keeping(database, f"{turn} {number}")) for number in range(3)))
+    here = threading.get_ident()
+    # How long the disk takes is known only after the first.
+    assert [thread == here for thread in database.committed_by] == [False, is_on_the_loop, is_on_the_loop]
+    group.close()
+    database.close()
 
 
 async def test_one_that_was_alone_before_does_not_keep_others_from_sharing(

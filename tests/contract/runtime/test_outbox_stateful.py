@@ -40,6 +40,7 @@ from restante.policy.retry import ChannelSchedule, RetrySchedule
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.integrity import check_file
 from restante.runtime.sqlite.outbox_records import Acceptance
+from restante.runtime.sqlite.outbox_rows import arrival_of
 from restante.testing.seeded import FakeClock
 from sqlite_files import NOW_MS, open_client_file, states_by_journal, states_by_rows
 
@@ -131,7 +132,7 @@ class Mirrored(RuleBasedStateMachine):
 
     def _accept(self, entries: list[OutboxEntry]) -> None:
         now_ms = self._clock.now_ms()
-        acceptances = [Acceptance(entry=new) for new in entries]
+        acceptances = [Acceptance(arrival_of(new, TIGHT.outbox)) for new in entries]
         self._both(
             lambda: self._file.outbox.accept_all(acceptances, now_ms=now_ms),
             lambda: self._model.accept_all(entries, now_ms=now_ms),

@@ -7,8 +7,10 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -20,6 +22,9 @@ BUSY_TIMEOUT_MS: Final = 5_000
 PAGE_BYTES: Final = 4_096
 CHECKPOINT_PAGES: Final = 4_000
 """The log may grow to 16 MB before its pages are moved into the file: those written often are moved once."""
+ROWS_AT_ONCE: Final = 32
+"""Rows that one INSERT takes when many are written together: half the time of one statement for each."""
+_PLAIN_INSERT: Final = re.compile(r"(INSERT INTO \w+(?: \([\w, ]+\))? VALUES )(\([?NUL, ]+\));?")
 _QUERY_HEADER: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"--.*$", re.MULTILINE)
 _APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
@@ -46,7 +51,7 @@ class Database:
     ) -> None:
         self.path = path
         self.read_only = read_only
-        self._depth = 0
+        self.in_transaction = False  # a transaction
         self._begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
         self._data_version = _UNKNOWN
         self._deferred: dict[str, list[tuple[Column, ...]]] = {}
@@ -102,7 +107,7 @@ class Database:
 
     def transaction(self) -> contextlib.AbstractContextManager[None]:
         """All or nothing; a transaction inside a transaction is part of the outer one."""
-        return _PART_OF_THE_OUTER if self._depth else self._outermost()
+        return _PART_OF_THE_OUTER if self.in_transaction else self._outermost()
 
     @contextlib.contextmanager
     def _outermost(self) -> Iterator[None]:
@@ -121,7 +126,7 @@ class Database:
         except BaseException as failure:  # noqa: BLE001 - raised again
             self.roll_back()
             self._translate(failure)
-        self._depth = 1
+        self.in_transaction = True
         if version != self._data_version:
             self._forget()
 
@@ -129,13 +134,18 @@ class Database:
         """On disk when it returns; when it raises, nothing of the transaction was kept."""
         try:
             self.settle()
-            self._check_alive()
-            self._depth = 0
+            if not self._connection.in_transaction:
+                self._refuse_to_go_on()
+            self.in_transaction = False
             self._cursor.execute("COMMIT")
         except BaseException as failure:  # noqa: BLE001 - raised again
             self.roll_back()
             self._translate(failure)
-        self._data_version = self._version_now()
+        try:
+            # Counts the commits of every connection, ours included: whoever else commits makes it differ.
+            self._data_version = self._connection.data_version()
+        except (apsw.Error, OSError):
+            self._data_version = _UNKNOWN
 
     def settle(self) -> None:
         """Write what was deferred; the rest of the commit is the disk's work."""
@@ -145,7 +155,7 @@ class Database:
             self._write_deferred()
 
     def roll_back(self) -> None:
-        self._depth = 0
+        self.in_transaction = False
         self._data_version = _UNKNOWN
         self._deferred.clear()
         self._forget()
@@ -167,7 +177,7 @@ class Database:
 
     def defer(self, sql: str, values: tuple[Column, ...]) -> None:
         """Write this soon, at the latest with the commit. The order between different statements is not kept."""
-        if not self._depth:
+        if not self.in_transaction:
             raise LocalProtocolError("rows can be deferred only inside a transaction")
         self._deferred_rows += 1
         rows = self._deferred.get(sql)
@@ -178,7 +188,7 @@ class Database:
 
     def defer_many(self, sql: str, rows: Sequence[tuple[Column, ...]]) -> None:
         """The same for many rows of one statement, which are written in their order."""
-        if not self._depth:
+        if not self.in_transaction:
             raise LocalProtocolError("rows can be deferred only inside a transaction")
         if rows:
             self._deferred_rows += len(rows)
@@ -194,20 +204,28 @@ class Database:
         return self._execute(sql, values)
 
     def _execute(self, sql: str, values: Mapping[str, Column] | tuple[Column, ...]) -> list[tuple[Any, ...]]:
-        self._check_alive()
+        if self.in_transaction and not self._connection.in_transaction:
+            self._refuse_to_go_on()
         try:
             return self._cursor.execute(sql, values).fetchall()
         except BaseException as failure:  # noqa: BLE001 - raised again
             self._translate(failure)
 
     def _write_deferred(self) -> None:
-        self._check_alive()
+        if not self._connection.in_transaction:
+            self._refuse_to_go_on()
         before = self._connection.total_changes()
         deferred, self._deferred = self._deferred, {}
         try:
             for sql, rows in deferred.items():
                 if len(rows) == 1:
                     self._cursor.execute(sql, rows[0])
+                elif len(rows) >= ROWS_AT_ONCE and (wide := _widened(sql)):
+                    whole = len(rows) - len(rows) % ROWS_AT_ONCE
+                    for first in range(0, whole, ROWS_AT_ONCE):
+                        values = chain.from_iterable(rows[first : first + ROWS_AT_ONCE])
+                        self._cursor.execute(wide, tuple(values))
+                    self._cursor.executemany(sql, rows[whole:])
                 else:
                     self._cursor.executemany(sql, rows)
         except BaseException as failure:  # noqa: BLE001 - raised again
@@ -219,13 +237,6 @@ class Database:
         with _translated(self.path):
             raise failure
 
-    def _version_now(self) -> int:
-        """Counts the commits of every connection, ours included: whoever else commits makes it differ."""
-        try:
-            return self._connection.data_version()
-        except (apsw.Error, OSError):
-            return _UNKNOWN
-
     def _forget(self) -> None:
         for forget in self._forgetting:
             forget()
@@ -233,10 +244,9 @@ class Database:
     def last_insert(self) -> int:
         return self._connection.last_insert_rowid()
 
-    def _check_alive(self) -> None:
+    def _refuse_to_go_on(self) -> NoReturn:
         """SQLite rolls back by itself when the disk fails: whoever caught that failure must not go on half-way."""
-        if self._depth and not self._connection.in_transaction:
-            raise StoreUnusable(f"{self.path.name}: the transaction failed before; nothing of it was kept")
+        raise StoreUnusable(f"{self.path.name}: the transaction failed before; nothing of it was kept")
 
     def _refuse_strangers(self, schema: str) -> None:
         """A database that is not ours, or not of this kind, is left as it is."""
@@ -282,6 +292,13 @@ def load_queries(name: str) -> Mapping[str, str]:
     text = files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
     _, *parts = _QUERY_HEADER.split(text)
     return dict(zip(parts[::2], map(_shortened, parts[1::2]), strict=True))
+
+
+@cache
+def _widened(statement: str) -> str | None:
+    """The same INSERT for `ROWS_AT_ONCE` rows; None for a statement of another form."""
+    found = _PLAIN_INSERT.fullmatch(statement)
+    return found and found[1] + ",".join([found[2]] * ROWS_AT_ONCE)
 
 
 def _shortened(statement: str) -> str:

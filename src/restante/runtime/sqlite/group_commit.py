@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final, TypeVar
 
 from restante.model.errors import StoreUnusable
@@ -22,6 +23,10 @@ MAX_GROUP: Final = 256
 
 LONELY_TURN_S: Final = 0.001
 """How long a caller that is alone may keep the loop with one commit after the other before the others have a turn."""
+
+QUICK_DISK_S: Final = 0.002
+"""A disk that took no longer for the last commit is waited for on the loop, which is about as long as a full group's
+statements keep it: handing the file to a thread and back would cost the group a tenth of its time."""
 
 _CLOSED: Final = "the file was closed before this began; nothing was changed"
 
@@ -43,15 +48,23 @@ class _TornError(Exception):
 class GroupCommit:
     """The one writer of a database in this process. All use of the database goes through `run`."""
 
-    def __init__(self, database: Database, *, on_commit: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        on_commit: Callable[[], None] = lambda: None,
+        time_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`on_commit` is called after each commit, before those who waited for it are answered."""
         self._database = database
         self._on_commit = on_commit
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
+        self._loop: asyncio.AbstractEventLoop  # of the group under way
         self._lonely: asyncio.Task[Any] | None = None
-        self._time_s = time.monotonic
+        self._time_s = time_s
         self._turn_began_s = 0.0
+        self._disk_took_s = inf  # not known yet
         self._closed = False
         self._committer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="restante-commit")
 
@@ -59,13 +72,18 @@ class GroupCommit:
         """What `operation` returned, once it is on disk; what it raised, with nothing of it kept."""
         if self._closed:
             raise StoreUnusable(_CLOSED)
-        loop = asyncio.get_running_loop()
         if self._busy:
+            loop = self._loop
             task = None  # somebody was here first: it is not alone
         else:
+            self._loop = loop = asyncio.get_running_loop()
             task = asyncio.current_task(loop)
             if task is self._lonely:
-                return await self._run_alone(operation)
+                result = self._run_alone(operation)
+                if self._time_s() - self._turn_began_s >= LONELY_TURN_S:
+                    await asyncio.sleep(0)
+                    self._turn_began_s = self._time_s()
+                return result
             self._busy = True
             # Not at once: whoever else is ready in this turn of the loop joins the group first.
             loop.call_soon(self._take_group, loop)
@@ -87,10 +105,11 @@ class GroupCommit:
         self._waiting.append(_Waiting(operation, answer, None, apart))
         if not self._busy:
             self._busy = True
+            self._loop = loop
             self._take_group(loop)
         return answer
 
-    async def _run_alone(self, operation: Callable[[], Result]) -> Result:
+    def _run_alone(self, operation: Callable[[], Result]) -> Result:
         """The last group was this task alone, and it is back: nobody else is waited for.
 
         It waits for the disk right here: a thread would cost it more than the fsync does.
@@ -103,10 +122,6 @@ class GroupCommit:
             raise
         self._database.commit()
         self._on_commit()
-        now_s = self._time_s()
-        if now_s - self._turn_began_s >= LONELY_TURN_S:
-            await asyncio.sleep(0)
-            self._turn_began_s = self._time_s()
         return result
 
     def close(self) -> None:
@@ -175,17 +190,21 @@ class GroupCommit:
                 waiting.refusal = refusal
 
     def _commit(self, group: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
-        """One alone waits for the disk right here, several let a thread wait: the next group gathers meanwhile."""
-        self._lonely = group[0].task if len(group) == 1 else None
-        if len(group) == 1 and not group[0].apart:
+        """One alone waits for the disk right here, and so do several for a quick one; a slow disk is left to a thread,
+        and the next group gathers meanwhile."""
+        is_alone = len(group) == 1
+        self._lonely = group[0].task if is_alone else None
+        if (is_alone or self._disk_took_s <= QUICK_DISK_S) and not any(waiting.apart for waiting in group):
             self._answer(group, self._try_commit(), loop)
             return
         committed = loop.run_in_executor(self._committer, self._try_commit)
         committed.add_done_callback(lambda done: self._answer(group, done.result(), loop))
 
     def _try_commit(self) -> Exception | None:
+        began_s = self._time_s()
         try:
             self._database.commit()
+            self._disk_took_s = self._time_s() - began_s
         except Exception as failure:  # noqa: BLE001 - given to every caller of the group
             return failure
         return None

@@ -98,23 +98,36 @@ class Journal:
         )
         return number
 
+    def append_accepted(
+        self,
+        message_id: MessageId,
+        about: tuple[SessionTag | None, int | None, PayloadHash | None, int, Kind, Priority],
+        ttl_s: int,
+        at_ms: int,
+    ) -> int:
+        """The number of the first fact about a message of the outbox; `about` as the columns follow each other."""
+        last = self._last
+        if last is None:
+            number = self._take_numbers(1)
+        else:
+            self._last = number = last + 1
+        self._database.defer(
+            _APPEND_FACT, (number, at_ms, JournalKind.ACCEPTED, message_id, *about, None, None, None, None, ttl_s)
+        )
+        return number
+
     def append_step(self, entry: OutboxEntry, fact: Record, at_ms: int) -> int:
         """The number of a fact about an entry of the outbox: the same with less ado, for every step writes one."""
-        number = self._take_number(fact.kind)
+        last = self._last
+        if last is None:
+            number = self._take_numbers(1)
+        else:
+            self._last = number = last + 1
+        self._has_loose_end = True
+        kind, code, latency_ms, node = fact
         self._database.defer(
             _APPEND_STEP_FACT,
-            (
-                number,
-                at_ms,
-                fact.kind,
-                entry.message_id,
-                entry.kind,
-                entry.priority,
-                entry.attempts,
-                fact.code,
-                fact.node,
-                fact.latency_ms,
-            ),
+            (number, at_ms, kind, entry.message_id, entry.kind, entry.priority, entry.attempts, code, node, latency_ms),
         )
         return number
 

@@ -40,7 +40,7 @@ from restante.runtime.sqlite.dead_letters import DeadLetterTable, KeptLetter
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.outbox_lanes import Lanes
 from restante.runtime.sqlite.outbox_records import Acceptance, Change
-from restante.runtime.sqlite.outbox_rows import body_columns, entry_of, lasting_columns, state_columns
+from restante.runtime.sqlite.outbox_rows import arrival_of, entry_of, lasting_columns, state_columns
 from restante.runtime.sqlite.outbox_shelf import EntryShelf, FiledEntry
 from restante.runtime.sqlite.outbox_totals import OutboxTotals
 from restante.runtime.sqlite.sent_index import SentIndex
@@ -48,6 +48,7 @@ from restante.runtime.sqlite.sent_index import SentIndex
 SWEEP_PAGE: Final = 1_000
 _SQL: Final = load_queries("outbox")
 _ADD_BODY: Final = _SQL["add_body"]
+_REMOVE_BODY: Final = _SQL["remove_body"]
 
 
 class SqliteOutbox:
@@ -58,19 +59,19 @@ class SqliteOutbox:
         self._journal = journal
         self._settings = settings
         self._limits = settings.outbox
-        self._changes: list[Change] = []
+        self.changes: list[tuple[MessageId, Notice, str | None, int]] = []  # made a `Change` for those who listen
         self._totals = OutboxTotals(database)
         self._shelf = EntryShelf(database)
         self._lanes = Lanes(database)
-        database.when_unsure(self._changes.clear)
+        database.when_unsure(self.changes.clear)
         self.dead_letters = DeadLetterTable(database, settings.dead_letters)
         self.sent = SentIndex(database, journal)
         self.progress = ChannelProgress(database)
 
     def take_changes(self) -> list[Change]:
         """What happened since this was last asked; to be told only after the commit."""
-        changes = self._changes[:]
-        self._changes.clear()
+        changes = [Change(*each) for each in self.changes]
+        self.changes.clear()
         return changes
 
     def accept(
@@ -83,23 +84,26 @@ class SqliteOutbox:
         now_ms: int,
     ) -> None:
         """Durable when committed; refused whole when the outbox is full or the id is known (SPEC 3.2, 3.6)."""
-        self.accept_all(
-            [Acceptance(entry=entry, sealed_hash=sealed_hash, session_tag=session_tag, sequence=sequence)],
-            now_ms=now_ms,
-        )
+        arrival = arrival_of(entry, self._limits)
+        self.accept_all([Acceptance(arrival, False, sealed_hash, session_tag, sequence)], now_ms=now_ms)
 
     def accept_all(self, acceptances: Sequence[Acceptance], *, now_ms: int) -> None:
         """All of them or none."""
-        with self._database.transaction():
-            new_bytes = 0
-            for each in acceptances:
-                new_bytes += len(each.entry.payload)
-            self._refuse_if_full(len(acceptances), new_bytes)
-            brought = [each.entry.message_id for each in acceptances if not each.is_minted]
-            if brought and (len(set(brought)) != len(brought) or any(map(self._is_known, brought))):
-                raise DuplicateMessageId
-            for acceptance in acceptances:
-                self._add(acceptance, now_ms)
+        if not self._database.in_transaction:
+            with self._database.transaction():
+                return self.accept_all(acceptances, now_ms=now_ms)
+        new_bytes = 0
+        brought: list[MessageId] = []
+        for arrival, is_minted, *_ in acceptances:
+            new_bytes += arrival[1]
+            if not is_minted:
+                brought.append(arrival[0])
+        self._refuse_if_full(len(acceptances), new_bytes)
+        if brought and (len(set(brought)) != len(brought) or any(map(self._is_known, brought))):
+            raise DuplicateMessageId
+        for acceptance in acceptances:
+            self._add(acceptance, now_ms)
+        return None
 
     def lease_next(self, *, owner: str, now_ms: int) -> OutboxEntry | None:
         """The next entry to try, claimed for `owner`; None when nothing is due."""
@@ -128,15 +132,17 @@ class SqliteOutbox:
 
     def apply(self, message_id: MessageId, event: Event, *, now_ms: int) -> tuple[Effect, ...]:
         """Take one step with one message; what has ended and is remembered no more is left alone."""
-        with self._database.transaction():
-            filed = self._find(message_id, now_ms)
-            if filed is not None:
-                return self._step(filed, event, now_ms)[1]
-            letter = self.dead_letters.load(message_id)
-            if letter is not None:
-                return self._step_dead(letter, event, now_ms)
-            if isinstance(event, ReadAcked) and self.sent.mark_read(message_id, now_ms=now_ms):
-                self._changes.append(Change(message_id, Notice.READ, None, now_ms))
+        if not self._database.in_transaction:
+            with self._database.transaction():
+                return self.apply(message_id, event, now_ms=now_ms)
+        filed = self._shelf.known(message_id) or self._find(message_id, now_ms)
+        if filed is not None:
+            return self._step(filed, event, now_ms)[1]
+        letter = self.dead_letters.load(message_id)
+        if letter is not None:
+            return self._step_dead(letter, event, now_ms)
+        if isinstance(event, ReadAcked) and self.sent.mark_read(message_id, now_ms=now_ms):
+            self.changes.append((message_id, Notice.READ, None, now_ms))
         return ()
 
     def sweep(self, *, now_ms: int) -> int:
@@ -179,8 +185,8 @@ class SqliteOutbox:
             filed = self._find(message_id, now_ms)
             if filed is None:
                 return
-            self._shelf.replace_payload(filed, payload)
             self._totals.count(0, len(payload) - filed.size_bytes)
+            self._shelf.replace_payload(filed, payload)
 
     def tell(self, message_id: MessageId, *effects: Record | Notify, now_ms: int) -> None:
         """A fact that leaves the entry as it is."""
@@ -195,7 +201,7 @@ class SqliteOutbox:
             if filed is None or filed.entry.state is not State.SENT:
                 return False
             due = filed.entry.but(next_attempt_at_ms=now_ms)
-            self._shelf.store(filed, due, is_behind=False, now_ms=now_ms)
+            self._shelf.store(filed, due, False, now_ms)
             return True
 
     def load(self, message_id: MessageId) -> OutboxEntry | None:
@@ -234,29 +240,20 @@ class SqliteOutbox:
 
     def _is_known(self, message_id: MessageId) -> bool:
         [(known,)] = self._database.rows(_SQL["is_known"], message_id)
-        return bool(known)
+        return bool(known) or self.sent.knows(message_id)
 
     def _add(self, acceptance: Acceptance, now_ms: int) -> None:
-        entry = acceptance.entry
-        size_bytes = len(entry.payload)
-        number = self._journal.append(
-            JournalKind.ACCEPTED,
-            at_ms=now_ms,
-            message_id=entry.message_id,
-            session_tag=acceptance.session_tag,
-            sequence=acceptance.sequence,
-            payload_hash=acceptance.sealed_hash,
-            size_bytes=size_bytes,
-            message_kind=entry.kind,
-            priority=entry.priority,
-            ttl_s=entry.ttl_s,
+        arrival, _, sealed_hash, tag, sequence = acceptance
+        message_id, size_bytes, route, lane, kind, priority, _, ttl_s, *_ = arrival
+        number = self._journal.append_accepted(
+            message_id, (tag, sequence, sealed_hash, size_bytes, kind, priority), ttl_s, now_ms
         )
-        self._database.defer(_ADD_BODY, body_columns(number, entry, self._limits))
-        self._changes.append(Change(entry.message_id, Notice.QUEUED, None, now_ms))
-        if self._totals.arrived(entry.route, entry.lane, size_bytes):
+        self._database.defer(_ADD_BODY, (number, *arrival))
+        self.changes.append((message_id, Notice.QUEUED, None, now_ms))
+        if self._totals.arrived(route, lane, size_bytes):
             self._totals.file_arrivals(now_ms=now_ms)
-        if entry.route is Route.RELAY:
-            self._evict_overflow(entry, now_ms)
+        if route is Route.RELAY:
+            self._evict_overflow(lane, now_ms)
 
     def _insert(self, entry: OutboxEntry, insertion: int, letter: KeptLetter, now_ms: int) -> None:
         """At the end of its lane; in a strict one it waits while anything unsent stands before it (SPEC 3.4)."""
@@ -268,7 +265,7 @@ class SqliteOutbox:
             letter.body_id,
             letter.size_bytes,
             *lasting_columns(entry, self._limits),
-            *state_columns(entry, is_behind=behind, now_ms=now_ms),
+            *state_columns(entry, behind, now_ms),
         )
         self._totals.count(1, letter.size_bytes)
         if entry.route is Route.RELAY:
@@ -283,19 +280,19 @@ class SqliteOutbox:
         return self._shelf.look_up(message_id)
 
     def _claimed(self, row: tuple[Any, ...], claim: Leased, now_ms: int) -> OutboxEntry:
-        *columns, payload, sealed_plaintext = row
-        leased, _ = self._step(self._shelf.place(tuple(columns)), claim, now_ms)
-        return leased.but(payload=payload, sealed_plaintext=sealed_plaintext)
+        leased, _ = self._step(self._shelf.place(row[:-2]), claim, now_ms)
+        return leased.but(payload=row[-2], sealed_plaintext=row[-1])
 
     def _look_at(self, message_id: MessageId, now_ms: int) -> bool:
         """Whether time has changed the entry; if not, no sweep need look at it before its next deadline."""
         filed = self._find(message_id, now_ms)
         if filed is None:
             return False
+        before = filed.entry
         after, _ = self._step(filed, TimePassed(), now_ms)
-        if after is filed.entry:
+        if after is before:
             self._database.rows(_SQL["store_attention"], attention_at_ms(self._limits, after), after.insertion)
-        return after is not filed.entry
+        return after is not before
 
     def _step(self, filed: FiledEntry, event: Event, now_ms: int) -> tuple[OutboxEntry, tuple[Effect, ...]]:
         before = filed.entry
@@ -306,8 +303,7 @@ class SqliteOutbox:
         if after.state in ENDED:
             self._end(after, effects, filed, now_ms)
         else:
-            is_behind = is_strict and self._lanes.is_behind(after)
-            self._shelf.store(filed, after, is_behind=is_behind, now_ms=now_ms)
+            self._shelf.store(filed, after, is_strict and self._lanes.is_behind(after), now_ms)
         if before.route is Route.RELAY and (before.state is State.PENDING) != (after.state is State.PENDING):
             self._totals.count_pending(before.lane, -1 if before.state is State.PENDING else 1)
         self._carry_out(after, effects, now_ms)
@@ -318,15 +314,20 @@ class SqliteOutbox:
     def _end(self, entry: OutboxEntry, effects: tuple[Effect, ...], filed: FiledEntry, now_ms: int) -> None:
         self._shelf.remove(filed)
         self._totals.count(-1, -filed.size_bytes)
+        if entry.state is State.DELIVERED:
+            self._drop_body(entry, filed)
+            self.sent.remember(entry, now_ms=now_ms)
+            return
         letters = [effect.letter for effect in effects if isinstance(effect, Bury)]
         for letter in letters:
             self.dead_letters.add(letter, body_id=filed.body_id, size_bytes=filed.size_bytes)
         if not any(keeps_payload(letter.category) for letter in letters):
-            self._database.defer(_SQL["remove_body"], (filed.body_id,))
-            if entry.route is Route.CHANNEL:
-                self.progress.remove(entry.message_id)
-        if entry.state is State.DELIVERED:
-            self.sent.remember(entry, now_ms=now_ms)
+            self._drop_body(entry, filed)
+
+    def _drop_body(self, entry: OutboxEntry, filed: FiledEntry) -> None:
+        self._database.defer(_REMOVE_BODY, (filed.body_id,))
+        if entry.route is Route.CHANNEL:
+            self.progress.remove(entry.message_id)
 
     def _step_dead(self, letter: KeptLetter, event: Event, now_ms: int) -> tuple[Effect, ...]:
         after, effects = step(letter.entry, event, now_ms=now_ms, settings=self._settings)
@@ -344,13 +345,13 @@ class SqliteOutbox:
             self._carry_out(after, effects, now_ms)
         return effects
 
-    def _evict_overflow(self, newest: OutboxEntry, now_ms: int) -> None:
+    def _evict_overflow(self, lane: str, now_ms: int) -> None:
         """A relay lane over its limit loses its oldest pending entries, visibly (SPEC 3.6)."""
-        pending = self._totals.pending_in_relay_lane(newest.lane)
-        surplus = overflow(self._limits, route=newest.route, pending=pending)
+        pending = self._totals.pending_in_relay_lane(lane)
+        surplus = overflow(self._limits, route=Route.RELAY, pending=pending)
         if surplus:
             self._totals.file_arrivals(now_ms=now_ms)
-            for (message_id,) in self._database.rows(_SQL["oldest_pending"], newest.route, newest.lane, surplus):
+            for (message_id,) in self._database.rows(_SQL["oldest_pending"], Route.RELAY, lane, surplus):
                 self.apply(MessageId(message_id), CapacityExceeded(), now_ms=now_ms)
 
     def _carry_out(self, entry: OutboxEntry, effects: tuple[Effect, ...], now_ms: int) -> int:
@@ -360,9 +361,9 @@ class SqliteOutbox:
             if isinstance(effect, Record):
                 number = self._journal.append_step(entry, effect, now_ms)
             elif isinstance(effect, Notify):
-                self._changes.append(Change(entry.message_id, effect.notice, effect.code, now_ms))
+                self.changes.append((entry.message_id, effect.notice, effect.code, now_ms))
             elif isinstance(effect, ResetSession):
-                self._changes.append(Change(entry.message_id, Notice.SECURITY, "session_reset", now_ms))
+                self.changes.append((entry.message_id, Notice.SECURITY, "session_reset", now_ms))
         return number
 
     def _body(self, body_id: int) -> tuple[bytes, bytes]:

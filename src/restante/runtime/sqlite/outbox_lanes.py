@@ -25,9 +25,10 @@ class Lanes:
         self._database.run(_SQL["wake_due"], now_ms=now_ms)
         found: list[tuple[Any, ...]] = []
         for route in routes:
-            found += self._ready_on(route, is_connected, limit, now_ms)
-        found.sort(key=lambda row: (-row[7], row[8], row[0]))
-        return found[:limit]
+            earlier, found = found, self._ready_on(route, is_connected, limit, now_ms)
+            if earlier:
+                found = sorted(earlier + found, key=lambda row: (-row[7], row[8], row[0]))[:limit]
+        return found
 
     def _ready_on(
         self, route: Route, is_connected: Callable[[Route, str], bool], limit: int, now_ms: int

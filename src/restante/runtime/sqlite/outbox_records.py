@@ -4,16 +4,22 @@ from typing import NamedTuple
 
 from restante.core.outbox_events import Notice
 from restante.model.ids import MessageId, PayloadHash, SessionTag
-from restante.model.records import OutboxEntry
+from restante.model.kinds import Kind, Priority
+from restante.model.states import Route
+
+Arrival = tuple[MessageId, int, Route, str, Kind, Priority, int, int, int, int, int, int, bytes, bytes]
+"""What is kept of a new message, in the order of its row: id, size in bytes, route, lane, kind, priority,
+created_at_ms, ttl_s, queued_at_ms, expires_at_ms, next_attempt_at_ms, attention_at_ms, payload, sealed_plaintext. No
+class of its own: one is made for every send."""
 
 
 class Acceptance(NamedTuple):
-    """An entry on its way in, with what only its first fact says about it.
+    """A message on its way in, with what only its first fact says about it.
 
     `is_minted` says that its id was drawn for it just now, so that nobody can have had it before.
     """
 
-    entry: OutboxEntry
+    arrival: Arrival
     is_minted: bool = False
     sealed_hash: PayloadHash | None = None
     session_tag: SessionTag | None = None

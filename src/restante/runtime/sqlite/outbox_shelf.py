@@ -4,7 +4,8 @@ An entry that was touched in this transaction is always remembered here, or know
 may be older. Knows rows, not what a change means.
 """
 
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from restante.model.ids import MessageId
 from restante.model.records import OutboxEntry
@@ -19,8 +20,9 @@ _STORE_STATE: Final = _SQL["store_state"]
 _REMOVE_ENTRY: Final = _SQL["remove_entry"]
 
 
-class FiledEntry(NamedTuple):
-    """An entry without its body, and where that lies."""
+@dataclass(slots=True)
+class FiledEntry:
+    """An entry without its body, as it is after its last step, and where its body lies."""
 
     entry: OutboxEntry
     body_id: int
@@ -57,15 +59,16 @@ class EntryShelf:
         self._filed[entry.message_id] = filed = FiledEntry(entry, row[2], row[3])
         return filed
 
-    def store(self, filed: FiledEntry, after: OutboxEntry, *, is_behind: bool, now_ms: int) -> None:
-        columns = state_columns(after, is_behind=is_behind, now_ms=now_ms)
-        self._database.defer(_STORE_STATE, (*columns, after.insertion))
-        self._filed[after.message_id] = FiledEntry(after, filed.body_id, filed.size_bytes)
+    def store(self, filed: FiledEntry, after: OutboxEntry, is_behind: bool, now_ms: int) -> None:
+        self._database.defer(_STORE_STATE, (*state_columns(after, is_behind, now_ms), after.insertion))
+        filed.entry = after
+        self._filed[after.message_id] = filed
 
     def replace_payload(self, filed: FiledEntry, payload: bytes) -> None:
         self._database.rows(_SQL["store_payload"], len(payload), payload, filed.body_id)
         self._database.rows(_SQL["store_size"], len(payload), filed.entry.insertion)
-        self._filed[filed.entry.message_id] = filed._replace(size_bytes=len(payload))
+        filed.size_bytes = len(payload)
+        self._filed[filed.entry.message_id] = filed
 
     def remove(self, filed: FiledEntry) -> None:
         self._filed.pop(filed.entry.message_id, None)

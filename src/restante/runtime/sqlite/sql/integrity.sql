@@ -68,7 +68,7 @@ SELECT last + 1, used
 -- name: two_places
 SELECT message_id FROM entry WHERE message_id IN (SELECT message_id FROM dead_letter)
  UNION
-SELECT message_id FROM sent_index
+SELECT message_id FROM delivered
  WHERE message_id IN (SELECT message_id FROM entry UNION SELECT message_id FROM dead_letter);
 
 -- name: states
@@ -98,20 +98,20 @@ SELECT message_id, expected.state, kept.state
 
 -- name: sent_index
 SELECT message_id
-  FROM sent_index
+  FROM delivered
  WHERE message_id NOT IN (SELECT message_id FROM journal WHERE kind = 'delivered' AND message_id IS NOT NULL);
 
 -- name: words
 -- Every value that must be a word this version knows.
 SELECT 'route', route FROM entry UNION SELECT 'route', route FROM dead_letter
- UNION SELECT 'kind', kind FROM entry UNION SELECT 'kind', kind FROM dead_letter UNION SELECT 'kind', kind FROM sent_index
+ UNION SELECT 'kind', kind FROM entry UNION SELECT 'kind', kind FROM dead_letter UNION SELECT 'kind', kind FROM delivered
  UNION SELECT 'priority', priority FROM entry UNION SELECT 'priority', priority FROM dead_letter
- UNION SELECT 'priority', priority FROM sent_index
+ UNION SELECT 'priority', priority FROM delivered
  UNION SELECT 'code', last_error FROM entry WHERE last_error IS NOT NULL
  UNION SELECT 'code', last_error FROM dead_letter WHERE last_error IS NOT NULL
  UNION SELECT 'code', code FROM dead_letter WHERE code IS NOT NULL
  UNION SELECT 'confirmation', confirmation FROM entry UNION SELECT 'confirmation', confirmation FROM dead_letter
- UNION SELECT 'confirmation', confirmation FROM sent_index
+ UNION SELECT 'confirmation', confirmation FROM delivered
  UNION SELECT 'reason', reason FROM dead_letter
  UNION SELECT 'category', category FROM dead_letter
  UNION SELECT 'state', state FROM dead_letter

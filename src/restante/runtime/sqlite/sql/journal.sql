@@ -1,14 +1,12 @@
 -- The journal and the small values beside it; the same in a client's and a node's file.
 
 -- name: append_fact
-INSERT INTO journal (number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
-                     priority, attempt, code, node, latency_ms, ttl_s)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- Every column in its order: a statement is looked up by its text for each row.
+INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?);
 
 -- name: append_step_fact
--- What a step of an outbox entry states; the rest is NULL.
-INSERT INTO journal (number, at_ms, kind, message_id, message_kind, priority, attempt, code, node, latency_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- What a step of an outbox entry states; what sealed bytes and sessions have is NULL.
+INSERT INTO journal VALUES (?,?,?,?,NULL,NULL,NULL,NULL,?,?,?,?,?,?,NULL);
 
 -- name: append_blob_fact
 -- What is not named is NULL: eight values fewer to bind for every blob.

@@ -1,10 +1,8 @@
 -- The outbox (SPEC 3). Only states change here; what a change means is decided in core/outbox.
 
 -- name: add_body
--- All that a send writes besides its fact.
-INSERT INTO body (body_id, message_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s, queued_at_ms,
-                  expires_at_ms, next_attempt_at_ms, attention_at_ms, payload, sealed_plaintext)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- All that a send writes besides its fact. Every column in its order: a statement is looked up by its text for each row.
+INSERT INTO body VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?);
 
 -- name: file_arrivals
 -- Arrivals become entries. Those of strict lanes have no turn yet: the head of each lane is given one next.
@@ -31,10 +29,9 @@ INSERT INTO outbox (insertion, message_id, body_id, size_bytes, route, lane, kin
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: is_known
--- Whether an id was given to an earlier message: waiting, given up, or delivered in the last 30 days.
+-- Whether an id was given to a message that waits or was given up; the sent-index knows those delivered.
 SELECT EXISTS (SELECT 1 FROM entry WHERE message_id = ?1)
-    OR EXISTS (SELECT 1 FROM dead_letter WHERE message_id = ?1)
-    OR EXISTS (SELECT 1 FROM sent_index WHERE message_id = ?1);
+    OR EXISTS (SELECT 1 FROM dead_letter WHERE message_id = ?1);
 
 -- name: load_entry
 SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,

@@ -47,10 +47,10 @@ SELECT message_id
  LIMIT :limit;
 
 -- name: count_delivered
-SELECT count(*) FROM sent_index;
+SELECT count(*) FROM delivered;
 
 -- name: delivered
-SELECT kind, priority, confirmation, ended_at_ms FROM sent_index WHERE message_id = :message_id;
+SELECT kind, priority, confirmation, ended_at_ms FROM delivered WHERE message_id = :message_id;
 
 -- name: ids_between
 -- Messages of which more is kept than their facts.
@@ -58,7 +58,7 @@ SELECT message_id FROM entry WHERE message_id BETWEEN :low AND :high
  UNION
 SELECT message_id FROM dead_letter WHERE message_id BETWEEN :low AND :high
  UNION
-SELECT message_id FROM sent_index WHERE message_id BETWEEN :low AND :high
+SELECT message_id FROM delivered WHERE message_id BETWEEN :low AND :high
  ORDER BY message_id
  LIMIT :limit;
 

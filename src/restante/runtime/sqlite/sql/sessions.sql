@@ -49,7 +49,8 @@ SELECT peer FROM sealed_for JOIN session USING (session) WHERE message_id = ?;
 -- Dead letters keep theirs, for they may be recovered; what was delivered, while it is remembered (SPEC 3.13).
 DELETE FROM sealed_for
  WHERE message_id NOT IN (SELECT message_id FROM entry) AND message_id NOT IN (SELECT message_id FROM dead_letter)
-   AND message_id NOT IN (SELECT message_id FROM sent_index);
+   AND message_id NOT IN (SELECT message_id FROM sent_index)
+   AND message_id NOT IN (SELECT message_id FROM sent_recent);
 
 -- name: sweep_sessions
 DELETE FROM session
