@@ -54,6 +54,7 @@ class Database:
         self._settled_changes = 0
         self._forgetting: list[Callable[[], None]] = []
         self._settling: list[Callable[[], None]] = []
+        self._committed: list[Callable[[], None]] = []
         with _translated(path):
             self._connection = _look_into(path) if read_only else _connect(path)
             self._connection.set_busy_timeout(busy_timeout_ms)
@@ -85,6 +86,10 @@ class Database:
     def before_commit(self, settle: Callable[[], None]) -> None:
         """Call `settle` when a transaction is about to end: to write down what was kept in memory until then."""
         self._settling.append(settle)
+
+    def after_commit(self, committed: Callable[[], None]) -> None:
+        """Call `committed` when a transaction is on disk, in the thread that committed it."""
+        self._committed.append(committed)
 
     def watch_log(self, grown: Callable[[int], None]) -> None:
         """Call `grown` after each commit with the number of pages in the log; emptying it is then left to others."""
@@ -136,6 +141,8 @@ class Database:
             self.roll_back()
             self._translate(failure)
         self._data_version = self._version_now()
+        for committed in self._committed:
+            committed()
 
     def settle(self) -> None:
         """Write what was deferred; the rest of the commit is the disk's work."""
@@ -160,6 +167,16 @@ class Database:
     def rows(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
         """The same with the values in order, for statements on the hot path."""
         return self._fetch(sql, values)
+
+    def rows_of_each(self, sql: str, values: Sequence[tuple[Column, ...]]) -> list[tuple[Any, ...]]:
+        """The rows of one statement for each of many values, one after the other."""
+        if self._deferred:
+            self._write_deferred()
+        self._check_alive()
+        try:
+            return self._cursor.executemany(sql, values).fetchall()
+        except BaseException as failure:  # noqa: BLE001 - raised again
+            self._translate(failure)
 
     def peek(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
         """The same for a statement that no deferred row has to come before."""
