@@ -32,6 +32,7 @@ def expire_all(home: NodeHome) -> None:
     connection = apsw.Connection(str(home.database))
     connection.set_busy_timeout(5_000)
     connection.execute("UPDATE inbox SET expires_at_ms = 1")
+    connection.execute("UPDATE filed SET expires_at_ms = 1")
     connection.close()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections import defaultdict
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from restante.crypto.identity import Identity
@@ -188,10 +189,11 @@ class Relay:
         """Whether more waits for the disk than may."""
         return self._is_stopping or self.intake.waiting_bytes > self.limits.max_waiting_bytes
 
-    def _announce(self, inbox: InboxKey) -> None:
-        """New mail: push it to the sessions that are open for this inbox."""
-        for session in self._live.get(inbox, ()):
-            session.push()
+    def _announce(self, inboxes: AbstractSet[InboxKey]) -> None:
+        """New mail: push it to the sessions that are open for these inboxes."""
+        for inbox in self._live.keys() & inboxes if self._live else ():
+            for session in self._live[inbox]:
+                session.push()
 
     def _make_rounds(self) -> None:
         """Look after every deadline, often enough that none is missed by much."""

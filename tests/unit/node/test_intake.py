@@ -14,7 +14,7 @@ from restante.model.codes import Code
 from restante.model.errors import StoreUnusable
 from restante.model.ids import InboxKey
 from restante.node.figures import RelayEvent, Tally
-from restante.node.intake import MAX_BATCH_PUTS, SMALL_BATCH, WHOLE_BATCH_PUTS, Intake
+from restante.node.intake import MAX_BATCH_PUTS, QUICK_DISK_S, SMALL_BATCH, WHOLE_BATCH_PUTS, Intake
 from restante.node.session import Session
 from restante.policy.quota import Refused, StorageQuota
 from restante.testing.memory_mailbox import MemoryMailbox
@@ -91,6 +91,7 @@ class Desk:
         self.disk, self.store, self.tally = SlowDisk(), MemoryMailbox(), Tally()
         self.events: list[RelayEvent] = []
         self.announced: list[InboxKey] = []
+        self.time_s = 0.0
         self.intake = Intake(
             NODE,
             self.store,
@@ -99,7 +100,8 @@ class Desk:
             clock=FakeClock(),
             tally=self.tally,
             tell=lambda event, _code: self.events.append(event),
-            announce=self.announced.append,
+            announce=self.announced.extend,
+            time_s=lambda: self.time_s,
         )
         self.now_ms = FakeClock().now_ms()
 
@@ -164,6 +166,15 @@ async def test_only_a_few_puts_may_keep_the_loop_waiting_for_the_disk(desk: Desk
     desk.put(Peer(), puts)
     await turns()
     assert desk.disk.apart == [apart]
+
+
+async def test_a_disk_that_was_quick_is_waited_for_on_the_loop_until_it_is_slow(desk: Desk) -> None:
+    for took_s in (QUICK_DISK_S, QUICK_DISK_S + 0.001, 0.0, 0.0):
+        desk.put(Peer(), SMALL_BATCH + 1)
+        await turns()
+        desk.time_s += took_s
+        await desk.disk.end()
+    assert desk.disk.apart == [True, False, True, False]
 
 
 @clause("1.3")

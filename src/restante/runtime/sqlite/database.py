@@ -59,6 +59,7 @@ class Database:
         self._settled_changes = 0
         self._forgetting: list[Callable[[], None]] = []
         self._settling: list[Callable[[], None]] = []
+        self._committed: list[Callable[[], None]] = []
         with _translated(path):
             self._connection = _look_into(path) if read_only else _connect(path)
             self._connection.set_busy_timeout(busy_timeout_ms)
@@ -90,6 +91,10 @@ class Database:
     def before_commit(self, settle: Callable[[], None]) -> None:
         """Call `settle` when a transaction is about to end: to write down what was kept in memory until then."""
         self._settling.append(settle)
+
+    def after_commit(self, committed: Callable[[], None]) -> None:
+        """Call `committed` when a transaction is on disk, in the thread that committed it."""
+        self._committed.append(committed)
 
     def watch_log(self, grown: Callable[[int], None]) -> None:
         """Call `grown` after each commit with the number of pages in the log; emptying it is then left to others."""
@@ -146,6 +151,8 @@ class Database:
             self._data_version = self._connection.data_version()
         except (apsw.Error, OSError):
             self._data_version = _UNKNOWN
+        for committed in self._committed:
+            committed()
 
     def settle(self) -> None:
         """Write what was deferred; the rest of the commit is the disk's work."""
@@ -170,6 +177,17 @@ class Database:
     def rows(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
         """The same with the values in order, for statements on the hot path."""
         return self._fetch(sql, values)
+
+    def rows_of_each(self, sql: str, values: Sequence[tuple[Column, ...]]) -> list[tuple[Any, ...]]:
+        """The rows of one statement for each of many values, one after the other."""
+        if self._deferred:
+            self._write_deferred()
+        if self.in_transaction and not self._connection.in_transaction:
+            self._refuse_to_go_on()
+        try:
+            return self._cursor.executemany(sql, values).fetchall()
+        except BaseException as failure:  # noqa: BLE001 - raised again
+            self._translate(failure)
 
     def peek(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
         """The same for a statement that no deferred row has to come before."""

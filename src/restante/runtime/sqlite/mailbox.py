@@ -14,6 +14,7 @@ from restante.model.journal import ASKED_BY_FLEET, JournalKind
 from restante.policy.quota import Refused, StorageQuota, full
 from restante.ports.relay import Blob
 from restante.runtime.sqlite.database import Database, load_queries
+from restante.runtime.sqlite.filing import Filing
 from restante.runtime.sqlite.journal import BlobFact, Journal
 
 REMEMBERED_INBOXES: Final = 10_000  # of each memory below: a bound, and far more than are busy at once
@@ -35,8 +36,9 @@ class SqliteMailbox:
         self._nothing_expires_before: dict[InboxKey, int] = {}
         self._held: dict[InboxKey, list[int]] = {}
         self._changed: set[InboxKey] = set()
+        self._filing = Filing(database, self._reader)
         database.when_unsure(self._forget)
-        database.before_commit(self._write_usage)
+        database.before_commit(self._settle)
 
     def close(self) -> None:
         """The reading connection; the writing one belongs to whoever opened it."""
@@ -65,30 +67,34 @@ class SqliteMailbox:
         return answers
 
     def usage(self, inbox: InboxKey) -> Usage:
-        rows = self._reader.rows(_SQL["usage"], inbox)
-        return Usage(blobs=rows[0][0], total_bytes=rows[0][1]) if rows else Usage(blobs=0, total_bytes=0)
+        [(blobs, total_bytes)] = self._reader.run(_SQL["usage_now"], recipient=inbox)
+        return Usage(blobs=blobs, total_bytes=total_bytes)
 
     def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> list[Blob]:
-        sizes = self._reader.run(_SQL["page_sizes"], recipient=inbox, after=after, limit=limit, now_ms=now_ms)
-        if not sizes:
-            return []
-        through, total_bytes = sizes[0]
-        for blob_id, size_bytes in sizes[1:]:
-            total_bytes += size_bytes
-            if total_bytes > max_bytes:
-                break
-            through = blob_id
-        rows = self._reader.run(_SQL["flush_page"], recipient=inbox, after=after, through=through, now_ms=now_ms)
-        return list(map(Blob._make, rows))
+        while page := self._filing.page(inbox, after=after, limit=limit, now_ms=now_ms):
+            first, *others = page
+            ids = [(first[0],)]
+            room_bytes = max_bytes - first[1]
+            for blob_id, size_bytes in others:
+                room_bytes -= size_bytes
+                if room_bytes < 0:
+                    break
+                ids.append((blob_id,))
+            if rows := self._reader.rows_of_each(_SQL["read_blob"], ids):
+                return list(map(Blob._make, rows))
+            [after] = ids[-1]  # all of them are gone since, or not on disk yet
+        return []
 
     def delete_all(self, inbox: InboxKey, blob_ids: Sequence[int], *, now_ms: int) -> int:
         with self._database.transaction():
+            self._file()
             gone = [row for blob_id in blob_ids for row in self._database.rows(_SQL["delete_blob"], blob_id, inbox)]
             self._note(JournalKind.REMOVED, gone, now_ms)
         return len(gone)
 
     def reap(self, *, now_ms: int, limit: int | None = None) -> int:
         with self._database.transaction():
+            self._file()
             gone = self._database.run(_SQL["reap"], now_ms=now_ms, limit=-1 if limit is None else limit)
             self._note(JournalKind.REAPED, gone, now_ms)
         return len(gone)
@@ -96,6 +102,7 @@ class SqliteMailbox:
     def reap_listed(self, sealed_hash: PayloadHash, *, now_ms: int) -> int:
         """Delete every copy of what was delivered elsewhere (SPEC 7.7, 13.6); how many there were."""
         with self._database.transaction():
+            self._file()
             gone = self._database.run(_SQL["reap_listed"], payload_hash=sealed_hash)
             self._note(JournalKind.REAPED, gone, now_ms, code=ASKED_BY_FLEET)
         return len(gone)
@@ -104,8 +111,11 @@ class SqliteMailbox:
         """Blobs and bytes, as this transaction has them; to be changed in place, and then marked as changed."""
         held = self._held.get(inbox)
         if held is None:
-            rows = self._database.peek(_SQL["usage"], inbox)  # what it holds is never deferred
+            rows = self._database.peek(_SQL["usage"], inbox)  # never deferred while it is not remembered
+            waiting = self._filing.waiting_in(inbox)
             held = self._held[inbox] = list(rows[0]) if rows else [0, 0]
+            held[0] += len(waiting)
+            held[1] += sum(size_bytes for _, _, size_bytes in waiting)
         return held
 
     def _put(self, keeps: Sequence[Keep], now_ms: int) -> range:
@@ -125,16 +135,24 @@ class SqliteMailbox:
         ]
         ids = self._journal.append_many(JournalKind.STORED, facts, at_ms=now_ms)
         self._database.defer_many(_PUT, [(blob_id, *keep, now_ms) for blob_id, keep in zip(ids, keeps, strict=True)])
-        inboxes = {keep[0] for keep in keeps}
-        self._changed |= inboxes
+        self._filing.add(ids, keeps)
         if self._nothing_expires_before:
-            for inbox in inboxes:
+            for inbox in {keep[0] for keep in keeps}:
                 self._nothing_expires_before.pop(inbox, None)
         return ids
 
-    def _write_usage(self) -> None:
+    def _file(self) -> None:
+        """What is filed is counted in `usage`, and nothing else is."""
+        inboxes = set(self._filing.inboxes())
+        for inbox in inboxes:
+            self._look_up(inbox)
+        self._changed |= inboxes
+        self._filing.file_all()
+
+    def _settle(self) -> None:
         """Once a transaction, whatever the number of its operations."""
-        if self._changed:
+        if self._changed or self._filing.is_due:
+            self._file()
             held = self._held
             self._database.defer_many(
                 _SQL["set_usage"], [(inbox, *held[inbox]) for inbox in self._changed if held[inbox][0]]
@@ -153,6 +171,7 @@ class SqliteMailbox:
         """Whether a full inbox lost what had expired in it. Only then is it worth the walk through all of it."""
         if self._nothing_expires_before.get(inbox, 0) > now_ms:
             return False
+        self._file()
         gone = self._database.run(_SQL["reap_inbox"], recipient=inbox, now_ms=now_ms)
         self._note(JournalKind.REAPED, gone, now_ms)
         if gone:
