@@ -178,17 +178,6 @@ class Database:
         """The same with the values in order, for statements on the hot path."""
         return self._fetch(sql, values)
 
-    def rows_of_each(self, sql: str, values: Sequence[tuple[Column, ...]]) -> list[tuple[Any, ...]]:
-        """The rows of one statement for each of many values, one after the other."""
-        if self._deferred:
-            self._write_deferred()
-        if self.in_transaction and not self._connection.in_transaction:
-            self._refuse_to_go_on()
-        try:
-            return self._cursor.executemany(sql, values).fetchall()
-        except BaseException as failure:  # noqa: BLE001 - raised again
-            self._translate(failure)
-
     def peek(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
         """The same for a statement that no deferred row has to come before."""
         return self._execute(sql, values)

@@ -4,6 +4,7 @@ Reads go over a connection of their own, which sees only what is committed: a bl
 acknowledgement could be given, and reading does not wait for a commit under way.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -73,16 +74,16 @@ class SqliteMailbox:
     def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> list[Blob]:
         while page := self._filing.page(inbox, after=after, limit=limit, now_ms=now_ms):
             first, *others = page
-            ids = [(first[0],)]
+            ids = [first[0]]
             room_bytes = max_bytes - first[1]
             for blob_id, size_bytes in others:
                 room_bytes -= size_bytes
                 if room_bytes < 0:
                     break
-                ids.append((blob_id,))
-            if rows := self._reader.rows_of_each(_SQL["read_blob"], ids):
+                ids.append(blob_id)
+            if rows := self._reader.rows(_SQL["read_blobs"], json.dumps(ids)):
                 return list(map(Blob._make, rows))
-            [after] = ids[-1]  # all of them are gone since, or not on disk yet
+            after = ids[-1]  # all of them are gone since, or not on disk yet
         return []
 
     def delete_all(self, inbox: InboxKey, blob_ids: Sequence[int], *, now_ms: int) -> int:

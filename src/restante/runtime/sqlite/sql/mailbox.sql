@@ -22,8 +22,9 @@ INSERT INTO usage (recipient, blobs, bytes) VALUES (?, ?, ?)
 -- name: forget_usage
 DELETE FROM usage WHERE recipient = ?;
 
--- name: read_blob
-SELECT id, stored_at_ms, envelope FROM inbox WHERE id = ?;
+-- name: read_blobs
+-- Those named in a JSON array: one statement for a page.
+SELECT id, stored_at_ms, envelope FROM inbox WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id;
 
 -- name: delete_blob
 -- By id and recipient: nobody deletes from another's inbox (SPEC 6.1).
