@@ -16,4 +16,7 @@ def spark() -> Iterator[SparkSession]:
         patch.setenv("SPARK_SUBMIT_OPTS", QUICK_START)
         with open_session(app_name="restante tests", master="local[2]") as session:
             session.conf.set("spark.sql.shuffle.partitions", "2")
+            # Code made for a plan pays from some thousand rows on; acceptance tests run with it, as operators do.
+            session.conf.set("spark.sql.codegen.wholeStage", "false")
+            session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             yield session

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from restante.fleet.folders import Folder, LocalFolder, StorePath, escaped, open_folder
+from restante.fleet.folders import Folder, StorePath, escaped, open_folder
 from restante.fleet.schemas import JOURNAL, JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError
@@ -92,10 +92,9 @@ def find_segments(directory: Path | str, spark: SparkSession | None = None) -> t
     return good, sorted([*bad, *(each for look in looks for each in look.bad)], key=lambda file: file.name)
 
 
-def inspect_segment(path: Path) -> Segment:
-    """One segment of this machine; Malformed where it is none, or not the one its manifest speaks of."""
-    folder = LocalFolder(path.parent)
-    look = _look(folder, path.name, has_manifest=path.with_name(manifest_name(path.name)).exists())
+def inspect_segment(folder: Folder, name: str, *, has_manifest: bool) -> Segment:
+    """One segment; Malformed where it is none, or not the one its manifest speaks of."""
+    look = _look(folder, name, has_manifest=has_manifest)
     if look.segment is None or _with_another_hash(folder, [look]):
         raise Malformed(look.bad[0].reason if look.bad else HASH_DIFFERS)
     return look.segment
