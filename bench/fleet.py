@@ -23,7 +23,7 @@ os.environ["POLARS_MAX_THREADS"] = str(CORES)  # read when polars is imported
 from pyspark.sql import SparkSession  # noqa: E402 - after the line above
 
 from bench.fleet_peers import by_duckdb, by_polars, by_spark_windows, differing_rows  # noqa: E402
-from bench.fleet_stream import by_state, by_stream, with_rocks  # noqa: E402
+from bench.fleet_stream import InOneValue, OneSession, WithinTheWindow, by_state, by_stream, with_rocks  # noqa: E402
 from bench.fleet_verdicts import (  # noqa: E402
     BACKFILL,
     DUCKDB,
@@ -34,6 +34,7 @@ from bench.fleet_verdicts import (  # noqa: E402
     REPORT,
     STATE,
     STREAM,
+    VALUE,
     WHOLE,
     WINDOWS,
     Figures,
@@ -137,22 +138,19 @@ class Bench:
         parts = {BACKFILL: between - start, REPORT: end - between}
         self.note(WHOLE, rows=rows, seconds=[end - start], peak_mb=memory.peak_mb, parts=parts)
 
-    def state(self) -> None:
+    def by_state(self, name: str, processor: OneSession) -> None:
         """`transformWithState` on a part of the rows, once to warm up and once to count."""
-        lake, rows = (
-            self.small_lake() if PEER_ROWS == WARM_UP_ROWS else self.lake("peer", PEER_ROWS, only_arrivals=True)
-        )
-        out = self._fresh(STATE)
+        lake, rows = self.lake("peer", PEER_ROWS, only_arrivals=True)
         with _session() as spark, with_rocks(spark), PeakMemory() as memory:
-            by_state(spark, lake, out, SETTINGS)
-            shutil.rmtree(out)
+            by_state(spark, lake, self._fresh(name), processor)
+            out = self._fresh(name)
             start = time.perf_counter()
-            by_state(spark, lake, out, SETTINGS)
+            by_state(spark, lake, out, processor)
             took_s = time.perf_counter() - start
             judged = spark.read.parquet(str(out / "table")).count()
         if judged != rows:
             raise AssertionError(f"transformWithState judged {judged} of {rows} rows")
-        self.note(STATE, rows=rows, seconds=[took_s], peak_mb=memory.peak_mb)
+        self.note(name, rows=rows, seconds=[took_s], peak_mb=memory.peak_mb)
 
     def check(self) -> None:
         """Every peer's table has the rows of ours and no others."""
@@ -218,7 +216,8 @@ def run(bench: Bench, parts: list[str]) -> None:
         ),
         WHOLE: bench.whole,
         STREAM: lambda: bench.by_spark(STREAM, lambda spark, lake, _, out: by_stream(spark, lake, out, SETTINGS)),
-        STATE: bench.state,
+        STATE: lambda: bench.by_state(STATE, WithinTheWindow(SETTINGS)),
+        VALUE: lambda: bench.by_state(VALUE, InOneValue(SETTINGS)),
     }
     for part in parts:
         if part not in bench.figures:

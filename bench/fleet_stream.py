@@ -2,10 +2,12 @@
 
 The stream reads, validates, judges and commits events, quarantine and arrivals, and starts with nothing. The peer only
 judges: its segments are read by Spark's file source, its state is Spark's (RocksDB), and for each session it calls the
-machine of the core, one fact at a time.
+machine of the core, one fact at a time. Of two ways to keep that state, one forgets what the window allows, as the
+stream does; the other never forgets and is quicker.
 """
 
 import pickle
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +18,9 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from restante.fleet.jobs.stream import Stream
-from restante.fleet.kernels.exact import ExactSession, Fact
+from restante.fleet.kernels.exact import ExactSession, Fact, StateRow
+from restante.fleet.kernels.session_state import CLOCK_SLACK_MS
+from restante.fleet.kernels.tables import SEEN
 from restante.fleet.lake import Lake, spark_path
 from restante.fleet.schemas import JOURNAL
 from restante.fleet.transforms.arrivals import arrival_facts
@@ -27,13 +31,10 @@ JUDGED = "event_id binary, verdict int, placement int, expected bigint, released
 
 
 class OneSession(StatefulProcessor):
-    """A session's state as Spark keeps it: one value, written whole."""
+    """A session of the core, fed one fact at a time; where its state is, subclasses decide."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("session", "raw binary")
 
     def handleInputRows(  # noqa: N802 - Spark's names and arguments
         self,
@@ -41,10 +42,10 @@ class OneSession(StatefulProcessor):
         rows: Iterator[Any],
         timerValues: Any,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
-        value = self._state.get() if self._state.exists() else None
-        known = () if value is None else pickle.loads(value[0])  # noqa: S301 - our own bytes
+        facts = sorted(rows, key=lambda one: bytes(one.event_id))
+        known = self.load({bytes(one.message_id) for one in facts})
         session = ExactSession(known, writer=0, order=self._settings.order, dedup=self._settings.dedup)
-        for row in sorted(rows, key=lambda one: bytes(one.event_id)):
+        for row in facts:
             told = session.take(
                 Fact(row.event, row.at_ms, row.sequence, bytes(row.message_id), bytes(row.payload), row.recorded)
             )
@@ -55,10 +56,54 @@ class OneSession(StatefulProcessor):
                 expected=told.expected,
                 released=told.released,
             )
-        self._state.update((pickle.dumps(list(session.rows())),))
+        self.save(list(session.rows()))
+
+    @abstractmethod
+    def load(self, messages: set[bytes]) -> list[StateRow]: ...
+
+    @abstractmethod
+    def save(self, rows: list[StateRow]) -> None: ...
 
     def close(self) -> None:
         pass
+
+
+class InOneValue(OneSession):
+    """All of it in one value, read and written whole: the quickest way, but nothing that was seen is ever forgotten."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("session", "raw binary")
+
+    def load(self, messages: set[bytes]) -> list[StateRow]:  # noqa: ARG002 - it has them all
+        value = self._state.get() if self._state.exists() else None
+        return [] if value is None else pickle.loads(value[0])  # noqa: S301 - our own bytes
+
+    def save(self, rows: list[StateRow]) -> None:
+        self._state.update((pickle.dumps(rows),))
+
+
+class WithinTheWindow(OneSession):
+    """What was seen in a map whose entries end with the window, as our stream forgets; the rest in one value."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("session", "raw binary")
+        window_ms = self._settings.dedup.window_ms + CLOCK_SLACK_MS
+        self._seen = handle.getMapState("seen", "message_id binary", "payload binary, at_ms bigint", window_ms)
+
+    def load(self, messages: set[bytes]) -> list[StateRow]:
+        value = self._state.get() if self._state.exists() else None
+        rows: list[StateRow] = [] if value is None else pickle.loads(value[0])  # noqa: S301 - our own bytes
+        for message_id in messages:
+            mark = self._seen.getValue((message_id,))
+            if mark is not None:
+                rows.append(StateRow(SEEN, 0, at_ms=mark[1], message_id=message_id, payload=bytes(mark[0])))
+        return rows
+
+    def save(self, rows: list[StateRow]) -> None:
+        self._state.update((pickle.dumps([row for row in rows if row.entry != SEEN]),))
+        for row in rows:
+            if row.entry == SEEN:
+                self._seen.updateValue((row.message_id,), (row.payload, row.at_ms))
 
 
 @contextmanager
@@ -75,10 +120,10 @@ def with_rocks(spark: SparkSession) -> Iterator[None]:
         functions.require_minimum_pandas_version = asked
 
 
-def by_state(spark: SparkSession, lake: Lake, home: Path, settings: Settings) -> None:
+def by_state(spark: SparkSession, lake: Lake, home: Path, processor: OneSession) -> None:
     """All segments in one micro-batch."""
     facts = arrival_facts(spark.readStream.schema(JOURNAL).parquet(spark_path(lake.segments)))
-    judged = facts.groupBy("session_tag").transformWithState(OneSession(settings), JUDGED, "Append", "None")
+    judged = facts.groupBy("session_tag").transformWithState(processor, JUDGED, "Append", "ProcessingTime")
     query = (
         judged.writeStream.format("parquet")
         .option("path", str(home / "table"))

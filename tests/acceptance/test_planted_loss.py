@@ -6,6 +6,7 @@ from pathlib import Path
 from clauses import clause
 from journal_files import Journal, message, node_id, records, sealed, write_segment, writer
 from operator_shell import Operator
+from quick_spark import quick_environ
 from restante.model.ids import show_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
@@ -49,7 +50,7 @@ def plant(directory: Path) -> None:
 def test_the_report_names_the_message_of_the_lost_fact_and_the_node_that_withheld(tmp_path: Path) -> None:
     plant(tmp_path / "segments")
     operator = Operator(tmp_path)
-    operator.env["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    operator.env |= quick_environ(tmp_path)
     done = operator.run(
         "fleet report segments --html page.html --actions actions --master local[2] --json", status=1, timeout_s=240
     )

@@ -215,7 +215,8 @@ class _HadoopFile(io.RawIOBase):
 def open_folder(where: Path | str, spark: SparkSession | None) -> Folder:
     """`spark` is needed for what is not on this machine."""
     if isinstance(where, Path) or is_here(where):
-        return LocalFolder(where if isinstance(where, Path) else local_path(where))
+        is_address = isinstance(where, str) and where.startswith("file:")
+        return LocalFolder(local_path(str(where)) if is_address else Path(where))
     if spark is None:
         raise RestanteError(f"{where} is not on this machine, and has to be", code=Code.NOT_FOUND)
     return HadoopFolder(spark, where)
