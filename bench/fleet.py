@@ -59,12 +59,11 @@ from restante.policy.settings import Settings  # noqa: E402
 SETTINGS = Settings()
 ROWS_PER_SESSION = 100
 FACTS_PER_MESSAGE = 8  # in whole journals: of sender, node and recipient
-WARM_UP_ROWS = 100_000
-PEER_ROWS = 100_000  # for transformWithState: at its rate, 10 million would take half an hour
+SMALL_ROWS = 100_000  # to warm up with
+PEER_ROWS = 50_000  # for transformWithState: 10 million would take it most of an hour, or more
 MANY_ROWS = 5_000_000  # from here on, one round tells enough
 ROUNDS = 3
 LATER_MS = 10**10
-SIZES = (1_000_000, 10_000_000, 100_000_000)
 GROWING = (OURS, WHOLE, STREAM)
 
 
@@ -103,11 +102,21 @@ class Bench:
                 generate(spark, lake, scenario, only_arrivals=only_arrivals)
         return lake, sum(segment.rows for segment in find_segments(lake.local_segments)[0])
 
+    def make(self) -> None:
+        for lake, rows in (self.arrivals_lake(), self.journals_lake(), self.small_lake(), self.peer_lake()):
+            print(f"  {lake.root}: {rows:,} rows", flush=True)
+
     def arrivals_lake(self) -> tuple[Lake, int]:
         return self.lake("arrivals", self.rows, only_arrivals=True)
 
+    def journals_lake(self) -> tuple[Lake, int]:
+        return self.lake("journals", self.rows, only_arrivals=False)
+
     def small_lake(self) -> tuple[Lake, int]:
-        return self.lake("small", WARM_UP_ROWS, only_arrivals=True)
+        return self.lake("small", SMALL_ROWS, only_arrivals=True)
+
+    def peer_lake(self) -> tuple[Lake, int]:
+        return self.lake("peer", PEER_ROWS, only_arrivals=True)
 
     def by_spark(self, name: str, work: Callable[[SparkSession, Lake, int, Path], None]) -> None:
         """In a Java process of its own, made warm with a small lake first."""
@@ -126,7 +135,7 @@ class Bench:
 
     def whole(self) -> None:
         """From segments to the report, on journals of senders, nodes and recipients; Java has done nothing before."""
-        lake, rows = self.lake("journals", self.rows, only_arrivals=False)
+        lake, rows = self.journals_lake()
         shutil.rmtree(lake.tables, ignore_errors=True)
         with _session() as spark, PeakMemory() as memory:
             start = time.perf_counter()
@@ -139,8 +148,8 @@ class Bench:
         self.note(WHOLE, rows=rows, seconds=[end - start], peak_mb=memory.peak_mb, parts=parts)
 
     def by_state(self, name: str, processor: OneSession) -> None:
-        """`transformWithState` on a part of the rows, once to warm up and once to count."""
-        lake, rows = self.lake("peer", PEER_ROWS, only_arrivals=True)
+        """`transformWithState` on fewer rows, once to warm up and once to count."""
+        lake, rows = self.peer_lake()
         with _session() as spark, with_rocks(spark), PeakMemory() as memory:
             by_state(spark, lake, self._fresh(name), processor)
             out = self._fresh(name)
@@ -227,21 +236,22 @@ def run(bench: Bench, parts: list[str]) -> None:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="The fleet's pipeline against its bars.")
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--full", action="store_true", help="1, 10 and 100 million rows; peers at 10 million alone")
-    parser.add_argument(
-        "--only", nargs="+", choices=PARTS, metavar="PART", help=f"measure these anew: {', '.join(PARTS)}"
-    )
+    parser.add_argument("--full", action="store_true", help="a tenth and ten times the rows as well, without peers")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"measure anew: {', '.join(PARTS)}")
     parser.add_argument("--keep", type=Path, help="a directory for lakes, tables and figures")
+    parser.add_argument("--make", action="store_true", help="make the lakes, with --keep, and measure nothing")
     given = parser.parse_args(arguments)
+    sizes = (given.rows // 10, given.rows, given.rows * 10) if given.full else (given.rows,)
     with tempfile.TemporaryDirectory(prefix="restante-bench-") as made:
-        home = given.keep or Path(made)
-        sizes = SIZES if given.full and given.rows == SIZES[1] else (given.rows,)
-        benches = [Bench(home, rows) for rows in sizes]
+        benches = [Bench(given.keep or Path(made), rows) for rows in sizes]
+        if given.make:
+            for bench in benches:
+                bench.make()
+            return
         for bench in benches:
-            is_whole = not given.full or bench.rows == SIZES[1]
-            wanted = [part for part in given.only or PARTS if is_whole or part in GROWING]
+            is_whole = bench.rows == given.rows
             bench.forget(given.only or [])
-            run(bench, wanted)
+            run(bench, [part for part in given.only or PARTS if is_whole or part in GROWING])
             if is_whole:
                 bench.check()
                 print_verdicts(bench.rows, bench.figures)

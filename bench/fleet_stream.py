@@ -111,6 +111,8 @@ def with_rocks(spark: SparkSession) -> Iterator[None]:
     """Spark keeps its state in RocksDB; and PySpark does not ask for pandas, which it needs for other rows only (see
     fleet/arrow_map)."""
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)
+    # A state with an end of life makes Spark run batches without rows for ever.
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
     functions: Any = pandas_functions
     asked = functions.require_minimum_pandas_version
     functions.require_minimum_pandas_version = lambda: None

@@ -49,7 +49,7 @@ EVENTS = st.sampled_from(
 STEPS = st.lists(st.tuples(EVENTS, st.sampled_from([0, 1, 5_000, 7_200_000, 40 * 86_400_000])), max_size=12)
 
 
-def entry(message_id: MessageId) -> OutboxEntry:
+def entry(message_id: MessageId, now_ms: int = START_MS) -> OutboxEntry:
     return OutboxEntry(
         message_id=message_id,
         route=Route.RELAY,
@@ -58,11 +58,11 @@ def entry(message_id: MessageId) -> OutboxEntry:
         payload=b"sealed",
         sealed_plaintext=b"sealed here",
         priority=Priority.NORMAL,
-        created_at_ms=START_MS,
-        queued_at_ms=START_MS,
+        created_at_ms=now_ms,
+        queued_at_ms=now_ms,
         ttl_s=30 * 86_400,
-        expires_at_ms=START_MS + 30 * 86_400_000,
-        next_attempt_at_ms=START_MS,
+        expires_at_ms=now_ms + 30 * 86_400_000,
+        next_attempt_at_ms=now_ms,
     )
 
 

@@ -183,7 +183,16 @@ def test_a_lake_that_is_none_is_named(tmp_path: Path, environment: Environ) -> N
 
 
 def test_a_run_for_a_program_prints_json_and_nothing_else(tmp_path: Path, environment: Environ) -> None:
-    (tmp_path / "segments").mkdir()
-    done = told(environment, "fleet", "run", "--lake", str(tmp_path), "--master", "local[1]", "--once", "--json")
+    """Of a lake by its address, with the stream's own files elsewhere."""
+    (tmp_path / "lake" / "segments").mkdir(parents=True)
+    where = ["--lake", f"file://{tmp_path}/lake", "--state", str(tmp_path / "state")]
+    done = told(environment, "fleet", "run", *where, "--master", "local[1]", "--once", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["rows"] == 0
+    assert sorted(path.name for path in (tmp_path / "lake").iterdir()) == ["segments"]
+
+
+def test_a_lake_elsewhere_wants_a_place_for_the_streams_files(environment: Environ) -> None:
+    done = told(environment, "fleet", "run", "--lake", "s3a://bucket/lake")
+    assert done.returncode == 2
+    assert "name a directory for the stream's own files, with --state" in done.stderr

@@ -52,9 +52,12 @@ def test_the_report_names_the_message_of_the_lost_fact_and_the_node_that_withhel
     operator = Operator(tmp_path)
     operator.env |= quick_environ(tmp_path)
     done = operator.run(
-        "fleet report segments --html page.html --actions actions --master local[2] --json", status=1, timeout_s=240
+        f"fleet report file://{tmp_path}/segments --html page.html --actions actions --master local[2] --json",
+        status=1,
+        timeout_s=240,
     )
     found = json.loads(done.stdout)
+    assert found["read_from"] == "segments"
     assert found["suspects"] == [show_message_id(message(LOST_FACT_OF))]
     assert [hole["writer"] for hole in found["holes"]] == [writer(1).hex()]
     assert found["withheld"] == [

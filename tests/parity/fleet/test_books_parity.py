@@ -64,7 +64,7 @@ class Senders:
         journal = Journal(writer(len(self.journals) + 1))
         for life in lives:
             began_ms = START_MS + len(self.ended) % 5 * DAY_MS
-            now, now_ms = entry(message(len(self.ended))), began_ms
+            now, now_ms = entry(message(len(self.ended)), began_ms), began_ms
             journal.write(JournalKind.ACCEPTED, now.message_id, now_ms, message_kind=now.kind, priority=now.priority)
             for event, delay_ms in life:
                 now_ms += delay_ms
