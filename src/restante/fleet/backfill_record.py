@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from restante import __version__
@@ -50,14 +51,11 @@ def forget_record(spark: SparkSession, lake: Lake) -> None:
 
 def record_of(spark: SparkSession, lake: Lake, listing: Listing) -> BackfillRecord | None:
     """The record of the tables, if they were made from exactly these files."""
-    raw = read_file(spark, _path(lake))
-    if raw is None:
-        return None
     try:
-        said = json.loads(raw)
+        said = json.loads(read_file(spark, _path(lake)) or b"{}")
         return _decoded(said, listing) if said["version"] == __version__ else None
-    except (ValueError, KeyError, TypeError):
-        return None  # not ours, or damaged: the segments tell the same
+    except (ValueError, KeyError, TypeError, AttributeError, Py4JJavaError):
+        return None  # none there, not ours, damaged or not to be read: the segments tell the same
 
 
 def _decoded(said: dict[str, Any], listing: Listing) -> BackfillRecord | None:

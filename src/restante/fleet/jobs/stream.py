@@ -46,8 +46,9 @@ from restante.policy.settings import Settings
 from restante.wire.segment_manifest import SEGMENT_SUFFIX, manifest_name
 
 BUCKETS: Final = 16  # more than one machine has cores, so that no task is left alone with most of the rows
-ROWS_PER_STEP: Final = 1_000_000
-"""Segments are taken until they have so many rows: more cost memory, fewer make the state be written more often."""
+ROWS_PER_STEP: Final = 4_000_000
+"""Segments are taken until they have so many rows, a quarter of a million a bucket: more cost memory, fewer make the
+state be written more often."""
 FILES_PER_STEP: Final = 10_000
 TIDY_EVERY: Final = 64  # commits
 _SHARED_BYTES: Final = 8  # of writer and event id
