@@ -1,16 +1,15 @@
-"""The fleet's pipeline on two cores: arrivals against DuckDB, Polars and Spark's windows, and the whole of a backfill.
+"""The fleet's pipeline on two cores: every bar of its issue in one run, printed with pass or FAIL.
 
-`python -m bench.fleet [--rows N] [--keep DIR] [--only PART ...]`, `--full` for 1, 10 and 100 million rows. All read the
+`python -m bench.fleet [--rows N] [--keep DIR] [--only PART ...]`; `--full` for 1, 10 and 100 million rows. All read the
 same segments (100 arrivals a session, 1 % repeats, 2 % out of order) and write the same table, Parquet to Parquet; that
-it is the same is checked, row for row. With --keep, parts run in commands of their own and the table grows.
+it is the same is checked. Every part has a Java process of its own and its figures in a file: with --keep, a part that
+was measured is not measured again unless --only names it, so that a run may be ended and begun again.
 """
 
 import argparse
 import json
 import os
-import platform
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,12 +23,31 @@ os.environ["POLARS_MAX_THREADS"] = str(CORES)  # read when polars is imported
 from pyspark.sql import SparkSession  # noqa: E402 - after the line above
 
 from bench.fleet_peers import by_duckdb, by_polars, by_spark_windows, differing_rows  # noqa: E402
-from bench.measure import verdict  # noqa: E402
+from bench.fleet_stream import InOneValue, OneSession, WithinTheWindow, by_state, by_stream, with_rocks  # noqa: E402
+from bench.fleet_verdicts import (  # noqa: E402
+    BACKFILL,
+    DUCKDB,
+    OURS,
+    PARTS,
+    PEERS,
+    POLARS,
+    REPORT,
+    STATE,
+    STREAM,
+    VALUE,
+    WHOLE,
+    WINDOWS,
+    Figures,
+    print_growth,
+    print_verdicts,
+)
 from bench.process_memory import PeakMemory  # noqa: E402
 from restante.fleet.jobs.backfill import backfill  # noqa: E402
 from restante.fleet.jobs.fleet_report import make_fleet_report  # noqa: E402
 from restante.fleet.jobs.generate import generate  # noqa: E402
+from restante.fleet.jobs.report_sources import ReadFrom, look_at, source_of  # noqa: E402
 from restante.fleet.lake import Lake  # noqa: E402
+from restante.fleet.lake_segments import found_in  # noqa: E402
 from restante.fleet.lake_tables import WRITE_OPTIONS  # noqa: E402
 from restante.fleet.segments import find_segments, read_segments  # noqa: E402
 from restante.fleet.session import open_session  # noqa: E402
@@ -41,19 +59,12 @@ from restante.policy.settings import Settings  # noqa: E402
 SETTINGS = Settings()
 ROWS_PER_SESSION = 100
 FACTS_PER_MESSAGE = 8  # in whole journals: of sender, node and recipient
-WARM_UP_ROWS = 100_000
+SMALL_ROWS = 100_000  # to warm up with
+PEER_ROWS = 20_000  # for transformWithState: 10 million would take it an hour or more
 MANY_ROWS = 5_000_000  # from here on, one round tells enough
 ROUNDS = 3
 LATER_MS = 10**10
-
-OURS, DUCKDB, POLARS, WINDOWS = "ours", "DuckDB", "Polars", "Spark SQL windows"
-BACKFILL, REPORT = "backfill", "report"
-PARTS = (OURS, DUCKDB, POLARS, WINDOWS, BACKFILL, REPORT)
-BARS = {DUCKDB: (0.7, 1.0), POLARS: (0.35, 0.55), WINDOWS: (1.8, None)}
-EVENTS_PER_S_BAR = 60_000
-MEMORY_BAR = 1.5
-
-Figures = dict[str, Any]
+GROWING = (OURS, WHOLE, STREAM)
 
 
 class Bench:
@@ -66,10 +77,16 @@ class Bench:
         self._file = self.home / "figures.json"
         self.figures: Figures = json.loads(self._file.read_text("utf-8")) if self._file.exists() else {}
 
-    def note(self, name: str, *, rows: int, seconds: list[float], peak_mb: int | None = None) -> None:
-        self.figures[name] = {"rows": rows, "seconds": seconds, "peak_mb": peak_mb}
-        self._file.write_text(json.dumps(self.figures), "utf-8")
-        print(f"  {name}: {rows:,} rows in {', '.join(f'{took:.1f}' for took in seconds)} s", flush=True)
+    def note(self, name: str, *, rows: int, seconds: list[float], **more: Any) -> None:
+        load = round(os.getloadavg()[0], 1)
+        self.figures[name] = {"rows": rows, "seconds": seconds, "load": load, **more}
+        self._file.write_text(json.dumps(self.figures, indent=1), "utf-8")
+        took = ", ".join(f"{one:.1f}" for one in seconds)
+        print(f"  {name}: {rows:,} rows in {took} s, load {load}", flush=True)
+
+    def forget(self, names: list[str]) -> None:
+        for name in names:
+            self.figures.pop(name, None)
 
     def out(self, name: str) -> Path:
         return self.home / name.replace(" ", "-")
@@ -85,12 +102,25 @@ class Bench:
                 generate(spark, lake, scenario, only_arrivals=only_arrivals)
         return lake, sum(segment.rows for segment in find_segments(lake.local_segments)[0])
 
+    def make(self) -> None:
+        for lake, rows in (self.arrivals_lake(), self.journals_lake(), self.small_lake(), self.peer_lake()):
+            print(f"  {lake.root}: {rows:,} rows", flush=True)
+
     def arrivals_lake(self) -> tuple[Lake, int]:
         return self.lake("arrivals", self.rows, only_arrivals=True)
 
+    def journals_lake(self) -> tuple[Lake, int]:
+        return self.lake("journals", self.rows, only_arrivals=False)
+
+    def small_lake(self) -> tuple[Lake, int]:
+        return self.lake("small", SMALL_ROWS, only_arrivals=True)
+
+    def peer_lake(self) -> tuple[Lake, int]:
+        return self.lake("peer", PEER_ROWS, only_arrivals=True)
+
     def by_spark(self, name: str, work: Callable[[SparkSession, Lake, int, Path], None]) -> None:
         """In a Java process of its own, made warm with a small lake first."""
-        small, small_rows = self.lake("small", WARM_UP_ROWS, only_arrivals=True)
+        small, small_rows = self.small_lake()
         lake, rows = self.arrivals_lake()
         with _session() as spark, PeakMemory() as memory:
             work(spark, small, small_rows, self._fresh(name))
@@ -103,23 +133,43 @@ class Bench:
             seconds = self._rounds(name, lambda out: work(lake.segments, out))
         self.note(name, rows=rows, seconds=seconds, peak_mb=memory.peak_mb)
 
-    def journals(self, name: str, work: Callable[[SparkSession, Lake], None]) -> None:
-        """On the whole journals of senders, nodes and recipients, in a Java process that has done nothing before."""
-        lake, rows = self.lake("journals", self.rows, only_arrivals=False)
+    def whole(self) -> None:
+        """From segments to the report, on journals of senders, nodes and recipients; Java has done nothing before."""
+        lake, rows = self.journals_lake()
+        shutil.rmtree(lake.tables, ignore_errors=True)
         with _session() as spark, PeakMemory() as memory:
             start = time.perf_counter()
-            work(spark, lake)
+            found = found_in(lake.segments)
+            backfill(spark, lake, SETTINGS, found.segments, found.bad, listing=found.listing)
+            between = time.perf_counter()
+            report_on_tables(spark, lake)
+            end = time.perf_counter()
+        parts = {BACKFILL: between - start, REPORT: end - between}
+        self.note(WHOLE, rows=rows, seconds=[end - start], peak_mb=memory.peak_mb, parts=parts)
+
+    def by_state(self, name: str, processor: OneSession) -> None:
+        """`transformWithState` on fewer rows, once to warm up and once to count."""
+        lake, rows = self.peer_lake()
+        with _session() as spark, with_rocks(spark), PeakMemory() as memory:
+            by_state(spark, lake, self._fresh(name), processor)
+            out = self._fresh(name)
+            start = time.perf_counter()
+            by_state(spark, lake, out, processor)
             took_s = time.perf_counter() - start
+            judged = spark.read.parquet(str(out / "table")).count()
+        if judged != rows:
+            raise AssertionError(f"transformWithState judged {judged} of {rows} rows")
         self.note(name, rows=rows, seconds=[took_s], peak_mb=memory.peak_mb)
 
     def check(self) -> None:
         """Every peer's table has the rows of ours and no others."""
-        for name in BARS:
+        for name in PEERS:
             if name in self.figures and OURS in self.figures and self.out(name).exists():
-                differing = differing_rows(self.out(OURS), self.out(name))
+                differing = differing_rows(self.out(OURS), self.out(name), cores=CORES)
                 if differing:
                     raise AssertionError(f"{name} gives another table: {differing} rows differ")
-                print(f"  {name} gives the same table, row for row", flush=True)
+                self.figures[name]["same"] = True
+                print(f"  {name} gives the same table", flush=True)
 
     def _rounds(self, name: str, work: Callable[[Path], None]) -> list[float]:
         seconds = []
@@ -148,14 +198,19 @@ def ours(spark: SparkSession, lake: Lake, rows: int, out: Path) -> None:
     table.write.options(**WRITE_OPTIONS).parquet(str(out))
 
 
-def all_tables(spark: SparkSession, lake: Lake) -> None:
-    backfill(spark, lake, SETTINGS, *find_segments(lake.local_segments))
-
-
-def whole_report(spark: SparkSession, lake: Lake) -> None:
-    found = find_segments(lake.local_segments)
-    now_ms = Scenario().start_ms + LATER_MS
-    report = make_fleet_report(spark, *found, now_ms=now_ms, retention=DeadLetterRetention())
+def report_on_tables(spark: SparkSession, lake: Lake) -> None:
+    source = source_of(spark, look_at(lake.root))
+    report = make_fleet_report(
+        spark,
+        source.segments,
+        source.bad,
+        rows=source.rows,
+        read_from=source.read_from,
+        now_ms=Scenario().start_ms + LATER_MS,
+        retention=DeadLetterRetention(),
+    )
+    if report.read_from is not ReadFrom.TABLES:
+        raise AssertionError("the report must take the tables that were just written")
     if not report.books.balanced:
         raise AssertionError("the books of journals without losses must balance")
 
@@ -168,67 +223,40 @@ def run(bench: Bench, parts: list[str]) -> None:
         WINDOWS: lambda: bench.by_spark(
             WINDOWS, lambda spark, lake, _, out: by_spark_windows(spark, lake.segments, out)
         ),
-        BACKFILL: lambda: bench.journals(BACKFILL, all_tables),
-        REPORT: lambda: bench.journals(REPORT, whole_report),
+        WHOLE: bench.whole,
+        STREAM: lambda: bench.by_spark(STREAM, lambda spark, lake, _, out: by_stream(spark, lake, out, SETTINGS)),
+        STATE: lambda: bench.by_state(STATE, WithinTheWindow(SETTINGS)),
+        VALUE: lambda: bench.by_state(VALUE, InOneValue(SETTINGS)),
     }
     for part in parts:
-        work[part]()
-
-
-def print_table(bench: Bench) -> None:
-    figures = bench.figures
-    print(f"\n{bench.rows:,} rows, {CORES} cores, load {os.getloadavg()[0]:.1f}, {platform.processor() or 'CPU'}")
-    for name, figure in figures.items():
-        memory = "" if figure["peak_mb"] is None else f"{figure['peak_mb']:>9,} MB at most"
-        print(f"  {name:<20} {_rate(figure):>12,.0f} rows/s{memory}")
-    for name, (bar, dream) in BARS.items():
-        if OURS in figures and name in figures:
-            ratio = _rate(figures[OURS]) / _rate(figures[name])
-            hope = "" if dream is None else f", dream {dream:g} {'reached' if ratio >= dream else 'not reached'}"
-            print(f"  ours {ratio:5.2f} x {name:<20} {verdict(ratio >= bar)} (at least {bar:g}{hope})")
-    if BACKFILL in figures and REPORT in figures:
-        took_s = sum(statistics.median(figures[name]["seconds"]) for name in (BACKFILL, REPORT))
-        rate = figures[BACKFILL]["rows"] / took_s
-        print(
-            f"  validate to report {rate:>9,.0f} events/s   {verdict(rate >= EVENTS_PER_S_BAR)} ({EVENTS_PER_S_BAR:,})"
-        )
-
-
-def _rate(figure: Figures) -> float:
-    return float(figure["rows"] / statistics.median(figure["seconds"]))
-
-
-def print_growth(benches: list[Bench]) -> None:
-    """Time for a row, and memory, at each size."""
-    print("\nGrowth")
-    for name in (OURS, BACKFILL, REPORT):
-        for bench in benches:
-            figure = bench.figures[name]
-            print(f"  {name:<10} {bench.rows:>12,} rows {1e6 / _rate(figure):6.2f} us/row {figure['peak_mb']:>7,} MB")
-        ratio = benches[-1].figures[name]["peak_mb"] / benches[-2].figures[name]["peak_mb"]
-        print(f"  {name:<10} memory {ratio:.2f} x   {verdict(ratio <= MEMORY_BAR)} (at most {MEMORY_BAR:g})")
+        if part not in bench.figures:
+            work[part]()
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="The fleet's pipeline against DuckDB, Polars and Spark SQL.")
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--full", action="store_true", help="1, 10 and 100 million rows; ours and the backfill alone")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
+    parser = argparse.ArgumentParser(description="The fleet's pipeline against its bars.")
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--full", action="store_true", help="a tenth and ten times the rows as well, without peers")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"measure anew: {', '.join(PARTS)}")
     parser.add_argument("--keep", type=Path, help="a directory for lakes, tables and figures")
-    parser.add_argument("--no-check", action="store_true", help="do not compare the tables")
+    parser.add_argument("--make", action="store_true", help="make the lakes, with --keep, and measure nothing")
     given = parser.parse_args(arguments)
+    sizes = (given.rows // 10, given.rows, given.rows * 10) if given.full else (given.rows,)
     with tempfile.TemporaryDirectory(prefix="restante-bench-") as made:
-        home = given.keep or Path(made)
-        benches = []
-        for rows in (1_000_000, 10_000_000, 100_000_000) if given.full else (given.rows,):
-            bench = Bench(home, rows)
-            run(bench, [OURS, BACKFILL, REPORT] if given.full else given.only)
-            if not given.no_check:
+        benches = [Bench(given.keep or Path(made), rows) for rows in sizes]
+        if given.make:
+            for bench in benches:
+                bench.make()
+            return
+        for bench in benches:
+            is_whole = bench.rows == given.rows
+            bench.forget(given.only or [])
+            run(bench, [part for part in given.only or PARTS if is_whole or part in GROWING])
+            if is_whole:
                 bench.check()
-            print_table(bench)
-            benches.append(bench)
+                print_verdicts(bench.rows, bench.figures)
         if given.full:
-            print_growth(benches)
+            print_growth([(bench.rows, bench.figures) for bench in benches], GROWING)
 
 
 if __name__ == "__main__":

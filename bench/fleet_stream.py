@@ -1,18 +1,14 @@
-"""The stream against a backfill of the same segments, and against `transformWithState` keyed by session.
+"""The stream, and `transformWithState` keyed by session, for `bench/fleet.py`.
 
-`python -m bench.fleet_stream [--rows N] [--peer-rows N]`. The stream reads, validates, judges and commits events,
-quarantine and arrivals, as the backfill does; both start with nothing, on two cores, when Java is warm. The peer only
+The stream reads, validates, judges and commits events, quarantine and arrivals, and starts with nothing. The peer only
 judges: its segments are read by Spark's file source, its state is Spark's (RocksDB), and for each session it calls the
-machine of the core, one fact at a time. It gets fewer rows, for it would never end.
+machine of the core, one fact at a time. Of two ways to keep that state, one forgets what the window allows, as the
+stream does; the other never forgets and is quicker.
 """
 
-import argparse
-import os
 import pickle
-import shutil
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,32 +17,24 @@ import pyspark.sql.pandas.functions as pandas_functions
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from bench.measure import Measured, judge, take_turns, warn_if_restless
-from restante.fleet.jobs.backfill import backfill
-from restante.fleet.jobs.generate import generate
 from restante.fleet.jobs.stream import Stream
-from restante.fleet.kernels.exact import ExactSession, Fact
+from restante.fleet.kernels.exact import ExactSession, Fact, StateRow
+from restante.fleet.kernels.session_state import CLOCK_SLACK_MS
+from restante.fleet.kernels.tables import SEEN
 from restante.fleet.lake import Lake, spark_path
 from restante.fleet.schemas import JOURNAL
-from restante.fleet.segments import find_segments
-from restante.fleet.session import open_session
 from restante.fleet.transforms.arrivals import arrival_facts
-from restante.fleet.transforms.synthetic import Scenario
 from restante.policy.settings import Settings
 
-CORES = 2
-ROWS_PER_SESSION = 100
-SETTINGS = Settings()
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 JUDGED = "event_id binary, verdict int, placement int, expected bigint, released bigint"
-RESTLESS = 1.5
 
 
 class OneSession(StatefulProcessor):
-    """A session's state as Spark keeps it: one value, written whole."""
+    """A session of the core, fed one fact at a time; where its state is, subclasses decide."""
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("session", "raw binary")
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
 
     def handleInputRows(  # noqa: N802 - Spark's names and arguments
         self,
@@ -54,10 +42,10 @@ class OneSession(StatefulProcessor):
         rows: Iterator[Any],
         timerValues: Any,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
-        value = self._state.get() if self._state.exists() else None
-        known = () if value is None else pickle.loads(value[0])  # noqa: S301 - our own bytes
-        session = ExactSession(known, writer=0, order=SETTINGS.order, dedup=SETTINGS.dedup)
-        for row in sorted(rows, key=lambda one: bytes(one.event_id)):
+        facts = sorted(rows, key=lambda one: bytes(one.event_id))
+        known = self.load({bytes(one.message_id) for one in facts})
+        session = ExactSession(known, writer=0, order=self._settings.order, dedup=self._settings.dedup)
+        for row in facts:
             told = session.take(
                 Fact(row.event, row.at_ms, row.sequence, bytes(row.message_id), bytes(row.payload), row.recorded)
             )
@@ -68,15 +56,63 @@ class OneSession(StatefulProcessor):
                 expected=told.expected,
                 released=told.released,
             )
-        self._state.update((pickle.dumps(list(session.rows())),))
+        self.save(list(session.rows()))
+
+    @abstractmethod
+    def load(self, messages: set[bytes]) -> list[StateRow]: ...
+
+    @abstractmethod
+    def save(self, rows: list[StateRow]) -> None: ...
 
     def close(self) -> None:
         pass
 
 
+class InOneValue(OneSession):
+    """All of it in one value, read and written whole: the quickest way, but nothing that was seen is ever forgotten."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("session", "raw binary")
+
+    def load(self, messages: set[bytes]) -> list[StateRow]:  # noqa: ARG002 - it has them all
+        value = self._state.get() if self._state.exists() else None
+        return [] if value is None else pickle.loads(value[0])  # noqa: S301 - our own bytes
+
+    def save(self, rows: list[StateRow]) -> None:
+        self._state.update((pickle.dumps(rows),))
+
+
+class WithinTheWindow(OneSession):
+    """What was seen in a map whose entries end with the window, as our stream forgets; the rest in one value."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("session", "raw binary")
+        window_ms = self._settings.dedup.window_ms + CLOCK_SLACK_MS
+        self._seen = handle.getMapState("seen", "message_id binary", "payload binary, at_ms bigint", window_ms)
+
+    def load(self, messages: set[bytes]) -> list[StateRow]:
+        value = self._state.get() if self._state.exists() else None
+        rows: list[StateRow] = [] if value is None else pickle.loads(value[0])  # noqa: S301 - our own bytes
+        for message_id in messages:
+            mark = self._seen.getValue((message_id,))
+            if mark is not None:
+                rows.append(StateRow(SEEN, 0, at_ms=mark[1], message_id=message_id, payload=bytes(mark[0])))
+        return rows
+
+    def save(self, rows: list[StateRow]) -> None:
+        self._state.update((pickle.dumps([row for row in rows if row.entry != SEEN]),))
+        for row in rows:
+            if row.entry == SEEN:
+                self._seen.updateValue((row.message_id,), (row.payload, row.at_ms))
+
+
 @contextmanager
-def no_pandas_asked_for() -> Iterator[None]:
-    """PySpark asks for pandas before it takes rows that need none (see fleet/arrow_map)."""
+def with_rocks(spark: SparkSession) -> Iterator[None]:
+    """Spark keeps its state in RocksDB; and PySpark does not ask for pandas, which it needs for other rows only (see
+    fleet/arrow_map)."""
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)
+    # A state with an end of life makes Spark run batches without rows for ever.
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
     functions: Any = pandas_functions
     asked = functions.require_minimum_pandas_version
     functions.require_minimum_pandas_version = lambda: None
@@ -86,12 +122,10 @@ def no_pandas_asked_for() -> Iterator[None]:
         functions.require_minimum_pandas_version = asked
 
 
-def by_state(spark: SparkSession, lake: Lake, home: Path) -> None:
+def by_state(spark: SparkSession, lake: Lake, home: Path, processor: OneSession) -> None:
     """All segments in one micro-batch."""
-    shutil.rmtree(home, ignore_errors=True)
     facts = arrival_facts(spark.readStream.schema(JOURNAL).parquet(spark_path(lake.segments)))
-    with no_pandas_asked_for():
-        judged = facts.groupBy("session_tag").transformWithState(OneSession(), JUDGED, "Append", "None")
+    judged = facts.groupBy("session_tag").transformWithState(processor, JUDGED, "Append", "ProcessingTime")
     query = (
         judged.writeStream.format("parquet")
         .option("path", str(home / "table"))
@@ -103,75 +137,8 @@ def by_state(spark: SparkSession, lake: Lake, home: Path) -> None:
     query.awaitTermination()
 
 
-def by_stream(spark: SparkSession, lake: Lake) -> None:
-    shutil.rmtree(lake.local_stream, ignore_errors=True)
-    stream = Stream(spark, lake, SETTINGS)
+def by_stream(spark: SparkSession, lake: Lake, state: Path, settings: Settings) -> None:
+    """All segments, step by step, with the stream's files in `state`."""
+    stream = Stream(spark, Lake(lake.root, state), settings)
     while stream.step() is not None:
         pass
-
-
-def by_backfill(spark: SparkSession, lake: Lake, out: Lake) -> None:
-    shutil.rmtree(out.root, ignore_errors=True)
-    backfill(spark, out, SETTINGS, *find_segments(lake.local_segments))
-
-
-def make(spark: SparkSession, lake: Lake, rows: int) -> int:
-    messages = round(rows / 1.01)
-    scenario = Scenario(messages=messages, sessions=max(1, messages // ROWS_PER_SESSION))
-    generate(spark, lake, scenario, only_arrivals=True)
-    return sum(segment.rows for segment in find_segments(lake.local_segments)[0])
-
-
-def counted(work: Callable[[], None], rows: int) -> Callable[[], int]:
-    def run() -> int:
-        work()
-        return rows
-
-    return run
-
-
-def measure(spark: SparkSession, home: Path, rows: int, rounds: int) -> dict[str, Measured]:
-    """Rows a second of the stream and of a backfill; for any caller that has a session."""
-    lake, out = Lake(str(home / "lake")), Lake(str(home / "backfill"))
-    exactly = make(spark, lake, rows)
-    contenders = {
-        "stream": counted(lambda: by_stream(spark, lake), exactly),
-        "backfill": counted(lambda: by_backfill(spark, lake, out), exactly),
-    }
-    for work in contenders.values():
-        work()  # Java is slow until it is warm
-    return take_turns(contenders, rounds=rounds)
-
-
-def measure_peer(spark: SparkSession, home: Path, rows: int) -> Measured:
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)
-    lake = Lake(str(home / "peer"))
-    exactly = make(spark, lake, rows)
-    found = take_turns(
-        {"transformWithState": counted(lambda: by_state(spark, lake, home / "state"), exactly)}, rounds=2
-    )
-    table = spark.read.parquet(str(home / "state" / "table"))
-    assert table.count() == exactly
-    return found["transformWithState"]
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="The fleet's stream against a backfill and Spark's own state.")
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--peer-rows", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="restante-bench-") as made,
-        open_session(app_name="restante bench", master=f"local[{CORES}]") as spark,
-    ):
-        start = time.perf_counter()
-        found = measure(spark, Path(made), given.rows, given.rounds)
-        judge(found["stream"], found["backfill"], bar=0.3)
-        judge(found["stream"], measure_peer(spark, Path(made), given.peer_rows), bar=30)
-        warn_if_restless(found, limit=RESTLESS)
-        print(f"  load {os.getloadavg()[0]:.1f}, {time.perf_counter() - start:,.0f} s")
-
-
-if __name__ == "__main__":
-    main()

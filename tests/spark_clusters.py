@@ -14,10 +14,10 @@ from pathlib import Path
 import pyspark
 
 from node_processes import free_port
+from quick_spark import SHORT_LIFE, write_defaults
 from restante.fleet.java import bundled_java, find_java
 
 LIMIT_S = 300.0  # long enough for a busy machine
-SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # no long warm-up
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "cluster.md"
 USUAL_PORT = "7077"
 _COMMAND = re.compile(r"^\$SPARK_HOME(/bin/spark-class .*)$", re.MULTILINE)
@@ -27,15 +27,12 @@ _REGISTERED = re.compile(rb"Successfully registered with master")
 
 def cluster_environ(directory: Path) -> dict[str, str]:
     """For masters, workers and drivers: one Java, small and quickly started processes, nothing but loopback."""
-    conf = directory / "conf"
-    conf.mkdir(exist_ok=True)
     settings = {
         "spark.executor.extraJavaOptions": SHORT_LIFE,
         "spark.executor.memory": "512m",
         "spark.master.rest.enabled": "false",  # a second port, always the same, that takes jobs from anybody
     }
-    lines = "".join(f"{key} {value}\n" for key, value in settings.items())
-    (conf / "spark-defaults.conf").write_text(lines, "utf-8")
+    conf = write_defaults(directory, settings)
     return dict(os.environ) | {
         "JAVA_HOME": str(find_java(os.environ, bundled=bundled_java())),
         "SPARK_CONF_DIR": str(conf),

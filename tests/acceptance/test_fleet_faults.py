@@ -9,6 +9,7 @@ import pytest
 from clauses import clause
 from journal_files import Journal, message, records, write_segment, writer
 from node_processes import COMMAND, LIMIT_S, clean_environ, restante
+from quick_spark import SHORT_LIFE
 from restante.model.journal import JournalKind
 
 NOON_MS = 1_767_614_400_000
@@ -33,7 +34,7 @@ def test_a_full_disk_is_named_and_leaves_no_half_table(lake: Path) -> None:
 
     done = subprocess.run(
         [COMMAND, "fleet", "backfill", "--lake", str(lake), "--master", "local[2]", "--json"],
-        env=clean_environ(SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+        env=clean_environ(SPARK_SUBMIT_OPTS=SHORT_LIFE),
         preexec_fn=no_room,
         capture_output=True,
         text=True,

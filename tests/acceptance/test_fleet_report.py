@@ -10,6 +10,7 @@ import pytest
 
 from clauses import clause
 from journal_files import Journal, message, records, write_segment, writer
+from quick_spark import quick_environ
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 
@@ -73,7 +74,7 @@ def no_java(tmp_path: Path) -> dict[str, str]:
         "PATH": str(tools),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "TMPDIR": str(scratch),
-        "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # a short life needs no long warm-up
+        **quick_environ(tools),
     }
 
 

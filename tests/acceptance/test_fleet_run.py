@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from clauses import clause
 from journal_files import Journal, Record, message, records, sealed, write_segment, writer
+from quick_spark import quick_environ
 from restante.fleet.stream.commits import latest_commit
 from restante.fleet.stream.files import Desk
 from restante.model.ids import SessionTag
@@ -25,32 +27,38 @@ NOON_MS = 1_767_614_400_000
 SEED = 20_260_105
 KILLS = 3
 WAIT_S = 120.0
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a short life needs no long warm-up
+Environ = dict[str, str]
 TABLES = ("events", "arrivals", "quarantine", "repeats")
 
 RUN = """
 import sys, threading
-from restante.fleet.jobs import stream_run
+from restante.fleet.jobs.stream_run import RunOptions, follow
 from restante.fleet.lake import Lake
+from restante.fleet.session import open_session
+from restante.fleet.stream.commits import only_one
 from restante.policy.settings import Settings
-options = stream_run.RunOptions(once=True, buckets=2, rows_per_step=50)
+options = RunOptions(once=True, buckets=2, rows_per_step=50)
 tell = lambda step: print(step.commit, flush=True)
-stream_run.run_stream(Lake(sys.argv[1]), Settings(), options, master="local[2]", on_step=tell)
+with open_session(app_name="run", master="local[2]") as spark:
+    for lake in map(Lake, sys.argv[1:]):
+        with only_one(lake.local_stream):
+            follow(spark, lake, Settings(), options, stop=threading.Event(), on_step=tell)
 """
 
 
-def environment() -> dict[str, str]:
-    return os.environ | {"SPARK_SUBMIT_OPTS": QUICK_START}
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environ:
+    return os.environ | quick_environ(tmp_path_factory.mktemp("spark"))
 
 
 def restante(*words: str) -> list[str]:
     return [sys.executable, "-c", "from restante.cli.main import main; main()", *words]
 
 
-def told(*words: str) -> subprocess.CompletedProcess[str]:
+def told(environment: Environ, *words: str) -> subprocess.CompletedProcess[str]:
     """What a command says and how it ends."""
     return subprocess.run(
-        restante(*words), capture_output=True, text=True, env=environment(), timeout=WAIT_S, check=False
+        restante(*words), capture_output=True, text=True, env=environment, timeout=WAIT_S, check=False
     )
 
 
@@ -105,10 +113,10 @@ def tables(root: Path) -> dict[str, Any]:
     return found | {"odd": odd, "counts": (commit.counts.events, commit.counts.duplicates, commit.counts.quarantined)}
 
 
-def killed_after(root: Path, lines: int, delay_s: float) -> bool:
-    """Start a run and kill it a moment after its so-many-th step; whether it had ended before."""
+def killed_after(environment: Environ, roots: Sequence[Path], lines: int, delay_s: float) -> bool:
+    """Start a process that runs one after the other; kill it a moment after the so-many-th step, if it goes on."""
     process = subprocess.Popen(
-        [sys.executable, "-c", RUN, str(root)], stdout=subprocess.PIPE, text=True, env=environment()
+        [sys.executable, "-c", RUN, *map(str, roots)], stdout=subprocess.PIPE, text=True, env=environment
     )
     try:
         assert process.stdout is not None
@@ -128,30 +136,32 @@ def killed_after(root: Path, lines: int, delay_s: float) -> bool:
 
 
 @clause("13.9")
-def test_killed_at_random_moments_and_started_again_it_makes_the_tables_of_one_run(tmp_path: Path) -> None:
-    for name in ("whole", "killed"):
-        ship(tmp_path / name / "segments")
-    assert killed_after(tmp_path / "whole", 1_000, WAIT_S)
+def test_killed_at_random_moments_and_started_again_it_makes_the_tables_of_one_run(
+    tmp_path: Path, environment: Environ
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for root in (whole, killed):
+        ship(root / "segments")
     dice = random.Random(SEED)  # noqa: S311 - what goes wrong when, not a secret
-    ended = [killed_after(tmp_path / "killed", dice.randint(1, 2), dice.random()) for _ in range(KILLS)]
+    ended = [killed_after(environment, [killed], dice.randint(1, 2), dice.random()) for _ in range(KILLS)]
     assert not all(ended)
-    assert killed_after(tmp_path / "killed", 1_000, WAIT_S)
-    whole = tables(tmp_path / "whole")
-    assert tables(tmp_path / "killed") == whole
-    assert whole["counts"][1] > 0
-    assert whole["counts"][2] > 0
+    assert killed_after(environment, [killed, whole], 1_000, WAIT_S)
+    uninterrupted = tables(whole)
+    assert tables(killed) == uninterrupted
+    assert uninterrupted["counts"][1] > 0
+    assert uninterrupted["counts"][2] > 0
 
 
-def test_it_is_stopped_kindly_refused_a_second_time_and_says_what_it_did(tmp_path: Path) -> None:
+def test_it_is_stopped_kindly_refused_a_second_time_and_says_what_it_did(tmp_path: Path, environment: Environ) -> None:
     ship(tmp_path / "segments")
     words = restante("fleet", "run", "--lake", str(tmp_path), "--master", "local[1]", "--every", "1", "--buckets", "2")
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(3)]
         assert lines[:2] == ["starting Spark\n", "looking for segments\n"]
         assert lines[2].startswith("commit 1: ")
-        second = told("fleet", "run", "--lake", str(tmp_path))
+        second = told(environment, "fleet", "run", "--lake", str(tmp_path))
         assert second.returncode == 1
         assert "another 'restante fleet run' works on" in second.stderr
         process.send_signal(signal.SIGTERM)
@@ -166,14 +176,23 @@ def test_it_is_stopped_kindly_refused_a_second_time_and_says_what_it_did(tmp_pat
     assert "WARN" not in err
 
 
-def test_a_lake_that_is_none_is_named(tmp_path: Path) -> None:
-    done = told("fleet", "run", "--lake", str(tmp_path))
+def test_a_lake_that_is_none_is_named(tmp_path: Path, environment: Environ) -> None:
+    done = told(environment, "fleet", "run", "--lake", str(tmp_path))
     assert done.returncode == 1
     assert "is not a directory; journals are shipped to 'segments' in a lake" in done.stderr
 
 
-def test_a_run_for_a_program_prints_json_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "segments").mkdir()
-    done = told("fleet", "run", "--lake", str(tmp_path), "--master", "local[1]", "--once", "--json")
+def test_a_run_for_a_program_prints_json_and_nothing_else(tmp_path: Path, environment: Environ) -> None:
+    """Of a lake by its address, with the stream's own files elsewhere."""
+    (tmp_path / "lake" / "segments").mkdir(parents=True)
+    where = ["--lake", f"file://{tmp_path}/lake", "--state", str(tmp_path / "state")]
+    done = told(environment, "fleet", "run", *where, "--master", "local[1]", "--once", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["rows"] == 0
+    assert sorted(path.name for path in (tmp_path / "lake").iterdir()) == ["segments"]
+
+
+def test_a_lake_elsewhere_wants_a_place_for_the_streams_files(environment: Environ) -> None:
+    done = told(environment, "fleet", "run", "--lake", "s3a://bucket/lake")
+    assert done.returncode == 2
+    assert "name a directory for the stream's own files, with --state" in done.stderr

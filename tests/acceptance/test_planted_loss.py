@@ -6,6 +6,7 @@ from pathlib import Path
 from clauses import clause
 from journal_files import Journal, message, node_id, records, sealed, write_segment, writer
 from operator_shell import Operator
+from quick_spark import quick_environ
 from restante.model.ids import show_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
@@ -49,11 +50,14 @@ def plant(directory: Path) -> None:
 def test_the_report_names_the_message_of_the_lost_fact_and_the_node_that_withheld(tmp_path: Path) -> None:
     plant(tmp_path / "segments")
     operator = Operator(tmp_path)
-    operator.env["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    operator.env |= quick_environ(tmp_path)
     done = operator.run(
-        "fleet report segments --html page.html --actions actions --master local[2] --json", status=1, timeout_s=240
+        f"fleet report file://{tmp_path}/segments --html page.html --actions actions --master local[2] --json",
+        status=1,
+        timeout_s=240,
     )
     found = json.loads(done.stdout)
+    assert found["read_from"] == "segments"
     assert found["suspects"] == [show_message_id(message(LOST_FACT_OF))]
     assert [hole["writer"] for hole in found["holes"]] == [writer(1).hex()]
     assert found["withheld"] == [

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from quick_spark import NO_CODE_PER_PLAN, SHORT_LIFE
 from restante.fleet.session import open_session
-
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # the tables are tiny: a long warm-up would never pay
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", QUICK_START)
+        patch.setenv("SPARK_SUBMIT_OPTS", SHORT_LIFE)
         with open_session(app_name="restante tests", master="local[2]") as session:
             session.conf.set("spark.sql.shuffle.partitions", "2")
+            for name, value in NO_CODE_PER_PLAN.items():
+                session.conf.set(name, value)
             yield session

@@ -7,7 +7,7 @@ import typer
 
 from restante.cli.advice import EXIT_FAILURE
 from restante.cli.client_options import FileOption, JsonOption
-from restante.cli.fleet_jobs import NEEDS_SPARK, backfill, generate
+from restante.cli.fleet_jobs import NEEDS_SPARK, State, backfill, generate
 from restante.cli.fleet_run import run
 from restante.cli.inputs import inputs_of
 from restante.cli.terminal import console, print_json, table
@@ -23,17 +23,24 @@ app.command()(run)
 def report(
     ctx: typer.Context,
     segments: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The directory that journals were shipped to, or a lake.")
+        str,
+        typer.Argument(
+            metavar="PLACE", help="The directory that journals were shipped to, or a lake; any path of Hadoop's."
+        ),
     ],
     *,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write one HTML page.")] = None,
     actions: Annotated[
         Path | None, typer.Option("--actions", metavar="DIR", help="Also write what clients and nodes should do.")
     ] = None,
+    state: State = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
     """Balance the books of a fleet and name what is missing, and who withheld it.
+
+    Of a lake, what its stream knows is read; or else the tables of a backfill, if no file has come or changed since; or
+    else its segments. The report says which.
 
     Exit status 0 only if everything accepted is accounted for, every file could be read and every node kept its word.
     """
@@ -55,6 +62,7 @@ def report(
         STAGES,
         lambda on_stage: run_fleet_report(
             segments,
+            state=state,
             master=master,
             now_ms=SystemClock().now_ms(),
             retention=settings.dead_letters,

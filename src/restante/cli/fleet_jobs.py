@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,12 @@ from restante.cli.inputs import inputs_of
 from restante.cli.terminal import console, print_json, table
 
 Root = Annotated[str, typer.Option("--lake", metavar="PATH", help="Root of the lake: segments/ and tables/ are in it.")]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", metavar="DIR", help="Where the stream's own files are; needed if the lake is not on this machine."
+    ),
+]
 Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master, such as spark://host:7077.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Share = typer.Option(min=0.0, max=1.0)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from restante.cli.fleet_jobs import AsJson, Master, Root, spark_rooms
+from restante.cli.fleet_jobs import AsJson, Master, Root, State, spark_rooms
 from restante.cli.inputs import inputs_of
 from restante.cli.terminal import console, print_json, table
 
@@ -45,6 +45,7 @@ def run(
     buckets: Annotated[
         int, typer.Option(min=1, max=10_000, help="Tasks a step is divided into; chosen when the stream begins.")
     ] = 16,
+    state: State = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +69,7 @@ def run(
     with _asked_to_stop(stop, err) as listen:
         err.print("starting Spark")
         done = run_stream(
-            Lake(lake),
+            Lake(lake, state),
             settings,
             options,
             master=master,

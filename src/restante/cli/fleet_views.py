@@ -12,10 +12,16 @@ from restante.cli.books import conservation_line, print_report
 from restante.cli.html_report import html_page
 from restante.cli.terminal import table
 from restante.fleet.jobs.fleet_report_values import FleetReport
+from restante.fleet.jobs.report_sources import ReadFrom
 from restante.model.errors import StoreUnusable
 from restante.model.ids import show_message_id
 
 SHOWN: Final = 20
+READ_FROM: Final = {
+    ReadFrom.STREAM: "what the stream knows",
+    ReadFrom.TABLES: "the tables of a backfill of the same segments",
+    ReadFrom.SEGMENTS: "the segments",
+}
 
 
 def run_with_progress(
@@ -35,6 +41,7 @@ def run_with_progress(
 def print_fleet_report(out: Console, report: FleetReport) -> None:
     """The books first, then who lost what, then the rest."""
     print_report(out, report.books)
+    out.print(f"read from {READ_FROM[report.read_from]}\n", style="dim")
     if report.suspects:
         rows = [
             (show_message_id(one.message_id), one.state.value, f"{one.missing_from}-{one.missing_to}")
@@ -86,6 +93,7 @@ def report_data(report: FleetReport) -> dict[str, Any]:
         "complete": books.complete,
         "books": conservation_line(books.total),
         "facts": books.events,
+        "read_from": report.read_from.value,
         "unaccounted": [
             {"message_id": None if one.message_id is None else show_message_id(one.message_id), "why": one.doubt.value}
             for one in books.unaccounted

@@ -8,7 +8,7 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -42,8 +42,14 @@ class StorePath:
         return self.address
 
 
+Listing = dict[str, tuple[int, int]]
+"""Every file of a directory with its `status`: its size and the time of its last change, in its file system's unit."""
+
+
 class Folder(Protocol):
     def names(self) -> list[str]: ...
+    def status(self, name: str) -> tuple[int, int]: ...
+    def listing(self) -> Listing: ...
     def path(self, name: str) -> Path | StorePath: ...
     def size(self, name: str) -> int: ...
     def opened(self, name: str) -> Any: ...
@@ -65,6 +71,17 @@ class LocalFolder:
             raise _no_directory(str(self._given)) from None
         except OSError as error:
             raise StoreUnusable(f"{self._given} cannot be read: {error.strerror}") from error
+
+    def listing(self) -> Listing:
+        found: Listing = {}
+        for name in self.names():
+            with suppress(FileNotFoundError):  # gone again
+                found[name] = self.status(name)
+        return found
+
+    def status(self, name: str) -> tuple[int, int]:
+        found = self.path(name).stat()
+        return found.st_size, found.st_mtime_ns
 
     def path(self, name: str) -> Path:
         return self._directory / name
@@ -95,7 +112,7 @@ class HadoopFolder:
     def __init__(self, spark: SparkSession, address: str) -> None:
         self._spark = spark
         self._address = address.rstrip("/")
-        self._sizes: dict[str, int] = {}
+        self._listing: Listing = {}
         with _translated(self._address):
             self._system, self._root = file_system(spark, self._address)
 
@@ -103,19 +120,28 @@ class HadoopFolder:
         with _translated(self._address):
             if not self._system.exists(self._root) or not self._system.getFileStatus(self._root).isDirectory():
                 raise _no_directory(self._address)
-            found = list(self._system.listStatus(self._root))
-            self._sizes = {status.getPath().getName(): int(status.getLen()) for status in found}
-        return sorted(self._sizes)
+            self._listing = {
+                status.getPath().getName(): (int(status.getLen()), int(status.getModificationTime()))
+                for status in self._system.listStatus(self._root)
+            }
+        return sorted(self._listing)
+
+    def listing(self) -> Listing:
+        self.names()
+        return dict(self._listing)
+
+    def status(self, name: str) -> tuple[int, int]:
+        return self._listing[name]
 
     def path(self, name: str) -> StorePath:
         return StorePath(f"{self._address}/{name}")
 
     def size(self, name: str) -> int:
-        return self._sizes[name]
+        return self._listing[name][0]
 
     def opened(self, name: str) -> Any:
         with _translated_for_one(name):
-            return pa.PythonFile(_HadoopFile(self._open(name), self._sizes[name]), mode="r")
+            return pa.PythonFile(_HadoopFile(self._open(name), self.size(name)), mode="r")
 
     def read(self, name: str, limit: int) -> bytes:
         with _translated_for_one(name):
@@ -189,7 +215,8 @@ class _HadoopFile(io.RawIOBase):
 def open_folder(where: Path | str, spark: SparkSession | None) -> Folder:
     """`spark` is needed for what is not on this machine."""
     if isinstance(where, Path) or is_here(where):
-        return LocalFolder(where if isinstance(where, Path) else local_path(where))
+        is_address = isinstance(where, str) and where.startswith("file:")
+        return LocalFolder(local_path(str(where)) if is_address else Path(where))
     if spark is None:
         raise RestanteError(f"{where} is not on this machine, and has to be", code=Code.NOT_FOUND)
     return HadoopFolder(spark, where)

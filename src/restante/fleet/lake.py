@@ -25,13 +25,22 @@ DAY: Final = "day"
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """`root` is a directory here, or an address such as `hdfs://host/restante` or `s3a://bucket/restante`."""
+    """`root` is a directory here, or an address such as `hdfs://host/restante` or `s3a://bucket/restante`.
+
+    `state` is where the stream's own files are, if not in the lake: they have to be on a disk that can be locked and
+    mapped into memory.
+    """
 
     root: str
+    state: Path | None = None
 
     @property
     def segments(self) -> str:
         return self._under(SEGMENTS)
+
+    @property
+    def tables(self) -> str:
+        return self._under(TABLES)
 
     def table(self, name: str) -> str:
         return self._under(TABLES, name)
@@ -39,7 +48,12 @@ class Lake:
     @property
     def local_stream(self) -> Path:
         """The stream's own files, in a directory that all machines at work on them see under this name."""
-        return local_path(self._under(STREAM))
+        return self.state or local_path(self._under(STREAM))
+
+    @property
+    def has_stream(self) -> bool:
+        """Whether there is a place for a stream's files."""
+        return self.state is not None or is_here(self.root)
 
     @property
     def local_segments(self) -> Path:
@@ -83,3 +97,32 @@ def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
 def exists(spark: SparkSession, path: str) -> bool:
     system, hadoop_path = file_system(spark, path)
     return bool(system.exists(hadoop_path))
+
+
+def read_file(spark: SparkSession, path: str) -> bytes | None:
+    """A small file; None where there is none."""
+    system, hadoop_path = file_system(spark, path)
+    if not system.exists(hadoop_path):
+        return None
+    stream = system.open(hadoop_path)
+    try:
+        return bytes(stream.readAllBytes())
+    finally:
+        stream.close()
+
+
+def write_file(spark: SparkSession, path: str, raw: bytes) -> None:
+    """A small file in a place where there is none; it has its name when it is whole."""
+    system, hadoop_path = file_system(spark, path)
+    _, draft = file_system(spark, f"{path.rpartition('/')[0]}/.{path.rpartition('/')[2]}.partial")
+    stream = system.create(draft, True)
+    try:
+        stream.write(raw)
+    finally:
+        stream.close()
+    system.rename(draft, hadoop_path)
+
+
+def remove_file(spark: SparkSession, path: str) -> None:
+    system, hadoop_path = file_system(spark, path)
+    system.delete(hadoop_path, False)

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from restante.fleet.lake import DAY, Lake, spark_path
+from restante.fleet.lake import DAY, Lake, file_system, spark_path
 from restante.fleet.schemas import JOURNAL, JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.segments import BadSegment
 
@@ -33,6 +33,26 @@ def write_days(facts: DataFrame, lake: Lake, table: str) -> None:
     """Each day among `facts` takes the place of that day in the table; other days stay."""
     writer = facts.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").options(**WRITE_OPTIONS)
     writer.partitionBy(DAY).parquet(spark_path(lake.table(table)))
+
+
+def write_all_days(facts: DataFrame, lake: Lake, table: str) -> None:
+    """The same, and a day that `facts` have no row of is gone from the table."""
+    spark = facts.sparkSession
+    before = _files_by_day(spark, lake.table(table))
+    write_days(facts, lake, table)
+    after = _files_by_day(spark, lake.table(table))
+    for day, files in before.items():
+        if after.get(day) == files:  # every write has names of its own
+            system, path = file_system(spark, f"{lake.table(table)}/{day}")
+            system.delete(path, True)
+
+
+def _files_by_day(spark: SparkSession, where: str) -> dict[str, frozenset[str]]:
+    system, path = file_system(spark, where)
+    if not system.exists(path):
+        return {}
+    days = [entry.getPath() for entry in system.listStatus(path) if entry.getPath().getName().startswith(f"{DAY}=")]
+    return {day.getName(): frozenset(entry.getPath().getName() for entry in system.listStatus(day)) for day in days}
 
 
 def write_whole(rows: DataFrame, lake: Lake, table: str) -> None:

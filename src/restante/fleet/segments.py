@@ -5,6 +5,7 @@ bad copy never stops a report. A segment without a manifest is read: its writer 
 Whether a row makes sense is decided in transforms/validate.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from restante.fleet.folders import Folder, LocalFolder, StorePath, escaped, open_folder
+from restante.fleet.folders import Folder, StorePath, escaped, open_folder
 from restante.fleet.schemas import JOURNAL, JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError
@@ -35,6 +36,7 @@ SEGMENT_PATTERN: Final = f"*{SEGMENT_SUFFIX}"
 NOT_WHOLE: Final = "not a whole Parquet file"
 HASH_DIFFERS: Final = "its hash is not the one its manifest says"
 INSPECTED_AT_ONCE: Final = 8  # mostly waits for a disk or a store
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")  # encoded they are the same, so that no row needs decoding
 VERSION_KEY: Final = b"restante.schema_version"
 _SHOWN_BYTES: Final = 20  # of a version that somebody else wrote
 DRAFT_PREFIXES: Final = (".", "_")  # Spark, like all of its family, takes such names for files in the making
@@ -92,10 +94,9 @@ def find_segments(directory: Path | str, spark: SparkSession | None = None) -> t
     return good, sorted([*bad, *(each for look in looks for each in look.bad)], key=lambda file: file.name)
 
 
-def inspect_segment(path: Path) -> Segment:
-    """One segment of this machine; Malformed where it is none, or not the one its manifest speaks of."""
-    folder = LocalFolder(path.parent)
-    look = _look(folder, path.name, has_manifest=path.with_name(manifest_name(path.name)).exists())
+def inspect_segment(folder: Folder, name: str, *, has_manifest: bool) -> Segment:
+    """One segment; Malformed where it is none, or not the one its manifest speaks of."""
+    look = _look(folder, name, has_manifest=has_manifest)
     if look.segment is None or _with_another_hash(folder, [look]):
         raise Malformed(look.bad[0].reason if look.bad else HASH_DIFFERS)
     return look.segment
@@ -221,8 +222,10 @@ def read_segments(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame
         return spark.createDataFrame([], ROWS)
     paths = [as_spark_path(segment.path) for segment in segments]
     reader = spark.read.schema(JOURNAL).options(**READ_OPTIONS)
-    # The name comes encoded as in a URL, but for the plus sign, which stands for itself.
-    name = sf.url_decode(sf.replace(sf.col("_metadata.file_name"), sf.lit("+"), sf.lit("%2B")))
+    name = sf.col("_metadata.file_name")
+    if not all(_PLAIN_NAME.fullmatch(segment.path.name) for segment in segments):
+        # The name comes encoded as in a URL, but for the plus sign, which stands for itself.
+        name = sf.url_decode(sf.replace(name, sf.lit("+"), sf.lit("%2B")))
     return reader.parquet(*paths).select(*JOURNAL_COLUMNS, name.alias(SOURCE_FILE))
 
 

@@ -37,6 +37,12 @@ ROWS_PER_ARROW_BATCH: Final = 50_000  # each is a call into Python; more would o
 NO_BYTES_LIMIT: Final = 2**31 - 1
 """Rows limit a batch already; with a limit in bytes Spark measures the batch again for every row (decision 0023)."""
 LOCAL_JVM_OPTIONS: Final = "-XX:+UseParallelGC"  # pauses hurt nobody in a batch job, and it costs the least
+LOCAL_READ_TASKS: Final = 12
+"""Segments are read in so many tasks at least: with one a core, all would wait for the one with the longest files."""
+HEAP_SHARE: Final = 4  # of the machine's memory, so much for Java where all of Spark is in this process
+HEAP_MIB: Final = (1_024, 3_072)
+"""At least Spark's own default. With more than that, ten million facts are sorted without a spill; more than 3 GiB were
+never needed, and what is not needed is not taken."""
 OPEN_FILES_PER_TASK: Final = 40  # so many days a task writes at once; with more it sorts its rows by day first
 JVM_STOP_TIMEOUT_S: Final = 30
 LAST_WORDS_BYTES: Final = 2_000
@@ -108,12 +114,21 @@ def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.sql.shuffle.partitions": str(LOCAL_SHUFFLE_PARTITIONS),
+            "spark.sql.files.minPartitionNum": str(LOCAL_READ_TASKS),
         }
         if "GC" not in os.environ.get("SPARK_SUBMIT_OPTS", ""):  # Java takes only one word for it
             settings["spark.driver.defaultJavaOptions"] = LOCAL_JVM_OPTIONS
     if is_started_here(master):
         settings["spark.local.dir"] = str(scratch)
+    if master.partition("[")[0] == LOCAL and "SPARK_DRIVER_MEMORY" not in os.environ:
+        settings["spark.driver.memory"] = f"{_heap_mib()}m"
     return settings
+
+
+def _heap_mib() -> int:
+    """What Java may take at most; Spark's name for another wish is SPARK_DRIVER_MEMORY."""
+    there_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return min(max(there_mib // HEAP_SHARE, HEAP_MIB[0]), HEAP_MIB[1])
 
 
 def _child_environment(master: str, java_home: Path, scratch: Path) -> dict[str, str]:

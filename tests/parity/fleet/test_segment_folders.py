@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from clauses import clause
 from journal_files import Journal, message, records, write_segment, writer
-from restante.fleet.folders import StorePath, escaped
+from restante.fleet.folders import LocalFolder, StorePath, escaped
 from restante.fleet.jobs.backfill import backfill
 from restante.fleet.lake import Lake
 from restante.fleet.lake_segments import segments_here, segments_of
@@ -120,7 +120,8 @@ def test_a_lake_that_only_hadoop_knows_gets_its_tables_there(spark: SparkSession
     write_segment(tmp_path / "segments" / "a.parquet", records(journal.rows))
     lake = Lake(mounted(spark, tmp_path))
     assert segments_here(lake) is None
-    done = backfill(spark, lake, Settings(), *segments_of(lake, spark))
+    found = segments_of(lake, spark)
+    done = backfill(spark, lake, Settings(), found.segments, found.bad, listing=found.listing)
     assert (done.segments, done.events, done.bad_files) == (1, 1, ())
     [row] = spark.read.parquet(escaped(lake.table("events"))).collect()
     assert row["event_id"] == event_id(writer(1), 1)
@@ -170,8 +171,9 @@ def test_one_segment_alone_is_held_against_its_manifest_too(tmp_path: Path) -> N
     good = put(tmp_path, packed(1))
     bad = put(tmp_path, packed(2), lambda said: replace(said, sha256="0" * 64))
     short = put(tmp_path, packed(3), lie_about_rows)
-    assert inspect_segment(tmp_path / good) == Segment(path=tmp_path / good, rows=3)
+    folder = LocalFolder(tmp_path)
+    assert inspect_segment(folder, good, has_manifest=True) == Segment(path=tmp_path / good, rows=3)
     with pytest.raises(Malformed, match="its hash is not the one its manifest says"):
-        inspect_segment(tmp_path / bad)
+        inspect_segment(folder, bad, has_manifest=True)
     with pytest.raises(Malformed, match="3 rows, and its manifest says 4"):
-        inspect_segment(tmp_path / short)
+        inspect_segment(folder, short, has_manifest=True)

@@ -21,7 +21,7 @@ from arrival_traces import TRACES, Told, TraceFact, by_the_core, moments
 from clauses import clause
 from journal_files import SEGMENT, Journal, Record, message, records, sealed, write_segment, writer
 from restante.fleet.jobs.backfill import backfill
-from restante.fleet.jobs.fleet_report import make_fleet_report
+from restante.fleet.jobs.report import counted, make_report
 from restante.fleet.jobs.stream import StepDone, Stream
 from restante.fleet.jobs.stream_run import RunOptions, follow
 from restante.fleet.jobs.stream_tables import (
@@ -39,7 +39,6 @@ from restante.model.errors import StoreUnusable
 from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
-from restante.policy.dead_letters import DeadLetterRetention
 from restante.policy.settings import Settings
 from trace_journals import write_fact
 
@@ -256,9 +255,8 @@ def test_a_report_from_the_stream_is_that_of_its_segments(spark: SparkSession, l
     steps(stream)
     judged = stream_judged(spark, lake.local_stream, stream.commit)
     found = stream_segments(lake.local_stream, stream.commit)
-    at: dict[str, Any] = {"now_ms": NOON_MS, "retention": DeadLetterRetention()}
-    from_stream = make_fleet_report(spark, *found, judged=judged, **at)
-    assert from_stream == make_fleet_report(spark, *find_segments(lake.local_segments), **at)
+    from_stream = make_report(spark, *found, rows=counted(judged))
+    assert from_stream == make_report(spark, *find_segments(lake.local_segments))
 
 
 def test_a_full_disk_is_named_and_nothing_is_committed(spark: SparkSession, lake: Lake) -> None:

@@ -12,9 +12,11 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from restante.fleet.backfill_record import BackfillRecord, forget_record, keep_record
+from restante.fleet.folders import Listing
 from restante.fleet.lake import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake
 from restante.fleet.lake_segments import segments_here, segments_of
-from restante.fleet.lake_tables import file_rows, with_day, write_days, write_whole
+from restante.fleet.lake_tables import file_rows, with_day, write_all_days, write_days, write_whole
 from restante.fleet.progress import Watcher, nobody, watched
 from restante.fleet.segments import BadSegment, Segment, damaged, read_segments
 from restante.fleet.session import open_session
@@ -52,10 +54,20 @@ def run_backfill(
     """The tables of `lake` for these days, both included, in a Spark session of its own."""
     if first_day > last_day:
         raise ConfigurationInvalid(f"the first day, {first_day}, must not be after the last, {last_day}")
-    found = segments_here(lake)
+    here = segments_here(lake)
     with open_session(app_name="restante backfill", master=master) as spark:
-        segments, bad = found or segments_of(lake, spark)
-        return backfill(spark, lake, settings, segments, bad, first_day=first_day, last_day=last_day, tell=tell)
+        found = here or segments_of(lake, spark)
+        return backfill(
+            spark,
+            lake,
+            settings,
+            found.segments,
+            found.bad,
+            listing=found.listing,
+            first_day=first_day,
+            last_day=last_day,
+            tell=tell,
+        )
 
 
 def backfill(
@@ -65,12 +77,19 @@ def backfill(
     segments: list[Segment],
     bad: list[BadSegment],
     *,
+    listing: Listing | None = None,
     first_day: date = FIRST_DAY,
     last_day: date = LAST_DAY,
     tell: Watcher = nobody,
 ) -> Backfilled:
-    """The same in a session that is there already, of segments that were found already."""
+    """The same in a session that is there already, of segments that were found already.
+
+    With their `listing` a record of what the tables were made from is left beside them, if they are of all days.
+    """
     rows = read_segments(spark, segments)
+    forget_record(spark, lake)
+    is_all = (first_day, last_day) == (FIRST_DAY, LAST_DAY)
+    write = write_all_days if is_all else write_days
     with watched(spark, "validating", tell):
         known = survey(rows)
         judged = judge_surveyed(rows, known)
@@ -82,12 +101,15 @@ def backfill(
         until = with_day(events(judged)).filter(sf.col(DAY) <= sf.lit(last_day))
         is_asked_for = sf.col(DAY) >= sf.lit(first_day)
         with watched(spark, "writing events", tell):
-            write_days(until.filter(is_asked_for), lake, EVENTS_TABLE)
+            write(until.filter(is_asked_for), lake, EVENTS_TABLE)
             write_whole(_odd_rows(spark, judged, known).unionByName(file_rows(spark, broken)), lake, QUARANTINE_TABLE)
         partitions = partitions_for(known.events_at_most, at_least=spark.sparkContext.defaultParallelism)
         table = arrivals(until, partitions=partitions, order=settings.order, dedup=settings.dedup)
         with watched(spark, "judging arrivals", tell):
-            write_days(with_day(table).filter(is_asked_for), lake, ARRIVALS_TABLE)
+            write(with_day(table).filter(is_asked_for), lake, ARRIVALS_TABLE)
+        if is_all and listing is not None:
+            record = BackfillRecord(listing=listing, segments=segments, bad=bad, found=found)
+            keep_record(spark, lake, record)
     finally:
         judged.unpersist()
     return Backfilled(

@@ -22,12 +22,10 @@ from restante.fleet.jobs.fleet_report_values import (
     Suspect,
     WithheldMessage,
 )
-from restante.fleet.jobs.report import LISTED_AT_MOST, counted, first_rows, report_on, surveyed
-from restante.fleet.jobs.stream_tables import stream_judged, stream_segments
-from restante.fleet.lake import Lake
-from restante.fleet.segments import BadSegment, Segment, find_segments
+from restante.fleet.jobs.report import LISTED_AT_MOST, Rows, first_rows, report_on, surveyed
+from restante.fleet.jobs.report_sources import ReadFrom, look_at, source_of
+from restante.fleet.segments import BadSegment, Segment
 from restante.fleet.session import open_session
-from restante.fleet.stream.commits import latest_commit
 from restante.fleet.tables import FleetTables, fleet_tables
 from restante.fleet.transforms.validate import events
 from restante.fleet.transforms.withholding import Withheld
@@ -44,8 +42,9 @@ OnAction = Callable[[FleetAction], None]
 
 
 def run_fleet_report(
-    place: Path,
+    where: str,
     *,
+    state: Path | None = None,
     master: str = "local[*]",
     now_ms: int,
     retention: DeadLetterRetention,
@@ -54,25 +53,22 @@ def run_fleet_report(
 ) -> FleetReport:
     """The report in a Spark session of its own; `on_action` is given every proposed action.
 
-    `place` is a directory of segments, or a lake: then, what its stream knows, or if it has none, its segments.
+    `where` is a directory of segments, or a lake (report_sources); `state` names the stream's files if they are not
+    in the lake.
     """
-    commit = latest_commit(Lake(str(place)).local_stream)
-    if commit is None:
-        is_lake = Lake(str(place)).local_segments.is_dir()
-        segments, bad = find_segments(Lake(str(place)).local_segments if is_lake else place)
-    else:
-        segments, bad = stream_segments(Lake(str(place)).local_stream, commit)
+    place = look_at(where, state=state)
     with open_session(app_name="restante fleet report", master=master) as spark:
-        judged = None if commit is None else stream_judged(spark, Lake(str(place)).local_stream, commit)
+        source = source_of(spark, place)
         return make_fleet_report(
             spark,
-            segments,
-            bad,
+            source.segments,
+            source.bad,
             now_ms=now_ms,
             retention=retention,
             on_stage=on_stage,
             on_action=on_action,
-            judged=judged,
+            rows=source.rows,
+            read_from=source.read_from,
         )
 
 
@@ -85,11 +81,12 @@ def make_fleet_report(
     retention: DeadLetterRetention,
     on_stage: OnStage = lambda _stage: None,
     on_action: OnAction | None = None,
-    judged: DataFrame | None = None,
+    rows: Rows | None = None,
+    read_from: ReadFrom = ReadFrom.SEGMENTS,
 ) -> FleetReport:
-    """The report on `segments`; or on their rows as somebody has `judged` them already."""
+    """The report on `segments`; or on their `rows` as somebody has judged them already."""
     on_stage(STAGES[0])
-    rows = surveyed(spark, segments) if judged is None else counted(judged)
+    rows = surveyed(spark, segments) if rows is None else rows
     with rows as (verdicts, found), _kept() as keep:
         tables = fleet_tables(events(verdicts), now_ms=now_ms, retention=retention, keep=keep)
         on_stage(STAGES[1])
@@ -108,6 +105,7 @@ def make_fleet_report(
         on_stage(STAGES[5])
         return FleetReport(
             as_of_ms=now_ms,
+            read_from=read_from,
             books=books,
             suspects=tuple(map(_suspect, suspects)),
             levels=tuple(map(_level, levels)),

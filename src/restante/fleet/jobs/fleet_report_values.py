@@ -1,8 +1,9 @@
 """What a report on a fleet says, as plain values: no Spark, no printing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from restante.fleet.jobs.report import Report
+from restante.fleet.jobs.report_sources import ReadFrom
 from restante.fleet.transforms.withholding import Withheld
 from restante.model.actions import ActionKind
 from restante.model.ids import MessageId, NodeId, WriterId
@@ -91,9 +92,10 @@ class LetterCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetReport:
-    """`as_of_ms` is the moment deadlines were judged at."""
+    """`as_of_ms` is the moment deadlines were judged at. Where it was read from makes no other report."""
 
     as_of_ms: int
+    read_from: ReadFrom = field(compare=False)
     books: Report
     suspects: tuple[Suspect, ...]
     levels: tuple[ServiceLevel, ...]

@@ -4,7 +4,7 @@ It puts the transforms together and hands back plain values. It prints nothing a
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
@@ -25,6 +25,8 @@ from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.model.states import State
 
+Rows = AbstractContextManager[tuple[DataFrame, tuple[Tally, ...]]]
+"""Rows with their verdicts, and how many there are of which; to be had while the block runs."""
 LISTED_AT_MOST: Final = 1_000
 """A list in a report ends here, so that a lost month does not fill the driver's memory; its count goes on."""
 
@@ -133,9 +135,11 @@ def run_report(segments_dir: Path, *, master: str = "local[*]") -> Report:
         return make_report(spark, segments, bad)
 
 
-def make_report(spark: SparkSession, segments: list[Segment], bad: list[BadSegment]) -> Report:
-    """The report on `segments`."""
-    with surveyed(spark, segments) as (judged, found):
+def make_report(
+    spark: SparkSession, segments: list[Segment], bad: list[BadSegment], *, rows: Rows | None = None
+) -> Report:
+    """The report on `segments`; or on their `rows` as somebody has judged them already."""
+    with surveyed(spark, segments) if rows is None else rows as (judged, found):
         facts = events(judged)
         table = messages(facts).persist()
         try:

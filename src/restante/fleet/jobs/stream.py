@@ -5,13 +5,11 @@ decided in fleet/stream. A micro-batch is done when its commit is written; when 
 """
 
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,9 +20,10 @@ from pyspark.sql import functions as sf
 
 from restante.fleet.arrow_map import BatchFunction, map_in_arrow
 from restante.fleet.failures import is_for_want_of_room
+from restante.fleet.folders import Listing, open_folder
 from restante.fleet.lake import Lake
 from restante.fleet.schemas import JOURNAL_COLUMNS, SOURCE_FILE
-from restante.fleet.segments import DRAFT_PREFIXES, SEGMENT_PATTERN, Segment, damaged, inspect_segment, read_segments
+from restante.fleet.segments import DRAFT_PREFIXES, Segment, damaged, inspect_segment, read_segments
 from restante.fleet.stream.bucket_step import Counts, advance, forget_file
 from restante.fleet.stream.commits import (
     DATA,
@@ -44,10 +43,12 @@ from restante.fleet.transforms.arrivals import told_columns
 from restante.fleet.transforms.validate import row_fault
 from restante.model.errors import Malformed, StoreUnusable
 from restante.policy.settings import Settings
+from restante.wire.segment_manifest import SEGMENT_SUFFIX, manifest_name
 
 BUCKETS: Final = 16  # more than one machine has cores, so that no task is left alone with most of the rows
-ROWS_PER_STEP: Final = 1_000_000
-"""Segments are taken until they have so many rows: more cost memory, fewer make the state be written more often."""
+ROWS_PER_STEP: Final = 4_000_000
+"""Segments are taken until they have so many rows, a quarter of a million a bucket: more cost memory, fewer make the
+state be written more often."""
 FILES_PER_STEP: Final = 10_000
 TIDY_EVERY: Final = 64  # commits
 _SHARED_BYTES: Final = 8  # of writer and event id
@@ -74,7 +75,7 @@ class _Found:
     segments: list[Segment]
     odd: list[OddFile]
     waiting: int
-    stats: dict[str, os.stat_result]
+    listing: Listing
 
 
 class Stream:
@@ -92,7 +93,7 @@ class Stream:
         self._spark = spark
         self._settings = settings
         self._rows_per_step = rows_per_step
-        self._segments = lake.local_segments
+        self._folder = open_folder(lake.segments, spark)
         self.root = lake.local_stream
         self.commit = latest_commit(self.root) or Commit(buckets=(Bucket(),) * buckets)
         self._taken = set(taken_segments(self.root, self.commit.taken))
@@ -138,25 +139,25 @@ class Stream:
     def _look(self) -> _Found:
         """By name: a writer's segments then come in the order of its facts."""
         known = {one.name: (one.size_bytes, one.changed_ns) for one in self.commit.odd_files}
-        new: dict[str, os.stat_result] = {}
-        with os.scandir(self._segments) as entries:
-            for entry in entries:
-                if entry.name in self._taken and entry.name not in known:
-                    continue
-                if not Path(entry.name).match(SEGMENT_PATTERN) or entry.name.startswith(DRAFT_PREFIXES):
-                    continue
-                with suppress(FileNotFoundError):  # gone again: whoever ships replaces files by renaming
-                    stat = entry.stat()
-                    if known.get(entry.name) != (stat.st_size, stat.st_mtime_ns):
-                        new[entry.name] = stat
+        names = self._folder.names()
+        new: Listing = {}
+        for name in names:
+            if name in self._taken and name not in known:
+                continue
+            if not name.endswith(SEGMENT_SUFFIX) or name.startswith(DRAFT_PREFIXES):
+                continue
+            with suppress(FileNotFoundError):  # gone again: whoever ships replaces files by renaming
+                status = self._folder.status(name)
+                if known.get(name) != status:
+                    new[name] = status
         segments: list[Segment] = []
         odd: list[OddFile] = []
-        rows = 0
+        rows, manifests = 0, frozenset(names)
         for place, name in enumerate(sorted(new)):
             if rows >= self._rows_per_step or place >= FILES_PER_STEP:
                 return _Found(segments, odd, len(new) - place, new)
             try:
-                segments.append(inspect_segment(self._segments / name))
+                segments.append(inspect_segment(self._folder, name, has_manifest=manifest_name(name) in manifests))
                 rows += segments[-1].rows
             except Malformed as error:
                 odd.append(_odd_file(name, str(error), new[name]))
@@ -203,7 +204,7 @@ class Stream:
 
     def _odd_files(self, found: _Found, read: dict[str, int], read_now: Container[str]) -> tuple[OddFile, ...]:
         short = [
-            replace(_odd_file(bad.name, bad.reason, found.stats[bad.name]), rows_taken=read.get(bad.name, 0))
+            replace(_odd_file(bad.name, bad.reason, found.listing[bad.name]), rows_taken=read.get(bad.name, 0))
             for bad in damaged(found.segments, read)
         ]
         still = [one for one in self.commit.odd_files if one.name not in read_now]
@@ -261,8 +262,9 @@ def _advance_bucket(
     return run
 
 
-def _odd_file(name: str, reason: str, stat: os.stat_result) -> OddFile:
-    return OddFile(name=name, reason=reason, size_bytes=stat.st_size, changed_ns=stat.st_mtime_ns)
+def _odd_file(name: str, reason: str, status: tuple[int, int]) -> OddFile:
+    size_bytes, changed = status
+    return OddFile(name=name, reason=reason, size_bytes=size_bytes, changed_ns=changed)
 
 
 OnStep = Callable[[StepDone], None]

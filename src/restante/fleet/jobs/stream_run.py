@@ -16,15 +16,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from restante.fleet.folders import escaped
 from restante.fleet.jobs.stream import BUCKETS, ROWS_PER_STEP, OnStep, StepDone, Stream
 from restante.fleet.jobs.stream_tables import write_tables
-from restante.fleet.lake import Lake
-from restante.fleet.segments import SEGMENT_PATTERN, BadSegment, as_spark_path
+from restante.fleet.lake import Lake, is_here, spark_path
+from restante.fleet.segments import SEGMENT_PATTERN, BadSegment
 from restante.fleet.session import open_session
 from restante.fleet.stream.bucket_step import Counts
 from restante.fleet.stream.commits import forget_everything, only_one
 from restante.model.codes import Code
-from restante.model.errors import RestanteError
+from restante.model.errors import ConfigurationInvalid, RestanteError
 from restante.policy.settings import Settings
 
 LOOK_S: Final = 0.2  # how soon a wish to stop is noticed
@@ -160,7 +161,7 @@ class _Run:
 def _watch(spark: SparkSession, lake: Lake, options: RunOptions, run: _Run, scratch: str) -> StreamingQuery:
     """Names of files only: a file's content is never read by the query."""
     source = spark.readStream.format("binaryFile").schema(_FILES).option("pathGlobFilter", SEGMENT_PATTERN)
-    names = source.option("maxFileAge", ANY_AGE).load(as_spark_path(lake.local_segments)).select("path")
+    names = source.option("maxFileAge", ANY_AGE).load(escaped(spark_path(lake.segments))).select("path")
     writer = names.writeStream.foreachBatch(run).option("checkpointLocation", scratch)
     if options.once:
         return writer.trigger(availableNow=True).start()
@@ -179,7 +180,11 @@ def _await(query: StreamingQuery, stop: threading.Event) -> None:
 
 
 def _check_place(lake: Lake) -> None:
-    if not lake.local_segments.is_dir():
+    if not lake.has_stream:
+        raise ConfigurationInvalid(
+            f"{lake.root} is not on this machine: name a directory for the stream's own files, with --state"
+        )
+    if is_here(lake.root) and not lake.local_segments.is_dir():
         raise RestanteError(
             f"{lake.local_segments} is not a directory; journals are shipped to 'segments' in a lake",
             code=Code.NOT_FOUND,

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from restante.fleet.backfill_record import forget_record
 from restante.fleet.lake import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake, file_system
 from restante.fleet.lake_tables import QUARANTINE, file_rows, with_day, write_days, write_whole
 from restante.fleet.schemas import JOURNAL, ROWS, SOURCE_FILE
@@ -73,6 +74,7 @@ def bad_segments(commit: Commit) -> tuple[BadSegment, ...]:
 def write_tables(spark: SparkSession, lake: Lake, commit: Commit) -> None:
     """The days that have changed take the place of the same days under `tables/`."""
     root = lake.local_stream
+    forget_record(spark, lake)
     days = [_EPOCH + timedelta(days=number) for number in sorted(commit.unwritten_days)]
     for table, rows in (
         (EVENTS_TABLE, stream_events(spark, root, commit)),

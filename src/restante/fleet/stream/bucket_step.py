@@ -25,8 +25,8 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What changed: rows that are events, copies, in quarantine; late facts, and sessions judged again for them or for
-    `revoked` events, which a row contradicted that came later."""
+    """What changed: rows that are events, copies, in quarantine; late facts, and sessions judged again for them, for
+    `revoked` events, which a row contradicted that came later, or because they had been forgotten."""
 
     events: int = 0
     duplicates: int = 0
@@ -98,7 +98,9 @@ def advance(
         order=order,
         dedup=dedup,
     )
-    bucket = replace(bucket, arrivals=judged.arrivals, sessions=judged.sessions, seen=judged.seen)
+    bucket = replace(
+        bucket, arrivals=judged.arrivals, sessions=judged.sessions, seen=judged.seen, forgotten=judged.forgotten
+    )
     days = {*judged.days, *_days(copies.fresh), *_days(gone)}
     counts = Counts(
         events=len(copies.fresh) - len(gone),

@@ -19,7 +19,8 @@ from restante.fleet.stream.bucket_step import Counts
 from restante.fleet.stream.files import Bucket, FileRef, merged_by_level
 from restante.model.errors import StoreUnusable
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+READABLE: Final = (1, FORMAT)  # the first knew no forgotten sessions, and forgot none
 COMMITS: Final = "commits"
 DATA: Final = "data"
 LOCK: Final = "lock"
@@ -74,7 +75,7 @@ class Commit:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "Commit":
-        if raw["format"] != FORMAT:
+        if raw["format"] not in READABLE:
             raise StoreUnusable(f"the stream's files have format {raw['format']}, and this reads format {FORMAT}")
         return cls(
             number=raw["number"],

@@ -53,6 +53,7 @@ class Bucket:
     seen: tuple[FileRef, ...] = ()
     sessions: tuple[FileRef, ...] = ()
     numbers: tuple[FileRef, ...] = ()
+    forgotten: tuple[FileRef, ...] = ()
 
     def names(self) -> set[str]:
         return {one.name for kind in KINDS for one in getattr(self, kind)}
@@ -65,7 +66,7 @@ class Bucket:
         return cls(**{kind: tuple(FileRef(**one) for one in raw.get(kind, ())) for kind in KINDS})
 
 
-KINDS: Final = ("events", "arrivals", "quarantine", "repeats", "seen", "sessions", "numbers")
+KINDS: Final = ("events", "arrivals", "quarantine", "repeats", "seen", "sessions", "numbers", "forgotten")
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,8 @@ def _without_old(run: Any, sessions: Any, dedup: DedupLimits) -> Any:
     at[at == len(writers)] = 0
     is_known = writers[at] == writer if len(writers) else np.zeros(len(writer), dtype=np.bool_)
     age_ms = clock[at] - run["at_ms"].to_numpy()
-    return taken(run, ~is_known | (age_ms < dedup.window_ms + CLOCK_SLACK_MS))
+    # All sessions of a writer that is not known are forgotten: one that speaks again brings its marks with it.
+    return taken(run, is_known & (age_ms < dedup.window_ms + CLOCK_SLACK_MS))
 
 
 def _as_state(run: Any) -> Any:

@@ -2,6 +2,7 @@
 
 The verdicts are the kernel's (kernels/arrivals), which wants each session's facts in order. A session whose fact came
 late, after a later one was judged, is judged again from its first fact: then the table is as if nothing had been late.
+So is one that was silent for so long that it was forgotten.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from restante.fleet.kernels.arrivals import judge_arrivals
 from restante.fleet.kernels.tables import ARRIVED, EMPTY_STATE, SEEN, SESSION, STATE, halves
 from restante.fleet.stream import seen
 from restante.fleet.stream.files import Bucket, Desk, FileRef, rewritten, sort_by_event
+from restante.fleet.stream.forgotten import are_forgotten, silent_tags, with_forgotten
 from restante.fleet.stream.numbers import numbers_of
 from restante.fleet.stream.rows import kernel_facts, told_tags
 from restante.policy.dedup import DedupLimits
@@ -44,6 +46,7 @@ class Sessions:
     arrivals: tuple[FileRef, ...]
     sessions: tuple[FileRef, ...]
     seen: tuple[FileRef, ...]
+    forgotten: tuple[FileRef, ...]
     late: int
     judged_again: int
     days: tuple[int, ...]
@@ -65,15 +68,22 @@ def judge_sessions(
     facts = kernel_facts(fresh)
     known = _load(desk, bucket.sessions)
     is_late = _is_late(facts, known)
-    again = pa.concat_arrays([*_chunks(facts["session_tag"].filter(is_late)), *_chunks(broken_tags)]).unique()
+    is_anew = pc.or_(is_late, _is_woken(desk, bucket.forgotten, facts, known))
+    again = pa.concat_arrays([*_chunks(facts["session_tag"].filter(is_anew)), *_chunks(broken_tags)]).unique()
     if not len(facts) and not len(again):
         return Sessions(
-            arrivals=bucket.arrivals, sessions=bucket.sessions, seen=bucket.seen, late=0, judged_again=0, days=()
+            arrivals=bucket.arrivals,
+            sessions=bucket.sessions,
+            seen=bucket.seen,
+            forgotten=bucket.forgotten,
+            late=0,
+            judged_again=0,
+            days=(),
         )
     arrivals, runs = bucket.arrivals, bucket.seen
     days: set[int] = set()
     if len(again):
-        writers = pa.concat_arrays([*_chunks(facts["event_id"].filter(is_late)), *_chunks(broken_ids)])
+        writers = pa.concat_arrays([*_chunks(facts["event_id"].filter(is_anew)), *_chunks(broken_ids)])
         facts = _with_all_facts(desk, bucket.events, facts, again, writers)
         arrivals, gone = _without(desk, bucket.arrivals, again, writers)
         runs = seen.without_sessions(desk, runs, again)
@@ -89,10 +99,13 @@ def judge_sessions(
     judged = sort_by_event(done.judged) if len(again) else done.judged
     sessions = pa.concat_tables([known.filter(pc.invert(is_active)), _with_numbers(state, facts)])
     days.update(_days(facts["at_ms"]))
+    silent = silent_tags(sessions, state, dedup)
+    is_heard_of = pc.invert(pc.is_in(sessions["session_tag"], value_set=silent.combine_chunks()))
     return Sessions(
         arrivals=(*arrivals, *desk.write_table("arrivals", judged)),
-        sessions=desk.write_state("sessions", sessions),
+        sessions=desk.write_state("sessions", sessions.filter(is_heard_of)),
         seen=seen.add_run(desk, runs, state, sessions, dedup),
+        forgotten=with_forgotten(desk, bucket.forgotten, silent),
         late=int(pc.sum(is_late).as_py() or 0),
         judged_again=len(again),
         days=tuple(sorted(days)),
@@ -109,6 +122,14 @@ def _is_late(facts: Any, known: Any) -> Any:
     place = pc.index_in(facts["session_tag"], value_set=heads["session_tag"].combine_chunks())
     latest = heads["number"].take(place)
     return pc.fill_null(pc.less(pa.array(numbers_of(facts["event_id"])), latest), False)
+
+
+def _is_woken(desk: Desk, forgotten: Sequence[FileRef], facts: Any, known: Any) -> Any:
+    """Facts of sessions that are not known any more."""
+    is_unknown = pc.invert(pc.is_in(facts["session_tag"], value_set=known["session_tag"].unique()))
+    if not forgotten:
+        return pc.and_(is_unknown, False)
+    return pc.and_(is_unknown, pa.array(are_forgotten(desk, forgotten, facts["session_tag"])))
 
 
 def _with_all_facts(desk: Desk, events: Sequence[FileRef], facts: Any, again: Any, writers: Any) -> Any:

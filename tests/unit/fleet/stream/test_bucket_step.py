@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arrival_traces import DAY_MS, NUMBER, TRACES, Recipient, Told, TraceFact, moments, payload_hash
+from arrival_traces import DAY_MS, DEDUP, NUMBER, TRACES, Recipient, Told, TraceFact, moments, payload_hash
 from clauses import clause
 from journal_files import message, writer
 from restante.core.inbox_events import ResetReason
-from restante.fleet.stream import files
+from restante.fleet.stream import files, forgotten
 from restante.fleet.stream.rows import COLUMNS
 from restante.fleet.transforms.arrivals import UNUSABLE
 from restante.fleet.transforms.validate import CONFLICT
@@ -183,3 +183,43 @@ def test_what_was_seen_is_forgotten_after_the_window(tmp_path: Path) -> None:
         bucket.feed([row | {"source_file": "a"}])
     kept = sum(ref.rows for ref in bucket.bucket.seen)
     assert 31 <= kept <= 2 * 31 + files.FAN
+
+
+def session_rows(bucket: FedBucket) -> int:
+    return sum(ref.rows for ref in bucket.bucket.sessions)
+
+
+@clause("13.2")
+def test_sessions_are_forgotten_after_the_window_and_answers_stay_those_of_the_core(tmp_path: Path) -> None:
+    """A session a day that never goes on, of two recipients, one of whom is gone after a while; one that wakes up."""
+    fleet, bucket = Fleet(), FedBucket(tmp_path)
+    sleeper = [TraceFact(0, "arrived", 0, 0, 0), TraceFact(0, "arrived", 80 * DAY_MS, 2, 2)]
+    sleeper += [TraceFact(0, "arrived", 1_000, 1, 1), TraceFact(0, "arrived", 1_000, 0, 0)]
+    daily = [TraceFact(1 + day, "arrived", DAY_MS, 0, 100 + day) for day in range(90)]
+    for who, trace in ((1, sleeper), (2, daily), (3, daily[:20])):
+        fleet.write(who, trace)
+    most = 0
+    for row in sorted(fleet.rows, key=lambda row: row["at_ms"]):
+        bucket.feed([row | {"source_file": "a"}])
+        most = max(most, session_rows(bucket))
+    assert most <= 2 * 31 + 2
+    assert session_rows(bucket) <= 31 + 2
+    assert bucket.counts.judged_again == 1
+    assert bucket.told() == fleet.told(set(fleet.facts))
+    assert sum(ref.rows for ref in bucket.bucket.forgotten) >= 90 + 20 - 31
+
+
+@settings(max_examples=60, deadline=None)
+@given(TRACES, st.lists(st.integers(0, 40), max_size=6).map(sorted))
+def test_a_session_that_was_forgotten_goes_on_as_if_it_had_not_been(trace: list[TraceFact], cuts: list[int]) -> None:
+    """With a window of nothing all sessions are forgotten after every step."""
+    fleet = Fleet()
+    fleet.write(1, trace)
+    rows = [row | {"source_file": "a"} for row in fleet.rows]
+    with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forgotten, "CLOCK_SLACK_MS", -DEDUP.window_ms)
+        bucket = FedBucket(Path(made))
+        for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+            bucket.feed(rows[start:end])
+        assert bucket.told() == fleet.told(set(fleet.facts))
+        assert session_rows(bucket) == 0

@@ -1,0 +1,72 @@
+"""Sessions that were silent for longer than the window (SPEC 9.2): their state is dropped, and a key of each is left.
+
+Forgetting changes no answer. A session that speaks again is found by its key and judged from its first fact, which the
+stream's events have; so it need not be right about what time it is, either. A key that is there by chance costs a look.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from restante.fleet.kernels.session_state import CLOCK_SLACK_MS
+from restante.fleet.kernels.tables import NO_TIME, SESSION, Flags, Words, halves
+from restante.fleet.stream.files import Desk, FileRef, merged_by_level
+from restante.policy.dedup import DedupLimits
+
+KEYS: Final = pa.schema([("key", pa.uint64())])
+"""Of one session each, in order: 8 bytes, mapped into memory only to look a key up."""
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+def are_forgotten(desk: Desk, refs: Sequence[FileRef], tags: Any) -> Flags:
+    """For each tag, whether its session may be a forgotten one."""
+    keys = _keys_of(tags)
+    found = np.zeros(len(keys), dtype=np.bool_)
+    for ref in refs:
+        have = desk.read_state(ref)["key"].to_numpy()
+        found |= have[np.minimum(np.searchsorted(have, keys), len(have) - 1)] == keys
+    return found
+
+
+def silent_tags(sessions: Any, active: Any, dedup: DedupLimits) -> Any:
+    """The sessions that nobody has heard of for the window and a day; `active` are those that just had facts.
+
+    By their recipient's clock, or by the median of the clocks of those who wrote just now: a recipient that has gone
+    for good has no clock that goes on, and a single wrong clock must not make all others look silent.
+    """
+    heads = sessions.filter(pc.equal(sessions["entry"], SESSION))
+    if not len(heads) or not len(active):
+        return heads["session_tag"].slice(0, 0)
+    _, latest = _clocks(active.filter(pc.equal(active["entry"], SESSION)))
+    now_ms = int(np.median(latest)) if len(latest) else NO_TIME
+    place, clock = _clocks(heads)
+    age_ms = np.maximum(clock[place], now_ms) - heads["at_ms"].to_numpy()
+    return heads["session_tag"].filter(pa.array(age_ms >= dedup.window_ms + CLOCK_SLACK_MS))
+
+
+def with_forgotten(desk: Desk, refs: tuple[FileRef, ...], tags: Any) -> tuple[FileRef, ...]:
+    """The keys with those of these sessions."""
+
+    def merge(old: Sequence[FileRef], level: int) -> tuple[FileRef, ...]:
+        keys = np.unique(np.concatenate([desk.read_state(ref)["key"].to_numpy() for ref in old]))
+        return desk.write_state("forgotten", pa.table([pa.array(keys)], schema=KEYS), level=level)
+
+    new = pa.table([pa.array(np.unique(_keys_of(tags)))], schema=KEYS)
+    return merged_by_level((*refs, *desk.write_state("forgotten", new)), merge)
+
+
+def _clocks(heads: Any) -> tuple[Any, Any]:
+    """For each row the place of its writer among the writers; and the latest moment of each writer."""
+    writers, place = np.unique(heads["writer"].to_numpy(), return_inverse=True)
+    clock = np.full(len(writers), NO_TIME, dtype=np.int64)
+    np.maximum.at(clock, place, heads["at_ms"].to_numpy())
+    return place, clock
+
+
+def _keys_of(tags: Any) -> Words:
+    words = halves(tags.cast(pa.binary()))
+    keys: Words = words[:, 0] ^ (words[:, 1] * _MIX)
+    return keys
