@@ -60,7 +60,7 @@ SETTINGS = Settings()
 ROWS_PER_SESSION = 100
 FACTS_PER_MESSAGE = 8  # in whole journals: of sender, node and recipient
 SMALL_ROWS = 100_000  # to warm up with
-PEER_ROWS = 20_000  # for transformWithState: 10 million would take it an hour or more
+PEER_ROWS = 100_000  # for transformWithState: 10 million would take it an hour, and fewer are mostly its start
 MANY_ROWS = 5_000_000  # from here on, one round tells enough
 ROUNDS = 3
 LATER_MS = 10**10
@@ -116,7 +116,7 @@ class Bench:
         return self.lake("small", SMALL_ROWS, only_arrivals=True)
 
     def peer_lake(self) -> tuple[Lake, int]:
-        return self.lake("peer", PEER_ROWS, only_arrivals=True)
+        return self.lake(f"peer-{PEER_ROWS}", PEER_ROWS, only_arrivals=True)
 
     def by_spark(self, name: str, work: Callable[[SparkSession, Lake, int, Path], None]) -> None:
         """In a Java process of its own, made warm with a small lake first."""
