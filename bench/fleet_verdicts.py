@@ -9,13 +9,14 @@ from bench.measure import verdict
 
 OURS, DUCKDB, POLARS, WINDOWS = "ours", "DuckDB", "Polars", "Spark SQL windows"
 WHOLE, STREAM = "whole backfill", "stream"
-STATE, VALUE = "transformWithState", "the same, never forgetting"
+STATE, VALUE = "transformWithState", "the same, in one value"
 BACKFILL, REPORT = "backfill", "report"
 PARTS = (OURS, DUCKDB, POLARS, WINDOWS, WHOLE, STREAM, STATE, VALUE)
 PEERS = {DUCKDB: (0.7, 1.0), POLARS: (0.35, 0.55), WINDOWS: (1.8, None)}
 """Bar and dream of the table of arrivals against each."""
 EVENTS_PER_S_BAR = 60_000
-STREAM_BARS = {OURS: 0.3, STATE: 30, VALUE: None}
+STREAM_BARS = {OURS: 0.3, STATE: 30, VALUE: 30}
+"""Both ways to keep the state of `transformWithState` have the bar: the quicker one is the peer to beat."""
 MEMORY_BAR = 1.5
 
 Figures = dict[str, Any]
@@ -51,13 +52,12 @@ def _print_figure(name: str, figure: Figures) -> None:
     print(f"  {name:<26} {rate(figure):>12,.0f} rows/s {figure['peak_mb']:>7,} MB at most{same}{few}  {parts}".rstrip())
 
 
-def _print_ratio(figures: Figures, one: str, other: str, bar: float | None, dream: float | None) -> None:
+def _print_ratio(figures: Figures, one: str, other: str, bar: float, dream: float | None) -> None:
     if one not in figures or other not in figures:
         return
     ratio = rate(figures[one]) / rate(figures[other])
     hope = "" if dream is None else f", dream {dream:g} {'reached' if ratio >= dream else 'not reached'}"
-    passed = "no bar" if bar is None else f"{verdict(ratio >= bar)} (at least {bar:g}{hope})"
-    print(f"  {one:<6} {ratio:5.2f} x {other:<26} {passed}")
+    print(f"  {one:<6} {ratio:5.2f} x {other:<26} {verdict(ratio >= bar)} (at least {bar:g}{hope})")
 
 
 def print_growth(sizes: Sequence[tuple[int, Figures]], parts: Sequence[str]) -> None:
