@@ -192,7 +192,7 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
             f"message {shown('sent')}: no fact tells of it, but its row says sent",
         ),
         (
-            "DELETE FROM journal WHERE message_id = (SELECT message_id FROM sent_index WHERE confirmation = 3)",
+            "DELETE FROM journal WHERE message_id = (SELECT message_id FROM delivered WHERE confirmation = 3)",
             f"message {shown('read')} is remembered as delivered, but no fact says so",
         ),
         ("UPDATE outbox SET state = 'sent' WHERE state = 'sending'", "its facts say sending, but its row says sent"),

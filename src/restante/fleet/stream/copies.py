@@ -6,7 +6,7 @@ stream's own event files, of which only the parts that can hold it are read.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -153,16 +153,7 @@ def revoke(desk: Desk, bucket: Bucket, ids: Ids) -> tuple[Bucket, Any, Any]:
     place = EVENTS.get_field_index("source_file")
     named = content.set_column(place, EVENTS.field(place), again["source_file"])
     refused = pa.concat_tables([with_reason(was, CONFLICT), with_reason(named, CONFLICT)])
-    kept = Bucket(
-        events=events,
-        repeats=repeats,
-        quarantine=quarantine,
-        arrivals=bucket.arrivals,
-        seen=bucket.seen,
-        sessions=bucket.sessions,
-        numbers=bucket.numbers,
-    )
-    return kept, was, refused
+    return replace(bucket, events=events, repeats=repeats, quarantine=quarantine), was, refused
 
 
 def without_unusable(desk: Desk, bucket: Bucket, ids: Ids) -> tuple[FileRef, ...]:

@@ -209,6 +209,18 @@ def test_sessions_are_forgotten_after_the_window_and_answers_stay_those_of_the_c
     assert sum(ref.rows for ref in bucket.bucket.forgotten) >= 90 + 20 - 31
 
 
+def test_who_was_forgotten_is_known_after_an_event_was_revoked(tmp_path: Path) -> None:
+    fleet, bucket = Fleet(), FedBucket(tmp_path)
+    trace = [TraceFact(1, "agreed", 0), TraceFact(0, "passed", 0), TraceFact(1, "failed", 20 * DAY_MS)]
+    fleet.write(1, [*trace, TraceFact(2, "passed", 20 * DAY_MS)])
+    agreed, revoked, failed, later, _ = [row | {"source_file": "a"} for row in fleet.rows]
+    bucket.feed([agreed, revoked, later])
+    bucket.feed([revoked | {"code": "changed", "source_file": "b"}])
+    bucket.feed([failed])
+    assert bucket.counts.revoked == 1
+    assert bucket.told() == fleet.told({row["event_id"] for row in (agreed, failed, later)})
+
+
 @settings(max_examples=60, deadline=None)
 @given(TRACES, st.lists(st.integers(0, 40), max_size=6).map(sorted))
 def test_a_session_that_was_forgotten_goes_on_as_if_it_had_not_been(trace: list[TraceFact], cuts: list[int]) -> None:
