@@ -97,6 +97,17 @@ def test_ctrl_c_stops_a_node_as_sigterm_does_and_sighup_does_nothing(home: NodeH
         assert node.events()[-1] == "node.stopped"
 
 
+@pytest.mark.parametrize("again", [signal.SIGINT, signal.SIGTERM])
+def test_a_node_told_to_stop_again_and_again_still_ends_cleanly(home: NodeHome, again: signal.Signals) -> None:
+    with running_node(home) as node:
+        while node.process.poll() is None:
+            node.process.send_signal(again)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                node.process.wait(0.005)
+        assert node.ended() == 0
+        assert node.events()[-1] == "node.stopped"
+
+
 @clause("6.1")
 def test_gc_beside_a_running_node_lets_the_node_do_it(home: NodeHome) -> None:
     with running_node(home) as node:
@@ -211,7 +222,7 @@ def test_a_terminal_gets_a_log_that_people_can_read(home: NodeHome) -> None:
         while piece := os.read(ours, 65_536):
             seen += piece
             if b"store.reaped" in seen:
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGINT)  # more than once, as an impatient hand does
     os.close(ours)
     assert process.wait(LIMIT_S) == 0
     assert re.search(rb"^\S+Z info    node\.listening pid=\d+\r$", seen, re.MULTILINE), seen

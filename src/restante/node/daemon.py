@@ -8,7 +8,7 @@ import contextlib
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ class _LastReap:
 
 
 def run_node(directory: NodeDirectory, config: NodeConfig) -> None:
-    """Until SIGTERM or SIGINT; returns when everything that was promised is kept."""
+    """Until SIGTERM or SIGINT, which are then ignored; returns when everything that was promised is kept."""
     directory.check()
     _make_room_for_connections(config.settings.relay.max_connections)
     with hold(directory.lock, what=f"the node in {directory.path}") as lock:
@@ -98,7 +98,7 @@ class _Node:
         metrics = RelayMetrics(self._relay.figures, database=self._database.path, shipping=shipping)
         status = StatusServer(Answers(health=self._answer_health, metrics=metrics.text, status=self._answer_status))
         try:
-            async with _signals(self._told_to_stop, self._reap_now):
+            with _signals(self._told_to_stop, self._reap_now):
                 status_at = await status.start(self._config.status)
                 listen_at = await self._listen()
                 collect_rarely()
@@ -232,19 +232,23 @@ def _health_data(health: Health) -> dict[str, Any]:
     return {"usable": health.usable, "reason": health.reason, "code": health.code}
 
 
-@contextlib.asynccontextmanager
-async def _signals(stop: asyncio.Event, reap: asyncio.Event) -> AsyncIterator[None]:
-    """SIGHUP is ignored: the configuration is read at the start, and a closed terminal must not end a node."""
+@contextlib.contextmanager
+def _signals(stop: asyncio.Event, reap: asyncio.Event) -> Iterator[None]:
+    """SIGHUP is ignored: the configuration is read at the start, and a closed terminal must not end a node.
+
+    From the end on all of them are, up to the end of the process: whoever says stop twice, or asks a node that is
+    stopping to reap, would otherwise turn a clean end into one that looks like a failure.
+    """
     loop = asyncio.get_running_loop()
     for one in STOP_SIGNALS:
-        loop.add_signal_handler(one, stop.set)
-    loop.add_signal_handler(REAP_SIGNAL, reap.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        signal.signal(one, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
+    signal.signal(REAP_SIGNAL, lambda _number, _frame: loop.call_soon_threadsafe(reap.set))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         yield
     finally:
-        for one in (*STOP_SIGNALS, REAP_SIGNAL, signal.SIGHUP):
-            loop.remove_signal_handler(one)
+        for one in (*STOP_SIGNALS, REAP_SIGNAL):
+            signal.signal(one, signal.SIG_IGN)
 
 
 def _make_room_for_connections(most: int) -> None:
