@@ -1,7 +1,8 @@
 """The table of arrivals by others: DuckDB, Polars and Spark's own windows, each with a query written for it.
 
 They know only what the benchmark's data needs: no gaps given up, no numbers used twice, no resets, no state kept for
-later. Of several ways to ask, the fastest on the data of `bench/fleet.py` is here; all were checked to give equal rows.
+later; the columns for these are there, and empty. Of several ways to ask, the fastest on the data of `bench/fleet.py`
+is here; all were checked to give equal rows.
 """
 
 from pathlib import Path
@@ -10,8 +11,11 @@ import duckdb
 import polars as pl
 from pyspark.sql import SparkSession
 
-_COLUMNS = """event_id, session_tag, at_ms, sequence, message_id, verdict, recorded, placement,
-  expected::bigint as expected, released::bigint as released"""
+_COLUMNS = """event_id, session_tag, at_ms, event, sequence, message_id, verdict, recorded, placement,
+  expected::bigint as expected, released::bigint as released, gaps, reset"""
+_DUCKDB_GAPS = "struct(first bigint, last bigint, asked boolean)[]"
+_SPARK_GAPS = "array<struct<first: bigint, last: bigint, asked: boolean>>"
+_POLARS_GAPS = pl.List(pl.Struct({"first": pl.Int64, "last": pl.Int64, "asked": pl.Boolean}))
 _SUM = "with rows as (from ({table})) select count(*), sum(hash(rows)::hugeint) from rows"
 _MISSING = "select count(*) from (({one}) except all ({other}))"
 
@@ -41,8 +45,9 @@ counts as (
 r as (
   select placed.*, case when released_by = placed.event_id then coalesce(several, 1) else 0 end as released
   from placed left join counts on counts.event_id = placed.event_id)
-select event_id, session_tag, at_ms, sequence, message_id, {words},
-  sum(released) over (partition by session_tag order by event_id) as expected, released
+select event_id, session_tag, at_ms, 'arrived' as event, sequence, message_id, {words},
+  sum(released) over (partition by session_tag order by event_id) as expected, released,
+  cast(null as {gaps}) as gaps, cast(null as {text}) as reset
 from r
 """
 
@@ -59,8 +64,9 @@ r as (
   select *, case when released_by = event_id then count(*) over (partition by session_tag, released_by) else 0 end
     as released
   from placed)
-select event_id, session_tag, at_ms, sequence, message_id, {words},
-  sum(released) over (partition by session_tag order by event_id) as expected, released
+select event_id, session_tag, at_ms, 'arrived' as event, sequence, message_id, {words},
+  sum(released) over (partition by session_tag order by event_id) as expected, released,
+  cast(null as {gaps}) as gaps, cast(null as {text}) as reset
 from r
 """
 
@@ -68,7 +74,7 @@ from r
 def by_duckdb(segments: str, out: Path, *, cores: int) -> None:
     out.mkdir()
     facts = _FACTS.format(source=f"read_parquet('{segments}/*.parquet')")
-    query = GROUPS_AND_WINDOWS.format(facts=facts, words=_WORDS)
+    query = GROUPS_AND_WINDOWS.format(facts=facts, words=_WORDS, gaps=_DUCKDB_GAPS, text="varchar")
     with duckdb.connect() as connection:
         connection.execute(f"set threads = {cores}")
         connection.execute("set preserve_insertion_order = false")
@@ -77,7 +83,8 @@ def by_duckdb(segments: str, out: Path, *, cores: int) -> None:
 
 def by_spark_windows(spark: SparkSession, segments: str, out: Path) -> None:
     spark.read.parquet(segments).createOrReplaceTempView("facts_of_segments")
-    query = WINDOWS_ALONE.format(facts=_FACTS.format(source="facts_of_segments"), words=_WORDS)
+    facts = _FACTS.format(source="facts_of_segments")
+    query = WINDOWS_ALONE.format(facts=facts, words=_WORDS, gaps=_SPARK_GAPS, text="string")
     spark.sql(query).write.option("compression", "zstd").parquet(str(out))
 
 
@@ -114,6 +121,7 @@ def by_polars(segments: str, out: Path) -> None:
             "event_id",
             "session_tag",
             "at_ms",
+            pl.lit("arrived").alias("event"),
             "sequence",
             "message_id",
             verdict.alias("verdict"),
@@ -121,6 +129,8 @@ def by_polars(segments: str, out: Path) -> None:
             placement.alias("placement"),
             released.cum_sum().over("session").alias("expected"),
             released.alias("released"),
+            pl.lit(None, dtype=_POLARS_GAPS).alias("gaps"),
+            pl.lit(None, dtype=pl.String).alias("reset"),
         )
         .sink_parquet(out / "table.parquet", compression="zstd")
     )

@@ -75,20 +75,23 @@ def arrivals(events: DataFrame, *, partitions: int, order: OrderLimits, dedup: D
 
 
 def arrival_facts(events: DataFrame) -> DataFrame:
-    """The facts that tell of incoming sessions, as the kernel takes them."""
-    found = events.filter(sf.col("kind").isin(*_TELLING)).select(
+    """The facts that tell of incoming sessions, as the kernel takes them.
+
+    Its kind is a row's longest word: it is compared once, and what depends on it looks at the number made of it.
+    """
+    event = sf.col("event")
+    telling = events.filter(sf.col("kind").isin(*_TELLING)).withColumn("event", _told_event())
+    found = telling.filter(event.isNotNull() & ~_is_unusable(event == ARRIVED)).select(
         "event_id",
         "at_ms",
         sf.coalesce("sequence", sf.lit(NO_SEQUENCE).cast("long")).alias("sequence"),
         sf.coalesce("message_id", sf.lit(ZERO_MARK)).alias("message_id"),
         sf.coalesce(sf.substring("payload_hash", 1, MARK_BYTES), sf.lit(ZERO_MARK)).alias("payload"),
-        _told_tag().alias("session_tag"),
-        _told_event().alias("event"),
-        _told_recorded().alias("recorded"),
-        _is_unusable().alias("is_unusable"),
+        _told_tag(event).alias("session_tag"),
+        event,
+        _told_recorded(event).alias("recorded"),
     )
-    is_told = sf.col("event").isNotNull() & (sf.length("session_tag") == MARK_BYTES) & ~sf.col("is_unusable")
-    return found.filter(is_told).select(*FACTS.names)
+    return found.filter(sf.length("session_tag") == MARK_BYTES).select(*FACTS.names)
 
 
 def told_columns() -> list[Column]:
@@ -97,17 +100,17 @@ def told_columns() -> list[Column]:
     `told_event` is null in rows that tell nothing, and `told_tag` in those that tell of the session they name. What the
     kernel wants besides is in the journal's own columns.
     """
-    tag, event = _told_tag(), _told_event()
-    is_told = event.isNotNull() & (sf.length(tag) == MARK_BYTES) & ~_is_unusable()
+    event, is_arrived = _told_event(), sf.col("kind") == JournalKind.ARRIVED
+    tag = _told_tag(event)
+    is_told = event.isNotNull() & (sf.length(tag) == MARK_BYTES) & ~_is_unusable(is_arrived)
     other_tag = sf.when(sf.col("kind") == JournalKind.SESSION_CONTINUED, tag)
-    told = {"told_tag": other_tag, "told_event": event, "told_recorded": _told_recorded()}
+    told = {"told_tag": other_tag, "told_event": event, "told_recorded": _told_recorded(event)}
     return [sf.when(is_told, column).alias(name) for name, column in told.items()]
 
 
-def _told_tag() -> Column:
+def _told_tag(event: Column) -> Column:
     # A session that continues another is told of by its own tag; the one that ended is named by the code.
-    is_ended = sf.col("kind") == JournalKind.SESSION_CONTINUED
-    return sf.when(is_ended, sf.unhex("code")).otherwise(sf.col("session_tag"))
+    return sf.when(event == SESSION_ENDED, sf.unhex("code")).otherwise(sf.col("session_tag"))
 
 
 def _told_event() -> Column:
@@ -121,24 +124,24 @@ def _told_event() -> Column:
     return event.cast("tinyint")
 
 
-def _told_recorded() -> Column:
+def _told_recorded(event: Column) -> Column:
     code = sf.col("code")
     reason = _number_of(code, RESETS, otherwise=ResetReason.UNREADABLE - 1) + 1
     verdict = _number_of(code, RECORDED, otherwise=len(RECORDED))
-    return sf.when(sf.col("kind") == JournalKind.SESSION_RESET, reason).otherwise(verdict).cast("tinyint")
+    return sf.when(event == SESSION_FAILED, reason).otherwise(verdict).cast("tinyint")
 
 
 def unusable_arrivals(judged: DataFrame) -> DataFrame:
     """Of judged rows, the arrivals that do not say what arrived where; whole, with file and reason."""
     is_event = sf.col("verdict") == RowVerdict.EVENT
-    return judged.filter(is_event & _is_unusable()).select(
+    return judged.filter(is_event & _is_unusable(sf.col("kind") == JournalKind.ARRIVED)).select(
         *JOURNAL_COLUMNS, SOURCE_FILE, sf.lit(UNUSABLE).alias("reason")
     )
 
 
 def marked_unusable(rows: DataFrame) -> DataFrame:
     """With a column `is_unusable`: an arrival that does not say what arrived where."""
-    return rows.withColumn("is_unusable", _is_unusable())
+    return rows.withColumn("is_unusable", _is_unusable(sf.col("kind") == JournalKind.ARRIVED))
 
 
 def in_words(judged: DataFrame) -> DataFrame:
@@ -183,9 +186,9 @@ def _judge_partition(order: OrderLimits, dedup: DedupLimits) -> BatchFunction:
     return judge
 
 
-def _is_unusable() -> Column:
+def _is_unusable(is_arrived: Column) -> Column:
     is_short = sf.col("session_tag").isNull() | sf.col("message_id").isNull() | sf.col("payload_hash").isNull()
-    return (sf.col("kind") == JournalKind.ARRIVED) & is_short
+    return is_arrived & is_short
 
 
 def _of_arrivals(value: Column) -> Column:
