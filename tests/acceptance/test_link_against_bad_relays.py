@@ -14,12 +14,12 @@ from restante.crypto.identity import Identity
 from restante.policy.failures import Failure
 from restante.policy.links import RelayLimits
 from restante.ports.relay import LinkLost, TryFailed
-from restante.runtime.transport import relay_link
-from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.runtime.transport.relay_link import DEADLINE_S, TlsRelayLink
 from restante.runtime.transport.tls import server_context
 from restante.wire import frames
 from restante.wire.envelope import Envelope, encode_envelope, payload_hash
 from restante.wire.inbox_keys import relay_inbox_key
+from still_time import still_time
 
 SEALED = b"sealed bytes"
 ENVELOPE = encode_envelope(
@@ -213,26 +213,31 @@ class Mute:
         self.left.set()
 
 
-async def test_a_relay_that_never_greets_is_given_up_and_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_link, "DEADLINE_S", 0.05)
+async def test_a_relay_that_never_greets_is_given_up_and_hung_up_on() -> None:
     mute = Mute()
-    async with pretended_relay(mute.converse) as port:
-        with pytest.raises(TryFailed) as failed:
-            await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
-        assert failed.value.failure is Failure.CONNECTION_REFUSED
-        async with asyncio.timeout(SOON_S):
+    with still_time() as time:
+        async with pretended_relay(mute.converse) as port:
+            connecting = asyncio.create_task(TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key))
+            await mute.connected.wait()
+            time.advance(DEADLINE_S)
+            with pytest.raises(TryFailed) as failed:
+                await connecting
+            assert failed.value.failure is Failure.CONNECTION_REFUSED
             await mute.left.wait()
 
 
-async def test_a_relay_that_never_answers_is_a_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relay_that_never_answers_is_a_time_out() -> None:
     mute = Mute(HELLO)
-    async with pretended_relay(mute.converse) as port:
-        link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
-        monkeypatch.setattr(relay_link, "DEADLINE_S", 0.05)
-        with pytest.raises(TryFailed) as failed:
-            await link.put(ENVELOPE)
-        assert failed.value.failure is Failure.NETWORK_TIMEOUT
-        await link.close()
+    with still_time() as time:
+        async with pretended_relay(mute.converse) as port:
+            link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+            putting = asyncio.create_task(link.put(ENVELOPE))
+            await asyncio.sleep(0)  # it has begun
+            time.advance(DEADLINE_S)
+            with pytest.raises(TryFailed) as failed:
+                await putting
+            assert failed.value.failure is Failure.NETWORK_TIMEOUT
+            await link.close()
 
 
 async def test_a_connection_given_up_half_way_is_not_left_open() -> None:
@@ -305,11 +310,12 @@ async def test_a_client_says_by_itself_that_it_is_still_there_and_leaves_a_relay
                 if frame == frames.Ping():
                     beats.release()
 
-    limits = RelayLimits(heartbeat_ms=20, idle_ms=200)
-    async with pretended_relay(converse) as port:
-        link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key, limits=limits)
-        async with asyncio.timeout(SOON_S):
-            for _ in range(3):
+    limits = RelayLimits()
+    with still_time() as time:
+        async with pretended_relay(converse) as port:
+            link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key, limits=limits)
+            for _ in range(limits.idle_ms // limits.heartbeat_ms + 1):
                 await beats.acquire()
+                time.advance(limits.heartbeat_ms / 1_000)
             with pytest.raises(LinkLost):  # it never heard an answer
                 await link.next_blob()
