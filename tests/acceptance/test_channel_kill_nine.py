@@ -7,16 +7,15 @@ from pathlib import Path
 
 import channel_victims
 from channel_cases import StillDice
-from channel_victims import CHUNKS, HURRIED, VICTIMS, registered
+from channel_victims import CHUNKS, VICTIMS, registered
 from clauses import clause
 from http_platform import HttpPlatform, listening, telegram_ok
+from patience import LIMIT_S
 from restante.client.channels import Channels
 from restante.model.journal import JournalKind
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.integrity import check_file
 from restante.runtime.sqlite.journal import Journal
-
-PATIENCE_S = 60
 
 
 async def kill_all(directory: Path, api: str) -> dict[str, int]:
@@ -24,17 +23,17 @@ async def kill_all(directory: Path, api: str) -> dict[str, int]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, channel_victims.__file__, str(directory), api, *VICTIMS, stdout=asyncio.subprocess.PIPE
     )
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         said, _ = await process.communicate()
     return {name: int(status) for name, status in (line.split() for line in said.decode().splitlines())}
 
 
 async def restart(path: Path, api: str) -> None:
     """The same program once more, until nothing is on its way."""
-    channels = Channels.open(path, registered(api), settings=HURRIED, entropy=StillDice(99))
+    channels = Channels.open(path, registered(api), entropy=StillDice(99))
     running = asyncio.create_task(channels.run())
     stream = channels.outbox.events()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         while await channels.outbox.counts():
             await anext(stream)
     running.cancel()

@@ -6,7 +6,6 @@ import getpass
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,6 +13,8 @@ import aiomqtt
 import pytest
 
 from channel_cases import StillDice, draft, long_text
+from node_processes import free_port
+from patience import LIMIT_S, looks
 from restante.client.channels import Channels
 from restante.policy.channel_pacing import ChannelLimits
 from restante.policy.channel_platforms import Format, Platform
@@ -23,16 +24,13 @@ from restante.runtime.channels.registration import Registered
 
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/sbin")
 pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed (Debian: apt install mosquitto)")
-PATIENCE_S = 20
 
 
 class Broker:
     """Everyone may use topics below open/, nobody any other."""
 
     def __init__(self, directory: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         rules, self._config = directory / "rules", directory / "mosquitto.conf"
         rules.write_text("topic readwrite open/#\n")
         rules.chmod(0o600)
@@ -46,9 +44,7 @@ class Broker:
         self._process = subprocess.Popen(
             [MOSQUITTO, "-c", str(self._config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        ends_s = time.monotonic() + PATIENCE_S
-        while True:
-            assert time.monotonic() < ends_s, "mosquitto did not start"
+        for _ in looks():
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return
 
@@ -90,7 +86,7 @@ async def test_subscribers_get_the_chunks_in_order_with_their_labels(
 ) -> None:
     made = Registered(name="ops", adapter="mqtt", platform=Platform.OTHER, limits=ChannelLimits(), make=lambda: adapter)
     channels = Channels.open(tmp_path / "mail.db", {"ops": made}, entropy=StillDice(1))
-    async with subscribed(broker) as client, asyncio.timeout(PATIENCE_S):
+    async with subscribed(broker) as client, asyncio.timeout(LIMIT_S):
         await channels.deliver(draft(long_text(3), chat="open/news"))
         await channels.drain()
         got = [await anext(client.messages) for _ in range(3)]

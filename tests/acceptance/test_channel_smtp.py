@@ -2,7 +2,6 @@
 
 import email
 import email.policy
-import socket
 from asyncio import WriteTransport
 from collections.abc import Iterator
 from email.message import EmailMessage
@@ -13,6 +12,8 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from channel_cases import StillDice, draft
+from node_processes import free_port
+from patience import LIMIT_S
 from restante.client.channels import Channels, ChunkEnd
 from restante.model.codes import Code
 from restante.model.states import State
@@ -66,15 +67,14 @@ def mailbox() -> Mailbox:
 
 @pytest.fixture
 def port(mailbox: Mailbox) -> Iterator[int]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free: int = probe.getsockname()[1]
+    free = free_port()
     controller = Controller(
         mailbox,
         hostname="127.0.0.1",
         port=free,
         authenticator=only_with_a_password,
         auth_require_tls=False,
+        ready_timeout=LIMIT_S,
     )
     controller.start()
     yield free

@@ -8,10 +8,8 @@ import contextlib
 import hashlib
 import hmac
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,8 @@ import httpx
 import pytest
 
 from channel_cases import StillDice, draft
+from node_processes import free_port
+from patience import LIMIT_S, looks
 from restante.client.channels import Channels, Enqueued
 from restante.core.channel_delivery import Progress
 from restante.model.codes import Code
@@ -34,7 +34,6 @@ OWN = Path(sys.prefix) / "synapse"
 SYNAPSE = os.environ.get("SYNAPSE_PYTHON") or str(OWN / "bin" / "python")
 WHY_NOT = OWN / "why-not.txt"
 SHARED = "registration-secret"
-PATIENCE_S = 60
 
 
 def why_not() -> str:
@@ -67,13 +66,6 @@ class Homeserver:
         return [event["content"] for event in told["chunk"] if event["type"] == "m.room.message"]
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="module")
 def homeserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homeserver]:
     directory = tmp_path_factory.mktemp("synapse")
@@ -82,7 +74,7 @@ def homeserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homeserver]
     run = [SYNAPSE, "-m", "synapse.app.homeserver"]
     subprocess.run(
         [*run, "--generate-config", "-H", "localhost", "--report-stats=no", "-c", str(config)],
-        cwd=directory, check=True, capture_output=True, timeout=PATIENCE_S,
+        cwd=directory, check=True, capture_output=True, timeout=LIMIT_S,
     )  # fmt: skip
     text = config.read_text().replace("port: 8008", f"port: {port}").replace("- ::1\n", "")
     lines = [line for line in text.splitlines() if not line.startswith("registration_shared_secret")]
@@ -98,12 +90,11 @@ def homeserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homeserver]
 
 def _ready(url: str) -> Homeserver:
     """A user with a room on a server that has started."""
-    ends_s = time.monotonic() + PATIENCE_S
     nonce = ""
-    while not nonce:
-        assert time.monotonic() < ends_s, "synapse did not start"
+    for _ in looks():
         with contextlib.suppress(httpx.HTTPError):
             nonce = httpx.get(f"{url}/_synapse/admin/v1/register").json()["nonce"]
+            break
     parts = b"\x00".join(part.encode() for part in (nonce, "restante", "password", "notadmin"))
     mac = hmac.new(SHARED.encode(), parts, hashlib.sha1).hexdigest()  # as its admin API wants it
     user = {"nonce": nonce, "username": "restante", "password": "password", "admin": False, "mac": mac}

@@ -10,13 +10,15 @@ import signal
 import stat
 import subprocess
 import termios
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from clauses import clause
-from node_processes import COMMAND, LIMIT_S, Done, NodeHome, NodeProcess, clean_environ, restante, running_node
+from node_processes import COMMAND, Done, NodeHome, NodeProcess, clean_environ, restante, running_node
+from patience import LIMIT_S, looks
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -60,12 +62,21 @@ def test_a_key_is_its_owners_alone_and_under_the_passphrase_if_there_is_one(pair
     assert shown["has_passphrase"] is True
 
 
+def fetched(who: Callable[..., Done], home: Path, *more: str) -> str:
+    """What an inbox shows once something is in it: a slow relay may be taken for one that has nothing more."""
+    for _ in looks():
+        shown = who(home, "inbox", *more).stdout
+        if shown not in ("", "No new messages.\n"):
+            return shown
+    raise AssertionError
+
+
 def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
     assert alice(pair, "send", "bob", "bonjour").stdout.endswith(" is at the relay\n")
-    assert bob(pair, "inbox").stdout.endswith("  alice  bonjour\n")
+    assert fetched(bob, pair).endswith("  alice  bonjour\n")
     sent = json.loads(bob(pair, "send", "alice", "salut", "--json").stdout)
     assert sent["state"] == "sent"
-    [line] = alice(pair, "inbox", "--json", "--quiet-ms", "500").stdout.splitlines()
+    [line] = fetched(alice, pair, "--json", "--quiet-ms", "500").splitlines()
     got = json.loads(line)
     assert (got["message_id"], got["from"], got["text"]) == (sent["message_id"], "bob", "salut")
     assert bob(pair, "inbox", "--quiet-ms", "500").stdout == "No new messages.\n"
@@ -73,6 +84,17 @@ def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
     assert (session["contact"], session["state"]) == ("alice", "in use")
     assert bob(pair, "security").stdout == "Nothing was out of order.\n"
     assert "alice" in bob(pair, "contact", "list").stdout
+
+
+def test_a_relay_that_is_slow_to_answer_is_waited_for(pair: Path, node: NodeProcess) -> None:
+    """Longer than the silence that means the end of the mail: that begins once the relay has been reached."""
+    node.process.send_signal(signal.SIGSTOP)
+    goes_on = threading.Timer(1.0, node.process.send_signal, (signal.SIGCONT,))
+    goes_on.start()
+    try:
+        assert bob(pair, "inbox", "--quiet-ms", "100").stdout == "No new messages.\n"
+    finally:
+        goes_on.join()
 
 
 def following(home: Path, *args: str) -> subprocess.Popen[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import chatting_process
 from clauses import clause
 from client_pairs import facts, security
-from node_processes import LIMIT_S, NodeHome, running_node
+from node_processes import NodeHome, running_node
+from patience import LIMIT_S
 from restante.client.client import Client
 from restante.client.directory import ClientDirectory
 from restante.model.journal import JournalKind

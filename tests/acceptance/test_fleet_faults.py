@@ -8,7 +8,8 @@ import pytest
 
 from clauses import clause
 from journal_files import Journal, message, records, write_segment, writer
-from node_processes import COMMAND, LIMIT_S, clean_environ, restante
+from node_processes import COMMAND, clean_environ, restante
+from patience import LIMIT_S
 from quick_spark import SHORT_LIFE
 from restante.model.journal import JournalKind
 

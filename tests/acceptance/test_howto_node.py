@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clauses import clause
-from node_processes import COMMAND, LIMIT_S, clean_environ, free_port
+from node_processes import COMMAND, clean_environ, free_port
+from patience import LIMIT_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "node.md"
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

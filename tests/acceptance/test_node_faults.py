@@ -11,30 +11,19 @@ import apsw
 import pytest
 
 from clauses import clause
-from node_processes import LIMIT_S, NodeHome, NodeProcess, running_node
+from node_processes import NodeHome, NodeProcess, running_node
+from patience import LIMIT_S
 from restante.model.codes import Code
-from restante.node.daemon import GRACE_S
 from restante.policy.failures import Failure
 from restante.ports.relay import TryFailed
-from restante.runtime.identity_files import load_identity
-from restante.runtime.system import SystemClock
 from restante.runtime.transport.relay_link import TlsRelayLink
-from restante.wire.envelope import Envelope, encode_envelope
-from restante.wire.inbox_keys import relay_inbox_key
 
-HOUR_MS = 3_600_000
 LIFTED = {"push_rate_per_s": 1_000_000, "push_burst": 10_000_000}
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> NodeHome:
     return NodeHome.made(tmp_path / "node", relay=LIFTED)
-
-
-def envelope(home: NodeHome, sealed: bytes) -> bytes:
-    expires_at_ms = (SystemClock().now_ms() // HOUR_MS + 48) * HOUR_MS
-    inbox = relay_inbox_key(load_identity(home.key).address)
-    return encode_envelope(Envelope(inbox_key=inbox, expires_at_ms=expires_at_ms, sealed=sealed))
 
 
 def held(home: NodeHome) -> list[bytes]:
@@ -57,18 +46,19 @@ async def linked(node: NodeProcess) -> AsyncIterator[TlsRelayLink]:
 
 @clause("1.3", "6.1")
 async def test_sigterm_finishes_and_answers_the_puts_under_way_and_ends_with_zero(home: NodeHome) -> None:
+    # Made before: to make them takes long enough for an answer to come too late.
+    envelopes = home.envelopes(*(b"%d " % number * 2_000 for number in range(3_000)))
     with running_node(home) as node:
         async with linked(node) as link:
             acknowledged: list[bytes] = []
 
-            async def put(number: int) -> None:
-                raw = envelope(home, b"%d " % number * 2_000)
+            async def put(raw: bytes) -> None:
                 await link.put(raw)
                 acknowledged.append(raw)
                 if len(acknowledged) == 20:
                     node.process.terminate()
 
-            answers = await asyncio.gather(*map(put, range(3_000)), return_exceptions=True)
+            answers = await asyncio.gather(*map(put, envelopes), return_exceptions=True)
         assert await asyncio.to_thread(node.ended) == 0
         stopped = node.logged()[-1]
     assert (stopped["event"], stopped["clean"], stopped["waiting"]) == ("node.stopped", True, 0)
@@ -79,9 +69,10 @@ async def test_sigterm_finishes_and_answers_the_puts_under_way_and_ends_with_zer
 
 
 async def test_a_connection_that_says_nothing_does_not_keep_a_node_from_stopping(home: NodeHome) -> None:
+    home.set("relay", handshake_ms=60_000)  # that is how long the silent one may stay
     with running_node(home) as node:
         _, writer = await asyncio.open_connection(node.relay.endpoint.host, node.relay.endpoint.port)
-        async with asyncio.timeout(GRACE_S), linked(node):
+        async with asyncio.timeout(LIMIT_S / 2), linked(node):
             node.process.terminate()
             assert await asyncio.to_thread(node.ended) == 0
         writer.close()
@@ -106,7 +97,7 @@ async def health(node: NodeProcess, *, until: int) -> dict[str, object]:
 
 @clause("6.7", "6.9", "1.3")
 async def test_a_full_disk_is_a_temporary_refusal_and_a_503_until_there_is_room(home: NodeHome) -> None:
-    large = [envelope(home, bytes([number]) * 200_000) for number in range(4)]
+    large = home.envelopes(*(bytes([number]) * 200_000 for number in range(4)))
     with running_node(home) as node:
         async with linked(node) as link:
             await link.put(large[0])
@@ -130,15 +121,16 @@ async def test_a_full_disk_is_a_temporary_refusal_and_a_503_until_there_is_room(
 
 @clause("6.9", "1.3")
 async def test_a_node_whose_file_was_taken_away_acknowledges_nothing_more_and_says_so(home: NodeHome) -> None:
+    before, after = home.envelopes(b"before", b"after")
     with running_node(home) as node:
         async with linked(node) as link:
-            await link.put(envelope(home, b"before"))
+            await link.put(before)
             assert (await health(node, until=200))["usable"] is True
             home.database.rename(home.database.with_name("moved.db"))
             told = await health(node, until=503)
             assert (told["reason"], told["code"]) == ("file_gone", "E106")
             with pytest.raises(TryFailed) as caught:
-                await link.put(envelope(home, b"after"))
+                await link.put(after)
             assert caught.value.code is Code.STORAGE_FAILED
         assert (await asyncio.to_thread(node.get, "/metrics"))[0] == 200
         async with asyncio.timeout(LIMIT_S):

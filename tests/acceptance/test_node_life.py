@@ -15,7 +15,8 @@ import apsw
 import pytest
 
 from clauses import clause
-from node_processes import COMMAND, LIMIT_S, NodeHome, clean_environ, free_port, restante, running_node, spawned
+from node_processes import COMMAND, NodeHome, clean_environ, free_port, restante, running_node, spawned
+from patience import LIMIT_S
 
 
 @pytest.fixture

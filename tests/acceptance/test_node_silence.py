@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from clauses import clause
-from node_processes import LIMIT_S, NodeHome, NodeProcess, running_node
+from node_processes import NodeHome, NodeProcess, running_node
+from patience import LIMIT_S
 from restante.crypto.identity import Identity
 from restante.ports.relay import TryFailed
 from restante.runtime.system import SystemClock

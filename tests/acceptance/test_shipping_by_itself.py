@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,21 +14,18 @@ import pytest
 from pyarrow import parquet
 
 from clauses import clause
-from node_processes import LIMIT_S, NodeHome, NodeProcess, clean_environ, restante, running_node
+from node_processes import NodeHome, NodeProcess, clean_environ, restante, running_node
+from patience import LIMIT_S, LOOK_S, until
 from restante.client.client import Client
 from restante.client.directory import ClientDirectory
 from restante.model.ids import event_number
-from restante.runtime.identity_files import load_identity
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.journal import Journal
-from restante.runtime.system import SystemClock, SystemEntropy
+from restante.runtime.system import SystemEntropy
 from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.wire.address import show_address
-from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 
-HOUR_MS = 3_600_000
-LOOK_S = 0.02
 LIFTED = {"push_rate_per_s": 1_000_000, "push_burst": 10_000_000}
 
 
@@ -39,17 +35,11 @@ def shipping_home(tmp_path: Path) -> NodeHome:
     return home
 
 
-def envelope(home: NodeHome, sealed: bytes) -> bytes:
-    expires_at_ms = (SystemClock().now_ms() // HOUR_MS + 48) * HOUR_MS
-    inbox = relay_inbox_key(load_identity(home.key).address)
-    return encode_envelope(Envelope(inbox_key=inbox, expires_at_ms=expires_at_ms, sealed=sealed))
-
-
 async def put_many(node: NodeProcess, count: int, *, size: int = 100) -> None:
     place = node.relay.endpoint
     link = await TlsRelayLink.connect(place.host, place.port, node=node.relay.key)
     try:
-        await asyncio.gather(*(link.put(envelope(node.home, b"%d" % n + bytes(size))) for n in range(count)))
+        await asyncio.gather(*map(link.put, node.home.envelopes(*(b"%d" % n + bytes(size) for n in range(count)))))
     finally:
         await link.close()
 
@@ -65,13 +55,6 @@ def last_fact(home: NodeHome) -> int:
         return Journal(database, SystemEntropy()).last_number()
     finally:
         database.close()
-
-
-def until(condition: Callable[[], object]) -> None:
-    give_up = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(LOOK_S)
 
 
 @clause("13.1")

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from clauses import clause
+from patience import LIMIT_S, until_true
 from restante.model.errors import ConfigurationInvalid, StoreUnusable
 from restante.model.ids import event_number
 from restante.model.journal import JournalKind
@@ -22,8 +23,6 @@ from restante.testing.seeded import FakeClock, SeededEntropy
 from sqlite_files import NOW_MS, NodeFile, open_node_file
 
 OFTEN = JournalShipping(ship_every_ms=100)
-LIMIT_S = 30.0
-LOOK_S = 0.01
 
 
 def note(node: NodeFile, count: int) -> None:
@@ -34,14 +33,6 @@ def note(node: NodeFile, count: int) -> None:
 def numbers(directory: Path) -> list[int]:
     columns = [parquet.read_table(path, columns=["event_id"])["event_id"] for path in directory.glob("*.parquet")]
     return sorted(event_number(value) for column in columns for value in column.to_pylist())
-
-
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(round(LIMIT_S / LOOK_S)):
-        if condition():
-            return
-        await asyncio.sleep(LOOK_S)
-    raise AssertionError("it did not happen")
 
 
 class Troubles:
@@ -82,9 +73,9 @@ async def test_facts_leave_again_and_again_and_the_last_ones_at_the_end(tmp_path
     async with shipping(tmp_path) as (node, commits, shipper, troubles):
         await commits.run(partial(note, node, 3))
         shipper.start()
-        await until(lambda: node.journal.shipped_through() == 3)
+        await until_true(lambda: node.journal.shipped_through() == 3)
         await commits.run(partial(note, node, 2))
-        await until(lambda: node.journal.shipped_through() == 5)
+        await until_true(lambda: node.journal.shipped_through() == 5)
         await commits.run(partial(note, node, 4))
         await shipper.finish()
         assert node.journal.shipped_through() == 9
@@ -102,7 +93,7 @@ async def test_a_depot_that_cannot_be_written_only_delays_the_facts(tmp_path: Pa
     async with shipping(tmp_path) as (node, commits, shipper, troubles):
         await commits.run(partial(note, node, 3))
         shipper.start()
-        await until(lambda: troubles.told)
+        await until_true(lambda: troubles.told)
         assert isinstance(troubles.told[0], StoreUnusable)
         assert (shipper.figures().is_failing, shipper.figures().waiting) == (True, 3)
         await commits.run(partial(note, node, 1))  # who writes facts notices nothing
@@ -119,7 +110,7 @@ async def test_a_mistake_of_ours_in_shipping_stops_nothing_else(tmp_path: Path) 
 
     async with shipping(tmp_path, broken) as (node, commits, shipper, troubles):
         shipper.start()
-        await until(lambda: troubles.told)
+        await until_true(lambda: troubles.told)
         await commits.run(partial(note, node, 1))
         await shipper.finish()
         assert {type(problem) for problem in troubles.told} == {ZeroDivisionError}
@@ -134,7 +125,7 @@ async def test_a_depot_that_hangs_keeps_nobody_from_writing_and_nobody_from_endi
 
     async with shipping(tmp_path, hangs) as (node, commits, shipper, _):
         shipper.start()
-        await until(reached.is_set)
+        await until_true(reached.is_set)
         await commits.run(partial(note, node, 1))
         async with asyncio.timeout(LIMIT_S):
             await shipper.finish(within_s=0.1)
