@@ -17,6 +17,7 @@ from restante.model.kinds import Kind
 from restante.model.records import Dropped, InboxEntry, Receipt
 
 LOOK_S: Final = 0.05
+REACH_S: Final = 5.0  # how long a relay may take to let us in, before its silence counts as having nothing
 RECEIPTS_S: Final = 2.0  # they wait up to a second for company
 
 
@@ -54,6 +55,11 @@ async def show_all(client: Client, *, follow: bool, quiet_s: float, as_json: boo
                     _print_message(client, entry, as_json=as_json)
                     shown += 1
                 return shown, True
+
+            async def has_something_to_say() -> bool:
+                return client.was_connected or await client.has_unread()
+
+            await _until(has_something_to_say, working, within_s=REACH_S)
             while True:
                 before = shown
                 await _until(client.has_unread, working, within_s=quiet_s)
