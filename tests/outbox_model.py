@@ -45,6 +45,8 @@ class OutboxModel:
     states: dict[MessageId, State] = field(default_factory=dict)
     """Of every message ever accepted, the last one."""
     told: list[Told] = field(default_factory=list)
+    swept: list[slice] = field(default_factory=list)
+    """Which parts of `told` sweeps have told: in which order one of them changes several entries is not promised."""
     facts: int = 0
     """How many the journal has: an entry's place in the queue is the number of the fact that put it there."""
 
@@ -68,8 +70,10 @@ class OutboxModel:
         limit: int,
         now_ms: int,
     ) -> list[OutboxEntry]:
+        began = len(self.told)
         while self.sweep(now_ms=now_ms):
             pass
+        self.swept.append(slice(began, len(self.told)))
         free = [
             entry
             for entry in sendable_now(self.alive.values(), now_ms)
@@ -97,8 +101,10 @@ class OutboxModel:
         """How many entries time has changed."""
         limits = self.settings.outbox
         before = sorted(self.alive.values(), key=lambda entry: (attention_at_ms(limits, entry), entry.insertion))
+        began = len(self.told)
         for entry in before:
             self.apply(entry.message_id, TimePassed(), now_ms=now_ms)
+        self.swept.append(slice(began, len(self.told)))
         return sum(self.alive.get(entry.message_id) != entry for entry in before)
 
     def tidy(self, *, now_ms: int) -> None:

@@ -1,7 +1,6 @@
 """One SQLite file: who may read it, what is refused, and that a transaction is all or nothing."""
 
 import os
-import resource
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import apsw
 import pytest
 
 from clauses import clause
+from full_disk import no_file_longer_than
 from restante.model.errors import LocalProtocolError, StoreUnusable
 from restante.runtime.sqlite.database import ROWS_AT_ONCE, Database
 
@@ -274,17 +274,6 @@ def test_nothing_is_kept_of_a_transaction_that_went_on_after_the_disk_failed(dat
     assert kept(database) == []
     keep(database, "later")
     assert kept(database) == ["later"]
-
-
-@contextmanager
-def no_file_longer_than(size_bytes: int) -> Iterator[None]:
-    """As on a disk with no room left: a write that would make a file longer fails."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @clause("1.3")

@@ -1,14 +1,13 @@
 """The power fails at each write and each sync of an outbox's life; what was promised before is there afterwards."""
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from clauses import clause
+from full_disk import no_file_longer_than
 from journal_files import message
 from outbox_entries import accept, entry
 from restante.core.outbox_events import Cancelled, ReceiptAcked, Recovered, TransmitFailed, TransmitSucceeded
@@ -154,17 +153,6 @@ def test_the_power_may_fail_at_any_write_or_sync_and_nothing_promised_is_lost(tm
             file.database.close()
         for left in tmp_path.glob(f"{fails_at}.db*"):
             left.unlink()
-
-
-@contextmanager
-def no_file_longer_than(size_bytes: int) -> Iterator[None]:
-    """As on a disk with no room left: a write that would make a file longer fails."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def snapshot(file: ClientFile) -> tuple[object, ...]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from pyarrow import parquet
 
 from clauses import clause
 from client_pairs import Post, client_in, introduce, shown
+from full_disk import no_file_longer_than
 from restante.client.client import Client
 from restante.core.mailbox import Keep, judge_put
 from restante.model.errors import StoreUnusable
@@ -194,13 +194,8 @@ def test_a_directory_that_cannot_be_written_is_refused(node: NodeFile) -> None:
 
 def test_a_full_disk_leaves_no_part_of_a_segment(node: NodeFile, tmp_path: Path) -> None:
     note(node, 100)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    try:
-        with pytest.raises(StoreUnusable, match="a journal segment cannot be written"):
-            segments.ship_next(DirectoryDepot(tmp_path / "out"), node.journal)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with no_file_longer_than(100), pytest.raises(StoreUnusable, match="a journal segment cannot be written"):
+        segments.ship_next(DirectoryDepot(tmp_path / "out"), node.journal)
     assert names(tmp_path / "out") == []
 
 

@@ -1,11 +1,9 @@
 """The stream's tables are those of a backfill of the same segments, whatever came when, and survive every end."""
 
-import resource
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from arrival_traces import TRACES, Told, TraceFact, by_the_core, moments
 from clauses import clause
+from full_disk import no_file_longer_than
 from journal_files import SEGMENT, Journal, Record, message, records, sealed, write_segment, writer
 from restante.fleet.jobs.backfill import backfill
 from restante.fleet.jobs.report import counted, make_report
@@ -264,18 +263,7 @@ def test_a_full_disk_is_named_and_nothing_is_committed(spark: SparkSession, lake
     mail(journal, 1)
     write_segment(lake.local_segments / "a.parquet", records(journal.rows))
     stream = Stream(spark, lake, SETTINGS, buckets=1)
-    with files_of_at_most(16), pytest.raises(StoreUnusable, match="no room is left"):
+    with no_file_longer_than(16), pytest.raises(StoreUnusable, match="no room is left"):
         stream.step()
     assert streamed(spark, lake)["events"] == Counter()
     assert [done.rows for done in steps(stream)] == [3]
-
-
-@contextmanager
-def files_of_at_most(size_bytes: int) -> Iterator[None]:
-    """As on a full disk, for what this process writes; tasks of Spark are others."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
