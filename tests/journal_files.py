@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from restante.model.ids import EventId, MessageId, NodeId, PayloadHash, WriterId, event_id
+from restante.model.ids import EventId, MessageId, NodeId, PayloadHash, WriterId, event_id, event_number
 from restante.model.journal import JournalKind, JournalRow
 from restante.wire.journal_rows import FIELDS, to_record
 
@@ -62,3 +62,9 @@ def records(rows: Iterable[JournalRow]) -> list[Record]:
 def write_segment(path: Path, rows: Sequence[Record], **options: Any) -> Path:
     parquet.write_table(pa.Table.from_pylist(list(rows), schema=SEGMENT), path, compression="zstd", **options)
     return path
+
+
+def shipped_numbers(directory: Path) -> list[int]:
+    """The numbers of all facts that were shipped there, as often as they were."""
+    columns = [parquet.read_table(path, columns=["event_id"])["event_id"] for path in directory.glob("*.parquet")]
+    return sorted(event_number(value) for column in columns for value in column.to_pylist())

@@ -41,7 +41,7 @@ class Mailbox:
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(self, server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802 - as above
         assert isinstance(envelope.content, bytes)
         if envelope.rcpt_tos[0].startswith("full@"):
             return "552 5.3.4 message too big for this system"

@@ -6,13 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pyarrow import parquet
 
 from clauses import clause
+from journal_files import shipped_numbers
 from operator_shell import COMMAND, Operator
 from patience import LIMIT_S
 from restante.crypto.identity import Identity
-from restante.model.ids import EventId, event_number
 from restante.model.journal import JournalKind
 from sqlite_files import NOW_MS, NodeFile, open_client_file, open_node_file
 
@@ -21,11 +20,6 @@ def note(file: NodeFile, count: int) -> None:
     with file.database.transaction():
         for _ in range(count):
             file.journal.append(JournalKind.SECURITY, at_ms=NOW_MS, code="E101")
-
-
-def numbers(directory: Path) -> list[int]:
-    columns = [parquet.read_table(path, columns=["event_id"])["event_id"] for path in directory.glob("*.parquet")]
-    return sorted(event_number(EventId(value)) for column in columns for value in column.to_pylist())
 
 
 @clause("13.1")
@@ -39,7 +33,7 @@ def test_a_nodes_facts_leave_once_and_the_next_time_only_what_is_new(tmp_path: P
     note(node, 1)
     again = operator.json("journal ship --to out")
     assert (again["kind"], again["writer"], again["shipped_through"]) == ("node", node.journal.writer.hex(), 4)
-    assert numbers(tmp_path / "out") == [1, 2, 3, 4]
+    assert shipped_numbers(tmp_path / "out") == [1, 2, 3, 4]
     node.database.close()
 
 
@@ -89,5 +83,5 @@ def test_killed_at_any_moment_no_fact_is_lost(tmp_path: Path) -> None:
         else:
             longest_s *= 0.7  # it was done before
     operator.run("journal ship --to out")
-    assert set(numbers(tmp_path / "out")) == set(range(1, total + 1))
+    assert set(shipped_numbers(tmp_path / "out")) == set(range(1, total + 1))
     node.database.close()

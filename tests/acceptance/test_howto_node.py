@@ -1,7 +1,6 @@
 """The commands of docs/howto/node.md, run one after the other, say what the page says."""
 
 import contextlib
-import doctest
 import json
 import os
 import pty
@@ -14,15 +13,10 @@ from pathlib import Path
 
 from clauses import clause
 from node_processes import COMMAND, clean_environ, free_port
+from page_commands import matches, shown_commands
 from patience import LIMIT_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "node.md"
-FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-CONSOLE = re.compile(r"^```console\n\$ restante (?P<arguments>.*)\n(?P<output>(?:.*\n)*?)```$", re.MULTILINE)
-
-
-def matches(expected: str, got: str) -> bool:
-    return doctest.OutputChecker().check_output(expected, got, FLAGS)
 
 
 @contextlib.contextmanager
@@ -70,13 +64,13 @@ def with_ports_of_its_own(config: Path) -> dict[str, str]:
 
 @clause("6.9")
 def test_every_command_of_the_page_gives_what_the_page_shows(tmp_path: Path) -> None:
-    examples = list(CONSOLE.finditer(PAGE.read_text("utf-8")))
+    examples = shown_commands(PAGE)
     assert len(examples) == 8
     ports: dict[str, str] = {}
     relay = ""
     with contextlib.ExitStack() as stack:
-        for example in examples:
-            arguments, expected = example["arguments"], example["output"]
+        for arguments, shown in examples:
+            expected = shown
             for usual, free in ports.items():
                 expected = expected.replace(f":{usual}", f":{free}")
             if arguments == "node run post":

@@ -2,7 +2,6 @@
 
 import doctest
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +9,11 @@ from pathlib import Path
 import pytest
 
 from clauses import clause
+from page_commands import FLAGS, matches, shown_commands
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-CONSOLE = re.compile(r"^```console\n\$ restante (?P<arguments>.*)\n(?P<output>(?:.*\n)*?)```$", re.MULTILINE)
-
-
-def shown_commands() -> dict[str, str]:
-    return {found["arguments"]: found["output"] for found in CONSOLE.finditer(README.read_text(encoding="utf-8"))}
+SHOWN = dict(shown_commands(README))
 
 
 def run(arguments: str, *, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -34,12 +29,8 @@ def run(arguments: str, *, cwd: Path | None = None) -> subprocess.CompletedProce
     )
 
 
-def matches(expected: str, got: str) -> bool:
-    return doctest.OutputChecker().check_output(expected, got, FLAGS)
-
-
 def test_the_readme_shows_the_demo_a_table_a_refusal_and_a_node() -> None:
-    assert list(shown_commands()) == [
+    assert list(SHOWN) == [
         "demo",
         "policy retry",
         "--set retry.base_ms=50 policy retry",
@@ -51,28 +42,28 @@ def test_the_readme_shows_the_demo_a_table_a_refusal_and_a_node() -> None:
 def test_the_demo_ends_with_balanced_books_as_the_readme_shows() -> None:
     done = run("demo")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert matches(shown_commands()["demo"], done.stdout), done.stdout
+    assert matches(SHOWN["demo"], done.stdout), done.stdout
     assert done.stderr == ""
 
 
 def test_the_policy_table_is_the_one_in_the_readme() -> None:
     done = run("policy retry")
     assert done.returncode == 0
-    assert matches(shown_commands()["policy retry"], done.stdout), done.stdout
+    assert matches(SHOWN["policy retry"], done.stdout), done.stdout
 
 
 def test_the_refusal_is_the_one_in_the_readme() -> None:
     arguments = "--set retry.base_ms=50 policy retry"
     done = run(arguments)
     assert done.returncode == 2
-    assert matches(shown_commands()[arguments], done.stderr), done.stderr
+    assert matches(SHOWN[arguments], done.stderr), done.stderr
     assert done.stdout == ""
 
 
 def test_a_node_is_made_as_the_readme_shows(tmp_path: Path) -> None:
     done = run("node init post", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert matches(shown_commands()["node init post"], done.stdout), done.stdout
+    assert matches(SHOWN["node init post"], done.stdout), done.stdout
 
 
 @pytest.mark.parametrize(

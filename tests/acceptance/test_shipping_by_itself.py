@@ -14,11 +14,11 @@ import pytest
 from pyarrow import parquet
 
 from clauses import clause
+from journal_files import shipped_numbers
 from node_processes import NodeHome, NodeProcess, clean_environ, restante, running_node
 from patience import LIMIT_S, LOOK_S, until
 from restante.client.client import Client
 from restante.client.directory import ClientDirectory
-from restante.model.ids import event_number
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.system import SystemEntropy
@@ -44,11 +44,6 @@ async def put_many(node: NodeProcess, count: int, *, size: int = 100) -> None:
         await link.close()
 
 
-def numbers(directory: Path) -> list[int]:
-    columns = [parquet.read_table(path, columns=["event_id"])["event_id"] for path in directory.glob("*.parquet")]
-    return sorted(event_number(value) for column in columns for value in column.to_pylist())
-
-
 def last_fact(home: NodeHome) -> int:
     database = Database(home.database, schema="node", read_only=True)
     try:
@@ -62,10 +57,10 @@ def test_a_nodes_facts_leave_while_it_works_and_the_last_ones_when_it_is_stopped
     home = shipping_home(tmp_path)
     with running_node(home) as node:
         asyncio.run(put_many(node, 200))
-        until(lambda: len(numbers(tmp_path / "out")) == 201)  # and the fact of its start
+        until(lambda: len(shipped_numbers(tmp_path / "out")) == 201)  # and the fact of its start
         asyncio.run(put_many(node, 50))
         assert node.terminate() == 0
-    assert numbers(tmp_path / "out") == list(range(1, 252))
+    assert shipped_numbers(tmp_path / "out") == list(range(1, 252))
     assert last_fact(home) == 251
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")]
 
@@ -91,7 +86,7 @@ def test_a_depot_that_fails_delays_facts_and_no_put_and_is_told_without_naming_i
         [failed] = [line for line in node.logged() if line["event"] == "journal.ship_failed"]
         assert (failed["level"], failed["error"], failed["code"]) == ("warning", "StoreUnusable", "E106")
         assert str(tmp_path) not in b"".join(node.log).decode()
-    assert numbers(out) == list(range(1, 102))
+    assert shipped_numbers(out) == list(range(1, 102))
 
 
 @clause("13.1", "13.9")
@@ -105,7 +100,7 @@ def test_a_node_killed_again_and_again_while_it_ships_loses_no_fact(tmp_path: Pa
             node.kill()
     with running_node(home) as node:
         assert node.terminate() == 0
-    assert set(numbers(tmp_path / "out")) == set(range(1, last_fact(home) + 1))
+    assert set(shipped_numbers(tmp_path / "out")) == set(range(1, last_fact(home) + 1))
     assert last_fact(home) == 603
 
 
@@ -154,10 +149,10 @@ def test_a_node_killed_at_each_step_of_shipping_ships_twice_at_worst(tmp_path: P
         assert process.returncode == -signal.SIGKILL, process.stderr.decode()
         assert last_fact(home) == starts
     out = tmp_path / "out"
-    assert numbers(out).count(1) > 1  # it was shipped again, in longer and longer segments
+    assert shipped_numbers(out).count(1) > 1  # it was shipped again, in longer and longer segments
     with running_node(home) as node:
         assert node.terminate() == 0
-    assert set(numbers(out)) == set(range(1, len(MOMENTS) + 2))
+    assert set(shipped_numbers(out)) == set(range(1, len(MOMENTS) + 2))
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
 

@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from pyarrow import parquet
 
 from clauses import clause
+from journal_files import shipped_numbers
 from patience import LIMIT_S, until_true
 from restante.model.errors import ConfigurationInvalid, StoreUnusable
-from restante.model.ids import event_number
 from restante.model.journal import JournalKind
 from restante.policy.shipping import JournalShipping, next_shipping_ms
 from restante.runtime.journal.shipping import ShipNext, Shipped, Shipper, shipping_to
@@ -28,11 +27,6 @@ OFTEN = JournalShipping(ship_every_ms=100)
 def note(node: NodeFile, count: int) -> None:
     for _ in range(count):
         node.journal.append(JournalKind.SECURITY, at_ms=NOW_MS)
-
-
-def numbers(directory: Path) -> list[int]:
-    columns = [parquet.read_table(path, columns=["event_id"])["event_id"] for path in directory.glob("*.parquet")]
-    return sorted(event_number(value) for column in columns for value in column.to_pylist())
 
 
 class Troubles:
@@ -79,7 +73,7 @@ async def test_facts_leave_again_and_again_and_the_last_ones_at_the_end(tmp_path
         await commits.run(partial(note, node, 4))
         await shipper.finish()
         assert node.journal.shipped_through() == 9
-        assert numbers(tmp_path / "out") == list(range(1, 10))
+        assert shipped_numbers(tmp_path / "out") == list(range(1, 10))
         figures = shipper.figures()
         assert (figures.facts_total, figures.waiting, figures.failures_total) == (9, 0, 0)
         assert figures.last_at_ms == FakeClock().now_ms()
@@ -100,7 +94,7 @@ async def test_a_depot_that_cannot_be_written_only_delays_the_facts(tmp_path: Pa
         assert node.journal.shipped_through() == 0
         out.unlink()
         await shipper.finish()
-        assert numbers(out) == [1, 2, 3, 4]
+        assert shipped_numbers(out) == [1, 2, 3, 4]
         assert (troubles.recoveries, shipper.figures().is_failing) == (1, False)
 
 

@@ -124,9 +124,10 @@ class Track:
         written = []
         for depth, wrap in enumerate(stack):
             following = stack[depth + 1] if depth + 1 < len(stack) else None
+            opened = wrap
             if wrap.kind is WrapKind.ORDERED_LIST and following is not None and following.kind is WrapKind.ITEM:
-                wrap = Wrap(kind=WrapKind.ORDERED_LIST, number=following.number)  # noqa: PLW2901
-            written.append(self._with_lead(self.dialect.opening(wrap), stack[:depth]))
+                opened = Wrap(kind=WrapKind.ORDERED_LIST, number=following.number)
+            written.append(self._with_lead(self.dialect.opening(opened), stack[:depth]))
         return "".join(written)
 
     def closed(self, stack: Stack, depth: int = 0) -> str:
