@@ -1,7 +1,7 @@
 """What every test run shares: the clause count, tiers by directory, and how Hypothesis draws."""
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["conformance_plugin", "pytester"]
 
@@ -9,8 +9,16 @@ TIERS = frozenset({"unit", "contract", "parity", "sim", "acceptance", "vectors",
 
 # Hypothesis loads "ci" by itself where the variable CI is set: there, equal commits draw equal examples.
 # Elsewhere each run looks at new ones, and a failure prints the line that brings it back.
-settings.register_profile("default", settings.get_profile("default"), deadline=None, print_blob=True)
-settings.register_profile("ci", settings.get_profile("ci"), deadline=None, print_blob=True, derandomize=True)
+# How long something takes to draw or to run says more about the machine than about the code.
+for profile in ("default", "ci"):
+    settings.register_profile(
+        profile,
+        settings.get_profile(profile),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        print_blob=True,
+        derandomize=profile == "ci",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker

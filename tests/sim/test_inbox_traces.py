@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clauses import clause
@@ -83,7 +83,7 @@ def at_the_peers(peers: Peers, what: str, how: Any) -> None:
 
 
 @clause("1.1", "1.2", "8.7", "9.3", "9.5")
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None)
 @example([("deliver", 2), ("wait", 12 * MINUTE_MS), ("deliver", 0), ("reset", 0), ("deliver", 3)])
 @given(st.lists(happenings, min_size=4, max_size=40))
 def test_the_application_sees_what_was_sent_once_each_in_order_but_for_what_is_marked(
