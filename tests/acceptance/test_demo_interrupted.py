@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-DEADLINE_S = 60
+from patience import LIMIT_S, until
 
 
 def start(home: Path) -> subprocess.Popen[str]:
@@ -42,14 +42,11 @@ def test_no_actor_outlives_the_stage(ending: signal.Signals) -> None:
     with tempfile.TemporaryDirectory() as made:
         home = Path(made)
         process = start(home)
-        deadline = os.times().elapsed + DEADLINE_S
-        while len(actors(home)) < 3:
-            assert process.poll() is None, process.communicate()
-            assert os.times().elapsed < deadline, "the actors never came"
+        until(lambda: process.poll() is not None or len(actors(home)) == 3)
+        assert process.poll() is None, process.communicate()
         process.send_signal(ending)
-        _, errors = process.communicate(timeout=DEADLINE_S)
-        while actors(home):
-            assert os.times().elapsed < deadline, "somebody stayed"
+        _, errors = process.communicate(timeout=LIMIT_S)
+        until(lambda: not actors(home))
         if ending is signal.SIGINT:
             assert process.returncode == 130
             assert errors == ""

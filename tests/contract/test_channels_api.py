@@ -8,6 +8,7 @@ import pytest
 
 from channel_cases import Place, StillDice, draft, long_text, place, registered, states
 from clauses import clause
+from patience import LIMIT_S
 from restante.client.channels import Channels, ChunkEnd, Draft, Enqueued, Skipped, Stop, Strategy
 from restante.client.outbox_words import Destination, Message
 from restante.core.channel_delivery import Progress
@@ -249,7 +250,7 @@ async def test_a_running_service_goes_on_with_every_chat_as_soon_as_the_silence_
     )
     stream = channels.outbox.events()
     running = asyncio.create_task(channels.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         await channels.deliver(draft("first"))
         while not ops.asked:
             await anext(stream)
@@ -385,7 +386,7 @@ async def test_entries_of_a_channel_that_failed_to_start_wait_and_use_up_no_try(
     assert await states(channels, sent) == [PENDING]
     assert [one.condition for one in channels.health()] == [Condition.DOWN]
     running = asyncio.create_task(channels.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         async for change in channels.outbox.events():
             if isinstance(change, Change) and change.notice is Notice.DELIVERED:
                 break
@@ -441,7 +442,7 @@ async def test_what_cannot_be_queued_does_not_leave_by_a_channel(here: Place) ->
     loaded = await channels.outbox.within(lambda store: store.load(waiting.message_id))
     assert loaded is not None
     running = asyncio.create_task(channels.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         async for change in channels.outbox.events():
             if isinstance(change, Change) and change.notice is Notice.DELIVERED:
                 break

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clauses import clause
+from patience import LIMIT_S
 from restante.client import events as events_module
 from restante.client.events import EventStream, Missed
 from restante.client.outbox import Destination, Drained, Message, Outbox
@@ -292,7 +293,7 @@ async def test_whatever_a_carrier_raises_ends_the_drain_and_its_claims_are_given
             raise crash(entry.lane)
 
     sent = await outbox.send(Message(payload=b"x"), MESH)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         with pytest.raises(crash):
             await outbox.drain({Route.MESH: Broken()})
     status = await outbox.status(sent.message_id)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clauses import clause
+from patience import LIMIT_S
 from restante.model.errors import DuplicateMessageId, StoreUnusable
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.group_commit import LONELY_TURN_S, MAX_GROUP, QUICK_DISK_S, GroupCommit
@@ -233,12 +234,12 @@ async def test_a_mistake_in_one_operation_is_told_to_its_caller_and_to_nobody_el
             group.run(keeping(database, "b")),
             return_exceptions=True,
         ),
-        10,
+        LIMIT_S,
     )
     assert [answers[0], answers[2]] == ["a", "b"]
     assert isinstance(answers[1], ZeroDivisionError)
     assert kept(database) == ["a", "b"]
-    assert await asyncio.wait_for(group.run(keeping(database, "c")), 10) == "c"
+    assert await asyncio.wait_for(group.run(keeping(database, "c")), LIMIT_S) == "c"
 
 
 @clause("3.2")
@@ -290,7 +291,7 @@ async def test_everyone_may_give_up_and_the_next_is_served(group: GroupCommit, d
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await asyncio.wait_for(group.run(keeping(database, "b")), 10) == "b"
+    assert await asyncio.wait_for(group.run(keeping(database, "b")), LIMIT_S) == "b"
     assert kept(database) == ["b"]
 
 
@@ -319,7 +320,7 @@ async def test_a_closed_group_refuses_and_leaves_nobody_waiting(database: Counti
     late = [asyncio.create_task(group.run(keeping(database, key))) for key in ("c", "d")]
     await asyncio.sleep(0)
     group.close()
-    answers = await asyncio.wait_for(asyncio.gather(*under_way, *late, return_exceptions=True), 10)
+    answers = await asyncio.wait_for(asyncio.gather(*under_way, *late, return_exceptions=True), LIMIT_S)
     assert answers[:2] == ["a", "b"]
     assert [type(answer) for answer in answers[2:]] == [StoreUnusable, StoreUnusable]
     with pytest.raises(StoreUnusable, match="closed"):
