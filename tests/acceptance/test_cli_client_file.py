@@ -171,7 +171,7 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
             f"message {shown('sent')} should have 20 bytes of payload, but has 1",
         ),
         (
-            "INSERT INTO body VALUES (0, zeroblob(16), 1, '', '', '', 0, 0, 0, 0, 0, 0, 0, x'00', x'00')",
+            "INSERT INTO body SELECT 0, zeroblob(16), 1, '', '', '', 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, x'00', x'00'",
             "payload 0 belongs to no message",
         ),
         (

@@ -54,14 +54,10 @@ class EntryForms:
             if not isinstance(classify(message.kind, connected=False), Queue):
                 return None
             form = self._make(terms)
-        payload = message.payload
-        size_bytes = len(payload)
-        if size_bytes > MAX_SEALED_BYTES:
-            raise TooLarge("the payload", size_bytes=size_bytes, limit_bytes=MAX_SEALED_BYTES)
         route, lane, kind, priority, ttl_s, life_ms, attention_ms = form
         return (
             message_id,
-            size_bytes,
+            _checked_size(message),
             route,
             lane,
             kind,
@@ -72,15 +68,16 @@ class EntryForms:
             now_ms + life_ms,
             now_ms,
             now_ms + attention_ms,
-            payload,
+            None,  # nothing is known of its session
+            None,
+            None,
+            message.payload,
             message.sealed_plaintext,
         )
 
     def entry(self, message: Message, message_id: MessageId, destination: Destination, now_ms: int) -> OutboxEntry:
         """The message as a carrier takes it, without its being queued; refuses as `arrival` does."""
-        size_bytes = len(message.payload)
-        if size_bytes > MAX_SEALED_BYTES:
-            raise TooLarge("the payload", size_bytes=size_bytes, limit_bytes=MAX_SEALED_BYTES)
+        _checked_size(message)
         terms = (message.kind, message.ttl_s, message.priority, destination.route, destination.lane)
         blank = _blank(terms)
         return blank.but(
@@ -107,6 +104,14 @@ class EntryForms:
             attention_ms=attention_at_ms(self._limits, blank),
         )
         return form
+
+
+def _checked_size(message: Message) -> int:
+    """How many bytes are to be sent (SPEC 2.8)."""
+    size_bytes = len(message.payload)
+    if size_bytes > MAX_SEALED_BYTES:
+        raise TooLarge("the payload", size_bytes=size_bytes, limit_bytes=MAX_SEALED_BYTES)
+    return size_bytes
 
 
 def _blank(terms: _Terms) -> OutboxEntry:

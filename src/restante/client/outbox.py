@@ -47,7 +47,7 @@ from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.outbox import SqliteOutbox
-from restante.runtime.sqlite.outbox_records import Acceptance, Change
+from restante.runtime.sqlite.outbox_records import Arrival, Change
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.acks import AckType
 
@@ -119,24 +119,26 @@ class Outbox:
         if message.message_id is not None and len(destinations) > 1:
             raise RestanteError("one message_id names one destination's message", code=Code.MALFORMED)
         deliveries: list[Delivery] = []
-        accepted: list[Acceptance] = []
+        arrivals: list[Arrival] = []
+        brought: list[MessageId] = []
         for destination in destinations:
-            delivery = self._queued(message, destination, accepted)
+            delivery = self._queued(message, destination, arrivals, brought)
             deliveries.append(delivery or await self._send_live(message, destination))
-        if accepted:
-            await self._commits.run(partial(self._accept, accepted))
+        if arrivals:
+            await self._commits.run(partial(self._accept, arrivals, brought))
             self._work.set()
         return Receipt(tuple(deliveries))
 
     async def send_many(self, items: Sequence[tuple[Message, Destination]]) -> list[Receipt]:
         """The same for many messages with one commit: all of them are accepted, or none."""
         receipts: list[Receipt] = []
-        accepted: list[Acceptance] = []
+        arrivals: list[Arrival] = []
+        brought: list[MessageId] = []
         for message, destination in items:
-            delivery = self._queued(message, destination, accepted)
+            delivery = self._queued(message, destination, arrivals, brought)
             receipts.append(Receipt((delivery or await self._send_live(message, destination),)))
-        if accepted:
-            await self._commits.run(partial(self._accept, accepted))
+        if arrivals:
+            await self._commits.run(partial(self._accept, arrivals, brought))
             self._work.set()
         return receipts
 
@@ -267,8 +269,10 @@ class Outbox:
         self._commits.close()
         self._database.close()
 
-    def _queued(self, message: Message, destination: Destination, accepted: list[Acceptance]) -> Delivery | None:
-        """Adds to `accepted`, unless the message is of a kind that is never queued."""
+    def _queued(
+        self, message: Message, destination: Destination, arrivals: list[Arrival], brought: list[MessageId]
+    ) -> Delivery | None:
+        """Adds to `arrivals`, and to `brought` an id that was given, unless the kind of message is never queued."""
         given = message.message_id
         if given is None:
             message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
@@ -277,11 +281,13 @@ class Outbox:
         arrival = self._forms.arrival(message, message_id, destination, self._clock.now_ms())
         if arrival is None:
             return None
-        accepted.append(Acceptance(arrival, given is None))
+        arrivals.append(arrival)
+        if given is not None:
+            brought.append(given)
         return Delivery(destination.lane, message_id, _QUEUED)
 
-    def _accept(self, accepted: list[Acceptance]) -> None:
-        self._store.accept_all(accepted, now_ms=self._clock.now_ms())
+    def _accept(self, arrivals: list[Arrival], brought: Sequence[MessageId]) -> None:
+        self._store.accept_all(arrivals, brought=brought, now_ms=self._clock.now_ms())
 
     async def _send_live(self, message: Message, destination: Destination) -> Delivery:
         """At once or not at all, by the one classification of SPEC 2.4."""

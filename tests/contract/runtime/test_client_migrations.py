@@ -16,8 +16,10 @@ from restante.runtime.sqlite.integrity import check_file
 from sqlite_files import NOW_MS, assert_books_balance, chosen, facts, open_client_file, states_by_rows
 
 DAY_MS = 86_400_000
-FIRST_SCHEMA = files(restante.runtime.sqlite).joinpath("migrations", "client", "0001_first.sql")
+MIGRATIONS = files(restante.runtime.sqlite).joinpath("migrations", "client")
+FIRST_SCHEMA = MIGRATIONS.joinpath("0001_first.sql")
 CLIENTS_FILE = 0x52535443
+TAG = b"session tag here"
 
 
 def make_file_of_the_first_schema(path: Path) -> None:
@@ -82,4 +84,49 @@ def test_everything_in_a_file_of_the_first_schema_is_there_after_it_was_opened(t
         accept(file.outbox, entry(4))
     assert chosen(file) == message(1)
     assert [fact.kind for fact in facts(file.journal)][-1] is JournalKind.ATTEMPTED
+    file.database.close()
+
+
+def make_file_of_the_eighth_schema(path: Path) -> None:
+    """A message that was filed and two that were not, with another's fact between theirs."""
+    connection = apsw.Connection(str(path))
+    for step in sorted(MIGRATIONS.iterdir(), key=lambda step: step.name)[:8]:
+        connection.execute(step.read_text(encoding="utf-8"))
+    connection.pragma("application_id", CLIENTS_FILE)
+    connection.pragma("user_version", 8)
+    for number in (1, 2, 4):
+        connection.execute(
+            "INSERT INTO body VALUES (?1, ?2, 9, 'mesh', 'lane', 'text', 1, ?3, 86400, ?3, ?4, ?3, ?4, ?5, ?6)",
+            (number, message(number), NOW_MS, NOW_MS + DAY_MS, b"payload %d" % number, b"kept"),
+        )
+        connection.execute(
+            "INSERT INTO journal VALUES (?, ?, 'accepted', ?, ?, ?, ?, 9, 'text', 1, NULL, NULL, NULL, NULL, 86400)",
+            (number, NOW_MS + number, message(number), TAG, number, bytes(32)),
+        )
+    connection.execute(
+        """INSERT INTO outbox VALUES (1, ?1, 1, 9, 'mesh', 'lane', 'text', 1, ?2, 86400, ?2, ?3, ?2, 0, 'pending', NULL,
+           NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 1, ?3)""",
+        (message(1), NOW_MS, NOW_MS + DAY_MS),
+    )
+    connection.execute("UPDATE outbox_total SET entries = 1, bytes = 9, filed_through = 1")
+    connection.execute("INSERT INTO journal (number, at_ms, kind) VALUES (3, ?, 'security')", (NOW_MS + 3,))
+    connection.close()
+
+
+def test_facts_of_messages_that_were_not_filed_are_told_once_and_in_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "client.db"
+    make_file_of_the_eighth_schema(path)
+    file = open_client_file(path)
+    for _ in range(2):  # before they are filed, and after
+        told = file.journal.columns(after=0, limit=10)
+        assert told[0] == (1, 2, 3, 4)
+        assert told[1] == (NOW_MS + 1, NOW_MS + 2, NOW_MS + 3, NOW_MS + 4)
+        assert told[2] == ("accepted", "accepted", "security", "accepted")
+        assert told[3] == (message(1), message(2), None, message(4))
+        assert told[4:7] == [(TAG, TAG, None, TAG), (1, 2, None, 4), (bytes(32), bytes(32), None, bytes(32))]
+        assert told[7:10] == [(9, 9, None, 9), ("text", "text", None, "text"), (1, 1, None, 1)]
+        assert told[14] == (86_400, 86_400, None, 86_400)
+        assert file.journal.last_number() == 4
+        file.outbox.sweep(now_ms=NOW_MS)
+    assert [check.findings for check in check_file(file.database) if check.findings] == []
     file.database.close()

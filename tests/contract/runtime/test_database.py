@@ -13,7 +13,8 @@ import pytest
 from clauses import clause
 from full_disk import no_file_longer_than
 from restante.model.errors import LocalProtocolError, StoreUnusable
-from restante.runtime.sqlite.database import ROWS_AT_ONCE, Database
+from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.wide_statements import WIDTHS
 
 NOBODY = 65_534
 KEEP = "INSERT INTO meta (key, value) VALUES (?, ?)"
@@ -329,7 +330,7 @@ def test_deferred_rows_are_there_for_the_next_statement_in_their_order(database:
 
 def test_many_deferred_rows_are_written_in_their_order(database: Database) -> None:
     database.run("CREATE TABLE note (number INTEGER PRIMARY KEY, text TEXT) STRICT")
-    texts = [str(number) for number in range(3 * ROWS_AT_ONCE + 1)]
+    texts = [str(number) for number in range(3 * WIDTHS[0] + 1)]
     with database.transaction():
         before = database.changes()
         database.defer_many("INSERT INTO note VALUES (NULL, ?)", [(text,) for text in texts])
@@ -338,7 +339,7 @@ def test_many_deferred_rows_are_written_in_their_order(database: Database) -> No
 
 
 def test_of_many_deferred_rows_with_one_that_breaks_a_rule_nothing_is_kept(database: Database) -> None:
-    rows = [(str(number % (ROWS_AT_ONCE + 5)), b"") for number in range(2 * ROWS_AT_ONCE)]
+    rows = [(str(number % (WIDTHS[0] + 5)), b"") for number in range(2 * WIDTHS[0])]
     with pytest.raises(apsw.ConstraintError), database.transaction():
         database.defer_many("INSERT INTO meta (key, value) VALUES (?, ?)", rows)
     assert kept(database) == []

@@ -40,7 +40,6 @@ from restante.policy.outbox_order import STRICT_ROUTES
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.integrity import check_file
-from restante.runtime.sqlite.outbox_records import Acceptance
 from restante.runtime.sqlite.outbox_rows import arrival_of
 from restante.testing.seeded import FakeClock
 from sqlite_files import NOW_MS, open_client_file, states_by_journal, states_by_rows
@@ -133,9 +132,10 @@ class Mirrored(RuleBasedStateMachine):
 
     def _accept(self, entries: list[OutboxEntry]) -> None:
         now_ms = self._clock.now_ms()
-        acceptances = [Acceptance(arrival_of(new, TIGHT.outbox)) for new in entries]
+        arrivals = [arrival_of(new, TIGHT.outbox) for new in entries]
+        ids = [new.message_id for new in entries]
         self._both(
-            lambda: self._file.outbox.accept_all(acceptances, now_ms=now_ms),
+            lambda: self._file.outbox.accept_all(arrivals, brought=ids, now_ms=now_ms),
             lambda: self._model.accept_all(entries, now_ms=now_ms),
         )
 

@@ -8,6 +8,7 @@ from restante.runtime.sqlite.database import Database, load_queries
 
 FOR_EACH_ROW = [
     ("outbox", "add_body"),
+    ("outbox", "journal_arrivals"),
     ("outbox", "file_arrivals"),
     ("outbox", "store_state"),
     ("outbox", "remove_entry"),

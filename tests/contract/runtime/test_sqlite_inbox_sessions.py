@@ -15,8 +15,9 @@ from restante.model.errors import LocalProtocolError
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.model.states import Verdict
-from restante.runtime.sqlite.database import Column, Database
+from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.inbox_records import Asked, Released
+from restante.runtime.sqlite.wide_statements import Column
 from sqlite_files import NOW_MS, ClientFile, facts
 
 GAP_MS = 300_000

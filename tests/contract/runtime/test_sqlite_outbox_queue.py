@@ -336,3 +336,28 @@ def test_a_sweep_changes_exactly_the_entries_whose_time_has_come(
 
     with pytest.raises(Undone), shared_file.database.transaction():
         check()
+
+
+@clause("1.4")
+def test_a_fact_is_told_once_in_its_place_before_during_and_after_filing(tmp_path: Path) -> None:
+    file = open_client_file(tmp_path / "client.db")
+
+    def told() -> list[tuple[int, str]]:
+        numbers, _, kinds, *_ = file.journal.columns(after=0, limit=100)
+        return list(zip(numbers, kinds, strict=True))
+
+    accept(file.outbox, entry(1))
+    with file.database.transaction():
+        file.journal.append(JournalKind.SECURITY, at_ms=NOW_MS)
+    accept(file.outbox, entry(2))
+    expected = [(1, "accepted"), (2, "security"), (3, "accepted")]
+    assert told() == expected
+    with file.database.transaction():
+        file.outbox.sweep(now_ms=NOW_MS)
+        assert told() == expected
+        assert file.outbox.counts() == {State.PENDING: 2}
+        accept(file.outbox, entry(3))
+        assert told() == [*expected, (4, "accepted")]
+    assert told() == [*expected, (4, "accepted")]
+    assert file.journal.last_number() == 4
+    file.database.close()

@@ -7,24 +7,20 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import apsw
 
 from restante.model.errors import LocalProtocolError, StoreUnusable
+from restante.runtime.sqlite.wide_statements import Column, together
 
 BUSY_TIMEOUT_MS: Final = 5_000
 PAGE_BYTES: Final = 4_096
 CHECKPOINT_PAGES: Final = 4_000
 """The log may grow to 16 MB before its pages are moved into the file: those written often are moved once."""
-ROWS_AT_ONCE: Final = 32
-"""Rows that one INSERT takes when many are written together: half the time of one statement for each."""
-_PLAIN_INSERT: Final = re.compile(r"(INSERT INTO \w+(?: \([\w, ]+\))? VALUES )(\([?NUL, ]+\));?")
 _QUERY_HEADER: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"--.*$", re.MULTILINE)
 _APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
@@ -34,9 +30,6 @@ ours."""
 
 _UNKNOWN: Final = -1
 _PART_OF_THE_OUTER: Final = contextlib.nullcontext()
-
-Column = bytes | str | int | float | None
-"""What SQLite can hold."""
 
 
 class Database:
@@ -227,14 +220,9 @@ class Database:
             for sql, rows in deferred.items():
                 if len(rows) == 1:
                     self._cursor.execute(sql, rows[0])
-                elif len(rows) >= ROWS_AT_ONCE and (wide := _widened(sql)):
-                    whole = len(rows) - len(rows) % ROWS_AT_ONCE
-                    for first in range(0, whole, ROWS_AT_ONCE):
-                        values = chain.from_iterable(rows[first : first + ROWS_AT_ONCE])
-                        self._cursor.execute(wide, tuple(values))
-                    self._cursor.executemany(sql, rows[whole:])
                 else:
-                    self._cursor.executemany(sql, rows)
+                    for wide, values in together(sql, rows):
+                        self._cursor.execute(wide, values)
         except BaseException as failure:  # noqa: BLE001 - raised again
             self._translate(failure)
         self._settled_changes += self._connection.total_changes() - before
@@ -299,13 +287,6 @@ def load_queries(name: str) -> Mapping[str, str]:
     text = files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
     _, *parts = _QUERY_HEADER.split(text)
     return dict(zip(parts[::2], map(_shortened, parts[1::2]), strict=True))
-
-
-@cache
-def _widened(statement: str) -> str | None:
-    """The same INSERT for `ROWS_AT_ONCE` rows; None for a statement of another form."""
-    found = _PLAIN_INSERT.fullmatch(statement)
-    return found and found[1] + ",".join([found[2]] * ROWS_AT_ONCE)
 
 
 def _shortened(statement: str) -> str:

@@ -9,7 +9,8 @@ from restante.model.ids import MessageId
 from restante.model.kinds import Kind, TtlType
 from restante.policy.ttl import expiry_ms
 from restante.ports.entropy import Entropy
-from restante.runtime.sqlite.database import Column, Database, load_queries
+from restante.runtime.sqlite.database import Database, load_queries
+from restante.runtime.sqlite.wide_statements import Column
 
 _SQL: Final = load_queries("inbox")
 _ADD_MESSAGE: Final = _SQL["add_message"]

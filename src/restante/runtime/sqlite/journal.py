@@ -98,24 +98,6 @@ class Journal:
         )
         return number
 
-    def append_accepted(
-        self,
-        message_id: MessageId,
-        about: tuple[SessionTag | None, int | None, PayloadHash | None, int, Kind, Priority],
-        ttl_s: int,
-        at_ms: int,
-    ) -> int:
-        """The number of the first fact about a message of the outbox; `about` as the columns follow each other."""
-        last = self._last
-        if last is None:
-            number = self._take_numbers(1)
-        else:
-            self._last = number = last + 1
-        self._database.defer(
-            _APPEND_FACT, (number, at_ms, JournalKind.ACCEPTED, message_id, *about, None, None, None, None, ttl_s)
-        )
-        return number
-
     def append_step(self, entry: OutboxEntry, fact: Record, at_ms: int) -> int:
         """The number of a fact about an entry of the outbox: the same with less ado, for every step writes one."""
         last = self._last
@@ -153,6 +135,14 @@ class Journal:
             return self._take_numbers(1)
         self._last += 1
         return self._last
+
+    def number_arrival(self) -> int:
+        """The number of a message of the outbox, whose row is its first fact until it is filed."""
+        last = self._last
+        if last is None:
+            return self._take_numbers(1)
+        self._last = number = last + 1
+        return number
 
     def _take_numbers(self, count: int) -> int:
         """The first of so many new numbers."""

@@ -39,7 +39,7 @@ from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.dead_letters import DeadLetterTable, KeptLetter
 from restante.runtime.sqlite.journal import Journal
 from restante.runtime.sqlite.outbox_lanes import Lanes
-from restante.runtime.sqlite.outbox_records import Acceptance, Change
+from restante.runtime.sqlite.outbox_records import Arrival, Change
 from restante.runtime.sqlite.outbox_rows import arrival_of, entry_of, lasting_columns, state_columns
 from restante.runtime.sqlite.outbox_shelf import EntryShelf, FiledEntry
 from restante.runtime.sqlite.outbox_totals import OutboxTotals
@@ -49,6 +49,12 @@ SWEEP_PAGE: Final = 1_000
 _SQL: Final = load_queries("outbox")
 _ADD_BODY: Final = _SQL["add_body"]
 _REMOVE_BODY: Final = _SQL["remove_body"]
+# By these names in what every message passes: on Python 3.11 a member takes ten times as long to read from its class.
+_PENDING: Final = State.PENDING
+_DELIVERED: Final = State.DELIVERED
+_RELAY: Final = Route.RELAY
+_CHANNEL: Final = Route.CHANNEL
+_QUEUED: Final = Notice.QUEUED
 
 
 class SqliteOutbox:
@@ -84,25 +90,22 @@ class SqliteOutbox:
         now_ms: int,
     ) -> None:
         """Durable when committed; refused whole when the outbox is full or the id is known (SPEC 3.2, 3.6)."""
-        arrival = arrival_of(entry, self._limits)
-        self.accept_all([Acceptance(arrival, False, sealed_hash, session_tag, sequence)], now_ms=now_ms)
+        arrival = arrival_of(entry, self._limits, session_tag=session_tag, sequence=sequence, sealed_hash=sealed_hash)
+        self.accept_all([arrival], brought=[entry.message_id], now_ms=now_ms)
 
-    def accept_all(self, acceptances: Sequence[Acceptance], *, now_ms: int) -> None:
-        """All of them or none."""
+    def accept_all(self, arrivals: Sequence[Arrival], *, brought: Sequence[MessageId], now_ms: int) -> None:
+        """All of them or none. `brought` are the ids that were not drawn just now: somebody may have had one before."""
         if not self._database.in_transaction:
             with self._database.transaction():
-                return self.accept_all(acceptances, now_ms=now_ms)
+                return self.accept_all(arrivals, brought=brought, now_ms=now_ms)
         new_bytes = 0
-        brought: list[MessageId] = []
-        for arrival, is_minted, *_ in acceptances:
+        for arrival in arrivals:
             new_bytes += arrival[1]
-            if not is_minted:
-                brought.append(arrival[0])
-        self._refuse_if_full(len(acceptances), new_bytes)
+        self._refuse_if_full(len(arrivals), new_bytes)
         if brought and (len(set(brought)) != len(brought) or any(map(self._is_known, brought))):
             raise DuplicateMessageId
-        for acceptance in acceptances:
-            self._add(acceptance, now_ms)
+        for arrival in arrivals:
+            self._add(arrival, now_ms)
         return None
 
     def lease_next(self, *, owner: str, now_ms: int) -> OutboxEntry | None:
@@ -242,17 +245,14 @@ class SqliteOutbox:
         [(known,)] = self._database.rows(_SQL["is_known"], message_id)
         return bool(known) or self.sent.knows(message_id)
 
-    def _add(self, acceptance: Acceptance, now_ms: int) -> None:
-        arrival, _, sealed_hash, tag, sequence = acceptance
-        message_id, size_bytes, route, lane, kind, priority, _, ttl_s, *_ = arrival
-        number = self._journal.append_accepted(
-            message_id, (tag, sequence, sealed_hash, size_bytes, kind, priority), ttl_s, now_ms
-        )
-        self._database.defer(_ADD_BODY, (number, *arrival))
-        self.changes.append((message_id, Notice.QUEUED, None, now_ms))
+    def _add(self, arrival: Arrival, now_ms: int) -> None:
+        """The row of an arrival is its `accepted` fact as well, until it is filed (SPEC 1.4)."""
+        message_id, size_bytes, route, lane, *_ = arrival
+        self._database.defer(_ADD_BODY, (self._journal.number_arrival(), *arrival))
+        self.changes.append((message_id, _QUEUED, None, now_ms))
         if self._totals.arrived(route, lane, size_bytes):
             self._totals.file_arrivals(now_ms=now_ms)
-        if route is Route.RELAY:
+        if route is _RELAY:
             self._evict_overflow(lane, now_ms)
 
     def _insert(self, entry: OutboxEntry, insertion: int, letter: KeptLetter, now_ms: int) -> None:
@@ -304,8 +304,8 @@ class SqliteOutbox:
             self._end(after, effects, filed, now_ms)
         else:
             self._shelf.store(filed, after, is_strict and self._lanes.is_behind(after), now_ms)
-        if before.route is Route.RELAY and (before.state is State.PENDING) != (after.state is State.PENDING):
-            self._totals.count_pending(before.lane, -1 if before.state is State.PENDING else 1)
+        if before.route is _RELAY and (before.state is _PENDING) != (after.state is _PENDING):
+            self._totals.count_pending(before.lane, -1 if before.state is _PENDING else 1)
         self._carry_out(after, effects, now_ms)
         if is_strict and is_unsent(before) and not is_unsent(after):
             self._lanes.move_on(after, now_ms)
@@ -314,7 +314,7 @@ class SqliteOutbox:
     def _end(self, entry: OutboxEntry, effects: tuple[Effect, ...], filed: FiledEntry, now_ms: int) -> None:
         self._shelf.remove(filed)
         self._totals.count(-1, -filed.size_bytes)
-        if entry.state is State.DELIVERED:
+        if entry.state is _DELIVERED:
             self._drop_body(entry, filed)
             self.sent.remember(entry, now_ms=now_ms)
             return
@@ -326,7 +326,7 @@ class SqliteOutbox:
 
     def _drop_body(self, entry: OutboxEntry, filed: FiledEntry) -> None:
         self._database.defer(_REMOVE_BODY, (filed.body_id,))
-        if entry.route is Route.CHANNEL:
+        if entry.route is _CHANNEL:
             self.progress.remove(entry.message_id)
 
     def _step_dead(self, letter: KeptLetter, event: Event, now_ms: int) -> tuple[Effect, ...]:

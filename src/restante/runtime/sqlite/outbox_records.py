@@ -7,23 +7,29 @@ from restante.model.ids import MessageId, PayloadHash, SessionTag
 from restante.model.kinds import Kind, Priority
 from restante.model.states import Route
 
-Arrival = tuple[MessageId, int, Route, str, Kind, Priority, int, int, int, int, int, int, bytes, bytes]
+Arrival = tuple[
+    MessageId,
+    int,
+    Route,
+    str,
+    Kind,
+    Priority,
+    int,
+    int,
+    int,
+    int,
+    int,
+    int,
+    SessionTag | None,
+    int | None,
+    PayloadHash | None,
+    bytes,
+    bytes,
+]
 """What is kept of a new message, in the order of its row: id, size in bytes, route, lane, kind, priority,
-created_at_ms, ttl_s, queued_at_ms, expires_at_ms, next_attempt_at_ms, attention_at_ms, payload, sealed_plaintext. No
-class of its own: one is made for every send."""
-
-
-class Acceptance(NamedTuple):
-    """A message on its way in, with what only its first fact says about it.
-
-    `is_minted` says that its id was drawn for it just now, so that nobody can have had it before.
-    """
-
-    arrival: Arrival
-    is_minted: bool = False
-    sealed_hash: PayloadHash | None = None
-    session_tag: SessionTag | None = None
-    sequence: int | None = None
+created_at_ms, ttl_s, queued_at_ms, expires_at_ms, next_attempt_at_ms, attention_at_ms; what only its first fact says,
+the tag of its session, its place there and the hash of its sealed bytes; payload and sealed_plaintext. No class of its
+own: one is made for every send."""
 
 
 class Change(NamedTuple):

@@ -19,6 +19,7 @@ FILED_TO_ARRIVED: Final = 64
 of its own, while a fair share of all entries puts several into each page."""
 
 _SQL: Final = load_queries("outbox")
+_STORE_TOTALS: Final = _SQL["store_totals"]
 
 
 class OutboxTotals:
@@ -54,7 +55,7 @@ class OutboxTotals:
         self._new_bytes += size_bytes
         if route in STRICT_ROUTES:
             self._new_by_lane[route, lane] += 1
-        return self._new_entries >= max(FILE_AT, self._entries // FILED_TO_ARRIVED)
+        return self._new_entries >= FILE_AT and self._new_entries >= self._entries // FILED_TO_ARRIVED
 
     def file_arrivals(self, *, now_ms: int) -> None:
         """Give every arrival its place in the order of choice; in a strict lane only its first entry can be chosen."""
@@ -62,6 +63,7 @@ class OutboxTotals:
             self._read()
         if not self._new_entries:
             return
+        self._database.rows(_SQL["journal_arrivals"], self._filed_through)
         self._database.rows(_SQL["file_arrivals"], now_ms, self._filed_through)
         for (route, lane), count in self._new_by_lane.items():
             for (message_id,) in self._database.rows(_SQL["head_of_lane"], route, lane):
@@ -72,6 +74,7 @@ class OutboxTotals:
         self.count(self._new_entries, self._new_bytes)
         self._new_entries = self._new_bytes = 0
         self._new_by_lane.clear()
+        self._store_totals()  # at once: whoever reads on in this transaction must not see an arrival twice
 
     def count(self, entries: int, size_bytes: int) -> None:
         """So many filed entries and bytes more, or less."""
@@ -90,10 +93,13 @@ class OutboxTotals:
         self._pending.clear()
         self._changed_lanes.clear()
 
+    def _store_totals(self) -> None:
+        self._database.defer(_STORE_TOTALS, (self._entries, self._bytes, self._filed_through))
+        self._is_changed = False
+
     def _settle(self) -> None:
         if self._is_changed:
-            self._database.defer(_SQL["store_totals"], (self._entries, self._bytes, self._filed_through))
-            self._is_changed = False
+            self._store_totals()
         for lane in self._changed_lanes:
             self._database.defer(_SQL["store_pending"], (lane, self._pending[lane]))
         self._changed_lanes.clear()

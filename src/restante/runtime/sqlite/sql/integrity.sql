@@ -55,11 +55,11 @@ SELECT message_id
 -- Numbers that no fact has; the last row is for facts missing at the end: a message and its place in the queue have the
 -- number of the fact that made them, and of other facts the newest is marked.
 SELECT before + 1, number - 1
-  FROM (SELECT number, lag(number, 1, 0) OVER (ORDER BY number) AS before FROM journal)
+  FROM (SELECT number, lag(number, 1, 0) OVER (ORDER BY number) AS before FROM fact)
  WHERE number <> before + 1
  UNION ALL
 SELECT last + 1, used
-  FROM (SELECT coalesce(max(number), 0) AS last FROM journal)
+  FROM (SELECT coalesce(max(number), 0) AS last FROM fact)
   JOIN (SELECT max(coalesce((SELECT max(body_id) FROM body), 0),
                     coalesce((SELECT max(insertion) FROM outbox), 0),
                     coalesce((SELECT CAST(CAST(value AS TEXT) AS INTEGER) FROM meta WHERE key = 'last_fact'), 0)) AS used)
@@ -77,12 +77,12 @@ SELECT message_id FROM delivered
 WITH
 told AS (
     SELECT message_id, max(number) AS number, after.value AS state
-      FROM journal JOIN json_each(:state_after) AS after ON after.key = journal.kind
+      FROM fact JOIN json_each(:state_after) AS after ON after.key = fact.kind
      WHERE message_id IS NOT NULL
      GROUP BY message_id
 ),
 discarded AS (
-    SELECT message_id, max(number) AS number FROM journal WHERE kind = 'discarded' GROUP BY message_id
+    SELECT message_id, max(number) AS number FROM fact WHERE kind = 'discarded' GROUP BY message_id
 ),
 expected AS (
     SELECT told.message_id, CASE WHEN discarded.number > told.number THEN 'discarded' ELSE told.state END AS state
@@ -99,7 +99,7 @@ SELECT message_id, expected.state, kept.state
 -- name: sent_index
 SELECT message_id
   FROM delivered
- WHERE message_id NOT IN (SELECT message_id FROM journal WHERE kind = 'delivered' AND message_id IS NOT NULL);
+ WHERE message_id NOT IN (SELECT message_id FROM fact WHERE kind = 'delivered' AND message_id IS NOT NULL);
 
 -- name: words
 -- Every value that must be a word this version knows.
@@ -115,4 +115,4 @@ SELECT 'route', route FROM entry UNION SELECT 'route', route FROM dead_letter
  UNION SELECT 'reason', reason FROM dead_letter
  UNION SELECT 'category', category FROM dead_letter
  UNION SELECT 'state', state FROM dead_letter
- UNION SELECT 'fact', kind FROM journal;
+ UNION SELECT 'fact', kind FROM fact;

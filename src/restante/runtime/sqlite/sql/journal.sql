@@ -22,12 +22,12 @@ INSERT INTO journal (number, at_ms, kind, message_id, session_tag, sequence, mes
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: last_number
-SELECT coalesce(max(number), 0) FROM journal;
+SELECT coalesce((SELECT number FROM fact ORDER BY number DESC LIMIT 1), 0);
 
 -- name: facts_after
 SELECT number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
        priority, attempt, code, node, latency_ms, ttl_s
-  FROM journal
+  FROM fact
  WHERE number > :after
  ORDER BY number
  LIMIT :limit;
@@ -35,7 +35,7 @@ SELECT number, at_ms, kind, message_id, session_tag, sequence, payload_hash, siz
 -- name: facts_about
 SELECT number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
        priority, attempt, code, node, latency_ms, ttl_s
-  FROM journal
+  FROM fact
  WHERE message_id = :message_id
  ORDER BY number;
 
@@ -50,4 +50,4 @@ INSERT INTO meta (key, value) VALUES (:key, :value)
 -- The newest of one kind. Reads the whole journal: no index is kept for this.
 SELECT number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind, priority, attempt,
        code, node, latency_ms, ttl_s
-  FROM journal WHERE kind = :kind ORDER BY number DESC LIMIT :limit;
+  FROM fact WHERE kind = :kind ORDER BY number DESC LIMIT :limit;

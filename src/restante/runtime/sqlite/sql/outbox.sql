@@ -1,8 +1,17 @@
 -- The outbox (SPEC 3). Only states change here; what a change means is decided in core/outbox.
 
 -- name: add_body
--- All that a send writes besides its fact. Every column in its order: a statement is looked up by its text for each row.
-INSERT INTO body VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?);
+-- All that a send writes. Every column in its order: a statement is looked up by its text for each row.
+INSERT INTO body VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?);
+
+-- name: journal_arrivals
+-- What the rows of arrivals have told by themselves goes to the journal when they are filed.
+INSERT INTO journal (number, at_ms, kind, message_id, session_tag, sequence, payload_hash, size_bytes, message_kind,
+                     priority, ttl_s)
+SELECT body_id, queued_at_ms, 'accepted', message_id, session_tag, sequence, payload_hash, size_bytes, kind,
+       priority, ttl_s
+  FROM body
+ WHERE body_id > ?;
 
 -- name: file_arrivals
 -- Arrivals become entries. Those of strict lanes have no turn yet: the head of each lane is given one next.

@@ -65,7 +65,7 @@ SELECT message_id FROM delivered WHERE message_id BETWEEN :low AND :high
 -- name: told_ids_between
 -- Messages of which only the facts are left. The journal knows those that arrived too; only our own were accepted.
 SELECT DISTINCT message_id
-  FROM journal
+  FROM fact
  WHERE kind = 'accepted' AND message_id BETWEEN :low AND :high
  ORDER BY message_id
  LIMIT :limit;
