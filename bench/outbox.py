@@ -7,6 +7,7 @@ choice, totals, journal); it can win only by sharing commits between callers tha
 import argparse
 import asyncio
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -23,8 +24,10 @@ from restante.model.records import OutboxEntry
 from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits
 from restante.policy.settings import Settings
+from restante.runtime.sqlite.outbox_totals import FILE_AT, FILED_TO_ARRIVED
 from restante.wire.acks import AckType
 
+WARM_UP: Final = 3
 ROUNDS: Final = 9
 COMMITS: Final = 600  # in one round, of a contender that commits each message by itself
 TOGETHER: Final = 64
@@ -85,12 +88,6 @@ class Ours:
     def send_many(self, messages: int = SHARED, batch: int = BATCH) -> int:
         self._run(self._send_many(messages // batch, batch))
         return messages // batch * batch
-
-    def enqueue(self, messages: int = LIVES) -> int:
-        """Sent, and filed among those that wait, which a file with many of them would leave to the next lease."""
-        self.send_together(messages)
-        self._run(self._outbox.sweep())
-        return messages
 
     def finish(self, messages: int = LIVES) -> int:
         """Lease, sent and receipt of the next `messages`, `TOGETHER` at a time."""
@@ -180,19 +177,23 @@ def compare_lives(folder: Path, runner: asyncio.Runner) -> None:
 
 
 def compare_waiting(folder: Path, runner: asyncio.Runner, *, waiting: int) -> None:
-    """The same operations beside few and beside many entries that wait; each pays for its own work alone."""
+    """The same operations beside few and beside many entries that wait.
+
+    Beside many, arrivals are filed thousands at a time: there are enough rounds for that to happen, and all count.
+    """
     few, many = Ours(folder / "few.db", runner), Ours(folder / "many.db", runner)
     few.send_many(FEW, FEW)
     room = min(waiting, FULL - SHARED)  # a round adds before it takes away
     many.send_many(room, FILL_BATCH)
-    rates = _settled(
-        {
-            f"enqueue, {FEW:,} waiting": few.enqueue,
-            f"lease, sent, receipt, {FEW:,} waiting": few.finish,
-            f"enqueue, {waiting:,} waiting": many.enqueue,
-            f"lease, sent, receipt, {waiting:,} waiting": many.finish,
-        }
-    )
+    contenders = {
+        f"enqueue, {FEW:,} waiting": lambda: few.send_together(LIVES),
+        f"lease, sent, receipt, {FEW:,} waiting": few.finish,
+        f"enqueue, {waiting:,} waiting": lambda: many.send_together(LIVES),
+        f"lease, sent, receipt, {waiting:,} waiting": many.finish,
+    }
+    take_turns(contenders, rounds=WARM_UP)
+    filed = 2 * max(FILE_AT, waiting // FILED_TO_ARRIVED)
+    rates = take_turns(contenders, rounds=max(ROUNDS, -(-filed // LIVES)), average=statistics.harmonic_mean)
     print(
         f" cost with many waiting{'' if waiting >= FULL else f'; the bar is meant for {FULL:,}: --full, some minutes'}"
     )
@@ -224,8 +225,8 @@ def watch_memory(folder: Path, runner: asyncio.Runner) -> None:
 
 
 def _settled(contenders: dict[str, Callable[[], int]]) -> dict[str, Measured]:
-    """Measured after three rounds that do not count: a write-ahead log costs more until it has reached its length."""
-    take_turns(contenders, rounds=3)
+    """Measured after rounds that do not count: a write-ahead log costs more until it has reached its length."""
+    take_turns(contenders, rounds=WARM_UP)
     rates = take_turns(contenders, rounds=ROUNDS)
     warn_if_restless(rates, limit=RESTLESS)
     return rates

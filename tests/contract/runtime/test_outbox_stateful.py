@@ -8,6 +8,7 @@ from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -39,6 +40,7 @@ from restante.policy.failures import Failure
 from restante.policy.outbox_order import STRICT_ROUTES
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 from restante.policy.settings import Settings
+from restante.runtime.sqlite import outbox_totals
 from restante.runtime.sqlite.integrity import check_file
 from restante.runtime.sqlite.outbox_rows import arrival_of
 from restante.testing.seeded import FakeClock
@@ -48,6 +50,7 @@ SECOND_MS = 1_000
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+MACHINES = 30
 OWNERS = ("drain-1", "drain-2")
 LANES = ("north", "south")
 TIGHT = Settings(
@@ -335,9 +338,14 @@ class Mirrored(RuleBasedStateMachine):
 
 
 @clause("1.4", "3.3", "3.4", "3.5", "3.6", "5.2", "5.3", "5.4")
-def test_the_outbox_on_disk_is_the_outbox_of_the_model_after_anything() -> None:
+@pytest.mark.parametrize("filed_to_arrived", [outbox_totals.FILED_TO_ARRIVED, 0], ids=["files soon", "files late"])
+def test_the_outbox_on_disk_is_the_outbox_of_the_model_after_anything(
+    filed_to_arrived: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 0, arrivals are always few beside the rest: they stay unfiled for as long as nothing concerns them."""
+    monkeypatch.setattr(outbox_totals, "FILED_TO_ARRIVED", filed_to_arrived)
     # Shrinking takes minutes: add Phase.shrink where a failure is to be understood.
     phases = (Phase.explicit, Phase.reuse, Phase.generate)
     run_state_machine_as_test(
-        Mirrored, settings=settings(max_examples=40, stateful_step_count=40, deadline=None, phases=phases)
+        Mirrored, settings=settings(max_examples=MACHINES, stateful_step_count=40, deadline=None, phases=phases)
     )

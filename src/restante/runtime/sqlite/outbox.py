@@ -131,7 +131,14 @@ class SqliteOutbox:
             while self.sweep(now_ms=now_ms):
                 pass
             claim = Leased(owner=owner, until_ms=now_ms + self._limits.lease_ms)
-            return [self._claimed(row, claim, now_ms) for row in self._lanes.ready(routes, is_connected, limit, now_ms)]
+            ways = tuple(routes)
+            if self._totals.may_stay_unfiled():
+                rows = self._lanes.ready(ways, is_connected, limit, now_ms)
+                if rows and len(rows) == limit and self._totals.are_behind(rows[-1]):
+                    return [self._claimed(row, claim, now_ms) for row in rows]
+            self._totals.file_arrivals(now_ms=now_ms)
+            rows = self._lanes.ready(ways, is_connected, limit, now_ms)
+            return [self._claimed(row, claim, now_ms) for row in rows]
 
     def apply(self, message_id: MessageId, event: Event, *, now_ms: int) -> tuple[Effect, ...]:
         """Take one step with one message; what has ended and is remembered no more is left alone."""
@@ -154,7 +161,7 @@ class SqliteOutbox:
         How many entries that changed; call again until none, for a page is swept at a time.
         """
         with self._database.transaction():
-            self._totals.file_arrivals(now_ms=now_ms)
+            self._totals.file_before_a_sweep(now_ms=now_ms)
             while due := self._database.rows(_SQL["to_sweep"], now_ms, SWEEP_PAGE):
                 changed = sum(self._look_at(MessageId(message_id), now_ms) for (message_id,) in due)
                 if changed:
@@ -247,10 +254,12 @@ class SqliteOutbox:
 
     def _add(self, arrival: Arrival, now_ms: int) -> None:
         """The row of an arrival is its `accepted` fact as well, until it is filed (SPEC 1.4)."""
-        message_id, size_bytes, route, lane, *_ = arrival
+        message_id, size_bytes, route, lane, _, priority, created_at_ms, *_ = arrival
         self._database.defer(_ADD_BODY, (self._journal.number_arrival(), *arrival))
         self.changes.append((message_id, _QUEUED, None, now_ms))
-        if self._totals.arrived(route, lane, size_bytes):
+        if self._totals.arrived(
+            route, lane, size_bytes, priority=priority, created_at_ms=created_at_ms, attention_at_ms=arrival[11]
+        ):
             self._totals.file_arrivals(now_ms=now_ms)
         if route is _RELAY:
             self._evict_overflow(lane, now_ms)
@@ -273,9 +282,9 @@ class SqliteOutbox:
 
     def _find(self, message_id: MessageId, now_ms: int) -> FiledEntry | None:
         """The entry, if it is in flight."""
-        known = self._shelf.known(message_id)
-        if known is not None:
-            return known
+        found = self._shelf.known(message_id) or self._shelf.look_up(message_id)
+        if found is not None:
+            return found
         self._totals.file_arrivals(now_ms=now_ms)
         return self._shelf.look_up(message_id)
 

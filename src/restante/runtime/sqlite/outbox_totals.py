@@ -1,11 +1,11 @@
 """How much the outbox holds, and what was accepted but not filed yet (SPEC 3.6).
 
 An accepted message is durable as a row of `body` alone; it gets its place among the others later, together with many,
-before anything but another `send` happens. Counts are kept in memory as long as nobody else writes to the file.
+before anything happens that concerns it. Counts are kept in memory as long as nobody else writes to the file.
 """
 
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 from restante.model.states import Route
 from restante.policy.outbox_order import STRICT_ROUTES
@@ -17,6 +17,9 @@ FILE_AT: Final = 1_024
 FILED_TO_ARRIVED: Final = 64
 """More may wait beside many that are filed: ids are random, so that one arrival in a thousand-page index writes a page
 of its own, while a fair share of all entries puts several into each page."""
+
+_NO_PRIORITY: Final = -1
+_NEVER_MS: Final = 2**63 - 1
 
 _SQL: Final = load_queries("outbox")
 _STORE_TOTALS: Final = _SQL["store_totals"]
@@ -35,6 +38,8 @@ class OutboxTotals:
         self._new_entries = 0
         self._new_bytes = 0
         self._new_by_lane: Counter[tuple[Route, str]] = Counter()
+        self._new_priority = _NO_PRIORITY  # the highest, the earliest, and the first to be looked at
+        self._new_created_at_ms = self._new_attention_at_ms = _NEVER_MS
         self._pending: dict[str, int] = {}
         self._changed_lanes: set[str] = set()
         database.when_unsure(self._forget)
@@ -49,13 +54,35 @@ class OutboxTotals:
     def pending_in_relay_lane(self, lane: str) -> int:
         return self._filed_pending(lane) + self._new_by_lane[Route.RELAY, lane]
 
-    def arrived(self, route: Route, lane: str, size_bytes: int) -> bool:
+    def arrived(
+        self, route: Route, lane: str, size_bytes: int, *, priority: int, created_at_ms: int, attention_at_ms: int
+    ) -> bool:
         """A body was added; whether it is time to file."""
         self._new_entries += 1
         self._new_bytes += size_bytes
         if route in STRICT_ROUTES:
             self._new_by_lane[route, lane] += 1
-        return self._new_entries >= FILE_AT and self._new_entries >= self._entries // FILED_TO_ARRIVED
+        self._new_priority = max(self._new_priority, priority)
+        self._new_created_at_ms = min(self._new_created_at_ms, created_at_ms)
+        self._new_attention_at_ms = min(self._new_attention_at_ms, attention_at_ms)
+        return self._new_entries >= FILE_AT and self._new_entries * FILED_TO_ARRIVED >= self._entries
+
+    def may_stay_unfiled(self) -> bool:
+        """Whether arrivals are so few beside the rest that each would write a page of its own if filed now."""
+        if not self._is_known:
+            self._read()
+        return self._new_entries > 0 and self._new_entries * FILED_TO_ARRIVED <= self._entries
+
+    def are_behind(self, row: tuple[Any, ...]) -> bool:
+        """Whether every arrival is chosen after this entry, which is filed: by the order of `ready` in sql/outbox."""
+        insertion, priority, created_at_ms = row[0], row[7], row[8]
+        chosen = (-priority, created_at_ms, insertion)
+        return chosen <= (-self._new_priority, self._new_created_at_ms, self._filed_through)
+
+    def file_before_a_sweep(self, *, now_ms: int) -> None:
+        """Unless they may stay, and time has changed none of them."""
+        if not self.may_stay_unfiled() or self._new_attention_at_ms <= now_ms:
+            self.file_arrivals(now_ms=now_ms)
 
     def file_arrivals(self, *, now_ms: int) -> None:
         """Give every arrival its place in the order of choice; in a strict lane only its first entry can be chosen."""
@@ -74,6 +101,8 @@ class OutboxTotals:
         self.count(self._new_entries, self._new_bytes)
         self._new_entries = self._new_bytes = 0
         self._new_by_lane.clear()
+        self._new_priority = _NO_PRIORITY
+        self._new_created_at_ms = self._new_attention_at_ms = _NEVER_MS
         self._store_totals()  # at once: whoever reads on in this transaction must not see an arrival twice
 
     def count(self, entries: int, size_bytes: int) -> None:
@@ -114,9 +143,10 @@ class OutboxTotals:
     def _read(self) -> None:
         [(self._entries, self._bytes, self._filed_through)] = self._database.rows(_SQL["totals"])
         arrivals = self._database.rows(_SQL["count_arrivals"], self._filed_through)
-        self._new_entries = sum(count for _, _, count, _ in arrivals)
-        self._new_bytes = sum(size_bytes for _, _, _, size_bytes in arrivals)
-        self._new_by_lane = Counter(
-            {(Route(route), lane): count for route, lane, count, _ in arrivals if route in STRICT_ROUTES}
-        )
+        self._new_entries = sum(row[2] for row in arrivals)
+        self._new_bytes = sum(row[3] for row in arrivals)
+        self._new_by_lane = Counter({(Route(row[0]), row[1]): row[2] for row in arrivals if row[0] in STRICT_ROUTES})
+        self._new_priority = max((row[4] for row in arrivals), default=_NO_PRIORITY)
+        self._new_created_at_ms = min((row[5] for row in arrivals), default=_NEVER_MS)
+        self._new_attention_at_ms = min((row[6] for row in arrivals), default=_NEVER_MS)
         self._is_known = True

@@ -14,7 +14,8 @@ SELECT body_id, queued_at_ms, 'accepted', message_id, session_tag, sequence, pay
  WHERE body_id > ?;
 
 -- name: file_arrivals
--- Arrivals become entries. Those of strict lanes have no turn yet: the head of each lane is given one next.
+-- Arrivals become entries. Those of strict lanes have no turn yet: the head of each lane is given one next. By their
+-- ids, which are random: each page of the index of ids is then written once, however many arrivals it takes.
 INSERT INTO outbox (insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
                     queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, was_sent, reencrypted,
                     confirmation, turn, attention_at_ms)
@@ -22,13 +23,17 @@ SELECT body_id, message_id, body_id, size_bytes, route, lane, kind, priority, cr
        queued_at_ms, expires_at_ms, next_attempt_at_ms, 0, 'pending', 0, 0,
        0, CASE WHEN route = 'mesh' THEN next_attempt_at_ms <= ?1 END, attention_at_ms
   FROM body
- WHERE body_id > ?2;
+ WHERE body_id > ?2
+ ORDER BY message_id;
 
 -- name: last_body
 SELECT max(body_id) FROM body;
 
 -- name: count_arrivals
-SELECT route, lane, count(*), sum(size_bytes) FROM body WHERE body_id > ? GROUP BY route, lane;
+SELECT route, lane, count(*), sum(size_bytes), max(priority), min(created_at_ms), min(attention_at_ms)
+  FROM body
+ WHERE body_id > ?
+ GROUP BY route, lane;
 
 -- name: add_entry
 INSERT INTO outbox (insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
