@@ -3,7 +3,7 @@
 The stream reads, validates, judges and commits events, quarantine and arrivals, and starts with nothing. The peer only
 judges: its segments are read by Spark's file source, its state is Spark's (RocksDB), and for each session it calls the
 machine of the core, one fact at a time. Of two ways to keep that state, one forgets what the window allows, as the
-stream does, and has the bar; the other keeps all of it in one value for ever, is quicker, and is shown beside it.
+stream does; the other keeps all of it in one value for ever and is quicker. The stream is held against both.
 """
 
 import pickle

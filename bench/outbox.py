@@ -199,10 +199,11 @@ def compare_waiting(folder: Path, runner: asyncio.Runner, *, waiting: int) -> No
     )
     for operation in ("enqueue", "lease, sent, receipt"):
         cheap, dear = rates[f"{operation}, {FEW:,} waiting"], rates[f"{operation}, {waiting:,} waiting"]
-        cost = cheap.per_second / dear.per_second
+        cost, overall = cheap.per_second / dear.per_second, cheap.overall / dear.overall
         print(
             f"  {operation:<34} {1e6 / dear.per_second:>11,.0f} µs   {cost:6.2f} x {1e6 / cheap.per_second:,.0f} µs"
-            f" with {FEW:,}   {verdict(cost <= 1.5)} (at most 1.5); all rounds {cheap.overall / dear.overall:.2f} x"
+            f" with {FEW:,}   {verdict(cost <= 1.5)} (at most 1.5)"
+            f"; all rounds {overall:.2f} x {verdict(overall <= 1.5)}"
         )
     few.close()
     many.close()

@@ -145,7 +145,7 @@ class SqliteOutbox:
         if not self._database.in_transaction:
             with self._database.transaction():
                 return self.apply(message_id, event, now_ms=now_ms)
-        filed = self._shelf.known(message_id) or self._find(message_id, now_ms)
+        filed = self._find(message_id, now_ms)
         if filed is not None:
             return self._step(filed, event, now_ms)[1]
         letter = self.dead_letters.load(message_id)
