@@ -156,10 +156,12 @@ class Bench:
             start = time.perf_counter()
             by_state(spark, lake, out, processor)
             took_s = time.perf_counter() - start
-            judged = spark.read.parquet(str(out / "table")).count()
-        if judged != rows:
-            raise AssertionError(f"transformWithState judged {judged} of {rows} rows")
-        self.note(name, rows=rows, seconds=[took_s], peak_mb=memory.peak_mb)
+            expected = self._fresh(f"ours beside {name}")
+            ours(spark, lake, rows, expected)
+        differing = differing_rows(expected, out / "table", cores=CORES)
+        if differing:
+            raise AssertionError(f"{name} gives another table: {differing} rows differ")
+        self.note(name, rows=rows, seconds=[took_s], peak_mb=memory.peak_mb, same=True)
 
     def check(self) -> None:
         """Every peer's table has the rows of ours and no others."""

@@ -1,12 +1,14 @@
 """The stream, and `transformWithState` keyed by session, for `bench/fleet.py`.
 
 The stream reads, validates, judges and commits events, quarantine and arrivals, and starts with nothing. The peer only
-judges: its segments are read by Spark's file source, its state is Spark's (RocksDB), and for each session it calls the
-machine of the core, one fact at a time. Of two ways to keep that state, one forgets what the window allows, as the
-stream does; the other keeps all of it in one value for ever and is quicker. The stream is held against both.
+judges: its segments are read by Spark's file source, its state is Spark's (RocksDB), for each session it calls the
+machine of the core, one fact at a time, and it writes the table of arrivals, which is checked to be ours. Of two ways
+to keep that state, one forgets what the window allows, as the stream does; the other keeps all of it in one value for
+ever and is quicker. The stream is held against both.
 """
 
 import pickle
+import re
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,11 +25,11 @@ from restante.fleet.kernels.session_state import CLOCK_SLACK_MS
 from restante.fleet.kernels.tables import SEEN
 from restante.fleet.lake import Lake, spark_path
 from restante.fleet.schemas import JOURNAL
-from restante.fleet.transforms.arrivals import arrival_facts
+from restante.fleet.transforms.arrivals import JUDGED, arrival_facts, in_words
 from restante.policy.settings import Settings
 
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-JUDGED = "event_id binary, verdict int, placement int, expected bigint, released bigint"
+_JUDGED_ROW = Row(*(column.split()[0] for column in re.split(r", (?![^<]*>)", JUDGED)))
 
 
 class OneSession(StatefulProcessor):
@@ -38,7 +40,7 @@ class OneSession(StatefulProcessor):
 
     def handleInputRows(  # noqa: N802 - Spark's names and arguments
         self,
-        key: Any,  # noqa: ARG002
+        key: Any,
         rows: Iterator[Any],
         timerValues: Any,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
@@ -49,12 +51,20 @@ class OneSession(StatefulProcessor):
             told = session.take(
                 Fact(row.event, row.at_ms, row.sequence, bytes(row.message_id), bytes(row.payload), row.recorded)
             )
-            yield Row(
-                event_id=row.event_id,
-                verdict=told.verdict,
-                placement=told.placement,
-                expected=told.expected,
-                released=told.released,
+            yield _JUDGED_ROW(
+                row.event_id,
+                key[0],
+                row.event,
+                row.at_ms,
+                row.sequence,
+                row.message_id,
+                row.recorded,
+                told.verdict,
+                told.placement,
+                told.expected,
+                told.released,
+                told.gaps or None,
+                told.reset,
             )
         self.save(list(session.rows()))
 
@@ -127,7 +137,8 @@ def by_state(spark: SparkSession, lake: Lake, home: Path, processor: OneSession)
     facts = arrival_facts(spark.readStream.schema(JOURNAL).parquet(spark_path(lake.segments)))
     judged = facts.groupBy("session_tag").transformWithState(processor, JUDGED, "Append", "ProcessingTime")
     query = (
-        judged.writeStream.format("parquet")
+        in_words(judged)
+        .writeStream.format("parquet")
         .option("path", str(home / "table"))
         .option("checkpointLocation", str(home / "checkpoint"))
         .outputMode("append")
