@@ -12,9 +12,15 @@ from restante.fleet.kernels.arrivals import judge_arrivals
 from restante.fleet.kernels.tables import EMPTY_STATE
 from restante.fleet.stream.bucket_step import Counts, Step, advance
 from restante.fleet.stream.files import Bucket, Desk
-from restante.fleet.stream.rows import COLUMNS, EVENTS, INCOMING, kernel_facts
+from restante.fleet.stream.rows import COLUMNS, EVENTS, INCOMING, READ, kernel_facts
 
 Record = dict[str, Any]
+
+
+def rows_read(rows: Iterable[Mapping[str, object]]) -> Any:
+    """Rows as a task gets them from Spark; each file's name is the place of its one row."""
+    named = [{**row, "source_file": str(place)} for place, row in enumerate(rows)]
+    return pa.Table.from_pylist(named, schema=READ)
 
 
 class FedBucket:

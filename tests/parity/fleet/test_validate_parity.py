@@ -12,10 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from clauses import clause
 from journal_files import Record, message, writer
 from restante.fleet.schemas import JOURNAL_COLUMNS, ROWS
+from restante.fleet.stream.told import described
 from restante.fleet.transforms.validate import CONFLICT, events, judge, quarantine
 from restante.model.errors import Malformed
 from restante.model.ids import WriterId, event_id
 from restante.wire.journal_rows import FIELDS, from_record
+from stream_buckets import rows_read
 
 EVERYTHING: Record = {
     "event_id": event_id(writer(1), 1),
@@ -87,9 +89,14 @@ def frame(spark: SparkSession, rows: Sequence[Record], files: list[str] | None =
     return spark.createDataFrame(values, ROWS)
 
 
-def refused_columns(spark: SparkSession, rows: Sequence[Record]) -> dict[int, str]:
+def refused_by_spark(spark: SparkSession, rows: Sequence[Record]) -> dict[int, str]:
     refused = quarantine(judge(frame(spark, rows))).collect()
-    return {int(row["source_file"]): row["reason"].split(":")[0] for row in refused}
+    return {int(row["source_file"]): row["reason"] for row in refused}
+
+
+def refused_by_arrow(rows: Sequence[Record]) -> dict[int, str]:
+    reasons = described(rows_read(rows))["reason"].to_pylist()
+    return {place: reason for place, reason in enumerate(reasons) if reason is not None}
 
 
 def numbered(record: Record, number: int) -> Record:
@@ -99,9 +106,10 @@ def numbered(record: Record, number: int) -> Record:
     return {**record, "event_id": event_id(writer(1), number)}
 
 
-def assert_spark_refuses_the_same(spark: SparkSession, rows: Sequence[Record]) -> None:
+def assert_backfill_and_stream_refuse_the_same(spark: SparkSession, rows: Sequence[Record]) -> None:
     expected = {place: refused_column(row) for place, row in enumerate(rows)}
-    found = refused_columns(spark, rows)
+    reasons = refused_by_spark(spark, rows)
+    found = {place: reason.split(":")[0] for place, reason in reasons.items()}
     differing = {
         place: (column, found.get(place), rows[place])
         for place, column in expected.items()
@@ -109,17 +117,18 @@ def assert_spark_refuses_the_same(spark: SparkSession, rows: Sequence[Record]) -
     }
     assert differing == {}
     assert 0 < len(found) < len(rows)
+    assert refused_by_arrow(rows) == reasons
 
 
 @clause("13.1")
-def test_spark_refuses_the_odd_records_that_the_wire_code_refuses(spark: SparkSession) -> None:
+def test_the_pipeline_refuses_the_odd_records_that_the_wire_code_refuses(spark: SparkSession) -> None:
     odd = [{**EVERYTHING, name: value} for name, values in ODD_VALUES.items() for value in values]
     rows = [numbered(record, number) for number, record in enumerate([EVERYTHING, *odd], 100)]
-    assert_spark_refuses_the_same(spark, rows)
+    assert_backfill_and_stream_refuse_the_same(spark, rows)
 
 
 @clause("13.1")
-def test_spark_refuses_whatever_record_the_wire_code_refuses(spark: SparkSession) -> None:
+def test_the_pipeline_refuses_whatever_record_the_wire_code_refuses(spark: SparkSession) -> None:
     rows: list[Record] = []
     changed = st.fixed_dictionaries(
         {}, optional={field.name: st.none() | ANY_VALUE[field.type] for field in FIELDS}
@@ -131,7 +140,7 @@ def test_spark_refuses_whatever_record_the_wire_code_refuses(spark: SparkSession
         rows.append(numbered({**EVERYTHING, **changes}, len(rows) + 1))
 
     collect()
-    assert_spark_refuses_the_same(spark, rows)
+    assert_backfill_and_stream_refuse_the_same(spark, rows)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Micro-batches of `restante fleet run` (SPEC 13.2, 13.9): new segments in, a commit out, one Spark job each.
 
-Spark reads and validates rows as in a backfill and divides them by writer; what becomes of a bucket of writers is
-decided in fleet/stream. A micro-batch is done when its commit is written; when one is due, jobs/stream_run decides.
+Spark reads rows as in a backfill and divides them by writer; what becomes of a bucket of writers is decided in
+fleet/stream. A micro-batch is done when its commit is written; when one is due, jobs/stream_run decides.
 """
 
 import json
@@ -38,9 +38,8 @@ from restante.fleet.stream.commits import (
     write_commit,
 )
 from restante.fleet.stream.files import Bucket, Desk
-from restante.fleet.stream.rows import INCOMING
-from restante.fleet.transforms.arrivals import told_columns
-from restante.fleet.transforms.validate import row_fault
+from restante.fleet.stream.rows import READ
+from restante.fleet.stream.told import described
 from restante.model.errors import Malformed, StoreUnusable
 from restante.policy.settings import Settings
 from restante.wire.segment_manifest import SEGMENT_SUFFIX, manifest_name
@@ -227,10 +226,9 @@ class Stream:
 
 
 def incoming_rows(rows: DataFrame, buckets: int) -> DataFrame:
-    """Rows of segments as stream.rows.INCOMING; a bucket's number is that of its task."""
+    """Rows of segments as stream.rows.READ; a bucket's number is that of its task."""
     bucket = sf.pmod(sf.xxhash64(sf.substring("event_id", 1, _SHARED_BYTES)), sf.lit(buckets)).cast("int")
-    told = rows.select(*JOURNAL_COLUMNS, SOURCE_FILE, row_fault().alias("reason"), *told_columns())
-    return told.repartitionById(buckets, bucket)
+    return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE).repartitionById(buckets, bucket)
 
 
 def _advance_bucket(
@@ -244,7 +242,7 @@ def _advance_bucket(
             return
         context: Any = TaskContext.get()
         place: int = context.partitionId()
-        rows = pa.Table.from_batches(came).select(INCOMING.names).cast(INCOMING)
+        rows = described(pa.Table.from_batches(came).select(READ.names).cast(READ))
         there = replace(desk, bucket=place)
         step = advance(there, buckets[place], rows, once_more=once_more, order=order, dedup=dedup)
         files = rows["source_file"].value_counts()

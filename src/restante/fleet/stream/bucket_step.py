@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from restante.fleet.stream.copies import Copies, revoke, sort_copies, without_unusable
 from restante.fleet.stream.files import Bucket, Desk, FileRef, rewritten, sort_by_event, with_fewer_files
 from restante.fleet.stream.numbers import NO_RANGES, ids_of, with_numbers
-from restante.fleet.stream.rows import EVENTS, QUARANTINE, in_order, is_unusable, told_tags, with_reason
+from restante.fleet.stream.rows import EVENTS, QUARANTINE, in_order, is_unusable, taken, told_tags, with_reason
 from restante.fleet.stream.sessions import judge_sessions
 from restante.fleet.transforms.arrivals import UNUSABLE
 from restante.policy.dedup import DedupLimits
@@ -66,10 +66,10 @@ def advance(
 ) -> Step:
     """`rows` are INCOMING (stream/rows): what was read, each with what is wrong with it. `once_more` names files that
     were read in part before."""
-    is_sound = pc.is_null(rows["reason"])
-    refused = rows.filter(pc.invert(is_sound)).select(QUARANTINE.names)
+    is_sound = pc.is_null(rows["reason"]).to_numpy()
+    refused = taken(rows, ~is_sound).select(QUARANTINE.names)
     ranges = pa.concat_tables([NO_RANGES, *map(desk.read_state, before.numbers)])
-    copies = sort_copies(desk, before, in_order(rows.filter(is_sound)), ranges, once_more)
+    copies = sort_copies(desk, before, in_order(taken(rows, is_sound)), ranges, once_more)
     bucket, gone, replaced, repeats_gone = _without_revoked(desk, before, copies)
     bucket = _without_refiled(desk, bucket, copies)
     unusable = copies.fresh.filter(is_unusable(copies.fresh))

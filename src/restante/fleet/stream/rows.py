@@ -1,6 +1,6 @@
 """Rows on their way into a stream's tables: the journal's columns, where each came from, and what is wrong with it.
 
-`told_event` and `told_recorded` say what a row tells of an incoming session (transforms/arrivals), or are null;
+`told_event` and `told_recorded` say what a row tells of an incoming session (stream/told), or are null;
 `told_tag` names that session where it is not the row's own. How copies of a row are told apart is decided here; what
 becomes of them in stream/copies.
 """
@@ -29,6 +29,7 @@ _REASON: Final = pa.field("reason", pa.string())
 TOLD: Final = ("told_tag", "told_event", "told_recorded")
 _TOLD: Final = [pa.field(name, kind) for name, kind in zip(TOLD, (pa.binary(), pa.int8(), pa.int8()), strict=True)]
 
+READ: Final = pa.schema([*_JOURNAL, _SOURCE])
 EVENTS: Final = pa.schema([*_JOURNAL, _SOURCE, *_TOLD])
 QUARANTINE: Final = pa.schema([*_JOURNAL, _SOURCE, _REASON])
 REPEATS: Final = pa.schema([pa.field("event_id", pa.binary()), _SOURCE])
@@ -97,5 +98,7 @@ def with_reason(rows: Any, reason: str) -> Any:
 
 
 def taken(table: Any, places: Ints | Flags) -> Any:
-    """The rows at these places, or where a flag is set."""
-    return table.filter(pa.array(places)) if places.dtype == np.bool_ else table.take(pa.array(places))
+    """The rows at these places, or where a flag is set; all of them mostly, and then nothing is copied."""
+    if places.dtype != np.bool_:
+        return table.take(pa.array(places))
+    return table if places.all() else table.filter(pa.array(places))

@@ -42,6 +42,13 @@ ROWS_PER_PARTITION: Final = 1_000_000
 """What one task judges at once: about 300 MB in its Python process, however long the journal is."""
 ROWS_PER_ARROW_BATCH: Final = 100_000
 
+EVENT_OF_KIND: Final = {
+    JournalKind.ARRIVED: ARRIVED,
+    JournalKind.GAP_SKIPPED: TIME_PASSED,
+    JournalKind.SESSION_CONTINUED: SESSION_ENDED,
+    JournalKind.SESSION_RESET: SESSION_FAILED,
+}
+"""The kinds of facts that tell of incoming sessions, and what each is to its session."""
 RECORDED: Final = (*VERDICTS, Code.SESSION_INVALID)
 RESETS: Final = tuple(reason.name.lower() for reason in ResetReason)
 TOLD_BY_US: Final = ResetReason.GAP_TOO_WIDE.name.lower()
@@ -80,7 +87,7 @@ def arrival_facts(events: DataFrame) -> DataFrame:
     Its kind is a row's longest word: it is compared once, and what depends on it looks at the number made of it.
     """
     event = sf.col("event")
-    telling = events.filter(sf.col("kind").isin(*_TELLING)).withColumn("event", _told_event())
+    telling = events.filter(sf.col("kind").isin(*EVENT_OF_KIND)).withColumn("event", _told_event())
     found = telling.filter(event.isNotNull() & ~_is_unusable(event == ARRIVED)).select(
         "event_id",
         "at_ms",
@@ -94,34 +101,18 @@ def arrival_facts(events: DataFrame) -> DataFrame:
     return found.filter(sf.length("session_tag") == MARK_BYTES).select(*FACTS.names)
 
 
-def told_columns() -> list[Column]:
-    """What a row tells of an incoming session, in columns beside it: `told_tag`, `told_event` and `told_recorded`.
-
-    `told_event` is null in rows that tell nothing, and `told_tag` in those that tell of the session they name. What the
-    kernel wants besides is in the journal's own columns.
-    """
-    event, is_arrived = _told_event(), sf.col("kind") == JournalKind.ARRIVED
-    tag = _told_tag(event)
-    is_told = event.isNotNull() & (sf.length(tag) == MARK_BYTES) & ~_is_unusable(is_arrived)
-    other_tag = sf.when(sf.col("kind") == JournalKind.SESSION_CONTINUED, tag)
-    told = {"told_tag": other_tag, "told_event": event, "told_recorded": _told_recorded(event)}
-    return [sf.when(is_told, column).alias(name) for name, column in told.items()]
-
-
 def _told_tag(event: Column) -> Column:
     # A session that continues another is told of by its own tag; the one that ended is named by the code.
     return sf.when(event == SESSION_ENDED, sf.unhex("code")).otherwise(sf.col("session_tag"))
 
 
 def _told_event() -> Column:
-    kind = sf.col("kind")
-    event = (
-        sf.when(kind == JournalKind.ARRIVED, ARRIVED)
-        .when(kind == JournalKind.GAP_SKIPPED, TIME_PASSED)
-        .when(kind == JournalKind.SESSION_CONTINUED, SESSION_ENDED)
-        .when((kind == JournalKind.SESSION_RESET) & (sf.col("code") != TOLD_BY_US), SESSION_FAILED)
-    )
-    return event.cast("tinyint")
+    kind, is_not_ours = sf.col("kind"), sf.col("code") != TOLD_BY_US
+    is_told = [
+        ((kind == told) & is_not_ours if told is JournalKind.SESSION_RESET else kind == told, event)
+        for told, event in EVENT_OF_KIND.items()
+    ]
+    return reduce(lambda found, one: found.when(*one), is_told[1:], sf.when(*is_told[0])).cast("tinyint")
 
 
 def _told_recorded(event: Column) -> Column:
@@ -164,14 +155,6 @@ def in_words(judged: DataFrame) -> DataFrame:
         "gaps",
         _word_of("reset", (None, *RESETS)).alias("reset"),
     )
-
-
-_TELLING: Final = (
-    JournalKind.ARRIVED,
-    JournalKind.GAP_SKIPPED,
-    JournalKind.SESSION_RESET,
-    JournalKind.SESSION_CONTINUED,
-)
 
 
 def _judge_partition(order: OrderLimits, dedup: DedupLimits) -> BatchFunction:

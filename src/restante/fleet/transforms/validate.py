@@ -1,22 +1,28 @@
 """Which rows of the segments are facts (SPEC 13.2). Nothing is dropped: every row read gets exactly one verdict.
 
-The checks of a row are made from the same table of columns that wire/journal_rows holds a record against, and refuse
-the same rows. What a fact means for its message is not known here.
+What a row must keep to is a table of rules in kernels/row_faults. What a fact means for its message is not known here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from restante.fleet.kernels.row_faults import (
+    RFC_9562,
+    RULES,
+    SHARED_BYTES,
+    VARIANT_BYTE,
+    VERSION_4,
+    VERSION_BYTE,
+    Must,
+    Rule,
+)
 from restante.fleet.schemas import JOURNAL_COLUMNS, SOURCE_FILE
-from restante.wire.journal_rows import FIELDS, JournalField
 
 CONFLICT: Final = "event_id: rows that differ have the same one"
-_SHARED_BYTES: Final = 8  # of writer and event id, see model.ids.event_id
-_BINARY_BYTES: Final = {"binary16": 16, "binary32": 32}
 
 
 class RowVerdict(StrEnum):
@@ -63,38 +69,30 @@ def quarantine(judged: DataFrame) -> DataFrame:
 
 
 def row_fault() -> Column:
-    """The first thing wrong with a row, as `column: rule`; null when it is a journal row."""
-    return sf.coalesce(*(sf.when(is_wrong, reason) for is_wrong, reason in _checks()))
+    """The first rule that a row breaks, as `column: rule`; null when it is a journal row."""
+    broken = ((_BROKEN[rule.must](sf.col(rule.field.name), rule), rule.text) for rule in RULES)
+    return sf.coalesce(*(sf.when(is_broken, reason) for is_broken, reason in broken))
 
 
-def _checks() -> Iterator[tuple[Column, str]]:
-    for field in FIELDS:
-        if not field.nullable:
-            yield sf.col(field.name).isNull(), f"{field.name}: must not be null"
-        yield _check(field)
-    # Version 4 and the variant of RFC 9562, compared as bytes: a pattern over hexadecimal digits takes longer.
-    yield (
-        ~(_byte("message_id", 7, b"\x40", b"\x4f") & _byte("message_id", 9, b"\x80", b"\xbf")),
-        "message_id: must be a UUIDv4",
-    )
-    yield (
-        sf.substring("event_id", 1, _SHARED_BYTES) != sf.substring("writer", 1, _SHARED_BYTES),
-        f"event_id: must start with the first {_SHARED_BYTES} bytes of the writer",
-    )
+def _is_no_uuid(column: Column, _rule: Rule) -> Column:
+    # Compared as bytes: a pattern over hexadecimal digits takes longer.
+    return ~(_byte(column, VERSION_BYTE, *VERSION_4) & _byte(column, VARIANT_BYTE, *RFC_9562))
 
 
-def _byte(name: str, place: int, low: bytes, high: bytes) -> Column:
-    return sf.substring(name, place, 1).between(sf.lit(low), sf.lit(high))
+def _byte(column: Column, place: int, low: bytes, high: bytes) -> Column:
+    return sf.substring(column, place + 1, 1).between(sf.lit(low), sf.lit(high))
 
 
-def _check(field: JournalField) -> tuple[Column, str]:
-    """The rule of one column. It says nothing (null) about a null."""
-    column = sf.col(field.name)
-    if field.type in _BINARY_BYTES:
-        size = _BINARY_BYTES[field.type]
-        return sf.length(column) != size, f"{field.name}: must have {size} bytes"
-    if field.words:
-        return ~column.isin(*field.words), f"{field.name}: must be a known word"
-    if field.pattern:
-        return ~column.rlike(rf"\A(?:{field.pattern})\z"), f"{field.name}: must match {field.pattern}"
-    return ~column.between(field.low, field.high), f"{field.name}: must be in {field.low}..{field.high}"
+def _starts_otherwise(column: Column, _rule: Rule) -> Column:
+    return sf.substring(column, 1, SHARED_BYTES) != sf.substring("writer", 1, SHARED_BYTES)
+
+
+_BROKEN: Final[dict[Must, Callable[[Column, Rule], Column]]] = {
+    Must.BE_THERE: lambda column, _rule: column.isNull(),
+    Must.HAVE_BYTES: lambda column, rule: sf.length(column) != rule.size_bytes,
+    Must.BE_A_WORD: lambda column, rule: ~column.isin(*rule.field.words),
+    Must.MATCH: lambda column, rule: ~column.rlike(rule.whole_pattern),
+    Must.BE_BETWEEN: lambda column, rule: ~column.between(rule.field.low, rule.field.high),
+    Must.BE_A_UUID: _is_no_uuid,
+    Must.START_AS_ITS_WRITER: _starts_otherwise,
+}
