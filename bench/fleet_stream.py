@@ -2,9 +2,9 @@
 
 The stream reads, validates, judges and commits events, quarantine and arrivals, and starts with nothing. The peer only
 judges: its segments are read by Spark's file source, its state is Spark's (RocksDB), for each session it calls the
-machine of the core, one fact at a time, and it writes the table of arrivals, which is checked to be ours. Of two ways
-to keep that state, one forgets what the window allows, as the stream does; the other keeps all of it in one value for
-ever and is quicker. The stream is held against both.
+machine of the core, one fact at a time, and it writes the table of arrivals, which is checked to be ours. What was
+seen is in a map whose entries end by themselves, or, which is quicker, in one value with all the rest of a session.
+Both forget what the window allows, as the stream does, and the stream is held against both.
 """
 
 import pickle
@@ -79,7 +79,7 @@ class OneSession(StatefulProcessor):
 
 
 class InOneValue(OneSession):
-    """All of it in one value, read and written whole: the quickest way, but nothing that was seen is ever forgotten."""
+    """All of it in one value, read and written whole, without what is older than the window: the quickest way."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("session", "raw binary")
@@ -89,7 +89,8 @@ class InOneValue(OneSession):
         return [] if value is None else pickle.loads(value[0])  # noqa: S301 - our own bytes
 
     def save(self, rows: list[StateRow]) -> None:
-        self._state.update((pickle.dumps(rows),))
+        oldest_ms = max((row.at_ms for row in rows), default=0) - self._settings.dedup.window_ms - CLOCK_SLACK_MS
+        self._state.update((pickle.dumps([row for row in rows if row.entry != SEEN or row.at_ms >= oldest_ms]),))
 
 
 class WithinTheWindow(OneSession):

@@ -16,7 +16,7 @@ PEERS = {DUCKDB: (0.7, 1.0), POLARS: (0.35, 0.55), WINDOWS: (1.8, None)}
 """Bar and dream of the table of arrivals against each."""
 EVENTS_PER_S_BAR = 60_000
 STREAM_BARS = {OURS: 0.3, STATE: 30, VALUE: 30}
-"""Both ways to keep the state of `transformWithState` have the bar, though the one value never forgets what it saw."""
+"""Both ways to keep the state of `transformWithState` have the bar."""
 MEMORY_BAR = 1.5
 
 Figures = dict[str, Any]
