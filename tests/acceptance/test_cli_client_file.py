@@ -200,6 +200,10 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
             "INSERT INTO sent_index SELECT message_id, kind, priority, 2, 0 FROM outbox WHERE state = 'sent'",
             f"message {shown('sent')} is in two states at once",
         ),
+        (
+            "UPDATE outbox SET message_id = (SELECT message_id FROM outbox WHERE state = 'sent')",
+            f"message {shown('sent')} is in the outbox 5 times",
+        ),
     ],
 )
 def test_the_check_finds_each_kind_of_breach_and_says_it_in_words(

@@ -9,6 +9,7 @@ import pytest
 import restante.runtime.sqlite
 from journal_files import message
 from outbox_entries import accept, entry
+from restante.core.outbox_events import ReceiptAcked
 from restante.model.errors import DuplicateMessageId
 from restante.model.journal import JournalKind
 from restante.model.states import Confirmation, State
@@ -87,13 +88,18 @@ def test_everything_in_a_file_of_the_first_schema_is_there_after_it_was_opened(t
     file.database.close()
 
 
-def make_file_of_the_eighth_schema(path: Path) -> None:
-    """A message that was filed and two that were not, with another's fact between theirs."""
+def empty_file(path: Path, *, schema: int) -> apsw.Connection:
     connection = apsw.Connection(str(path))
-    for step in sorted(MIGRATIONS.iterdir(), key=lambda step: step.name)[:8]:
+    for step in sorted(MIGRATIONS.iterdir(), key=lambda step: step.name)[:schema]:
         connection.execute(step.read_text(encoding="utf-8"))
     connection.pragma("application_id", CLIENTS_FILE)
-    connection.pragma("user_version", 8)
+    connection.pragma("user_version", schema)
+    return connection
+
+
+def make_file_of_the_eighth_schema(path: Path) -> None:
+    """A message that was filed and two that were not, with another's fact between theirs."""
+    connection = empty_file(path, schema=8)
     for number in (1, 2, 4):
         connection.execute(
             "INSERT INTO body VALUES (?1, ?2, 9, 'mesh', 'lane', 'text', 1, ?3, 86400, ?3, ?4, ?3, ?4, ?5, ?6)",
@@ -129,4 +135,57 @@ def test_facts_of_messages_that_were_not_filed_are_told_once_and_in_their_order(
         assert file.journal.last_number() == 4
         file.outbox.sweep(now_ms=NOW_MS)
     assert [check.findings for check in check_file(file.database) if check.findings] == []
+    file.database.close()
+
+
+def make_file_of_the_ninth_schema(path: Path) -> None:
+    """One message is at its next hop, one is being sent, one waits behind it, and one is not filed yet."""
+    connection = empty_file(path, schema=9)
+    for number in range(1, 5):
+        connection.execute(
+            """INSERT INTO body VALUES (?1, ?2, 9, 'relay', 'relay-1', 'text', 1, ?3, 86400, ?3, ?4, ?3, ?4, NULL, NULL,
+               NULL, ?5, x'')""",
+            (number, message(number), NOW_MS, NOW_MS + DAY_MS, b"payload %d" % number),
+        )
+    for number, state, owner, was_sent in ((1, "sent", None, 1), (2, "sending", "me", 0), (3, "pending", None, 0)):
+        connection.execute(
+            """INSERT INTO outbox VALUES (?1, ?2, ?1, 9, 'relay', 'relay-1', 'text', 1, ?3, 86400, ?3, ?4, ?3, 1, ?5,
+               ?6, ?7, 'E001', ?3, ?3, NULL, ?8, 0, 0, NULL, ?4)""",
+            (number, message(number), NOW_MS, NOW_MS + DAY_MS, state, owner, owner and NOW_MS + 30_000, was_sent),
+        )
+    told = ("accepted", 1), ("accepted", 2), ("accepted", 3), ("attempted", 1), ("sent", 1), ("attempted", 2)
+    for number, (kind, about) in zip((1, 2, 3, 5, 6, 7), told, strict=True):
+        connection.execute(
+            "INSERT INTO journal (number, at_ms, kind, message_id) VALUES (?, ?, ?, ?)",
+            (number, NOW_MS, kind, message(about)),
+        )
+    connection.execute("UPDATE outbox_total SET entries = 3, bytes = 27, filed_through = 3")
+    connection.execute("INSERT INTO lane_total VALUES ('relay', 'relay-1', 1)")
+    connection.close()
+
+
+def entries_in(path: Path) -> list[tuple[object, ...]]:
+    connection = apsw.Connection(str(path))
+    rows: list[tuple[object, ...]] = connection.execute("SELECT * FROM entry ORDER BY insertion").fetchall()
+    connection.close()
+    return rows
+
+
+def test_entries_are_the_same_and_found_by_their_ids_once_these_are_indexed_in_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "client.db"
+    make_file_of_the_ninth_schema(path)
+    before = entries_in(path)
+    assert len(before) == 4
+    file = open_client_file(path)
+    assert entries_in(path) == before
+    assert [check.findings for check in check_file(file.database) if check.findings] == []
+    for number in (1, 2, 3, 4):
+        found = file.outbox.load(message(number))
+        assert found is not None
+        assert (found.insertion, found.payload) == (number, b"payload %d" % number)
+        with pytest.raises(DuplicateMessageId):
+            accept(file.outbox, entry(number))
+    file.outbox.apply(message(2), ReceiptAcked(), now_ms=NOW_MS)
+    assert chosen(file) == message(3)
+    assert_books_balance(file)
     file.database.close()

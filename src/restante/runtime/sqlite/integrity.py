@@ -116,6 +116,10 @@ def _two_places(row: Row) -> str:
     return f"message {_shown(row[0])} is in two states at once"
 
 
+def _repeated_id(row: Row) -> str:
+    return f"message {_shown(row[0])} is in the outbox {row[1]} times"
+
+
 def _state(row: Row) -> str:
     message_id, told, kept = row
     by_facts = f"its facts say {told}" if told else "no fact tells of it"
@@ -145,6 +149,7 @@ CHECKS: Final[dict[str, tuple[tuple[str, Callable[[Row], str | None]], ...]]] = 
     "each message is in the state its facts tell": (
         ("states", _state),
         ("two_places", _two_places),
+        ("repeated_ids", _repeated_id),
         ("sent_index", _untold_delivery),
     ),
     "all values are known": (("words", _word),),

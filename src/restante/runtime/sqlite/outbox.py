@@ -38,6 +38,7 @@ from restante.runtime.sqlite.channel_progress import ChannelProgress
 from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.dead_letters import DeadLetterTable, KeptLetter
 from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.outbox_ids import IdBlocks
 from restante.runtime.sqlite.outbox_lanes import Lanes
 from restante.runtime.sqlite.outbox_records import Arrival, Change
 from restante.runtime.sqlite.outbox_rows import arrival_of, entry_of, lasting_columns, state_columns
@@ -66,8 +67,9 @@ class SqliteOutbox:
         self._settings = settings
         self._limits = settings.outbox
         self.changes: list[tuple[MessageId, Notice, str | None, int]] = []  # made a `Change` for those who listen
-        self._totals = OutboxTotals(database)
-        self._shelf = EntryShelf(database)
+        self._blocks = IdBlocks(database)
+        self._totals = OutboxTotals(database, self._blocks)
+        self._shelf = EntryShelf(database, self._blocks)
         self._lanes = Lanes(database)
         database.when_unsure(self.changes.clear)
         self.dead_letters = DeadLetterTable(database, settings.dead_letters)
@@ -163,7 +165,7 @@ class SqliteOutbox:
         with self._database.transaction():
             self._totals.file_before_a_sweep(now_ms=now_ms)
             while due := self._database.rows(_SQL["to_sweep"], now_ms, SWEEP_PAGE):
-                changed = sum(self._look_at(MessageId(message_id), now_ms) for (message_id,) in due)
+                changed = sum(self._look_at(row, now_ms) for row in due)
                 if changed:
                     return changed
             return 0
@@ -216,7 +218,8 @@ class SqliteOutbox:
 
     def load(self, message_id: MessageId) -> OutboxEntry | None:
         """The entry with its body, if it is in flight."""
-        for row in self._database.rows(_SQL["find_entry"], message_id):
+        for (number,) in self._database.rows(_SQL["find_number"], message_id, self._blocks.listed()):
+            [row] = self._database.rows(_SQL["numbered_entry"], number)
             return entry_of(row, self._body(row[2]))
         return None
 
@@ -249,7 +252,7 @@ class SqliteOutbox:
         )
 
     def _is_known(self, message_id: MessageId) -> bool:
-        [(known,)] = self._database.rows(_SQL["is_known"], message_id)
+        [(known,)] = self._database.rows(_SQL["is_known"], message_id, self._blocks.listed())
         return bool(known) or self.sent.knows(message_id)
 
     def _add(self, arrival: Arrival, now_ms: int) -> None:
@@ -276,6 +279,7 @@ class SqliteOutbox:
             *lasting_columns(entry, self._limits),
             *state_columns(entry, behind, now_ms),
         )
+        self._blocks.added(insertion, insertion)
         self._totals.count(1, letter.size_bytes)
         if entry.route is Route.RELAY:
             self._totals.count_pending(entry.lane, 1)
@@ -292,11 +296,9 @@ class SqliteOutbox:
         leased, _ = self._step(self._shelf.place(row[:-2]), claim, now_ms)
         return leased.but(payload=row[-2], sealed_plaintext=row[-1])
 
-    def _look_at(self, message_id: MessageId, now_ms: int) -> bool:
+    def _look_at(self, row: tuple[Any, ...], now_ms: int) -> bool:
         """Whether time has changed the entry; if not, no sweep need look at it before its next deadline."""
-        filed = self._find(message_id, now_ms)
-        if filed is None:
-            return False
+        filed = self._shelf.known(MessageId(row[1])) or self._shelf.place(row)
         before = filed.entry
         after, _ = self._step(filed, TimePassed(), now_ms)
         if after is before:

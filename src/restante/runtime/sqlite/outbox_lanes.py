@@ -48,11 +48,11 @@ class Lanes:
         """Whether an earlier unsent entry of a strict lane stands before this one."""
         if entry.route not in STRICT_ROUTES or entry.state is not State.PENDING or entry.was_sent:
             return False
-        return self.head(entry) != [(entry.message_id,)]
+        return self.head(entry) != [(entry.insertion,)]
 
     def head(self, entry: OutboxEntry) -> list[tuple[Any, ...]]:
         return self._database.rows(_SQL["head_of_lane"], entry.route, entry.lane)
 
     def move_on(self, entry: OutboxEntry, now_ms: int) -> None:
-        for (message_id,) in self.head(entry):
-            self._database.rows(_SQL["give_turn"], now_ms, message_id)
+        for (insertion,) in self.head(entry):
+            self._database.rows(_SQL["give_turn"], now_ms, insertion)

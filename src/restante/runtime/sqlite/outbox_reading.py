@@ -63,8 +63,11 @@ class OutboxReading:
         return int(count)
 
     def one_waiting(self, message_id: MessageId) -> WaitingEntry | None:
-        rows = self._database.run(_SQL["one"], message_id=message_id)
-        return _waiting_of(rows[0]) if rows else None
+        with self._database.transaction():
+            for (number,) in self._database.run(_SQL["find_number"], message_id=message_id):
+                [row] = self._database.run(_SQL["one"], number=number)
+                return _waiting_of(row)
+        return None
 
     def delivered(self, message_id: MessageId) -> DeliveredEntry | None:
         for kind, priority, confirmation, ended_at_ms in self._database.run(_SQL["delivered"], message_id=message_id):

@@ -10,6 +10,7 @@ from typing import Any, Final
 from restante.model.ids import MessageId
 from restante.model.records import OutboxEntry
 from restante.runtime.sqlite.database import Database, load_queries
+from restante.runtime.sqlite.outbox_ids import IdBlocks
 from restante.runtime.sqlite.outbox_rows import entry_of, state_columns
 
 REMEMBERED: Final = 4_096
@@ -32,8 +33,9 @@ class FiledEntry:
 class EntryShelf:
     """What is remembered is right as long as nobody else writes to the file."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, blocks: IdBlocks) -> None:
         self._database = database
+        self._blocks = blocks
         self._filed: dict[MessageId, FiledEntry] = {}
         self._gone: set[MessageId] = set()  # until their rows are gone from the file, too
         database.when_unsure(self._forget)
@@ -46,7 +48,7 @@ class EntryShelf:
     def look_up(self, message_id: MessageId) -> FiledEntry | None:
         """The entry, if it is in the file."""
         look = self._database.rows if message_id in self._gone else self._database.peek
-        for row in look(_SQL["load_entry"], message_id):
+        for row in look(_SQL["load_entry"], message_id, self._blocks.listed()):
             return self.place(row)
         return None
 

@@ -10,13 +10,14 @@ from typing import Any, Final
 from restante.model.states import Route
 from restante.policy.outbox_order import STRICT_ROUTES
 from restante.runtime.sqlite.database import Database, load_queries
+from restante.runtime.sqlite.outbox_ids import IdBlocks
 
 FILE_AT: Final = 1_024
 """Arrivals that may wait to be filed: enough to share the work, few enough that a reader can look through them."""
 
-FILED_TO_ARRIVED: Final = 64
-"""More may wait beside many that are filed: ids are random, so that one arrival in a thousand-page index writes a page
-of its own, while a fair share of all entries puts several into each page."""
+FILED_TO_ARRIVED: Final = 128
+"""More may wait beside many that are filed: ids are random, so that one arrival in a thousand-page block of them writes
+a page of its own, while a fair share of all entries puts several into each page."""
 
 _NO_PRIORITY: Final = -1
 _NEVER_MS: Final = 2**63 - 1
@@ -28,8 +29,9 @@ _STORE_TOTALS: Final = _SQL["store_totals"]
 class OutboxTotals:
     """Counts of one file, right inside every transaction; written back before it ends."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, blocks: IdBlocks) -> None:
         self._database = database
+        self._blocks = blocks
         self._is_known = False
         self._is_changed = False
         self._entries = 0
@@ -93,11 +95,13 @@ class OutboxTotals:
         self._database.rows(_SQL["journal_arrivals"], self._filed_through)
         self._database.rows(_SQL["file_arrivals"], now_ms, self._filed_through)
         for (route, lane), count in self._new_by_lane.items():
-            for (message_id,) in self._database.rows(_SQL["head_of_lane"], route, lane):
-                self._database.rows(_SQL["give_turn"], now_ms, message_id)
+            for (insertion,) in self._database.rows(_SQL["head_of_lane"], route, lane):
+                self._database.rows(_SQL["give_turn"], now_ms, insertion)
             if route is Route.RELAY:
                 self.count_pending(lane, count)
+        filed_before = self._filed_through
         [(self._filed_through,)] = self._database.rows(_SQL["last_body"])
+        self._blocks.added(filed_before + 1, self._filed_through)
         self.count(self._new_entries, self._new_bytes)
         self._new_entries = self._new_bytes = 0
         self._new_by_lane.clear()

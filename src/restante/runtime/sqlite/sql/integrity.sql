@@ -71,6 +71,9 @@ SELECT message_id FROM entry WHERE message_id IN (SELECT message_id FROM dead_le
 SELECT message_id FROM delivered
  WHERE message_id IN (SELECT message_id FROM entry UNION SELECT message_id FROM dead_letter);
 
+-- name: repeated_ids
+SELECT message_id, count(*) FROM entry GROUP BY message_id HAVING count(*) > 1;
+
 -- name: states
 -- The state the facts tell, beside the state of the row. Delivered and evicted messages leave no row in these tables,
 -- a discarded dead letter neither. `state_after` is model.journal.STATE_AFTER as JSON.

@@ -15,7 +15,7 @@ SELECT body_id, queued_at_ms, 'accepted', message_id, session_tag, sequence, pay
 
 -- name: file_arrivals
 -- Arrivals become entries. Those of strict lanes have no turn yet: the head of each lane is given one next. By their
--- ids, which are random: each page of the index of ids is then written once, however many arrivals it takes.
+-- ids, which are random: each page of the last block of ids is then written once, however many arrivals it takes.
 INSERT INTO outbox (insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
                     queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, was_sent, reencrypted,
                     confirmation, turn, attention_at_ms)
@@ -42,9 +42,16 @@ INSERT INTO outbox (insertion, message_id, body_id, size_bytes, route, lane, kin
                     first_attempt_at_ms, last_attempt_at_ms, was_sent, reencrypted, confirmation, turn)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: blocks
+SELECT block FROM outbox_block;
+
 -- name: is_known
--- Whether an id was given to a message that waits or was given up; the sent-index knows those delivered.
-SELECT EXISTS (SELECT 1 FROM entry WHERE message_id = ?1)
+-- Whether an id was given to a message that waits or was given up; the sent-index knows those delivered. Nothing else
+-- keeps an id from being given twice.
+SELECT EXISTS (SELECT 1 FROM outbox
+                WHERE insertion >> 18 IN (SELECT value FROM json_each(?2))
+                  AND substr(message_id, 1, 4) = substr(?1, 1, 4) AND message_id = ?1)
+    OR EXISTS (SELECT 1 FROM body WHERE body_id > (SELECT filed_through FROM outbox_total) AND message_id = ?1)
     OR EXISTS (SELECT 1 FROM dead_letter WHERE message_id = ?1);
 
 -- name: load_entry
@@ -52,15 +59,25 @@ SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, 
        queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
        last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation
   FROM outbox
- WHERE message_id = ?;
+ WHERE insertion >> 18 IN (SELECT value FROM json_each(?2))
+   AND substr(message_id, 1, 4) = substr(?1, 1, 4) AND message_id = ?1;
 
--- name: find_entry
+-- name: find_number
 -- Filed or not.
+SELECT insertion
+  FROM outbox
+ WHERE insertion >> 18 IN (SELECT value FROM json_each(?2))
+   AND substr(message_id, 1, 4) = substr(?1, 1, 4) AND message_id = ?1
+ UNION ALL
+SELECT body_id FROM body WHERE body_id > (SELECT filed_through FROM outbox_total) AND message_id = ?1
+ LIMIT 1;
+
+-- name: numbered_entry
 SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
        queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
        last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation
   FROM entry
- WHERE message_id = ?;
+ WHERE insertion = ?;
 
 -- name: load_body
 SELECT payload, sealed_plaintext FROM body WHERE body_id = ?;
@@ -107,14 +124,14 @@ SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, 
 
 -- name: head_of_lane
 -- Only in strict lanes; the index knows no others.
-SELECT message_id
+SELECT insertion
   FROM outbox
  WHERE route = ? AND lane = ? AND was_sent = 0 AND route <> 'mesh'
  ORDER BY insertion
  LIMIT 1;
 
 -- name: give_turn
-UPDATE outbox SET turn = next_attempt_at_ms <= ?1 WHERE message_id = ?2 AND turn IS NULL AND state = 'pending';
+UPDATE outbox SET turn = next_attempt_at_ms <= ?1 WHERE insertion = ?2 AND turn IS NULL AND state = 'pending';
 
 -- name: next_wake
 -- When a waiting entry can be chosen again, or time alone changes one. An arrival may have to be filed first.
@@ -130,9 +147,15 @@ SELECT min(at_ms)
 
 -- name: to_sweep
 -- What is being sent is left to whoever sends it, as long as the lease holds.
-SELECT message_id FROM outbox WHERE state = 'sending' AND lease_until_ms <= ?1
+SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
+       queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
+       last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation
+  FROM outbox WHERE state = 'sending' AND lease_until_ms <= ?1
  UNION ALL
-SELECT message_id FROM outbox WHERE attention_at_ms <= ?1 AND state <> 'sending'
+SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
+       queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
+       last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation
+  FROM outbox WHERE attention_at_ms <= ?1 AND state <> 'sending'
  LIMIT ?2;
 
 -- name: totals

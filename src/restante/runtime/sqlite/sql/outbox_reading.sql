@@ -13,13 +13,22 @@ SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, 
 -- name: count_waiting
 SELECT count(*) FROM entry WHERE (:state IS NULL OR state = :state) AND (:lane IS NULL OR lane = :lane);
 
+-- name: find_number
+SELECT insertion
+  FROM outbox
+ WHERE insertion >> 18 IN (SELECT block FROM outbox_block)
+   AND substr(message_id, 1, 4) = substr(:message_id, 1, 4) AND message_id = :message_id
+ UNION ALL
+SELECT body_id FROM body WHERE body_id > (SELECT filed_through FROM outbox_total) AND message_id = :message_id
+ LIMIT 1;
+
 -- name: one
 SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
        queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
        last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation,
        is_behind
   FROM entry
- WHERE message_id = :message_id;
+ WHERE insertion = :number;
 
 -- name: held_by_state
 SELECT state, count(*), sum(size_bytes) FROM entry GROUP BY state;
@@ -54,7 +63,13 @@ SELECT kind, priority, confirmation, ended_at_ms FROM delivered WHERE message_id
 
 -- name: ids_between
 -- Messages of which more is kept than their facts.
-SELECT message_id FROM entry WHERE message_id BETWEEN :low AND :high
+SELECT message_id
+  FROM outbox
+ WHERE insertion >> 18 IN (SELECT block FROM outbox_block)
+   AND substr(message_id, 1, 4) BETWEEN substr(:low, 1, 4) AND substr(:high, 1, 4) AND message_id BETWEEN :low AND :high
+ UNION
+SELECT message_id
+  FROM body WHERE body_id > (SELECT filed_through FROM outbox_total) AND message_id BETWEEN :low AND :high
  UNION
 SELECT message_id FROM dead_letter WHERE message_id BETWEEN :low AND :high
  UNION
