@@ -1,7 +1,7 @@
 """Rows and entries made of messages: checked against the limits of their kind, and filled into a form made before on
 the same terms, for most messages go where others went."""
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from restante.client.outbox_words import Destination, Message
 from restante.model.errors import TooLarge
@@ -55,9 +55,13 @@ class EntryForms:
                 return None
             form = self._make(terms)
         route, lane, kind, priority, ttl_s, life_ms, attention_ms = form
+        payload = message.payload
+        size_bytes = len(payload)
+        if size_bytes > MAX_SEALED_BYTES:
+            _refuse_size(size_bytes)
         return (
             message_id,
-            _checked_size(message),
+            size_bytes,
             route,
             lane,
             kind,
@@ -71,13 +75,14 @@ class EntryForms:
             None,  # nothing is known of its session
             None,
             None,
-            message.payload,
+            payload,
             message.sealed_plaintext,
         )
 
     def entry(self, message: Message, message_id: MessageId, destination: Destination, now_ms: int) -> OutboxEntry:
         """The message as a carrier takes it, without its being queued; refuses as `arrival` does."""
-        _checked_size(message)
+        if len(message.payload) > MAX_SEALED_BYTES:
+            _refuse_size(len(message.payload))
         terms = (message.kind, message.ttl_s, message.priority, destination.route, destination.lane)
         blank = _blank(terms)
         return blank.but(
@@ -106,12 +111,9 @@ class EntryForms:
         return form
 
 
-def _checked_size(message: Message) -> int:
-    """How many bytes are to be sent (SPEC 2.8)."""
-    size_bytes = len(message.payload)
-    if size_bytes > MAX_SEALED_BYTES:
-        raise TooLarge("the payload", size_bytes=size_bytes, limit_bytes=MAX_SEALED_BYTES)
-    return size_bytes
+def _refuse_size(size_bytes: int) -> NoReturn:
+    """More bytes are to be sent than SPEC 2.8 allows."""
+    raise TooLarge("the payload", size_bytes=size_bytes, limit_bytes=MAX_SEALED_BYTES)
 
 
 def _blank(terms: _Terms) -> OutboxEntry:

@@ -62,20 +62,24 @@ class Announcer(Generic[Told]):
     def __init__(self) -> None:
         self._streams: list[EventStream[Told]] = []
         self._callbacks: list[Callable[[Told], None]] = []
+        self.is_heard = False
 
     def stream(self) -> EventStream[Told]:
         stream: EventStream[Told] = EventStream(self._leave)
         self._streams.append(stream)
+        self.is_heard = True
         return stream
 
     def call(self, callback: Callable[[Told], None]) -> Callable[[], None]:
         """Call `callback` with each change, after its commit; the answer takes it back."""
         self._callbacks.append(callback)
-        return lambda: self._callbacks.remove(callback)
+        self.is_heard = True
 
-    @property
-    def is_heard(self) -> bool:
-        return bool(self._streams or self._callbacks)
+        def stop() -> None:
+            self._callbacks.remove(callback)
+            self._look_who_hears()
+
+        return stop
 
     def announce(self, changes: Iterable[Told]) -> None:
         for change in changes:
@@ -95,3 +99,7 @@ class Announcer(Generic[Told]):
     def _leave(self, stream: EventStream[Told]) -> None:
         if stream in self._streams:
             self._streams.remove(stream)
+            self._look_who_hears()
+
+    def _look_who_hears(self) -> None:
+        self.is_heard = bool(self._streams or self._callbacks)

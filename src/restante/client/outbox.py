@@ -121,11 +121,12 @@ class Outbox:
         deliveries: list[Delivery] = []
         arrivals: list[Arrival] = []
         brought: list[MessageId] = []
+        now_ms = self._clock.now_ms()
         for destination in destinations:
-            delivery = self._queued(message, destination, arrivals, brought)
+            delivery = self._queued(message, destination, now_ms, arrivals, brought)
             deliveries.append(delivery or await self._send_live(message, destination))
         if arrivals:
-            await self._commits.run(partial(self._accept, arrivals, brought))
+            await self._commits.run(partial(self._store.accept_all, arrivals, brought, now_ms))
             self._work.set()
         return Receipt(tuple(deliveries))
 
@@ -134,11 +135,12 @@ class Outbox:
         receipts: list[Receipt] = []
         arrivals: list[Arrival] = []
         brought: list[MessageId] = []
+        now_ms = self._clock.now_ms()
         for message, destination in items:
-            delivery = self._queued(message, destination, arrivals, brought)
+            delivery = self._queued(message, destination, now_ms, arrivals, brought)
             receipts.append(Receipt((delivery or await self._send_live(message, destination),)))
         if arrivals:
-            await self._commits.run(partial(self._accept, arrivals, brought))
+            await self._commits.run(partial(self._store.accept_all, arrivals, brought, now_ms))
             self._work.set()
         return receipts
 
@@ -270,7 +272,12 @@ class Outbox:
         self._database.close()
 
     def _queued(
-        self, message: Message, destination: Destination, arrivals: list[Arrival], brought: list[MessageId]
+        self,
+        message: Message,
+        destination: Destination,
+        now_ms: int,
+        arrivals: list[Arrival],
+        brought: list[MessageId],
     ) -> Delivery | None:
         """Adds to `arrivals`, and to `brought` an id that was given, unless the kind of message is never queued."""
         given = message.message_id
@@ -278,16 +285,13 @@ class Outbox:
             message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
         else:
             message_id = checked_message_id(given)
-        arrival = self._forms.arrival(message, message_id, destination, self._clock.now_ms())
+        arrival = self._forms.arrival(message, message_id, destination, now_ms)
         if arrival is None:
             return None
         arrivals.append(arrival)
         if given is not None:
             brought.append(given)
         return Delivery(destination.lane, message_id, _QUEUED)
-
-    def _accept(self, arrivals: list[Arrival], brought: Sequence[MessageId]) -> None:
-        self._store.accept_all(arrivals, brought=brought, now_ms=self._clock.now_ms())
 
     async def _send_live(self, message: Message, destination: Destination) -> Delivery:
         """At once or not at all, by the one classification of SPEC 2.4."""

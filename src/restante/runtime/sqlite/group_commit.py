@@ -21,8 +21,9 @@ Result = TypeVar("Result")
 MAX_GROUP: Final = 256
 """Enough that the fsync is a small share of a group's time, few enough that its first caller does not wait long."""
 
-LONELY_TURN_S: Final = 0.001
-"""How long a caller that is alone may keep the loop with one commit after the other before the others have a turn."""
+LONELY_TURN_S: Final = 0.002
+"""How long a caller that is alone may keep the loop with one commit after the other before the others have a turn: no
+longer than a group does."""
 
 QUICK_DISK_S: Final = 0.002
 """A disk that took no longer for the last commit is waited for on the loop, which is about as long as a full group's

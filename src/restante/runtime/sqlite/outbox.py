@@ -95,7 +95,7 @@ class SqliteOutbox:
         arrival = arrival_of(entry, self._limits, session_tag=session_tag, sequence=sequence, sealed_hash=sealed_hash)
         self.accept_all([arrival], brought=[entry.message_id], now_ms=now_ms)
 
-    def accept_all(self, arrivals: Sequence[Arrival], *, brought: Sequence[MessageId], now_ms: int) -> None:
+    def accept_all(self, arrivals: Sequence[Arrival], brought: Sequence[MessageId], now_ms: int) -> None:
         """All of them or none. `brought` are the ids that were not drawn just now: somebody may have had one before."""
         if not self._database.in_transaction:
             with self._database.transaction():
@@ -107,7 +107,13 @@ class SqliteOutbox:
         if brought and (len(set(brought)) != len(brought) or any(map(self._is_known, brought))):
             raise DuplicateMessageId
         for arrival in arrivals:
-            self._add(arrival, now_ms)
+            # Until it is filed, this row is its `accepted` fact as well (SPEC 1.4).
+            self._database.defer(_ADD_BODY, (self._journal.number_arrival(), *arrival))
+            self.changes.append((arrival[0], _QUEUED, None, now_ms))
+            if self._totals.arrived(arrival):
+                self._totals.file_arrivals(now_ms=now_ms)
+            if arrival[2] is _RELAY:
+                self._evict_overflow(arrival[3], now_ms)
         return None
 
     def lease_next(self, *, owner: str, now_ms: int) -> OutboxEntry | None:
@@ -254,18 +260,6 @@ class SqliteOutbox:
     def _is_known(self, message_id: MessageId) -> bool:
         [(known,)] = self._database.rows(_SQL["is_known"], message_id, self._blocks.listed())
         return bool(known) or self.sent.knows(message_id)
-
-    def _add(self, arrival: Arrival, now_ms: int) -> None:
-        """The row of an arrival is its `accepted` fact as well, until it is filed (SPEC 1.4)."""
-        message_id, size_bytes, route, lane, _, priority, created_at_ms, *_ = arrival
-        self._database.defer(_ADD_BODY, (self._journal.number_arrival(), *arrival))
-        self.changes.append((message_id, _QUEUED, None, now_ms))
-        if self._totals.arrived(
-            route, lane, size_bytes, priority=priority, created_at_ms=created_at_ms, attention_at_ms=arrival[11]
-        ):
-            self._totals.file_arrivals(now_ms=now_ms)
-        if route is _RELAY:
-            self._evict_overflow(lane, now_ms)
 
     def _insert(self, entry: OutboxEntry, insertion: int, letter: KeptLetter, now_ms: int) -> None:
         """At the end of its lane; in a strict one it waits while anything unsent stands before it (SPEC 3.4)."""

@@ -9,9 +9,9 @@ from typing import Final
 
 from restante.runtime.sqlite.database import Database, load_queries
 
-BLOCK_BITS: Final = 18
-"""262,144 numbers a block, as in the index `outbox_id`: a thousand pages at most, and one to two dozen blocks for a
-million entries that wait."""
+BLOCK_BITS: Final = 17
+"""131,072 numbers a block, as in the index `outbox_id`: so few pages that they stay in SQLite's cache while arrivals
+are filed, and one to three dozen blocks for a million entries that wait."""
 
 _SQL: Final = load_queries("outbox")
 

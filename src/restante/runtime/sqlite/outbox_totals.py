@@ -11,8 +11,9 @@ from restante.model.states import Route
 from restante.policy.outbox_order import STRICT_ROUTES
 from restante.runtime.sqlite.database import Database, load_queries
 from restante.runtime.sqlite.outbox_ids import IdBlocks
+from restante.runtime.sqlite.outbox_records import Arrival
 
-FILE_AT: Final = 1_024
+FILE_AT: Final = 512
 """Arrivals that may wait to be filed: enough to share the work, few enough that a reader can look through them."""
 
 FILED_TO_ARRIVED: Final = 128
@@ -40,7 +41,7 @@ class OutboxTotals:
         self._new_entries = 0
         self._new_bytes = 0
         self._new_by_lane: Counter[tuple[Route, str]] = Counter()
-        self._new_priority = _NO_PRIORITY  # the highest, the earliest, and the first to be looked at
+        self._new_priority: int = _NO_PRIORITY  # the highest, the earliest, and the first to be looked at
         self._new_created_at_ms = self._new_attention_at_ms = _NEVER_MS
         self._pending: dict[str, int] = {}
         self._changed_lanes: set[str] = set()
@@ -56,18 +57,22 @@ class OutboxTotals:
     def pending_in_relay_lane(self, lane: str) -> int:
         return self._filed_pending(lane) + self._new_by_lane[Route.RELAY, lane]
 
-    def arrived(
-        self, route: Route, lane: str, size_bytes: int, *, priority: int, created_at_ms: int, attention_at_ms: int
-    ) -> bool:
+    def arrived(self, arrival: Arrival) -> bool:
         """A body was added; whether it is time to file."""
-        self._new_entries += 1
-        self._new_bytes += size_bytes
+        route, priority, created_at_ms, attention_at_ms = arrival[2], arrival[5], arrival[6], arrival[11]
+        self._new_entries = new_entries = self._new_entries + 1
+        self._new_bytes += arrival[1]
         if route in STRICT_ROUTES:
-            self._new_by_lane[route, lane] += 1
-        self._new_priority = max(self._new_priority, priority)
-        self._new_created_at_ms = min(self._new_created_at_ms, created_at_ms)
-        self._new_attention_at_ms = min(self._new_attention_at_ms, attention_at_ms)
-        return self._new_entries >= FILE_AT and self._new_entries * FILED_TO_ARRIVED >= self._entries
+            self._new_by_lane[route, arrival[3]] += 1
+        if (
+            priority > self._new_priority
+            or created_at_ms < self._new_created_at_ms
+            or attention_at_ms < self._new_attention_at_ms
+        ):
+            self._new_priority = max(self._new_priority, priority)
+            self._new_created_at_ms = min(self._new_created_at_ms, created_at_ms)
+            self._new_attention_at_ms = min(self._new_attention_at_ms, attention_at_ms)
+        return new_entries >= FILE_AT and new_entries * FILED_TO_ARRIVED >= self._entries
 
     def may_stay_unfiled(self) -> bool:
         """Whether arrivals are so few beside the rest that each would write a page of its own if filed now."""

@@ -14,8 +14,8 @@ SELECT body_id, queued_at_ms, 'accepted', message_id, session_tag, sequence, pay
  WHERE body_id > ?;
 
 -- name: file_arrivals
--- Arrivals become entries. Those of strict lanes have no turn yet: the head of each lane is given one next. By their
--- ids, which are random: each page of the last block of ids is then written once, however many arrivals it takes.
+-- Arrivals become entries. Those of strict lanes have no turn yet: the head of each lane is given one next. In their
+-- order, not in that of their ids: one block of ids stays in the cache, and all else is written at its end.
 INSERT INTO outbox (insertion, message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, ttl_s,
                     queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, was_sent, reencrypted,
                     confirmation, turn, attention_at_ms)
@@ -23,8 +23,7 @@ SELECT body_id, message_id, body_id, size_bytes, route, lane, kind, priority, cr
        queued_at_ms, expires_at_ms, next_attempt_at_ms, 0, 'pending', 0, 0,
        0, CASE WHEN route = 'mesh' THEN next_attempt_at_ms <= ?1 END, attention_at_ms
   FROM body
- WHERE body_id > ?2
- ORDER BY message_id;
+ WHERE body_id > ?2;
 
 -- name: last_body
 SELECT max(body_id) FROM body;
@@ -49,7 +48,7 @@ SELECT block FROM outbox_block;
 -- Whether an id was given to a message that waits or was given up; the sent-index knows those delivered. Nothing else
 -- keeps an id from being given twice.
 SELECT EXISTS (SELECT 1 FROM outbox
-                WHERE insertion >> 18 IN (SELECT value FROM json_each(?2))
+                WHERE insertion >> 17 IN (SELECT value FROM json_each(?2))
                   AND substr(message_id, 1, 4) = substr(?1, 1, 4) AND message_id = ?1)
     OR EXISTS (SELECT 1 FROM body WHERE body_id > (SELECT filed_through FROM outbox_total) AND message_id = ?1)
     OR EXISTS (SELECT 1 FROM dead_letter WHERE message_id = ?1);
@@ -59,14 +58,14 @@ SELECT insertion, message_id, body_id, size_bytes, route, lane, kind, priority, 
        queued_at_ms, expires_at_ms, next_attempt_at_ms, attempts, state, lease_owner, lease_until_ms,
        last_error, first_attempt_at_ms, last_attempt_at_ms, first_buried_at_ms, was_sent, reencrypted, confirmation
   FROM outbox
- WHERE insertion >> 18 IN (SELECT value FROM json_each(?2))
+ WHERE insertion >> 17 IN (SELECT value FROM json_each(?2))
    AND substr(message_id, 1, 4) = substr(?1, 1, 4) AND message_id = ?1;
 
 -- name: find_number
 -- Filed or not.
 SELECT insertion
   FROM outbox
- WHERE insertion >> 18 IN (SELECT value FROM json_each(?2))
+ WHERE insertion >> 17 IN (SELECT value FROM json_each(?2))
    AND substr(message_id, 1, 4) = substr(?1, 1, 4) AND message_id = ?1
  UNION ALL
 SELECT body_id FROM body WHERE body_id > (SELECT filed_through FROM outbox_total) AND message_id = ?1

@@ -16,7 +16,7 @@ SELECT count(*) FROM entry WHERE (:state IS NULL OR state = :state) AND (:lane I
 -- name: find_number
 SELECT insertion
   FROM outbox
- WHERE insertion >> 18 IN (SELECT block FROM outbox_block)
+ WHERE insertion >> 17 IN (SELECT block FROM outbox_block)
    AND substr(message_id, 1, 4) = substr(:message_id, 1, 4) AND message_id = :message_id
  UNION ALL
 SELECT body_id FROM body WHERE body_id > (SELECT filed_through FROM outbox_total) AND message_id = :message_id
@@ -65,7 +65,7 @@ SELECT kind, priority, confirmation, ended_at_ms FROM delivered WHERE message_id
 -- Messages of which more is kept than their facts.
 SELECT message_id
   FROM outbox
- WHERE insertion >> 18 IN (SELECT block FROM outbox_block)
+ WHERE insertion >> 17 IN (SELECT block FROM outbox_block)
    AND substr(message_id, 1, 4) BETWEEN substr(:low, 1, 4) AND substr(:high, 1, 4) AND message_id BETWEEN :low AND :high
  UNION
 SELECT message_id

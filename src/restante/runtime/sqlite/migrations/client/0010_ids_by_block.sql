@@ -35,7 +35,7 @@ CREATE TABLE new_outbox (
 INSERT INTO new_outbox SELECT * FROM outbox;
 DROP TABLE outbox;
 ALTER TABLE new_outbox RENAME TO outbox;
-CREATE INDEX outbox_id ON outbox (insertion >> 18, substr(message_id, 1, 4));
+CREATE INDEX outbox_id ON outbox (insertion >> 17, substr(message_id, 1, 4));
 CREATE INDEX outbox_ready ON outbox (route, priority DESC, created_at_ms, insertion) WHERE turn = 1;
 CREATE INDEX outbox_waiting ON outbox (next_attempt_at_ms) WHERE turn = 0;
 CREATE INDEX outbox_attention ON outbox (attention_at_ms);
@@ -46,9 +46,9 @@ CREATE INDEX outbox_unsent ON outbox (route, lane, insertion) WHERE was_sent = 0
 -- The blocks in which entries are, the newest first.
 CREATE VIEW outbox_block AS
 WITH RECURSIVE found (block) AS (
-    SELECT max(insertion) >> 18 FROM outbox
+    SELECT max(insertion) >> 17 FROM outbox
      UNION ALL
-    SELECT (SELECT max(insertion) >> 18 FROM outbox WHERE insertion < block << 18) FROM found WHERE block IS NOT NULL
+    SELECT (SELECT max(insertion) >> 17 FROM outbox WHERE insertion < block << 17) FROM found WHERE block IS NOT NULL
 )
 SELECT block FROM found WHERE block IS NOT NULL;
 
