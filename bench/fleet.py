@@ -42,6 +42,7 @@ from bench.fleet_verdicts import (  # noqa: E402
     print_verdicts,
 )
 from bench.process_memory import PeakMemory  # noqa: E402
+from restante.fleet.arrow_map import partitions_for  # noqa: E402
 from restante.fleet.jobs.backfill import backfill  # noqa: E402
 from restante.fleet.jobs.fleet_report import make_fleet_report  # noqa: E402
 from restante.fleet.jobs.generate import generate  # noqa: E402
@@ -51,7 +52,7 @@ from restante.fleet.lake_segments import found_in  # noqa: E402
 from restante.fleet.lake_tables import WRITE_OPTIONS  # noqa: E402
 from restante.fleet.segments import find_segments, read_segments  # noqa: E402
 from restante.fleet.session import open_session  # noqa: E402
-from restante.fleet.transforms.arrivals import arrivals, partitions_for  # noqa: E402
+from restante.fleet.transforms.arrivals import arrivals  # noqa: E402
 from restante.fleet.transforms.synthetic import Scenario  # noqa: E402
 from restante.policy.dead_letters import DeadLetterRetention  # noqa: E402
 from restante.policy.settings import Settings  # noqa: E402

@@ -5,13 +5,21 @@ batches go to the function as Arrow has them. Pandas would be the largest packag
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 BatchFunction = Callable[[Iterator[Any]], Iterator[Any]]
+ROWS_PER_PARTITION: Final = 1_000_000
+"""What a kernel takes at once: about 300 MB in its Python process, however long the journal is."""
+ROWS_PER_ARROW_BATCH: Final = 100_000
+
+
+def partitions_for(rows: int, *, at_least: int) -> int:
+    """How many tasks take so many rows."""
+    return max(at_least, -(-rows // ROWS_PER_PARTITION))
 
 
 def map_in_arrow(rows: DataFrame, function: BatchFunction, schema: str) -> DataFrame:

@@ -39,14 +39,15 @@ def fleet_tables(
     *,
     now_ms: int,
     retention: DeadLetterRetention,
+    partitions: int | None = None,
     keep: Callable[[DataFrame], DataFrame] = lambda table: table,
 ) -> FleetTables:
-    """The tables of these facts as they stand at `now_ms`.
+    """The tables of these facts as they stand at `now_ms`; `partitions` as transforms/messages has it.
 
     `keep` is given each table that others are made from: a caller that wants several tables persists it there, so that
     it is not made anew for each.
     """
-    lives = keep(messages(events))
+    lives = keep(messages(events, partitions=partitions))
     copies = keep(replicas(events))
     withheld = keep(withholding(events, lives, copies))
     letters = keep(dead_letters(events, retention))

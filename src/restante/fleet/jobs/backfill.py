@@ -12,6 +12,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from restante.fleet.arrow_map import partitions_for
 from restante.fleet.backfill_record import BackfillRecord, forget_record, keep_record
 from restante.fleet.folders import Listing
 from restante.fleet.lake import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake
@@ -20,7 +21,7 @@ from restante.fleet.lake_tables import file_rows, with_day, write_all_days, writ
 from restante.fleet.progress import Watcher, nobody, watched
 from restante.fleet.segments import BadSegment, Segment, damaged, read_segments
 from restante.fleet.session import open_session
-from restante.fleet.transforms.arrivals import arrivals, partitions_for, unusable_arrivals
+from restante.fleet.transforms.arrivals import arrivals, unusable_arrivals
 from restante.fleet.transforms.survey import Survey, count_of, judge_surveyed, rows_by_file, survey, tallies
 from restante.fleet.transforms.validate import RowVerdict, events, quarantine
 from restante.model.errors import ConfigurationInvalid

@@ -22,7 +22,7 @@ from restante.fleet.jobs.fleet_report_values import (
     Suspect,
     WithheldMessage,
 )
-from restante.fleet.jobs.report import LISTED_AT_MOST, Rows, first_rows, report_on, surveyed
+from restante.fleet.jobs.report import LISTED_AT_MOST, Rows, first_rows, report_on, surveyed, tasks_for
 from restante.fleet.jobs.report_sources import ReadFrom, look_at, source_of
 from restante.fleet.segments import BadSegment, Segment
 from restante.fleet.session import open_session
@@ -88,7 +88,8 @@ def make_fleet_report(
     on_stage(STAGES[0])
     rows = surveyed(spark, segments) if rows is None else rows
     with rows as (verdicts, found), _kept() as keep:
-        tables = fleet_tables(events(verdicts), now_ms=now_ms, retention=retention, keep=keep)
+        partitions = tasks_for(spark, found)
+        tables = fleet_tables(events(verdicts), now_ms=now_ms, retention=retention, partitions=partitions, keep=keep)
         on_stage(STAGES[1])
         books = report_on(found, tables["messages"], tables["journal_holes"], segments=segments, bad=bad)
         suspects = first_rows(tables["suspects"], "message_id") if books.hole_count else []

@@ -13,6 +13,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from restante.fleet.arrow_map import partitions_for
 from restante.fleet.segments import BadSegment, Segment, damaged, find_segments, read_segments
 from restante.fleet.session import open_session
 from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
@@ -141,11 +142,16 @@ def make_report(
     """The report on `segments`; or on their `rows` as somebody has judged them already."""
     with surveyed(spark, segments) if rows is None else rows as (judged, found):
         facts = events(judged)
-        table = messages(facts).persist()
+        table = messages(facts, partitions=tasks_for(spark, found)).persist()
         try:
             return report_on(found, table, journal_holes(facts), segments=segments, bad=bad)
         finally:
             table.unpersist()
+
+
+def tasks_for(spark: SparkSession, verdicts: Sequence[Tally]) -> int:
+    """In how many tasks a kernel takes the facts among rows with these verdicts."""
+    return partitions_for(count_of(verdicts, RowVerdict.EVENT), at_least=spark.sparkContext.defaultParallelism)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ recipient's own verdict goes in only where the journal cannot know better (docs/
 ours as `recorded`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from restante.core.inbox_events import ResetReason
-from restante.fleet.arrow_map import BatchFunction, map_in_arrow
+from restante.fleet.arrow_map import ROWS_PER_ARROW_BATCH, BatchFunction, map_in_arrow
 from restante.fleet.kernels.arrivals import judge_arrivals
 from restante.fleet.kernels.tables import (
     ARRIVED,
@@ -33,14 +33,11 @@ from restante.fleet.kernels.tables import (
 )
 from restante.fleet.schemas import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.transforms.validate import RowVerdict
+from restante.fleet.words import number_of, word_of
 from restante.model.codes import Code
 from restante.model.journal import JournalKind
 from restante.policy.dedup import DedupLimits
 from restante.policy.ordering import OrderLimits
-
-ROWS_PER_PARTITION: Final = 1_000_000
-"""What one task judges at once: about 300 MB in its Python process, however long the journal is."""
-ROWS_PER_ARROW_BATCH: Final = 100_000
 
 EVENT_OF_KIND: Final = {
     JournalKind.ARRIVED: ARRIVED,
@@ -68,11 +65,6 @@ JUDGED: Final = (
     "recorded tinyint, verdict tinyint, placement tinyint, expected bigint, released bigint, "
     "gaps array<struct<first: bigint, last: bigint, asked: boolean>>, reset tinyint"
 )
-
-
-def partitions_for(rows: int, *, at_least: int) -> int:
-    """How many tasks judge so many rows."""
-    return max(at_least, -(-rows // ROWS_PER_PARTITION))
 
 
 def arrivals(events: DataFrame, *, partitions: int, order: OrderLimits, dedup: DedupLimits) -> DataFrame:
@@ -117,8 +109,8 @@ def _told_event() -> Column:
 
 def _told_recorded(event: Column) -> Column:
     code = sf.col("code")
-    reason = _number_of(code, RESETS, otherwise=ResetReason.UNREADABLE - 1) + 1
-    verdict = _number_of(code, RECORDED, otherwise=len(RECORDED))
+    reason = number_of(code, RESETS, otherwise=ResetReason.UNREADABLE - 1) + 1
+    verdict = number_of(code, RECORDED, otherwise=len(RECORDED))
     return sf.when(event == SESSION_FAILED, reason).otherwise(verdict).cast("tinyint")
 
 
@@ -142,18 +134,18 @@ def in_words(judged: DataFrame) -> DataFrame:
         "event_id",
         "session_tag",
         "at_ms",
-        _word_of("event", EVENTS).alias("event"),
+        word_of("event", EVENTS).alias("event"),
         sf.when(sf.col("sequence") != NO_SEQUENCE, sf.col("sequence")).alias("sequence"),
         _of_arrivals(sf.col("message_id")).alias("message_id"),
         sf.when(verdict == REFUSED, sf.lit(Code.SESSION_INVALID.value))
-        .otherwise(_word_of("verdict", VERDICTS))
+        .otherwise(word_of("verdict", VERDICTS))
         .alias("verdict"),
-        _of_arrivals(_word_of("recorded", RECORDED)).alias("recorded"),
-        _word_of("placement", PLACEMENTS).alias("placement"),
+        _of_arrivals(word_of("recorded", RECORDED)).alias("recorded"),
+        word_of("placement", PLACEMENTS).alias("placement"),
         "expected",
         "released",
         "gaps",
-        _word_of("reset", (None, *RESETS)).alias("reset"),
+        word_of("reset", (None, *RESETS)).alias("reset"),
     )
 
 
@@ -176,20 +168,3 @@ def _is_unusable(is_arrived: Column) -> Column:
 
 def _of_arrivals(value: Column) -> Column:
     return sf.when(sf.col("event") == ARRIVED, value)
-
-
-def _number_of(column: Column, words: Sequence[str], *, otherwise: int) -> Column:
-    found = sf.when(column == words[0], 0)
-    for number, word in enumerate(words[1:], 1):
-        found = found.when(column == word, number)
-    return found.otherwise(otherwise)
-
-
-def _word_of(column: str, words: Sequence[str | None]) -> Column:
-    """A chain of comparisons: looking a word up in an array costs a row several times as much."""
-    number, spelled = sf.col(column), [(place, word) for place, word in enumerate(words) if word is not None]
-    return reduce(
-        lambda found, one: found.when(number == one[0], sf.lit(str(one[1]))),
-        spelled[1:],
-        sf.when(number == spelled[0][0], sf.lit(str(spelled[0][1]))),
-    )

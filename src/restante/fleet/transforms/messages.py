@@ -4,11 +4,18 @@ Which fact leads to which state is the table in model/journal. Here is decided o
 all be true; such a message has a `doubt` and is not accounted for.
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from restante.fleet.arrow_map import ROWS_PER_ARROW_BATCH, map_in_arrow
+from restante.fleet.kernels.messages import ARRIVED_AGAIN, KINDS, LIVES, NOTHING, STATES, lives_of
+from restante.fleet.kernels.tables import ZERO_MARK
+from restante.fleet.words import number_of, word_of
 from restante.model.journal import STATE_AFTER, JournalKind
 from restante.model.states import ENDED, State, Verdict
 
@@ -30,20 +37,21 @@ class Doubt(StrEnum):
     """More than one writer says to have changed its state."""
 
 
-def messages(events: DataFrame) -> DataFrame:
-    """The messages that `events` tell of. Among a writer's facts their number decides what came last, not a clock."""
-    state_after = sf.create_map(*(sf.lit(word) for pair in STATE_AFTER.items() for word in pair))
-    earlier = Window.partitionBy("message_id").orderBy("event_id").rowsBetween(Window.unboundedPreceding, -1)
-    facts = (
-        events.withColumn("state_after", sf.try_element_at(state_after, sf.col("kind")))
-        .filter(sf.col("message_id").isNotNull() | sf.col("state_after").isNotNull())
-        .withColumn("state_before", sf.last("state_after", ignorenulls=True).over(earlier))
-        .withColumn("doubt", _doubt_of_a_fact())
-    )
+_FACT_DOUBTS: Final = (Doubt.ACCEPTED_LATE, Doubt.RECOVERED_ALIVE, Doubt.MOVED_AFTER_END)
+"""In the order of their numbers in the kernel."""
+
+
+def messages(events: DataFrame, *, partitions: int | None = None) -> DataFrame:
+    """The messages that `events` tell of, in `partitions` tasks or as many as the session has for any shuffle.
+
+    Among a writer's facts their number decides what came last, not a clock.
+    """
+    facts = _facts(events)
+    by_message = facts.repartition("message_id") if partitions is None else facts.repartition(partitions, "message_id")
+    state = word_of("state", STATES)
     return (
-        facts.groupBy("message_id")
-        .agg(*_summary())
-        .select("*", "last_change.*")
+        map_in_arrow(by_message, _live, LIVES)
+        .withColumn("state", state)
         .select(
             "message_id",
             sf.col("first_sender").alias("sender"),
@@ -68,83 +76,44 @@ def messages(events: DataFrame) -> DataFrame:
             "duplicates",
             "releases",
             "first_fact_at_ms",
-            "last_fact.last_fact",
-            "last_fact.last_fact_at_ms",
-            _doubt_of_a_message().alias("doubt"),
+            word_of("last_fact", KINDS).alias("last_fact"),
+            "last_fact_at_ms",
+            _doubt().alias("doubt"),
         )
     )
 
 
-def _doubt_of_a_fact() -> Column:
-    kind, before = sf.col("kind"), sf.col("state_before")
-    changes_state = sf.col("state_after").isNotNull()
-    return (
-        sf.when((kind == JournalKind.ACCEPTED) & before.isNotNull(), Doubt.ACCEPTED_LATE)
-        .when((kind == JournalKind.RECOVERED) & (before != State.DEAD), Doubt.RECOVERED_ALIVE)
-        .when(changes_state & (kind != JournalKind.RECOVERED) & before.isin(*ENDED), Doubt.MOVED_AFTER_END)
+def _facts(events: DataFrame) -> DataFrame:
+    """What the kernel takes. What only a sender's fact can say is left out of the others, and not sent around."""
+    kind = sf.col("kind")
+    changes_state = kind.isin(*STATE_AFTER)
+    is_sealed = changes_state | (kind == JournalKind.RESEALED)
+    came_again = (kind == JournalKind.ARRIVED) & (sf.col("code") == Verdict.DUPLICATE)
+    number = sf.when(came_again, ARRIVED_AGAIN).otherwise(number_of(kind, KINDS, otherwise=NOTHING))
+    return events.filter(sf.col("message_id").isNotNull() | changes_state).select(
+        sf.coalesce("message_id", sf.lit(ZERO_MARK)).alias("message_id"),
+        "event_id",
+        "writer",
+        "at_ms",
+        number.cast("tinyint").alias("kind"),
+        *(sf.when(changes_state, sf.col(name)).alias(name) for name in ("code", "message_kind", "priority")),
+        *(sf.when(is_sealed, sf.col(name)).alias(name) for name in ("payload_hash", "size_bytes", "ttl_s")),
     )
 
 
-def _doubt_of_a_message() -> Column:
+def _live(batches: Iterator[Any]) -> Iterator[Any]:
+    came = list(batches)
+    if came:
+        yield from lives_of(pa.Table.from_batches(came)).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
+
+
+def _doubt() -> Column:
     return (
         sf.when(sf.col("message_id").isNull(), Doubt.NAMELESS)
         .when(sf.col("accepted_at_ms").isNull(), Doubt.NEVER_ACCEPTED)
         .when(sf.col("first_sender") != sf.col("last_sender"), Doubt.SEVERAL_SENDERS)
-        .otherwise(sf.col("first_doubt"))
+        .otherwise(word_of("first_doubt", _FACT_DOUBTS))
     )
-
-
-def _summary() -> list[Column]:
-    """The facts of one message in one row. An event_id orders a writer's facts: its last 8 bytes are their number."""
-    changes_state = sf.col("state_after").isNotNull()
-    return [
-        _first("message_kind", changes_state & sf.col("message_kind").isNotNull()).alias("message_kind"),
-        _first("priority", changes_state & sf.col("priority").isNotNull()).alias("priority"),
-        *(
-            # What is sent now: what a message was sealed anew as, or else what was accepted.
-            sf.coalesce(
-                _last(name, (sf.col("kind") == JournalKind.RESEALED) & sf.col(name).isNotNull()),
-                _first(name, changes_state & sf.col(name).isNotNull()),
-            ).alias(name)
-            for name in ("payload_hash", "size_bytes", "ttl_s")
-        ),
-        _first("at_ms", sf.col("kind") == JournalKind.ACCEPTED).alias("accepted_at_ms"),
-        sf.max_by(
-            sf.struct(
-                sf.col("state_after").alias("state"),
-                sf.col("code").alias("last_code"),
-                sf.col("at_ms").alias("state_at_ms"),
-            ),
-            sf.when(changes_state, sf.col("event_id")),
-        ).alias("last_change"),
-        sf.count_if(sf.col("kind") == JournalKind.ATTEMPTED).alias("attempts"),
-        _last("at_ms", sf.col("kind") == JournalKind.ATTEMPTED).alias("last_attempt_at_ms"),
-        _first("at_ms", sf.col("kind") == JournalKind.SENT).alias("sent_at_ms"),
-        _first("at_ms", sf.col("kind") == JournalKind.READ).alias("read_at_ms"),
-        sf.count_if(sf.col("kind") == JournalKind.ARRIVED).alias("arrivals"),
-        sf.count_if((sf.col("kind") == JournalKind.ARRIVED) & (sf.col("code") == Verdict.DUPLICATE)).alias(
-            "duplicates"
-        ),
-        sf.count_if(sf.col("kind") == JournalKind.RELEASED).alias("releases"),
-        sf.min(sf.when(sf.col("kind") == JournalKind.RELEASED, sf.col("at_ms"))).alias("released_at_ms"),
-        sf.min("at_ms").alias("first_fact_at_ms"),
-        # Facts of several writers have no common number: here, and only here, their clocks must do.
-        sf.max_by(
-            sf.struct(sf.col("kind").alias("last_fact"), sf.col("at_ms").alias("last_fact_at_ms")),
-            sf.struct("at_ms", "event_id"),
-        ).alias("last_fact"),
-        sf.min(sf.when(changes_state, sf.col("writer"))).alias("first_sender"),
-        sf.max(sf.when(changes_state, sf.col("writer"))).alias("last_sender"),
-        _first("doubt", sf.col("doubt").isNotNull()).alias("first_doubt"),
-    ]
-
-
-def _first(column: str, where: Column) -> Column:
-    return sf.min_by(sf.col(column), sf.when(where, sf.col("event_id")))
-
-
-def _last(column: str, where: Column) -> Column:
-    return sf.max_by(sf.col(column), sf.when(where, sf.col("event_id")))
 
 
 def _since_acceptance(moment: str, where: Column) -> Column:
