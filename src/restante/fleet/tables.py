@@ -14,13 +14,14 @@ from restante.fleet.transforms.conservation import books, journal_holes, unaccou
 from restante.fleet.transforms.dead_letters import dead_letters
 from restante.fleet.transforms.gaps import gaps
 from restante.fleet.transforms.latency import latency, latency_histogram
-from restante.fleet.transforms.messages import messages
+from restante.fleet.transforms.messages import lives, messages
 from restante.fleet.transforms.node_scores import node_measures, node_scores
 from restante.fleet.transforms.replicas import replicas
 from restante.fleet.transforms.security_events import security_events
 from restante.fleet.transforms.service_levels import service_levels
 from restante.fleet.transforms.suspects import suspects
 from restante.fleet.transforms.withholding import withholding
+from restante.fleet.transforms.writers import writer_hours
 from restante.policy.dead_letters import DeadLetterRetention
 
 
@@ -47,21 +48,23 @@ def fleet_tables(
     `keep` is given each table that others are made from: a caller that wants several tables persists it there, so that
     it is not made anew for each.
     """
-    lives = keep(messages(events, partitions=partitions))
-    copies = keep(replicas(events))
-    withheld = keep(withholding(events, lives, copies))
+    known = keep(lives(events, partitions=partitions))
+    entries = messages(known)
+    keep(writer_hours(events))  # Spark finds it again in every plan that asks for the same
+    copies = keep(replicas(events, known))
+    withheld = keep(withholding(events, known, copies))
     letters = keep(dead_letters(events, retention))
-    scores = keep(node_scores(node_measures(events), withheld))
+    scores = keep(node_scores(node_measures(events, known), withheld))
     holes = keep(journal_holes(events))
     made = {
-        "messages": lives,
-        "books": books(lives),
-        "unaccounted": unaccounted(lives),
+        "messages": entries,
+        "books": books(entries),
+        "unaccounted": unaccounted(entries),
         "journal_holes": holes,
-        "suspects": suspects(events, lives, holes),
-        "latency": latency(lives),
-        "latency_histogram": latency_histogram(lives),
-        "service_levels": service_levels(lives),
+        "suspects": suspects(events, entries, holes),
+        "latency": latency(entries),
+        "latency_histogram": latency_histogram(entries),
+        "service_levels": service_levels(entries),
         "replicas": copies,
         "withholding": withheld,
         "dead_letters": letters,
@@ -69,7 +72,7 @@ def fleet_tables(
         "gaps": gaps(events),
         "node_scores": scores,
         "actions": actions(
-            messages=lives,
+            messages=entries,
             replicas=copies,
             dead_letters=letters,
             withholding=withheld,

@@ -29,7 +29,7 @@ from restante.fleet.jobs.stream_tables import stream_events
 from restante.fleet.lake import Lake
 from restante.fleet.segments import find_segments
 from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
-from restante.fleet.transforms.messages import messages
+from restante.fleet.transforms.messages import lives, messages
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
 from restante.model.states import IN_FLIGHT, State
@@ -86,7 +86,7 @@ class Senders:
 
 def told(facts: DataFrame) -> tuple[dict[date, dict[str, int]], dict[MessageId, State]]:
     """The books and the messages' states from a table of events; nothing may be in doubt or missing."""
-    table = messages(facts).persist()
+    table = messages(lives(facts)).persist()
     try:
         rows: list[dict[str, Any]] = [row.asDict() for row in books(table).collect()]
         assert all(row["adds_up"] and not row["unaccounted"] for row in rows)

@@ -11,7 +11,7 @@ from clauses import clause
 from journal_files import Journal, message, records, writer
 from restante.fleet.schemas import JOURNAL
 from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
-from restante.fleet.transforms.messages import messages
+from restante.fleet.transforms.messages import lives, messages
 from restante.model.ids import event_number
 from restante.model.journal import JournalKind, JournalRow
 
@@ -87,7 +87,7 @@ def test_a_lost_fact_is_missed_whichever_it_was(spark: SparkSession) -> None:
         ("attempted", MIDNIGHT_MS + 3, message(4)),
         ("sent", MIDNIGHT_MS + 4, message(5)),
     ]
-    [named] = unaccounted(messages(facts)).collect()
+    [named] = unaccounted(messages(lives(facts))).collect()
     assert (named["message_id"], named["doubt"], named["last_fact"]) == (message(0), "never_accepted", "read")
 
 

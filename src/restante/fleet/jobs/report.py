@@ -18,7 +18,7 @@ from restante.fleet.segments import BadSegment, Segment, damaged, find_segments,
 from restante.fleet.session import open_session
 from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
 from restante.fleet.transforms.latency import latency
-from restante.fleet.transforms.messages import Doubt, messages
+from restante.fleet.transforms.messages import Doubt, lives, messages
 from restante.fleet.transforms.survey import Tally, count_of, judge_surveyed, rows_by_file, survey, tallies, tallies_of
 from restante.fleet.transforms.validate import RowVerdict, events
 from restante.model.ids import MessageId, WriterId
@@ -142,7 +142,7 @@ def make_report(
     """The report on `segments`; or on their `rows` as somebody has judged them already."""
     with surveyed(spark, segments) if rows is None else rows as (judged, found):
         facts = events(judged)
-        table = messages(facts, partitions=tasks_for(spark, found)).persist()
+        table = messages(lives(facts, partitions=tasks_for(spark, found))).persist()
         try:
             return report_on(found, table, journal_holes(facts), segments=segments, bad=bad)
         finally:

@@ -36,17 +36,22 @@ FACTS: Final = pa.schema(
         ("payload_hash", pa.binary()),
         ("size_bytes", pa.int64()),
         ("ttl_s", pa.int64()),
+        ("node", pa.binary()),
     ]
 )
-"""The first five have no nulls; a message without a name has 16 zeros for it. Ids are of 16 bytes."""
+"""The first five have no nulls; a message without a name has 16 zeros for it. Ids are of 16 bytes. What the last eight
+say of a fact that they are not asked of is null."""
 
 LIVES: Final = (
     "message_id binary, first_sender binary, last_sender binary, message_kind string, priority int, "
     "payload_hash binary, size_bytes bigint, ttl_s bigint, accepted_at_ms bigint, state tinyint, last_code string, "
     "state_at_ms bigint, attempts bigint, last_attempt_at_ms bigint, sent_at_ms bigint, read_at_ms bigint, "
     "arrivals bigint, duplicates bigint, releases bigint, released_at_ms bigint, first_fact_at_ms bigint, "
-    "last_fact tinyint, last_fact_at_ms bigint, first_doubt tinyint"
+    "last_fact tinyint, last_fact_at_ms bigint, first_doubt tinyint, other_hashes array<binary>, "
+    "confirmed array<struct<node: binary, at_ms: bigint, took_ms: bigint>>"
 )
+"""`other_hashes`: what the message was sealed as besides `payload_hash`; one may be there more than once. `confirmed`:
+which nodes signed for it, when, and how long after the last try of the same writer (0 where there was none)."""
 
 _KIND: Final = {kind: np.int8(place) for place, kind in enumerate(KINDS)}
 _STATE: Final = {state: np.int8(place) for place, state in enumerate(STATES)}
@@ -65,16 +70,16 @@ class _Sorted:
     """Facts in order of message and event id. `order` leads from a place there to a row of the table."""
 
     def __init__(self, facts: Any) -> None:
-        self.facts = facts.combine_chunks()
-        ids, events = halves(facts["message_id"]), halves(facts["event_id"]).byteswap()
+        self.facts = {name: pa.concat_arrays(facts[name].chunks) for name in FACTS.names}
+        ids, events = halves(self.facts["message_id"]), halves(self.facts["event_id"]).byteswap()
         self.order = _order(ids, events)
         named = ids[self.order]
         begins = np.ones(len(named), dtype=np.bool_)
         begins[1:] = (named[1:] != named[:-1]).any(axis=1)
         self.message: Ints = np.cumsum(begins) - 1
         self.starts: Ints = np.flatnonzero(begins)
-        self.kind: Small = ints(facts["kind"])[self.order]
-        self.at_ms: Ints = ints(facts["at_ms"])[self.order]
+        self.kind: Small = ints(self.facts["kind"])[self.order]
+        self.at_ms: Ints = ints(self.facts["at_ms"])[self.order]
         self.state: Small = _STATE_AFTER[self.kind]
         self.changes: Flags = self.state != NOTHING
 
@@ -88,13 +93,14 @@ class _Sorted:
         is_arrival = (kind == _KIND[JournalKind.ARRIVED]) | (kind == ARRIVED_AGAIN)
         released = kind == _KIND[JournalKind.RELEASED]
         tried = kind == _KIND[JournalKind.ATTEMPTED]
+        sealed = {name: self.sealed(name) for name in ("payload_hash", "size_bytes", "ttl_s")}
         columns = {
             "message_id": self.names(),
             "first_sender": self.taken("writer", first_sender),
             "last_sender": self.taken("writer", last_sender),
             "message_kind": self.taken("message_kind", self.first(changes & self.has("message_kind"))),
             "priority": self.taken("priority", self.first(changes & self.has("priority"))),
-            **{name: self.sealed(name) for name in ("payload_hash", "size_bytes", "ttl_s")},
+            **{name: self.taken(name, places) for name, places in sealed.items()},
             "accepted_at_ms": self.at(self.first(kind == _KIND[JournalKind.ACCEPTED])),
             "state": self.numbers(self.state, changed),
             "last_code": self.taken("code", changed),
@@ -111,6 +117,8 @@ class _Sorted:
             "last_fact": self.numbers(np.where(kind == ARRIVED_AGAIN, _KIND[JournalKind.ARRIVED], kind), told),
             "last_fact_at_ms": self.at(told),
             "first_doubt": self.doubts(),
+            "other_hashes": self.other_hashes(sealed["payload_hash"]),
+            "confirmed": self.confirmed(),
         }
         return pa.table(columns)
 
@@ -139,20 +147,48 @@ class _Sorted:
         return pa.array(found, mask=found == never)
 
     def has(self, name: str) -> Flags:
-        valid: Flags = self.facts[name].is_valid().to_numpy()
+        valid: Flags = self.facts[name].is_valid().to_numpy(zero_copy_only=False)
         return valid[self.order]
 
-    def sealed(self, name: str) -> Any:
+    def sealed(self, name: str) -> Ints:
         """What is sent now: what a message was sealed anew as, or else what was accepted."""
         known = self.has(name)
         anew = self.last(known & (self.kind == _KIND[JournalKind.RESEALED]))
-        return self.taken(name, np.where(anew == NOTHING, self.first(known & self.changes), anew))
+        return np.where(anew == NOTHING, self.first(known & self.changes), anew)
+
+    def other_hashes(self, current: Ints) -> Any:
+        is_sealed = self.changes | (self.kind == _KIND[JournalKind.RESEALED])
+        places = np.flatnonzero(is_sealed & self.has("payload_hash"))
+        is_other = pc.not_equal(
+            self.taken("payload_hash", places), self.taken("payload_hash", current[self.message[places]])
+        )
+        others = places[is_other.to_numpy(zero_copy_only=False)]
+        return self.lists(others, self.taken("payload_hash", others))
+
+    def confirmed(self) -> Any:
+        """Of each signature of a node: which, when, and the time since the try before it."""
+        tried = self.kind == _KIND[JournalKind.ATTEMPTED]
+        is_signed = (self.kind == _KIND[JournalKind.DELIVERY_CONFIRMED]) & self.has("node")
+        places = np.flatnonzero(tried | is_signed)
+        of, writers = self.message[places], self.writers(places)
+        if _any_changes(of, writers):
+            in_order = np.lexsort((places, writers[:, 1], writers[:, 0], of))
+            places, writers = places[in_order], writers[in_order]
+        own = np.cumsum(np.append(True, (of[1:] != of[:-1]) | (writers[1:] != writers[:-1]).any(axis=1))[: len(of)])
+        tries = np.where(tried[places], np.arange(len(places)), NOTHING)
+        before = np.maximum.accumulate(tries) if len(tries) else tries
+        is_timed = (before != NOTHING) & (own[before] == own)
+        took = np.where(is_timed, np.maximum(self.at_ms[places] - self.at_ms[places[before]], 0), 0)
+        is_signature = ~tried[places]
+        signed = places[is_signature]
+        values = [self.taken("node", signed), self.at(signed), pa.array(took[is_signature])]
+        return self.lists(signed, pa.StructArray.from_arrays(values, ["node", "at_ms", "took_ms"]))
 
     def senders(self) -> tuple[Ints, Ints]:
         """The places of the lowest and the highest writer among those who changed a message's state."""
         places = np.flatnonzero(self.changes)
-        of, writers = self.message[places], halves(self.facts["writer"])[self.order[places]].byteswap()
-        if np.any((of[1:] == of[:-1]) & (writers[1:] != writers[:-1]).any(axis=1)):
+        of, writers = self.message[places], self.writers(places)
+        if _any_changes(of, writers):
             places = places[np.lexsort((writers[:, 1], writers[:, 0], of))]
         is_edge = of[1:] != of[:-1]
         is_lowest, is_highest = np.append(True, is_edge)[: len(of)], np.append(is_edge, True)[: len(of)]
@@ -183,6 +219,16 @@ class _Sorted:
         """The value of a column in these places; null where there is none."""
         return self.facts[name].take(pa.array(self.order[places], mask=places == NOTHING))
 
+    def lists(self, places: Ints, values: Any) -> Any:
+        """What messages have of something: `values` are those of these places, message by message."""
+        sizes = np.bincount(self.message[places], minlength=len(self.starts))
+        return pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(sizes)).astype(np.int32)), values)
+
+    def writers(self, places: Ints) -> Words:
+        """In the order of their bytes."""
+        found: Words = halves(self.facts["writer"])[self.order[places]].byteswap()
+        return found
+
     def at(self, places: Ints) -> Any:
         return self.numbers(self.at_ms, places)
 
@@ -197,3 +243,8 @@ class _Sorted:
 
 def _order(ids: Words, events: Words) -> Ints:
     return np.lexsort((events[:, 1], events[:, 0], ids[:, 1], ids[:, 0]))
+
+
+def _any_changes(of: Ints, writers: Words) -> bool:
+    """Whether any message has more than one writer."""
+    return bool(np.any((of[1:] == of[:-1]) & (writers[1:] != writers[:-1]).any(axis=1)))

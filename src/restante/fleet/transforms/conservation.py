@@ -10,6 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from restante.fleet.transforms.writers import writer_hours
 from restante.model.states import IN_FLIGHT, State
 
 DAY_MS: Final = 86_400_000
@@ -50,7 +51,8 @@ def journal_holes(events: DataFrame) -> DataFrame:
     in_order = Window.partitionBy("writer").orderBy("event_id")
     before = sf.coalesce(sf.lag("number").over(in_order), sf.lit(0))
     return (
-        _of_writers_with_holes(events.withColumn("number", _number()))
+        _of_writers_with_holes(events)
+        .withColumn("number", _number())
         .select(
             "writer",
             (before + 1).cast("decimal(20,0)").alias("missing_from"),
@@ -63,15 +65,16 @@ def journal_holes(events: DataFrame) -> DataFrame:
     )
 
 
-def _of_writers_with_holes(numbered: DataFrame) -> DataFrame:
+def _of_writers_with_holes(events: DataFrame) -> DataFrame:
     """No two facts of a writer have one number: as many as the highest of them says are all, and need no sorting."""
     short = (
-        numbered.groupBy("writer")
-        .agg(sf.max("number").alias("highest"), sf.count_if(sf.col("number") > 0).alias("facts"))
-        .filter(sf.col("highest") != sf.col("facts"))
+        writer_hours(events)
+        .groupBy("writer")
+        .agg(sf.max("highest").alias("highest"), sf.min("lowest").alias("lowest"), sf.sum("facts").alias("facts"))
+        .filter((sf.col("highest") != sf.col("facts")) | (sf.col("lowest") < 0))
     )
     # Told to everybody, or Spark would send all facts around before it knows that nobody's are short.
-    return numbered.join(sf.broadcast(short.select("writer")), on="writer", how="left_semi")
+    return events.join(sf.broadcast(short.select("writer")), on="writer", how="left_semi")
 
 
 def _number() -> Column:

@@ -41,17 +41,17 @@ _FACT_DOUBTS: Final = (Doubt.ACCEPTED_LATE, Doubt.RECOVERED_ALIVE, Doubt.MOVED_A
 """In the order of their numbers in the kernel."""
 
 
-def messages(events: DataFrame, *, partitions: int | None = None) -> DataFrame:
-    """The messages that `events` tell of, in `partitions` tasks or as many as the session has for any shuffle.
+def lives(events: DataFrame, *, partitions: int | None = None) -> DataFrame:
+    """All that one look at the facts of each message tells: what `messages` has, and what other tables are made of.
 
-    Among a writer's facts their number decides what came last, not a clock.
+    In `partitions` tasks, or as many as the session has for any shuffle. Among a writer's facts their number decides
+    what came last, not a clock.
     """
     facts = _facts(events)
     by_message = facts.repartition("message_id") if partitions is None else facts.repartition(partitions, "message_id")
-    state = word_of("state", STATES)
     return (
         map_in_arrow(by_message, _live, LIVES)
-        .withColumn("state", state)
+        .withColumn("state", word_of("state", STATES))
         .select(
             "message_id",
             sf.col("first_sender").alias("sender"),
@@ -79,7 +79,41 @@ def messages(events: DataFrame, *, partitions: int | None = None) -> DataFrame:
             word_of("last_fact", KINDS).alias("last_fact"),
             "last_fact_at_ms",
             _doubt().alias("doubt"),
+            "other_hashes",
+            "confirmed",
         )
+    )
+
+
+def messages(told: DataFrame) -> DataFrame:
+    """The messages that facts tell of, from their `lives`."""
+    return told.select(
+        "message_id",
+        "sender",
+        "message_kind",
+        "priority",
+        "payload_hash",
+        "size_bytes",
+        "ttl_s",
+        "accepted_at_ms",
+        "state",
+        "last_code",
+        "ended_at_ms",
+        "attempts",
+        "last_attempt_at_ms",
+        "sent_at_ms",
+        "send_latency_ms",
+        "delivery_latency_ms",
+        "released_at_ms",
+        "release_latency_ms",
+        "read_at_ms",
+        "arrivals",
+        "duplicates",
+        "releases",
+        "first_fact_at_ms",
+        "last_fact",
+        "last_fact_at_ms",
+        "doubt",
     )
 
 
@@ -98,6 +132,7 @@ def _facts(events: DataFrame) -> DataFrame:
         number.cast("tinyint").alias("kind"),
         *(sf.when(changes_state, sf.col(name)).alias(name) for name in ("code", "message_kind", "priority")),
         *(sf.when(is_sealed, sf.col(name)).alias(name) for name in ("payload_hash", "size_bytes", "ttl_s")),
+        sf.when(kind == JournalKind.DELIVERY_CONFIRMED, sf.col("node")).alias("node"),
     )
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from restante.fleet.transforms.nodes import node_writers
-from restante.model.journal import JournalKind
+from restante.fleet.transforms.writers import writer_hours
 from restante.policy.scoring import (
     BANDWIDTH_WEIGHT,
     LATENCY_WEIGHT,
@@ -20,30 +20,29 @@ from restante.policy.scoring import (
     UPTIME_WEIGHT,
 )
 
-HOUR_MS: Final = 3_600_000
 HOUR_S: Final = 3_600
 BITS: Final = 8
 
 
-def node_measures(events: DataFrame) -> DataFrame:
+def node_measures(events: DataFrame, lives: DataFrame) -> DataFrame:
     """One row a node: the share of its hours in which it did anything, what it took in, how fast it answered.
 
     A node that no sender timed has the longest latency there is, so that it gets no points for what nobody saw.
     """
-    facts = events.join(node_writers(events).withColumnRenamed("node", "of_node"), on="writer")
-    until = events.agg(sf.floor(sf.max("at_ms") / HOUR_MS).alias("last_hour"))
+    written = writer_hours(events)
+    until = written.agg(sf.max("hour").alias("last_hour"))
     hours = (
-        facts.withColumn("hour", sf.floor(sf.col("at_ms") / HOUR_MS))
+        written.join(node_writers(events).withColumnRenamed("node", "of_node"), on="writer")
         .groupBy("of_node")
         .agg(
             sf.count_distinct("hour").alias("active_hours"),
             sf.min("hour").alias("first_hour"),
-            sf.sum(sf.when(sf.col("kind") == JournalKind.STORED, sf.col("size_bytes"))).alias("stored_bytes"),
+            sf.sum("stored_bytes").alias("stored_bytes"),
         )
     )
     return (
         hours.join(until, how="cross")
-        .join(_answers(events), on=sf.col("of_node") == sf.col("timed_node"), how="left")
+        .join(_answers(lives), on=sf.col("of_node") == sf.col("timed_node"), how="left")
         .select(
             sf.col("of_node").alias("node"),
             (sf.col("active_hours") / (sf.col("last_hour") - sf.col("first_hour") + 1)).alias("uptime"),
@@ -56,15 +55,11 @@ def node_measures(events: DataFrame) -> DataFrame:
     )
 
 
-def _answers(events: DataFrame) -> DataFrame:
+def _answers(lives: DataFrame) -> DataFrame:
     """The median time from a try to the node's signed answer, by the sender's clock alone."""
-    tries = Window.partitionBy("writer", "message_id").orderBy("event_id")
-    tried_at = sf.last(sf.when(sf.col("kind") == JournalKind.ATTEMPTED, sf.col("at_ms")), ignorenulls=True).over(tries)
-    kinds = (JournalKind.ATTEMPTED, JournalKind.DELIVERY_CONFIRMED)
     return (
-        events.filter(sf.col("kind").isin(*kinds) & sf.col("message_id").isNotNull())
-        .withColumn("took_ms", sf.greatest(sf.col("at_ms") - tried_at, sf.lit(0)))
-        .filter((sf.col("kind") == JournalKind.DELIVERY_CONFIRMED) & sf.col("node").isNotNull())
+        lives.filter(sf.col("message_id").isNotNull())
+        .select(sf.inline("confirmed"))
         .groupBy(sf.col("node").alias("timed_node"))
         .agg(sf.median("took_ms").alias("answer_ms"))
     )

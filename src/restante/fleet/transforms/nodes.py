@@ -3,6 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from restante.fleet.transforms.writers import writer_hours
 from restante.model.journal import JournalKind
 
 
@@ -18,5 +19,5 @@ def node_writers(events: DataFrame) -> DataFrame:
 
 def node_journals(events: DataFrame) -> DataFrame:
     """The same, and until when its facts have come."""
-    last_facts = events.groupBy("writer").agg(sf.max("at_ms").alias("last_fact_at_ms"))
+    last_facts = writer_hours(events).groupBy("writer").agg(sf.max("last_fact_at_ms").alias("last_fact_at_ms"))
     return node_writers(events).join(last_facts, on="writer").select("writer", "node", "last_fact_at_ms")

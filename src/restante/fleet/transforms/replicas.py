@@ -11,11 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from restante.fleet.transforms.nodes import node_writers
-from restante.model.journal import ASKED_BY_FLEET, STATE_AFTER, JournalKind
+from restante.model.journal import ASKED_BY_FLEET, JournalKind
 
 SECOND_MS: Final = 1_000
-_SENDERS: Final = (*STATE_AFTER, JournalKind.RESEALED)
-"""Facts that know both a message and its bytes."""
 
 
 class ReplicaState(StrEnum):
@@ -31,7 +29,7 @@ class ReplicaState(StrEnum):
     """It is told what became of it, but not that it was ever stored."""
 
 
-def replicas(events: DataFrame) -> DataFrame:
+def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
     """One row for each node and hash of sealed bytes; `message_id` is null where no sender's facts name that hash."""
     kinds = (JournalKind.STORED, JournalKind.SERVED, JournalKind.REMOVED, JournalKind.REAPED)
     copies = (
@@ -60,11 +58,9 @@ def replicas(events: DataFrame) -> DataFrame:
     )
     # A message that was sealed anew has several hashes. A hash belongs to one message; were there two, no replica may
     # be counted twice for it.
-    owners = (
-        events.filter(sf.col("kind").isin(*_SENDERS) & sf.col("payload_hash").isNotNull())
-        .groupBy("payload_hash")
-        .agg(sf.min("message_id").alias("message_id"))
-    )
+    current = lives.filter(sf.col("payload_hash").isNotNull()).select("payload_hash", "message_id")
+    former = lives.select(sf.explode("other_hashes").alias("payload_hash"), "message_id")
+    owners = current.union(former).groupBy("payload_hash").agg(sf.min("message_id").alias("message_id"))
     return (
         copies.join(node_writers(events), on="writer", how="left")
         .join(owners, on="payload_hash", how="left")

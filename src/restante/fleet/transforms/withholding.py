@@ -12,7 +12,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from restante.fleet.transforms.nodes import node_journals
-from restante.model.journal import JournalKind
 from restante.model.states import State
 
 CLOCK_MARGIN_MS: Final = 60_000
@@ -30,22 +29,18 @@ class Withheld(StrEnum):
     """It signed, nothing more is known from it, and the message ended without having arrived."""
 
 
-def withholding(events: DataFrame, messages: DataFrame, replicas: DataFrame) -> DataFrame:
+def withholding(events: DataFrame, lives: DataFrame, replicas: DataFrame) -> DataFrame:
     """One row for each node and message where the node did not keep its word."""
+    known = ("message_id", "payload_hash", sf.col("state").alias("message_state"), "arrivals")
     claims = (
-        events.filter(
-            (sf.col("kind") == JournalKind.DELIVERY_CONFIRMED)
-            & sf.col("node").isNotNull()
-            & sf.col("message_id").isNotNull()
-        )
-        .groupBy("node", "message_id")
+        lives.filter(sf.col("message_id").isNotNull())
+        .select(*known, sf.inline("confirmed"))
+        .groupBy("node", "message_id", "payload_hash", "message_state", "arrivals")
         .agg(sf.min("at_ms").alias("confirmed_at_ms"))
     )
-    lives = messages.select("message_id", "payload_hash", sf.col("state").alias("message_state"), "arrivals")
     told = node_journals(events).groupBy("node").agg(sf.max("last_fact_at_ms").alias("node_last_fact_at_ms"))
     return (
-        claims.join(lives, on="message_id", how="inner")
-        .join(told, on="node", how="left")
+        claims.join(told, on="node", how="left")
         .join(_kept(replicas), on=["node", "message_id"], how="left")
         .withColumn("has_arrived", (sf.col("arrivals") > 0) | (sf.col("message_state") == State.DELIVERED))
         .withColumn("evidence", _evidence())

@@ -1,0 +1,38 @@
+"""How much each writer wrote in each hour, and how far its numbers and its clock went: what is asked of all facts.
+
+One pass over all of them with a small result, for the tables that look at every writer (holes, nodes).
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from restante.model.journal import JournalKind
+
+HOUR_MS: Final = 3_600_000
+
+
+def writer_hours(events: DataFrame) -> DataFrame:
+    """One row for each writer and hour of its facts.
+
+    `highest` and `lowest` are of the facts' numbers, and below zero from 2**63 on; `facts` are those with a number
+    above zero.
+    """
+    number = _number()
+    return (
+        events.groupBy("writer", sf.floor(sf.col("at_ms") / HOUR_MS).alias("hour"))
+        .agg(
+            sf.count_if(number != 0).alias("facts"),
+            sf.max(number).alias("highest"),
+            sf.min(number).alias("lowest"),
+            sf.max("at_ms").alias("last_fact_at_ms"),
+            sf.sum(sf.when(sf.col("kind") == JournalKind.STORED, sf.col("size_bytes"))).alias("stored_bytes"),
+        )
+        .select("writer", "hour", "facts", "highest", "lowest", "last_fact_at_ms", "stored_bytes")
+    )
+
+
+def _number() -> Column:
+    """The number of a fact as a signed one."""
+    return sf.conv(sf.hex(sf.substring("event_id", 9, 8)), 16, -10).cast("long")
