@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from restante.fleet.lake import DAY, Lake, file_system, spark_path
-from restante.fleet.schemas import JOURNAL, JOURNAL_COLUMNS, SOURCE_FILE
+from restante.fleet.schemas import JOURNAL, SOURCE_FILE
 from restante.fleet.segments import BadSegment
 
 DAY_MS = 86_400_000
@@ -61,5 +63,6 @@ def write_whole(rows: DataFrame, lake: Lake, table: str) -> None:
 
 def file_rows(spark: SparkSession, files: Sequence[BadSegment]) -> DataFrame:
     """Files that could not be read, as rows of the quarantine."""
-    nothing = (None,) * len(JOURNAL_COLUMNS)
-    return spark.createDataFrame([(*nothing, file.name, file.reason) for file in files], QUARANTINE)
+    rows = [{SOURCE_FILE: file.name, "reason": file.reason} for file in files]
+    # From Arrow they are in the plan itself; a list of rows would be read by Python processes.
+    return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(QUARANTINE)), QUARANTINE)

@@ -4,8 +4,7 @@ It puts the tables together and hands back plain values, each list cut at LISTED
 prints nothing, and what the numbers are worth is for the reader to say.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +23,7 @@ from restante.fleet.jobs.fleet_report_values import (
 )
 from restante.fleet.jobs.report import LISTED_AT_MOST, Rows, first_rows, report_on, surveyed, tasks_for
 from restante.fleet.jobs.report_sources import ReadFrom, look_at, source_of
+from restante.fleet.kept import kept_tables
 from restante.fleet.segments import BadSegment, Segment
 from restante.fleet.session import open_session
 from restante.fleet.tables import FleetTables, fleet_tables
@@ -87,7 +87,7 @@ def make_fleet_report(
     """The report on `segments`; or on their `rows` as somebody has judged them already."""
     on_stage(STAGES[0])
     rows = surveyed(spark, segments) if rows is None else rows
-    with rows as (verdicts, found), _kept() as keep:
+    with rows as (verdicts, found), kept_tables() as keep:
         partitions = tasks_for(spark, found)
         tables = fleet_tables(events(verdicts), now_ms=now_ms, retention=retention, partitions=partitions, keep=keep)
         on_stage(STAGES[1])
@@ -120,22 +120,6 @@ def make_fleet_report(
             security=tuple(sorted((row["code"] or "", row["count"]) for row in security)),
             actions=_actions(tables, on_action),
         )
-
-
-@contextmanager
-def _kept() -> Iterator[Callable[[DataFrame], DataFrame]]:
-    """Tables that several others are made from, in memory until the report is done."""
-    kept: list[DataFrame] = []
-
-    def keep(table: DataFrame) -> DataFrame:
-        kept.append(table.persist())
-        return kept[-1]
-
-    try:
-        yield keep
-    finally:
-        for table in reversed(kept):
-            table.unpersist()
 
 
 def _listed(table: DataFrame, *order: str) -> tuple[list[Row], int]:

@@ -18,6 +18,7 @@ from restante.policy.dead_letters import DeadLetterRetention, category_of
 from restante.policy.failures import FAILURE_RULES, Backoff
 
 SECOND_MS: Final = 1_000
+PREFIX_BYTES: Final = 2  # of a random id: 65,536 beginnings at most
 PERMANENT_CODES: Final = tuple(sorted({rule.code for rule in FAILURE_RULES.values() if rule.backoff is Backoff.NEVER}))
 RETRIED_ONCE_CODES: Final = tuple(sorted({rule.code for rule in FAILURE_RULES.values() if rule.retries_once}))
 GRAVES: Final = (JournalKind.DEAD_LETTERED, JournalKind.EXPIRED)
@@ -28,10 +29,16 @@ def dead_letters(events: DataFrame, retention: DeadLetterRetention) -> DataFrame
     """One row for every message that lies, or lay until it was discarded, among the dead letters or tombstones."""
     in_order = Window.partitionBy("message_id").orderBy("event_id")
     whole_life = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    # Most messages were never buried; the lives of those need no sorting.
-    buried = events.filter(sf.col("kind").isin(*GRAVES)).select("message_id").distinct()
+    # Most messages were never buried; the lives of those need no sorting, and are not even sent around: how the ids of
+    # buried ones begin is told to everybody first, which is little however many they are.
+    graves = events.filter(sf.col("kind").isin(*GRAVES))
+    buried = graves.select("message_id").distinct()
+    beginning = sf.substring("message_id", 1, PREFIX_BYTES).alias("beginning")
+    beginnings = graves.select(beginning).distinct()
     facts = (
         events.filter(sf.col("message_id").isNotNull() & sf.col("kind").isin(*STATE_AFTER, JournalKind.DISCARDED))
+        .withColumn("beginning", beginning)
+        .join(sf.broadcast(beginnings), on="beginning", how="left_semi")
         .join(buried, on="message_id", how="left_semi")
         .withColumn("life", sf.count_if(_begins_a_life()).over(in_order))
         .withColumn("is_in_last_life", sf.col("life") == sf.max("life").over(whole_life))
