@@ -19,10 +19,13 @@ QUARANTINE = StructType([*JOURNAL.fields, StructField(SOURCE_FILE, StringType())
 
 
 _RANDOM_COLUMNS = ("event_id", "message_id", "payload_hash")
-"""Almost every row has a value of its own in these, so that a dictionary of them is work for nothing."""
+"""Almost every row has a value of its own in these, anywhere between all others: a dictionary of them, or their lowest
+and highest, is work for nothing."""
+_OWN_VALUES = (*_RANDOM_COLUMNS, "at_ms")
 WRITE_OPTIONS: Final[Mapping[str, str]] = {
     "compression": "zstd",
-    **{f"parquet.enable.dictionary#{name}": "false" for name in _RANDOM_COLUMNS},
+    **{f"parquet.enable.dictionary#{name}": "false" for name in _OWN_VALUES},
+    **{f"parquet.column.statistics.enabled#{name}": "false" for name in _RANDOM_COLUMNS},
 }
 
 

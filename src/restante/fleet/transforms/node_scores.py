@@ -32,7 +32,7 @@ def node_measures(events: DataFrame, lives: DataFrame) -> DataFrame:
     written = writer_hours(events)
     until = written.agg(sf.max("hour").alias("last_hour"))
     hours = (
-        written.join(node_writers(events).withColumnRenamed("node", "of_node"), on="writer")
+        written.join(sf.broadcast(node_writers(events).withColumnRenamed("node", "of_node")), on="writer")
         .groupBy("of_node")
         .agg(
             sf.count_distinct("hour").alias("active_hours"),

@@ -34,6 +34,8 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
     kinds = (JournalKind.STORED, JournalKind.SERVED, JournalKind.REMOVED, JournalKind.REAPED)
     copies = (
         events.filter(sf.col("kind").isin(*kinds) & sf.col("payload_hash").isNotNull())
+        .select("writer", "payload_hash", "kind", "at_ms", "ttl_s", "code", "size_bytes")
+        .repartition("payload_hash")  # where its owner will be looked for: they are sent around once
         .groupBy("writer", "payload_hash")
         .agg(
             _first(JournalKind.STORED).alias("stored_at_ms"),
@@ -58,11 +60,16 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
     )
     # A message that was sealed anew has several hashes. A hash belongs to one message; were there two, no replica may
     # be counted twice for it.
-    current = lives.filter(sf.col("payload_hash").isNotNull()).select("payload_hash", "message_id")
-    former = lives.select(sf.explode("other_hashes").alias("payload_hash"), "message_id")
-    owners = current.union(former).groupBy("payload_hash").agg(sf.min("message_id").alias("message_id"))
+    hashes = sf.concat(sf.array("payload_hash"), "other_hashes")
+    owners = (
+        lives.select(sf.explode(hashes).alias("payload_hash"), "message_id")
+        .filter(sf.col("payload_hash").isNotNull())
+        .repartition("payload_hash")  # or Spark sorts them before and after they are sent around
+        .groupBy("payload_hash")
+        .agg(sf.min("message_id").alias("message_id"))
+    )
     return (
-        copies.join(node_writers(events), on="writer", how="left")
+        copies.join(sf.broadcast(node_writers(events)), on="writer", how="left")
         .join(owners, on="payload_hash", how="left")
         .select(
             "payload_hash",

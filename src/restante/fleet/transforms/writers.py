@@ -19,15 +19,22 @@ def writer_hours(events: DataFrame) -> DataFrame:
     `highest` and `lowest` are of the facts' numbers, and below zero from 2**63 on; `facts` are those with a number
     above zero.
     """
-    number = _number()
+    is_stored = sf.col("kind") == JournalKind.STORED
     return (
-        events.groupBy("writer", sf.floor(sf.col("at_ms") / HOUR_MS).alias("hour"))
+        events.select(
+            "writer",
+            "at_ms",
+            sf.floor(sf.col("at_ms") / HOUR_MS).alias("hour"),
+            _number().alias("number"),
+            sf.when(is_stored, sf.col("size_bytes")).alias("stored_bytes"),
+        )
+        .groupBy("writer", "hour")
         .agg(
-            sf.count_if(number != 0).alias("facts"),
-            sf.max(number).alias("highest"),
-            sf.min(number).alias("lowest"),
+            sf.count_if(sf.col("number") != 0).alias("facts"),
+            sf.max("number").alias("highest"),
+            sf.min("number").alias("lowest"),
             sf.max("at_ms").alias("last_fact_at_ms"),
-            sf.sum(sf.when(sf.col("kind") == JournalKind.STORED, sf.col("size_bytes"))).alias("stored_bytes"),
+            sf.sum("stored_bytes").alias("stored_bytes"),
         )
         .select("writer", "hour", "facts", "highest", "lowest", "last_fact_at_ms", "stored_bytes")
     )
