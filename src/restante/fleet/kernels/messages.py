@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from restante.fleet.kernels.tables import ZERO_MARK, Flags, Ints, Small, Words, halves, ints
+from restante.fleet.kernels.tables import Flags, Ints, Small, Words, halves, ints
 from restante.model.journal import STATE_AFTER, JournalKind
 from restante.model.states import ENDED, State
 
@@ -73,11 +73,12 @@ class _Sorted:
         self.facts = {name: pa.concat_arrays(facts[name].chunks) for name in FACTS.names}
         ids, events = halves(self.facts["message_id"]), halves(self.facts["event_id"]).byteswap()
         self.order = _order(ids, events)
-        named = ids[self.order]
-        begins = np.ones(len(named), dtype=np.bool_)
-        begins[1:] = (named[1:] != named[:-1]).any(axis=1)
+        high, low = (ids[:, half][self.order] for half in range(2))
+        begins = np.ones(len(high), dtype=np.bool_)
+        begins[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
         self.message: Ints = np.cumsum(begins) - 1
         self.starts: Ints = np.flatnonzero(begins)
+        self.is_nameless: Flags = (high[self.starts] == 0) & (low[self.starts] == 0)
         self.kind: Small = ints(self.facts["kind"])[self.order]
         self.at_ms: Ints = ints(self.facts["at_ms"])[self.order]
         self.state: Small = _STATE_AFTER[self.kind]
@@ -170,6 +171,8 @@ class _Sorted:
         tried = self.kind == _KIND[JournalKind.ATTEMPTED]
         is_signed = (self.kind == _KIND[JournalKind.DELIVERY_CONFIRMED]) & self.has("node")
         places = np.flatnonzero(tried | is_signed)
+        if not is_signed.any():
+            places = places[:0]
         of, writers = self.message[places], self.writers(places)
         if _any_changes(of, writers):
             in_order = np.lexsort((places, writers[:, 1], writers[:, 0], of))
@@ -212,8 +215,7 @@ class _Sorted:
         return self.numbers(doubt, self.first(doubt != NOTHING))
 
     def names(self) -> Any:
-        found = self.facts["message_id"].take(pa.array(self.order[self.starts]))
-        return pc.if_else(pc.equal(found, ZERO_MARK), pa.scalar(None, pa.binary()), found)
+        return self.taken("message_id", np.where(self.is_nameless, NOTHING, self.starts))
 
     def taken(self, name: str, places: Ints) -> Any:
         """The value of a column in these places; null where there is none."""
@@ -247,4 +249,5 @@ def _order(ids: Words, events: Words) -> Ints:
 
 def _any_changes(of: Ints, writers: Words) -> bool:
     """Whether any message has more than one writer."""
-    return bool(np.any((of[1:] == of[:-1]) & (writers[1:] != writers[:-1]).any(axis=1)))
+    is_other = (writers[1:, 0] != writers[:-1, 0]) | (writers[1:, 1] != writers[:-1, 1])
+    return bool(np.any((of[1:] == of[:-1]) & is_other))
