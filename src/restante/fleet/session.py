@@ -108,7 +108,6 @@ def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_ARROW_BATCH),
         "spark.sql.execution.arrow.maxBytesPerBatch": str(NO_BYTES_LIMIT),
         "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FILES_PER_TASK),
-        "spark.sql.inMemoryColumnarStorage.compressed": "false",  # to look for what repeats takes too long
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
     if stays_here(master):
