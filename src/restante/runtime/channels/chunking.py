@@ -91,7 +91,7 @@ def rechunk(rendered: Rendered, refused: Chunk, *, limit: int) -> list[Chunk]:
 def _cut(rendered: Rendered, start: int, end: int, limit: int | None, at_most: int | None = None) -> list[Chunk]:
     cutter = _Cutter(rendered, limit)
     chunks: list[Chunk] = []
-    position = cutter.after_blank(start, end)
+    position = start or cutter.after_blank(0, end)  # elsewhere a cut has chosen where the text goes on
     while position < end and (at_most is None or len(chunks) < at_most):
         stop, splits = cutter.next_stop(position, end)
         made = cutter.chunk(position, stop, splits=splits)

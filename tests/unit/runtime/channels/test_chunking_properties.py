@@ -115,6 +115,14 @@ def test_a_refused_chunk_is_cut_again_into_the_same_text(markdown: str, platform
         )
 
 
+@clause("12.3")
+@pytest.mark.parametrize(("platform", "letters"), [(Platform.OTHER, 100), (Platform.MATRIX, 76)])
+def test_a_blank_line_of_code_that_a_refused_chunk_begins_with_stays(platform: Platform, letters: int) -> None:
+    rendered, chunks = cut(f"```\n{'a' * letters}\n\nb\n```", platform, 100)
+    assert [each.plain for each in chunks] == ["a" * letters, "\nb"]
+    assert rechunk(rendered, chunks[1], limit=100) == [chunks[1]]
+
+
 OWN_LIMITS = [
     (Platform.TELEGRAM, 4_096),
     (Platform.DISCORD, 2_000),
