@@ -18,10 +18,10 @@ class Checkpoints:
     A checkpoint that fails is tried again after a later commit: what is in the log is on disk (SPEC 1.3).
     """
 
-    def __init__(self, database: Database, *, schema: str, pages: int = CHECKPOINT_PAGES) -> None:
+    def __init__(self, database: Database, *, schema: str, pages: int | None = None) -> None:
         self._database = database
         self._own = Database(database.path, schema=schema)
-        self._pages = pages
+        self._pages = pages or CHECKPOINT_PAGES[schema]
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="restante-checkpoint")
         self._under_way: Future[None] | None = None
         database.watch_log(self._look)

@@ -19,8 +19,9 @@ from restante.runtime.sqlite.wide_statements import Column, together
 
 BUSY_TIMEOUT_MS: Final = 5_000
 PAGE_BYTES: Final = 4_096
-CHECKPOINT_PAGES: Final = 4_000
-"""The log may grow to 16 MB before its pages are moved into the file: those written often are moved once."""
+CHECKPOINT_PAGES: Final = {"client": 2_000, "node": 4_000}
+"""The log may grow to 8 or 16 MB before its pages are moved into the file: those written often are moved once. To sync
+a log that grows takes longer than one that is written over, which a lone sender notices and a busy node does not."""
 _QUERY_HEADER: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"--.*$", re.MULTILINE)
 _APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
@@ -64,7 +65,7 @@ class Database:
                     return
                 # One by one: of several statements in one string, those after the first that gives a row are not run.
                 self._connection.pragma("page_size", PAGE_BYTES)
-                self._connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+                self._connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES[schema])
                 for pragma, value in (("journal_mode", "wal"), ("synchronous", "full"), ("foreign_keys", "on")):
                     self._connection.pragma(pragma, value)
                 self._migrate(schema)
