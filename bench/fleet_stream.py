@@ -8,7 +8,6 @@ Both forget what the window allows, as the stream does, and the stream is held a
 """
 
 import pickle
-import re
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from restante.fleet.jobs.stream import Stream
 from restante.fleet.kernels.exact import ExactSession, Fact, StateRow
 from restante.fleet.kernels.session_state import CLOCK_SLACK_MS
+from restante.fleet.kernels.tables import JUDGED as OUT_OF_THE_KERNEL
 from restante.fleet.kernels.tables import SEEN
 from restante.fleet.lake import Lake, spark_path
 from restante.fleet.schemas import JOURNAL
@@ -29,7 +29,7 @@ from restante.fleet.transforms.arrivals import JUDGED, arrival_facts, in_words
 from restante.policy.settings import Settings
 
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_JUDGED_ROW = Row(*(column.split()[0] for column in re.split(r", (?![^<]*>)", JUDGED)))
+_JUDGED_ROW = Row(*OUT_OF_THE_KERNEL.names)
 
 
 class OneSession(StatefulProcessor):
