@@ -21,6 +21,7 @@ from pyspark.sql import functions as sf
 from restante.fleet.arrow_map import BatchFunction, map_in_arrow
 from restante.fleet.failures import is_for_want_of_room
 from restante.fleet.folders import Listing, open_folder
+from restante.fleet.kernels.row_faults import SHARED_BYTES
 from restante.fleet.lake import Lake
 from restante.fleet.schemas import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.segments import DRAFT_PREFIXES, Segment, damaged, inspect_segment, read_segments
@@ -50,7 +51,6 @@ ROWS_PER_STEP: Final = 4_000_000
 state be written more often."""
 FILES_PER_STEP: Final = 10_000
 TIDY_EVERY: Final = 64  # commits
-_SHARED_BYTES: Final = 8  # of writer and event id
 _FRAGMENT: Final = "bucket int, fragment string"
 
 
@@ -227,7 +227,7 @@ class Stream:
 
 def incoming_rows(rows: DataFrame, buckets: int) -> DataFrame:
     """Rows of segments as stream.rows.READ; a bucket's number is that of its task."""
-    bucket = sf.pmod(sf.xxhash64(sf.substring("event_id", 1, _SHARED_BYTES)), sf.lit(buckets)).cast("int")
+    bucket = sf.pmod(sf.xxhash64(sf.substring("event_id", 1, SHARED_BYTES)), sf.lit(buckets)).cast("int")
     return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE).repartitionById(buckets, bucket)
 
 

@@ -16,8 +16,8 @@ HOUR_MS: Final = 3_600_000
 def writer_hours(events: DataFrame) -> DataFrame:
     """One row for each writer and hour of its facts.
 
-    `highest` and `lowest` are of the facts' numbers, and below zero from 2**63 on; `facts` are those with a number
-    above zero.
+    `highest` and `lowest` are of the facts' numbers, and below zero from 2**63 on; `facts` are those with any number
+    but zero.
     """
     is_stored = sf.col("kind") == JournalKind.STORED
     return (
