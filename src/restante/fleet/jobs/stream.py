@@ -38,7 +38,7 @@ from restante.fleet.stream.commits import (
     with_taken,
     write_commit,
 )
-from restante.fleet.stream.files import Bucket, Desk
+from restante.fleet.stream.files import Bucket, Desk, synced_meanwhile
 from restante.fleet.stream.rows import READ
 from restante.fleet.stream.told import described
 from restante.model.errors import Malformed, StoreUnusable
@@ -243,8 +243,9 @@ def _advance_bucket(
         context: Any = TaskContext.get()
         place: int = context.partitionId()
         rows = described(pa.Table.from_batches(came).select(READ.names).cast(READ))
-        there = replace(desk, bucket=place)
-        step = advance(there, buckets[place], rows, once_more=once_more, order=order, dedup=dedup)
+        with synced_meanwhile() as sync:
+            there = replace(desk, bucket=place, sync=sync)
+            step = advance(there, buckets[place], rows, once_more=once_more, order=order, dedup=dedup)
         files = rows["source_file"].value_counts()
         counted = {one["values"].as_py(): one["counts"].as_py() for one in files}
         fragment = {

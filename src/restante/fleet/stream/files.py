@@ -5,7 +5,9 @@ A file is never changed. What is true is what the latest commit names (stream/co
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +19,7 @@ from pyarrow import ipc, parquet
 FAN: Final = 8
 """So many files of one level become one of the next: a row is copied once a level, and few files are left."""
 MERGED_ROWS_AT_MOST: Final = 1_000_000  # of a table, what one task may hold in memory besides its own rows
+ZSTD_LEVEL: Final = 1
 ROWS_PER_GROUP: Final = 65_536  # what is read at least to find one row again
 _DICTIONARY: Final = [
     "kind",
@@ -69,16 +72,40 @@ class Bucket:
 KINDS: Final = ("events", "arrivals", "quarantine", "repeats", "seen", "sessions", "numbers", "forgotten")
 
 
+@contextmanager
+def synced_meanwhile() -> Iterator[Callable[[int], None]]:
+    """A `Desk.sync` that keeps nobody waiting: at the end all files are on disk, or what one of them met is raised."""
+    under_way: list[Future[None]] = []
+    with ThreadPoolExecutor(1, thread_name_prefix="restante-sync") as thread:
+        yield lambda descriptor: under_way.append(thread.submit(_sync_and_close, os.dup(descriptor)))
+    for each in under_way:
+        each.result()
+
+
+def _sync_and_close(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where the files of one bucket and one commit are written: `folder` is made under `root` when it is needed."""
+    """Where the files of one bucket and one commit are written: `folder` is made under `root` when it is needed.
+
+    `sync` is given each file's descriptor when all of it is written; before a commit names the file it must be on disk.
+    """
 
     root: Path
     folder: str
     bucket: int
+    sync: Callable[[int], None] = os.fsync
 
     def write_table(self, what: str, table: Any, *, level: int = 0) -> tuple[FileRef, ...]:
-        """A Parquet file of rows in order of their event ids; no file for no rows."""
+        """A Parquet file of rows in order of their event ids; no file for no rows.
+
+        What is new is packed quickly; better, when it is merged with others and stays for longer.
+        """
         if not len(table):
             return ()
         path, name = self._new(what, "parquet")
@@ -87,14 +114,14 @@ class Desk:
             parquet.write_table(
                 table,
                 file,
-                compression="zstd",
-                compression_level=1,
+                compression="zstd" if level else "lz4",
+                compression_level=ZSTD_LEVEL if level else None,
                 row_group_size=ROWS_PER_GROUP,
                 use_dictionary=columns,
                 write_statistics=["event_id"],
                 write_page_checksum=True,
             )
-            _settle(file)
+            self._settle(file)
         ids = table["event_id"]
         first, last = ("" if ids[place].as_py() is None else ids[place].as_py().hex() for place in (0, len(ids) - 1))
         return (FileRef(name=name, rows=len(table), level=level, first=first, last=last),)
@@ -107,7 +134,7 @@ class Desk:
         with path.open("wb") as file:
             with ipc.new_file(file, table.schema) as sink:
                 sink.write_table(table.combine_chunks())
-            _settle(file)
+            self._settle(file)
         return (FileRef(name=name, rows=len(table), level=level),)
 
     def read_state(self, ref: FileRef) -> Any:
@@ -126,10 +153,9 @@ class Desk:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path, name
 
-
-def _settle(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+    def _settle(self, file: Any) -> None:
+        file.flush()
+        self.sync(file.fileno())
 
 
 def sort_by_event(table: Any) -> Any:

@@ -42,6 +42,8 @@ def keys_of(tags: Any, messages: Any) -> Words:
 
 def look_up(desk: Desk, runs: Sequence[FileRef], keys: Words) -> Any:
     """What is known under these keys: rows of STATE."""
+    if not runs:
+        return EMPTY_STATE
     wanted = np.unique(keys)
     found = [EMPTY_STATE]
     for ref in reversed(runs):
