@@ -61,10 +61,12 @@ Frame = Hello | Start | Open | Opened | Put | Stored | Refused | Blob | Delete |
 
 _HEADER: Final = struct.Struct(">IBI")
 _LENGTH: Final = struct.Struct(">I")
-_BYTES_BEFORE_BODY: Final = _HEADER.size - _LENGTH.size
+_HEADER_BYTES: Final = _HEADER.size
+_LENGTH_BYTES: Final = _LENGTH.size
+_BYTES_BEFORE_BODY: Final = _HEADER_BYTES - _LENGTH_BYTES
 _REQUEST_BYTES: Final = 4
 _BLOB_HEAD: Final = struct.Struct(">IBIQQ")
-_BLOB_BYTES_BEFORE_ENVELOPE: Final = _BLOB_HEAD.size - _LENGTH.size
+_BLOB_BYTES_BEFORE_ENVELOPE: Final = _BLOB_HEAD.size - _LENGTH_BYTES
 MAX_FRAME_BYTES: Final = _BYTES_BEFORE_BODY + MAX_PUT_BYTES
 """The largest length field; a larger one ends the link before any of the frame is kept."""
 
@@ -160,22 +162,23 @@ class FrameSplitter:
     def _take(self, data: bytes) -> tuple[list[tuple[int, int, bytes]], int]:
         """The whole frames of `data` and where the last one ends."""
         frames: list[tuple[int, int, bytes]] = []
+        unpack_header, lengths_of = _HEADER.unpack_from, _LENGTHS.get
         start, size = 0, len(data)
-        while size - start >= _HEADER.size:
-            length, number, request = _HEADER.unpack_from(data, start)
-            if length not in _LENGTHS.get(number, _ANY_LENGTH):
+        while size - start >= _HEADER_BYTES:
+            length, number, request = unpack_header(data, start)
+            if length not in lengths_of(number, _ANY_LENGTH):
                 raise _wrong_length(length, number)
-            end = start + _LENGTH.size + length
+            end = start + _LENGTH_BYTES + length
             if end > size:
                 self._needed_bytes = end - start
                 return frames, start
-            frames.append((number, request, data[start + _HEADER.size : end]))
+            frames.append((number, request, data[start + _HEADER_BYTES : end]))
             start = end
-        if size - start >= _LENGTH.size:
+        if size - start >= _LENGTH_BYTES:
             (length,) = _LENGTH.unpack_from(data, start)
             if length not in _ANY_LENGTH:
                 raise _wrong_length(length, None)
-        self._needed_bytes = _LENGTH.size if size - start < _LENGTH.size else _HEADER.size
+        self._needed_bytes = _LENGTH_BYTES if size - start < _LENGTH_BYTES else _HEADER_BYTES
         return frames, start
 
 
