@@ -1,8 +1,10 @@
 """What a relay does with a Put, before it touches its store (SPEC 6.1, 6.6, 6.7)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from restante.model.errors import RestanteError
 from restante.model.ids import InboxKey, PayloadHash
 from restante.policy.quota import Refused, StorageQuota, unfit
 from restante.wire.envelope import payload_hash
@@ -34,3 +36,28 @@ def judge_put(raw: bytes, *, quota: StorageQuota, now_ms: int) -> Keep | Refused
     inbox_key, expires_at_ms, sealed = view_envelope(raw)
     refused = unfit(quota, blob_bytes=len(sealed), expires_at_ms=expires_at_ms, now_ms=now_ms)
     return refused or Keep(inbox_key, payload_hash(sealed), expires_at_ms, raw)
+
+
+def judge_puts(raws: Sequence[bytes], *, quota: StorageQuota, now_ms: int) -> tuple[list[Keep], dict[int, Refused]]:
+    """What `judge_put` says of each: those to keep in their order, and by their places those refused.
+
+    Bytes that are no envelope are refused for good as well.
+    """
+    max_bytes, earliest_ms, latest_ms = quota.max_blob_bytes, now_ms + quota.min_life_ms, now_ms + quota.max_life_ms
+    keeps: list[Keep] = []
+    refusals: dict[int, Refused] = {}
+    for place, raw in enumerate(raws):
+        try:
+            inbox_key, expires_at_ms, sealed = view_envelope(raw)
+            if len(sealed) <= max_bytes and earliest_ms <= expires_at_ms <= latest_ms:  # the usual case
+                # Not by the class's constructor, which costs more than all the rest of the line but the hash.
+                keeps.append(tuple.__new__(Keep, (inbox_key, payload_hash(sealed), expires_at_ms, raw)))
+                continue
+            verdict = judge_put(raw, quota=quota, now_ms=now_ms)
+        except RestanteError as error:
+            verdict = Refused(permanent=True, code=error.code, text=str(error))
+        if isinstance(verdict, Refused):
+            refusals[place] = verdict
+        else:
+            keeps.append(verdict)
+    return keeps, refusals

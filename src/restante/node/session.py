@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from restante.core.mailbox import Keep, judge_put
+from restante.core.mailbox import judge_puts
 from restante.crypto.identity import is_signed_by
 from restante.model.codes import Code
 from restante.model.errors import RestanteError, StoreUnusable
@@ -78,30 +78,17 @@ class Session(EncryptedConnection):
         self.send(frames.encode_frame(self._hello, 0))
 
     def on_frames(self, came: list[tuple[int, int, bytes]]) -> None:
-        self.heard_s = now_s = self._loop.time()
-        now_ms = self._relay.clock.now_ms()
-        quota, wait_ms = self._relay.quota, self._meter.wait_ms
-        requests: list[int] = []
-        keeps: list[Keep] = []
+        self.heard_s = self._loop.time()
+        puts: list[tuple[int, int, bytes]] = []
         try:
-            for number, request, body in came:
-                if number != _PUT or not self.is_started:
-                    self._take(request, frames.decode_body(number, body))
-                elif pause_ms := wait_ms(now_s):
-                    self._refuse_haste(request, pause_ms)
+            for frame in came:
+                if frame[0] == _PUT and self.is_started:
+                    puts.append(frame)
                 else:
-                    try:
-                        verdict = judge_put(body, quota=quota, now_ms=now_ms)
-                    except RestanteError as error:
-                        verdict = Refused(permanent=True, code=error.code, text=str(error))
-                    if isinstance(verdict, Refused):
-                        self.refuse(request, verdict)
-                    else:
-                        requests.append(request)
-                        keeps.append(verdict)
+                    self._take(frame[1], frames.decode_body(frame[0], frame[2]))
         finally:  # what came before a frame that breaks the format is taken all the same
-            if keeps:
-                self._relay.intake.put(self, requests, keeps)
+            if puts:
+                self._put(puts)
         if self.waiting_bytes > MAX_WAITING_BYTES or self._relay.is_behind():
             self.hold()
 
@@ -160,6 +147,22 @@ class Session(EncryptedConnection):
                 request,
             )
         )
+
+    def _put(self, puts: list[tuple[int, int, bytes]]) -> None:
+        """Those of one turn together: what is the same for all of them is done once."""
+        allowed = self._meter.take(len(puts), self.heard_s)
+        if allowed < len(puts):
+            pause_ms = self._meter.wait_ms(self.heard_s)
+            for _, request, _ in puts[allowed:]:
+                self._refuse_haste(request, pause_ms)
+            puts = puts[:allowed]
+        bodies = [body for _, _, body in puts]
+        keeps, refusals = judge_puts(bodies, quota=self._relay.quota, now_ms=self._relay.clock.now_ms())
+        for place, refused in refusals.items():
+            self.refuse(puts[place][1], refused)
+        if keeps:
+            requests = [request for place, (_, request, _) in enumerate(puts) if place not in refusals]
+            self._relay.intake.put(self, requests, keeps)
 
     def _refuse_haste(self, request: int, pause_ms: int) -> None:
         slower = Refused(permanent=False, code=Code.RATE_LIMITED, text="more than this connection may send")

@@ -44,14 +44,15 @@ class PushMeter:
         self._tokens = float(burst)
         self._at_s = now_s
 
+    def take(self, count: int, now_s: float) -> int:
+        """How many of so many may pass now, which uses up their tokens."""
+        if now_s != self._at_s:
+            self._tokens = min(self._tokens + (now_s - self._at_s) * self._rate, self._burst)
+            self._at_s = now_s
+        taken = min(count, int(self._tokens))
+        self._tokens -= taken
+        return taken
+
     def wait_ms(self, now_s: float) -> int:
         """0 when one more may pass now, which uses up its token; else how long until the next may."""
-        tokens = self._tokens
-        if now_s != self._at_s:
-            tokens = min(tokens + (now_s - self._at_s) * self._rate, self._burst)
-            self._at_s = now_s
-        if tokens >= 1.0:
-            self._tokens = tokens - 1.0
-            return 0
-        self._tokens = tokens
-        return max(1, math.ceil((1.0 - tokens) / self._rate * 1_000))
+        return 0 if self.take(1, now_s) else max(1, math.ceil((1.0 - self._tokens) / self._rate * 1_000))

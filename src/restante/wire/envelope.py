@@ -4,8 +4,8 @@ One envelope has one encoding. Bytes that would come out differently when writte
 hide a mark in them or make two blobs of one.
 """
 
-import hashlib
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -72,4 +72,4 @@ def decode_envelope(raw: bytes) -> Envelope:
 
 def payload_hash(sealed: bytes) -> PayloadHash:
     """The name of sealed bytes: in DELIVERY acks (SPEC 10.2), in the journal (13.1), among replicas (7.4)."""
-    return PayloadHash(hashlib.sha256(sealed).digest())
+    return PayloadHash(sha256(sealed).digest())

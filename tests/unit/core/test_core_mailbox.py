@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from clauses import clause
-from restante.core.mailbox import Keep, judge_put
+from restante.core.mailbox import Keep, judge_put, judge_puts
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import InboxKey, PayloadHash
 from restante.policy.quota import Refused, StorageQuota
@@ -60,3 +60,20 @@ def test_bytes_that_are_no_envelope_raise_as_the_codec_does() -> None:
         judge_put(b"no envelope", quota=QUOTA, now_ms=NOW_MS)
     with pytest.raises(TooLarge):
         judge_put(bytes(262_209), quota=QUOTA, now_ms=NOW_MS)
+
+
+def test_many_are_judged_as_each_alone_would_be() -> None:
+    lives_h = (48, 0, 1, 720, 721, 722)
+    raws = [encode_envelope(replace(ENVELOPE, expires_at_ms=NOW_MS + life_h * HOUR_MS)) for life_h in lives_h]
+    raws[3:3] = [b"no envelope", bytes(262_209), encode_envelope(LARGEST)]
+    quota = StorageQuota(max_blob_bytes=262_143)
+    keeps, refusals = judge_puts(raws, quota=quota, now_ms=NOW_MS)
+    assert {place: refusal(refused) for place, refused in refusals.items()} == {
+        1: (True, "E102"),
+        3: (True, "E101"),
+        4: (True, "E006"),
+        5: (True, "E006"),
+        8: (True, "E102"),
+    }
+    assert keeps == [judge_put(raws[place], quota=quota, now_ms=NOW_MS) for place in (0, 2, 6, 7)]
+    assert {type(keep) for keep in keeps} == {Keep}

@@ -36,6 +36,16 @@ def test_rest_fills_the_burst_again_and_no_more() -> None:
     assert [one.wait_ms(10_000.0) for _ in range(4)] == [0, 0, 0, 50]
 
 
+@given(st.integers(1, 50), st.lists(st.tuples(st.floats(0, 2), st.integers(1, 20)), max_size=30))
+def test_of_many_at_once_as_many_pass_as_would_one_by_one(burst: int, groups: list[tuple[float, int]]) -> None:
+    together, one_by_one = meter(burst=burst), meter(burst=burst)
+    now_s = 100.0
+    for pause, count in groups:
+        now_s += pause
+        assert together.take(count, now_s) == sum(one_by_one.wait_ms(now_s) == 0 for _ in range(count))
+        assert together.wait_ms(now_s) == one_by_one.wait_ms(now_s)
+
+
 @given(st.integers(1, 1_000), st.integers(1, 50), st.lists(st.floats(0, 2), max_size=60))
 def test_what_passes_never_exceeds_burst_and_rate_and_a_told_wait_is_enough(
     rate: int, burst: int, pauses: list[float]
