@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from restante.model.errors import RestanteError
 from restante.model.ids import InboxKey, PayloadHash
-from restante.policy.quota import Refused, StorageQuota, unfit
+from restante.policy.quota import Refused, StorageQuota, fitting_bounds, unfit
 from restante.wire.envelope import payload_hash
 from restante.wire.envelope_view import view_envelope
 
@@ -43,7 +43,7 @@ def judge_puts(raws: Sequence[bytes], *, quota: StorageQuota, now_ms: int) -> tu
 
     Bytes that are no envelope are refused for good as well.
     """
-    max_bytes, earliest_ms, latest_ms = quota.max_blob_bytes, now_ms + quota.min_life_ms, now_ms + quota.max_life_ms
+    max_bytes, earliest_ms, latest_ms = fitting_bounds(quota, now_ms=now_ms)
     keeps: list[Keep] = []
     refusals: dict[int, Refused] = {}
     for place, raw in enumerate(raws):

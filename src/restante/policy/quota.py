@@ -58,19 +58,22 @@ def travels_live_only(quota: StorageQuota, *, ttl_type: TtlType, expires_at_ms: 
 
 def unfit(quota: StorageQuota, *, blob_bytes: int, expires_at_ms: int, now_ms: int) -> Refused | None:
     """Why the blob can never be taken, or None; `blob_bytes` are its sealed bytes, which the limit is meant for."""
-    life_ms = expires_at_ms - now_ms
-    if blob_bytes <= quota.max_blob_bytes and quota.min_life_ms <= life_ms <= quota.max_life_ms:
-        return None  # the usual case, without the rounding below
     if blob_bytes > quota.max_blob_bytes:
         text = f"the blob has {blob_bytes} bytes; at most {quota.max_blob_bytes} are allowed"
         return Refused(permanent=True, code=Code.MESSAGE_TOO_LARGE, text=text)
-    if life_ms < quota.min_life_ms:
+    if expires_at_ms - now_ms < quota.min_life_ms:
         text = f"less than {quota.min_life_ms} ms of life are left; such a message travels live only"
         return Refused(permanent=True, code=Code.OUT_OF_RANGE, text=text)
     if expires_at_ms > _up_to_the_hour(now_ms + CLOCK_SKEW_MS + quota.max_life_ms):
         text = f"the expiry is more than {quota.max_life_ms} ms ahead"
         return Refused(permanent=True, code=Code.OUT_OF_RANGE, text=text)
     return None
+
+
+def fitting_bounds(quota: StorageQuota, *, now_ms: int) -> tuple[int, int, int]:
+    """Bytes at most, earliest and latest expiry: a blob within these is not `unfit`, and for many at once that is
+    sooner seen. One beyond the latest may still be fit, by the rounding and a clock that is ahead."""
+    return quota.max_blob_bytes, now_ms + quota.min_life_ms, now_ms + quota.max_life_ms
 
 
 def full(quota: StorageQuota, held_blobs: int, held_bytes: int, more_bytes: int) -> Refused | None:

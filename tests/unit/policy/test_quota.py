@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from clauses import clause
 from restante.model.codes import Code
 from restante.model.kinds import TtlType
-from restante.policy.quota import Refused, StorageQuota, full, storage_expiry_ms, travels_live_only, unfit
+from restante.policy.quota import (
+    Refused,
+    StorageQuota,
+    fitting_bounds,
+    full,
+    storage_expiry_ms,
+    travels_live_only,
+    unfit,
+)
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -129,3 +137,14 @@ def test_a_sender_keeps_a_short_absolute_life_off_the_stores_and_never_a_relativ
     assert live_only(TtlType.ABSOLUTE, HOUR_MS - 1)
     assert not live_only(TtlType.ABSOLUTE, HOUR_MS)
     assert not live_only(TtlType.RELATIVE, 5_000)
+
+
+@clause("6.6")
+@given(now_ms=moments, life_ms=st.integers(-DAY_MS, 31 * DAY_MS), blob_bytes=st.integers(0, 300_000))
+def test_what_is_within_the_bounds_is_never_unfit(now_ms: int, life_ms: int, blob_bytes: int) -> None:
+    max_bytes, earliest_ms, latest_ms = fitting_bounds(QUOTA, now_ms=now_ms)
+    refused = unfit(QUOTA, blob_bytes=blob_bytes, expires_at_ms=now_ms + life_ms, now_ms=now_ms)
+    if blob_bytes <= max_bytes and earliest_ms <= now_ms + life_ms <= latest_ms:
+        assert refused is None
+    elif blob_bytes > max_bytes or now_ms + life_ms < earliest_ms:
+        assert refused is not None
