@@ -1,0 +1,54 @@
+"""How the files of a stream come to disk."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from clauses import clause
+from restante.fleet.stream.files import Desk, synced_meanwhile
+
+pytestmark = pytest.mark.unit
+
+ROWS = pa.table({"event_id": pa.array([bytes(16), bytes(15) + b"\1"], pa.binary()), "kind": ["arrived", "acked"]})
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@clause("13.9")
+def test_a_file_that_cannot_be_brought_to_disk_is_told_before_anything_names_it() -> None:
+    reading, writing = os.pipe()  # which no system can sync
+    before = descriptors()
+    with pytest.raises(OSError, match="Invalid argument"), synced_meanwhile() as sync:
+        sync(writing)
+    assert descriptors() == before
+    os.close(reading)
+    os.close(writing)
+
+
+def test_what_failed_meanwhile_is_told_rather_than_the_disk() -> None:
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        with synced_meanwhile() as sync:
+            sync(writing)
+            raise ValueError("something else")
+
+    with pytest.raises(ValueError, match="something else"):
+        work()
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_table_is_read_as_it_was_written_however_it_is_packed(tmp_path: Path, level: int) -> None:
+    desk = Desk(tmp_path, "data/1", 0)
+    with synced_meanwhile() as sync:
+        [ref] = replace(desk, sync=sync).write_table("events", ROWS, level=level)
+    assert desk.read_table(ref).equals(ROWS)
+    packing = desk.open_table(ref).metadata.row_group(0).column(0).compression
+    assert packing == ("ZSTD" if level else "LZ4")
