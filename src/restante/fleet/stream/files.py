@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -126,16 +127,25 @@ class Desk:
         first, last = ("" if ids[place].as_py() is None else ids[place].as_py().hex() for place in (0, len(ids) - 1))
         return (FileRef(name=name, rows=len(table), level=level, first=first, last=last),)
 
-    def write_state(self, what: str, table: Any, *, level: int = 0) -> tuple[FileRef, ...]:
+    def write_state(self, what: str, table: Any) -> tuple[FileRef, ...]:
         """An Arrow file that can be mapped into memory."""
-        if not len(table):
+        return self.write_parts(what, [table], level=0)
+
+    def write_parts(self, what: str, parts: Iterable[Any], *, level: int) -> tuple[FileRef, ...]:
+        """The same of tables that are in memory one at a time; each is a batch of its own."""
+        there = filter(len, parts)
+        first = next(there, None)
+        if first is None:
             return ()
         path, name = self._new(what, "arrow")
+        rows = 0
         with path.open("wb") as file:
-            with ipc.new_file(file, table.schema) as sink:
-                sink.write_table(table.combine_chunks())
+            with ipc.new_file(file, first.schema) as sink:
+                for part in chain([first], there):
+                    sink.write_table(part.combine_chunks())
+                    rows += len(part)
             self._settle(file)
-        return (FileRef(name=name, rows=len(table), level=level),)
+        return (FileRef(name=name, rows=rows, level=level),)
 
     def read_state(self, ref: FileRef) -> Any:
         return ipc.open_file(pa.memory_map(str(self.root / ref.name))).read_all()

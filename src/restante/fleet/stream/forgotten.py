@@ -52,7 +52,7 @@ def with_forgotten(desk: Desk, refs: tuple[FileRef, ...], tags: Any) -> tuple[Fi
 
     def merge(old: Sequence[FileRef], level: int) -> tuple[FileRef, ...]:
         keys = np.unique(np.concatenate([desk.read_state(ref)["key"].to_numpy() for ref in old]))
-        return desk.write_state("forgotten", pa.table([pa.array(keys)], schema=KEYS), level=level)
+        return desk.write_parts("forgotten", [pa.table([pa.array(keys)], schema=KEYS)], level=level)
 
     new = pa.table([pa.array(np.unique(_keys_of(tags)))], schema=KEYS)
     return merged_by_level((*refs, *desk.write_state("forgotten", new)), merge)

@@ -2,18 +2,19 @@
 
 A run holds every mark of each key in it, and a newer run takes the place of an older one for the keys it has. What is
 older than the window and a day, by its recipient's own clock, is left out when runs are merged, and when it has become
-most of the oldest run.
+most of the oldest run. Runs are mapped, and merged one range of keys after the other: however long they grow, a task
+has a piece of them in its memory.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from restante.fleet.kernels.session_state import CLOCK_SLACK_MS
-from restante.fleet.kernels.tables import EMPTY_STATE, NO_TIME, SEEN, SESSION, STATE, Flags, Words, halves
+from restante.fleet.kernels.tables import EMPTY_STATE, NO_TIME, SEEN, SESSION, STATE, Flags, Ints, Words, halves
 from restante.fleet.stream.files import Desk, FileRef, merged_by_level
 from restante.fleet.stream.rows import taken
 from restante.policy.dedup import DedupLimits
@@ -29,6 +30,8 @@ RUN: Final = pa.schema(
         ("payload", _MARK),
     ]
 )
+MERGED_AT_ONCE: Final = 262_144  # rows, about: keys are spread evenly
+_KEYS: Final = 2**64
 _MIX: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
 
 
@@ -49,16 +52,19 @@ def look_up(desk: Desk, runs: Sequence[FileRef], keys: Words) -> Any:
     for ref in reversed(runs):
         if not len(wanted):
             break
-        run = desk.read_state(ref)
-        have = run["key"].to_numpy()
-        low, high = (np.searchsorted(have, wanted, side=side) for side in ("left", "right"))
-        hit = high > low
-        if hit.any():
-            sizes = (high - low)[hit]
-            ends = np.cumsum(sizes)
-            places = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes) + np.repeat(low[hit], sizes)
-            found.append(_as_state(run.take(pa.array(places))))
-            wanted = wanted[~hit]
+        is_here = np.zeros(len(wanted), dtype=np.bool_)
+        for piece in desk.read_state(ref).to_batches():
+            have = piece["key"].to_numpy()
+            some = slice(np.searchsorted(wanted, have[0]), np.searchsorted(wanted, have[-1], side="right"))
+            low, high = (np.searchsorted(have, wanted[some], side=side) for side in ("left", "right"))
+            hit = high > low
+            is_here[some] |= hit
+            if hit.any():
+                sizes = (high - low)[hit]
+                ends = np.cumsum(sizes)
+                places = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes) + np.repeat(low[hit], sizes)
+                found.append(_as_state(pa.Table.from_batches([piece]).take(pa.array(places))))
+        wanted = wanted[~is_here]
     return pa.concat_tables(found)
 
 
@@ -72,47 +78,71 @@ def add_run(
     run = _sorted(pa.table([columns[name] for name in RUN.names], schema=RUN))
     refs = (*runs, *desk.write_state("seen", run))
 
+    clocks = _clocks(sessions)
+
     def merge(old: Sequence[FileRef], level: int) -> tuple[FileRef, ...]:
-        return desk.write_state("seen", _without_old(_merged(desk, old), sessions, dedup), level=level)
+        young = (_without_old(part, clocks, dedup) for part in _merged(desk, old))
+        return desk.write_parts("seen", young, level=level)
 
     merged = merged_by_level(refs, merge)
-    return merged if merged == refs else _with_young_run_first(desk, merged, sessions, dedup)
+    return merged if merged == refs else _with_young_run_first(desk, merged, clocks, dedup)
 
 
 def _with_young_run_first(
-    desk: Desk, runs: tuple[FileRef, ...], sessions: Any, dedup: DedupLimits
+    desk: Desk, runs: tuple[FileRef, ...], clocks: "_Clocks", dedup: DedupLimits
 ) -> tuple[FileRef, ...]:
     oldest, *others = runs
-    run = desk.read_state(oldest)
-    young = _without_old(run, sessions, dedup)
-    if len(young) * 2 > len(run):
+
+    def young() -> Iterator[Any]:
+        return (_without_old(part, clocks, dedup) for part in _parts(desk, oldest))
+
+    if sum(map(len, young())) * 2 > oldest.rows:
         return runs
-    return (*desk.write_state("seen", young, level=oldest.level), *others)
+    return (*desk.write_parts("seen", young(), level=oldest.level), *others)
 
 
 def without_sessions(desk: Desk, runs: tuple[FileRef, ...], tags: Any) -> tuple[FileRef, ...]:
     """The runs without the marks of these sessions."""
+    marks = tags.cast(_MARK)
+
+    def others(ref: FileRef) -> Iterator[Any]:
+        return (part.filter(pc.invert(pc.is_in(part["session_tag"], value_set=marks))) for part in _parts(desk, ref))
+
     kept: list[FileRef] = []
     for ref in runs:
-        run = desk.read_state(ref)
-        is_one = pc.is_in(run["session_tag"], value_set=tags.cast(_MARK))
-        if pc.any(is_one).as_py():
-            kept += desk.write_state("seen", run.filter(pc.invert(is_one)), level=ref.level)
-        else:
-            kept.append(ref)
+        is_concerned = pc.any(pc.is_in(desk.read_state(ref)["session_tag"], value_set=marks)).as_py()
+        kept += desk.write_parts("seen", others(ref), level=ref.level) if is_concerned else (ref,)
     return tuple(kept)
 
 
-def _merged(desk: Desk, refs: Sequence[FileRef]) -> Any:
-    parts: list[Any] = []
-    newer = np.empty(0, dtype=np.uint64)
-    for ref in reversed(refs):
-        run = desk.read_state(ref)
-        keys = run["key"].to_numpy()
-        stays = ~_is_in(keys, newer)
-        parts.append(taken(run, stays))
-        newer = np.sort(np.concatenate([newer, keys[stays]]))
-    return _sorted(pa.concat_tables(parts))
+def _parts(desk: Desk, ref: FileRef) -> Iterator[Any]:
+    return (pa.Table.from_batches([piece]) for piece in desk.read_state(ref).to_batches())
+
+
+def _merged(desk: Desk, refs: Sequence[FileRef]) -> Iterator[Any]:
+    """One range of keys after the other."""
+    newest_first = [desk.read_state(ref).to_batches() for ref in reversed(refs)]
+    ranges = -(-sum(ref.rows for ref in refs) // MERGED_AT_ONCE)
+    for number in range(ranges):
+        first, end = _KEYS * number // ranges, _KEYS * (number + 1) // ranges
+        parts: list[Any] = []
+        newer = np.empty(0, dtype=np.uint64)
+        for run in newest_first:
+            part = _between(run, np.uint64(first), np.uint64(end - 1))
+            keys = part["key"].to_numpy()
+            stays = ~_is_in(keys, newer)
+            parts.append(taken(part, stays))
+            newer = np.sort(np.concatenate([newer, keys[stays]]))
+        yield _sorted(pa.concat_tables(parts))
+
+
+def _between(run: Sequence[Any], first: np.uint64, last: np.uint64) -> Any:
+    slices = []
+    for piece in run:
+        keys = piece["key"].to_numpy()
+        start, end = np.searchsorted(keys, first), np.searchsorted(keys, last, side="right")
+        slices.append(piece.slice(start, end - start))
+    return pa.Table.from_batches(slices, schema=RUN)
 
 
 def _is_in(keys: Words, among: Words) -> Flags:
@@ -126,16 +156,28 @@ def _sorted(run: Any) -> Any:
     return run.take(pa.array(np.argsort(run["key"].to_numpy(), kind="stable")))
 
 
-def _without_old(run: Any, sessions: Any, dedup: DedupLimits) -> Any:
+class _Clocks(NamedTuple):
+    """The latest moment by each writer's clock; writers in order."""
+
+    writers: Ints
+    latest_ms: Ints
+
+
+def _clocks(sessions: Any) -> _Clocks:
     heads = sessions.filter(pc.equal(sessions["entry"], SESSION))
     writers, place = np.unique(heads["writer"].to_numpy(), return_inverse=True)
-    clock = np.full(len(writers) + 1, NO_TIME, dtype=np.int64)
-    np.maximum.at(clock, place, heads["at_ms"].to_numpy())
+    latest_ms = np.full(len(writers) + 1, NO_TIME, dtype=np.int64)
+    np.maximum.at(latest_ms, place, heads["at_ms"].to_numpy())
+    return _Clocks(writers, latest_ms)
+
+
+def _without_old(run: Any, clocks: _Clocks, dedup: DedupLimits) -> Any:
+    writers = clocks.writers
     writer = run["writer"].to_numpy()
     at = np.searchsorted(writers, writer)
     at[at == len(writers)] = 0
     is_known = writers[at] == writer if len(writers) else np.zeros(len(writer), dtype=np.bool_)
-    age_ms = clock[at] - run["at_ms"].to_numpy()
+    age_ms = clocks.latest_ms[at] - run["at_ms"].to_numpy()
     # All sessions of a writer that is not known are forgotten: one that speaks again brings its marks with it.
     return taken(run, is_known & (age_ms < dedup.window_ms + CLOCK_SLACK_MS))
 

@@ -15,7 +15,7 @@ from arrival_traces import DAY_MS, DEDUP, NUMBER, TRACES, Recipient, Told, Trace
 from clauses import clause
 from journal_files import message, writer
 from restante.core.inbox_events import ResetReason
-from restante.fleet.stream import files, forgotten
+from restante.fleet.stream import files, forgotten, seen
 from restante.fleet.stream.rows import COLUMNS
 from restante.fleet.transforms.arrivals import UNUSABLE
 from restante.fleet.transforms.validate import CONFLICT
@@ -140,6 +140,7 @@ def test_rows_that_come_in_any_parts_and_order_make_the_tables_of_all_at_once(
     events, odd, repeats = at_once([row for batch in batches for row in batch])
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "FAN", 2)
+        patch.setattr(seen, "MERGED_AT_ONCE", 2)
         bucket = FedBucket(Path(made))
         for batch in batches:
             bucket.feed(batch)
@@ -174,6 +175,21 @@ def test_steps_leave_few_files_and_lose_none_of_their_rows(tmp_path: Path) -> No
     assert len(bucket.told()) == sum(bucket.events().values()) == 100
     assert all(len(getattr(bucket.bucket, kind)) < 2 * files.FAN for kind in files.KINDS)
     assert sum(ref.rows for ref in bucket.bucket.seen) == 100
+
+
+def test_runs_are_merged_one_range_of_keys_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen, "MERGED_AT_ONCE", 50)
+    bucket = FedBucket(tmp_path)
+    for number in range(files.FAN):
+        bucket.feed(arrivals(1, *range(100 * number, 100 * number + 100)))
+    [run] = bucket.bucket.seen
+    pieces = files.Desk(tmp_path, "", 0).read_state(run).to_batches()
+    assert max(map(len, pieces)) < 100
+    keys = [key for piece in pieces for key in piece["key"].to_pylist()]
+    assert keys == sorted(keys)
+    assert len(set(keys)) == 100 * files.FAN
+    step = bucket.feed(arrivals(1, *range(0, 100 * files.FAN, 7)))
+    assert (step.counts.events, step.counts.duplicates) == (0, len(range(0, 100 * files.FAN, 7)))
 
 
 def test_what_was_seen_is_forgotten_after_the_window(tmp_path: Path) -> None:
