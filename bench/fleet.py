@@ -59,6 +59,7 @@ from restante.policy.settings import Settings  # noqa: E402
 
 SETTINGS = Settings()
 ROWS_PER_SESSION = 100
+ROWS_PER_CLIENT = 100_000  # at most: a fleet that grows has more clients, not busier ones
 FACTS_PER_MESSAGE = 8  # in whole journals: of sender, node and recipient
 SMALL_ROWS = 100_000  # to warm up with
 PEER_ROWS = 100_000  # for transformWithState: 10 million would take it an hour, and fewer are mostly its start
@@ -98,7 +99,9 @@ class Bench:
         if not (lake.local_segments / "_SUCCESS").exists():
             shutil.rmtree(lake.root, ignore_errors=True)
             messages = round(rows / 1.01) if only_arrivals else rows // FACTS_PER_MESSAGE
-            scenario = Scenario(messages=messages, sessions=max(1, messages // ROWS_PER_SESSION))
+            sessions = max(1, messages // ROWS_PER_SESSION)
+            clients = max(Scenario().clients, rows // ROWS_PER_CLIENT)
+            scenario = Scenario(messages=messages, sessions=sessions, clients=clients)
             with _session() as spark:
                 generate(spark, lake, scenario, only_arrivals=only_arrivals)
         return lake, sum(segment.rows for segment in find_segments(lake.local_segments)[0])
