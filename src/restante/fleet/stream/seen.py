@@ -77,7 +77,6 @@ def add_run(
     columns["key"] = pa.array(keys_of(marks["session_tag"], marks["message_id"]))
     run = _sorted(pa.table([columns[name] for name in RUN.names], schema=RUN))
     refs = (*runs, *desk.write_state("seen", run))
-
     clocks = _clocks(sessions)
 
     def merge(old: Sequence[FileRef], level: int) -> tuple[FileRef, ...]:
