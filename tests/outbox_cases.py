@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from restante.core.outbox import Step, step
 from restante.core.outbox_events import (
+    Bury,
     Cancelled,
     CapacityExceeded,
     Effect,
@@ -20,7 +21,7 @@ from restante.core.outbox_events import (
 from restante.model.ids import MessageId
 from restante.model.journal import STATE_AFTER
 from restante.model.kinds import Kind, Priority
-from restante.model.records import OutboxEntry
+from restante.model.records import DeadLetter, OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
@@ -102,3 +103,17 @@ def notices(effects: tuple[Effect, ...]) -> list[tuple[str, str | None]]:
 def journaled_states(effects: tuple[Effect, ...]) -> list[State]:
     """The states the journal goes through, in order (SPEC 1.4)."""
     return [STATE_AFTER[effect.kind] for effect in effects if isinstance(effect, Record) and effect.kind in STATE_AFTER]
+
+
+def buried(effects: tuple[Effect, ...]) -> DeadLetter:
+    """The one letter among the effects."""
+    [letter] = [effect.letter for effect in effects if isinstance(effect, Bury)]
+    return letter
+
+
+def failed_times(entry: OutboxEntry, count: int, settings: Settings) -> OutboxEntry:
+    """After `count` tries in a row that all timed out."""
+    for _ in range(count):
+        at_ms = entry.next_attempt_at_ms
+        entry = after(after(entry, lease(at_ms), at_ms=at_ms), failure(), at_ms=at_ms, settings=settings)
+    return entry

@@ -1,49 +1,23 @@
 """What any relay store must do (SPEC 6.1-6.3): one suite, run on the real store and on its stand-in."""
 
-import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from clauses import clause
-from restante.core.mailbox import Keep, Usage
-from restante.model.errors import StoreUnusable
+from mailbox_puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put
+from restante.core.mailbox import Usage
 from restante.model.ids import InboxKey
-from restante.model.journal import JournalKind
 from restante.policy.quota import Refused, StorageQuota
 from restante.ports.relay import Blob, MailboxStore
-from restante.runtime.sqlite import filing, mailbox
-from restante.runtime.sqlite.database import Database, load_queries
-from restante.testing.crashing_disk import CrashingDisk
+from restante.runtime.sqlite import filing
 from restante.testing.memory_mailbox import MemoryMailbox
-from restante.wire.envelope import payload_hash
-from sqlite_files import NOW_MS, facts, open_node_file
-
-ALICE = InboxKey(b"A" * 32)
-BOB = InboxKey(b"B" * 32)
-HOUR_MS = 3_600_000
-QUOTA = StorageQuota()
-MIGRATIONS = Path(mailbox.__file__).parent / "migrations" / "node"
-
-
-def keep(inbox: InboxKey, envelope: bytes, *, expires_at_ms: int = NOW_MS + 24 * HOUR_MS) -> Keep:
-    return Keep(inbox_key=inbox, payload_hash=payload_hash(envelope), expires_at_ms=expires_at_ms, envelope=envelope)
-
-
-def put(store: MailboxStore, inbox: InboxKey, envelope: bytes, *, expires_at_ms: int = NOW_MS + 24 * HOUR_MS) -> int:
-    [blob_id] = store.put_all([keep(inbox, envelope, expires_at_ms=expires_at_ms)], quota=QUOTA, now_ms=NOW_MS)
-    assert isinstance(blob_id, int)
-    return blob_id
-
-
-def everything(store: MailboxStore, inbox: InboxKey, *, now_ms: int = NOW_MS) -> list[Blob]:
-    return store.flush(inbox, after=0, limit=1_000, max_bytes=1_000_000, now_ms=now_ms)
+from sqlite_files import NOW_MS, open_node_file
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -320,173 +294,3 @@ class TwoStores(RuleBasedStateMachine):
 def test_the_stand_in_answers_as_the_real_store_does(file_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filing, "FILE_AT", file_at)
     run_state_machine_as_test(TwoStores, settings=settings(max_examples=30, stateful_step_count=25, deadline=None))
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Database]:
-    file = open_node_file(tmp_path / "node.db")
-    yield file.database
-    file.database.close()
-
-
-def test_the_store_is_in_wal_mode_with_full_sync(node: Database) -> None:
-    assert node.run("PRAGMA journal_mode") == [("wal",)]
-    assert node.run("PRAGMA synchronous") == [(2,)]  # FULL
-
-
-@pytest.mark.parametrize("size", [0, 31, 33])
-def test_the_schema_refuses_a_recipient_of_any_other_size_than_32(node: Database, size: int) -> None:
-    with pytest.raises(apsw.ConstraintError, match=r"length\(recipient\)"):
-        insert(node, recipient=bytes(size))
-    assert node.run("SELECT count(*) FROM inbox") == [(0,)]
-
-
-def test_the_schema_is_strict(node: Database) -> None:
-    assert node.run("SELECT strict FROM pragma_table_list WHERE name = 'inbox'") == [(1,)]
-    with pytest.raises(apsw.ConstraintError, match="cannot store TEXT value in BLOB column"):
-        insert(node, recipient="A" * 32)
-
-
-def insert(node: Database, *, recipient: bytes | str) -> None:
-    node.run(
-        "INSERT INTO inbox (recipient, envelope, payload_hash, stored_at_ms, expires_at_ms)"
-        " VALUES (:recipient, x'00', zeroblob(32), 0, 0)",
-        recipient=recipient,
-    )
-
-
-def test_reading_in_order_walks_an_index(node: Database) -> None:
-    values: dict[str, bytes | int] = {"recipient": ALICE, "after": 0, "now_ms": NOW_MS, "limit": 64}
-    query = load_queries("filing")["page_sizes"]
-    [(*_, only_step)] = node.run("EXPLAIN QUERY PLAN " + query, **values)  # no sorting besides
-    assert only_step == "SEARCH filed USING PRIMARY KEY (recipient=? AND id>?)"
-
-
-@clause("1.3", "6.1")
-def test_a_put_that_returned_is_seen_by_another_connection(tmp_path: Path) -> None:
-    file = open_node_file(tmp_path / "node.db")
-    put(file.mailbox, ALICE, b"one")
-    other = apsw.Connection(str(tmp_path / "node.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    assert other.execute("SELECT recipient, envelope FROM inbox").fetchall() == [(ALICE, b"one")]
-    other.close()
-    file.database.close()
-
-
-@clause("1.4", "13.1")
-def test_each_change_of_the_store_is_a_fact_that_names_the_sealed_bytes_alone(tmp_path: Path) -> None:
-    file = open_node_file(tmp_path / "node.db")
-    kept = put(file.mailbox, ALICE, b"kept", expires_at_ms=NOW_MS + HOUR_MS)
-    put(file.mailbox, ALICE, b"outlived", expires_at_ms=NOW_MS + 1)
-    file.mailbox.delete_all(ALICE, [kept], now_ms=NOW_MS)
-    file.mailbox.delete_all(BOB, [kept], now_ms=NOW_MS)
-    file.mailbox.reap(now_ms=NOW_MS + 1)
-    told = facts(file.journal)
-    assert [(fact.kind, fact.payload_hash) for fact in told] == [
-        (JournalKind.STORED, payload_hash(b"kept")),
-        (JournalKind.STORED, payload_hash(b"outlived")),
-        (JournalKind.REMOVED, payload_hash(b"kept")),
-        (JournalKind.REAPED, payload_hash(b"outlived")),
-    ]
-    assert all(fact.message_id is None and fact.message_kind is None for fact in told)
-    file.database.close()
-
-
-def test_a_blob_put_past_its_expiry_does_not_spoil_the_journal(tmp_path: Path) -> None:
-    """A fact that cannot be read back would keep every later one from being shipped."""
-    file = open_node_file(tmp_path / "node.db")
-    put(file.mailbox, ALICE, b"late", expires_at_ms=NOW_MS - HOUR_MS)
-    assert [fact.ttl_s for fact in facts(file.journal)] == [0]
-    file.database.close()
-
-
-def test_an_older_file_keeps_its_mail_and_learns_what_each_inbox_holds(tmp_path: Path) -> None:
-    old = apsw.Connection(str(tmp_path / "node.db"))
-    old.execute((MIGRATIONS / "0001_first.sql").read_text("utf-8"))
-    old.pragma("application_id", 0x5253544E)
-    old.pragma("user_version", 1)
-    for number in range(1, 4):
-        old.execute(
-            "INSERT INTO inbox (recipient, envelope, payload_hash, stored_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?)",
-            (ALICE, b"%d" % number, bytes(32), NOW_MS, NOW_MS + HOUR_MS),
-        )
-        old.execute("INSERT INTO journal (at_ms, kind, payload_hash) VALUES (?, 'stored', ?)", (NOW_MS, bytes(32)))
-    old.close()
-    file = open_node_file(tmp_path / "node.db")
-    assert [blob.envelope for blob in everything(file.mailbox, ALICE)] == [b"1", b"2", b"3"]
-    assert file.mailbox.usage(ALICE) == Usage(blobs=3, total_bytes=3)
-    assert put(file.mailbox, ALICE, b"new") > 3
-    file.database.close()
-
-
-def test_reaping_finds_what_has_expired_by_an_index(node: Database) -> None:
-    plan = node.run("EXPLAIN QUERY PLAN " + load_queries("mailbox")["reap"], now_ms=NOW_MS, limit=10)
-    assert any("INDEX filed_by_expiry (expires_at_ms<?)" in step for *_, step in plan)
-
-
-@clause("1.3", "6.2")
-def test_power_lost_at_any_write_or_sync_keeps_every_put_that_returned_and_balanced_usage(tmp_path: Path) -> None:
-    counting = CrashingDisk()
-    with counting.plugged_in():
-        puts_until_crash(tmp_path / "whole.db", [])
-    for fails_at in range(1, counting.operations + 1):
-        path = tmp_path / f"{fails_at}.db"
-        acknowledged: list[bytes] = []
-        disk = CrashingDisk(fails_at=fails_at, seed=fails_at)
-        with disk.plugged_in(), contextlib.suppress(StoreUnusable):
-            puts_until_crash(path, acknowledged)
-        disk.lose_what_was_not_synced()
-        file = open_node_file(path)
-        held = [blob.envelope for blob in everything(file.mailbox, ALICE)]
-        assert held[: len(acknowledged)] == acknowledged, fails_at
-        assert file.mailbox.usage(ALICE) == Usage(blobs=len(held), total_bytes=sum(map(len, held)))
-        stored = [fact.payload_hash for fact in facts(file.journal) if fact.kind is JournalKind.STORED]
-        assert stored == [payload_hash(envelope) for envelope in held]
-        file.mailbox.close()
-        file.database.close()
-
-
-def puts_until_crash(path: Path, acknowledged: list[bytes]) -> None:
-    """Four commits of three puts; what a commit that returned has stored is noted."""
-    file = open_node_file(path)
-    for commit in range(4):
-        envelopes = [b"%d-%d" % (commit, number) for number in range(3)]
-        file.mailbox.put_all([keep(ALICE, envelope) for envelope in envelopes], quota=QUOTA, now_ms=NOW_MS)
-        acknowledged += envelopes
-    file.mailbox.close()
-    file.database.close()
-
-
-@clause("6.2")
-def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Path) -> None:
-    file = open_node_file(tmp_path / "node.db")
-    put(file.mailbox, ALICE, b"before")
-    [(pages,)] = file.database.run("PRAGMA page_count")
-    file.database.run(f"PRAGMA max_page_count = {pages + 2}")
-    with pytest.raises(StoreUnusable, match="full"):
-        file.mailbox.put_all([keep(ALICE, bytes(100_000))], quota=QUOTA, now_ms=NOW_MS)
-    assert [blob.envelope for blob in everything(file.mailbox, ALICE)] == [b"before"]
-    assert file.mailbox.usage(ALICE) == Usage(blobs=1, total_bytes=6)
-    file.database.run(f"PRAGMA max_page_count = {pages + 1_000}")
-    put(file.mailbox, ALICE, bytes(100_000))
-    file.database.close()
-
-
-@clause("6.6")
-def test_what_was_undone_does_not_count_for_a_quota(tmp_path: Path) -> None:
-    quota = StorageQuota(max_blobs=100)
-    file = open_node_file(tmp_path / "node.db")
-    store = file.mailbox
-    store.put_all([keep(ALICE, b"%d" % number) for number in range(99)], quota=quota, now_ms=NOW_MS)
-    gone = everything(store, ALICE)[0].blob_id
-    with contextlib.suppress(ZeroDivisionError), file.database.transaction():
-        store.delete_all(ALICE, [gone], now_ms=NOW_MS)
-        full = store.put_all([keep(ALICE, b"undone %d" % number) for number in range(3)], quota=quota, now_ms=NOW_MS)
-        assert [isinstance(answer, int) for answer in full] == [True, True, False]
-        raise ZeroDivisionError
-    assert store.usage(ALICE).blobs == 99
-    answers = store.put_all([keep(ALICE, b"kept"), keep(ALICE, b"too many")], quota=quota, now_ms=NOW_MS)
-    assert [isinstance(answer, int) for answer in answers] == [True, False]
-    assert store.usage(ALICE) == Usage(
-        blobs=100, total_bytes=sum(len(blob.envelope) for blob in everything(store, ALICE))
-    )
-    file.database.close()
