@@ -154,13 +154,12 @@ class Bench:
     def by_state(self, name: str, processor: OneSession) -> None:
         """`transformWithState` on fewer rows, once to warm up and then in rounds."""
         lake, rows = self.peer_lake()
-        out = self.out(name)
         with _session() as spark, with_rocks(spark), PeakMemory() as memory:
             by_state(spark, lake, self._fresh(name), processor)
-            seconds = self._rounds(name, lambda out: by_state(spark, lake, out, processor), rounds=ROUNDS)
+            seconds = self._rounds(name, lambda out: by_state(spark, lake, out, processor))
             expected = self._fresh(f"ours beside {name}")
             ours(spark, lake, rows, expected)
-        differing = differing_rows(expected, out / "table", cores=CORES)
+        differing = differing_rows(expected, self.out(name) / "table", cores=CORES)
         if differing:
             raise AssertionError(f"{name} gives another table: {differing} rows differ")
         self.note(name, rows=rows, seconds=seconds, peak_mb=memory.peak_mb, same=True)
@@ -175,9 +174,9 @@ class Bench:
                 self.figures[name]["same"] = True
                 print(f"  {name} gives the same table", flush=True)
 
-    def _rounds(self, name: str, work: Callable[[Path], None], *, rounds: int | None = None) -> list[float]:
+    def _rounds(self, name: str, work: Callable[[Path], None]) -> list[float]:
         seconds = []
-        for _ in range(rounds or (1 if self.rows >= MANY_ROWS else ROUNDS)):
+        for _ in range(1 if self.rows >= MANY_ROWS else ROUNDS):
             out = self._fresh(name)
             start = time.perf_counter()
             work(out)
