@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 SYNAPSE := $(VENV)/synapse
 SYNAPSE_VERSION := 1.163.2
 
-.PHONY: help run test unit lint format bench lock proto clean
+.PHONY: help run test unit lint format docs bench lock proto clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -34,6 +34,11 @@ lint: $(READY) ## ruff and mypy (strict) on src, tests and bench
 
 format: $(READY) ## rewrite the sources in the house format
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+docs: $(READY) ## write the generated pages again
+	@$(BIN)/restante config --reference >docs/reference/configuration.md
+	@PYTHONPATH=tests $(BIN)/python -m support.docs.channel_formats_page
+	@PYTHONPATH=tests $(BIN)/python -m support.docs.state_machine_pages
 
 bench: $(READY) ## measure against named peers; prints ratios
 	@$(BIN)/python -m bench

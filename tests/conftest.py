@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["conformance_plugin", "pytester"]
+pytest_plugins = ["support.spec.conformance_plugin", "pytester"]
 
 TIERS = frozenset({"unit", "contract", "parity", "sim", "acceptance", "vectors", "arch"})
 

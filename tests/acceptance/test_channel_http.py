@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-from channel_cases import StillDice, draft, long_text
-from clauses import clause
-from http_platform import Asked, HttpPlatform, Reply, as_json, listening, telegram_no, telegram_ok
 from restante.client.channels import Channels, ChunkEnd
 from restante.model.codes import Code
 from restante.model.states import State
@@ -29,6 +26,9 @@ from restante.runtime.channels.secret import Secret
 from restante.runtime.channels.telegram import TelegramAdapter
 from restante.runtime.channels.webhook import WebhookAdapter
 from restante.runtime.system import SystemClock
+from support.channels.fixtures import StillDice, draft, long_text
+from support.channels.http_platform import Asked, HttpPlatform, Reply, as_json, listening, telegram_no, telegram_ok
+from support.spec.clauses import clause
 
 TOKEN = "12345:secret-token"  # noqa: S105 - of no bot
 IMPATIENT = ChannelLimits(timeout_ms=2_000)

@@ -12,15 +12,15 @@ from pathlib import Path
 import aiomqtt
 import pytest
 
-from channel_cases import StillDice, draft, long_text
-from node_processes import free_port
-from patience import LIMIT_S, looks
 from restante.client.channels import Channels
 from restante.policy.channel_pacing import ChannelLimits
 from restante.policy.channel_platforms import Format, Platform
 from restante.ports.channel_adapter import NotSent, Outgoing, SendRefused
 from restante.runtime.channels.mqtt import MqttAdapter
 from restante.runtime.channels.registration import Registered
+from support.channels.fixtures import StillDice, draft, long_text
+from support.relay.node_processes import free_port
+from support.system.wait_until import LIMIT_S, looks
 
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/sbin")
 pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed (Debian: apt install mosquitto)")

@@ -11,9 +11,6 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from channel_cases import StillDice, draft
-from node_processes import free_port
-from patience import LIMIT_S
 from restante.client.channels import Channels, ChunkEnd
 from restante.model.codes import Code
 from restante.model.states import State
@@ -23,6 +20,9 @@ from restante.ports.channel_adapter import NoAnswer, NotSent, Outgoing, SendRefu
 from restante.runtime.channels.registration import Registered
 from restante.runtime.channels.secret import Secret
 from restante.runtime.channels.smtp import SmtpAdapter
+from support.channels.fixtures import StillDice, draft
+from support.relay.node_processes import free_port
+from support.system.wait_until import LIMIT_S
 
 
 class Mailbox:

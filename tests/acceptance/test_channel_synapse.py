@@ -18,9 +18,6 @@ from typing import Any
 import httpx
 import pytest
 
-from channel_cases import StillDice, draft
-from node_processes import free_port
-from patience import LIMIT_S, looks
 from restante.client.channels import Channels, Enqueued
 from restante.core.channel_delivery import Progress
 from restante.model.codes import Code
@@ -29,6 +26,9 @@ from restante.policy.channel_platforms import Platform
 from restante.runtime.channels.matrix import MatrixAdapter
 from restante.runtime.channels.registration import Registered
 from restante.runtime.channels.secret import Secret
+from support.channels.fixtures import StillDice, draft
+from support.relay.node_processes import free_port
+from support.system.wait_until import LIMIT_S, looks
 
 OWN = Path(sys.prefix) / "synapse"
 SYNAPSE = os.environ.get("SYNAPSE_PYTHON") or str(OWN / "bin" / "python")

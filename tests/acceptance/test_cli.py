@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import restante
-from clauses import clause
+from support.spec.clauses import clause
 
 COMMAND = str(Path(sys.executable).with_name("restante"))
 

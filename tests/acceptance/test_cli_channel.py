@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from channel_cases import long_text
-from http_platform import HttpPlatform, Reply, as_json, listening
+from support.channels.fixtures import long_text
+from support.channels.http_platform import HttpPlatform, Reply, as_json, listening
 
 SECRET = "a-shared-secret"  # noqa: S105 - of this test only
 

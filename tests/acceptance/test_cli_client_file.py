@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from operator_shell import CHANGING_ONE, READING, READING_ONE, Operator
-from outbox_operator import fill, message_id, short, shown
 from restante.runtime.system import SystemClock
-from sqlite_files import open_client_file, open_node_file
+from support.cli.outbox_commands import CHANGING_ONE, READING, READING_ONE, Operator
+from support.cli.populated_client_file import fill, message_id, short, shown
+from support.spec.clauses import clause
+from support.sqlite.files import open_client_file, open_node_file
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def test_looking_changes_no_byte_and_leaves_no_file(operator: Operator, command:
 
 def test_what_a_killed_program_left_beside_its_file_is_read_and_left_there(operator: Operator) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from sqlite_files import open_client_file;"
-        "from outbox_entries import accept, entry; file = open_client_file(Path('mail.db'));"
+        "import os, sys; from pathlib import Path; from support.sqlite.files import open_client_file;"
+        "from support.outbox.entries import accept, entry; file = open_client_file(Path('mail.db'));"
         "accept(file.outbox, entry(7)); os._exit(9)"
     )
     tests = str(Path(__file__).parents[1])

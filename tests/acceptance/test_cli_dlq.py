@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from operator_shell import Operator, cells
-from outbox_entries import DAY_MS
-from outbox_operator import MINUTE_MS, Filler, fill, short, shown
 from restante.core.outbox_events import TimePassed
 from restante.model.kinds import Kind, Priority
 from restante.runtime.system import SystemClock
-from sqlite_files import open_client_file
+from support.cli.outbox_commands import Operator, cells
+from support.cli.populated_client_file import MINUTE_MS, Filler, fill, short, shown
+from support.outbox.entries import DAY_MS
+from support.spec.clauses import clause
+from support.sqlite.files import open_client_file
 
 
 @pytest.fixture

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from clauses import clause
-from journal_files import node_id, sealed
-from operator_shell import Operator
 from restante.cli.action_files import ActionFiles
 from restante.core.mailbox import Keep
 from restante.model.actions import ActionKind, FleetAction
 from restante.model.ids import InboxKey
 from restante.policy.quota import StorageQuota
-from sqlite_files import NOW_MS, facts, open_node_file
+from support.cli.outbox_commands import Operator
+from support.fleet.journal_files import node_id, sealed
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, facts, open_node_file
 
 
 @clause("13.6")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from journal_files import shipped_numbers
-from operator_shell import COMMAND, Operator
-from patience import LIMIT_S
 from restante.crypto.identity import Identity
 from restante.model.journal import JournalKind
-from sqlite_files import NOW_MS, NodeFile, open_client_file, open_node_file
+from support.cli.outbox_commands import COMMAND, Operator
+from support.fleet.journal_files import shipped_numbers
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, NodeFile, open_client_file, open_node_file
+from support.system.wait_until import LIMIT_S
 
 
 def note(file: NodeFile, count: int) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from node_processes import COMMAND, Done, NodeHome, NodeProcess, clean_environ, restante, running_node
-from patience import LIMIT_S, looks
+from support.relay.node_processes import COMMAND, Done, NodeHome, NodeProcess, clean_environ, restante, running_node
+from support.spec.clauses import clause
+from support.system.wait_until import LIMIT_S, looks
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 

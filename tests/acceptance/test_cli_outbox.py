@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from journal_files import message
-from operator_shell import CHANGING_ONE, READING_ONE, Operator, cells
-from outbox_entries import DAY_MS, accept, entry
-from outbox_operator import MINUTE_MS, fill, short, shown
 from restante.model.ids import show_message_id
 from restante.model.states import Route
 from restante.runtime.system import SystemClock
-from sqlite_files import open_client_file
+from support.cli.outbox_commands import CHANGING_ONE, READING_ONE, Operator, cells
+from support.cli.populated_client_file import MINUTE_MS, fill, short, shown
+from support.fleet.journal_files import message
+from support.outbox.entries import DAY_MS, accept, entry
+from support.spec.clauses import clause
+from support.sqlite.files import open_client_file
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from node_processes import NodeHome, NodeProcess, free_port, restante, running_node
 from restante.crypto.identity import Identity
 from restante.model.ids import NodeKey
 from restante.runtime.endpoints import Endpoint
@@ -17,6 +15,8 @@ from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.address import show_address
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
+from support.relay.node_processes import NodeHome, NodeProcess, free_port, restante, running_node
+from support.spec.clauses import clause
 
 HOUR_MS = 3_600_000
 

@@ -3,15 +3,9 @@
 import asyncio
 import random
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-import chatting_process
-from clauses import clause
-from client_pairs import facts, security
-from node_processes import NodeHome, running_node
-from patience import LIMIT_S
 from restante.client.client import Client
 from restante.client.directory import ClientDirectory
 from restante.model.journal import JournalKind
@@ -19,6 +13,12 @@ from restante.model.kinds import Kind
 from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.sqlite.integrity import check_file
 from restante.runtime.system import SystemClock, SystemEntropy
+from support.client import sending_process
+from support.client.client_pairs import facts, security
+from support.relay.node_processes import NodeHome, running_node
+from support.spec.clauses import clause
+from support.system.programs import command
+from support.system.wait_until import LIMIT_S
 
 COUNT = 300
 KILLS = 8
@@ -41,7 +41,7 @@ def introduce(home: Path, relay: PinnedRelay) -> None:
 
 def start(home: Path, name: str, peer: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, chatting_process.__file__, str(home / name), peer, str(COUNT)],
+        [*command(sending_process), str(home / name), peer, str(COUNT)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -57,7 +57,7 @@ def hear(process: subprocess.Popen[bytes], lines: int) -> None:
 
 async def settled(home: Path) -> None:
     """With both online in this process, until nothing is in flight."""
-    clients = [Client.open(home / name, settings=chatting_process.SETTINGS) for name in NAMES]
+    clients = [Client.open(home / name, settings=sending_process.SETTINGS) for name in NAMES]
     working = [asyncio.create_task(client.run()) for client in clients]
     for _ in range(int(LIMIT_S / LOOK_S)):
         if all([await client.is_settled() for client in clients]):

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,14 @@ from typing import Any
 import pytest
 from pyarrow import dataset
 
-import backfill_process
-from clauses import clause
-from journal_files import Journal, message, records, write_segment, writer
 from restante.fleet.lake import Lake
 from restante.model.ids import PayloadHash, SessionTag
 from restante.model.journal import JournalKind
-from spark_clusters import LIMIT_S, cluster_environ, standalone_cluster
+from support.fleet import backfill_process
+from support.fleet.journal_files import Journal, message, records, write_segment, writer
+from support.fleet.spark_clusters import LIMIT_S, cluster_environ, standalone_cluster
+from support.spec.clauses import clause
+from support.system.programs import command
 
 NOON_MS = 1_767_614_400_000
 HOUR_MS = 3_600_000
@@ -61,7 +61,7 @@ def lake_in(directory: Path) -> Lake:
 
 def started(lake: Lake, master: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, backfill_process.__file__, lake.root, master],
+        [*command(backfill_process), lake.root, master],
         env=environ,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

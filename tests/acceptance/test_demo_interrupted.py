@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from patience import LIMIT_S, until
+from support.system.wait_until import LIMIT_S, until
 
 
 def start(home: Path) -> subprocess.Popen[str]:

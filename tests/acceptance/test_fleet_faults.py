@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from journal_files import Journal, message, records, write_segment, writer
-from node_processes import COMMAND, clean_environ, restante
-from patience import LIMIT_S
-from quick_spark import SHORT_LIFE
 from restante.model.journal import JournalKind
+from support.fleet.journal_files import Journal, message, records, write_segment, writer
+from support.fleet.small_spark import SHORT_LIFE
+from support.relay.node_processes import COMMAND, clean_environ, restante
+from support.spec.clauses import clause
+from support.system.wait_until import LIMIT_S
 
 NOON_MS = 1_767_614_400_000
 SMALL_BYTES = 60_000

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from journal_files import Journal, message, records, write_segment, writer
-from quick_spark import quick_environ
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
+from support.fleet.journal_files import Journal, message, records, write_segment, writer
+from support.fleet.small_spark import quick_environ
+from support.spec.clauses import clause
 
 NOON_MS = 1_767_614_400_000
 WHAT_SPARKS_SCRIPTS_CALL = ("bash", "dirname", "ps", "sh")

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from clauses import clause
-from journal_files import Journal, Record, message, records, sealed, write_segment, writer
-from quick_spark import quick_environ
 from restante.fleet.stream.commits import latest_commit
 from restante.fleet.stream.files import Desk
 from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
+from support.fleet.journal_files import Journal, Record, message, records, sealed, write_segment, writer
+from support.fleet.small_spark import quick_environ
+from support.spec.clauses import clause
 
 pytestmark = pytest.mark.acceptance
 

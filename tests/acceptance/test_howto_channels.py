@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from page_commands import matches, shown_commands
+from support.docs.console_blocks import matches, shown_commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "channels.md"
 TOML = re.compile(r"^```toml\n((?:.*\n)*?)```$", re.MULTILINE)

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from clauses import clause
-from node_processes import COMMAND, clean_environ, free_port
-from page_commands import matches, shown_commands
-from patience import LIMIT_S
+from support.docs.console_blocks import matches, shown_commands
+from support.relay.node_processes import COMMAND, clean_environ, free_port
+from support.spec.clauses import clause
+from support.system.wait_until import LIMIT_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "node.md"
 

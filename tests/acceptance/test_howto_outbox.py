@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from clauses import clause
-from outbox_operator import fill
-from page_commands import matches, shown_commands
 from restante.runtime.system import SystemClock
+from support.cli.populated_client_file import fill
+from support.docs.console_blocks import matches, shown_commands
+from support.spec.clauses import clause
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "outbox.md"
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from clauses import clause
-from relay_peers import LOOPBACK, MALLORY, NODE, SOON_S
 from restante.core.acks import delivery_evidence
 from restante.crypto.identity import Identity
 from restante.policy.failures import Failure
@@ -19,7 +17,9 @@ from restante.runtime.transport.tls import server_context
 from restante.wire import frames
 from restante.wire.envelope import Envelope, encode_envelope, payload_hash
 from restante.wire.inbox_keys import relay_inbox_key
-from still_time import still_time
+from support.relay.raw_peer import LOOPBACK, MALLORY, NODE, SOON_S
+from support.spec.clauses import clause
+from support.system.manual_event_loop import still_time
 
 SEALED = b"sealed bytes"
 ENVELOPE = encode_envelope(

@@ -10,13 +10,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from clauses import clause
-from node_processes import NodeHome, NodeProcess, running_node
-from patience import LIMIT_S
 from restante.model.codes import Code
 from restante.policy.failures import Failure
 from restante.ports.relay import TryFailed
 from restante.runtime.transport.relay_link import TlsRelayLink
+from support.relay.node_processes import NodeHome, NodeProcess, running_node
+from support.spec.clauses import clause
+from support.system.wait_until import LIMIT_S
 
 LIFTED = {"push_rate_per_s": 1_000_000, "push_burst": 10_000_000}
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import apsw
 
-from clauses import clause
-from node_processes import NodeHome, NodeProcess, start_node
 from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey
 from restante.ports.relay import TryFailed
@@ -20,6 +18,8 @@ from restante.runtime.system import SystemClock
 from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.wire.envelope import Envelope, decode_envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
+from support.relay.node_processes import NodeHome, NodeProcess, start_node
+from support.spec.clauses import clause
 
 CONNECTIONS = 50
 PUTS_EACH = 400

@@ -14,9 +14,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from clauses import clause
-from node_processes import COMMAND, NodeHome, clean_environ, free_port, restante, running_node, spawned
-from patience import LIMIT_S
+from support.relay.node_processes import COMMAND, NodeHome, clean_environ, free_port, restante, running_node, spawned
+from support.spec.clauses import clause
+from support.system.wait_until import LIMIT_S
 
 
 @pytest.fixture

@@ -2,21 +2,21 @@
 
 import random
 import subprocess
-import sys
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-import outbox_process
-from clauses import clause
-from journal_files import message
-from outbox_entries import accept
-from outbox_process import HURRIED, LEASE_MS, SENDERS, fresh
 from restante.model.ids import MessageId, event_number
 from restante.model.journal import JournalKind, JournalRow
 from restante.model.states import State
-from sqlite_files import assert_books_balance, facts, open_client_file, states_by_journal
+from support.fleet.journal_files import message
+from support.outbox import worker_processes
+from support.outbox.entries import accept
+from support.outbox.worker_processes import HURRIED, LEASE_MS, SENDERS, fresh
+from support.spec.clauses import clause
+from support.sqlite.files import assert_books_balance, facts, open_client_file, states_by_journal
+from support.system.programs import command
 
 MESSAGES = 200
 OWNERS = ("first", "second")
@@ -25,7 +25,7 @@ OWNERS = ("first", "second")
 def started(stack: ExitStack, role: str, path: Path, argument: str) -> subprocess.Popen[str]:
     """A program that has opened the file and waits for the word to begin; killed at the latest when the test ends."""
     process = subprocess.Popen(
-        [sys.executable, outbox_process.__file__, role, str(path), argument],
+        [*command(worker_processes), role, str(path), argument],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-from clauses import clause
-from journal_files import Journal, message, node_id, records, sealed, write_segment, writer
-from operator_shell import Operator
-from quick_spark import quick_environ
 from restante.model.ids import show_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
+from support.cli.outbox_commands import Operator
+from support.fleet.journal_files import Journal, message, node_id, records, sealed, write_segment, writer
+from support.fleet.small_spark import quick_environ
+from support.spec.clauses import clause
 
 NOON_MS = 1_767_614_400_000
 HOUR_MS = 3_600_000

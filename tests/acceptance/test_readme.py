@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from page_commands import FLAGS, matches, shown_commands
+from support.docs.console_blocks import FLAGS, matches, shown_commands
+from support.spec.clauses import clause
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

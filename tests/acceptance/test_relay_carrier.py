@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from clauses import clause
-from relay_peers import BOB, LOOPBACK, NODE, SOON_S, RunningRelay, running_relay
 from restante.client.outbox import Destination, Message, Outbox
 from restante.client.relay_carrier import Connect, RelayCarrier
 from restante.model.journal import JournalKind
@@ -13,7 +11,9 @@ from restante.model.states import Route
 from restante.policy.retry import RetrySchedule
 from restante.runtime.system import SystemEntropy
 from restante.runtime.transport.relay_link import TlsRelayLink
-from sqlite_files import facts, open_client_file
+from support.relay.raw_peer import BOB, LOOPBACK, NODE, SOON_S, RunningRelay, running_relay
+from support.spec.clauses import clause
+from support.sqlite.files import facts, open_client_file
 
 LANE = "relay-1"
 HASTY = RetrySchedule(base_ms=100)

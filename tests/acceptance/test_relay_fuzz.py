@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from relay_peers import BOB, LOOPBACK, SOON_S, RawPeer, RunningRelay, running_relay
 from restante.policy.links import RelayLimits
 from restante.wire import frames
+from support.relay.raw_peer import BOB, LOOPBACK, SOON_S, RawPeer, RunningRelay, running_relay
 
 ROUNDS = 60
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from patience import until_true
-from relay_peers import BOB, LOOPBACK, MALLORY, SOON_S, START, RawPeer, RunningRelay, running_relay
 from restante.policy.failures import Failure
 from restante.policy.links import RelayLimits
 from restante.ports.relay import LinkLost, TryFailed
 from restante.runtime.sqlite.database import Database
 from restante.wire import frames
-from still_time import still_time
+from support.relay.raw_peer import BOB, LOOPBACK, MALLORY, SOON_S, START, RawPeer, RunningRelay, running_relay
+from support.spec.clauses import clause
+from support.system.manual_event_loop import still_time
+from support.system.wait_until import until_true
 
 LIMITS = RelayLimits()
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from relay_peers import BOB, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, running_relay
 from restante.crypto.identity import is_signed_by
 from restante.policy.failures import Failure
 from restante.policy.quota import StorageQuota
@@ -18,6 +16,8 @@ from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.wire import frames
 from restante.wire.acks import encode_delivery_batch
 from restante.wire.envelope import payload_hash
+from support.relay.raw_peer import BOB, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, running_relay
+from support.spec.clauses import clause
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from relay_peers import BOB, LOOPBACK, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, running_relay
 from restante.policy.failures import Failure
 from restante.ports.relay import TryFailed
 from restante.runtime.transport.relay_link import TlsRelayLink
 from restante.runtime.transport.tls import channel_of, client_context, server_context
 from restante.wire import frames
+from support.relay.raw_peer import BOB, LOOPBACK, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, running_relay
+from support.spec.clauses import clause
 
 
 @pytest.fixture

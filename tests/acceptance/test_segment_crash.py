@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from clauses import clause
 from restante.model.ids import event_number
 from restante.model.journal import JournalKind
 from restante.runtime.journal import segments
@@ -16,7 +15,8 @@ from restante.runtime.journal.depots import DirectoryDepot
 from restante.runtime.sqlite.journal import Journal
 from restante.wire.journal_rows import from_record
 from restante.wire.segment_manifest import manifest_name
-from sqlite_files import NOW_MS, NodeFile, facts, open_node_file
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, NodeFile, facts, open_node_file
 
 SHIP_AND_DIE = """
 import os, signal, sys

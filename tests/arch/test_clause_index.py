@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from conformance_plugin import read_index
+from support.spec.conformance_plugin import read_index
 
 INDEX = Path(__file__).parents[2] / "docs" / "reference" / "clauses.toml"
 

@@ -19,9 +19,7 @@ def test_every_option_of_all_channels_is_explained_and_nothing_else() -> None:
 
 
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text("utf-8") == configuration_page(), (
-        "run: restante config --reference > docs/reference/configuration.md"
-    )
+    assert PAGE.read_text("utf-8") == configuration_page(), "run: make docs"
 
 
 def test_the_page_shows_a_setting_with_its_default_range_and_clause() -> None:

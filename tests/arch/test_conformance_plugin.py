@@ -20,7 +20,7 @@ INDEX = """
 """
 
 PASSES = """
-from clauses import clause
+from support.spec.clauses import clause
 
 @clause("1.2")
 def test_holds(): pass
@@ -91,7 +91,7 @@ def test_a_clause_nobody_knows_stops_the_run_and_is_named_with_its_file(suite: S
 
 @pytest.mark.parametrize("mark", ["@clause()", "@clause(1.2)"])
 def test_a_mark_without_a_number_in_text_stops_the_run(suite: Suite, mark: str) -> None:
-    suite.write("tests/unit/test_a.py", f"from clauses import clause\n\n{mark}\ndef test_holds(): pass\n")
+    suite.write("tests/unit/test_a.py", f"from support.spec.clauses import clause\n\n{mark}\ndef test_holds(): pass\n")
     assert suite.run().ret == pytest.ExitCode.USAGE_ERROR
 
 
@@ -115,7 +115,7 @@ def test_a_clause_with_a_passing_and_a_failing_test_is_failing(suite: Suite) -> 
     ids=["skipped", "expected to fail", "passed although expected to fail"],
 )
 def test_a_test_that_did_not_plainly_pass_speaks_for_no_clause(suite: Suite, body: str) -> None:
-    suite.write("tests/unit/test_a.py", f"import pytest\nfrom clauses import clause\n\n{body}\n")
+    suite.write("tests/unit/test_a.py", f"import pytest\nfrom support.spec.clauses import clause\n\n{body}\n")
     result = suite.run()
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["SPEC clauses with a passing test: 0 of 4"])
@@ -135,7 +135,7 @@ def test_one_failing_instance_fails_the_whole_parametrised_test(suite: Suite) ->
         "tests/unit/test_a.py",
         """
         import pytest
-        from clauses import clause
+        from support.spec.clauses import clause
 
         @clause("1.2")
         @pytest.mark.parametrize("n", [1, 2, 3])

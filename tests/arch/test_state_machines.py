@@ -2,11 +2,11 @@
 
 from restante.core.inbox import Phase
 from restante.model.states import ENDED, State
-from state_machine_pages import INBOX_PAGE, OUTBOX_PAGE, inbox_moves, inbox_page, outbox_moves, outbox_page
+from support.docs.state_machine_pages import INBOX_PAGE, OUTBOX_PAGE, inbox_moves, inbox_page, outbox_moves, outbox_page
 
 
 def test_the_drawing_of_the_outbox_is_current() -> None:
-    assert OUTBOX_PAGE.read_text("utf-8") == outbox_page(), "run: python tests/state_machine_pages.py"
+    assert OUTBOX_PAGE.read_text("utf-8") == outbox_page(), "run: make docs"
 
 
 def test_an_ended_message_moves_only_out_of_the_dead_letters() -> None:
@@ -14,7 +14,7 @@ def test_an_ended_message_moves_only_out_of_the_dead_letters() -> None:
 
 
 def test_the_drawing_of_the_inbox_is_current() -> None:
-    assert INBOX_PAGE.read_text("utf-8") == inbox_page(), "run: python tests/state_machine_pages.py"
+    assert INBOX_PAGE.read_text("utf-8") == inbox_page(), "run: make docs"
 
 
 def test_an_ended_session_never_comes_back() -> None:

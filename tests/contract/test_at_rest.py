@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from clauses import clause
-from client_pairs import Post, bodies, client_in, introduce
 from restante.client.client import Client
 from restante.testing.seeded import FakeClock
+from support.client.client_pairs import Post, bodies, client_in, introduce
+from support.spec.clauses import clause
 
 SECRET = b"the treasure is under the third oak"
 

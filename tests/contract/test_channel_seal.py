@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from channel_cases import draft, place
-from clauses import clause
 from restante.client.channel_seal import key_file
 from restante.client.channels import Enqueued
 from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
@@ -16,6 +14,8 @@ from restante.runtime.private_file import create_private
 from restante.runtime.sqlite.outbox import SqliteOutbox
 from restante.testing.memory_channel import MemoryChannel
 from restante.wire.channel_chunk import SEAL_BYTES
+from support.channels.fixtures import draft, place
+from support.spec.clauses import clause
 
 NEWS = "the vault opens at noon"
 

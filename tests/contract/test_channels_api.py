@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from channel_cases import Place, StillDice, draft, long_text, place, registered, states
-from clauses import clause
-from patience import LIMIT_S
 from restante.client.channels import Channels, ChunkEnd, Draft, Enqueued, Skipped, Stop, Strategy
 from restante.client.outbox_words import Destination, Message
 from restante.core.channel_delivery import Progress
@@ -26,6 +23,9 @@ from restante.ports.channel_adapter import NoAnswer, NotSent, Outgoing, SendRefu
 from restante.runtime.channels.rack import Condition
 from restante.runtime.sqlite.outbox_records import Change
 from restante.testing.memory_channel import MemoryChannel
+from support.channels.fixtures import Place, StillDice, draft, long_text, place, registered, states
+from support.spec.clauses import clause
+from support.system.wait_until import LIMIT_S
 
 DELIVERED, PENDING, DEAD, EXPIRED = State.DELIVERED, State.PENDING, State.DEAD, State.EXPIRED
 NEVER = SendRefused("Bad Request: chat not found", status=400)

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from clauses import clause
-from client_pairs import RELAY, client_in, introduce
 from restante.client.client import Client
 from restante.client.writing import MAX_CONTENT_BYTES
 from restante.crypto.identity import Identity
@@ -18,6 +16,8 @@ from restante.model.kinds import Kind
 from restante.model.records import Dropped, Queued
 from restante.model.states import DropReason
 from restante.testing.seeded import FakeClock
+from support.client.client_pairs import RELAY, client_in, introduce
+from support.spec.clauses import clause
 
 STRANGER = Identity(b"x" * 32)
 LANE = str(RELAY)

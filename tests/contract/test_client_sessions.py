@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from clauses import clause
-from client_pairs import Post, bodies, client_in, facts, introduce, security, shown
-from codec_laws import flipped
 from restante.client.client import Client
 from restante.client.receiving import FOREIGN_ACK
 from restante.client.writing import NO_ONE_TIME_PREKEY
@@ -30,6 +27,9 @@ from restante.policy.settings import Settings
 from restante.ports.relay import TryFailed
 from restante.testing.seeded import FakeClock
 from restante.wire.acks import AckType
+from support.client.client_pairs import Post, bodies, client_in, facts, introduce, security, shown
+from support.spec.clauses import clause
+from support.wire.codec_properties import flipped
 
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000

@@ -9,15 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from clauses import clause
-from mailbox_puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put
 from restante.core.mailbox import Usage
 from restante.model.ids import InboxKey
 from restante.policy.quota import Refused, StorageQuota
 from restante.ports.relay import Blob, MailboxStore
 from restante.runtime.sqlite import filing
 from restante.testing.memory_mailbox import MemoryMailbox
-from sqlite_files import NOW_MS, open_node_file
+from support.relay.puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, open_node_file
 
 
 @pytest.fixture(params=["memory", "sqlite"])

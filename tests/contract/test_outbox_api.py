@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from outbox_wire import MESH, RELAY, Wire, changes, sent, state
-from patience import LIMIT_S
 from restante.client.outbox import Destination, Drained, Message, Outbox
 from restante.core.outbox_events import Notice
 from restante.model.codes import Code
@@ -27,6 +24,9 @@ from restante.policy.failures import Failure
 from restante.policy.settings import Settings
 from restante.testing.seeded import FakeClock
 from restante.wire.acks import AckType
+from support.outbox.scripted_carrier import MESH, RELAY, Wire, changes, sent, state
+from support.spec.clauses import clause
+from support.system.wait_until import LIMIT_S
 
 # Sending
 

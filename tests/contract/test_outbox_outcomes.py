@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from outbox_wire import CHAT, DAY_MS, HOUR_MS, MESH, RELAY, Wire, changes, sent, state
 from restante.client import events as events_module
 from restante.client.events import Missed
 from restante.client.outbox import Message, Outbox
@@ -25,6 +23,8 @@ from restante.policy.settings import Settings
 from restante.runtime.sqlite.outbox_records import Change
 from restante.testing.seeded import FakeClock
 from restante.wire.acks import AckType
+from support.outbox.scripted_carrier import CHAT, DAY_MS, HOUR_MS, MESH, RELAY, Wire, changes, sent, state
+from support.spec.clauses import clause
 
 # What follows
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
 from restante.model.codes import Code
 from restante.model.errors import StoreUnusable
 from restante.node.health import FRESH_S, Health, StoreHealth, WatchedFile
 from restante.node.logs import Reason
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.group_commit import GroupCommit
+from support.spec.clauses import clause
 
 
 @dataclass

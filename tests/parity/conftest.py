@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from quick_spark import NO_CODE_PER_PLAN, SHORT_LIFE
 from restante.fleet.session import open_session
+from support.fleet.small_spark import NO_CODE_PER_PLAN, SHORT_LIFE
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from channel_cases import Place, StillDice, draft, long_text
-from clauses import clause
 from restante.client.channels import Channels, Enqueued, Strategy
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
@@ -22,6 +20,8 @@ from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.journal import Journal
 from restante.testing.memory_channel import MemoryChannel
 from restante.testing.seeded import FakeClock
+from support.channels.fixtures import Place, StillDice, draft, long_text
+from support.spec.clauses import clause
 
 SEEDS = range(16)
 CHATS = ("one", "two")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
 from restante.core.inbox_events import ResetReason
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, TtlType
@@ -25,7 +24,8 @@ from restante.wire.content import Content, encode_content
 from restante.wire.envelope import decode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.ttl_header import TtlHeader
-from two_clients import Endpoint, Stage
+from support.client.simulation import Endpoint, Stage
+from support.spec.clauses import clause
 
 MESSAGES = 14
 BAD = Faults(request_lost=0.15, answer_lost=0.15, put_twice=0.2, blob_twice=0.2, blob_late=0.3)

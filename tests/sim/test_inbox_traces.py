@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from clauses import clause
-from inbox_letters import shown
-from inbox_peers import Peers
 from restante.core.inbox_events import InboxNotice, ResetReason
+from support.inbox.decrypted_messages import shown
+from support.inbox.lossy_peers import Peers
+from support.spec.clauses import clause
 
 MINUTE_MS = 60_000
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
 from restante.model.journal import JournalKind, JournalRow
 from restante.model.states import State
 from restante.policy.failures import Failure
@@ -20,7 +19,8 @@ from restante.testing.memory_mailbox import MemoryMailbox
 from restante.testing.memory_relay import MemoryLink
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.address import show_address
-from two_clients import TRAVEL_S, Endpoint, Stage
+from support.client.simulation import TRAVEL_S, Endpoint, Stage
+from support.spec.clauses import clause
 
 MESSAGES = 12
 MINUTE_MS = 60_000

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from markdown_cases import assert_balanced, squeezed, units
 from restante.policy.channel_platforms import RULES, Platform
 from restante.runtime.channels.chunking import chunk, render
+from support.channels.markdown_cases import assert_balanced, squeezed, units
+from support.spec.clauses import clause
 
 EXAMPLES = json.loads((Path(__file__).parent / "commonmark_examples.json").read_text("utf-8"))
 

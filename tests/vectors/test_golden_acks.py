@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from clauses import clause
-from golden import cases
 from restante.model.ids import Address, MessageId
 from restante.wire.acks import (
     Ack,
@@ -19,6 +17,8 @@ from restante.wire.acks import (
     encode_ack,
     encode_batch_ack,
 )
+from support.spec.clauses import clause
+from support.wire.golden_vectors import cases
 
 
 @clause("10.1", "10.2")

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from clauses import clause
-from golden import cases, load
 from restante.model.errors import Malformed
 from restante.model.ids import Address
 from restante.wire import bech32m
 from restante.wire.address import parse_address, show_address
+from support.spec.clauses import clause
+from support.wire.golden_vectors import cases, load
 
 REASONS = {
     "HRP character out of range": "only printable ASCII",

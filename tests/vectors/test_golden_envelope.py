@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from clauses import clause
-from golden import cases
 from restante.model.ids import InboxKey
 from restante.wire.envelope import Envelope, decode_envelope, encode_envelope, payload_hash
+from support.spec.clauses import clause
+from support.wire.golden_vectors import cases
 
 
 @clause("0")

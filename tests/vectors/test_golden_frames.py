@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from clauses import clause
-from golden import cases, load
 from restante.model.ids import Address, NodeKey, PayloadHash
 from restante.wire.acks import decode_delivery_batch, delivery_batch_to_sign
 from restante.wire.frames import (
@@ -29,6 +27,8 @@ from restante.wire.frames import (
     encode_frame,
     open_to_sign,
 )
+from support.spec.clauses import clause
+from support.wire.golden_vectors import cases, load
 
 VECTORS: dict[str, dict[str, Any]] = {vector["name"]: vector for vector in load("frame")}
 

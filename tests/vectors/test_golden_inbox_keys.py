@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from clauses import clause
-from golden import cases
 from restante.model.ids import Address
 from restante.wire.inbox_keys import bucket_of, mesh_inbox_key, prekey_bundle_key, relay_inbox_key
+from support.spec.clauses import clause
+from support.wire.golden_vectors import cases
 
 
 @clause("7.2")

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from clauses import clause
-from golden import load
 from restante.model.ids import event_number
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
 from restante.wire.journal_rows import FIELDS, SCHEMA_VERSION, from_record, to_record
+from support.spec.clauses import clause
+from support.wire.golden_vectors import load
 
 GOLDEN = load("journal_row")
 BINARY = {column["name"] for column in GOLDEN["columns"] if column["type"].startswith("binary")}

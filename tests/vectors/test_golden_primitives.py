@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from golden import cases
 from restante.crypto.identity import Identity, is_signed_by
 from restante.crypto.key_derivation import chain_step, hkdf
 from restante.crypto.sealing import seal
+from support.wire.golden_vectors import cases
 
 
 def unhex(text: str) -> bytes:

@@ -1,7 +1,5 @@
 """Handshake, first message and state files of version 1, derived by derive_session.py without any of our code."""
 
-from clauses import clause
-from golden import load
 from restante.core.sessions import accept_session, read_in_session, write_in_session
 from restante.crypto.handshake import Encapsulation, initiate, respond
 from restante.crypto.identity import Identity
@@ -11,6 +9,8 @@ from restante.crypto.ratchet_bytes import decode_ratchet, encode_ratchet
 from restante.model.ids import MessageId, SessionId
 from restante.policy.padding import unpad
 from restante.wire.session_message import decode_session_message, encode_session_message
+from support.spec.clauses import clause
+from support.wire.golden_vectors import load
 
 VECTOR = {name: bytes.fromhex(value) for name, value in load("session").items()}
 ALICE, BOB = Identity(bytes(range(32))), Identity(bytes(range(32, 64)))

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from clauses import clause
-from golden import cases
 from restante.model.kinds import TtlType
 from restante.wire.ttl_header import TtlHeader, decode_ttl_header, encode_ttl_header
+from support.spec.clauses import clause
+from support.wire.golden_vectors import cases
 
 
 @clause("2.7")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlite_files import ClientFile, open_client_file
+from support.sqlite.files import ClientFile, open_client_file
 
 
 @pytest.fixture

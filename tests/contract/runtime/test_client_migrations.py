@@ -7,14 +7,14 @@ import apsw
 import pytest
 
 import restante.runtime.sqlite
-from journal_files import message
-from outbox_entries import accept, entry
 from restante.core.outbox_events import ReceiptAcked
 from restante.model.errors import DuplicateMessageId
 from restante.model.journal import JournalKind
 from restante.model.states import Confirmation, State
 from restante.runtime.sqlite.integrity import check_file
-from sqlite_files import NOW_MS, assert_books_balance, chosen, facts, open_client_file, states_by_rows
+from support.fleet.journal_files import message
+from support.outbox.entries import accept, entry
+from support.sqlite.files import NOW_MS, assert_books_balance, chosen, facts, open_client_file, states_by_rows
 
 DAY_MS = 86_400_000
 MIGRATIONS = files(restante.runtime.sqlite).joinpath("migrations", "client")

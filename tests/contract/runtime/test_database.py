@@ -10,11 +10,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from clauses import clause
-from full_disk import no_file_longer_than
 from restante.model.errors import LocalProtocolError, StoreUnusable
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.wide_statements import WIDTHS
+from support.spec.clauses import clause
+from support.system.full_disk import no_file_longer_than
 
 NOBODY = 65_534
 KEEP = "INSERT INTO meta (key, value) VALUES (?, ?)"

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
 from restante.core.mailbox import Keep, Usage
 from restante.model.ids import InboxKey
 from restante.policy.quota import StorageQuota
 from restante.runtime.sqlite import filing
 from restante.runtime.sqlite.node_reading import read_holdings
 from restante.wire.envelope import payload_hash
-from sqlite_files import NOW_MS, NodeFile, open_node_file
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, NodeFile, open_node_file
 
 ALICE = InboxKey(b"A" * 32)
 BOB = InboxKey(b"B" * 32)

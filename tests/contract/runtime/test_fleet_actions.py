@@ -4,9 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clauses import clause
-from journal_files import message, node_id, sealed
-from outbox_entries import accept, entry
 from restante.core.mailbox import Keep
 from restante.core.outbox_events import TransmitFailed, TransmitSucceeded
 from restante.model.actions import ActionKind, FleetAction
@@ -16,7 +13,10 @@ from restante.model.states import State
 from restante.policy.failures import Failure
 from restante.policy.quota import StorageQuota
 from restante.runtime.sqlite.fleet_actions import ClientActions, NodeActions, Outcome, scoreboard, take_scoreboard
-from sqlite_files import NOW_MS, ClientFile, assert_books_balance, facts, open_client_file, open_node_file
+from support.fleet.journal_files import message, node_id, sealed
+from support.outbox.entries import accept, entry
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, ClientFile, assert_books_balance, facts, open_client_file, open_node_file
 
 DAY_MS = 86_400_000
 MONTH_S = 30 * 86_400

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from patience import LIMIT_S
 from restante.model.errors import DuplicateMessageId, StoreUnusable
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.group_commit import LONELY_TURN_S, MAX_GROUP, QUICK_DISK_S, GroupCommit
+from support.spec.clauses import clause
+from support.system.wait_until import LIMIT_S
 
 
 class CountingDatabase(Database):

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.crypto.identity import Identity
 from restante.crypto.passphrase import ScryptCost
 from restante.model.cards import ContactCard
@@ -21,6 +20,7 @@ from restante.model.codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError, RestanteError, StoreUnusable
 from restante.runtime.identity_files import create_identity, load_identity, needs_passphrase, read_card, write_card
 from restante.testing.seeded import SeededEntropy
+from support.spec.clauses import clause
 
 ALICE = Identity(b"a" * 32)
 RIGHT, WRONG = "correct horse", "wrong horse"

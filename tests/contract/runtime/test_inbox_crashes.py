@@ -3,13 +3,13 @@
 from contextlib import suppress
 from pathlib import Path
 
-from clauses import clause
-from inbox_letters import ALICE, NEXT_SESSION, SESSION, letter, shown
 from restante.core.letters import Opened
 from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId
 from restante.testing.crashing_disk import CrashingDisk
-from sqlite_files import NOW_MS, ClientFile, open_client_file
+from support.inbox.decrypted_messages import ALICE, NEXT_SESSION, SESSION, letter, shown
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, ClientFile, open_client_file
 
 GAP_MS = 300_000
 BATCHES = (

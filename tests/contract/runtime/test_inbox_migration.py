@@ -6,12 +6,12 @@ from pathlib import Path
 
 import apsw
 
-from inbox_letters import ALICE, SESSION, letter, take_in
-from journal_files import message
 from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
 from restante.crypto.identity import Identity
 from restante.model.states import Verdict
-from sqlite_files import NOW_MS, open_client_file
+from support.fleet.journal_files import message
+from support.inbox.decrypted_messages import ALICE, SESSION, letter, take_in
+from support.sqlite.files import NOW_MS, open_client_file
 
 OWNER = Identity(bytes(32))
 FIRST = files("restante.runtime.sqlite").joinpath("migrations", "client", "0001_first.sql")

@@ -10,9 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from clauses import clause
-from inbox_letters import ALICE, CAROL, letter
-from inbox_model import InboxModel
 from restante.core.inbox_events import InboxNotice, ResetReason
 from restante.core.letters import Opened
 from restante.model.ids import Address, SessionId
@@ -23,7 +20,10 @@ from restante.policy.settings import Settings
 from restante.runtime.sqlite.inbox_records import Arrival
 from restante.testing.seeded import FakeClock
 from restante.wire.acks import AckType
-from sqlite_files import NOW_MS, open_client_file
+from support.inbox.decrypted_messages import ALICE, CAROL, letter
+from support.inbox.reference_model import InboxModel
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, open_client_file
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000

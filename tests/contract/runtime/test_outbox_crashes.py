@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from full_disk import no_file_longer_than
-from journal_files import message
-from outbox_entries import accept, entry
 from restante.core.outbox_events import Cancelled, ReceiptAcked, Recovered, TransmitFailed, TransmitSucceeded
 from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId, event_number
 from restante.model.states import IN_FLIGHT, Route, State
 from restante.policy.failures import Failure
 from restante.testing.crashing_disk import CrashingDisk
-from sqlite_files import (
+from support.fleet.journal_files import message
+from support.outbox.entries import accept, entry
+from support.spec.clauses import clause
+from support.sqlite.files import (
     NOW_MS,
     ClientFile,
     assert_books_balance,
@@ -25,6 +24,7 @@ from sqlite_files import (
     states_by_journal,
     states_by_rows,
 )
+from support.system.full_disk import no_file_longer_than
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from clauses import clause
-from journal_files import message
-from outbox_entries import accept, entry
 from restante.model.journal import JournalKind
 from restante.model.kinds import Priority
 from restante.model.states import Route, State
 from restante.runtime.sqlite import outbox_totals
-from sqlite_files import NOW_MS, ClientFile, assert_books_balance, chosen, open_client_file
+from support.fleet.journal_files import message
+from support.outbox.entries import accept, entry
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, ClientFile, assert_books_balance, chosen, open_client_file
 
 MINUTE_MS = 60_000
 

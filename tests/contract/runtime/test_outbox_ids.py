@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from journal_files import message
-from outbox_entries import accept, entry
 from restante.core.outbox_events import Cancelled, Recovered
 from restante.model.errors import DuplicateMessageId
 from restante.runtime.sqlite.database import load_queries
 from restante.runtime.sqlite.outbox_ids import BLOCK_BITS
 from restante.runtime.sqlite.outbox_reading import OutboxReading
-from sqlite_files import NOW_MS, ClientFile, open_client_file, states_by_rows
+from support.fleet.journal_files import message
+from support.outbox.entries import accept, entry
+from support.sqlite.files import NOW_MS, ClientFile, open_client_file, states_by_rows
 
 OLD, NEW, UNFILED, UNKNOWN = 1, 2, 3, 4  # ids that are alike in their first five bytes
 BY_ID = [

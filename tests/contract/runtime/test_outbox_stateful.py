@@ -13,9 +13,6 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from clauses import clause
-from outbox_entries import entry
-from outbox_model import OutboxModel
 from restante.core.outbox_events import (
     Cancelled,
     CapacityExceeded,
@@ -44,7 +41,10 @@ from restante.runtime.sqlite import outbox_totals
 from restante.runtime.sqlite.integrity import check_file
 from restante.runtime.sqlite.outbox_rows import arrival_of
 from restante.testing.seeded import FakeClock
-from sqlite_files import NOW_MS, open_client_file, states_by_journal, states_by_rows
+from support.outbox.entries import entry
+from support.outbox.reference_model import OutboxModel
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, open_client_file, states_by_journal, states_by_rows
 
 SECOND_MS = 1_000
 MINUTE_MS = 60_000

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from journal_files import message
-from outbox_entries import accept, entry
 from restante.model.errors import StoreUnusable
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.journal import Journal
 from restante.testing.seeded import SeededEntropy
-from sqlite_files import ClientFile, open_client_file
+from support.fleet.journal_files import message
+from support.outbox.entries import accept, entry
+from support.sqlite.files import ClientFile, open_client_file
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from inbox_letters import ALICE, letter, take_in
 from restante.core.inbox_events import InboxNotice
 from restante.core.verdicts import Mark
 from restante.model.journal import JournalKind
@@ -17,7 +15,9 @@ from restante.policy.dedup import DedupLimits
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.seen import ENTRY_BYTES, SeenTable
-from sqlite_files import NOW_MS, ClientFile, facts, open_client_file
+from support.inbox.decrypted_messages import ALICE, letter, take_in
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, ClientFile, facts, open_client_file
 
 DAY_MS = 86_400_000
 SMALL = Settings(dedup=DedupLimits(max_entries=1_000, max_bytes=100_000))

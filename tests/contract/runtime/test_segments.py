@@ -12,9 +12,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from clauses import clause
-from client_pairs import Post, client_in, introduce, shown
-from full_disk import no_file_longer_than
 from restante.client.client import Client
 from restante.core.mailbox import Keep, judge_put
 from restante.model.errors import StoreUnusable
@@ -29,7 +26,10 @@ from restante.wire.address import show_address
 from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.journal_rows import from_record
 from restante.wire.segment_manifest import Manifest, decode_manifest, manifest_name
-from sqlite_files import NOW_MS, NodeFile, facts, open_node_file
+from support.client.client_pairs import Post, client_in, introduce, shown
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, NodeFile, facts, open_node_file
+from support.system.full_disk import no_file_longer_than
 
 NOBODY = 65_534
 

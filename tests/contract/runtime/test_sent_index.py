@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from journal_files import message
-from outbox_entries import accept, entry
 from restante.core.outbox_events import ReadAcked, ReceiptAcked
 from restante.model.errors import DuplicateMessageId
 from restante.model.states import Confirmation
 from restante.runtime.sqlite.sent_index import INDEX_AT, KEPT_MS
-from sqlite_files import NOW_MS, ClientFile, open_client_file
+from support.fleet.journal_files import message
+from support.outbox.entries import accept, entry
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, ClientFile, open_client_file
 
 
 @pytest.fixture

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from clauses import clause
-from journal_files import shipped_numbers
-from patience import LIMIT_S, until_true
 from restante.model.errors import ConfigurationInvalid, StoreUnusable
 from restante.model.journal import JournalKind
 from restante.policy.shipping import JournalShipping, next_shipping_ms
@@ -19,7 +16,10 @@ from restante.runtime.journal.shipping import ShipNext, Shipped, Shipper, shippi
 from restante.runtime.sqlite.group_commit import GroupCommit
 from restante.runtime.sqlite.journal import Journal
 from restante.testing.seeded import FakeClock, SeededEntropy
-from sqlite_files import NOW_MS, NodeFile, open_node_file
+from support.fleet.journal_files import shipped_numbers
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, NodeFile, open_node_file
+from support.system.wait_until import LIMIT_S, until_true
 
 OFTEN = JournalShipping(ship_every_ms=100)
 

@@ -5,9 +5,6 @@ from contextlib import suppress
 import apsw
 import pytest
 
-from clauses import clause
-from inbox_letters import ALICE, CAROL, SESSION, bodies, letter, reopened, take_in
-from journal_files import message
 from restante.core.inbox_events import AskReset, ResetReason
 from restante.model.ids import Address
 from restante.model.journal import JournalKind
@@ -17,7 +14,10 @@ from restante.policy.acks import AckBatching
 from restante.runtime.sqlite.inbox_records import Asked, Released
 from restante.runtime.sqlite.owed_acks import OwedBatch
 from restante.wire.acks import AckType
-from sqlite_files import NOW_MS, ClientFile, facts
+from support.fleet.journal_files import message
+from support.inbox.decrypted_messages import ALICE, CAROL, SESSION, bodies, letter, reopened, take_in
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, ClientFile, facts
 
 BATCHING = AckBatching()
 

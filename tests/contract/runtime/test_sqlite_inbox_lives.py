@@ -4,15 +4,15 @@ from contextlib import suppress
 
 import pytest
 
-from clauses import clause
-from inbox_letters import ALICE, SESSION, bodies, letter, reopened, shown, take_in
-from journal_files import message
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, TtlType
 from restante.policy.acks import AckBatching
 from restante.runtime.sqlite.owed_acks import OwedBatch
 from restante.wire.acks import AckType
-from sqlite_files import NOW_MS, ClientFile, facts
+from support.fleet.journal_files import message
+from support.inbox.decrypted_messages import ALICE, SESSION, bodies, letter, reopened, shown, take_in
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, ClientFile, facts
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 
-from clauses import clause
-from inbox_letters import ALICE, NEXT_SESSION, SESSION, bodies, letter, reopened, shown, take_in
-from journal_files import message
 from restante.core.inbox_events import AskReset, InboxNotice, RequestRetransmit, ResetReason
 from restante.core.letters import Opened
 from restante.core.verdicts import Outside
@@ -18,7 +15,10 @@ from restante.model.states import Verdict
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.inbox_records import Asked, Released
 from restante.runtime.sqlite.wide_statements import Column
-from sqlite_files import NOW_MS, ClientFile, facts
+from support.fleet.journal_files import message
+from support.inbox.decrypted_messages import ALICE, NEXT_SESSION, SESSION, bodies, letter, reopened, shown, take_in
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, ClientFile, facts
 
 GAP_MS = 300_000
 

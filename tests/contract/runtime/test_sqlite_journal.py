@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clauses import clause
-from journal_files import message
 from restante.model.ids import NodeId, PayloadHash, SessionTag, event_number
 from restante.model.journal import JournalKind, JournalRow
 from restante.model.kinds import Kind, Priority
 from restante.runtime.sqlite.database import Database
 from restante.runtime.sqlite.journal import BlobFact, Journal
 from restante.testing.seeded import SeededEntropy
-from sqlite_files import NOW_MS, facts
+from support.fleet.journal_files import message
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, facts
 
 
 class Interrupted(Exception):

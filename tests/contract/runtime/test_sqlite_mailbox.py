@@ -7,8 +7,6 @@ from pathlib import Path
 import apsw
 import pytest
 
-from clauses import clause
-from mailbox_puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put
 from restante.core.mailbox import Usage
 from restante.model.errors import StoreUnusable
 from restante.model.journal import JournalKind
@@ -17,7 +15,9 @@ from restante.runtime.sqlite import mailbox
 from restante.runtime.sqlite.database import Database, load_queries
 from restante.testing.crashing_disk import CrashingDisk
 from restante.wire.envelope import payload_hash
-from sqlite_files import NOW_MS, facts, open_node_file
+from support.relay.puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, facts, open_node_file
 
 MIGRATIONS = Path(mailbox.__file__).parent / "migrations" / "node"
 

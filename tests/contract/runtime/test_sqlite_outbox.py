@@ -8,9 +8,6 @@ from pathlib import Path
 import apsw
 import pytest
 
-from clauses import clause
-from journal_files import message
-from outbox_entries import DAY_MS, accept, entry
 from restante.core.outbox_events import ReceiptAcked, TransmitSucceeded
 from restante.model.errors import DuplicateMessageId, OutboxFull
 from restante.model.journal import JournalKind
@@ -20,7 +17,10 @@ from restante.model.states import Confirmation, Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.settings import Settings
 from restante.wire.envelope import payload_hash
-from sqlite_files import (
+from support.fleet.journal_files import message
+from support.outbox.entries import DAY_MS, accept, entry
+from support.spec.clauses import clause
+from support.sqlite.files import (
     NOW_MS,
     ClientFile,
     assert_books_balance,

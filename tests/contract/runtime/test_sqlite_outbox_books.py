@@ -8,8 +8,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from clauses import clause
-from outbox_entries import accept, entry
 from restante.core.outbox_events import (
     Cancelled,
     DeliveryAcked,
@@ -25,7 +23,9 @@ from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
-from sqlite_files import NOW_MS, assert_books_balance, facts, open_client_file, states_by_journal
+from support.outbox.entries import accept, entry
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, assert_books_balance, facts, open_client_file, states_by_journal
 
 HOUR_MS = 3_600_000
 SMALL_LANES = Settings(outbox=OutboxLimits(max_pending_per_relay_lane=2))

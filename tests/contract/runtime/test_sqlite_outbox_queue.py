@@ -9,9 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
-from journal_files import message
-from outbox_entries import DAY_MS, accept, entry
 from restante.core.outbox_events import TransmitFailed, TransmitSucceeded
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
@@ -20,7 +17,10 @@ from restante.model.states import Route, State
 from restante.policy.failures import Failure
 from restante.policy.outbox_order import has_outwaited, is_abandoned, sendable_now
 from restante.policy.pruning import Pruning, pruning
-from sqlite_files import (
+from support.fleet.journal_files import message
+from support.outbox.entries import DAY_MS, accept, entry
+from support.spec.clauses import clause
+from support.sqlite.files import (
     DEFAULTS,
     NOW_MS,
     ClientFile,

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from pyarrow import fs, parquet
 
-from clauses import clause
 from restante.model.errors import ConfigurationInvalid, StoreUnusable
 from restante.model.journal import JournalKind
 from restante.runtime.journal.depots import Depot, DirectoryDepot
 from restante.runtime.journal.segments import ship
 from restante.runtime.journal.stores import StoreDepot, open_depot
 from restante.wire.segment_manifest import decode_manifest
-from small_s3 import small_s3
-from sqlite_files import NOW_MS, NodeFile, open_node_file
+from support.fleet.fake_s3 import small_s3
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, NodeFile, open_node_file
 
 
 @pytest.fixture

@@ -6,10 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from arrival_traces import DEDUP, LIMITS, NUMBER, TRACES, Told, TraceFact, by_the_core, moments
-from clauses import clause
-from inbox_letters import letter
-from journal_files import Journal, writer
 from restante.core.inbox_events import ResetReason
 from restante.crypto.identity import Identity
 from restante.fleet.schemas import JOURNAL
@@ -17,8 +13,12 @@ from restante.fleet.transforms.arrivals import arrivals
 from restante.model.ids import SessionId, SessionTag
 from restante.model.journal import JournalKind, JournalRow
 from restante.wire.journal_rows import to_record
-from sqlite_files import NOW_MS, open_client_file
-from trace_journals import write_fact
+from support.fleet.arrival_traces import DEDUP, LIMITS, NUMBER, TRACES, Told, TraceFact, by_the_core, moments
+from support.fleet.journal_files import Journal, writer
+from support.fleet.trace_journals import write_fact
+from support.inbox.decrypted_messages import letter
+from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS, open_client_file
 
 RESETS = {reason.name.lower(): int(reason) for reason in ResetReason}
 

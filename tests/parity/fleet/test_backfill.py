@@ -8,8 +8,6 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from clauses import clause
-from journal_files import SEGMENT, Journal, message, records, write_segment, writer
 from restante.fleet.jobs.backfill import FIRST_DAY, LAST_DAY, Backfilled, backfill
 from restante.fleet.jobs.generate import generate
 from restante.fleet.lake import Lake
@@ -20,6 +18,8 @@ from restante.model.errors import ConfigurationInvalid
 from restante.model.ids import PayloadHash, SessionTag
 from restante.model.journal import JournalKind
 from restante.policy.settings import Settings
+from support.fleet.journal_files import SEGMENT, Journal, message, records, write_segment, writer
+from support.spec.clauses import clause
 
 DAY_MS = 86_400_000
 NOON_MS = 1_767_614_400_000  # 2026-01-05 12:00 UTC

@@ -12,9 +12,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from clauses import clause
-from journal_files import Journal, Record, message, records, write_segment, writer
-from outbox_traces import START_MS, STEPS, Step, after, entry
 from restante.core.outbox_events import (
     CapacityExceeded,
     Leased,
@@ -35,6 +32,9 @@ from restante.model.journal import JournalKind
 from restante.model.states import IN_FLIGHT, State
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
+from support.fleet.journal_files import Journal, Record, message, records, write_segment, writer
+from support.outbox.traces import START_MS, STEPS, Step, after, entry
+from support.spec.clauses import clause
 
 SETTINGS = Settings()
 DAY_MS = 86_400_000

@@ -7,13 +7,13 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from clauses import clause
-from journal_files import Journal, message, records, writer
 from restante.fleet.schemas import JOURNAL
 from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
 from restante.fleet.transforms.messages import lives, messages
 from restante.model.ids import event_number
 from restante.model.journal import JournalKind, JournalRow
+from support.fleet.journal_files import Journal, message, records, writer
+from support.spec.clauses import clause
 
 MIDNIGHT_MS = 1_767_571_200_000  # 2026-01-05 00:00 UTC
 TABLE = "accepted_at_ms long, state string, first_fact_at_ms long, doubt string"

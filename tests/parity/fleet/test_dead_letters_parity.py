@@ -7,9 +7,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from clauses import clause
-from fleet_frames import facts_frame
-from journal_files import Journal, message, writer
 from restante.core.outbox import step
 from restante.core.outbox_events import (
     Bury,
@@ -33,6 +30,9 @@ from restante.policy.dead_letters import DeadLetterRetention, next_auto_retry_ms
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
 from restante.policy.ttl import transport_expiry_ms
+from support.fleet.dataframes import facts_frame
+from support.fleet.journal_files import Journal, message, writer
+from support.spec.clauses import clause
 
 START_MS = 1_767_225_600_000
 DAY_MS = 86_400_000

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from clauses import clause
-from fleet_frames import tables_of
-from journal_files import Journal, message, node_id, sealed, writer
 from restante.fleet.tables import FleetTables
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
+from support.fleet.dataframes import tables_of
+from support.fleet.journal_files import Journal, message, node_id, sealed, writer
+from support.spec.clauses import clause
 
 NOON_MS = 1_767_614_400_000
 HOUR_MS = 3_600_000

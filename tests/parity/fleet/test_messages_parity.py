@@ -9,12 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from journal_files import Journal, message, writer
-from message_rows import message_table
 from restante.model.ids import MessageId
 from restante.model.journal import STATE_AFTER, JournalKind, JournalRow
 from restante.model.kinds import Kind, Priority
 from restante.model.states import State
+from support.fleet.journal_files import Journal, message, writer
+from support.fleet.message_table import message_table
 
 T = TypeVar("T")
 START_MS = 1_767_225_600_000

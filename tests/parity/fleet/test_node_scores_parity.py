@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from clauses import clause
-from fleet_frames import facts_frame
-from journal_files import Journal, message, node_id, sealed, writer
 from restante.fleet.transforms.messages import lives
 from restante.fleet.transforms.node_scores import node_measures, node_scores
 from restante.model.journal import JournalKind
 from restante.policy.scoring import MAX_BANDWIDTH_BPS, MAX_LATENCY_MS, Candidate, score
+from support.fleet.dataframes import facts_frame
+from support.fleet.journal_files import Journal, message, node_id, sealed, writer
+from support.spec.clauses import clause
 
 MEASURES = "node binary, uptime double, bandwidth_bps long, latency_ms double"
 WITHHELD = "node binary, message_id binary"

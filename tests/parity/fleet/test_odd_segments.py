@@ -7,8 +7,6 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import Row, SparkSession
 
-from clauses import clause
-from journal_files import SEGMENT, Journal, Record, message, records, write_segment, writer
 from restante.fleet.jobs.backfill import Backfilled, backfill
 from restante.fleet.lake import Lake
 from restante.fleet.segments import find_segments
@@ -16,6 +14,8 @@ from restante.model.ids import PayloadHash, SessionTag
 from restante.model.journal import JournalKind
 from restante.policy.settings import Settings
 from restante.wire.segment_manifest import Manifest, encode_manifest, manifest_name
+from support.fleet.journal_files import SEGMENT, Journal, Record, message, records, write_segment, writer
+from support.spec.clauses import clause
 
 NOON_MS = 1_767_614_400_000
 HOUR_MS = 3_600_000

@@ -6,10 +6,6 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
-from clauses import clause
-from journal_files import Journal, message, writer
-from message_rows import message_table
-from outbox_traces import START_MS, STEPS, after, entry
 from restante.core.outbox_events import (
     Event,
     Leased,
@@ -18,6 +14,10 @@ from restante.core.outbox_events import (
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
 from restante.model.states import State
+from support.fleet.journal_files import Journal, message, writer
+from support.fleet.message_table import message_table
+from support.outbox.traces import START_MS, STEPS, after, entry
+from support.spec.clauses import clause
 
 
 @clause("1.4")

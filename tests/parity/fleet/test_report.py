@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from clauses import clause
-from journal_files import Journal, message, records, write_segment, writer
 from restante.fleet.jobs.report import (
     Books,
     JournalHole,
@@ -24,6 +22,8 @@ from restante.fleet.transforms.messages import Doubt
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
 from restante.model.states import State
+from support.fleet.journal_files import Journal, message, records, write_segment, writer
+from support.spec.clauses import clause
 
 NOON_MS = 1_767_614_400_000  # 2026-01-05 12:00 UTC
 DAY_MS = 86_400_000

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from clauses import clause
-from journal_files import Journal, message, node_id, records, sealed, write_segment, writer
 from restante.fleet.backfill_record import RECORD
 from restante.fleet.jobs.backfill import LAST_DAY, backfill
 from restante.fleet.jobs.report import Report, make_report
@@ -21,6 +19,8 @@ from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.policy.settings import Settings
+from support.fleet.journal_files import Journal, message, node_id, records, sealed, write_segment, writer
+from support.spec.clauses import clause
 
 NOON_MS = 1_767_614_400_000
 DAY_MS = 86_400_000

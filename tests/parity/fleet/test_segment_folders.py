@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from clauses import clause
-from journal_files import Journal, message, records, write_segment, writer
 from restante.fleet.folders import LocalFolder, StorePath, escaped
 from restante.fleet.jobs.backfill import backfill
 from restante.fleet.lake import Lake
@@ -29,6 +27,8 @@ from restante.model.journal import JournalKind
 from restante.policy.settings import Settings
 from restante.runtime.journal.segments import PackedSegment, pack
 from restante.wire.segment_manifest import Manifest, decode_manifest, encode_manifest, manifest_name
+from support.fleet.journal_files import Journal, message, records, write_segment, writer
+from support.spec.clauses import clause
 
 NOON_MS = 1_767_614_400_000
 NOBODY = 65_534

@@ -8,11 +8,11 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from journal_files import SEGMENT, Journal, Record, message, records, write_segment, writer
 from restante.fleet.segments import BadSegment, Segment, find_segments, read_segments
 from restante.model.codes import Code
 from restante.model.errors import RestanteError
 from restante.model.journal import JournalKind
+from support.fleet.journal_files import SEGMENT, Journal, Record, message, records, write_segment, writer
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,6 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from arrival_traces import TRACES, Told, TraceFact, by_the_core, moments
-from clauses import clause
-from full_disk import no_file_longer_than
-from journal_files import SEGMENT, Journal, Record, message, records, sealed, write_segment, writer
 from restante.fleet.jobs.backfill import backfill
 from restante.fleet.jobs.report import counted, make_report
 from restante.fleet.jobs.stream import StepDone, Stream
@@ -39,7 +35,11 @@ from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.policy.settings import Settings
-from trace_journals import write_fact
+from support.fleet.arrival_traces import TRACES, Told, TraceFact, by_the_core, moments
+from support.fleet.journal_files import SEGMENT, Journal, Record, message, records, sealed, write_segment, writer
+from support.fleet.trace_journals import write_fact
+from support.spec.clauses import clause
+from support.system.full_disk import no_file_longer_than
 
 SETTINGS = Settings()
 NOON_MS = 1_767_614_400_000

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from clauses import clause
-from journal_files import Journal, Record, message, records, write_segment, writer
 from restante.fleet.segments import find_segments, read_segments
 from restante.fleet.transforms import survey as surveys
 from restante.fleet.transforms.survey import judge_surveyed, rows_by_file, survey, tallies
 from restante.fleet.transforms.validate import RowVerdict, judge
 from restante.model.journal import JournalKind
+from support.fleet.journal_files import Journal, Record, message, records, write_segment, writer
+from support.spec.clauses import clause
 
 AT_MS = 1_767_614_400_000
 

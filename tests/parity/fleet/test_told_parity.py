@@ -8,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from clauses import clause
-from journal_files import Record, message, sealed, writer
 from restante.fleet.kernels.tables import FACTS
 from restante.fleet.schemas import JOURNAL, JOURNAL_COLUMNS
 from restante.fleet.stream.rows import kernel_facts
@@ -17,7 +15,9 @@ from restante.fleet.stream.told import described
 from restante.fleet.transforms.arrivals import EVENT_OF_KIND, RECORDED, RESETS, arrival_facts
 from restante.model.ids import event_id
 from restante.model.journal import JournalKind
-from stream_buckets import rows_read
+from support.fleet.journal_files import Record, message, sealed, writer
+from support.fleet.stream_buckets import rows_read
+from support.spec.clauses import clause
 
 TAG = bytes(range(16))
 CODES = (

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from clauses import clause
-from journal_files import Record, message, writer
 from restante.fleet.schemas import JOURNAL_COLUMNS, ROWS
 from restante.fleet.stream.told import described
 from restante.fleet.transforms.validate import CONFLICT, events, judge, quarantine
 from restante.model.errors import Malformed
 from restante.model.ids import WriterId, event_id
 from restante.wire.journal_rows import FIELDS, from_record
-from stream_buckets import rows_read
+from support.fleet.journal_files import Record, message, writer
+from support.fleet.stream_buckets import rows_read
+from support.spec.clauses import clause
 
 EVERYTHING: Record = {
     "event_id": event_id(writer(1), 1),

@@ -5,11 +5,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from clauses import clause
 from restante.cli.policy import TABLES, Topic, errors_data, kinds_data, retry_data, settings_data
 from restante.model.codes import Code
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 from restante.policy.settings import Settings
+from support.spec.clauses import clause
 
 DEFAULTS = Settings()
 

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal_files import message
 from restante.client.entry_forms import KEPT, EntryForms
 from restante.client.outbox_words import Destination, Message
 from restante.model.errors import OutOfRange, TooLarge
@@ -13,6 +12,7 @@ from restante.model.limits import MAX_SEALED_BYTES
 from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits
 from restante.runtime.sqlite.outbox_rows import arrival_of
+from support.fleet.journal_files import message
 
 LIMITS = OutboxLimits(relay_row_life_ms=3_600_000)
 DURABLE = [kind for kind, rule in KIND_RULES.items() if rule.delivery is DeliveryClass.DURABLE]

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.core.channel_delivery import (
     UNTOUCHED,
     Accepted,
@@ -25,6 +24,7 @@ from restante.core.channel_delivery import (
 )
 from restante.policy.channel_errors import ChannelError
 from restante.policy.failures import Failure
+from support.spec.clauses import clause
 
 NOW_MS = 1_000_000
 FIRST = Circumstances(

@@ -5,7 +5,6 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_entries import entry
 from restante.core.channel_planning import (
     Draft,
     Piece,
@@ -19,6 +18,7 @@ from restante.core.channel_planning import (
 from restante.model.ids import message_id
 from restante.policy.channel_platforms import Format
 from restante.wire.channel_chunk import GroupId, Strategy
+from support.outbox.entries import entry
 
 GROUP = GroupId(bytes(16))
 DRAFT = Draft(channel="ops", chat="c/1", markdown="x", title="T", reply_to="9", thread="4")

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import flipped
 from restante.core.acks import (
     checked_receipts,
     delivery_ack,
@@ -33,6 +31,8 @@ from restante.wire.acks import (
     encode_batch_ack,
     encode_delivery_batch,
 )
+from support.spec.clauses import clause
+from support.wire.codec_properties import flipped
 
 NODE = Identity(b"n" * 32)
 ALICE = Identity(b"a" * 32)

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clauses import clause
-from inbox_cases import DAY_MS, GAP_MS, LIMITS, NOW_MS, after, arrived, released, taken, verdicts
 from restante.core.inbox import Gap, InboxSession, Phase, next_wake_ms, step
 from restante.core.inbox_events import (
     Arrived,
@@ -27,6 +25,8 @@ from restante.core.inbox_events import (
 from restante.model.ids import MAX_SEQUENCE
 from restante.model.states import Verdict
 from restante.testing.seeded import SeededEntropy
+from support.inbox.session_states import DAY_MS, GAP_MS, LIMITS, NOW_MS, after, arrived, released, taken, verdicts
+from support.spec.clauses import clause
 
 FRESH = InboxSession()
 RESEALED = Elsewhere.SAME_CONTENT

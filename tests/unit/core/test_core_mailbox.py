@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from clauses import clause
 from restante.core.mailbox import Keep, judge_put, judge_puts
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import InboxKey, PayloadHash
 from restante.policy.quota import Refused, StorageQuota
 from restante.wire.envelope import Envelope, encode_envelope
+from support.spec.clauses import clause
 
 HOUR_MS = 3_600_000
 NOW_MS = 500_000 * HOUR_MS

@@ -4,8 +4,6 @@ from typing import Final, get_args
 
 import pytest
 
-from clauses import clause
-from inbox_cases import EVENTS, reached, taken
 from restante.core.inbox import Phase
 from restante.core.inbox_events import (
     AskReset,
@@ -21,6 +19,8 @@ from restante.core.inbox_events import (
     ResetReason,
 )
 from restante.model.states import Verdict
+from support.inbox.session_states import EVENTS, reached, taken
+from support.spec.clauses import clause
 
 F, W, B, C = Phase.FLOWING, Phase.WAITING, Phase.BROKEN, Phase.CLOSED
 NEW, DUPLICATE, COLLISION, REPLAY = (Judge(verdict) for verdict in Verdict)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from clauses import clause
 from restante.core.letters import dedup_key, enclose
 from restante.crypto.identity import Identity
 from restante.crypto.sealing import unseal
@@ -10,6 +9,7 @@ from restante.model.ids import Address, MessageId, SessionId
 from restante.model.kinds import Kind
 from restante.wire.envelope import decode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
+from support.spec.clauses import clause
 
 BOB = Identity(b"b" * 32)
 HOUR_MS = 3_600_000

@@ -2,8 +2,24 @@
 
 import pytest
 
-from clauses import clause
-from outbox_cases import (
+from restante.core.outbox_events import (
+    Event,
+    Forget,
+    Reencrypt,
+    ResetSession,
+    TimePassed,
+    TransmitFailed,
+    TransmitSucceeded,
+)
+from restante.model.codes import Code
+from restante.model.errors import LocalProtocolError
+from restante.model.kinds import Kind, Priority
+from restante.model.records import Lease
+from restante.model.states import DeadCategory, DeadReason, Route, State
+from restante.policy.failures import Failure
+from restante.policy.retry import ChannelSchedule, RetrySchedule
+from restante.policy.settings import Settings
+from support.outbox.entry_states import (
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
@@ -23,23 +39,7 @@ from outbox_cases import (
     records,
     taken,
 )
-from restante.core.outbox_events import (
-    Event,
-    Forget,
-    Reencrypt,
-    ResetSession,
-    TimePassed,
-    TransmitFailed,
-    TransmitSucceeded,
-)
-from restante.model.codes import Code
-from restante.model.errors import LocalProtocolError
-from restante.model.kinds import Kind, Priority
-from restante.model.records import Lease
-from restante.model.states import DeadCategory, DeadReason, Route, State
-from restante.policy.failures import Failure
-from restante.policy.retry import ChannelSchedule, RetrySchedule
-from restante.policy.settings import Settings
+from support.spec.clauses import clause
 
 # Time
 

@@ -4,26 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from clauses import clause
-from outbox_cases import (
-    DAY_MS,
-    HOUR_MS,
-    MINUTE_MS,
-    NOW_MS,
-    SECOND_MS,
-    accepted,
-    after,
-    buried,
-    failed_times,
-    failure,
-    journaled_states,
-    lease,
-    leased,
-    notices,
-    reached,
-    records,
-    taken,
-)
 from restante.core.outbox_events import (
     Cancelled,
     CapacityExceeded,
@@ -45,6 +25,26 @@ from restante.model.records import DeadLetter, OutboxEntry
 from restante.model.states import Confirmation, DeadCategory, DeadReason, Route, State
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
+from support.outbox.entry_states import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    NOW_MS,
+    SECOND_MS,
+    accepted,
+    after,
+    buried,
+    failed_times,
+    failure,
+    journaled_states,
+    lease,
+    leased,
+    notices,
+    reached,
+    records,
+    taken,
+)
+from support.spec.clauses import clause
 
 # Confirmation
 

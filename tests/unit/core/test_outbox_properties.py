@@ -7,8 +7,6 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clauses import clause
-from outbox_cases import DAY_MS, HOUR_MS, MINUTE_MS, NOW_MS, accepted, journaled_states, notices
 from restante.core.outbox import step
 from restante.core.outbox_events import (
     Bury,
@@ -37,6 +35,8 @@ from restante.policy.failures import Failure
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 from restante.policy.settings import Settings
 from restante.testing.seeded import SeededEntropy
+from support.outbox.entry_states import DAY_MS, HOUR_MS, MINUTE_MS, NOW_MS, accepted, journaled_states, notices
+from support.spec.clauses import clause
 
 MAX_ATTEMPTS = 5
 SETTINGS = Settings(retry=RetrySchedule(max_attempts=MAX_ATTEMPTS), channel_retry=ChannelSchedule(max_attempts=3))

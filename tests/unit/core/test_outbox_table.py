@@ -9,8 +9,6 @@ from typing import Final, get_args
 
 import pytest
 
-from clauses import clause
-from outbox_cases import NOW_MS, OWNER, SETTINGS, journaled_states, reached
 from restante.core.outbox import step
 from restante.core.outbox_events import (
     Cancelled,
@@ -30,6 +28,8 @@ from restante.model.codes import Code
 from restante.model.errors import LocalProtocolError
 from restante.model.states import ENDED, IN_FLIGHT, State
 from restante.policy.failures import Failure
+from support.outbox.entry_states import NOW_MS, OWNER, SETTINGS, journaled_states, reached
+from support.spec.clauses import clause
 
 STILL: Final = "same state"
 NEVER: Final = "refused"

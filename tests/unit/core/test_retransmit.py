@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal_files import message
 from restante.core.retransmit import PAUSE_MS, Answer, Held, answer
 from restante.model.ids import SessionId
 from restante.model.states import IN_FLIGHT, State
 from restante.wire.control import RetransmitRequest
+from support.fleet.journal_files import message
 
 NOW_MS = 1_800_000_000_000
 REQUEST = RetransmitRequest(session_id=SessionId(b"s" * 32), first=3, last=6)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal_files import message
 from restante.core.session_reset import Move, Numbered, Standing, on_reset, to_reseal
 from restante.model.ids import SessionId
 from restante.model.states import ENDED, State
+from support.fleet.journal_files import message
 
 OLD, LOW, HIGH, OLDER = (SessionId(letter * 32) for letter in (b"o", b"1", b"9", b"z"))
 

@@ -4,8 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import flipped
 from restante.core.letters import dedup_key, enclose
 from restante.core.sessions import UNSEALED_TOGETHER, Arrival, open_seal, open_seals, read_in_session
 from restante.crypto.identity import Identity
@@ -17,7 +15,9 @@ from restante.model.kinds import Kind, TtlType
 from restante.policy.padding import pad
 from restante.wire.content import Content, decode_content, encode_content
 from restante.wire.ttl_header import TtlHeader
-from session_peers import ALICE, BOB, CAROL, NOW_MS, End, accepted, both_ends, bundle_of, opened
+from support.crypto.session_pairs import ALICE, BOB, CAROL, NOW_MS, End, accepted, both_ends, bundle_of, opened
+from support.spec.clauses import clause
+from support.wire.codec_properties import flipped
 
 EXPIRES_AT_MS = NOW_MS + 86_400_000
 ID = MessageId(bytes.fromhex("9f1c5a3e6d0b4c1e8a572f4e0c9b7d11"))

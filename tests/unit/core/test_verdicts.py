@@ -2,8 +2,6 @@
 
 import pytest
 
-from clauses import clause
-from journal_files import message
 from restante.core.inbox_events import Elsewhere
 from restante.core.verdicts import (
     Mark,
@@ -17,6 +15,8 @@ from restante.model.ids import Address, SessionId
 from restante.model.kinds import Kind, TtlType
 from restante.model.states import Verdict
 from restante.wire.ttl_header import TtlHeader
+from support.fleet.journal_files import message
+from support.spec.clauses import clause
 
 ALICE, CAROL = Address(b"A" * 32), Address(b"C" * 32)
 OLD, NEW = SessionId(b"o" * 32), SessionId(b"n" * 32)

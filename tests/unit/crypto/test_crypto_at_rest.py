@@ -4,10 +4,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from codec_laws import flipped
 from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError
+from support.wire.codec_properties import flipped
 
 SEAL = StorageSeal(b"k" * 32)
 NONCE = bytes(range(12))

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import flipped
 from restante.core.sessions import session_to_send_in
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Encapsulation, encapsulate, initiate, respond
 from restante.crypto.identity import Identity
@@ -17,7 +15,7 @@ from restante.model.errors import LocalProtocolError, Malformed, RestanteError, 
 from restante.model.ids import SessionId
 from restante.model.prekeys import Opening
 from restante.wire.session_message import decode_session_message
-from session_peers import (
+from support.crypto.session_pairs import (
     ALICE,
     BOB,
     BOBS_PREKEYS,
@@ -32,6 +30,8 @@ from session_peers import (
     made_prekeys,
     opened,
 )
+from support.spec.clauses import clause
+from support.wire.codec_properties import flipped
 
 ENTROPY = bytes(range(HANDSHAKE_ENTROPY_BYTES))
 

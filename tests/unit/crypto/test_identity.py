@@ -7,12 +7,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codec_laws import flipped
 from restante.crypto.identity import SMALL_ORDER_KEYS, Identity, checked_card, is_signed_by
 from restante.model.cards import ContactCard
 from restante.model.codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import Address
+from support.wire.codec_properties import flipped
 
 ALICE = Identity(bytes(range(32)))
 ALICE_KEYS = ALICE.card.sealing_key + ALICE.card.agreement_key

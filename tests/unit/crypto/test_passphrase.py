@@ -2,8 +2,6 @@
 
 import pytest
 
-from clauses import clause
-from codec_laws import flipped
 from restante.crypto.passphrase import (
     MAGIC,
     PASSPHRASE_ENTROPY_BYTES,
@@ -14,6 +12,8 @@ from restante.crypto.passphrase import (
 )
 from restante.model.codes import Code
 from restante.model.errors import Malformed, OutOfRange, RestanteError
+from support.spec.clauses import clause
+from support.wire.codec_properties import flipped
 
 CHEAP = ScryptCost(log2_n=15)
 ENTROPY = bytes(range(PASSPHRASE_ENTROPY_BYTES))

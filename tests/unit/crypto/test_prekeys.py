@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import flipped
 from restante.core.prekeys import checked_bundle, published
 from restante.crypto.prekeys import (
     PrekeyGone,
@@ -25,7 +23,9 @@ from restante.model.codes import Code
 from restante.model.errors import Malformed, RestanteError
 from restante.model.prekeys import PrekeyBundle
 from restante.wire.prekeys import bundle_to_sign, encode_bundle
-from session_peers import ALICE, BOB, BOBS_BUNDLE, BOBS_PREKEYS, DAY_MS, EXHAUSTED, NOW_MS, made_prekeys
+from support.crypto.session_pairs import ALICE, BOB, BOBS_BUNDLE, BOBS_PREKEYS, DAY_MS, EXHAUSTED, NOW_MS, made_prekeys
+from support.spec.clauses import clause
+from support.wire.codec_properties import flipped
 
 WEEK_MS = 7 * DAY_MS
 PUBLIC = public_bundle(BOBS_PREKEYS, BOB.card, now_ms=NOW_MS)

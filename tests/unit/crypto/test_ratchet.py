@@ -6,9 +6,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import flipped
-from ratchet_peers import NOW_MS, Side, initiator, pair, responder
 from restante.crypto import ratchet as ratchet_module
 from restante.crypto.key_derivation import chain_step
 from restante.crypto.ratchet import (
@@ -24,6 +21,9 @@ from restante.crypto.ratchet import (
 from restante.crypto.ratchet_bytes import encode_ratchet
 from restante.model.codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError
+from support.crypto.ratchet_pairs import NOW_MS, Side, initiator, pair, responder
+from support.spec.clauses import clause
+from support.wire.codec_properties import flipped
 
 DAY_MS = 86_400_000
 

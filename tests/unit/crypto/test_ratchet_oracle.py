@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clauses import clause
-from ratchet_peers import NOW_MS, OracleSide, Side, initiator, responder
 from restante.crypto.ratchet_bytes import decode_ratchet, encode_ratchet
 from restante.model.errors import RemoteProtocolError
+from support.crypto.ratchet_pairs import NOW_MS, OracleSide, Side, initiator, responder
+from support.spec.clauses import clause
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import flipped
 from restante.crypto.identity import Identity
 from restante.crypto.sealing import SEALING_OVERHEAD_BYTES, seal, unseal
 from restante.model.codes import Code
 from restante.model.errors import RemoteProtocolError
 from restante.policy.padding import MAX_PLAINTEXT_BYTES, pad
+from support.spec.clauses import clause
+from support.wire.codec_properties import flipped
 
 ALICE = Identity(b"a" * 32)
 BOB = Identity(b"b" * 32)

@@ -7,14 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codec_laws import assert_refuses_every_truncation, assert_refuses_one_more_byte, decoded, flipped
-from ratchet_peers import NOW_MS, initiator, pair, responder
 from restante.crypto.prekey_bytes import decode_prekeys, encode_prekeys
 from restante.crypto.prekeys import PrekeyStore
 from restante.crypto.ratchet import RatchetState
 from restante.crypto.ratchet_bytes import decode_ratchet, encode_ratchet
 from restante.model.errors import StoreUnusable
-from session_peers import BOBS_PREKEYS, DAY_MS, EXHAUSTED, made_prekeys
+from support.crypto.ratchet_pairs import NOW_MS, initiator, pair, responder
+from support.crypto.session_pairs import BOBS_PREKEYS, DAY_MS, EXHAUSTED, made_prekeys
+from support.wire.codec_properties import (
+    assert_refuses_every_truncation,
+    assert_refuses_one_more_byte,
+    decoded,
+    flipped,
+)
 
 
 def with_skipped() -> RatchetState:

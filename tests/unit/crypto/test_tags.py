@@ -3,9 +3,9 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.crypto.tags import inbox_tag, session_tag
 from restante.model.ids import InboxKey, SessionId
+from support.spec.clauses import clause
 
 DAY_20000_MS = 20_000 * 86_400_000
 SECRET = bytes(range(32))

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from arrival_traces import (
+from restante.fleet.kernels import arrivals
+from restante.fleet.kernels.arrivals import judge_arrivals
+from restante.fleet.kernels.tables import EMPTY_STATE, SEEN, STATE, binaries, halves
+from support.fleet.arrival_traces import (
     CUTS,
     DAY_MS,
     DEDUP,
@@ -23,10 +26,7 @@ from arrival_traces import (
     tame,
     told_by,
 )
-from clauses import clause
-from restante.fleet.kernels import arrivals
-from restante.fleet.kernels.arrivals import judge_arrivals
-from restante.fleet.kernels.tables import EMPTY_STATE, SEEN, STATE, binaries, halves
+from support.spec.clauses import clause
 
 pytestmark = pytest.mark.unit
 

@@ -1,7 +1,7 @@
 """The journal's columns as Spark is told of them."""
 
-from clauses import clause
 from restante.fleet.schemas import JOURNAL, ROWS
+from support.spec.clauses import clause
 
 
 @clause("13.1")

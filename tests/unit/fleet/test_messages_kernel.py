@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from journal_files import message, node_id, sealed
 from restante.fleet.kernels.messages import FACTS, KINDS, lives_of
 from restante.model.journal import STATE_AFTER, JournalKind
+from support.fleet.journal_files import message, node_id, sealed
 
 pytestmark = pytest.mark.unit
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import date
 
-from clauses import clause
 from restante.fleet.jobs.report import Books, QuarantinedRows, Report
 from restante.fleet.segments import BadSegment
+from support.spec.clauses import clause
 
 MONDAY = Books(day=date(2026, 1, 5), accepted=10, delivered=4, expired=1, evicted=2, dead=1, in_flight=2)
 TUESDAY = Books(day=date(2026, 1, 6), accepted=3, delivered=3)

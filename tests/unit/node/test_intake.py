@@ -6,7 +6,6 @@ from typing import TypeVar, cast
 
 import pytest
 
-from clauses import clause
 from restante.core.acks import Evidence, is_evidence_by
 from restante.core.mailbox import Keep
 from restante.crypto.identity import Identity
@@ -21,6 +20,7 @@ from restante.testing.memory_mailbox import MemoryMailbox
 from restante.testing.seeded import FakeClock
 from restante.wire import frames
 from restante.wire.envelope import payload_hash
+from support.spec.clauses import clause
 
 NODE = Identity(b"n" * 32)
 INBOX = InboxKey(b"I" * 32)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from clauses import clause
 from restante.model.codes import Code
 from restante.model.errors import StoreUnusable
 from restante.node.logs import FACTS, WITHHELD, Event, Format, Level, log, set_up_logging
+from support.spec.clauses import clause
 
 PRIVATE = "rst1qsecret 203.0.113.9"
 

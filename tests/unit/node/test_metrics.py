@@ -6,10 +6,10 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from clauses import clause
 from restante.model.codes import Code
 from restante.node.figures import RelayFigures
 from restante.node.metrics import MEANINGS, RelayMetrics
+from support.spec.clauses import clause
 
 NUMBERS: dict[str, Any] = {field.name: number for number, field in enumerate(fields(RelayFigures), 1)}
 FIGURES = RelayFigures(**NUMBERS | {"refusals_total": {Code.RATE_LIMITED: 5}})

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.states import Confirmation
 from restante.policy.acks import AckBatching, advance, batch_due_at_ms
+from support.spec.clauses import clause
 
 OLDEST_MS = 1_700_000_000_000
 BATCHING = AckBatching()

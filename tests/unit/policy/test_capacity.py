@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.codes import Code
 from restante.model.errors import OutboxFull
 from restante.model.ids import MessageId
@@ -14,6 +13,7 @@ from restante.model.kinds import Kind, Priority
 from restante.model.records import OutboxEntry
 from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits, admit, eviction_key, overflow, readmit
+from support.spec.clauses import clause
 
 LIMITS = OutboxLimits()
 ENTRY = OutboxEntry(

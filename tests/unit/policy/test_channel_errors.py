@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.policy.channel_errors import ChannelError, classify_channel_error
+from support.spec.clauses import clause
 
 PERMANENT = [
     "chat not found",

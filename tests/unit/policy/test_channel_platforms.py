@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.policy.channel_platforms import MIN_LIMIT, RULES, Counting, Format, Platform, measure
+from support.spec.clauses import clause
 
 
 @clause("12.3")

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.kinds import TtlType
 from restante.model.states import DeadCategory, DeadReason
 from restante.policy.dead_letters import (
@@ -15,6 +14,7 @@ from restante.policy.dead_letters import (
     next_auto_retry_ms,
     recovered_expiry_ms,
 )
+from support.spec.clauses import clause
 
 MOVED_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

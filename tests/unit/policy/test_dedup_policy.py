@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.errors import OutOfRange
 from restante.policy.dedup import DedupLimits, is_fresh, to_evict
+from support.spec.clauses import clause
 
 DAY_MS = 86_400_000
 SEEN_MS = 1_700_000_000_000

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.kinds import Kind
 from restante.model.records import Dropped
 from restante.model.states import DropReason
 from restante.policy.eligibility import Queue, SendLive, classify
+from support.spec.clauses import clause
 
 DURABLE = [
     "text",

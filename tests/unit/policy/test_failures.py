@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.codes import DELIVERY_CODES, Code
 from restante.model.states import DeadCategory, DeadReason
 from restante.policy.failures import (
@@ -20,6 +19,7 @@ from restante.policy.failures import (
     decide,
 )
 from restante.policy.retry import ChannelSchedule, RetrySchedule, Schedule
+from support.spec.clauses import clause
 
 NOW_MS = 1_700_000_000_000
 MINUTE_MS = 60_000

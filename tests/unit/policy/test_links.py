@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.policy.links import PushMeter, RelayLimits
+from support.spec.clauses import clause
 
 
 def meter(*, rate: int = 20, burst: int = 500) -> PushMeter:

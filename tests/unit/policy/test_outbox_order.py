@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.ids import MessageId
 from restante.model.kinds import Kind, Priority
 from restante.model.records import Lease, OutboxEntry
@@ -20,6 +19,7 @@ from restante.policy.outbox_order import (
     queue_deadline_ms,
     sendable_now,
 )
+from support.spec.clauses import clause
 
 NOW_MS = 1_700_000_000_000
 ENTRY = OutboxEntry(

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.codes import Code
 from restante.model.errors import Malformed, TooLarge
 from restante.model.limits import MAX_SEALED_BYTES
@@ -15,6 +14,7 @@ from restante.policy.padding import (
     padded_size_bytes,
     unpad,
 )
+from support.spec.clauses import clause
 
 
 @clause("2.8", "2.9")

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.core.outbox import step
 from restante.core.outbox_events import TimePassed
 from restante.model.ids import MessageId
@@ -17,6 +16,7 @@ from restante.model.states import Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.pruning import Pruning, attention_at_ms, pruning
 from restante.policy.settings import Settings
+from support.spec.clauses import clause
 
 CREATED_MS = 1_700_000_000_000
 MINUTE_MS = 60_000

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.codes import Code
 from restante.model.kinds import TtlType
 from restante.policy.quota import (
@@ -16,6 +15,7 @@ from restante.policy.quota import (
     travels_live_only,
     unfit,
 )
+from support.spec.clauses import clause
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.errors import LocalProtocolError, OutOfRange
 from restante.policy.retry import (
     ChannelSchedule,
@@ -17,6 +16,7 @@ from restante.policy.retry import (
     longest_delay_ms,
     next_attempt_at,
 )
+from support.spec.clauses import clause
 
 NOW_MS = 1_700_000_000_000
 

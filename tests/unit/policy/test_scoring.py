@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.errors import LocalProtocolError, Malformed, OutOfRange
 from restante.model.ids import InboxKey, NodeId
 from restante.policy.scoring import (
@@ -21,6 +20,7 @@ from restante.policy.scoring import (
     quorum_reached,
     score,
 )
+from support.spec.clauses import clause
 
 KEY = InboxKey(bytes(32))
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from clauses import clause
 from restante.model.codes import Code
 from restante.model.errors import OutOfRange
 from restante.model.ranges import Range, ranges_of
 from restante.policy.settings import Settings
+from support.spec.clauses import clause
 
 DEFAULTS: dict[str, dict[str, float]] = {
     "retry": {"base_ms": 1_000, "max_delay_ms": 3_600_000, "jitter": 0.2, "max_attempts": 15},

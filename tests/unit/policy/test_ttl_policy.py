@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.codes import Code
 from restante.model.errors import OutOfRange
 from restante.model.kinds import KIND_RULES, DeliveryClass, Kind, Priority, TtlType
 from restante.policy.ttl import expiry_ms, is_expired, resolve_ttl_s, transport_expiry_ms
+from support.spec.clauses import clause
 
 # kind: default, min, max in seconds, written out from the table of SPEC 2.3
 HOUR, DAYS_7, DAYS_30, DAYS_90 = 3_600, 604_800, 2_592_000, 7_776_000

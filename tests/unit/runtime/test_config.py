@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.codes import Code
 from restante.model.errors import ConfigurationInvalid, OutOfRange, RestanteError
 from restante.model.ranges import ranges_of
 from restante.policy.settings import Settings
 from restante.runtime.config import Setting, find_file, known_settings, load, load_settings
+from support.spec.clauses import clause
 
 
 def from_toml(directory: Path, text: str) -> Settings:

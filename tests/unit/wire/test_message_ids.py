@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.errors import Malformed
 from restante.model.ids import message_id, mint_message_id
+from support.spec.clauses import clause
 
 
 @clause("2.1")

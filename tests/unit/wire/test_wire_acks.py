@@ -6,13 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import (
-    assert_refuses_every_truncation,
-    assert_refuses_one_more_byte,
-    assert_sees_every_bit,
-    decoded,
-)
 from restante.model.errors import LocalProtocolError, Malformed
 from restante.model.ids import Address, MessageId, PayloadHash, mint_message_id
 from restante.wire.acks import (
@@ -26,6 +19,13 @@ from restante.wire.acks import (
     delivery_subject,
     encode_ack,
     encode_batch_ack,
+)
+from support.spec.clauses import clause
+from support.wire.codec_properties import (
+    assert_refuses_every_truncation,
+    assert_refuses_one_more_byte,
+    assert_sees_every_bit,
+    decoded,
 )
 
 ID = MessageId(bytes.fromhex("9f1c5a3e6d0b4c1e8a572f4e0c9b7d11"))

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import assert_refuses_every_truncation
 from restante.model.errors import Malformed
 from restante.model.ids import Address
 from restante.wire import bech32m
 from restante.wire.address import parse_address, show_address
+from support.spec.clauses import clause
+from support.wire.codec_properties import assert_refuses_every_truncation
 
 ALPHABET = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 EXAMPLE = "rst16adfsqvzky9t042tlmfujeq88g8wzuhnm2nzxfd0qgdx3ac82ydquezsg0"

@@ -7,10 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codec_laws import assert_refuses_every_truncation, assert_refuses_one_more_byte, assert_sees_every_bit, decoded
 from restante.model.errors import Malformed, TooLarge
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.wire.channel_chunk import ChannelChunk, GroupId, Strategy, decode_chunk, encode_chunk
+from support.wire.codec_properties import (
+    assert_refuses_every_truncation,
+    assert_refuses_one_more_byte,
+    assert_sees_every_bit,
+    decoded,
+)
 
 SMALL = ChannelChunk(
     group=GroupId(bytes(range(16))),

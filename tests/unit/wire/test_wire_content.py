@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import assert_sees_every_bit, decoded
 from restante.model.errors import Malformed, TooLarge
 from restante.model.kinds import Kind, TtlType
 from restante.wire.content import Content, decode_content, encode_content
 from restante.wire.ttl_header import TtlHeader
+from support.spec.clauses import clause
+from support.wire.codec_properties import assert_sees_every_bit, decoded
 
 HEADER = TtlHeader(created_at_ms=1_700_000_000_000, ttl_s=3_600, ttl_type=TtlType.ABSOLUTE)
 contents = st.builds(

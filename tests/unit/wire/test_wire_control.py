@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codec_laws import assert_refuses_every_truncation, assert_refuses_one_more_byte, assert_sees_every_bit, decoded
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import MAX_SEQUENCE, MessageId, SessionId
 from restante.wire.acks import AckType, BatchAck, encode_batch_ack
@@ -15,6 +14,12 @@ from restante.wire.control import (
     decode_control,
     encode_retransmit_request,
     encode_session_reset,
+)
+from support.wire.codec_properties import (
+    assert_refuses_every_truncation,
+    assert_refuses_one_more_byte,
+    assert_sees_every_bit,
+    decoded,
 )
 
 SESSION = SessionId(bytes(range(32)))

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import (
-    assert_refuses_every_truncation,
-    assert_refuses_one_more_byte,
-    assert_sees_every_bit,
-    decoded,
-)
 from restante.model.codes import Code
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import InboxKey
 from restante.wire import envelope_pb2
 from restante.wire.envelope import Envelope, decode_envelope, encode_envelope, payload_hash
+from support.spec.clauses import clause
+from support.wire.codec_properties import (
+    assert_refuses_every_truncation,
+    assert_refuses_one_more_byte,
+    assert_sees_every_bit,
+    decoded,
+)
 
 HOUR_MS = 3_600_000
 KEY = InboxKey(bytes(range(32)))

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codec_laws import flipped
 from restante.model.errors import RestanteError
 from restante.model.ids import InboxKey
 from restante.wire.envelope import Envelope, decode_envelope, encode_envelope
 from restante.wire.envelope_view import view_envelope
+from support.wire.codec_properties import flipped
 
 HOUR_MS = 3_600_000
 ORDINARY = Envelope(inbox_key=InboxKey(b"k" * 32), expires_at_ms=500_000 * HOUR_MS, sealed=b"s" * 300)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal_files import message, node_id, sealed, writer
 from restante.model.actions import ActionKind, FleetAction
 from restante.model.errors import Malformed
 from restante.wire.fleet_actions import decode_action, encode_action
+from support.fleet.journal_files import message, node_id, sealed, writer
 
 REDRIVE = FleetAction(
     action=ActionKind.REDRIVE,

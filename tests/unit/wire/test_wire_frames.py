@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codec_laws import flipped
 from restante.model.codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, TooLarge
 from restante.model.ids import Address, NodeKey
@@ -36,6 +35,7 @@ from restante.wire.frames import (
     encode_stored,
     open_to_sign,
 )
+from support.wire.codec_properties import flipped
 
 HASH = bytes(range(32))
 DELIVERY = DeliveryBatch(references=(HASH[:16], HASH[16:]), timestamp_ms=1_700_000_000_500, signature=b"s" * 64)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.errors import Malformed, OutOfRange
 from restante.model.ids import Address
 from restante.wire.inbox_keys import bucket_of, mesh_inbox_key, prekey_bundle_key, relay_inbox_key
+from support.spec.clauses import clause
 
 OWNER = Address(bytes(range(32)))
 addresses = st.binary(min_size=32, max_size=32).map(Address)

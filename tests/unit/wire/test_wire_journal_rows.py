@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
 from restante.model.errors import Malformed
 from restante.model.ids import MessageId, NodeId, PayloadHash, SessionTag, WriterId, event_id, mint_message_id
 from restante.model.journal import JournalKind, JournalRow
 from restante.model.kinds import Kind, Priority
 from restante.wire.journal_rows import FIELDS, from_record, to_record
+from support.spec.clauses import clause
 
 WRITER = WriterId(b"\xa1" * 16)
 ROW = JournalRow(

@@ -6,13 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codec_laws import (
-    assert_refuses_every_truncation,
-    assert_refuses_one_more_byte,
-    assert_sees_every_bit,
-    decoded,
-    flipped,
-)
 from restante.model.cards import ContactCard
 from restante.model.errors import LocalProtocolError, Malformed, TooLarge
 from restante.model.ids import Address, MessageId, SessionId
@@ -25,6 +18,13 @@ from restante.wire.session_message import (
     decode_session_message,
     encode_opening,
     encode_session_message,
+)
+from support.wire.codec_properties import (
+    assert_refuses_every_truncation,
+    assert_refuses_one_more_byte,
+    assert_sees_every_bit,
+    decoded,
+    flipped,
 )
 
 CARD = ContactCard(address=Address(b"a" * 32), sealing_key=b"s" * 1216, agreement_key=b"g" * 32, signature=b"c" * 64)

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clauses import clause
-from codec_laws import (
+from restante.model.errors import Malformed
+from restante.model.kinds import TtlType
+from restante.wire.ttl_header import TtlHeader, decode_ttl_header, encode_ttl_header, split
+from support.spec.clauses import clause
+from support.wire.codec_properties import (
     assert_refuses_every_truncation,
     assert_refuses_one_more_byte,
     assert_sees_every_bit,
     decoded,
 )
-from restante.model.errors import Malformed
-from restante.model.kinds import TtlType
-from restante.wire.ttl_header import TtlHeader, decode_ttl_header, encode_ttl_header, split
 
 EXAMPLE = bytes.fromhex("0000018bcfe56800 00278d00 00")
 

@@ -11,16 +11,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arrival_traces import DAY_MS, DEDUP, NUMBER, TRACES, Recipient, Told, TraceFact, moments, payload_hash
-from clauses import clause
-from journal_files import message, writer
 from restante.core.inbox_events import ResetReason
 from restante.fleet.stream import files, forgotten, seen
 from restante.fleet.stream.rows import COLUMNS
 from restante.fleet.transforms.arrivals import UNUSABLE
 from restante.fleet.transforms.validate import CONFLICT
 from restante.model.ids import event_id
-from stream_buckets import FedBucket, Record
+from support.fleet.arrival_traces import (
+    DAY_MS,
+    DEDUP,
+    NUMBER,
+    TRACES,
+    Recipient,
+    Told,
+    TraceFact,
+    moments,
+    payload_hash,
+)
+from support.fleet.journal_files import message, writer
+from support.fleet.stream_buckets import FedBucket, Record
+from support.spec.clauses import clause
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from clauses import clause
 from restante.fleet.stream.files import Desk, synced_meanwhile
+from support.spec.clauses import clause
 
 pytestmark = pytest.mark.unit
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from clauses import clause
-from markdown_cases import (
+from restante.policy.channel_platforms import MIN_LIMIT, Platform
+from restante.runtime.channels.chunking import Chunk, Rendered, chunk, rechunk, render
+from support.channels.markdown_cases import (
     DOCUMENTS,
     HTML_TAGS,
     assert_balanced,
@@ -15,8 +16,7 @@ from markdown_cases import (
     squeezed,
     units,
 )
-from restante.policy.channel_platforms import MIN_LIMIT, Platform
-from restante.runtime.channels.chunking import Chunk, Rendered, chunk, rechunk, render
+from support.spec.clauses import clause
 
 PLATFORMS = st.sampled_from(list(Platform))
 LIMITS = st.integers(min_value=MIN_LIMIT, max_value=400)

@@ -9,12 +9,12 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from markdown_cases import DOCUMENTS, grapheme_starts
 from restante.policy.channel_platforms import Platform
 from restante.runtime.channels.chunking import chunk, render
 from restante.runtime.channels.cutting import grapheme_boundary
 from restante.runtime.channels.rendering.inline import Step, quick_steps
 from restante.runtime.channels.rendering.parsing import MAX_NESTING, Document
+from support.channels.markdown_cases import DOCUMENTS, grapheme_starts
 
 INLINE = st.lists(
     st.sampled_from(

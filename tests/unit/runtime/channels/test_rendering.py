@@ -8,8 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from clauses import clause
-from markdown_cases import ZERO_WIDTH, parsed_html
 from restante.model.errors import OutOfRange
 from restante.policy.channel_platforms import MIN_LIMIT, Platform
 from restante.runtime.channels.chunking import chunk, rechunk, render
@@ -19,6 +17,8 @@ from restante.runtime.channels.rendering.parsing import (
     MAX_TABLE_BARS,
     QuickLinks,
 )
+from support.channels.markdown_cases import ZERO_WIDTH, parsed_html
+from support.spec.clauses import clause
 
 TG, DC, SL, WA = Platform.TELEGRAM, Platform.DISCORD, Platform.SLACK, Platform.WHATSAPP
 MX, ML, IRC, PLAIN = Platform.MATRIX, Platform.EMAIL, Platform.IRC, Platform.OTHER

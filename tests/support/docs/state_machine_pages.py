@@ -1,0 +1,168 @@
+"""Draws the machines as they behave, not as somebody remembers them; run as a script, it writes the pages."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+
+from restante.core.inbox import Phase
+from restante.core.inbox import step as inbox_step
+from restante.core.inbox_events import Effect
+from restante.core.outbox import step
+from restante.core.outbox_events import (
+    Cancelled,
+    CapacityExceeded,
+    DeliveryAcked,
+    Event,
+    Leased,
+    ReadAcked,
+    ReceiptAcked,
+    Recovered,
+    TimePassed,
+    TransmitFailed,
+    TransmitSucceeded,
+    WantedAgain,
+)
+from restante.model.errors import LocalProtocolError
+from restante.model.journal import STATE_AFTER
+from restante.model.states import ENDED, State
+from restante.policy.failures import Failure
+from support.inbox import session_states
+from support.outbox.entry_states import DAY_MS, MINUTE_MS, NOW_MS, OWNER, SETTINGS, reached
+
+PAGES = Path(__file__).parents[3] / "docs" / "state-machines"
+OUTBOX_PAGE = PAGES / "outbox.md"
+INBOX_PAGE = PAGES / "inbox.md"
+TIMES_MS = (NOW_MS, NOW_MS + 2 * MINUTE_MS, NOW_MS + DAY_MS, NOW_MS + 29 * DAY_MS, NOW_MS + 30 * DAY_MS)
+EVENTS: tuple[Event, ...] = (
+    Leased(owner=OWNER, until_ms=NOW_MS + 40 * DAY_MS),
+    TransmitSucceeded(),
+    *(TransmitFailed(owner=OWNER, failure=failure) for failure in Failure),
+    DeliveryAcked(),
+    ReceiptAcked(),
+    ReadAcked(),
+    TimePassed(),
+    CapacityExceeded(),
+    Cancelled(),
+    Recovered(),
+    WantedAgain(),
+)
+
+
+def outbox_moves() -> dict[tuple[State, State], set[str]]:
+    """Every change of state that some event at some time brings about, with the events that do."""
+    moves: dict[tuple[State, State], set[str]] = {}
+    for before, after, event in _taken():
+        if after is not before:
+            moves.setdefault((before, after), set()).add(type(event).__name__)
+    return moves
+
+
+def _taken() -> Iterator[tuple[State, State, Event]]:
+    for state in State:
+        for event in EVENTS:
+            for now_ms in TIMES_MS:
+                try:
+                    entry, _ = step(reached(state), event, now_ms=now_ms, settings=SETTINGS)
+                except LocalProtocolError:
+                    continue
+                yield state, entry.state, event
+
+
+def outbox_page() -> str:
+    moves = outbox_moves()
+    order = list(State)
+    rows = sorted(moves, key=lambda move: (order.index(move[0]), order.index(move[1])))
+    arrows = [f"    {before} --> {after}: {', '.join(sorted(moves[before, after]))}" for before, after in rows]
+    ends = [f"    {state} --> [*]" for state in State if state in ENDED]
+    facts = [f"| {kind} | {state} |" for kind, state in STATE_AFTER.items()]
+    return "\n".join(
+        [
+            "# The outbox machine",
+            "",
+            "Drawn from the machine itself: every state met every event, and this is what moved. A test keeps it true.",
+            "Rules: `src/restante/core/outbox.py`. What each pair does: `tests/unit/core/test_outbox_table.py`.",
+            "",
+            "```mermaid",
+            "stateDiagram-v2",
+            f"    [*] --> {State.PENDING}: accepted",
+            *arrows,
+            *ends,
+            "```",
+            "",
+            "Each change writes the fact that states it, in the same transaction (SPEC 1.4):",
+            "",
+            "| fact | state after it |",
+            "|---|---|",
+            *facts,
+            "",
+        ]
+    )
+
+
+def inbox_moves() -> dict[tuple[Phase, Phase], set[str]]:
+    """Every change of phase that some event brings about, with those events as the tests call them."""
+    moves: dict[tuple[Phase, Phase], set[str]] = {}
+    for phase, name, after, _ in _inbox_taken():
+        if after is not phase:
+            moves.setdefault((phase, after), set()).add(name)
+    return moves
+
+
+def _inbox_taken() -> Iterator[tuple[Phase, str, Phase, tuple[str, ...]]]:
+    for phase in Phase:
+        for name, (event, at_ms) in session_states.EVENTS.items():
+            before = session_states.reached(phase)
+            session, effects = inbox_step(before, event, now_ms=at_ms, limits=session_states.LIMITS)
+            yield phase, name, session.phase, tuple(_named(effect) for effect in effects)
+
+
+def _named(effect: Effect) -> str:
+    """Such as `RecordGap(1, 1)`."""
+    values = [getattr(effect, part.name) for part in fields(effect)]
+    return f"{type(effect).__name__}({', '.join(_value(value) for value in values)})"
+
+
+def _value(value: object) -> str:
+    return value.name if isinstance(value, Enum) else str(value)
+
+
+def inbox_page() -> str:
+    moves = inbox_moves()
+    order = list(Phase)
+    rows = sorted(moves, key=lambda move: (order.index(move[0]), order.index(move[1])))
+    arrows = [f"    {before} --> {after}: {' / '.join(sorted(moves[before, after]))}" for before, after in rows]
+    pairs = [f"| {phase} | {name} | {after} | {_shown(effects)} |" for phase, name, after, effects in _inbox_taken()]
+    return "\n".join(
+        [
+            "# The inbox machine",
+            "",
+            "One for each sender and session. Drawn from the machine itself: every phase met every event, and this is",
+            "what followed. A test keeps it true. Rules: `src/restante/core/inbox.py`. Why a reset works as it does:",
+            "[decision 0016](../decisions/0016-resets-show-nothing-twice.md).",
+            "",
+            "```mermaid",
+            "stateDiagram-v2",
+            f"    [*] --> {Phase.FLOWING}: first arrival",
+            *arrows,
+            "```",
+            "",
+            "Each pair, where 0 was handed on, 1 is missing and, unless the session flows, 2 came after it; what is",
+            "`too far ahead` is 5,000:",
+            "",
+            "| phase | event | phase after | effects, in order |",
+            "|---|---|---|---|",
+            *pairs,
+            "",
+        ]
+    )
+
+
+def _shown(effects: tuple[str, ...]) -> str:
+    return ", ".join(f"`{effect}`" for effect in effects) or "none"
+
+
+if __name__ == "__main__":
+    PAGES.mkdir(parents=True, exist_ok=True)
+    OUTBOX_PAGE.write_text(outbox_page(), encoding="utf-8")
+    INBOX_PAGE.write_text(inbox_page(), encoding="utf-8")

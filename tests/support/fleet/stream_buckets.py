@@ -1,0 +1,64 @@
+"""A bucket of a stream fed by hand, without Spark: rows as they come out of segments, and what its tables hold."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from restante.fleet.kernels.arrivals import judge_arrivals
+from restante.fleet.kernels.tables import EMPTY_STATE
+from restante.fleet.stream.bucket_step import Counts, Step, advance
+from restante.fleet.stream.files import Bucket, Desk
+from restante.fleet.stream.rows import COLUMNS, EVENTS, INCOMING, READ, kernel_facts
+from support.fleet.arrival_traces import DEDUP, LIMITS, Told, told_by
+
+Record = dict[str, Any]
+
+
+def rows_read(rows: Iterable[Mapping[str, object]]) -> Any:
+    """Rows as a task gets them from Spark; each file's name is the place of its one row."""
+    named = [{**row, "source_file": str(place)} for place, row in enumerate(rows)]
+    return pa.Table.from_pylist(named, schema=READ)
+
+
+class FedBucket:
+    """What was fed so far is in `bucket`; every step is a commit of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.bucket = Bucket()
+        self.counts = Counts()
+        self.steps = 0
+
+    def feed(self, rows: Iterable[Record]) -> Step:
+        table = pa.Table.from_pylist(list(rows), schema=INCOMING)
+        step = advance(Desk(self.root, f"data/{self.steps}", 0), self.bucket, table, order=LIMITS, dedup=DEDUP)
+        self.bucket, self.counts, self.steps = step.bucket, self.counts + step.counts, self.steps + 1
+        return step
+
+    def table(self, what: str) -> list[Record]:
+        desk = Desk(self.root, "", 0)
+        return [row for ref in getattr(self.bucket, what) for row in desk.read_table(ref).to_pylist()]
+
+    def events(self) -> Counter[tuple[Any, ...]]:
+        return Counter(tuple(row[name] for name in COLUMNS) for row in self.table("events"))
+
+    def quarantine(self) -> Counter[tuple[Any, ...]]:
+        return Counter(tuple(row.values()) for row in self.table("quarantine"))
+
+    def told(self) -> dict[bytes, Told]:
+        desk = Desk(self.root, "", 0)
+        found: dict[bytes, Told] = {}
+        for ref in self.bucket.arrivals:
+            for event, told in told_by(desk.read_table(ref)).items():
+                assert event not in found
+                found[event] = told
+        return found
+
+
+def told_at_once(rows: Sequence[Mapping[str, Any]]) -> dict[bytes, Told]:
+    """What the kernel says of all these events together."""
+    events = pa.Table.from_pylist([dict(row) for row in rows], schema=EVENTS)
+    return told_by(judge_arrivals(kernel_facts(events), EMPTY_STATE, order=LIMITS, dedup=DEDUP).judged)

@@ -1,0 +1,159 @@
+"""The database files of clients and nodes, for tests: opened as the hosts open them, and read as an auditor would."""
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from restante.crypto.at_rest import StorageSeal
+from restante.crypto.identity import Identity
+from restante.model.ids import MessageId
+from restante.model.journal import STATE_AFTER, JournalKind, JournalRow
+from restante.model.records import OutboxEntry
+from restante.model.states import Route, State
+from restante.policy.settings import Settings
+from restante.runtime.sqlite.database import Database, load_queries
+from restante.runtime.sqlite.inbox import SqliteInbox
+from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.runtime.sqlite.outbox import SqliteOutbox
+from restante.runtime.sqlite.outbox_rows import arrival_of, lasting_columns, state_columns
+from restante.testing.seeded import SeededEntropy
+from support.fleet.journal_files import message
+
+NOW_MS = 1_800_000_000_000
+DEFAULTS = Settings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFile:
+    database: Database
+    journal: Journal
+    outbox: SqliteOutbox
+    inbox: SqliteInbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFile:
+    database: Database
+    journal: Journal
+    mailbox: SqliteMailbox
+
+
+def open_client_file(
+    path: Path, *, settings: Settings = DEFAULTS, owner: Identity | None = None, seed: int = 1
+) -> ClientFile:
+    """A client's file; `owner` only matters where something is sealed or tagged."""
+    identity = owner or Identity(bytes(32))
+    entropy = SeededEntropy(seed)
+    database = Database(path, schema="client")
+    journal = Journal(database, entropy)
+    return ClientFile(
+        database=database,
+        journal=journal,
+        outbox=SqliteOutbox(database, journal, settings),
+        inbox=SqliteInbox(
+            database,
+            journal,
+            settings,
+            seal=StorageSeal(identity.storage_key),
+            entropy=entropy,
+            tag_secret=identity.tag_secret,
+        ),
+    )
+
+
+def open_node_file(path: Path, *, seed: int = 1) -> NodeFile:
+    database = Database(path, schema="node")
+    journal = Journal(database, SeededEntropy(seed))
+    return NodeFile(
+        database=database, journal=journal, mailbox=SqliteMailbox(database, journal, tag_secret=b"a node's tag secret")
+    )
+
+
+class _Undone(Exception):
+    """Nothing was wrong with it."""
+
+
+def place(file: ClientFile, *entries: OutboxEntry) -> None:
+    """Entries in any state, as if their lives had brought them there; their facts say only that they were accepted."""
+    with suppress(_Undone), file.database.transaction():
+        raise _Undone  # whatever the outbox remembers of the file, it forgets
+    with file.database.transaction():
+        for one in entries:
+            _place(file, one)
+
+
+def _place(file: ClientFile, one: OutboxEntry) -> None:
+    number = file.journal.append(JournalKind.ACCEPTED, at_ms=one.created_at_ms, message_id=one.message_id)
+    size_bytes = len(one.payload)
+    ahead = file.database.rows(
+        "SELECT 1 FROM outbox WHERE route = ? AND lane = ? AND route <> 'mesh' AND was_sent = 0", one.route, one.lane
+    )
+    is_behind = bool(ahead) and one.state is State.PENDING and not one.was_sent
+    file.database.rows(load_queries("outbox")["add_body"], number, *arrival_of(one, DEFAULTS.outbox))
+    file.database.rows(
+        load_queries("outbox")["add_entry"],
+        number,
+        one.message_id,
+        number,
+        size_bytes,
+        *lasting_columns(one, DEFAULTS.outbox),
+        *state_columns(one, is_behind, NOW_MS),
+    )
+    file.database.rows(
+        "UPDATE outbox_total SET entries = entries + 1, bytes = bytes + ?, filed_through = ?", size_bytes, number
+    )
+    if one.route is Route.RELAY:
+        file.database.rows(
+            "INSERT INTO lane_total VALUES ('relay', ?1, ?2)"
+            " ON CONFLICT (route, lane) DO UPDATE SET pending = pending + excluded.pending",
+            one.lane,
+            one.state is State.PENDING,
+        )
+
+
+def facts(journal: Journal) -> list[JournalRow]:
+    """All of them."""
+    return journal.facts(after=0, limit=1_000_000)
+
+
+def states_by_journal(journal: Journal) -> dict[MessageId, State]:
+    """Where each message is, as told by the facts alone."""
+    states: dict[MessageId, State] = {}
+    for fact in facts(journal):
+        if fact.message_id is not None and fact.kind in STATE_AFTER:
+            states[fact.message_id] = STATE_AFTER[fact.kind]
+    return states
+
+
+def states_by_rows(database: Database) -> dict[MessageId, State]:
+    """Where each message is that still has a row: in the outbox, or among the dead letters and tombstones."""
+    alive = database.run("SELECT message_id, state FROM entry")
+    ended = database.run(
+        "SELECT message_id, CASE category WHEN 'expired' THEN 'expired' ELSE 'dead' END FROM dead_letter"
+    )
+    places = Counter(message_id for message_id, _ in alive + ended)
+    assert set(places.values()) <= {1}, "a message is in two places at once"
+    return {MessageId(message_id): State(state) for message_id, state in alive + ended}
+
+
+def assert_books_balance(file: ClientFile) -> None:
+    """SPEC 1.4: each accepted message is in one state, and the journal and the tables agree on which.
+
+    Delivered and evicted messages leave no row: only the journal knows of them.
+    """
+    without_a_row = {State.DELIVERED, State.EVICTED}
+    told = states_by_journal(file.journal)
+    rows = states_by_rows(file.database)
+    assert {message: state for message, state in told.items() if state not in without_a_row} == rows
+
+
+def history(file: ClientFile, number: int) -> list[JournalKind]:
+    """What the journal tells of one message."""
+    return [fact.kind for fact in facts(file.journal) if fact.message_id == message(number)]
+
+
+def chosen(file: ClientFile, *, now_ms: int = NOW_MS) -> MessageId | None:
+    leased = file.outbox.lease_next(owner="me", now_ms=now_ms)
+    return None if leased is None else leased.message_id
