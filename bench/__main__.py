@@ -2,13 +2,13 @@
 
 import sys
 
-from bench import crypto, envelope, inbound, inbox, outbox, relay, render
+from bench import crypto, envelope, inbox, outbox, receive, relay, render
 
 if __name__ == "__main__":
     envelope.main()
     crypto.main()
     inbox.main()
-    inbound.main()
+    receive.main()
     render.main()
     outbox.main(sys.argv[1:])
     relay.main()

@@ -12,16 +12,16 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from bench.crypto_peers import TEXT, open_peers
+from bench.crypto_baselines import TEXT, open_peers
 from bench.measure import judge, ratio_line, take_turns, warn_if_restless
-from restante.core.prekeys import checked_bundle, published
-from restante.core.sessions import Accepted, accept_session, write_in_session
+from restante.core.session_messages import Accepted, accept_session, encrypt_message
+from restante.core.signed_bundles import sign_bundle, verify_bundle
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Agreed, encapsulate, initiate
 from restante.crypto.identity import Identity
 from restante.crypto.key_derivation import chain_step, root_step
 from restante.crypto.prekeys import PrekeyStore, chosen_one_time, prekeys_due, renewed
 from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState, decrypt, encrypt
-from restante.crypto.ratchet_bytes import decode_ratchet, encode_ratchet
+from restante.crypto.ratchet_codec import decode_ratchet, encode_ratchet
 from restante.crypto.sealing import seal, unseal
 from restante.model.ids import mint_message_id
 from restante.policy.padding import unpad
@@ -47,7 +47,7 @@ class Ours:
         empty = PrekeyStore()
         due = prekeys_due(empty, now_ms=NOW_MS)
         self._prekeys = renewed(empty, entropy=os.urandom(due.entropy_bytes), now_ms=NOW_MS)
-        self._bundle = published(self._prekeys, BOB, now_ms=NOW_MS)
+        self._bundle = sign_bundle(self._prekeys, BOB, now_ms=NOW_MS)
         agreed = self.open_session()
         self.alice, first = self._write(agreed)
         self.bob = self._accept(first).agreed.ratchet
@@ -76,7 +76,7 @@ class Ours:
 
     def open_session(self) -> Agreed:
         """Check the bundle and do the writer's half of the handshake."""
-        bundle = checked_bundle(self._bundle, owner=BOB.address, now_ms=NOW_MS)
+        bundle = verify_bundle(self._bundle, owner=BOB.address, now_ms=NOW_MS)
         return initiate(
             ALICE,
             bundle,
@@ -89,7 +89,7 @@ class Ours:
         self._accept(self._write(self.open_session())[1])
 
     def _write(self, agreed: Agreed) -> tuple[RatchetState, bytes]:
-        return write_in_session(
+        return encrypt_message(
             agreed.ratchet,
             TEXT,
             writer=ALICE.address,

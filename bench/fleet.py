@@ -22,9 +22,7 @@ os.environ["POLARS_MAX_THREADS"] = str(CORES)  # read when polars is imported
 
 from pyspark.sql import SparkSession  # noqa: E402 - after the line above
 
-from bench.fleet_peers import by_duckdb, by_polars, by_spark_windows, differing_rows  # noqa: E402
-from bench.fleet_stream import InOneValue, OneSession, WithinTheWindow, by_state, by_stream, with_rocks  # noqa: E402
-from bench.fleet_verdicts import (  # noqa: E402
+from bench.fleet_bars import (  # noqa: E402
     BACKFILL,
     DUCKDB,
     OURS,
@@ -41,19 +39,22 @@ from bench.fleet_verdicts import (  # noqa: E402
     print_growth,
     print_verdicts,
 )
+from bench.fleet_baselines import by_duckdb, by_polars, by_spark_windows, differing_rows  # noqa: E402
+from bench.fleet_stream import InOneValue, OneSession, WithinTheWindow, by_state, by_stream, with_rocks  # noqa: E402
 from bench.process_memory import PeakMemory  # noqa: E402
-from restante.fleet.arrow_map import partitions_for  # noqa: E402
 from restante.fleet.jobs.backfill import backfill  # noqa: E402
 from restante.fleet.jobs.fleet_report import make_fleet_report  # noqa: E402
 from restante.fleet.jobs.generate import generate  # noqa: E402
-from restante.fleet.jobs.report_sources import ReadFrom, look_at, source_of  # noqa: E402
-from restante.fleet.lake import Lake  # noqa: E402
-from restante.fleet.lake_segments import found_in  # noqa: E402
-from restante.fleet.lake_tables import WRITE_OPTIONS  # noqa: E402
-from restante.fleet.segments import find_segments, read_segments  # noqa: E402
-from restante.fleet.session import open_session  # noqa: E402
+from restante.fleet.jobs.report_input import look_at, source_of  # noqa: E402
+from restante.fleet.lake.layout import Lake  # noqa: E402
+from restante.fleet.lake.segment_discovery import found_in  # noqa: E402
+from restante.fleet.lake.segments import find_segments, read_segments  # noqa: E402
+from restante.fleet.lake.table_writer import WRITE_OPTIONS  # noqa: E402
+from restante.fleet.spark.map_in_arrow import partitions_for  # noqa: E402
+from restante.fleet.spark.session import open_session  # noqa: E402
 from restante.fleet.transforms.arrivals import arrivals  # noqa: E402
 from restante.fleet.transforms.synthetic import Scenario  # noqa: E402
+from restante.model.conservation_report import ReadFrom  # noqa: E402
 from restante.policy.dead_letters import DeadLetterRetention  # noqa: E402
 from restante.policy.settings import Settings  # noqa: E402
 

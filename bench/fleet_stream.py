@@ -19,12 +19,12 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from restante.fleet.jobs.stream import Stream
-from restante.fleet.kernels.exact import ExactSession, Fact, StateRow
-from restante.fleet.kernels.session_state import CLOCK_SLACK_MS
-from restante.fleet.kernels.tables import JUDGED as OUT_OF_THE_KERNEL
-from restante.fleet.kernels.tables import SEEN
-from restante.fleet.lake import Lake, spark_path
-from restante.fleet.schemas import JOURNAL
+from restante.fleet.kernels.arrivals_fallback import ExactSession, Fact, StateRow
+from restante.fleet.kernels.arrivals_schema import JUDGED as OUT_OF_THE_KERNEL
+from restante.fleet.kernels.arrivals_schema import SEEN
+from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
+from restante.fleet.lake.layout import Lake, spark_path
+from restante.fleet.tables.journal_schema import JOURNAL
 from restante.fleet.transforms.arrivals import JUDGED, arrival_facts, in_words
 from restante.policy.settings import Settings
 
@@ -120,7 +120,7 @@ class WithinTheWindow(OneSession):
 @contextmanager
 def with_rocks(spark: SparkSession) -> Iterator[None]:
     """Spark keeps its state in RocksDB; and PySpark does not ask for pandas, which it needs for other rows only (see
-    fleet/arrow_map)."""
+    fleet/spark/map_in_arrow)."""
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)
     # A state with an end of life makes Spark run batches without rows for ever.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")

@@ -15,14 +15,14 @@ from statistics import median
 import apsw
 
 from bench.measure import ratio_line, take_turns
-from restante.core.letters import Letter, Opened
-from restante.crypto.at_rest import StorageSeal
+from restante.core.decrypted_messages import DecryptedMessage, Letter
+from restante.crypto.storage_seal import StorageSeal
 from restante.model.ids import Address, PayloadHash, SessionId, mint_message_id
 from restante.model.kinds import Kind, TtlType
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.database import Database, load_queries
-from restante.runtime.sqlite.inbox import SqliteInbox
-from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.file.database import Database, load_queries
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.inbox.store import SqliteInbox
 from restante.runtime.system import SystemEntropy
 from restante.wire.ttl_header import TtlHeader
 
@@ -33,9 +33,9 @@ ROUNDS = 5
 NOW_MS = 1_800_000_000_000
 
 
-def opened(number: int) -> Opened:
+def opened(number: int) -> DecryptedMessage:
     who = bytes([number % SESSIONS]) * 32
-    return Opened(
+    return DecryptedMessage(
         header=TtlHeader(created_at_ms=NOW_MS, ttl_s=86_400, ttl_type=TtlType.ABSOLUTE),
         letter=Letter(
             message_id=mint_message_id(os.urandom(16)),
@@ -53,7 +53,7 @@ def opened(number: int) -> Opened:
 LETTERS = [opened(number) for number in range(ARRIVALS)]
 
 
-def receive(directory: Path, batch_size: int, letters: Sequence[Opened]) -> None:
+def receive(directory: Path, batch_size: int, letters: Sequence[DecryptedMessage]) -> None:
     database, entropy = Database(directory / "ours.db", schema="client"), SystemEntropy()
     inbox = SqliteInbox(
         database,
@@ -66,12 +66,12 @@ def receive(directory: Path, batch_size: int, letters: Sequence[Opened]) -> None
     for start in range(0, len(letters), batch_size):
         with inbox.batch(now_ms=NOW_MS) as batch:
             for one in letters[start : start + batch_size]:
-                batch.take_in(one, server_timestamp_ms=NOW_MS)
+                batch.receive(one, server_timestamp_ms=NOW_MS)
         inbox.take_changes()
     database.close()
 
 
-def write_bare(directory: Path, batch_size: int, letters: Sequence[Opened]) -> None:
+def write_bare(directory: Path, batch_size: int, letters: Sequence[DecryptedMessage]) -> None:
     path = directory / "bare.db"
     Database(path, schema="client").close()
     connection = apsw.Connection(str(path))
@@ -105,7 +105,7 @@ def main() -> None:
     cpu_us: dict[str, list[float]] = {}
 
     def contender(
-        name: str, work: Callable[[Path, int, Sequence[Opened]], None], batch_size: int, count: int
+        name: str, work: Callable[[Path, int, Sequence[DecryptedMessage]], None], batch_size: int, count: int
     ) -> Callable[[], int]:
         def run() -> int:
             with tempfile.TemporaryDirectory() as directory:

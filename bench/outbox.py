@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from bench.measure import Measured, judge, ratio_line, take_turns, verdict, warn_if_restless
-from bench.outbox_peers import PAYLOAD, open_peers
+from bench.outbox_baselines import PAYLOAD, open_peers
 from restante.client.outbox import Destination, Message, Outbox
 from restante.model.ids import MessageId
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.outbox_totals import FILE_AT, FILED_TO_ARRIVED
+from restante.runtime.sqlite.outbox.totals import FILE_AT, FILED_TO_ARRIVED
 from restante.wire.acks import AckType
 
 WARM_UP: Final = 3

@@ -16,17 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench import relay_peers
+from bench import relay_baselines
 from bench.measure import Measured, ratio_line, take_turns
 from bench.relay_node import LIFTED, NODE
 from restante.core.mailbox import Keep, judge_put
 from restante.crypto.identity import Identity
-from restante.ports.relay import TryFailed
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayLink
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 
@@ -115,7 +115,7 @@ class Ours:
         for start in range(0, len(envelopes), window):
             outcomes = await self._link.put_many(envelopes[start : start + window])
             for outcome in outcomes:
-                if isinstance(outcome, TryFailed):
+                if isinstance(outcome, AttemptFailed):
                     raise outcome
 
     async def _put_in_turn(self, envelopes: Sequence[bytes]) -> None:
@@ -193,11 +193,11 @@ def compare_puts(folder: Path, runner: asyncio.Runner) -> None:
         }
         payload = bytes(SEALED_BYTES)
         for name, server, make in (
-            ("Redis Streams", "redis-server", relay_peers.redis),
-            ("NATS JetStream", "nats-server", relay_peers.nats),
+            ("Redis Streams", "redis-server", relay_baselines.redis),
+            ("NATS JetStream", "nats-server", relay_baselines.nats),
         ):
-            if not relay_peers.is_installed(server):
-                print(f"  {server} is not installed: {relay_peers.HOW_TO_INSTALL[server]}")
+            if not relay_baselines.is_installed(server):
+                print(f"  {server} is not installed: {relay_baselines.HOW_TO_INSTALL[server]}")
                 continue
             place = folder / server
             place.mkdir()
@@ -211,18 +211,18 @@ def compare_puts(folder: Path, runner: asyncio.Runner) -> None:
     _judge(rates["put, one in flight"], rates["fdatasync"], bar=0.5)
     print(f"    {put_alone}")
     if "Redis Streams" in rates:
-        print(f"  Redis: appendfsync=always, window of {relay_peers.WINDOW}, without TLS")
+        print(f"  Redis: appendfsync=always, window of {relay_baselines.WINDOW}, without TLS")
         _judge(together, rates["Redis Streams"], bar=1)
     if "NATS JetStream" in rates:
         _judge_nats(together, rates["NATS JetStream"])
 
 
 def _judge_nats(ours: Measured, peer: Measured) -> None:
-    if relay_peers.syncs_always():
+    if relay_baselines.syncs_always():
         _judge(ours, peer, bar=5)
         return
     print("  NATS: this nats-server cannot sync always, it answers before the disk has anything; no bar applies")
-    print(f"  for one that can: {relay_peers.HOW_TO_INSTALL['nats-server']}")
+    print(f"  for one that can: {relay_baselines.HOW_TO_INSTALL['nats-server']}")
     print(ratio_line(ours, peer))
 
 
@@ -261,7 +261,7 @@ async def _fill(node: Node, count: int) -> list[bytes]:
     envelopes = [envelope(number, BOB) for number in range(count)]
     outcomes = await link.put_many(envelopes)
     await link.close()
-    failed = [outcome for outcome in outcomes if isinstance(outcome, TryFailed)]
+    failed = [outcome for outcome in outcomes if isinstance(outcome, AttemptFailed)]
     if failed:
         raise failed[0]
     return envelopes

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Final
 
 from restante.crypto.identity import Identity
-from restante.node.collector import collect_rarely
+from restante.node.gc_tuning import tune_garbage_collector
 from restante.node.relay import Relay
-from restante.policy.links import RelayLimits
+from restante.policy.connection_limits import RelayLimits
 from restante.policy.quota import StorageQuota
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.checkpoints import Checkpoints
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.group_commit import GroupCommit
-from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.group_commit import GroupCommit
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.file.wal_checkpointer import Checkpoints
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
 
 NODE: Final = Identity(b"bench node".ljust(32))
@@ -32,7 +32,7 @@ async def serve(folder: Path) -> None:
     checkpoints = Checkpoints(database, schema="node")
     relay = Relay(NODE, store, commits=commits, settings=LIFTED, clock=SystemClock(), entropy=SystemEntropy())
     server = await relay.listen("127.0.0.1", 0)
-    collect_rarely()  # as the daemon does
+    tune_garbage_collector()  # as the daemon does
     print(server.sockets[0].getsockname()[1], flush=True)
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

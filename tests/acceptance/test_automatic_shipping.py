@@ -14,11 +14,11 @@ import pytest
 from pyarrow import parquet
 
 from restante.client.client import Client
-from restante.client.directory import ClientDirectory
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.journal import Journal
+from restante.client.home import ClientDirectory
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.system import SystemEntropy
-from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayLink
 from restante.wire.address import show_address
 from restante.wire.inbox_keys import relay_inbox_key
 from support.fleet.journal_files import shipped_numbers
@@ -107,7 +107,7 @@ def test_a_node_killed_again_and_again_while_it_ships_loses_no_fact(tmp_path: Pa
 DIES = """
 import os, signal, sys, threading
 from restante.cli.main import app, run
-from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.file.journal import Journal
 
 moment, directory = sys.argv[1:]
 seen = []

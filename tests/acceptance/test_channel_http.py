@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from restante.client.channels import Channels, ChunkEnd
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.states import State
 from restante.policy.channel_errors import PERMANENT_TEXTS
-from restante.policy.channel_pacing import ChannelLimits
 from restante.policy.channel_platforms import Format
+from restante.policy.channel_rate_limit import ChannelLimits
 from restante.ports.channel_adapter import ChannelAdapter, NotSent, Outgoing, SendRefused
-from restante.runtime.channels.apprise_urls import AppriseAdapter
-from restante.runtime.channels.http_call import retry_after_ms
-from restante.runtime.channels.matrix import MatrixAdapter
-from restante.runtime.channels.registration import Registered
+from restante.runtime.channels.adapters.apprise import AppriseAdapter
+from restante.runtime.channels.adapters.http_client import retry_after_ms
+from restante.runtime.channels.adapters.matrix import MatrixAdapter
+from restante.runtime.channels.adapters.telegram import TelegramAdapter
+from restante.runtime.channels.adapters.webhook import WebhookAdapter
+from restante.runtime.channels.channel_config import Registered
 from restante.runtime.channels.secret import Secret
-from restante.runtime.channels.telegram import TelegramAdapter
-from restante.runtime.channels.webhook import WebhookAdapter
 from restante.runtime.system import SystemClock
 from support.channels.fixtures import StillDice, draft, long_text
 from support.channels.http_platform import Asked, HttpPlatform, Reply, as_json, listening, telegram_no, telegram_ok

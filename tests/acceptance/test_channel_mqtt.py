@@ -13,11 +13,11 @@ import aiomqtt
 import pytest
 
 from restante.client.channels import Channels
-from restante.policy.channel_pacing import ChannelLimits
 from restante.policy.channel_platforms import Format, Platform
+from restante.policy.channel_rate_limit import ChannelLimits
 from restante.ports.channel_adapter import NotSent, Outgoing, SendRefused
-from restante.runtime.channels.mqtt import MqttAdapter
-from restante.runtime.channels.registration import Registered
+from restante.runtime.channels.adapters.mqtt import MqttAdapter
+from restante.runtime.channels.channel_config import Registered
 from support.channels.fixtures import StillDice, draft, long_text
 from support.relay.node_processes import free_port
 from support.system.wait_until import LIMIT_S, looks

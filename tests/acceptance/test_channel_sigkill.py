@@ -6,9 +6,9 @@ from pathlib import Path
 
 from restante.client.channels import Channels
 from restante.model.journal import JournalKind
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.integrity import check_file
-from restante.runtime.sqlite.journal import Journal
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.integrity import check_file
+from restante.runtime.sqlite.file.journal import Journal
 from support.channels import killed_process
 from support.channels.fixtures import StillDice
 from support.channels.http_platform import HttpPlatform, listening, telegram_ok

@@ -12,14 +12,14 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from restante.client.channels import Channels, ChunkEnd
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.states import State
-from restante.policy.channel_pacing import ChannelLimits
 from restante.policy.channel_platforms import Format, Platform
+from restante.policy.channel_rate_limit import ChannelLimits
 from restante.ports.channel_adapter import NoAnswer, NotSent, Outgoing, SendRefused
-from restante.runtime.channels.registration import Registered
+from restante.runtime.channels.adapters.smtp import SmtpAdapter
+from restante.runtime.channels.channel_config import Registered
 from restante.runtime.channels.secret import Secret
-from restante.runtime.channels.smtp import SmtpAdapter
 from support.channels.fixtures import StillDice, draft
 from support.relay.node_processes import free_port
 from support.system.wait_until import LIMIT_S

@@ -19,12 +19,12 @@ import httpx
 import pytest
 
 from restante.client.channels import Channels, Enqueued
-from restante.core.channel_delivery import Progress
-from restante.model.codes import Code
-from restante.policy.channel_pacing import ChannelLimits
+from restante.core.channel_delivery import ChunkState
+from restante.model.error_codes import Code
 from restante.policy.channel_platforms import Platform
-from restante.runtime.channels.matrix import MatrixAdapter
-from restante.runtime.channels.registration import Registered
+from restante.policy.channel_rate_limit import ChannelLimits
+from restante.runtime.channels.adapters.matrix import MatrixAdapter
+from restante.runtime.channels.channel_config import Registered
 from restante.runtime.channels.secret import Secret
 from support.channels.fixtures import StillDice, draft
 from support.relay.node_processes import free_port
@@ -129,7 +129,7 @@ async def test_a_repeat_after_a_crash_is_recognised_by_its_transaction(tmp_path:
     content = {"msgtype": "m.text", "body": "only once"}
     path = f"/rooms/{homeserver.room}/send/m.room.message/{message_id.hex()}"
     await asyncio.to_thread(homeserver.call, "PUT", path, content)  # as if the process had died right after
-    await channels.outbox.within(lambda store: store.progress.store(message_id, Progress(is_open=True)))
+    await channels.outbox.within(lambda store: store.progress.store(message_id, ChunkState(is_open=True)))
     await channels.drain()
     await channels.close()
     got = await asyncio.to_thread(homeserver.messages)

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from restante.cli.action_files import ActionFiles
+from restante.cli.fleet.action_files import ActionFiles
 from restante.core.mailbox import Keep
-from restante.model.actions import ActionKind, FleetAction
+from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.model.ids import InboxKey
 from restante.policy.quota import StorageQuota
 from support.cli.outbox_commands import Operator

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from restante.client.client import Client
-from restante.client.directory import ClientDirectory
+from restante.client.home import ClientDirectory
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.runtime.endpoints import PinnedRelay
-from restante.runtime.sqlite.integrity import check_file
+from restante.runtime.sqlite.file.integrity import check_file
 from restante.runtime.system import SystemClock, SystemEntropy
 from support.client import sending_process
 from support.client.client_pairs import facts, security

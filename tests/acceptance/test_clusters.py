@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyarrow import dataset
 
-from restante.fleet.lake import Lake
+from restante.fleet.lake.layout import Lake
 from restante.model.ids import PayloadHash, SessionTag
 from restante.model.journal import JournalKind
 from support.fleet import backfill_process

@@ -31,7 +31,7 @@ def actors(home: Path) -> list[int]:
             words = entry.read_bytes().split(b"\0")
         except OSError:
             continue  # it ended while we looked
-        if b"restante.cli.demo_parts" in words and str(home).encode() in b" ".join(words):
+        if b"restante.cli.demo.processes" in words and str(home).encode() in b" ".join(words):
             found.append(int(entry.parent.name))
     return found
 

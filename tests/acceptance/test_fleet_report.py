@@ -21,8 +21,8 @@ REPORT = """
 import json, os, signal, sys
 from dataclasses import asdict
 from pathlib import Path
-from restante.fleet.jobs.report import run_report
-from restante.fleet.session import open_session
+from restante.fleet.jobs.conservation_report import run_report
+from restante.fleet.spark.session import open_session
 
 before = (dict(os.environ), list(sys.path), signal.getsignal(signal.SIGINT))
 report = run_report(Path(sys.argv[1]), master="local[2]")

@@ -33,8 +33,8 @@ TABLES = ("events", "arrivals", "quarantine", "repeats")
 RUN = """
 import sys, threading
 from restante.fleet.jobs.stream_run import RunOptions, follow
-from restante.fleet.lake import Lake
-from restante.fleet.session import open_session
+from restante.fleet.lake.layout import Lake
+from restante.fleet.spark.session import open_session
 from restante.fleet.stream.commits import only_one
 from restante.policy.settings import Settings
 options = RunOptions(once=True, buckets=2, rows_per_step=50)

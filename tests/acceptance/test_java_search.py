@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from restante.fleet.java import bundled_java, find_java, probe
-from restante.model.codes import Code
+from restante.fleet.spark.java import bundled_java, find_java, probe
+from restante.model.error_codes import Code
 from restante.model.errors import EnvironmentUnsuitable
 
 SPARKS_OPTION = "--add-modules=jdk.incubator.vector"

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from restante.core.acks import delivery_evidence
+from restante.core.signed_acks import delivery_evidence
 from restante.crypto.identity import Identity
+from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
-from restante.policy.links import RelayLimits
-from restante.ports.relay import LinkLost, TryFailed
-from restante.runtime.transport.relay_link import DEADLINE_S, TlsRelayLink
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost
+from restante.runtime.transport.relay_connection import DEADLINE_S, TlsRelayLink
 from restante.runtime.transport.tls import server_context
-from restante.wire import frames
-from restante.wire.envelope import Envelope, encode_envelope, payload_hash
+from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
+from restante.wire.frames import codec
 from restante.wire.inbox_keys import relay_inbox_key
 from support.relay.raw_peer import LOOPBACK, MALLORY, NODE, SOON_S
 from support.spec.clauses import clause
@@ -25,10 +25,8 @@ SEALED = b"sealed bytes"
 ENVELOPE = encode_envelope(
     Envelope(inbox_key=relay_inbox_key(MALLORY.address), expires_at_ms=500_000 * 3_600_000, sealed=SEALED)
 )
-GREETING = frames.Hello(
-    lowest_version=1, highest_version=1, capabilities=1, challenge=bytes(32), node_key=NODE.node_key
-)
-HELLO = frames.encode_frame(GREETING, 0)
+GREETING = codec.Hello(lowest_version=1, highest_version=1, capabilities=1, challenge=bytes(32), node_key=NODE.node_key)
+HELLO = codec.encode_frame(GREETING, 0)
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
 
 
@@ -55,7 +53,7 @@ async def pretended_relay(converse: Conversation, *, identity: Identity = NODE) 
 
 async def first_question(reader: asyncio.StreamReader) -> None:
     """Until a frame has come that wants an answer."""
-    understood = frames.FrameReader()
+    understood = codec.FrameReader()
     while data := await reader.read(65_536):
         if any(request == 1 for request, _ in understood.feed(data)):
             return
@@ -81,20 +79,20 @@ async def put_at(port: int) -> None:
 
 
 def stored(signer: Identity, sealed: bytes) -> bytes:
-    evidence = delivery_evidence(signer, [payload_hash(sealed)], now_ms=5)
-    return frames.encode_frame(frames.Stored(batch=evidence.batch, requests=(1,)), 0)
+    evidence = delivery_evidence(signer, [hash_sealed_bytes(sealed)], now_ms=5)
+    return codec.encode_frame(codec.Stored(batch=evidence.batch, requests=(1,)), 0)
 
 
 def stored_later() -> bytes:
     """True evidence with another time written on it."""
-    batch = delivery_evidence(NODE, [payload_hash(SEALED)], now_ms=5).batch
-    return frames.encode_frame(frames.Stored(batch=replace(batch, timestamp_ms=6), requests=(1,)), 0)
+    batch = delivery_evidence(NODE, [hash_sealed_bytes(SEALED)], now_ms=5).batch
+    return codec.encode_frame(codec.Stored(batch=replace(batch, timestamp_ms=6), requests=(1,)), 0)
 
 
 def stored_with_a_stranger() -> bytes:
     """True evidence for these bytes and for others that this link never put."""
-    batch = delivery_evidence(NODE, [payload_hash(SEALED), payload_hash(b"other")], now_ms=5).batch
-    return frames.encode_frame(frames.Stored(batch=batch, requests=(1, 2)), 0)
+    batch = delivery_evidence(NODE, [hash_sealed_bytes(SEALED), hash_sealed_bytes(b"other")], now_ms=5).batch
+    return codec.encode_frame(codec.Stored(batch=batch, requests=(1, 2)), 0)
 
 
 @clause("7.8")
@@ -110,7 +108,7 @@ def stored_with_a_stranger() -> bytes:
 )
 async def test_an_acknowledgement_that_is_not_the_relays_word_for_these_bytes_is_no_success(answer: bytes) -> None:
     async with pretended_relay(answering(answer)) as port:
-        with pytest.raises(TryFailed) as failed:
+        with pytest.raises(AttemptFailed) as failed:
             await put_at(port)
         assert failed.value.failure is Failure.STORAGE_REFUSED
 
@@ -121,18 +119,18 @@ async def test_a_true_acknowledgement_is_taken() -> None:
 
 
 async def test_an_answer_of_the_wrong_kind_ends_the_link() -> None:
-    async with pretended_relay(answering(frames.encode_frame(frames.Opened(), 1))) as port:
+    async with pretended_relay(answering(codec.encode_frame(codec.Subscribed(), 1))) as port:
         link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
-        with pytest.raises(TryFailed, match="wrong kind"):
+        with pytest.raises(AttemptFailed, match="wrong kind"):
             await link.delete(1)
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await link.next_blob()
 
 
 @pytest.mark.parametrize("answer", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x05\x7f\x00\x00\x00\x01"])
 async def test_an_answer_that_breaks_the_format_ends_the_link(answer: bytes) -> None:
     async with pretended_relay(answering(answer)) as port:
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await put_at(port)
 
 
@@ -151,9 +149,9 @@ async def test_an_answer_that_breaks_the_format_ends_the_link(answer: bytes) -> 
     ],
 )
 async def test_a_refusal_is_the_failure_it_stands_for(permanent: bool, code: str, failure: Failure) -> None:
-    refused = frames.Refused(permanent=permanent, code=code, retry_after_ms=1_500, text="no")
-    async with pretended_relay(answering(frames.encode_frame(refused, 1))) as port:
-        with pytest.raises(TryFailed, match="no") as failed:
+    refused = codec.Refused(permanent=permanent, code=code, retry_after_ms=1_500, text="no")
+    async with pretended_relay(answering(codec.encode_frame(refused, 1))) as port:
+        with pytest.raises(AttemptFailed, match="no") as failed:
             await put_at(port)
         assert failed.value.failure is failure
         assert failed.value.retry_after_ms == 1_500
@@ -174,16 +172,16 @@ async def test_what_is_under_way_fails_at_once_when_the_relay_goes_away() -> Non
         async with asyncio.timeout(SOON_S):
             await asked.wait()
             outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [LinkLost, LinkLost]
+        assert [type(outcome) for outcome in outcomes] == [ConnectionLost, ConnectionLost]
         for later in (link.put(ENVELOPE), link.next_blob(), link.delete(1)):
-            with pytest.raises(LinkLost):
+            with pytest.raises(ConnectionLost):
                 await later
 
 
 async def test_a_port_where_nobody_listens_is_a_refused_connection() -> None:
     async with pretended_relay(answering(b"")) as port:
         pass
-    with pytest.raises(TryFailed) as failed:
+    with pytest.raises(AttemptFailed) as failed:
         await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
     assert failed.value.failure is Failure.CONNECTION_REFUSED
 
@@ -193,7 +191,7 @@ async def test_a_relay_that_hangs_up_before_its_greeting_is_a_failed_try() -> No
         writer.close()
 
     async with pretended_relay(converse) as port:
-        with pytest.raises(TryFailed):
+        with pytest.raises(AttemptFailed):
             await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
 
 
@@ -220,7 +218,7 @@ async def test_a_relay_that_never_greets_is_given_up_and_hung_up_on() -> None:
             connecting = asyncio.create_task(TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key))
             await mute.connected.wait()
             time.advance(DEADLINE_S)
-            with pytest.raises(TryFailed) as failed:
+            with pytest.raises(AttemptFailed) as failed:
                 await connecting
             assert failed.value.failure is Failure.CONNECTION_REFUSED
             await mute.left.wait()
@@ -234,7 +232,7 @@ async def test_a_relay_that_never_answers_is_a_time_out() -> None:
             putting = asyncio.create_task(link.put(ENVELOPE))
             await asyncio.sleep(0)  # it has begun
             time.advance(DEADLINE_S)
-            with pytest.raises(TryFailed) as failed:
+            with pytest.raises(AttemptFailed) as failed:
                 await putting
             assert failed.value.failure is Failure.NETWORK_TIMEOUT
             await link.close()
@@ -252,17 +250,17 @@ async def test_a_connection_given_up_half_way_is_not_left_open() -> None:
 
 
 async def test_a_relay_that_calls_itself_another_node_is_left() -> None:
-    impostor = frames.encode_frame(replace(GREETING, node_key=MALLORY.node_key), 0)
+    impostor = codec.encode_frame(replace(GREETING, node_key=MALLORY.node_key), 0)
     async with pretended_relay(Mute(impostor).converse) as port:
-        with pytest.raises(TryFailed, match="another node") as failed:
+        with pytest.raises(AttemptFailed, match="another node") as failed:
             await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
         assert failed.value.failure is Failure.AUTHENTICATION_FAILED
 
 
 async def test_a_relay_that_speaks_only_later_versions_is_left() -> None:
-    later = frames.encode_frame(replace(GREETING, lowest_version=2, highest_version=3), 0)
+    later = codec.encode_frame(replace(GREETING, lowest_version=2, highest_version=3), 0)
     async with pretended_relay(Mute(later).converse) as port:
-        with pytest.raises(TryFailed, match="other versions"):
+        with pytest.raises(AttemptFailed, match="other versions"):
             await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
 
 
@@ -277,14 +275,14 @@ async def test_another_key_gets_not_a_single_byte_of_ours() -> None:
         left.set()
 
     async with pretended_relay(converse, identity=MALLORY) as port:
-        with pytest.raises(TryFailed, match="another node") as failed:
+        with pytest.raises(AttemptFailed, match="another node") as failed:
             await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
         assert failed.value.failure is Failure.AUTHENTICATION_FAILED
     assert heard in ([], [b""])
 
 
 async def test_a_relay_that_sends_far_more_than_is_taken_is_left() -> None:
-    flood = frames.encode_blobs((number, 5, b"blob") for number in range(1, 5_000))
+    flood = codec.encode_blobs((number, 5, b"blob") for number in range(1, 5_000))
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HELLO + flood)
@@ -293,7 +291,7 @@ async def test_a_relay_that_sends_far_more_than_is_taken_is_left() -> None:
 
     async with pretended_relay(converse) as port:
         link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             async with asyncio.timeout(SOON_S):
                 await link.ping()
 
@@ -304,10 +302,10 @@ async def test_a_client_says_by_itself_that_it_is_still_there_and_leaves_a_relay
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HELLO)
-        understood = frames.FrameReader()
+        understood = codec.FrameReader()
         while data := await reader.read(65_536):
             for _, frame in understood.feed(data):
-                if frame == frames.Ping():
+                if frame == codec.Ping():
                     beats.release()
 
     limits = RelayLimits()
@@ -317,5 +315,5 @@ async def test_a_client_says_by_itself_that_it_is_still_there_and_leaves_a_relay
             for _ in range(limits.idle_ms // limits.heartbeat_ms + 1):
                 await beats.acquire()
                 time.advance(limits.heartbeat_ms / 1_000)
-            with pytest.raises(LinkLost):  # it never heard an answer
+            with pytest.raises(ConnectionLost):  # it never heard an answer
                 await link.next_blob()

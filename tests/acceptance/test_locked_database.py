@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from restante.model.errors import StoreUnusable
-from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.file.database import Database
 
 HOLD = """
 import sys
 from pathlib import Path
-from restante.runtime.sqlite.database import Database
+from restante.runtime.sqlite.file.database import Database
 
 database = Database(Path(sys.argv[1]), schema="node")
 with database.transaction():

@@ -10,10 +10,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.policy.failures import Failure
-from restante.ports.relay import TryFailed
-from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.transport.relay_connection import TlsRelayLink
 from support.relay.node_processes import NodeHome, NodeProcess, running_node
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S
@@ -62,7 +62,7 @@ async def test_sigterm_finishes_and_answers_the_puts_under_way_and_ends_with_zer
         assert await asyncio.to_thread(node.ended) == 0
         stopped = node.logged()[-1]
     assert (stopped["event"], stopped["clean"], stopped["waiting"]) == ("node.stopped", True, 0)
-    assert {type(answer) for answer in answers if not isinstance(answer, TryFailed)} <= {type(None)}
+    assert {type(answer) for answer in answers if not isinstance(answer, AttemptFailed)} <= {type(None)}
     assert len(acknowledged) >= 20
     assert held(home) == acknowledged  # all that was answered is there, and all that is there was answered
     assert stopped["puts"] == len(acknowledged)
@@ -104,7 +104,7 @@ async def test_a_full_disk_is_a_temporary_refusal_and_a_503_until_there_is_room(
             assert (await health(node, until=200))["usable"] is True
             no_file_longer_than(node, home.database.with_name("node.db-wal").stat().st_size)
             for raw in large[1:3]:
-                with pytest.raises(TryFailed) as caught:
+                with pytest.raises(AttemptFailed) as caught:
                     await link.put(raw)
                 assert caught.value.code is Code.STORAGE_FAILED
                 assert caught.value.failure is Failure.STORAGE_REFUSED
@@ -129,7 +129,7 @@ async def test_a_node_whose_file_was_taken_away_acknowledges_nothing_more_and_sa
             home.database.rename(home.database.with_name("moved.db"))
             told = await health(node, until=503)
             assert (told["reason"], told["code"]) == ("file_gone", "E106")
-            with pytest.raises(TryFailed) as caught:
+            with pytest.raises(AttemptFailed) as caught:
                 await link.put(after)
             assert caught.value.code is Code.STORAGE_FAILED
         assert (await asyncio.to_thread(node.get, "/metrics"))[0] == 200

@@ -13,9 +13,9 @@ import apsw
 
 from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey
-from restante.ports.relay import TryFailed
+from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemClock
-from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayLink
 from restante.wire.envelope import Envelope, decode_envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 from support.relay.node_processes import NodeHome, NodeProcess, start_node
@@ -74,7 +74,7 @@ async def send_all(story: Story, who: int) -> None:
         place = story.home.relay
         try:
             link = await TlsRelayLink.connect(place.endpoint.host, place.endpoint.port, node=place.key)
-        except TryFailed:
+        except AttemptFailed:
             await asyncio.sleep(0)  # killed meanwhile: wait for the next
             continue
         done: set[int] = set()
@@ -93,7 +93,7 @@ async def send_all(story: Story, who: int) -> None:
             for answer in answers:
                 if isinstance(answer, int):
                     done.add(answer)
-                elif not isinstance(answer, TryFailed):
+                elif not isinstance(answer, AttemptFailed):
                     raise answer
             if len(done) < start + len(answers):
                 break

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from restante.crypto.identity import Identity
-from restante.ports.relay import TryFailed
+from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemClock
-from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayLink
 from restante.wire.address import show_address
-from restante.wire.envelope import Envelope, encode_envelope, payload_hash
+from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
 from restante.wire.inbox_keys import relay_inbox_key
 from support.relay.node_processes import NodeHome, NodeProcess, running_node
 from support.spec.clauses import clause
@@ -43,7 +43,7 @@ async def keep_busy(node: NodeProcess) -> None:
     for number, sealed in enumerate(SEALED):
         await sender.put(envelope(READERS[number // 20], sealed))
     for refused in (envelope(READERS[0], b"late", hours=2_000), b"\xff" * 100):
-        with contextlib.suppress(TryFailed, ValueError):
+        with contextlib.suppress(AttemptFailed, ValueError):
             await sender.put(refused)
     for reader in READERS[:3]:
         receiver = await link()
@@ -55,7 +55,7 @@ async def keep_busy(node: NodeProcess) -> None:
         await receiver.close()
     stranger = await link()
     await stranger.open(STRANGER)
-    with contextlib.suppress(TryFailed):
+    with contextlib.suppress(AttemptFailed):
         await stranger.delete(1)
     for noise in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\xff" + bytes(300), bytes(70_000)):
         _, writer = await asyncio.open_connection(place.host, place.port)
@@ -73,7 +73,7 @@ def everything_that_names_somebody(home: NodeHome) -> dict[str, bytes]:
     for number, identity in enumerate([*READERS, STRANGER]):
         named[f"address {number}"] = identity.address
         named[f"inbox {number}"] = relay_inbox_key(identity.address)
-    named |= {f"hash {number}": payload_hash(sealed) for number, sealed in enumerate(SEALED)}
+    named |= {f"hash {number}": hash_sealed_bytes(sealed) for number, sealed in enumerate(SEALED)}
     return named | {"node key": home.relay.key}
 
 

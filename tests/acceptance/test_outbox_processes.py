@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from restante.model.ids import MessageId, event_number
-from restante.model.journal import JournalKind, JournalRow
+from restante.model.journal import JournalEvent, JournalKind
 from restante.model.states import State
 from support.fleet.journal_files import message
 from support.outbox import worker_processes
@@ -47,7 +47,7 @@ def begin(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def assert_tries_never_overlap(rows: list[JournalRow]) -> None:
+def assert_tries_never_overlap(rows: list[JournalEvent]) -> None:
     """Of one message: after each try comes its end, and a lapse never before the lease was over (SPEC 3.5)."""
     tried_at_ms: int | None = None
     for row in rows:
@@ -82,7 +82,7 @@ def test_two_processes_never_hold_the_same_entry_and_deliver_each_once(tmp_path:
         assert [process.returncode for process in processes] == [0, 0]
     tries = Counter(line for lines in said for line in lines)
     assert set(tries.values()) == {1}, "the same try was leased twice"
-    by_message: dict[MessageId, list[JournalRow]] = defaultdict(list)
+    by_message: dict[MessageId, list[JournalEvent]] = defaultdict(list)
     for fact in facts(file.journal):
         assert fact.message_id is not None
         by_message[fact.message_id].append(fact)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from restante.policy.links import RelayLimits
-from restante.wire import frames
+from restante.policy.connection_limits import RelayLimits
+from restante.wire.frames import codec
 from support.relay.raw_peer import BOB, LOOPBACK, SOON_S, RawPeer, RunningRelay, running_relay
 
 ROUNDS = 60
@@ -17,7 +17,7 @@ ROUNDS = 60
 
 def nonsense(dice: random.Random, relay: RunningRelay) -> bytes:
     """Bytes a broken or hostile client might send once it is connected."""
-    good = frames.encode_frame(frames.Put(envelope=relay.envelope(dice.randbytes(20))), dice.randrange(2**32))
+    good = codec.encode_frame(codec.Put(envelope=relay.envelope(dice.randbytes(20))), dice.randrange(2**32))
     damaged = bytearray(good)
     damaged[dice.randrange(len(damaged))] ^= 1 << dice.randrange(8)
     return dice.choice(
@@ -26,8 +26,8 @@ def nonsense(dice: random.Random, relay: RunningRelay) -> bytes:
             good[: dice.randrange(len(good))],
             bytes(damaged),
             dice.randrange(524_294, 2**32).to_bytes(4, "big") + dice.randbytes(100),
-            frames.frame_head(dice.randrange(256), dice.randrange(2**32), 40) + dice.randbytes(40),
-            frames.frame_head(dice.choice(list(frames.FrameType)), 1, 96) + dice.randbytes(96),
+            codec.frame_head(dice.randrange(256), dice.randrange(2**32), 40) + dice.randbytes(40),
+            codec.frame_head(dice.choice(list(codec.FrameType)), 1, 96) + dice.randbytes(96),
             good * 3 + dice.randbytes(3),
         ]
     )

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
-from restante.policy.links import RelayLimits
-from restante.ports.relay import LinkLost, TryFailed
-from restante.runtime.sqlite.database import Database
-from restante.wire import frames
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost
+from restante.runtime.sqlite.file.database import Database
+from restante.wire.frames import codec
 from support.relay.raw_peer import BOB, LOOPBACK, MALLORY, SOON_S, START, RawPeer, RunningRelay, running_relay
 from support.spec.clauses import clause
 from support.system.manual_event_loop import still_time
@@ -34,7 +34,7 @@ async def test_puts_beyond_the_burst_are_refused_for_now_and_told_when_to_come_b
         async with running_relay(tmp_path, limits=limits) as relay:
             link = await relay.link()
             outcomes = await link.put_many([relay.envelope(b"%d" % number) for number in range(8)])
-            refused = [each for each in outcomes if isinstance(each, TryFailed)]
+            refused = [each for each in outcomes if isinstance(each, AttemptFailed)]
             assert len(refused) == 3
             for each in refused:
                 assert (each.failure, each.code.value) == (Failure.RATE_LIMITED, "E007")
@@ -49,7 +49,7 @@ async def test_puts_beyond_the_burst_are_refused_for_now_and_told_when_to_come_b
 async def test_one_connection_too_many_is_turned_away_and_the_others_stay(tmp_path: Path) -> None:
     async with running_relay(tmp_path, limits=RelayLimits(max_connections=3)) as relay:
         links = [await relay.link() for _ in range(3)]
-        with pytest.raises(TryFailed):
+        with pytest.raises(AttemptFailed):
             await relay.link()
         for link in links:
             await link.ping()
@@ -66,7 +66,7 @@ async def test_the_fifth_receive_session_of_a_key_is_refused_for_now(tmp_path: P
     async with running_relay(tmp_path) as relay:
         links = [await relay.link(BOB) for _ in range(4)]
         fifth = await relay.link()
-        with pytest.raises(TryFailed, match="at most 4") as refused:
+        with pytest.raises(AttemptFailed, match="at most 4") as refused:
             await fifth.open(BOB)
         assert refused.value.failure is Failure.RATE_LIMITED
         await fifth.open(MALLORY)
@@ -114,7 +114,7 @@ async def test_pings_before_the_greeting_do_not_stretch_the_handshake(tmp_path: 
     with still_time() as time:
         async with running_relay(tmp_path) as relay, RawPeer.connected(relay.port, starts=False) as (peer, _):
             for _ in range(LIMITS.handshake_ms // 1_000):
-                assert await peer.ask(frames.Ping()) == frames.Pong()
+                assert await peer.ask(codec.Ping()) == codec.Pong()
                 time.advance(1.0)
             assert await peer.is_cut_off()
             assert relay.relay.figures().handshakes_failed_total == 1
@@ -126,7 +126,7 @@ async def test_a_silent_client_is_dropped_and_one_that_pings_stays(tmp_path: Pat
         async with running_relay(tmp_path) as relay:
             lively = await relay.link()
             async with RawPeer.connected(relay.port) as (silent, _):
-                assert await silent.ask(frames.Ping()) == frames.Pong()
+                assert await silent.ask(codec.Ping()) == codec.Pong()
                 for _ in range(LIMITS.idle_ms // LIMITS.heartbeat_ms):
                     assert relay.relay.figures().closed_idle_total == 0
                     time.advance(LIMITS.heartbeat_ms / 1_000)
@@ -145,11 +145,11 @@ async def test_a_client_that_does_not_read_is_dropped_and_hurts_nobody(tmp_path:
             sender = await relay.link()
             await sender.put_many([relay.envelope(bytes(200_000)) for _ in range(40)])
             async with RawPeer.connected(relay.port, receive_buffer_bytes=4_096) as (slow, hello):
-                await slow.say(frames.encode_frame(slow.proof(BOB, hello), 1))
+                await slow.say(codec.encode_frame(slow.proof(BOB, hello), 1))
                 slow.stop_reading()
                 while relay.relay.figures().closed_slow_total == 0:
                     with contextlib.suppress(ConnectionError):
-                        await slow.say(frames.encode_frame(frames.Taken(through=2**63 - 1), 0))  # a lie
+                        await slow.say(codec.encode_frame(codec.Credit(through=2**63 - 1), 0))  # a lie
                     await sender.put(relay.envelope(b"others go on", reader=MALLORY))
                     time.advance(1.0)
             good = await relay.link(BOB)
@@ -165,7 +165,7 @@ async def test_a_relay_behind_its_disk_stops_reading_and_goes_on_when_it_has_cau
         link = await relay.link()
         sent = [relay.envelope(number.to_bytes(4, "big") + bytes(100_000)) for number in range(60)]
         outcomes = await link.put_many(sent)
-        assert not [each for each in outcomes if isinstance(each, TryFailed)]
+        assert not [each for each in outcomes if isinstance(each, AttemptFailed)]
         assert relay.held() == sent
         await link.close()
 
@@ -177,7 +177,7 @@ async def test_mail_that_the_client_does_not_take_stays_with_the_relay(tmp_path:
         link = await relay.link(BOB)
         sent = [relay.envelope(b"%d" % number) for number in range(3_000)]
         outcomes = await link.put_many(sent)
-        assert not [each for each in outcomes if isinstance(each, TryFailed)]
+        assert not [each for each in outcomes if isinstance(each, AttemptFailed)]
         await link.ping()
         assert relay.relay.figures().blobs_served_total < 2_000
         async with asyncio.timeout(SOON_S):
@@ -188,20 +188,20 @@ async def test_mail_that_the_client_does_not_take_stays_with_the_relay(tmp_path:
 
 async def test_frames_of_an_unknown_type_are_refused_by_code_and_the_link_lives_on(tmp_path: Path) -> None:
     async with running_relay(tmp_path) as relay, RawPeer.connected(relay.port) as (peer, _):
-        await peer.say(frames.frame_head(0x7F, 9, 3) + b"new")
+        await peer.say(codec.frame_head(0x7F, 9, 3) + b"new")
         number, refused = await peer.hear()
-        assert isinstance(refused, frames.Refused)
+        assert isinstance(refused, codec.Refused)
         assert (number, refused.permanent, refused.code) == (9, True, "E101")
-        assert await peer.ask(frames.Ping(), 2) == frames.Pong()
+        assert await peer.ask(codec.Ping(), 2) == codec.Pong()
 
 
 @pytest.mark.parametrize(
     "start",
-    [frames.Start(version=2, capabilities=0), frames.Start(version=1, capabilities=2)],
+    [codec.Start(version=2, capabilities=0), codec.Start(version=1, capabilities=2)],
     ids=["version", "capability"],
 )
 async def test_a_version_or_capability_nobody_offered_is_refused_and_the_link_ends(
-    tmp_path: Path, start: frames.Start
+    tmp_path: Path, start: codec.Start
 ) -> None:
     async with running_relay(tmp_path) as relay, RawPeer.connected(relay.port, starts=False) as (peer, hello):
         assert (hello.lowest_version, hello.highest_version, hello.capabilities) == (1, 1, 1)
@@ -211,12 +211,12 @@ async def test_a_version_or_capability_nobody_offered_is_refused_and_the_link_en
 
 async def test_nothing_but_a_ping_is_taken_before_the_greeting(tmp_path: Path) -> None:
     async with running_relay(tmp_path) as relay, RawPeer.connected(relay.port, starts=False) as (peer, hello):
-        assert await peer.ask(frames.Ping(), 1) == frames.Pong()
-        put = frames.Put(envelope=relay.envelope(b"early"))
+        assert await peer.ask(codec.Ping(), 1) == codec.Pong()
+        put = codec.Put(envelope=relay.envelope(b"early"))
         assert (await peer.refusal(put, 2)).code == "E108"
         assert (await peer.refusal(peer.proof(BOB, hello), 3)).code == "E108"
-        await peer.say(frames.encode_frame(START, 0))
-        assert isinstance(await peer.ask(put, 4), frames.Stored)
+        await peer.say(codec.encode_frame(START, 0))
+        assert isinstance(await peer.ask(put, 4), codec.Stored)
         assert (await peer.refusal(START, 5)).code == "E108"
 
 
@@ -225,9 +225,9 @@ async def test_what_came_before_a_broken_frame_is_stored_and_its_answer_harms_no
         bystander = await relay.link()
         raw = relay.envelope(b"good")
         async with RawPeer.connected(relay.port) as (peer, _):
-            broken = frames.frame_head(frames.FrameType.DELETE, 2, 8) + b"\xff" * 8
+            broken = codec.frame_head(codec.FrameType.DELETE, 2, 8) + b"\xff" * 8
             putting = asyncio.create_task(bystander.put(relay.envelope(b"bystander's")))
-            await peer.say(frames.encode_frame(frames.Put(envelope=raw), 1) + broken)
+            await peer.say(codec.encode_frame(codec.Put(envelope=raw), 1) + broken)
             assert await peer.is_cut_off()
             await putting
         await until_true(lambda: relay.relay.figures().puts_stored_total == 2)
@@ -272,12 +272,12 @@ async def test_a_relay_that_stops_answers_the_puts_it_has_taken_and_takes_no_mor
         await until_true(lambda: relay.relay.figures().waiting_bytes > 0 or relay.relay.figures().puts_stored_total > 0)
         await relay.relay.stop()
         outcomes = await putting
-        acknowledged = [raw for raw, each in zip(sent, outcomes, strict=True) if not isinstance(each, TryFailed)]
+        acknowledged = [raw for raw, each in zip(sent, outcomes, strict=True) if not isinstance(each, AttemptFailed)]
         assert acknowledged == relay.held()
         assert acknowledged
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await link.ping()
-        with pytest.raises(TryFailed):
+        with pytest.raises(AttemptFailed):
             await relay.link()
 
 
@@ -300,7 +300,7 @@ async def test_a_store_that_cannot_be_used_shows_in_the_figures_until_it_can(tmp
     async with running_relay(tmp_path) as relay:
         link = await relay.link()
         other = Database(relay.database.path, schema="node")
-        with other.transaction(), pytest.raises(TryFailed):
+        with other.transaction(), pytest.raises(AttemptFailed):
             await link.put(relay.envelope(b"refused for now"))
         other.close()
         assert not relay.relay.figures().store_usable

@@ -10,12 +10,12 @@ import pytest
 from restante.crypto.identity import is_signed_by
 from restante.policy.failures import Failure
 from restante.policy.quota import StorageQuota
-from restante.ports.relay import TryFailed
-from restante.runtime.sqlite.database import Database
-from restante.runtime.transport.relay_link import TlsRelayLink
-from restante.wire import frames
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.transport.relay_connection import TlsRelayLink
 from restante.wire.acks import encode_delivery_batch
-from restante.wire.envelope import payload_hash
+from restante.wire.envelope import hash_sealed_bytes
+from restante.wire.frames import codec
 from support.relay.raw_peer import BOB, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, running_relay
 from support.spec.clauses import clause
 
@@ -35,7 +35,7 @@ async def received(link: TlsRelayLink, count: int) -> list[bytes]:
 async def test_a_put_is_answered_by_the_nodes_signed_word_for_exactly_these_bytes(relay: RunningRelay) -> None:
     link = await relay.link()
     evidence = await link.put(relay.envelope(b"sealed bytes"))
-    hashed = payload_hash(b"sealed bytes")
+    hashed = hash_sealed_bytes(b"sealed bytes")
     raw = encode_delivery_batch(evidence.batch)
     assert raw[:-64] == b"\x01" + b"\x00\x01" + hashed[:16] + relay.clock.now_ms().to_bytes(8, "big")
     assert is_signed_by(NODE.node_key, raw[-64:], b"restante-ack-batch-v1" + raw[:-64] + hashed)
@@ -58,7 +58,7 @@ async def test_what_cannot_be_written_is_not_acknowledged_but_refused_for_now(re
     raw = relay.envelope(b"sealed")
     other = Database(relay.database.path, schema="node")
     with other.transaction():
-        with pytest.raises(TryFailed) as refused:
+        with pytest.raises(AttemptFailed) as refused:
             await link.put(raw)
         assert refused.value.code.value == "E004"
         assert refused.value.failure is Failure.STORAGE_REFUSED
@@ -80,7 +80,7 @@ async def test_equal_envelopes_are_kept_apart(relay: RunningRelay) -> None:
 
 
 async def test_a_relay_that_is_not_the_one_meant_is_refused(relay: RunningRelay) -> None:
-    with pytest.raises(TryFailed, match="another node") as refused:
+    with pytest.raises(AttemptFailed, match="another node") as refused:
         await TlsRelayLink.connect("127.0.0.1", relay.port, node=MALLORY.node_key)
     assert refused.value.failure is Failure.AUTHENTICATION_FAILED
 
@@ -93,7 +93,7 @@ async def test_a_relay_that_is_not_the_one_meant_is_refused(relay: RunningRelay)
         b"\xff\xff\xff\xff",
         b"\x00\x00\x00\x00",
         b"\x00\x00\x00\x06\x30\x00\x00\x00\x01!",
-        frames.encode_frame(frames.Ping(), 1) + b"\xff\xff\xff\xff",
+        codec.encode_frame(codec.Ping(), 1) + b"\xff\xff\xff\xff",
     ],
     ids=["garbage", "http", "oversize", "no length", "ping with a body", "good, then bad"],
 )
@@ -112,7 +112,7 @@ async def test_a_frame_cut_short_is_let_go_and_others_go_on(relay: RunningRelay)
     link = await relay.link(BOB)
     raw = relay.envelope(b"whole")
     async with RawPeer.connected(relay.port) as (peer, _):
-        await peer.say(frames.encode_frame(frames.Put(envelope=raw), 1)[:-1])
+        await peer.say(codec.encode_frame(codec.Put(envelope=raw), 1)[:-1])
         await link.put(raw)
     assert relay.held() == [raw]
     await link.close()
@@ -120,9 +120,9 @@ async def test_a_frame_cut_short_is_let_go_and_others_go_on(relay: RunningRelay)
 
 async def test_a_frame_may_come_byte_by_byte(relay: RunningRelay) -> None:
     async with RawPeer.connected(relay.port) as (peer, _):
-        for byte in frames.encode_frame(frames.Ping(), 0xFFFF_FFFF):
+        for byte in codec.encode_frame(codec.Ping(), 0xFFFF_FFFF):
             await peer.say(bytes([byte]))
-        assert await peer.hear() == (0xFFFF_FFFF, frames.Pong())
+        assert await peer.hear() == (0xFFFF_FFFF, codec.Pong())
 
 
 @clause("6.5")
@@ -132,8 +132,8 @@ async def test_the_proof_of_another_key_opens_nothing(relay: RunningRelay) -> No
     async with RawPeer.connected(relay.port) as (peer, hello):
         refused = await peer.refusal(peer.proof(BOB, hello, signer=MALLORY))
         assert (refused.permanent, refused.code) == (True, "E103")
-        assert await peer.ask(frames.Ping(), 2) == frames.Pong()  # and no blob came before it
-        assert (await peer.refusal(frames.Delete(blob_ids=(1,)), 3)).permanent
+        assert await peer.ask(codec.Ping(), 2) == codec.Pong()  # and no blob came before it
+        assert (await peer.refusal(codec.Delete(blob_ids=(1,)), 3)).permanent
     assert len(relay.held()) == 1
     await link.close()
 
@@ -145,18 +145,18 @@ async def test_a_proof_overheard_on_another_connection_or_made_for_another_node_
     async with RawPeer.connected(relay.port) as (bobs, hello), RawPeer.connected(relay.port) as (thiefs, other_hello):
         assert other_hello.challenge != hello.challenge
         overheard = bobs.proof(BOB, hello)
-        assert await bobs.ask(overheard) == frames.Opened()
+        assert await bobs.ask(overheard) == codec.Subscribed()
         assert (await thiefs.refusal(overheard)).code == "E103"
         elsewhere = replace(other_hello, node_key=MALLORY.node_key)
         assert (await thiefs.refusal(thiefs.proof(BOB, elsewhere))).code == "E103"
-        assert await thiefs.ask(thiefs.proof(BOB, other_hello)) == frames.Opened()  # only the true proof opens
+        assert await thiefs.ask(thiefs.proof(BOB, other_hello)) == codec.Subscribed()  # only the true proof opens
 
 
 @clause("6.5")
 async def test_a_session_is_opened_once_and_only_an_open_one_may_delete(relay: RunningRelay) -> None:
     async with RawPeer.connected(relay.port) as (peer, hello):
-        assert (await peer.refusal(frames.Delete(blob_ids=(1,)))).permanent
-        assert await peer.ask(peer.proof(MALLORY, hello)) == frames.Opened()
+        assert (await peer.refusal(codec.Delete(blob_ids=(1,)))).permanent
+        assert await peer.ask(peer.proof(MALLORY, hello)) == codec.Subscribed()
         assert (await peer.refusal(peer.proof(BOB, hello))).permanent
 
 
@@ -167,18 +167,18 @@ async def test_each_blob_comes_once_a_session_in_order(relay: RunningRelay) -> N
     sent = [relay.envelope(b"%d" % number) for number in range(150)]
     await asyncio.gather(*(sender.put(raw) for raw in sent))
     async with RawPeer.connected(relay.port) as (peer, hello):
-        assert await peer.ask(peer.proof(BOB, hello)) == frames.Opened()
+        assert await peer.ask(peer.proof(BOB, hello)) == codec.Subscribed()
         got = []
         for _ in sent:
             _, blob = await peer.hear()
-            while not isinstance(blob, frames.Blob):
+            while not isinstance(blob, codec.Blob):
                 _, blob = await peer.hear()
             got.append(blob.envelope)
-            await peer.say(frames.encode_frame(frames.Delete(blob_ids=(blob.blob_id,)), 7))
+            await peer.say(codec.encode_frame(codec.Delete(blob_ids=(blob.blob_id,)), 7))
         assert got == sent
-        await peer.say(frames.encode_frame(frames.Ping(), 8))
-        while (heard := await peer.hear()) != (8, frames.Pong()):
-            assert heard == (7, frames.Deleted())  # nothing comes twice
+        await peer.say(codec.encode_frame(codec.Ping(), 8))
+        while (heard := await peer.hear()) != (8, codec.Pong()):
+            assert heard == (7, codec.Deleted())  # nothing comes twice
     assert relay.held() == []
     await sender.close()
 
@@ -204,13 +204,13 @@ async def test_new_arrivals_are_pushed_to_every_live_session_of_their_inbox_and_
     sender = await relay.link()
     bobs = [await relay.link(BOB) for _ in range(2)]
     async with RawPeer.connected(relay.port) as (mallorys, hello):
-        assert await mallorys.ask(mallorys.proof(MALLORY, hello)) == frames.Opened()
+        assert await mallorys.ask(mallorys.proof(MALLORY, hello)) == codec.Subscribed()
         raw = relay.envelope(b"news")
         await sender.put(raw)
         for link in bobs:
             assert await received(link, 1) == [raw]
-        await mallorys.say(frames.encode_frame(frames.Ping(), 9))
-        assert await mallorys.hear() == (9, frames.Pong())
+        await mallorys.say(codec.encode_frame(codec.Ping(), 9))
+        assert await mallorys.hear() == (9, codec.Pong())
     for link in (sender, *bobs):
         await link.close()
 
@@ -257,7 +257,7 @@ async def test_a_full_inbox_is_refused_for_now_and_nothing_is_evicted(tmp_path: 
         link = await relay.link(BOB)
         sent = [relay.envelope(b"%d" % number) for number in range(100)]
         await asyncio.gather(*(link.put(raw) for raw in sent))
-        with pytest.raises(TryFailed, match="100 blobs") as refused:
+        with pytest.raises(AttemptFailed, match="100 blobs") as refused:
             await link.put(relay.envelope(b"one more"))
         assert refused.value.code.value == "E004"
         assert refused.value.failure is Failure.STORAGE_REFUSED
@@ -279,9 +279,9 @@ async def test_an_envelope_that_is_too_large_is_refused_for_good_and_the_link_li
     ):
         fits = relay.envelope(bytes(16_384))
         too_large = fits[: -16_384 - 4] + b"\x22" + varint(size) + bytes(size)
-        refused = await peer.refusal(frames.Put(envelope=too_large))
+        refused = await peer.refusal(codec.Put(envelope=too_large))
         assert (refused.permanent, refused.code) == (True, "E006")
-        assert isinstance(await peer.ask(frames.Put(envelope=fits), 2), frames.Stored)
+        assert isinstance(await peer.ask(codec.Put(envelope=fits), 2), codec.Stored)
         assert relay.held() == [fits]
 
 
@@ -295,9 +295,9 @@ def varint(number: int) -> bytes:
 async def test_bytes_that_are_no_envelope_are_refused_for_good_and_the_link_lives_on(relay: RunningRelay) -> None:
     async with RawPeer.connected(relay.port) as (peer, _):
         for raw in (b"", b"\x00", b"no envelope", bytes(1_000)):
-            refused = await peer.refusal(frames.Put(envelope=raw))
+            refused = await peer.refusal(codec.Put(envelope=raw))
             assert (refused.permanent, refused.code) == (True, "E101")
-        assert await peer.ask(frames.Ping(), 2) == frames.Pong()
+        assert await peer.ask(codec.Ping(), 2) == codec.Pong()
     assert relay.held() == []
 
 
@@ -305,11 +305,11 @@ async def test_bytes_that_are_no_envelope_are_refused_for_good_and_the_link_live
 async def test_an_envelope_with_less_than_an_hour_to_live_is_refused_for_good(relay: RunningRelay) -> None:
     async with RawPeer.connected(relay.port) as (peer, _):
         relay.clock.advance(1)  # a millisecond into the hour that the envelope counts in whole
-        refused = await peer.refusal(frames.Put(envelope=relay.envelope(b"brief", hours=1)))
+        refused = await peer.refusal(codec.Put(envelope=relay.envelope(b"brief", hours=1)))
         assert (refused.permanent, refused.code) == (True, "E102")
 
 
 async def test_frames_that_only_a_relay_may_send_are_refused(relay: RunningRelay) -> None:
     async with RawPeer.connected(relay.port) as (peer, hello):
-        for frame in (hello, frames.Opened(), frames.Deleted(), frames.Pong()):
+        for frame in (hello, codec.Subscribed(), codec.Deleted(), codec.Pong()):
             assert (await peer.refusal(frame, 5)).permanent

@@ -5,10 +5,10 @@ import json
 import sys
 from pathlib import Path
 
-from restante.ports.relay import TryFailed
+from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemEntropy
-from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayLink
 from support.spec.clauses import clause
 
 LOOPBACK = "127.0.0.1"
@@ -30,7 +30,7 @@ async def test_a_thousand_idle_connections_fit_in_300_mb_and_one_more_is_turned_
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "restante.cli.demo_parts",
+        "restante.cli.demo.processes",
         json.dumps(part),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -46,7 +46,7 @@ async def test_a_thousand_idle_connections_fit_in_300_mb_and_one_more_is_turned_
                 )
             try:
                 await TlsRelayLink.connect(LOOPBACK, port, node=node.node_key)
-            except TryFailed:
+            except AttemptFailed:
                 pass
             else:
                 raise AssertionError("the relay took one more than it may")

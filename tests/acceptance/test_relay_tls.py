@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from restante.policy.failures import Failure
-from restante.ports.relay import TryFailed
-from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.transport.relay_connection import TlsRelayLink
 from restante.runtime.transport.tls import channel_of, client_context, server_context
-from restante.wire import frames
+from restante.wire.frames import codec
 from support.relay.raw_peer import BOB, LOOPBACK, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, running_relay
 from support.spec.clauses import clause
 
@@ -43,7 +43,7 @@ async def serving(context: ssl.SSLContext | None, greeting: bytes) -> AsyncItera
 
 
 async def failure_at(port: int) -> Failure:
-    with pytest.raises(TryFailed) as failed:
+    with pytest.raises(AttemptFailed) as failed:
         await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
     return failed.value.failure
 
@@ -68,7 +68,7 @@ async def test_the_session_is_tls_1_3_and_leaves_no_ticket(relay: RunningRelay) 
 
 async def test_a_client_without_tls_hears_no_frame(relay: RunningRelay) -> None:
     reader, writer = await asyncio.open_connection(LOOPBACK, relay.port)
-    writer.write(frames.encode_frame(frames.Start(version=1, capabilities=0), 0))
+    writer.write(codec.encode_frame(codec.Start(version=1, capabilities=0), 0))
     async with asyncio.timeout(SOON_S):
         heard = await reader.read()
     writer.close()
@@ -102,15 +102,15 @@ async def test_a_certificate_of_another_authority_is_refused(tmp_path: Path) -> 
 async def test_a_proof_relayed_by_one_who_has_even_the_nodes_key_opens_nothing(relay: RunningRelay) -> None:
     """The man in the middle ends Bob's encryption, shows him the node's own greeting, and passes his proof on."""
     async with RawPeer.connected(relay.port) as (towards_node, hello):
-        proofs: asyncio.Future[frames.Open] = asyncio.get_running_loop().create_future()
+        proofs: asyncio.Future[codec.Subscribe] = asyncio.get_running_loop().create_future()
 
         async def pose_as_the_node(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             assert channel_of(writer.get_extra_info("ssl_object")) != towards_node.channel
-            writer.write(frames.encode_frame(hello, 0))
-            understood = frames.FrameReader()
+            writer.write(codec.encode_frame(hello, 0))
+            understood = codec.FrameReader()
             while not proofs.done() and (data := await reader.read(65_536)):
                 for _, frame in understood.feed(data):
-                    if isinstance(frame, frames.Open):
+                    if isinstance(frame, codec.Subscribe):
                         proofs.set_result(frame)
             writer.close()
 
@@ -121,8 +121,8 @@ async def test_a_proof_relayed_by_one_who_has_even_the_nodes_key_opens_nothing(r
             proof = await proofs
         assert proof.address == BOB.address
         assert (await towards_node.refusal(proof)).code == "E103"
-        assert await towards_node.ask(towards_node.proof(BOB, hello), 2) == frames.Opened()
-        with contextlib.suppress(TryFailed):
+        assert await towards_node.ask(towards_node.proof(BOB, hello), 2) == codec.Subscribed()
+        with contextlib.suppress(AttemptFailed):
             await opening
         trap.close()
 
@@ -133,12 +133,12 @@ async def test_another_key_cannot_tell_an_inbox_with_mail_from_one_that_nobody_e
 ) -> None:
     """Every question a stranger may ask about Bob's inbox has the same answer, byte for byte, before and after mail."""
 
-    async def answers() -> list[frames.Frame | frames.Unknown]:
+    async def answers() -> list[codec.Frame | codec.Unknown]:
         async with RawPeer.connected(relay.port) as (peer, hello):
             heard = [await peer.refusal(peer.proof(BOB, hello, signer=MALLORY), 1)]
-            heard.append(await peer.refusal(frames.Delete(blob_ids=(1,)), 2))
+            heard.append(await peer.refusal(codec.Delete(blob_ids=(1,)), 2))
             opened = await peer.ask(peer.proof(MALLORY, hello), 3)
-            return [*heard, opened, await peer.ask(frames.Delete(blob_ids=(1, 2)), 4), await peer.ask(frames.Ping(), 5)]
+            return [*heard, opened, await peer.ask(codec.Delete(blob_ids=(1, 2)), 4), await peer.ask(codec.Ping(), 5)]
 
     before = await answers()
     link = await relay.link()

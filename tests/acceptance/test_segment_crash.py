@@ -10,10 +10,10 @@ from pyarrow import parquet
 
 from restante.model.ids import event_number
 from restante.model.journal import JournalKind
-from restante.runtime.journal import segments
-from restante.runtime.journal.depots import DirectoryDepot
-from restante.runtime.sqlite.journal import Journal
-from restante.wire.journal_rows import from_record
+from restante.runtime.journal import segment_writer
+from restante.runtime.journal.segment_directory import DirectoryDepot
+from restante.runtime.sqlite.file.journal import Journal
+from restante.wire.journal_schema import from_record
 from restante.wire.segment_manifest import manifest_name
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, NodeFile, facts, open_node_file
@@ -21,10 +21,10 @@ from support.sqlite.files import NOW_MS, NodeFile, facts, open_node_file
 SHIP_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from restante.runtime.journal.depots import DirectoryDepot
-from restante.runtime.journal.segments import ship
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.journal import Journal
+from restante.runtime.journal.segment_directory import DirectoryDepot
+from restante.runtime.journal.segment_writer import ship
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.system import SystemEntropy
 
 home, fatal_sync = Path(sys.argv[1]), int(sys.argv[2])
@@ -69,7 +69,7 @@ def manifests(directory: Path) -> list[str]:
 
 
 def ship(journal: Journal, directory: Path) -> list[Path]:
-    return [directory / name for name in segments.ship(journal, DirectoryDepot(directory))]
+    return [directory / name for name in segment_writer.ship(journal, DirectoryDepot(directory))]
 
 
 def numbers(paths: list[Path]) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.cli.advice import EXIT_BAD_INPUT
+from restante.cli.error_advice import EXIT_BAD_INPUT
 from restante.node.daemon import GRACE_S
 
 UNIT = Path(__file__).parents[2] / "contrib" / "restante-node.service"

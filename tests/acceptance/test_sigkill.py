@@ -17,10 +17,10 @@ from restante.model.ids import MessageId, NodeKey, event_number
 from restante.model.journal import JournalKind
 from restante.model.states import State
 from restante.policy.capacity import OutboxLimits
-from restante.ports.relay import TryFailed
+from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayLink
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 from support.client import accepting_process
@@ -111,7 +111,7 @@ async def relay_process(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Pr
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "restante.cli.demo_parts",
+        "restante.cli.demo.processes",
         json.dumps(part),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -134,7 +134,7 @@ async def put_until_killed(process: asyncio.subprocess.Process, port: int, node:
     numbers = itertools.count()
 
     async def put_on_and_on() -> None:
-        with contextlib.suppress(TryFailed):
+        with contextlib.suppress(AttemptFailed):
             while True:
                 raw = envelope(next(numbers))
                 await link.put(raw)

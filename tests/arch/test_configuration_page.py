@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from restante.cli.reference import CHANNEL_MEANINGS, MEANINGS, configuration_page
-from restante.model.ranges import ranges_of
-from restante.policy.channel_pacing import ChannelLimits
-from restante.runtime.config import known_settings
+from restante.cli.configuration_page import CHANNEL_MEANINGS, MEANINGS, configuration_page
+from restante.model.setting_ranges import ranges_of
+from restante.policy.channel_rate_limit import ChannelLimits
+from restante.runtime.settings_loader import known_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 

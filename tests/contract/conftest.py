@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from restante.client.outbox import Outbox
-from restante.testing.seeded import FakeClock, SeededEntropy
+from restante.testing.deterministic import FakeClock, SeededEntropy
 
 
 @pytest.fixture

@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from restante.client.channels import Channels, ChunkEnd, Draft, Enqueued, Skipped, Stop, Strategy
-from restante.client.outbox_words import Destination, Message
-from restante.core.channel_delivery import Progress
-from restante.core.outbox_events import Notice
-from restante.model.codes import Code
+from restante.client.outbox_types import Destination, Message
+from restante.core.channel_delivery import ChunkState
+from restante.core.outbox_events import OutboxEventType
+from restante.model.error_codes import Code
 from restante.model.errors import DuplicateMessageId, OutboxFull, RestanteError
-from restante.model.records import Dropped
+from restante.model.send_receipt import Dropped
 from restante.model.states import DropReason, Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.channel_errors import PERMANENT_TEXTS
-from restante.policy.channel_pacing import ChannelLimits
 from restante.policy.channel_platforms import Format, Platform
+from restante.policy.channel_rate_limit import ChannelLimits
 from restante.policy.settings import Settings
-from restante.ports.channel_adapter import NoAnswer, NotSent, Outgoing, SendRefused, Taken
-from restante.runtime.channels.rack import Condition
-from restante.runtime.sqlite.outbox_records import Change
+from restante.ports.channel_adapter import NoAnswer, NotSent, Outgoing, PlatformAck, SendRefused
+from restante.runtime.channels.adapter_pool import Condition
+from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 from restante.testing.memory_channel import MemoryChannel
 from support.channels.fixtures import Place, StillDice, draft, long_text, place, registered, states
 from support.spec.clauses import clause
@@ -104,7 +104,7 @@ async def test_the_after_hook_is_told_each_end_in_order_with_the_platforms_name_
         await asyncio.sleep(0)
         ends.append(end)
 
-    ops = MemoryChannel(answers=[Taken("first"), NEVER])
+    ops = MemoryChannel(answers=[PlatformAck("first"), NEVER])
     channels = here.open(ops=ops, after=after)
     await delivered(channels, long_text(3))
     await channels.close()
@@ -140,7 +140,7 @@ async def test_a_delivery_with_a_name_is_accepted_once(here: Place) -> None:
 
 @clause("12.1")
 async def test_when_a_chunk_can_never_arrive_the_later_ones_are_withdrawn_visibly(here: Place) -> None:
-    ops = MemoryChannel(answers=[Taken(), NEVER])
+    ops = MemoryChannel(answers=[PlatformAck(), NEVER])
     channels = here.open(ops=ops)
     sent = await delivered(channels, long_text(5))
     assert await states(channels, sent) == [DELIVERED, DEAD, DEAD, DEAD, DEAD]
@@ -151,7 +151,7 @@ async def test_when_a_chunk_can_never_arrive_the_later_ones_are_withdrawn_visibl
 
 
 async def test_with_best_effort_the_later_ones_are_sent_all_the_same(here: Place) -> None:
-    ops = MemoryChannel(answers=[Taken(), NEVER])
+    ops = MemoryChannel(answers=[PlatformAck(), NEVER])
     channels = here.open(ops=ops)
     sent = await delivered(channels, long_text(4), strategy=Strategy.BEST_EFFORT)
     assert await states(channels, sent) == [DELIVERED, DEAD, DELIVERED, DELIVERED]
@@ -159,7 +159,7 @@ async def test_with_best_effort_the_later_ones_are_sent_all_the_same(here: Place
 
 
 async def test_a_chunk_whose_delivery_was_aborted_does_not_come_alone_a_day_later(here: Place) -> None:
-    ops = MemoryChannel(answers=[Taken(), *[NotSent("down")] * 15])
+    ops = MemoryChannel(answers=[PlatformAck(), *[NotSent("down")] * 15])
     channels = here.open(ops=ops)
     sent = await delivered(channels, long_text(3))
     for _ in range(5):
@@ -174,7 +174,7 @@ async def test_a_chunk_whose_delivery_was_aborted_does_not_come_alone_a_day_late
 
 
 async def test_an_aborted_delivery_recovered_by_hand_goes_on_where_it_stopped(here: Place) -> None:
-    ops = MemoryChannel(answers=[Taken(), NEVER])
+    ops = MemoryChannel(answers=[PlatformAck(), NEVER])
     channels = here.open(ops=ops)
     sent = await delivered(channels, long_text(3))
     for message_id in sent.message_ids[1:]:
@@ -288,7 +288,7 @@ async def test_a_refused_format_is_resent_as_plain_text_once_even_after_a_restar
 async def test_what_is_too_long_is_cut_again_and_goes_on_after_a_restart(here: Place) -> None:
     too_long = SendRefused("Bad Request: message is too long", status=400)
     words = " ".join(f"word{number:03}" for number in range(120))
-    ops = MemoryChannel(answers=[too_long, too_long, Taken(), LATER, LATER, LATER])
+    ops = MemoryChannel(answers=[too_long, too_long, PlatformAck(), LATER, LATER, LATER])
     channels = here.open(ops=ops)
     await delivered(channels, words)
     await channels.close()
@@ -334,12 +334,16 @@ async def test_a_send_begun_by_a_dead_process_is_repeated_with_its_key_and_repor
     sent = await channels.deliver(draft("hello"))
     assert isinstance(sent, Enqueued)
     [message_id] = sent.message_ids
-    await channels.outbox.within(lambda store: store.progress.store(message_id, Progress(is_open=True)))
+    await channels.outbox.within(lambda store: store.progress.store(message_id, ChunkState(is_open=True)))
     await channels.drain()
     assert [one.key for one in ops.taken] == [message_id.hex()]
     assert here.reports() == [code]
     await channels.close()
-    told = [change.code async for change in events if isinstance(change, Change) and change.notice is Notice.RETRIED]
+    told = [
+        change.code
+        async for change in events
+        if isinstance(change, OutboxEvent) and change.notice is OutboxEventType.RETRIED
+    ]
     assert told == [code]
 
 
@@ -350,7 +354,7 @@ async def test_a_second_crash_in_the_window_ends_in_a_dead_letter_that_says_so(h
     sent = await channels.deliver(draft("hello"))
     assert isinstance(sent, Enqueued)
     [message_id] = sent.message_ids
-    await channels.outbox.within(lambda store: store.progress.store(message_id, Progress(is_open=True, crashes=1)))
+    await channels.outbox.within(lambda store: store.progress.store(message_id, ChunkState(is_open=True, crashes=1)))
     await channels.drain()
     assert (ops.asked, await states(channels, sent)) == ([], [DEAD])
     assert ("dead_lettered", Code.SEND_UNSURE) in here.facts()
@@ -388,7 +392,7 @@ async def test_entries_of_a_channel_that_failed_to_start_wait_and_use_up_no_try(
     running = asyncio.create_task(channels.run())
     async with asyncio.timeout(LIMIT_S):
         async for change in channels.outbox.events():
-            if isinstance(change, Change) and change.notice is Notice.DELIVERED:
+            if isinstance(change, OutboxEvent) and change.notice is OutboxEventType.DELIVERED:
                 break
     running.cancel()
     await asyncio.wait([running])
@@ -407,7 +411,7 @@ async def test_what_has_expired_is_never_sent_and_leaves_no_row_but_a_tombstone(
     here.clock.advance(DAY_MS)
     await channels.outbox.sweep()
     assert await states(channels, sent) == [None]
-    assert await channels.outbox.within(lambda store: store.progress.load(sent.message_ids[0])) == Progress()
+    assert await channels.outbox.within(lambda store: store.progress.load(sent.message_ids[0])) == ChunkState()
     await channels.close()
 
 
@@ -444,7 +448,7 @@ async def test_what_cannot_be_queued_does_not_leave_by_a_channel(here: Place) ->
     running = asyncio.create_task(channels.run())
     async with asyncio.timeout(LIMIT_S):
         async for change in channels.outbox.events():
-            if isinstance(change, Change) and change.notice is Notice.DELIVERED:
+            if isinstance(change, OutboxEvent) and change.notice is OutboxEventType.DELIVERED:
                 break
     live = Message(payload=loaded.payload, kind="typing", message_id=loaded.message_id)
     receipt = await channels.outbox.send(live, Destination(Route.CHANNEL, "ops/room"))
@@ -457,7 +461,7 @@ async def test_what_cannot_be_queued_does_not_leave_by_a_channel(here: Place) ->
 
 async def test_an_entry_that_was_taken_over_meanwhile_is_left_to_its_new_owner(here: Place) -> None:
     class Sleeper(MemoryChannel):
-        async def send(self, message: Outgoing) -> Taken:
+        async def send(self, message: Outgoing) -> PlatformAck:
             self.asked.append(message)
             here.clock.advance(120_000)  # the lease is over
             await channels.outbox.sweep()

@@ -7,15 +7,15 @@ import pytest
 import pytest_asyncio
 
 from restante.client.client import Client
-from restante.client.writing import MAX_CONTENT_BYTES
+from restante.client.outgoing import MAX_CONTENT_BYTES
 from restante.crypto.identity import Identity
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import OutOfRange, RestanteError, TooLarge
 from restante.model.ids import Address
 from restante.model.kinds import Kind
-from restante.model.records import Dropped, Queued
+from restante.model.send_receipt import Dropped, Queued
 from restante.model.states import DropReason
-from restante.testing.seeded import FakeClock
+from restante.testing.deterministic import FakeClock
 from support.client.client_pairs import RELAY, client_in, introduce
 from support.spec.clauses import clause
 

@@ -10,22 +10,22 @@ import pytest
 import pytest_asyncio
 
 from restante.client.client import Client
-from restante.client.receiving import FOREIGN_ACK
-from restante.client.writing import NO_ONE_TIME_PREKEY
-from restante.core.acks import receipts
-from restante.model.codes import Code
+from restante.client.incoming import FOREIGN_ACK
+from restante.client.outgoing import NO_ONE_TIME_PREKEY
+from restante.core.signed_acks import sign_receipts
+from restante.model.error_codes import Code
 from restante.model.errors import OutboxFull, RestanteError
 from restante.model.ids import mint_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
-from restante.policy.ordering import OrderLimits
+from restante.policy.reorder_limits import OrderLimits
 from restante.policy.settings import Settings
-from restante.ports.relay import TryFailed
-from restante.testing.seeded import FakeClock
+from restante.ports.relay_connection import AttemptFailed
+from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
 from support.client.client_pairs import Post, bodies, client_in, facts, introduce, security, shown
 from support.spec.clauses import clause
@@ -115,8 +115,8 @@ async def test_sessions_begun_by_both_at_once_converge_on_the_lower_id(two: Two)
     await two.say(b"from alice")
     await two.answer(b"from bob")
     first, second = await two.post.collect(two.alice), await two.post.collect(two.bob)
-    await two.bob.take_in(two.post.blobs(first))
-    await two.alice.take_in(two.post.blobs(second))
+    await two.bob.receive(two.post.blobs(first))
+    await two.alice.receive(two.post.blobs(second))
     await two.talk()
     ids = {one.session_id for one in await two.alice.sessions()}
     assert len(ids) == 2
@@ -136,13 +136,13 @@ async def test_every_single_bit_flip_of_an_envelope_is_a_security_fact_and_chang
     harmless = []
     for start in range(0, len(bits), 2_048):
         part = bits[start : start + 2_048]
-        await two.bob.take_in(two.post.blobs([flipped(envelope, bit) for bit in part]))
+        await two.bob.receive(two.post.blobs([flipped(envelope, bit) for bit in part]))
         if digest(two, "bob", *STATE) != before:
             harmless.append(start)
     assert harmless == []
     assert len(security(two.bob)) == len(bits)
     assert set(security(two.bob)) <= {Code.MALFORMED, Code.AUTHENTICATION_FAILED, Code.MESSAGE_TOO_LARGE}
-    await two.bob.take_in(two.post.blobs([envelope]))
+    await two.bob.receive(two.post.blobs([envelope]))
     assert bodies(two.bob, two.clock)[-1] == b"the one that is tampered with"
 
 
@@ -155,7 +155,7 @@ async def test_what_is_for_another_or_by_a_stranger_is_recorded_and_changes_noth
     await carol.send(two.bob.identity.address, b"you do not know me")
     await two.post.deliver(carol, two.bob)
     assert digest(two, "bob", *STATE) == before
-    await carol.take_in(two.post.blobs(envelopes))
+    await carol.receive(two.post.blobs(envelopes))
     assert (security(carol), security(two.bob)) == ([Code.MALFORMED], ["unknown_sender"])
     assert shown(carol, two.clock) == []
     await carol.close()
@@ -165,8 +165,8 @@ async def test_what_is_for_another_or_by_a_stranger_is_recorded_and_changes_noth
 async def test_a_repeated_envelope_is_acknowledged_again_and_shown_once(two: Two) -> None:
     await two.say(b"once")
     envelopes = await two.post.collect(two.alice)
-    await two.bob.take_in(two.post.blobs(envelopes * 3))
-    await two.bob.take_in(two.post.blobs(envelopes))
+    await two.bob.receive(two.post.blobs(envelopes * 3))
+    await two.bob.receive(two.post.blobs(envelopes))
     assert bodies(two.bob, two.clock) == [b"once"]
     assert [row.code for row in facts(two.bob, JournalKind.ARRIVED)] == ["new"] + ["duplicate"] * 3
     assert security(two.bob) == []
@@ -178,7 +178,7 @@ async def test_a_gap_too_wide_resets_the_session_and_everything_is_shown_once(tw
     await two.talk()
     await two.say(*(b"%d" % number for number in range(1, 10)))
     envelopes = await two.post.collect(two.alice)
-    await two.bob.take_in(two.post.blobs(envelopes[8:]))  # eight are missing before it, six may be
+    await two.bob.receive(two.post.blobs(envelopes[8:]))  # eight are missing before it, six may be
     assert [row.code for row in facts(two.bob, JournalKind.SESSION_RESET)] == ["gap_too_wide"]
     await two.talk(4)
     assert bodies(two.bob, two.clock) == [b"%d" % number for number in range(10)]
@@ -186,7 +186,7 @@ async def test_a_gap_too_wide_resets_the_session_and_everything_is_shown_once(tw
     assert one == other
     assert len(await two.alice.sessions()) == 2
     assert await two.alice.outbox.counts() == {}
-    await two.bob.take_in(two.post.blobs(envelopes))  # originals that were still on their way
+    await two.bob.receive(two.post.blobs(envelopes))  # originals that were still on their way
     assert len(bodies(two.bob, two.clock)) == 10
     assert security(two.bob) == []
 
@@ -204,13 +204,13 @@ async def test_a_thousand_missing_are_waited_for_and_one_more_resets_the_session
         await alice.send(bob.identity.address, text)
     first, *between, last = await post.collect(alice)
     assert len(between) == missing
-    await bob.take_in(post.blobs([first]))
-    await bob.take_in(post.blobs([last]))
+    await bob.receive(post.blobs([first]))
+    await bob.receive(post.blobs([last]))
     resets = [row.code for row in facts(bob, JournalKind.SESSION_RESET)]
     if missing == 1_000:
         assert resets == []
         assert bodies(bob, clock) == texts[:1]
-        await bob.take_in(post.blobs(between))
+        await bob.receive(post.blobs(between))
     else:
         assert resets == ["gap_too_wide"]
         await post.exchange(bob, alice, rounds=2)
@@ -248,7 +248,7 @@ class Broken(Post):
     async def transmit(self, entry: OutboxEntry) -> None:
         if self.times:
             self.times -= 1
-            raise TryFailed("refused", failure=self.failure)
+            raise AttemptFailed("refused", failure=self.failure)
         await super().transmit(entry)
 
 
@@ -286,10 +286,10 @@ async def test_an_invalid_session_is_replaced_and_the_message_encrypted_again_un
 async def test_what_a_gap_skipped_is_asked_for_sent_again_and_shown_marked_as_late(two: Two) -> None:
     await two.say(b"0", b"1", b"2")
     first, _lost, third = await two.post.collect(two.alice)
-    await two.bob.take_in(two.post.blobs([first, third]))
+    await two.bob.receive(two.post.blobs([first, third]))
     assert bodies(two.bob, two.clock) == [b"0"]
     two.clock.advance(5 * MINUTE_MS)
-    await two.bob.keep_house()
+    await two.bob.run_maintenance()
     assert bodies(two.bob, two.clock) == [b"0", b"2"]
     await two.talk(4)
     assert [(one.plaintext, one.is_late) for one in shown(two.bob, two.clock)] == [
@@ -335,7 +335,7 @@ async def test_two_processes_on_one_file_never_use_a_number_or_a_key_twice(two: 
 async def test_prekeys_rotate_weekly_and_a_contact_of_five_weeks_ago_can_still_be_written_to(two: Two) -> None:
     for _ in range(5):
         two.clock.advance(7 * DAY_MS)
-        await two.bob.keep_house()
+        await two.bob.run_maintenance()
     await two.say(b"with the keys of five weeks ago")
     await two.post.deliver(two.alice, two.bob)
     assert bodies(two.bob, two.clock) == [b"with the keys of five weeks ago"]
@@ -370,9 +370,9 @@ async def test_a_one_time_prekey_is_used_up_by_a_message_that_opened_and_by_noth
 
     await two.say(b"hello")
     [envelope] = await two.post.collect(two.alice)
-    await two.bob.take_in(two.post.blobs([flipped(envelope, 8 * len(envelope) - 4)]))
+    await two.bob.receive(two.post.blobs([flipped(envelope, 8 * len(envelope) - 4)]))
     assert left() == 100
-    await two.bob.take_in(two.post.blobs([envelope]))
+    await two.bob.receive(two.post.blobs([envelope]))
     assert left() == 99
 
 
@@ -410,7 +410,9 @@ async def test_an_acknowledgement_counts_only_from_whom_the_message_was_written_
     async def claim(ack_type: AckType) -> None:
         """Carol signs for all of them, truly with her own key."""
         now_ms, writer = two.clock.now_ms(), two.alice.identity.address
-        body = receipts(carol.identity, (to_bob, to_carol, unknown), writer=writer, now_ms=now_ms, ack_type=ack_type)
+        body = sign_receipts(
+            carol.identity, (to_bob, to_carol, unknown), writer=writer, now_ms=now_ms, ack_type=ack_type
+        )
         to = carol.contacts.named("alice")
         await carol.outbox.commits.run(
             lambda: carol._writing.write(to, body, kind=Kind.CONTROL, now_ms=two.clock.now_ms())
@@ -421,11 +423,11 @@ async def test_an_acknowledgement_counts_only_from_whom_the_message_was_written_
     assert await two.alice.outbox.counts() == {State.SENT: 1}
     assert [row.message_id for row in facts(two.alice, JournalKind.DELIVERED)] == [to_carol]
     assert security(two.alice) == [FOREIGN_ACK]
-    await two.bob.take_in(two.post.blobs(envelopes[:1]))
+    await two.bob.receive(two.post.blobs(envelopes[:1]))
     await two.talk()
     assert await two.alice.outbox.counts() == {}
     two.clock.advance(2 * DAY_MS)  # what has ended was swept meanwhile, but not whose it was
-    await two.alice.keep_house()
+    await two.alice.run_maintenance()
     await claim(AckType.READ)
     assert [row.message_id for row in facts(two.alice, JournalKind.READ)] == [to_carol]
     assert security(two.alice) == [FOREIGN_ACK] * 2
@@ -436,10 +438,10 @@ async def test_an_acknowledgement_counts_only_from_whom_the_message_was_written_
 async def test_receipts_leave_together_after_a_second(two: Two) -> None:
     await two.say(*(b"%d" % number for number in range(5)))
     await two.post.deliver(two.alice, two.bob)
-    await two.bob.keep_house()
+    await two.bob.run_maintenance()
     assert await two.bob.outbox.counts() == {}
     two.clock.advance(1_000)
-    await two.bob.keep_house()
+    await two.bob.run_maintenance()
     assert await two.bob.outbox.counts() == {State.PENDING: 1}
     [receipts] = [row for row in facts(two.bob, JournalKind.ACCEPTED) if row.message_kind is Kind.CONTROL]
     await two.post.deliver(two.bob, two.alice)

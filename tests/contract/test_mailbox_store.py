@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from restante.core.mailbox import Usage
 from restante.model.ids import InboxKey
-from restante.policy.quota import Refused, StorageQuota
-from restante.ports.relay import Blob, MailboxStore
-from restante.runtime.sqlite import filing
+from restante.policy.quota import Refusal, StorageQuota
+from restante.ports.relay_connection import MailboxStore, StoredBlob
+from restante.runtime.sqlite.mailbox import deferred_index
 from restante.testing.memory_mailbox import MemoryMailbox
 from support.relay.puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put
 from support.spec.clauses import clause
@@ -33,7 +33,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MailboxSto
 @clause("6.1")
 def test_a_flush_gives_what_was_put_with_its_time(store: MailboxStore) -> None:
     first = put(store, ALICE, b"one")
-    assert everything(store, ALICE) == [Blob(blob_id=first, stored_at_ms=NOW_MS, envelope=b"one")]
+    assert everything(store, ALICE) == [StoredBlob(blob_id=first, stored_at_ms=NOW_MS, envelope=b"one")]
 
 
 @clause("6.1")
@@ -177,7 +177,7 @@ def test_the_last_blob_of_a_quota_is_kept_and_the_next_refused_for_now_while_not
     answers = store.put_all([keep(ALICE, b"%d" % number) for number in range(101)], quota=quota, now_ms=NOW_MS)
     assert all(isinstance(answer, int) for answer in answers[:100])
     refused = answers[100]
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Refusal)
     assert (refused.permanent, refused.code.value) == (False, "E004")
     assert [blob.envelope for blob in everything(store, ALICE)] == [b"%d" % number for number in range(100)]
     assert isinstance(store.put_all([keep(BOB, b"x")], quota=quota, now_ms=NOW_MS)[0], int)
@@ -188,7 +188,7 @@ def test_the_last_byte_of_a_quota_is_kept_and_one_more_refused(store: MailboxSto
     quota = StorageQuota(max_bytes=1_000_000)
     assert isinstance(store.put_all([keep(ALICE, bytes(999_999))], quota=quota, now_ms=NOW_MS)[0], int)
     two, one = store.put_all([keep(ALICE, b"12"), keep(ALICE, b"1")], quota=quota, now_ms=NOW_MS)
-    assert isinstance(two, Refused)
+    assert isinstance(two, Refusal)
     assert isinstance(one, int)
     assert store.usage(ALICE) == Usage(blobs=2, total_bytes=1_000_000)
 
@@ -200,7 +200,7 @@ def test_what_has_expired_and_was_not_swept_yet_takes_nobodys_place(store: Mailb
     lasting = [keep(ALICE, b"stays %d" % number) for number in range(60)]
     store.put_all([*brief, *lasting], quota=quota, now_ms=NOW_MS)
     later = [keep(ALICE, b"later %d" % number) for number in range(41)]
-    assert isinstance(store.put_all(later[:1], quota=quota, now_ms=NOW_MS + HOUR_MS - 1)[0], Refused)
+    assert isinstance(store.put_all(later[:1], quota=quota, now_ms=NOW_MS + HOUR_MS - 1)[0], Refusal)
     answers = store.put_all(later, quota=quota, now_ms=NOW_MS + HOUR_MS)
     assert [isinstance(answer, int) for answer in answers] == [True] * 40 + [False]
     assert store.usage(ALICE).blobs == 100
@@ -290,7 +290,7 @@ class TwoStores(RuleBasedStateMachine):
 
 
 @clause("6.1", "6.3")
-@pytest.mark.parametrize("file_at", [3, filing.FILE_AT])
+@pytest.mark.parametrize("file_at", [3, deferred_index.FILE_AT])
 def test_the_stand_in_answers_as_the_real_store_does(file_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filing, "FILE_AT", file_at)
+    monkeypatch.setattr(deferred_index, "FILE_AT", file_at)
     run_state_machine_as_test(TwoStores, settings=settings(max_examples=30, stateful_step_count=25, deadline=None))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from restante.client.outbox import Destination, Drained, Message, Outbox
-from restante.core.outbox_events import Notice
-from restante.model.codes import Code
+from restante.core.outbox_events import OutboxEventType
+from restante.model.error_codes import Code
 from restante.model.errors import (
     DuplicateMessageId,
     OutboxFull,
@@ -17,12 +17,13 @@ from restante.model.errors import (
 )
 from restante.model.ids import MessageId, mint_message_id
 from restante.model.kinds import Kind, Priority
-from restante.model.records import Dropped, OutboxEntry, Queued, Sent
+from restante.model.outbox_entry import OutboxEntry
+from restante.model.send_receipt import Dropped, Queued, Sent
 from restante.model.states import DropReason, Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
-from restante.testing.seeded import FakeClock
+from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
 from support.outbox.scripted_carrier import MESH, RELAY, Wire, changes, sent, state
 from support.spec.clauses import clause
@@ -137,7 +138,7 @@ async def test_the_257th_of_a_relay_lane_evicts_the_oldest_and_says_so(outbox: O
         first = await sent(outbox, b"0", RELAY)
         await outbox.send_many([(Message(payload=b"x"), RELAY)] * 256)
         seen = await changes(stream, 258)
-    assert [(change.message_id, change.code) for change in seen if change.notice is Notice.EVICTED] == [
+    assert [(change.message_id, change.code) for change in seen if change.notice is OutboxEventType.EVICTED] == [
         (first, "EvictedForCapacity")
     ]
     assert await outbox.counts() == {State.PENDING: 256}
@@ -240,10 +241,10 @@ async def test_what_was_waiting_at_the_start_is_drained_at_once_and_what_comes_l
     wire = Wire()
     running = asyncio.create_task(outbox.run({Route.MESH: wire}))
     async with outbox.events() as stream:
-        assert [change.notice for change in await changes(stream, 1)] == [Notice.SENT]
+        assert [change.notice for change in await changes(stream, 1)] == [OutboxEventType.SENT]
         await sent(outbox, b"from today")
         notices = [change.notice for change in await changes(stream, 2)]
-    assert notices == [Notice.QUEUED, Notice.SENT]
+    assert notices == [OutboxEventType.QUEUED, OutboxEventType.SENT]
     assert wire.taken == [b"from yesterday", b"from today"]
     running.cancel()
 

@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from restante.client import events as events_module
-from restante.client.events import Missed
+from restante.client import event_stream as events_module
+from restante.client.event_stream import Missed
 from restante.client.outbox import Message, Outbox
-from restante.core.outbox_events import Notice
-from restante.model.codes import Code
+from restante.core.outbox_events import OutboxEventType
+from restante.model.error_codes import Code
 from restante.model.errors import (
     LocalProtocolError,
     OutboxFull,
     RestanteError,
 )
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Confirmation, Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.outbox_records import Change
-from restante.testing.seeded import FakeClock
+from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
+from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
 from support.outbox.scripted_carrier import CHAT, DAY_MS, HOUR_MS, MESH, RELAY, Wire, changes, sent, state
 from support.spec.clauses import clause
@@ -41,7 +41,7 @@ async def test_receipts_end_a_message_and_a_later_read_still_finds_it(outbox: Ou
         await outbox.acknowledge(message_id, AckType.READ)
         await outbox.acknowledge(message_id, AckType.READ)
         await outbox.acknowledge(message_id, AckType.DELIVERY)
-        assert [change.notice for change in await changes(stream, 1)] == [Notice.READ]
+        assert [change.notice for change in await changes(stream, 1)] == [OutboxEventType.READ]
     status = await outbox.status(message_id)
     assert status is not None
     assert (status.state, status.confirmation) == (State.DELIVERED, Confirmation.READ)
@@ -174,11 +174,11 @@ async def test_a_callback_that_fails_is_reported_and_harms_no_send(outbox: Outbo
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context["exception"]))
     problem = RuntimeError("of the application")
 
-    def fail(_change: Change) -> None:
+    def fail(_change: OutboxEvent) -> None:
         raise problem
 
     outbox.on_event(fail)
-    heard: list[Change] = []
+    heard: list[OutboxEvent] = []
     outbox.on_event(heard.append)
     message_id = await sent(outbox, b"x")
     assert reported == [problem]
@@ -187,7 +187,7 @@ async def test_a_callback_that_fails_is_reported_and_harms_no_send(outbox: Outbo
 
 
 async def test_a_callback_hears_every_change_after_it_is_on_disk(outbox: Outbox) -> None:
-    heard: list[tuple[Notice, str | None]] = []
+    heard: list[tuple[OutboxEventType, str | None]] = []
     stop = outbox.on_event(lambda change: heard.append((change.notice, change.code)))
     message_id = await sent(outbox, b"x")
     await outbox.drain({Route.MESH: Wire(failures=[Failure.AUTHENTICATION_FAILED])})
@@ -198,26 +198,26 @@ async def test_a_callback_hears_every_change_after_it_is_on_disk(outbox: Outbox)
     stop()
     await sent(outbox, b"unheard")
     assert heard == [
-        (Notice.QUEUED, None),
-        (Notice.SECURITY, "session_reset"),
-        (Notice.DEAD_LETTERED, "E103"),
-        (Notice.RECOVERED, None),
-        (Notice.SENT, None),
-        (Notice.DELIVERY_CONFIRMED, None),
-        (Notice.DELIVERED, None),
-        (Notice.READ, None),
+        (OutboxEventType.QUEUED, None),
+        (OutboxEventType.SECURITY, "session_reset"),
+        (OutboxEventType.DEAD_LETTERED, "E103"),
+        (OutboxEventType.RECOVERED, None),
+        (OutboxEventType.SENT, None),
+        (OutboxEventType.DELIVERY_CONFIRMED, None),
+        (OutboxEventType.DELIVERED, None),
+        (OutboxEventType.READ, None),
     ]
 
 
 @clause("3.12")
 async def test_expiry_and_retries_are_told_too(outbox: Outbox, clock: FakeClock) -> None:
-    heard: list[Notice] = []
+    heard: list[OutboxEventType] = []
     outbox.on_event(lambda change: heard.append(change.notice))
     await sent(outbox, b"x", ttl_s=3_600)
     await outbox.drain({Route.MESH: Wire(failures=[Failure.NETWORK_TIMEOUT])})
     clock.advance(HOUR_MS)
     await outbox.drain({Route.MESH: Wire()})
-    assert heard == [Notice.QUEUED, Notice.RETRIED, Notice.EXPIRED]
+    assert heard == [OutboxEventType.QUEUED, OutboxEventType.RETRIED, OutboxEventType.EXPIRED]
 
 
 async def test_a_slow_reader_is_told_how_much_it_missed(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import StoreUnusable
-from restante.node.health import FRESH_S, Health, StoreHealth, WatchedFile
-from restante.node.logs import Reason
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.group_commit import GroupCommit
+from restante.node.safe_logging import Reason
+from restante.node.store_health import FRESH_S, StoreHealth, StoreStatus, WatchedFile
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.group_commit import GroupCommit
 from support.spec.clauses import clause
 
 
@@ -24,7 +24,7 @@ class Store:
     health: StoreHealth
     takes_puts: bool = True
 
-    async def anew(self) -> Health:
+    async def anew(self) -> StoreStatus:
         """A fresh answer, as after a second."""
         self.health._asked_at_s = asyncio.get_running_loop().time() - FRESH_S
         return await self.health.check()
@@ -46,7 +46,7 @@ async def opened(path: Path) -> AsyncIterator[Store]:
 @clause("6.9")
 async def test_a_store_that_takes_a_write_is_usable(tmp_path: Path) -> None:
     async with opened(tmp_path / "node.db") as store:
-        assert await store.health.check() == Health(usable=True)
+        assert await store.health.check() == StoreStatus(usable=True)
 
 
 async def test_an_answer_is_given_again_for_a_second_without_another_write(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_after_a_failed_put_there_must_be_room_for_the_largest_message(tmp
         store.database.run(f"PRAGMA max_page_count = {pages}")
         assert (await store.anew()).usable  # a few bytes still find room
         store.takes_puts = False
-        assert await store.anew() == Health(usable=False, reason=Reason.CANNOT_WRITE, code=Code.STORE_UNUSABLE)
+        assert await store.anew() == StoreStatus(usable=False, reason=Reason.CANNOT_WRITE, code=Code.STORE_UNUSABLE)
         store.database.run("PRAGMA max_page_count = 1000000")
         assert (await store.anew()).usable
         assert store.database.run("SELECT count(*) FROM meta WHERE key = 'probe'") == [(0,)]  # nothing is left behind
@@ -90,7 +90,7 @@ async def test_a_file_that_was_replaced_takes_nothing_more_even_if_it_comes_back
         assert (await store.health.check()).usable
         (tmp_path / lost).rename(tmp_path / "aside")
         (tmp_path / lost).touch()
-        assert await store.anew() == Health(usable=False, reason=Reason.FILE_GONE, code=Code.STORE_UNUSABLE)
+        assert await store.anew() == StoreStatus(usable=False, reason=Reason.FILE_GONE, code=Code.STORE_UNUSABLE)
         with pytest.raises(StoreUnusable, match="removed or replaced"):
             await store.file.run(lambda: store.database.run("DELETE FROM meta"))
         (tmp_path / "aside").replace(tmp_path / lost)

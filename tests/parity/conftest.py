@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from restante.fleet.session import open_session
+from restante.fleet.spark.session import open_session
 from support.fleet.small_spark import NO_CODE_PER_PLAN, SHORT_LIFE
 
 

@@ -15,11 +15,11 @@ from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
 from restante.model.states import State
 from restante.policy.channel_platforms import Platform
-from restante.ports.channel_adapter import NoAnswer, NotSent, Outgoing, SendRefused, Taken
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.journal import Journal
+from restante.ports.channel_adapter import NoAnswer, NotSent, Outgoing, PlatformAck, SendRefused
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
+from restante.testing.deterministic import FakeClock
 from restante.testing.memory_channel import MemoryChannel
-from restante.testing.seeded import FakeClock
 from support.channels.fixtures import Place, StillDice, draft, long_text
 from support.spec.clauses import clause
 
@@ -54,7 +54,7 @@ class Storm(MemoryChannel):
         self.place: Place | None = None
         self.heir = Path()
 
-    async def send(self, message: Outgoing) -> Taken:
+    async def send(self, message: Outgoing) -> PlatformAck:
         if self.place is None:
             raise Death(self.heir)  # of the dead, nothing leaves any more
         [weather] = self._dice.choices(list(WEATHER), list(WEATHER.values()))
@@ -75,7 +75,7 @@ class Storm(MemoryChannel):
         }
         if weather in trouble:
             raise trouble[weather]
-        return Taken("name")
+        return PlatformAck("name")
 
     def _die(self) -> None:
         assert self.place is not None

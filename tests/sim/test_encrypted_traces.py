@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from restante.core.inbox_events import ResetReason
+from restante.model.inbox_entry import InboxEntry
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, TtlType
-from restante.model.records import InboxEntry
 from restante.model.states import State
-from restante.ports.relay import Blob
-from restante.testing.lossy import Faults
+from restante.ports.relay_connection import StoredBlob
+from restante.testing.deterministic import SeededEntropy
+from restante.testing.lossy_connection import Faults
 from restante.testing.memory_mailbox import MemoryMailbox
-from restante.testing.seeded import SeededEntropy
 from restante.testing.virtual_time import run_in_virtual_time
-from restante.wire.content import Content, encode_content
 from restante.wire.envelope import decode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
+from restante.wire.message_content import Content, encode_content
 from restante.wire.ttl_header import TtlHeader
 from support.client.simulation import Endpoint, Stage
 from support.spec.clauses import clause
@@ -103,7 +103,7 @@ class Trouble:
         self.seen: list[bytes] = []
         self.kinds: list[str] = []
 
-    def record(self) -> list[Blob]:
+    def record(self) -> list[StoredBlob]:
         """All that lies at the relay for Bob now."""
         inbox = relay_inbox_key(self._stage.bob.identity.address)
         now_ms = self._stage.clock.now_ms()
@@ -132,7 +132,7 @@ class Trouble:
             case "killed":
                 await one.die_and_come_back()
             case _:
-                stage.relay.hang_up()
+                stage.relay.disconnect_all()
         self.kinds.append(kind)
 
 
@@ -231,11 +231,11 @@ def test_no_key_is_used_twice_over_crashes_and_resets(tmp_path: Path) -> None:
     take = stage.relay.take
 
     def spy(raw: bytes) -> object:
-        from restante.core.sessions import open_seal
+        from restante.core.session_messages import unseal_envelope
 
         for reader in (stage.alice.identity, stage.bob.identity):
             if decode_envelope(raw).inbox_key == relay_inbox_key(reader.address):
-                message = open_seal(raw, reader=reader).message
+                message = unseal_envelope(raw, reader=reader).message
                 name = message.session_id + message.sender + message.ratchet[:36]
                 assert used.setdefault(name, message.ratchet) == message.ratchet
         return take(raw)

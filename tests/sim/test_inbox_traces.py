@@ -47,19 +47,19 @@ def on_the_network(peers: Peers, what: str, how: Any) -> None:
         return
     match what:
         case "deliver":
-            reader.take_in([network.pop(how % len(network))])
+            reader.receive([network.pop(how % len(network))])
         case "deliver twice":
-            reader.take_in([network[how % len(network)]] * 2)
+            reader.receive([network[how % len(network)]] * 2)
         case "deliver all":
             how.shuffle(network)
             peers.network = []
-            reader.take_in(network)
+            reader.receive(network)
         case "lose":
             del network[how % len(network)]
         case "collide" | "replay" if peers.writer.kept:
             # Only what has come can be collided with: before that, nobody but its writer knows it.
             known = peers.writer.kept[how % len(peers.writer.kept)].envelope
-            reader.take_in([known, peers.forged(known, new_id=what == "replay")])
+            reader.receive([known, peers.forged(known, new_id=what == "replay")])
 
 
 def at_the_peers(peers: Peers, what: str, how: Any) -> None:
@@ -118,7 +118,7 @@ def test_disorder_and_repeats_alone_leave_the_sent_sequence(happened: list[tuple
         play(peers, "write", count)
         for what, how in happened:
             play(peers, what, how)
-        peers.reader.take_in(peers.network)
+        peers.reader.receive(peers.network)
         entries = shown(peers.reader.file)
         assert [entry.plaintext for entry in entries] == peers.writer.sent
         assert {change.notice for change in peers.reader.changes} == {InboxNotice.NEW_MESSAGE}

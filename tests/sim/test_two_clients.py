@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from restante.model.journal import JournalKind, JournalRow
+from restante.model.journal import JournalEvent, JournalKind
 from restante.model.states import State
 from restante.policy.failures import Failure
-from restante.ports.relay import RelayLink, TryFailed
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.mailbox import SqliteMailbox
-from restante.testing.lossy import Faults
+from restante.ports.relay_connection import AttemptFailed, RelayConnection
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
+from restante.testing.lossy_connection import Faults
 from restante.testing.memory_mailbox import MemoryMailbox
 from restante.testing.memory_relay import MemoryLink
 from restante.testing.virtual_time import run_in_virtual_time
@@ -135,7 +135,7 @@ def test_links_that_break_again_and_again_lose_nothing(stage: Stage) -> None:
         chance = stage.entropy("breaks")
         for _ in range(8):
             await asyncio.sleep((chance.dice() + 1.0) * 1.5)
-            stage.relay.hang_up()
+            stage.relay.disconnect_all()
 
     async def scenario() -> None:
         async with stage.met(), stage.online():
@@ -190,7 +190,7 @@ def test_a_stop_that_comes_together_with_the_loss_of_the_link_is_obeyed(stage: S
     async def scenario() -> None:
         async with asyncio.timeout(10.0), stage.met(), stage.online():
             await asyncio.sleep(3.0)
-            stage.relay.hang_up()
+            stage.relay.disconnect_all()
 
     run_in_virtual_time(scenario(), stage.clock)
     assert not any(endpoint.is_online() for endpoint in stage.both)
@@ -200,12 +200,12 @@ class Ungrateful(MemoryLink):
     """A link on which no answer to a Delete ever comes."""
 
     async def delete_many(self, blob_ids: Sequence[int]) -> None:
-        raise TryFailed(f"no answer about {len(blob_ids)} blobs", failure=Failure.NETWORK_TIMEOUT)
+        raise AttemptFailed(f"no answer about {len(blob_ids)} blobs", failure=Failure.NETWORK_TIMEOUT)
 
 
 @clause("1.1")
 def test_a_relay_that_does_not_answer_deletes_sends_again_and_nothing_is_shown_twice(stage: Stage) -> None:
-    async def ungrateful() -> RelayLink:
+    async def ungrateful() -> RelayConnection:
         return Ungrateful(stage.relay, stage.bob.identity)
 
     async def scenario() -> None:
@@ -275,7 +275,7 @@ def test_no_journal_row_of_a_client_or_the_relay_holds_an_address(tmp_path: Path
     people = [endpoint.identity.address for endpoint in stage.both]
     of_the_relay = journal.facts(after=0, limit=1_000_000)
     assert {row.kind for row in of_the_relay} == {JournalKind.STORED, JournalKind.REMOVED}
-    rows: list[JournalRow] = [*stage.alice.facts(), *stage.bob.facts(), *of_the_relay]
+    rows: list[JournalEvent] = [*stage.alice.facts(), *stage.bob.facts(), *of_the_relay]
     shown = [value if isinstance(value, bytes) else str(value).encode() for row in rows for value in astuple(row)]
     everything = b"\n".join(shown)
     for who in people:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from restante.model.ids import InboxKey
-from restante.wire.envelope import Envelope, decode_envelope, encode_envelope, payload_hash
+from restante.wire.envelope import Envelope, decode_envelope, encode_envelope, hash_sealed_bytes
 from support.spec.clauses import clause
 from support.wire.golden_vectors import cases
 
@@ -20,4 +20,4 @@ def test_envelopes_keep_their_bytes(vector: dict[str, Any]) -> None:
     )
     assert encode_envelope(envelope).hex() == vector["hex"]
     assert decode_envelope(bytes.fromhex(vector["hex"])) == envelope
-    assert payload_hash(envelope.sealed).hex() == vector["payload_hash"]
+    assert hash_sealed_bytes(envelope.sealed).hex() == vector["payload_hash"]

@@ -7,23 +7,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from restante.model.ids import Address, NodeKey, PayloadHash
 from restante.wire.acks import decode_delivery_batch, delivery_batch_to_sign
-from restante.wire.frames import (
+from restante.wire.frames.codec import (
     Blob,
+    Credit,
     Delete,
     Deleted,
     Frame,
     FrameReader,
     FrameType,
     Hello,
-    Open,
-    Opened,
     Ping,
     Pong,
     Put,
     Refused,
     Start,
     Stored,
-    Taken,
+    Subscribe,
+    Subscribed,
     encode_frame,
     open_to_sign,
 )
@@ -44,7 +44,7 @@ HELLO = Hello(
     challenge=raw("hello", "challenge"),
     node_key=NodeKey(raw("hello", "node_key")),
 )
-OPEN = Open(address=Address(raw("open", "address")), signature=raw("open", "signature"))
+OPEN = Subscribe(address=Address(raw("open", "address")), signature=raw("open", "signature"))
 
 
 def frames_by_name() -> dict[str, Frame]:
@@ -52,7 +52,7 @@ def frames_by_name() -> dict[str, Frame]:
     return {
         "hello": HELLO,
         "open": OPEN,
-        "opened": Opened(),
+        "opened": Subscribed(),
         "start": Start(version=VECTORS["start"]["version"], capabilities=VECTORS["start"]["capabilities"]),
         "put": Put(envelope=raw("put", "envelope")),
         "stored": Stored(
@@ -71,7 +71,7 @@ def frames_by_name() -> dict[str, Frame]:
         ),
         "delete": Delete(blob_ids=tuple(VECTORS["delete"]["blob_ids"])),
         "deleted": Deleted(),
-        "taken": Taken(through=VECTORS["taken"]["through"]),
+        "taken": Credit(through=VECTORS["taken"]["through"]),
         "ping": Ping(),
         "pong": Pong(),
     }

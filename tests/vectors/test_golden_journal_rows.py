@@ -7,7 +7,7 @@ import pytest
 from restante.model.ids import event_number
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
-from restante.wire.journal_rows import FIELDS, SCHEMA_VERSION, from_record, to_record
+from restante.wire.journal_schema import FIELDS, SCHEMA_VERSION, from_record, to_record
 from support.spec.clauses import clause
 from support.wire.golden_vectors import load
 

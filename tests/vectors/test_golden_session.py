@@ -1,11 +1,11 @@
 """Handshake, first message and state files of version 1, derived by derive_session.py without any of our code."""
 
-from restante.core.sessions import accept_session, read_in_session, write_in_session
+from restante.core.session_messages import accept_session, decrypt_message, encrypt_message
 from restante.crypto.handshake import Encapsulation, initiate, respond
 from restante.crypto.identity import Identity
-from restante.crypto.prekey_bytes import decode_prekeys, encode_prekeys
+from restante.crypto.prekey_codec import decode_prekeys, encode_prekeys
 from restante.crypto.prekeys import public_bundle
-from restante.crypto.ratchet_bytes import decode_ratchet, encode_ratchet
+from restante.crypto.ratchet_codec import decode_ratchet, encode_ratchet
 from restante.model.ids import MessageId, SessionId
 from restante.policy.padding import unpad
 from restante.wire.session_message import decode_session_message, encode_session_message
@@ -31,7 +31,7 @@ def test_the_one_who_writes_first_comes_to_the_session_and_to_these_bytes() -> N
         continues=SessionId(b"\x71" * 32),
     )
     assert agreed.session_id == VECTOR["session_id"]
-    after, message = write_in_session(
+    after, message = encrypt_message(
         agreed.ratchet,
         b"first",
         writer=ALICE.address,
@@ -65,7 +65,7 @@ def test_a_prekey_store_of_version_1_is_read() -> None:
 def test_states_of_version_1_are_read_and_go_on() -> None:
     alice, bob = decode_ratchet(VECTOR["alice_state"]), decode_ratchet(VECTOR["bob_state"])
     session = SessionId(VECTOR["session_id"])
-    bob, answer = write_in_session(
+    bob, answer = encrypt_message(
         bob,
         b"answer",
         writer=BOB.address,
@@ -74,13 +74,13 @@ def test_states_of_version_1_are_read_and_go_on() -> None:
         opening=None,
         entropy=bytes(44),
     )
-    alice, text = read_in_session(alice, decode_session_message(unpad(answer)), now_ms=NOW_MS)
+    alice, text = decrypt_message(alice, decode_session_message(unpad(answer)), now_ms=NOW_MS)
     assert text == b"answer"
 
 
 def test_a_state_of_version_1_with_a_skipped_key_is_read() -> None:
     state = decode_ratchet(VECTOR["bob_state_with_a_gap"])
     assert encode_ratchet(state) == VECTOR["bob_state_with_a_gap"]
-    after, text = read_in_session(state, decode_session_message(VECTOR["message"]), now_ms=NOW_MS)
+    after, text = decrypt_message(state, decode_session_message(VECTOR["message"]), now_ms=NOW_MS)
     assert text == b"first"
     assert after.skipped == {}

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
-from restante.cli import show
-from restante.cli.inputs import inputs_of
-from restante.cli.reference import configuration_page
-from restante.cli.terminal import console, print_json, table
-from restante.runtime.config import SHIP_TO, known_settings
+from restante.cli.configuration_page import configuration_page
+from restante.cli.shared_options import inputs_of
+from restante.cli.terminal import console, print_json
+from restante.runtime.settings_loader import SHIP_TO, known_settings
+from restante.views import formatting
+from restante.views.text_tables import table
 
 
 def config(
@@ -30,7 +31,8 @@ def config(
         print_json({"file": None if file is None else str(file), "settings": shown})
         return
     rows = [
-        (one.key, show.quantity(values[one.key], one.allowed.unit), loaded.sources[one.key]) for one in known_settings()
+        (one.key, formatting.quantity(values[one.key], one.allowed.unit), loaded.sources[one.key])
+        for one in known_settings()
     ]
     rows.append((SHIP_TO, loaded.ship_to or "none", loaded.sources[SHIP_TO]))
     title = "Settings in force, no file read" if file is None else f"Settings in force, file {file}"

@@ -12,22 +12,22 @@ from typing import Annotated, NoReturn
 import typer
 
 from restante import __version__
-from restante.cli.advice import EXIT_INTERRUPTED, exit_status
-from restante.cli.channel import app as channel_app
+from restante.cli.client.channel import app as channel_app
+from restante.cli.client.contact import app as contact_app
+from restante.cli.client.dead_letters import app as dlq_app
+from restante.cli.client.identity import app as id_app
+from restante.cli.client.messages import inbox, send
+from restante.cli.client.outbox import app as outbox_app
+from restante.cli.client.relay import app as relay_app
+from restante.cli.client.security import security, sessions
 from restante.cli.config import config
-from restante.cli.contact import app as contact_app
-from restante.cli.demo import demo
-from restante.cli.dlq import app as dlq_app
-from restante.cli.fleet import app as fleet_app
-from restante.cli.identity import app as id_app
-from restante.cli.inputs import Inputs
-from restante.cli.journal import app as journal_app
-from restante.cli.mail import inbox, send
-from restante.cli.node import app as node_app
-from restante.cli.outbox import app as outbox_app
+from restante.cli.demo.command import demo
+from restante.cli.error_advice import EXIT_INTERRUPTED, exit_status
+from restante.cli.fleet.commands import app as fleet_app
+from restante.cli.fleet.journal import app as journal_app
+from restante.cli.node.commands import app as node_app
 from restante.cli.policy import policy
-from restante.cli.protection import security, sessions
-from restante.cli.relay import app as relay_app
+from restante.cli.shared_options import Inputs
 from restante.cli.terminal import print_error
 from restante.model.errors import RestanteError
 

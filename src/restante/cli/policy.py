@@ -7,16 +7,17 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Group, RenderableType
 
-from restante.cli import show
-from restante.cli.advice import REFUSAL_ADVICE
-from restante.cli.inputs import inputs_of
-from restante.cli.terminal import console, print_json, table
+from restante.cli.error_advice import REFUSAL_ADVICE
+from restante.cli.shared_options import inputs_of
+from restante.cli.terminal import console, print_json
 from restante.model.kinds import KIND_RULES, DeliveryClass, Kind, KindRule, TtlType
 from restante.policy.failures import CODE_RULES, FAILURE_RULES, FailureRule
-from restante.policy.outbox_order import QUEUE_TIME_MS
 from restante.policy.retry import Schedule, delay_ms
+from restante.policy.send_order import QUEUE_TIME_MS
 from restante.policy.settings import Settings
-from restante.runtime.config import known_settings
+from restante.runtime.settings_loader import known_settings
+from restante.views import formatting
+from restante.views.text_tables import table
 
 SECOND_MS: Final = 1_000
 
@@ -74,11 +75,11 @@ def _kind_row(kind: Kind, rule: KindRule) -> tuple[str, ...]:
     return (
         kind.value,
         rule.delivery.value + (", relative" if rule.ttl_type is TtlType.RELATIVE else ""),
-        "caller's" if rule.ttl_default_s is None else show.duration(rule.ttl_default_s * SECOND_MS),
-        show.duration(rule.ttl_min_s * SECOND_MS),
-        show.duration(rule.ttl_max_s * SECOND_MS),
+        "caller's" if rule.ttl_default_s is None else formatting.duration(rule.ttl_default_s * SECOND_MS),
+        formatting.duration(rule.ttl_min_s * SECOND_MS),
+        formatting.duration(rule.ttl_max_s * SECOND_MS),
         rule.priority.name.lower(),
-        "never" if longest_s is None else show.duration(longest_s * SECOND_MS),
+        "never" if longest_s is None else formatting.duration(longest_s * SECOND_MS),
     )
 
 
@@ -93,8 +94,8 @@ def retry_data(settings: Settings) -> dict[str, Any]:
         "mesh_relay": {
             "delays_s": _delays_s(retry),
             "max_attempts": retry.max_attempts,
-            "base_s": show.plain(retry.base_ms / SECOND_MS),
-            "max_delay_s": show.plain(retry.max_delay_ms / SECOND_MS),
+            "base_s": formatting.plain(retry.base_ms / SECOND_MS),
+            "max_delay_s": formatting.plain(retry.max_delay_ms / SECOND_MS),
             "jitter": retry.jitter,
         },
         "channel": {
@@ -107,7 +108,7 @@ def retry_data(settings: Settings) -> dict[str, Any]:
 def retry_table(settings: Settings) -> RenderableType:
     columns = [_delays_s(settings.retry), _delays_s(settings.channel_retry)]
     rows = [
-        (str(n + 1), *(show.duration(delays[n] * SECOND_MS) if n < len(delays) else "" for delays in columns))
+        (str(n + 1), *(formatting.duration(delays[n] * SECOND_MS) if n < len(delays) else "" for delays in columns))
         for n in range(max(map(len, columns)))
     ]
     jitter = f"mesh and relay waits are spread by up to {settings.retry.jitter:.0%} either way"
@@ -123,7 +124,7 @@ def retry_table(settings: Settings) -> RenderableType:
 
 
 def _delays_s(schedule: Schedule) -> list[int | float]:
-    return [show.plain(delay_ms(schedule, n) / SECOND_MS) for n in range(1, schedule.max_attempts + 1)]
+    return [formatting.plain(delay_ms(schedule, n) / SECOND_MS) for n in range(1, schedule.max_attempts + 1)]
 
 
 def errors_data(_: Settings) -> dict[str, Any]:
@@ -209,9 +210,9 @@ def settings_table(settings: Settings) -> RenderableType:
     rows = [
         (
             one["key"],
-            show.quantity(one["value"], one["unit"]),
+            formatting.quantity(one["value"], one["unit"]),
             one["clause"],
-            show.span(one["low"], one["high"], one["unit"]),
+            formatting.span(one["low"], one["high"], one["unit"]),
         )
         for one in settings_data(settings)
     ]

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from typing import Final
 
-from restante.client.chunk_sending import ChunkSending, Host
-from restante.core.channel_planning import channel_of, neighbours_to_ask
+from restante.client.chunk_sender import ChunkSender, ChunkSenderContext
+from restante.core.channel_chunks import channel_of, neighbours_to_ask
 from restante.model.errors import RestanteError
 from restante.model.ids import MessageId
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import ENDED, State
 from restante.policy.failures import Failure
 from restante.ports.carrier import Withdrawn
 from restante.ports.channel_adapter import ChannelAdapter
-from restante.ports.relay import TryFailed
-from restante.runtime.channels.rack import Condition
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.channels.adapter_pool import Condition
 from restante.wire.channel_chunk import ChannelChunk, decode_chunk
 
 _GIVEN_UP: Final = ENDED - {State.DELIVERED}
@@ -24,7 +24,7 @@ class ChannelCarrier:
     """`watch` is told of every chunk when its sending begins, and again, with its name on the platform, when the
     platform has taken it; the latter is not on disk yet. With `only`, every other channel is left alone."""
 
-    def __init__(self, host: Host, *, watch: Watch, only: str | None = None) -> None:
+    def __init__(self, host: ChunkSenderContext, *, watch: Watch, only: str | None = None) -> None:
         self._host = host
         self._watch = watch
         self._only = only
@@ -44,16 +44,16 @@ class ChannelCarrier:
         try:
             chunk = decode_chunk(self._host.seal.open(entry.payload, context=entry.message_id))
         except RestanteError as problem:
-            raise TryFailed("this is no chunk of a message", failure=Failure.INVALID_FORMAT) from problem
+            raise AttemptFailed("this is no chunk of a message", failure=Failure.INVALID_FORMAT) from problem
         if entry.lease is None:
-            raise TryFailed("channels take only what is queued", failure=Failure.INVALID_FORMAT)
+            raise AttemptFailed("channels take only what is queued", failure=Failure.INVALID_FORMAT)
         self._watch(entry.message_id, chunk, None)
         adapter = self._adapter(chunk.channel)
         for neighbour in neighbours_to_ask(chunk, entry):
             status = await self._host.outbox.status(neighbour)
             if status is not None and status.state in _GIVEN_UP:
                 raise Withdrawn
-        name = await ChunkSending(self._host, entry, entry.lease, chunk, adapter).run()
+        name = await ChunkSender(self._host, entry, entry.lease, chunk, adapter).run()
         self._watch(entry.message_id, chunk, name)
 
     def _adapter(self, channel: str) -> ChannelAdapter:
@@ -61,5 +61,5 @@ class ChannelCarrier:
         if adapter is not None:
             return adapter
         if self._host.rack.health(channel).condition is Condition.ABSENT:
-            raise TryFailed("the channel is not in the configuration", failure=Failure.CHANNEL_ABSENT)
-        raise TryFailed("the channel has not started", failure=Failure.CHANNEL_UNAVAILABLE)
+            raise AttemptFailed("the channel is not in the configuration", failure=Failure.CHANNEL_ABSENT)
+        raise AttemptFailed("the channel has not started", failure=Failure.CHANNEL_UNAVAILABLE)

@@ -16,27 +16,27 @@ from pathlib import Path
 from typing import Final
 
 from restante.client.channel_carrier import ChannelCarrier
-from restante.client.channel_seal import open_seal
-from restante.client.chunk_sending import Host
+from restante.client.channel_key import open_seal
+from restante.client.chunk_sender import ChunkSenderContext
 from restante.client.outbox import Outbox
-from restante.client.outbox_words import Destination, Drained, Message
-from restante.core.channel_planning import Draft, Piece, Stop, check_chat, chunk_id, lane_of, plan
-from restante.core.outbox_events import Notice
-from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
-from restante.model.codes import Code
+from restante.client.outbox_types import Destination, Drained, Message
+from restante.core.channel_chunks import Draft, RenderedChunk, Stop, check_chat, chunk_id, lane_of, plan
+from restante.core.outbox_events import OutboxEventType
+from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
+from restante.model.error_codes import Code
 from restante.model.errors import DuplicateMessageId, RestanteError, TooLarge
 from restante.model.ids import MessageId
 from restante.model.states import Route, State
-from restante.policy.channel_attempts import smaller_limit
 from restante.policy.channel_platforms import RULES, Platform
+from restante.policy.channel_retry import smaller_limit
 from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
+from restante.runtime.channels.adapter_pool import AdapterPool, ChannelHealth
+from restante.runtime.channels.channel_config import Registered
 from restante.runtime.channels.chunking import Rendered, chunk, render
-from restante.runtime.channels.rack import Health, Rack
-from restante.runtime.channels.registration import Registered
-from restante.runtime.sqlite.outbox_records import Change
+from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.channel_chunk import GROUP_ID_BYTES, ChannelChunk, GroupId, Strategy, encode_chunk
 
@@ -44,10 +44,10 @@ __all__ = ["Channels", "ChunkEnd", "Draft", "Enqueued", "Skipped", "Stop", "Stra
 
 EMPTY: Final = "empty"
 IN_A_THREAD_CHARS: Final = 16_384  # rendering more would hold up the loop for longer than a commit
-_ENDS: Final[Mapping[Notice, State]] = {
-    Notice.DELIVERED: State.DELIVERED,
-    Notice.DEAD_LETTERED: State.DEAD,
-    Notice.EXPIRED: State.EXPIRED,
+_ENDS: Final[Mapping[OutboxEventType, State]] = {
+    OutboxEventType.DELIVERED: State.DELIVERED,
+    OutboxEventType.DEAD_LETTERED: State.DEAD,
+    OutboxEventType.EXPIRED: State.EXPIRED,
 }
 
 
@@ -99,9 +99,9 @@ class Channels:
         self.outbox = outbox
         self._entropy = entropy
         self._before = before
-        self._rack = Rack(channels, clock=clock, when_ready=outbox.wake)
+        self._rack = AdapterPool(channels, clock=clock, when_ready=outbox.wake)
         self._seal = seal
-        self._host = Host(outbox=outbox, seal=seal, rack=self._rack, clock=clock, entropy=entropy)
+        self._host = ChunkSenderContext(outbox=outbox, seal=seal, rack=self._rack, clock=clock, entropy=entropy)
         self._is_started = False
         self._after = after
         self._seen: dict[MessageId, tuple[ChannelChunk, str | None]] = {}
@@ -189,7 +189,7 @@ class Channels:
         if self._telling is not None:
             await self._telling
 
-    def health(self) -> list[Health]:
+    def health(self) -> list[ChannelHealth]:
         return [self._rack.health(name) for name in self._rack.names()]
 
     async def _enqueue(self, draft: Draft, made: list[tuple[ChannelChunk, bytes]], group: GroupId) -> Enqueued:
@@ -222,7 +222,7 @@ class Channels:
         if self._after is not None:
             self._seen[message_id] = (seen, name)
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: OutboxEvent) -> None:
         state = _ENDS.get(change.notice)
         if state is None or change.message_id not in self._seen:
             return
@@ -265,5 +265,5 @@ def prepare(draft: Draft, platform: Platform, group: GroupId, too_many: int) -> 
 def _planned(
     draft: Draft, rendered: Rendered, platform: Platform, group: GroupId, *, limit: int, at_most: int
 ) -> list[ChannelChunk]:
-    pieces = [Piece(one.text, one.plain) for one in chunk(rendered, limit=limit, at_most=at_most)]
+    pieces = [RenderedChunk(one.text, one.plain) for one in chunk(rendered, limit=limit, at_most=at_most)]
     return plan(draft, pieces, form=RULES[platform].format, group=group)

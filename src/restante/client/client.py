@@ -4,8 +4,8 @@
     receipt = await client.send(bob, b"bonjour")
     async for message in client.inbox(): ...
 
-Composition only: rules are in core and policy, storage in runtime/sqlite, what is written in client/writing, what
-arrives in client/receiving. Every change of the file goes through the outbox's group commit.
+Composition only: rules are in core and policy, storage in runtime/sqlite, what is written in client/outgoing, what
+arrives in client/incoming. Every change of the file goes through the outbox's group commit.
 """
 
 import asyncio
@@ -15,47 +15,49 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from restante.client.acknowledging import Acknowledging
-from restante.client.connecting import Connector, connect_by_tls
+from restante.client.ack_sender import AckSender
 from restante.client.contacts import Contact, ContactBook
-from restante.client.directory import ClientDirectory
-from restante.client.events import Announcer, EventStream
-from restante.client.housekeeping import Housekeeping
+from restante.client.event_stream import EventBroadcaster, EventStream
+from restante.client.home import ClientDirectory
+from restante.client.incoming import IncomingMessages, Unsealed
+from restante.client.journal_shipping import ClientShipping
+from restante.client.maintenance import Maintenance
 from restante.client.outbox import Outbox
-from restante.client.receiving import Receiving, Unsealed
+from restante.client.outgoing import OutgoingMessages
 from restante.client.relay_carrier import Connect, RelayCarrier
-from restante.client.security_notes import SecurityNotes
-from restante.client.shipping import ClientShipping
-from restante.client.writing import Writing
+from restante.client.relay_connector import Connector, connect_by_tls
+from restante.client.security_events import SecurityNotes
 from restante.core.inbox_events import InboxNotice
-from restante.core.outbox_events import Notice
-from restante.core.prekeys import published
-from restante.crypto.at_rest import StorageSeal
+from restante.core.outbox_events import OutboxEventType
+from restante.core.signed_bundles import sign_bundle
 from restante.crypto.identity import Identity
+from restante.crypto.storage_seal import StorageSeal
 from restante.model.errors import OutboxFull
 from restante.model.ids import MESSAGE_ID_BYTES, Address, mint_message_id
+from restante.model.inbox_entry import InboxEntry
 from restante.model.kinds import Kind
-from restante.model.records import Delivery, Dropped, InboxEntry, OutboxEntry, Outcome, Queued, Receipt
+from restante.model.outbox_entry import OutboxEntry
+from restante.model.send_receipt import Delivery, Dropped, Outcome, Queued, SendReceipt
 from restante.model.states import Route
 from restante.policy.eligibility import classify
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
-from restante.ports.relay import Blob, LinkLost, RelayLink, TryFailed
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost, RelayConnection, StoredBlob
 from restante.runtime.endpoints import PinnedRelay
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.inbox import SqliteInbox
-from restante.runtime.sqlite.inbox_records import InboxChange
-from restante.runtime.sqlite.outbox_records import Change
-from restante.runtime.sqlite.sessions import SessionStore, SessionSummary, summaries
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.inbox.results import InboxEvent
+from restante.runtime.sqlite.inbox.store import SqliteInbox
+from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
+from restante.runtime.sqlite.session_store import SessionStore, SessionSummary, summaries
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.wire.frame_bodies import MAX_DELETED_AT_ONCE
+from restante.wire.frames.mailbox import MAX_DELETED_AT_ONCE
 
 BATCH: Final = 128  # arrivals that share a transaction at most
 INBOX_PAGE: Final = 256
 LOOK_AGAIN_S: Final = 1.0  # another process may have taken in what the application here waits for
 
-ClientEvent = Change | InboxChange
+ClientEvent = OutboxEvent | InboxEvent
 
 
 class Client:
@@ -91,7 +93,7 @@ class Client:
         )
         self._sessions = SessionStore(database, owner=identity.address, seal=seal, entropy=entropy)
         self._notes = SecurityNotes(database, self.journal, tag_secret=identity.tag_secret)
-        self._writing = Writing(
+        self._writing = OutgoingMessages(
             identity,
             contacts=contacts,
             sessions=self._sessions,
@@ -101,10 +103,10 @@ class Client:
             notes=self._notes,
             journal=self.journal,
         )
-        acknowledging = Acknowledging(
+        acknowledging = AckSender(
             identity, contacts=contacts, writing=self._writing, inbox=self.received, batching=settings.acks
         )
-        self._receiving = Receiving(
+        self._receiving = IncomingMessages(
             identity,
             contacts=contacts,
             sessions=self._sessions,
@@ -114,7 +116,7 @@ class Client:
             notes=self._notes,
             limits=settings.order,
         )
-        self._house = Housekeeping(
+        self._house = Maintenance(
             sessions=self._sessions,
             writing=self._writing,
             receiving=self._receiving,
@@ -124,12 +126,12 @@ class Client:
             entropy=entropy,
         )
         self.shipping = ClientShipping(ship_to, database, self.outbox, settings=settings, clock=clock, entropy=entropy)
-        self._announcer: Announcer[ClientEvent] = Announcer()
+        self._announcer: EventBroadcaster[ClientEvent] = EventBroadcaster()
         self.outbox.on_event(self._pass_on)
         self.outbox.after_commit(self._tell)
         self._arrived = asyncio.Event()
         self._house_work = asyncio.Event()
-        self._links: asyncio.Queue[RelayLink] = asyncio.Queue()
+        self._links: asyncio.Queue[RelayConnection] = asyncio.Queue()
         self.was_connected = False
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -164,7 +166,7 @@ class Client:
             ship_to=ship_to,
         )
 
-    async def send(self, to: Address, body: bytes, *, kind: str = Kind.TEXT, ttl_s: int | None = None) -> Receipt:
+    async def send(self, to: Address, body: bytes, *, kind: str = Kind.TEXT, ttl_s: int | None = None) -> SendReceipt:
         """Accept one message for a contact; it is encrypted and on disk when this returns (SPEC 3.2, 3.7).
 
         Raises `TooLarge`, `OutOfRange`, `OutboxFull`, or `RestanteError` for somebody who is no contact or whose
@@ -184,7 +186,7 @@ class Client:
 
             await self.outbox.commits.run(accept)
             self.outbox.wake()
-        return Receipt(deliveries=(Delivery(destination=contact.lane, message_id=message_id, outcome=outcome),))
+        return SendReceipt(deliveries=(Delivery(destination=contact.lane, message_id=message_id, outcome=outcome),))
 
     async def inbox(self, *, follow: bool = True) -> AsyncIterator[InboxEntry]:
         """Messages nobody was shown yet, in order, then each new one as it comes; with `follow` False, no more.
@@ -233,7 +235,7 @@ class Client:
         await self.shipping.finish()
         await self.outbox.close()
 
-    async def take_in(self, blobs: Sequence[Blob]) -> None:
+    async def receive(self, blobs: Sequence[StoredBlob]) -> None:
         """Arrivals, whatever they are; all on disk when this returns."""
         for start in range(0, len(blobs), BATCH):
             arrivals = self._receiving.unseal(blobs[start : start + BATCH])
@@ -241,7 +243,7 @@ class Client:
         self._house_work.set()
         self.outbox.wake()
 
-    async def keep_house(self) -> int:
+    async def run_maintenance(self) -> int:
         """Do what time has made due (SPEC 8.1, 9.5, 9.7, 10.5); when there is something to do again."""
         next_ms = await self.outbox.commits.run(lambda: self._house.work(now_ms=self._clock.now_ms()))
         with contextlib.suppress(OutboxFull):
@@ -256,7 +258,7 @@ class Client:
         def make() -> bytes:
             now_ms = self._clock.now_ms()
             self._house.renew_prekeys(now_ms=now_ms)
-            return published(self._sessions.prekeys(), self.identity, now_ms=now_ms)
+            return sign_bundle(self._sessions.prekeys(), self.identity, now_ms=now_ms)
 
         return await self.outbox.commits.run(make)
 
@@ -290,7 +292,7 @@ class Client:
     def _take_in(self, arrivals: Sequence[Unsealed]) -> None:
         now_ms = self._clock.now_ms()
         with self.received.batch(now_ms=now_ms) as batch:
-            self._receiving.take_in(arrivals, batch, now_ms=now_ms)
+            self._receiving.receive(arrivals, batch, now_ms=now_ms)
 
     def _contact(self, who: Address) -> Contact:
         if self.contacts.get(who) is None:
@@ -310,10 +312,10 @@ class Client:
             self._house_work.set()
 
     def _reseal(self, entry: OutboxEntry) -> bytes:
-        return self._writing.resealed(entry, now_ms=self._clock.now_ms())
+        return self._writing.reencrypt(entry, now_ms=self._clock.now_ms())
 
-    def _pass_on(self, change: Change) -> None:
-        if change.notice is Notice.SECURITY:
+    def _pass_on(self, change: OutboxEvent) -> None:
+        if change.notice is OutboxEventType.SECURITY:
             self._house.session_failed(change.message_id)
             self._house_work.set()
         self._announcer.announce([change])
@@ -326,7 +328,7 @@ class Client:
         self._announcer.announce(changes)
 
     def _connect(self, connect: Connector, relay: PinnedRelay, owner: Identity | None) -> Connect:
-        async def connected() -> RelayLink:
+        async def connected() -> RelayConnection:
             link = await connect(relay, owner)
             if owner is not None:
                 self._links.put_nowait(link)
@@ -366,24 +368,24 @@ class Client:
             try:
                 while True:
                     blobs = await link.next_blobs()
-                    await self.take_in(blobs)
+                    await self.receive(blobs)
                     await self._delete(link, [blob.blob_id for blob in blobs])
-            except LinkLost:
+            except ConnectionLost:
                 continue
 
-    async def _delete(self, link: RelayLink, blob_ids: list[int]) -> None:
+    async def _delete(self, link: RelayConnection, blob_ids: list[int]) -> None:
         for start in range(0, len(blob_ids), MAX_DELETED_AT_ONCE):
             try:
                 await link.delete_many(blob_ids[start : start + MAX_DELETED_AT_ONCE])
-            except LinkLost:
+            except ConnectionLost:
                 raise
-            except TryFailed:
+            except AttemptFailed:
                 continue  # it stays at the relay and comes again in the next session, as a duplicate
 
     async def _keep_house(self, carrier: RelayCarrier, connect: Connector) -> None:
         while True:
             self._house_work.clear()
-            next_ms = await self.keep_house()
+            next_ms = await self.run_maintenance()
             if self.contacts.refresh():
                 self._add_lanes(carrier, connect)
             wait_ms = max(0, next_ms - self._clock.now_ms())

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from restante.core.prekeys import checked_bundle
+from restante.core.signed_bundles import verify_bundle
 from restante.crypto.identity import checked_card
-from restante.model.cards import ContactCard
-from restante.model.codes import Code
+from restante.model.contact_card import ContactCard
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.model.ids import Address
-from restante.model.prekeys import PrekeyBundle
+from restante.model.prekey_bundle import PrekeyBundle
 from restante.runtime.endpoints import PinnedRelay, parse_pinned_relay
 from restante.runtime.private_file import write_private
 from restante.wire.address import show_address
-from restante.wire.prekeys import MAX_BUNDLE_BYTES, decode_bundle
+from restante.wire.prekey_bundle import MAX_BUNDLE_BYTES, decode_bundle
 
 MAX_CONTACT_BYTES: Final = 2 * MAX_BUNDLE_BYTES
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -49,7 +49,7 @@ class Contact:
         return str(self.relay)
 
     def usable_bundle(self, *, now_ms: int) -> PrekeyBundle:
-        return checked_bundle(self.bundle, owner=self.address, now_ms=now_ms)
+        return verify_bundle(self.bundle, owner=self.address, now_ms=now_ms)
 
 
 def encode_contact(contact: Contact) -> bytes:

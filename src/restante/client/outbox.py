@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from restante.client.entry_forms import EntryForms
-from restante.client.events import Announcer, EventStream
-from restante.client.outbox_tries import SUCCEEDED, Ending, Tries
-from restante.client.outbox_words import Destination, Drained, Message, Status
+from restante.client.attempts import SUCCEEDED, AttemptRunner, Ending
+from restante.client.entry_builder import EntryBuilder
+from restante.client.event_stream import EventBroadcaster, EventStream
+from restante.client.outbox_types import Destination, Drained, Message, Status
 from restante.core.outbox_events import (
     Cancelled,
     DeliveryAcked,
@@ -30,11 +30,12 @@ from restante.core.outbox_events import (
     Reencrypt,
     TransmitFailed,
 )
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.model.ids import MESSAGE_ID_BYTES, MessageId, mint_message_id
 from restante.model.ids import message_id as checked_message_id
-from restante.model.records import Delivery, Dropped, OutboxEntry, Outcome, Queued, Receipt, Sent
+from restante.model.outbox_entry import OutboxEntry
+from restante.model.send_receipt import Delivery, Dropped, Outcome, Queued, SendReceipt, Sent
 from restante.model.states import DropReason, Route, State
 from restante.policy.eligibility import classify
 from restante.policy.failures import Failure
@@ -42,12 +43,12 @@ from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier, Withdrawn
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
-from restante.ports.relay import TryFailed
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.group_commit import GroupCommit
-from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.outbox import SqliteOutbox
-from restante.runtime.sqlite.outbox_records import Arrival, Change
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.group_commit import GroupCommit
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.outbox.new_entry import NewEntry, OutboxEvent
+from restante.runtime.sqlite.outbox.store import SqliteOutbox
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.acks import AckType
 
@@ -78,13 +79,13 @@ class Outbox:
         self._reseal = reseal
         self.journal = Journal(database, entropy)
         self._store = SqliteOutbox(database, self.journal, settings)
-        self._announcer: Announcer[Change] = Announcer()
+        self._announcer: EventBroadcaster[OutboxEvent] = EventBroadcaster()
         self._after_commit: list[Callable[[], None]] = []
         self._commits = GroupCommit(database, on_commit=self._announce)
         self._owner = entropy.draw(8).hex()
         self._carriers: Mapping[Route, Carrier] = {}
         self._work = asyncio.Event()
-        self._forms = EntryForms(settings.outbox)
+        self._forms = EntryBuilder(settings.outbox)
 
     @classmethod
     def open(
@@ -109,7 +110,7 @@ class Outbox:
             reseal=reseal,
         )
 
-    async def send(self, message: Message, *destinations: Destination) -> Receipt:
+    async def send(self, message: Message, *destinations: Destination) -> SendReceipt:
         """Accept `message` for every destination or for none; on disk when this returns (SPEC 3.2, 3.7).
 
         Raises `TooLarge`, `OutOfRange`, `OutboxFull` or `DuplicateMessageId`, and then nothing was kept.
@@ -119,7 +120,7 @@ class Outbox:
         if message.message_id is not None and len(destinations) > 1:
             raise RestanteError("one message_id names one destination's message", code=Code.MALFORMED)
         deliveries: list[Delivery] = []
-        arrivals: list[Arrival] = []
+        arrivals: list[NewEntry] = []
         brought: list[MessageId] = []
         now_ms = self._clock.now_ms()
         for destination in destinations:
@@ -128,17 +129,17 @@ class Outbox:
         if arrivals:
             await self._commits.run(partial(self._store.accept_all, arrivals, brought, now_ms))
             self._work.set()
-        return Receipt(tuple(deliveries))
+        return SendReceipt(tuple(deliveries))
 
-    async def send_many(self, items: Sequence[tuple[Message, Destination]]) -> list[Receipt]:
+    async def send_many(self, items: Sequence[tuple[Message, Destination]]) -> list[SendReceipt]:
         """The same for many messages with one commit: all of them are accepted, or none."""
-        receipts: list[Receipt] = []
-        arrivals: list[Arrival] = []
+        receipts: list[SendReceipt] = []
+        arrivals: list[NewEntry] = []
         brought: list[MessageId] = []
         now_ms = self._clock.now_ms()
         for message, destination in items:
             delivery = self._queued(message, destination, now_ms, arrivals, brought)
-            receipts.append(Receipt((delivery or await self._send_live(message, destination),)))
+            receipts.append(SendReceipt((delivery or await self._send_live(message, destination),)))
         if arrivals:
             await self._commits.run(partial(self._store.accept_all, arrivals, brought, now_ms))
             self._work.set()
@@ -188,7 +189,7 @@ class Outbox:
         """Call after each commit of this file, before those who waited for it are answered."""
         self._after_commit.append(call)
 
-    def events(self) -> EventStream[Change]:
+    def events(self) -> EventStream[OutboxEvent]:
         """Every change from now on, as an async iterator."""
         return self._announcer.stream()
 
@@ -197,7 +198,7 @@ class Outbox:
         """How many messages it holds at most (SPEC 3.6)."""
         return self._settings.outbox.max_entries
 
-    def on_event(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+    def on_event(self, callback: Callable[[OutboxEvent], None]) -> Callable[[], None]:
         """Call back after each commit that changed a message; call the answer to stop."""
         return self._announcer.call(callback)
 
@@ -235,7 +236,7 @@ class Outbox:
         """Try whatever is due on connected lanes, `IN_FLIGHT` at a time, until nothing is or the budget is spent."""
         ways = self._carriers if carriers is None else carriers
         ends_at_ms = None if budget_ms is None else self._clock.now_ms() + budget_ms
-        tries = Tries(self._failed)
+        tries = AttemptRunner(self._failed)
         ended: list[Ending] = []
         sent = failed = 0
         is_complete = False
@@ -276,7 +277,7 @@ class Outbox:
         message: Message,
         destination: Destination,
         now_ms: int,
-        arrivals: list[Arrival],
+        arrivals: list[NewEntry],
         brought: list[MessageId],
     ) -> Delivery | None:
         """Adds to `arrivals`, and to `brought` an id that was given, unless the kind of message is never queued."""
@@ -307,7 +308,7 @@ class Outbox:
         try:
             entry = self._forms.entry(message, message_id, destination, self._clock.now_ms())
             await self._carriers[entry.route].transmit(entry)
-        except (TryFailed, Withdrawn):
+        except (AttemptFailed, Withdrawn):
             return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
         return Sent()
 

@@ -14,15 +14,15 @@ from typing import Self
 
 from restante.model.errors import RestanteError
 from restante.model.ids import NodeId
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.policy.retry import RetrySchedule, jittered_delay_ms
-from restante.ports.carrier import Kept
+from restante.ports.carrier import StoredByNode
 from restante.ports.entropy import Entropy
-from restante.ports.relay import LinkLost, RelayLink, TryFailed
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost, RelayConnection
 from restante.runtime.endpoints import parse_pinned_relay
 from restante.wire.inbox_keys import node_id_of
 
-Connect = Callable[[], Awaitable[RelayLink]]
+Connect = Callable[[], Awaitable[RelayConnection]]
 
 
 class RelayCarrier:
@@ -32,7 +32,7 @@ class RelayCarrier:
         self._relays = dict(relays)
         self._schedule = schedule
         self._entropy = entropy
-        self._links: dict[str, RelayLink] = {}
+        self._links: dict[str, RelayConnection] = {}
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -65,11 +65,11 @@ class RelayCarrier:
             self._changed.clear()
             await self._changed.wait()
 
-    async def transmit(self, entry: OutboxEntry) -> Kept:
+    async def transmit(self, entry: OutboxEntry) -> StoredByNode:
         link = self._links.get(entry.lane)
         if link is None:
-            raise LinkLost
-        return Kept(await link.put(entry.payload), _node_of(entry.lane))
+            raise ConnectionLost
+        return StoredByNode(await link.put(entry.payload), _node_of(entry.lane))
 
     async def _keep_up(self, lane: str, connect: Connect) -> None:
         """Ends only by cancellation."""
@@ -77,14 +77,14 @@ class RelayCarrier:
         while True:
             try:
                 link = await connect()
-            except TryFailed:
+            except AttemptFailed:
                 failures = min(failures + 1, self._schedule.max_attempts)
             else:
                 failures = 1
                 await self._use(lane, link)
             await asyncio.sleep(jittered_delay_ms(self._schedule, attempt=failures, dice=self._entropy.dice()) / 1_000)
 
-    async def _use(self, lane: str, link: RelayLink) -> None:
+    async def _use(self, lane: str, link: RelayConnection) -> None:
         self._links[lane] = link
         self._changed.set()
         try:

@@ -1,22 +1,22 @@
 """The sending of one chunk: each answer of a platform, and what follows (SPEC 12.4, 12.6).
 
-Every transition is in this file. `Progress` is what a crash must not forget; the host stores it before the platform is
-called and carries out the one effect of each step. How a chunk came to be (core/channel_planning), what a refusal's
-text means (policy/channel_errors) and how long the queue waits (policy/retry) are decided elsewhere.
+Every transition is in this file. The host stores `ChunkState` before it calls the platform, so that a crash does not
+lose it, and executes the one effect of each step. How a chunk came to be (core/channel_chunks), what a refusal's text
+means (policy/channel_errors) and how long the queue waits (policy/retry) are decided elsewhere.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final
 
-from restante.policy.channel_attempts import Decision, Reaction, after_refusal, smaller_limit
 from restante.policy.channel_errors import ChannelError
+from restante.policy.channel_retry import Decision, Reaction, after_refusal, smaller_limit
 from restante.policy.failures import Failure
 
 MOST_CRASHES: Final = 1  # SPEC 12.6: resent once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ChunkState:
     """`is_open`: a send has begun, and how it ended is not written down. `crashes` and `lost_answers` count the sends
     of what is being sent now that may have arrived although nobody said so.
 
@@ -36,7 +36,7 @@ class Progress:
         return self.crashes + self.lost_answers > 0
 
 
-UNTOUCHED: Final = Progress()
+UNTOUCHED: Final = ChunkState()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class GiveBack:
 
 
 Effect = Send | Done | GiveBack
-Step = tuple[Progress, Effect]
+Step = tuple[ChunkState, Effect]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Circumstances:
     dice: float
 
 
-def step(progress: Progress, event: Event, around: Circumstances) -> Step:
+def step(progress: ChunkState, event: Event, around: Circumstances) -> Step:
     match event:
         case TakenUp():
             return _taken_up(progress, around)
@@ -117,7 +117,7 @@ def step(progress: Progress, event: Event, around: Circumstances) -> Step:
             return replace(progress, is_open=False), Done()
         case Accepted():
             # Another part is another message: nothing is known of it yet.
-            following = Progress(
+            following = ChunkState(
                 as_plain=progress.as_plain, part_limit=progress.part_limit, offset=event.next_offset or 0
             )
             return following, Send(at_ms=around.now_ms)
@@ -130,7 +130,7 @@ def step(progress: Progress, event: Event, around: Circumstances) -> Step:
             return _wait(lost, ChannelError.TRANSIENT, None, around)
 
 
-def _taken_up(progress: Progress, around: Circumstances) -> Step:
+def _taken_up(progress: ChunkState, around: Circumstances) -> Step:
     if not progress.is_open:
         return progress, Send(at_ms=around.now_ms)
     crashed = replace(progress, is_open=False, crashes=progress.crashes + 1)
@@ -139,7 +139,7 @@ def _taken_up(progress: Progress, around: Circumstances) -> Step:
     return crashed, Send(at_ms=around.now_ms)
 
 
-def _refused(progress: Progress, event: Refused, around: Circumstances) -> Step:
+def _refused(progress: ChunkState, event: Refused, around: Circumstances) -> Step:
     if event.error in (ChannelError.RATE_LIMITED, ChannelError.TRANSIENT):
         return _wait(progress, event.error, event.retry_after_ms, around)
     match _decide(event.error, None, progress, around).reaction:
@@ -154,7 +154,7 @@ def _refused(progress: Progress, event: Refused, around: Circumstances) -> Step:
             return progress, GiveBack(failure=Failure.CHANNEL_REFUSED)
 
 
-def _wait(progress: Progress, error: ChannelError, told_ms: int | None, around: Circumstances) -> Step:
+def _wait(progress: ChunkState, error: ChannelError, told_ms: int | None, around: Circumstances) -> Step:
     decision = _decide(error, told_ms, progress, around)
     if decision.reaction is Reaction.WAIT and decision.at_ms <= around.patience_until_ms:
         return progress, Send(at_ms=decision.at_ms)
@@ -165,7 +165,7 @@ def _wait(progress: Progress, error: ChannelError, told_ms: int | None, around: 
     return progress, GiveBack(failure=Failure.CHANNEL_UNAVAILABLE)
 
 
-def _decide(error: ChannelError, told_ms: int | None, progress: Progress, around: Circumstances) -> Decision:
+def _decide(error: ChannelError, told_ms: int | None, progress: ChunkState, around: Circumstances) -> Decision:
     return after_refusal(
         error,
         attempts=around.attempts,

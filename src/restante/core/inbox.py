@@ -15,11 +15,11 @@ from restante.core.inbox_events import (
     AskReset,
     Discard,
     Effect,
-    Elsewhere,
     Event,
     Hold,
-    Judge,
+    KnownInOtherSession,
     RecordGap,
+    RecordVerdict,
     Refuse,
     Release,
     RequestRetransmit,
@@ -29,7 +29,7 @@ from restante.core.inbox_events import (
     TimePassed,
 )
 from restante.model.states import Verdict
-from restante.policy.ordering import (
+from restante.policy.reorder_limits import (
     MAX_MISSING,
     OrderLimits,
     gap_ends_at_ms,
@@ -51,7 +51,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class SkippedRange:
     """Numbers that were skipped at that moment and have not come yet, both ends included."""
 
     first: int
@@ -73,7 +73,7 @@ class InboxSession(NamedTuple):
     expected: int = 0
     waiting: Mapping[int, int] = _NOTHING_WAITS
     void: frozenset[int] = frozenset()
-    missing: tuple[Gap, ...] = ()
+    missing: tuple[SkippedRange, ...] = ()
     asked_at_ms: int | None = None
     reason: ResetReason | None = None
 
@@ -81,11 +81,11 @@ class InboxSession(NamedTuple):
 Step = tuple[InboxSession, tuple[Effect, ...]]
 _FLOWING: Final = Phase.FLOWING
 _OPEN: Final = frozenset({Phase.FLOWING, Phase.WAITING})
-_NEW: Final = Judge(Verdict.NEW)
+_NEW: Final = RecordVerdict(Verdict.NEW)
 _VERDICT_BY_CONTENT: Final = {
-    Elsewhere.UNKNOWN: _NEW,
-    Elsewhere.SAME_CONTENT: Judge(Verdict.DUPLICATE),
-    Elsewhere.OTHER_CONTENT: Judge(Verdict.COLLISION),
+    KnownInOtherSession.UNKNOWN: _NEW,
+    KnownInOtherSession.SAME_CONTENT: RecordVerdict(Verdict.DUPLICATE),
+    KnownInOtherSession.OTHER_CONTENT: RecordVerdict(Verdict.COLLISION),
 }
 
 
@@ -128,7 +128,7 @@ def is_consumed(session: InboxSession, sequence: int, *, now_ms: int) -> bool:
 def _arrived(session: InboxSession, event: Arrived, now_ms: int, limits: OrderLimits) -> Step:
     sequence = event.sequence
     if is_consumed(session, sequence, now_ms=now_ms):
-        return session, (Judge(Verdict.REPLAY),)
+        return session, (RecordVerdict(Verdict.REPLAY),)
     if session.phase not in _OPEN:
         asked, effects = _ask_again(session, now_ms, limits)
         return asked, (Refuse(), *effects)
@@ -195,7 +195,7 @@ def _skip_old_gaps(session: InboxSession, now_ms: int, limits: OrderLimits) -> S
 
 def _skip(session: InboxSession, *, skipped_at_ms: int) -> Step:
     """On to the lowest that waits, and from there without a break."""
-    gap = Gap(session.expected, min(session.waiting) - 1, skipped_at_ms)
+    gap = SkippedRange(session.expected, min(session.waiting) - 1, skipped_at_ms)
     moved = session._replace(expected=gap.last + 1, missing=_newest((*session.missing, gap)))
     run_on, released = _run_on(moved)
     return run_on, (RecordGap(gap.first, gap.last), *released)
@@ -226,28 +226,28 @@ def _ask_again(session: InboxSession, now_ms: int, limits: OrderLimits) -> Step:
     return session._replace(asked_at_ms=now_ms), (AskReset(session.reason),)
 
 
-def _without(missing: tuple[Gap, ...], sequence: int) -> tuple[Gap, ...]:
+def _without(missing: tuple[SkippedRange, ...], sequence: int) -> tuple[SkippedRange, ...]:
     """The gaps after one of their numbers came."""
-    left: list[Gap] = []
+    left: list[SkippedRange] = []
     for gap in missing:
         if not gap.first <= sequence <= gap.last:
             left.append(gap)
             continue
         if gap.first < sequence:
-            left.append(Gap(gap.first, sequence - 1, gap.skipped_at_ms))
+            left.append(SkippedRange(gap.first, sequence - 1, gap.skipped_at_ms))
         if sequence < gap.last:
-            left.append(Gap(sequence + 1, gap.last, gap.skipped_at_ms))
+            left.append(SkippedRange(sequence + 1, gap.last, gap.skipped_at_ms))
     return tuple(left)
 
 
-def _newest(missing: tuple[Gap, ...]) -> tuple[Gap, ...]:
+def _newest(missing: tuple[SkippedRange, ...]) -> tuple[SkippedRange, ...]:
     """As many of the highest numbers as keys are kept for."""
     room = MAX_MISSING
-    kept: list[Gap] = []
+    kept: list[SkippedRange] = []
     for gap in reversed(missing):
         if room <= 0:
             break
         first = max(gap.first, gap.last + 1 - room)
-        kept.append(Gap(first, gap.last, gap.skipped_at_ms))
+        kept.append(SkippedRange(first, gap.last, gap.skipped_at_ms))
         room -= gap.last + 1 - first
     return tuple(reversed(kept))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from restante.model.states import Verdict
 
 
-class Elsewhere(StrEnum):
+class KnownInOtherSession(StrEnum):
     """Whether the sender's message_id is known from another session (docs/decisions/0016)."""
 
     UNKNOWN = "unknown"
@@ -27,7 +27,7 @@ class Arrived(NamedTuple):
     """A message opened, and its bytes were not known in this session. A tuple: it happens with every message."""
 
     sequence: int
-    elsewhere: Elsewhere = Elsewhere.UNKNOWN
+    elsewhere: KnownInOtherSession = KnownInOtherSession.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ Event = Arrived | TimePassed | SessionFailed | ResetAgreed
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class RecordVerdict:
     """Write down what the arrival was. NEW and DUPLICATE are acknowledged, the others are security events."""
 
     verdict: Verdict
@@ -111,7 +111,7 @@ class AskReset:
     reason: ResetReason
 
 
-Effect = Judge | Refuse | Hold | Release | Discard | RecordGap | RequestRetransmit | AskReset
+Effect = RecordVerdict | Refuse | Hold | Release | Discard | RecordGap | RequestRetransmit | AskReset
 
 
 class InboxNotice(StrEnum):

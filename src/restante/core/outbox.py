@@ -1,48 +1,48 @@
 """The life of one outbox entry: each state, each event, and what follows (SPEC 1.4, 3.5, 3.8, 3.13, 4.3, 5.2).
 
-Every transition of the machine is in this file. It does not know which entry is chosen next (policy/outbox_order),
+Every transition of the machine is in this file. It does not know which entry is chosen next (policy/send_order),
 where entries are kept or how they travel. An event that cannot happen in a state raises and changes nothing.
 """
 
 from typing import Final
 
 from restante.core.outbox_events import (
-    Bury,
+    AppendJournalEvent,
     Cancelled,
     CapacityExceeded,
+    DeletePayload,
     DeliveryAcked,
     Effect,
+    EmitEvent,
     Event,
-    Forget,
     Leased,
-    Notice,
-    Notify,
+    OutboxEventType,
     ReadAcked,
     ReceiptAcked,
-    Record,
     Recovered,
     Reencrypt,
     ResetSession,
+    RetransmitRequested,
+    StoreDeadLetter,
     TimePassed,
     TransmitFailed,
     TransmitSucceeded,
-    WantedAgain,
 )
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError
 from restante.model.ids import NodeId
 from restante.model.journal import DAILY_RETRY, JournalKind
 from restante.model.kinds import KIND_RULES
-from restante.model.records import DeadLetter, Lease, OutboxEntry
+from restante.model.outbox_entry import DeadLetter, Lease, OutboxEntry
 from restante.model.states import Confirmation, DeadCategory, DeadReason, DropReason, Route, State
-from restante.policy.acks import advance
-from restante.policy.confirmation import ends_when_accepted, restore_at_ms
+from restante.policy.ack_batching import advance
+from restante.policy.completion import ends_when_accepted, restore_at_ms
 from restante.policy.dead_letters import category_of, recovered_expiry_ms
 from restante.policy.dead_letters import expires_at_ms as letter_expires_at_ms
 from restante.policy.failures import FAILURE_RULES, GiveUp, Remove, RetryAt, decide
-from restante.policy.outbox_order import has_outwaited, is_abandoned
 from restante.policy.pruning import Pruning, pruning
 from restante.policy.retry import Schedule
+from restante.policy.send_order import has_outwaited, is_abandoned
 from restante.policy.settings import Settings
 
 Step = tuple[OutboxEntry, tuple[Effect, ...]]
@@ -67,14 +67,14 @@ _MAY_COME_LATE: Final = (
     ReceiptAcked,
     ReadAcked,
     Cancelled,
-    WantedAgain,
+    RetransmitRequested,
 )
 """Late answers, repeated acknowledgements and idle sweeps are normal and change nothing."""
 
-_ATTEMPTED: Final = Record(kind=JournalKind.ATTEMPTED)
-_TELL_SENT: Final = Notify(notice=Notice.SENT)
-_TELL_DELIVERED: Final = Notify(notice=Notice.DELIVERED)
-_FORGET: Final = Forget()
+_ATTEMPTED: Final = AppendJournalEvent(kind=JournalKind.ATTEMPTED)
+_TELL_SENT: Final = EmitEvent(notice=OutboxEventType.SENT)
+_TELL_DELIVERED: Final = EmitEvent(notice=OutboxEventType.DELIVERED)
+_FORGET: Final = DeletePayload()
 
 
 def step(entry: OutboxEntry, event: Event, *, now_ms: int, settings: Settings) -> Step:
@@ -106,7 +106,7 @@ def step(entry: OutboxEntry, event: Event, *, now_ms: int, settings: Settings) -
             # It arrived after all, by an earlier try: taken up again only to end as delivered, so the books stay true.
             alive = entry.but(state=_SENT)
             delivered, effects = step(alive, event, now_ms=now_ms, settings=settings)
-            return delivered, (Record(kind=JournalKind.RECOVERED, code="late_receipt"), *effects)
+            return delivered, (AppendJournalEvent(kind=JournalKind.RECOVERED, code="late_receipt"), *effects)
         case TransmitFailed() if entry.lease is not None and entry.lease.owner == event.owner:
             return _failed(entry, event, now_ms, settings)
         case TimePassed() if state in _WAITING:
@@ -119,7 +119,7 @@ def step(entry: OutboxEntry, event: Event, *, now_ms: int, settings: Settings) -
             return _bury(entry, DeadReason.CANCELLED, None, now_ms, settings)
         case Recovered() if state is _DEAD:
             return _recovered(entry, event, now_ms)
-        case WantedAgain() if state is _SENT:
+        case RetransmitRequested() if state is _SENT:
             return entry.but(next_attempt_at_ms=now_ms), _UNCHANGED
     if isinstance(event, _MAY_COME_LATE):
         return entry, _UNCHANGED
@@ -160,8 +160,8 @@ def _take_back(entry: OutboxEntry, now_ms: int, settings: Settings) -> Step:
         return _bury(entry, DeadReason.ATTEMPTS_EXHAUSTED, Code.NETWORK_UNREACHABLE, now_ms, settings)
     free = entry.but(state=State.PENDING, lease=None, next_attempt_at_ms=now_ms)
     return free, (
-        Record(kind=JournalKind.RETRIED, code="lease_lapsed"),
-        Notify(notice=Notice.RETRIED, code="lease_lapsed"),
+        AppendJournalEvent(kind=JournalKind.RETRIED, code="lease_lapsed"),
+        EmitEvent(notice=OutboxEventType.RETRIED, code="lease_lapsed"),
     )
 
 
@@ -175,7 +175,7 @@ def _accepted_by_next_hop(entry: OutboxEntry, now_ms: int) -> Step:
         next_attempt_at_ms=restore_at_ms(sent_at_ms=now_ms, expires_at_ms=entry.expires_at_ms),
     )
     effects: tuple[Effect, ...] = (
-        Record(kind=_FACT_SENT, latency_ms=latency_ms),
+        AppendJournalEvent(kind=_FACT_SENT, latency_ms=latency_ms),
         _TELL_SENT,
     )
     if not ends_when_accepted(entry.route, entry.kind):
@@ -219,8 +219,8 @@ def _failed(entry: OutboxEntry, event: TransmitFailed, now_ms: int, settings: Se
             return waiting, (
                 *session,
                 *again,
-                Record(kind=JournalKind.RETRIED, code=rule.code),
-                Notify(notice=Notice.RETRIED, code=rule.code),
+                AppendJournalEvent(kind=JournalKind.RETRIED, code=rule.code),
+                EmitEvent(notice=OutboxEventType.RETRIED, code=rule.code),
             )
 
 
@@ -229,11 +229,11 @@ def _confirmed(entry: OutboxEntry, to: Confirmation, node: NodeId | None = None)
     if known is entry.confirmation:
         return entry, _UNCHANGED
     kind, notice = (
-        (JournalKind.READ, Notice.READ)
+        (JournalKind.READ, OutboxEventType.READ)
         if to is Confirmation.READ
-        else (JournalKind.DELIVERY_CONFIRMED, Notice.DELIVERY_CONFIRMED)
+        else (JournalKind.DELIVERY_CONFIRMED, OutboxEventType.DELIVERY_CONFIRMED)
     )
-    return entry.but(confirmation=known), (Record(kind=kind, node=node), Notify(notice=notice))
+    return entry.but(confirmation=known), (AppendJournalEvent(kind=kind, node=node), EmitEvent(notice=notice))
 
 
 def _delivered(entry: OutboxEntry, now_ms: int) -> Step:
@@ -243,7 +243,7 @@ def _delivered(entry: OutboxEntry, now_ms: int) -> Step:
         confirmation=advance(entry.confirmation, _RECEIVED),
     )
     return done, (
-        Record(kind=_FACT_DELIVERED, latency_ms=now_ms - entry.created_at_ms),
+        AppendJournalEvent(kind=_FACT_DELIVERED, latency_ms=now_ms - entry.created_at_ms),
         _TELL_DELIVERED,
         _FORGET,
     )
@@ -255,17 +255,17 @@ def _expired(entry: OutboxEntry, now_ms: int, settings: Settings, *, notify: boo
     tombstone = ended.but(payload=b"", sealed_plaintext=b"")
     letter = _letter(tombstone, DeadReason.EXPIRED, Code.TTL_EXPIRED, now_ms, settings)
     effects: tuple[Effect, ...] = (
-        Record(kind=JournalKind.EXPIRED, code=Code.TTL_EXPIRED if notify else "pruned"),
-        Bury(letter=letter),
+        AppendJournalEvent(kind=JournalKind.EXPIRED, code=Code.TTL_EXPIRED if notify else "pruned"),
+        StoreDeadLetter(letter=letter),
         _FORGET,
     )
-    return ended, (*effects, Notify(notice=Notice.EXPIRED, code=Code.TTL_EXPIRED)) if notify else effects
+    return ended, (*effects, EmitEvent(notice=OutboxEventType.EXPIRED, code=Code.TTL_EXPIRED)) if notify else effects
 
 
 def _evicted(entry: OutboxEntry) -> Step:
     return entry.but(state=State.EVICTED), (
-        Record(kind=JournalKind.EVICTED, code=DropReason.EVICTED_FOR_CAPACITY),
-        Notify(notice=Notice.EVICTED, code=DropReason.EVICTED_FOR_CAPACITY),
+        AppendJournalEvent(kind=JournalKind.EVICTED, code=DropReason.EVICTED_FOR_CAPACITY),
+        EmitEvent(notice=OutboxEventType.EVICTED, code=DropReason.EVICTED_FOR_CAPACITY),
         _FORGET,
     )
 
@@ -276,9 +276,9 @@ def _bury(entry: OutboxEntry, reason: DeadReason, code: Code | None, now_ms: int
     letter = _letter(dead, reason, code, now_ms, settings)
     why = code or reason
     return dead, (
-        Record(kind=JournalKind.DEAD_LETTERED, code=why),
-        Notify(notice=Notice.DEAD_LETTERED, code=why),
-        Bury(letter=letter),
+        AppendJournalEvent(kind=JournalKind.DEAD_LETTERED, code=why),
+        EmitEvent(notice=OutboxEventType.DEAD_LETTERED, code=why),
+        StoreDeadLetter(letter=letter),
         _FORGET,
     )
 
@@ -326,4 +326,7 @@ def _recovered(entry: OutboxEntry, event: Recovered, now_ms: int) -> Step:
     )
     # The fleet's tables tell by this word which retries leave a letter's deadlines as they were (SPEC 5.3).
     code = DAILY_RETRY if event.by_itself else None
-    return again, (Record(kind=JournalKind.RECOVERED, code=code), Notify(notice=Notice.RECOVERED))
+    return again, (
+        AppendJournalEvent(kind=JournalKind.RECOVERED, code=code),
+        EmitEvent(notice=OutboxEventType.RECOVERED),
+    )

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.ids import NodeId
 from restante.model.journal import JournalKind
-from restante.model.records import DeadLetter
+from restante.model.outbox_entry import DeadLetter
 from restante.policy.failures import Failure
 
 
@@ -74,7 +74,7 @@ class Recovered:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedAgain:
+class RetransmitRequested:
     """Its reader misses it, or it was sealed anew for another session: what was sent before will not do."""
 
 
@@ -89,11 +89,11 @@ Event = (
     | CapacityExceeded
     | Cancelled
     | Recovered
-    | WantedAgain
+    | RetransmitRequested
 )
 
 
-class Notice(StrEnum):
+class OutboxEventType(StrEnum):
     """The events an application can listen to (SPEC 3.12)."""
 
     QUEUED = "queued"
@@ -109,7 +109,7 @@ class Notice(StrEnum):
     SECURITY = "security"
 
 
-class Record(NamedTuple):
+class AppendJournalEvent(NamedTuple):
     """Write this fact to the journal in the transaction of the change (SPEC 1.4)."""
 
     kind: JournalKind
@@ -119,22 +119,22 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notify:
+class EmitEvent:
     """Tell the application, after the commit."""
 
-    notice: Notice
+    notice: OutboxEventType
     code: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bury:
+class StoreDeadLetter:
     """Keep this dead letter (or payload-free tombstone) in the entry's place."""
 
     letter: DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class DeletePayload:
     """The entry has ended: its payload may go."""
 
 
@@ -150,4 +150,4 @@ class Reencrypt:
     code: Code
 
 
-Effect = Record | Notify | Bury | Forget | ResetSession | Reencrypt
+Effect = AppendJournalEvent | EmitEvent | StoreDeadLetter | DeletePayload | ResetSession | Reencrypt

@@ -6,14 +6,14 @@ from typing import Final
 
 from restante.model.ids import MessageId
 from restante.model.states import State
-from restante.wire.control import RetransmitRequest
+from restante.wire.control_messages import RetransmitRequest
 
 PAUSE_MS: Final = 60_000
 """A message that left less than a minute ago may still be on its way: asking again does not make us send it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class SentMessage:
     """An outbox entry of the session that is asked about, with the number its message has there."""
 
     message_id: MessageId
@@ -23,7 +23,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RetransmitPlan:
     """`resend` in order of their numbers, the same sealed bytes again; `under_way` leave or have left by themselves.
 
     `gone` are numbers of which nothing is held any more: receipted, expired, evicted, dead or never sent. Their reader
@@ -35,19 +35,19 @@ class Answer:
     gone: tuple[int, ...]
 
 
-def answer(request: RetransmitRequest, held: Iterable[Held], *, now_ms: int) -> Answer:
+def plan_retransmit(request: RetransmitRequest, held: Iterable[SentMessage], *, now_ms: int) -> RetransmitPlan:
     """Every number of the request in exactly one of the three; what is held beyond it is not touched."""
     asked = range(request.first, request.last + 1)
     by_number = {entry.sequence: entry for entry in held if entry.sequence in asked}
     found = [by_number[number] for number in asked if number in by_number]
-    return Answer(
+    return RetransmitPlan(
         resend=tuple(entry.message_id for entry in found if _is_to_be_sent_again(entry, now_ms)),
         under_way=tuple(entry.message_id for entry in found if not _is_to_be_sent_again(entry, now_ms)),
         gone=tuple(number for number in asked if number not in by_number),
     )
 
 
-def _is_to_be_sent_again(entry: Held, now_ms: int) -> bool:
+def _is_to_be_sent_again(entry: SentMessage, now_ms: int) -> bool:
     if entry.state is not State.SENT:
         return False
     return entry.last_attempt_at_ms is None or now_ms >= entry.last_attempt_at_ms + PAUSE_MS

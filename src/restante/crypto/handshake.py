@@ -17,11 +17,11 @@ from restante.crypto.identity import Identity, checked_card
 from restante.crypto.key_derivation import KEY_BYTES, hkdf
 from restante.crypto.prekeys import PrekeyStore, one_time_prekey, signed_prekey
 from restante.crypto.ratchet import RatchetState, start_as_initiator, start_as_responder
-from restante.model.cards import ContactCard
-from restante.model.codes import Code
+from restante.model.contact_card import ContactCard
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import Address, SessionId, exactly
-from restante.model.prekeys import OneTimePrekey, Opening, PrekeyBundle
+from restante.model.prekey_bundle import OneTimePrekey, Opening, PrekeyBundle
 
 HANDSHAKE_ENTROPY_BYTES: Final = 2 * KEY_BYTES
 """What `initiate` wants: an ephemeral key and the first ratchet key."""

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey
 
 from restante.crypto.key_derivation import hkdf
-from restante.model.cards import ContactCard
-from restante.model.codes import Code
+from restante.model.contact_card import ContactCard
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import ADDRESS_BYTES, Address, NodeKey, address, exactly
 

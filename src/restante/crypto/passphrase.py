@@ -11,10 +11,10 @@ from typing import Final
 
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
+from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
 from restante.model.errors import Malformed, OutOfRange
 from restante.model.ids import exactly
-from restante.model.ranges import check_ranges, ranged
+from restante.model.setting_ranges import check_ranges, ranged
 
 MAGIC: Final = b"RSTP"
 SALT_BYTES: Final = 16

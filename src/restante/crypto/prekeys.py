@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from restante.crypto.identity import is_mlkem_key, is_x25519_key
-from restante.model.cards import ContactCard
-from restante.model.codes import Code
+from restante.model.contact_card import ContactCard
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import exactly
-from restante.model.prekeys import OneTimePrekey, PrekeyBundle
+from restante.model.prekey_bundle import OneTimePrekey, PrekeyBundle
 
 DAY_MS: Final = 86_400_000
 ROTATION_MS: Final = 7 * DAY_MS  # SPEC 8.1

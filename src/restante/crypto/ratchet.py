@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from restante.crypto.key_derivation import KEY_BYTES, chain_step, root_step
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError
 from restante.model.ids import exactly
 

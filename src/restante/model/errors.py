@@ -1,6 +1,6 @@
 """The exceptions of the product. Each carries a stable code; the text is for people and may change."""
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 
 
 class RestanteError(Exception):

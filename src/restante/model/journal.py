@@ -68,7 +68,7 @@ STATE_AFTER: Final[dict[JournalKind, State]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JournalRow:
+class JournalEvent:
     """Fields that do not apply to a fact are None."""
 
     event_id: EventId

@@ -13,26 +13,26 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from restante import __version__
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, EnvironmentUnsuitable, StoreUnusable
-from restante.node.collector import collect_rarely
-from restante.node.configuration import NodeConfig
-from restante.node.figures import RelayEvent
-from restante.node.health import Health, StoreHealth, WatchedFile
+from restante.node.config import NodeConfig
+from restante.node.gc_tuning import tune_garbage_collector
 from restante.node.journal_shipping import shipper_of, shipping_data
-from restante.node.logs import Event, Level, Reason, log
 from restante.node.metrics import RelayMetrics
 from restante.node.relay import Relay
+from restante.node.safe_logging import Event, Level, Reason, log
+from restante.node.stats import RelayEvent
 from restante.node.status_server import Answers, StatusServer
+from restante.node.store_health import StoreHealth, StoreStatus, WatchedFile
 from restante.runtime.directory_lock import DirectoryLock, hold
 from restante.runtime.endpoints import Endpoint
-from restante.runtime.journal.presence import note_start
-from restante.runtime.node_directory import NodeDirectory
-from restante.runtime.sqlite.checkpoints import Checkpoints
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.group_commit import GroupCommit
-from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.runtime.journal.node_identity import append_node_started
+from restante.runtime.node_home import NodeDirectory
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.group_commit import GroupCommit
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.file.wal_checkpointer import Checkpoints
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.systemd import Word, notify
 from restante.wire.inbox_keys import node_id_of
@@ -72,7 +72,7 @@ class _Node:
         self._identity = directory.identity()
         self._database = Database(directory.database, schema="node", busy_timeout_ms=BUSY_MS)
         journal = Journal(self._database, SystemEntropy())
-        note_start(self._database, journal, node_id_of(self._identity.node_key), now_ms=self._started_at_ms)
+        append_node_started(self._database, journal, node_id_of(self._identity.node_key), now_ms=self._started_at_ms)
         self._commits = GroupCommit(self._database)
         self._checkpoints = Checkpoints(self._database, schema="node")
         self._file = WatchedFile(self._database, self._commits)
@@ -101,7 +101,7 @@ class _Node:
             with _signals(self._told_to_stop, self._reap_now):
                 status_at = await status.start(self._config.status)
                 listen_at = await self._listen()
-                collect_rarely()
+                tune_garbage_collector()
                 lock.tell({"pid": os.getpid(), "listen": str(listen_at), "status": str(status_at)})
                 log(Level.INFO, Event.LISTENING, pid=os.getpid())
                 if not status_at.is_loopback:
@@ -228,7 +228,7 @@ class _Node:
         return "failing" if self._shipper.figures().is_failing else "working"
 
 
-def _health_data(health: Health) -> dict[str, Any]:
+def _health_data(health: StoreStatus) -> dict[str, Any]:
     return {"usable": health.usable, "reason": health.reason, "code": health.code}
 
 

@@ -7,17 +7,17 @@ mail's, so it changes nothing in whether the node counts as healthy.
 from dataclasses import asdict
 from typing import Any
 
-from restante.node.configuration import NodeConfig
-from restante.node.logs import Event, Level, log
+from restante.node.config import NodeConfig
+from restante.node.safe_logging import Event, Level, log
 from restante.ports.clock import Clock
-from restante.runtime.journal.shipping import Commits, Shipper, shipping_to
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.journal import Journal
+from restante.runtime.journal.shipper import CommitQueue, Shipper, shipping_to
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.system import SystemEntropy
 
 
 def shipper_of(
-    config: NodeConfig, database: Database, journal: Journal, *, commits: Commits, clock: Clock
+    config: NodeConfig, database: Database, journal: Journal, *, commits: CommitQueue, clock: Clock
 ) -> Shipper | None:
     """None where nothing is to be shipped."""
     if config.ship_to is None:

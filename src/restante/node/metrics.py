@@ -12,9 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from restante import __version__
-from restante.model.codes import Code
-from restante.node.figures import RelayFigures
-from restante.runtime.journal.shipping import ShippingFigures
+from restante.model.error_codes import Code
+from restante.node.stats import RelayStats
+from restante.runtime.journal.shipper import ShippingFigures
 
 PREFIX: Final = "restante_relay_"
 NAMES: Final = {"connections": "open_connections"}
@@ -48,7 +48,7 @@ class RelayMetrics:
 
     def __init__(
         self,
-        figures: Callable[[], RelayFigures],
+        figures: Callable[[], RelayStats],
         *,
         database: Path,
         shipping: Callable[[], ShippingFigures] | None = None,
@@ -65,7 +65,7 @@ class RelayMetrics:
 
 
 class _Figures(Collector):
-    def __init__(self, figures: Callable[[], RelayFigures]) -> None:
+    def __init__(self, figures: Callable[[], RelayStats]) -> None:
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:

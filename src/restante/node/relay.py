@@ -7,15 +7,15 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from restante.crypto.identity import Identity
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.ids import InboxKey
-from restante.node.figures import EventHook, RelayEvent, RelayFigures, Tally
-from restante.node.intake import Commits, Intake
-from restante.node.session import Session
+from restante.node.client_connection import ClientConnection
+from restante.node.stats import EventHook, RelayCounters, RelayEvent, RelayStats
+from restante.node.write_batcher import CommitQueue, WriteBatcher
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
-from restante.ports.relay import MailboxStore
+from restante.ports.relay_connection import MailboxStore
 from restante.runtime.transport.tls import server_context
 
 BACKLOG: Final = 1_024  # connections the system may hold for us until we look
@@ -37,7 +37,7 @@ class Relay:
         identity: Identity,
         store: MailboxStore,
         *,
-        commits: Commits,
+        commits: CommitQueue,
         settings: Settings,
         clock: Clock,
         entropy: Entropy,
@@ -49,18 +49,18 @@ class Relay:
         self.limits = settings.relay
         self.clock = clock
         self.entropy = entropy
-        self.tally = Tally()
+        self.tally = RelayCounters()
         self.tell_host = on_event
         self.context = server_context(identity)
         self._commits = commits
-        self._live: defaultdict[InboxKey, set[Session]] = defaultdict(set)
-        self._sessions: set[Session] = set()
+        self._live: defaultdict[InboxKey, set[ClientConnection]] = defaultdict(set)
+        self._sessions: set[ClientConnection] = set()
         self._servers: list[asyncio.Server] = []
         self._rounds: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self._all_left = asyncio.Event()
         self._all_left.set()
-        self.intake = Intake(
+        self.intake = WriteBatcher(
             identity,
             store,
             commits,
@@ -73,7 +73,7 @@ class Relay:
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Session(self), host, port, backlog=BACKLOG)
+        server = await loop.create_server(lambda: ClientConnection(self), host, port, backlog=BACKLOG)
         self._servers.append(server)
         if self._rounds is None:
             self._make_rounds()
@@ -86,13 +86,13 @@ class Relay:
         for server in self._servers:
             server.close()
         for session in tuple(self._sessions):
-            session.hold()
+            session.pause_reading()
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await self.intake.finished()
                 for session in tuple(self._sessions):
-                    session.take_leave()
+                    session.close_gracefully()
                 async with asyncio.timeout(min(LEAVE_S, grace_s)):
                     await self._all_left.wait()
         finally:
@@ -115,9 +115,9 @@ class Relay:
         self.tell(RelayEvent.REAPED)
         return reaped
 
-    def figures(self) -> RelayFigures:
+    def figures(self) -> RelayStats:
         tally = self.tally
-        return RelayFigures(
+        return RelayStats(
             connections=len(self._sessions),
             receive_sessions=sum(map(len, self._live.values())),
             waiting_puts=self.intake.waiting_puts,
@@ -143,7 +143,7 @@ class Relay:
     def tell(self, event: RelayEvent, code: Code | None = None) -> None:
         self.tell_host(event, code)
 
-    def arrived(self, session: Session) -> None:
+    def register(self, session: ClientConnection) -> None:
         if len(self._sessions) >= self.limits.max_connections or self._is_stopping:
             self.tally.turned_away += 1
             self.tell(RelayEvent.TURNED_AWAY)
@@ -154,7 +154,7 @@ class Relay:
         self.tally.connections += 1
         self.tell(RelayEvent.CONNECTED)
 
-    def left(self, session: Session, inbox: InboxKey | None) -> None:
+    def unregister(self, session: ClientConnection, inbox: InboxKey | None) -> None:
         if session in self._sessions:
             self._sessions.discard(session)
             self.tell(RelayEvent.DISCONNECTED)
@@ -165,7 +165,7 @@ class Relay:
             if not self._live[inbox]:
                 del self._live[inbox]
 
-    def enlist(self, inbox: InboxKey, session: Session) -> bool:
+    def subscribe(self, inbox: InboxKey, session: ClientConnection) -> bool:
         """Whether the session may receive for this inbox: there is a limit to how many do."""
         if len(self._live.get(inbox, ())) >= self.limits.max_receive_sessions:
             return False
@@ -177,7 +177,7 @@ class Relay:
         self.tally.refusals[code] += 1
         self.tell(RelayEvent.REFUSED, code)
 
-    def misbehaved(self, session: Session) -> None:
+    def misbehaved(self, session: ClientConnection) -> None:
         if session.is_secure:
             self.tally.broke_format += 1
             self.tell(RelayEvent.BROKE_FORMAT)
@@ -204,14 +204,14 @@ class Relay:
         pause_s = min(shortest_ms / 1_000 / ROUNDS_IN_A_DEADLINE, LONGEST_ROUND_S)
         self._rounds = asyncio.get_running_loop().call_later(pause_s, self._make_rounds)
 
-    def _look_after(self, session: Session, now_s: float) -> None:
+    def _look_after(self, session: ClientConnection, now_s: float) -> None:
         if session.blocked_since_s is not None:
             if now_s - session.blocked_since_s >= self.limits.slow_reader_ms / 1_000:
                 self.tally.closed_slow += 1
                 self.tell(RelayEvent.SLOW)
                 session.abort()
         elif session.is_held:
-            session.ease()
+            session.resume_reading_if_clear()
         elif not session.is_started:
             if now_s - session.came_s >= self.limits.handshake_ms / 1_000:
                 self.tally.handshakes_failed += 1

@@ -6,8 +6,8 @@ Counts come in as numbers; reading them from a store and deleting rows happens e
 from dataclasses import dataclass
 
 from restante.model.errors import OutboxFull
-from restante.model.ranges import check_ranges, ranged
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
+from restante.model.setting_ranges import check_ranges, ranged
 from restante.model.states import Route
 
 
@@ -27,7 +27,9 @@ class OutboxLimits:
         check_ranges(self, "outbox")
 
 
-def admit(limits: OutboxLimits, *, held_entries: int, held_bytes: int, new_entries: int, new_bytes: int) -> None:
+def check_capacity(
+    limits: OutboxLimits, *, held_entries: int, held_bytes: int, new_entries: int, new_bytes: int
+) -> None:
     """Raise OutboxFull unless all of the new entries fit beside what is held; nothing is evicted for them."""
     if held_entries + new_entries > limits.max_entries or held_bytes + new_bytes > limits.max_payload_bytes:
         raise OutboxFull(
@@ -43,7 +45,7 @@ def overflow(limits: OutboxLimits, *, route: Route, pending: int) -> int:
     return max(0, pending - limits.max_pending_per_relay_lane)
 
 
-def readmit(limits: OutboxLimits, *, route: Route, pending: int) -> None:
+def check_lane_capacity(limits: OutboxLimits, *, route: Route, pending: int) -> None:
     """Raise OutboxFull where a recovered dead letter would make its lane evict.
 
     It is older than what waits there, so the one evicted would be itself: a letter that was safe would be lost.

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from restante.model.kinds import TtlType
-from restante.model.ranges import check_ranges, ranged
+from restante.model.setting_ranges import check_ranges, ranged
 from restante.model.states import DeadCategory, DeadReason
 from restante.policy.ttl import is_expired, transport_expiry_ms
 

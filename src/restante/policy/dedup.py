@@ -6,7 +6,7 @@ What makes two arrivals the same is decided in core; here only the size and age 
 from dataclasses import dataclass
 from typing import Final
 
-from restante.model.ranges import check_ranges, ranged
+from restante.model.setting_ranges import check_ranges, ranged
 
 DAY_MS: Final = 86_400_000
 

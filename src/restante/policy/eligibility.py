@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from restante.model.kinds import KIND_RULES, DeliveryClass, parse_kind
-from restante.model.records import Dropped
+from restante.model.send_receipt import Dropped
 from restante.model.states import DropReason
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.states import DeadCategory, DeadReason
 from restante.policy.dead_letters import category_of
 from restante.policy.retry import Schedule, jittered_delay_ms, longest_delay_ms

@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import Final
 
 from restante.model.kinds import Kind
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.capacity import OutboxLimits
-from restante.policy.outbox_order import queue_deadline_ms
+from restante.policy.send_order import queue_deadline_ms
 from restante.policy.ttl import is_expired
 
 SHARED_BOARD_KINDS: Final = frozenset({Kind.DRAWING, Kind.DRAWING_DELETE, Kind.CHAT, Kind.CHAT_LEAVE, Kind.VOICE_LEAVE})

@@ -6,11 +6,11 @@ Sees only what an envelope shows: its size and a rounded expiry. Nothing is ever
 from dataclasses import dataclass
 from typing import Final
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.kinds import TtlType
 from restante.model.limits import MAX_SEALED_BYTES
-from restante.model.ranges import check_ranges, ranged
-from restante.policy.confirmation import STORE_LIFE_MS
+from restante.model.setting_ranges import check_ranges, ranged
+from restante.policy.completion import STORE_LIFE_MS
 
 HOUR_MS: Final = 3_600_000
 CLOCK_SKEW_MS: Final = 300_000
@@ -33,7 +33,7 @@ class StorageQuota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refusal:
     """Why a blob was not taken; only a temporary refusal is worth another try (SPEC 6.7)."""
 
     permanent: bool
@@ -56,17 +56,17 @@ def travels_live_only(quota: StorageQuota, *, ttl_type: TtlType, expires_at_ms: 
     return ttl_type is TtlType.ABSOLUTE and expires_at_ms - now_ms < quota.min_life_ms
 
 
-def unfit(quota: StorageQuota, *, blob_bytes: int, expires_at_ms: int, now_ms: int) -> Refused | None:
+def check_envelope(quota: StorageQuota, *, blob_bytes: int, expires_at_ms: int, now_ms: int) -> Refusal | None:
     """Why the blob can never be taken, or None; `blob_bytes` are its sealed bytes, which the limit is meant for."""
     if blob_bytes > quota.max_blob_bytes:
         text = f"the blob has {blob_bytes} bytes; at most {quota.max_blob_bytes} are allowed"
-        return Refused(permanent=True, code=Code.MESSAGE_TOO_LARGE, text=text)
+        return Refusal(permanent=True, code=Code.MESSAGE_TOO_LARGE, text=text)
     if expires_at_ms - now_ms < quota.min_life_ms:
         text = f"less than {quota.min_life_ms} ms of life are left; such a message travels live only"
-        return Refused(permanent=True, code=Code.OUT_OF_RANGE, text=text)
+        return Refusal(permanent=True, code=Code.OUT_OF_RANGE, text=text)
     if expires_at_ms > _up_to_the_hour(now_ms + CLOCK_SKEW_MS + quota.max_life_ms):
         text = f"the expiry is more than {quota.max_life_ms} ms ahead"
-        return Refused(permanent=True, code=Code.OUT_OF_RANGE, text=text)
+        return Refusal(permanent=True, code=Code.OUT_OF_RANGE, text=text)
     return None
 
 
@@ -76,12 +76,12 @@ def fitting_bounds(quota: StorageQuota, *, now_ms: int) -> tuple[int, int, int]:
     return quota.max_blob_bytes, now_ms + quota.min_life_ms, now_ms + quota.max_life_ms
 
 
-def full(quota: StorageQuota, held_blobs: int, held_bytes: int, more_bytes: int) -> Refused | None:
+def check_space(quota: StorageQuota, held_blobs: int, held_bytes: int, more_bytes: int) -> Refusal | None:
     """Why there is no room for one more now, or None. Both sizes are those of whole envelopes, as they lie on disk."""
     if held_blobs < quota.max_blobs and held_bytes + more_bytes <= quota.max_bytes:
         return None
     text = f"the inbox is full: at most {quota.max_blobs} blobs and {quota.max_bytes} bytes"
-    return Refused(permanent=False, code=Code.STORAGE_FAILED, text=text)
+    return Refusal(permanent=False, code=Code.STORAGE_FAILED, text=text)
 
 
 def _up_to_the_hour(at_ms: int) -> int:

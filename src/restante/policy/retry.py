@@ -6,9 +6,9 @@ Which failures are retried at all is decided in policy/failures.
 from dataclasses import dataclass
 from typing import Final
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, OutOfRange
-from restante.model.ranges import check_ranges, ranged
+from restante.model.setting_ranges import check_ranges, ranged
 
 DOUBLING_ATTEMPTS: Final = 10  # SPEC 4.1: the eleventh try and all later ones wait max_delay
 DEFAULT_MAX_DELAY_MS: Final = 3_600_000  # SPEC 4.1

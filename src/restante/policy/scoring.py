@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, OutOfRange
 from restante.model.ids import INBOX_KEY_BYTES, NODE_ID_BYTES, InboxKey, NodeId, exactly
 

@@ -5,13 +5,13 @@ A section's name here is its name in the configuration file and in the error for
 
 from dataclasses import dataclass, field
 
-from restante.policy.acks import AckBatching
+from restante.policy.ack_batching import AckBatching
 from restante.policy.capacity import OutboxLimits
+from restante.policy.connection_limits import RelayLimits
 from restante.policy.dead_letters import DeadLetterRetention
 from restante.policy.dedup import DedupLimits
-from restante.policy.links import RelayLimits
-from restante.policy.ordering import OrderLimits
 from restante.policy.quota import StorageQuota
+from restante.policy.reorder_limits import OrderLimits
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 from restante.policy.shipping import JournalShipping
 

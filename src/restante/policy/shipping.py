@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from restante.model.ranges import check_ranges, ranged
+from restante.model.setting_ranges import check_ranges, ranged
 from restante.policy.retry import RetrySchedule, jittered_delay_ms
 
 DAY_MS: Final = 86_400_000

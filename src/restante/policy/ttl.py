@@ -7,7 +7,7 @@ from typing import Final, assert_never
 
 from restante.model.errors import OutOfRange
 from restante.model.kinds import KIND_RULES, Kind, TtlType
-from restante.policy.confirmation import STORE_LIFE_MS
+from restante.policy.completion import STORE_LIFE_MS
 
 SECOND_MS: Final = 1_000
 

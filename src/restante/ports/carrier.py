@@ -2,12 +2,12 @@
 
 from typing import NamedTuple, Protocol
 
-from restante.core.acks import Evidence
+from restante.core.signed_acks import Evidence
 from restante.model.ids import NodeId
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 
 
-class Kept(NamedTuple):
+class StoredByNode(NamedTuple):
     """A node's signed word that it holds the entry; `node` is who, where that is known (SPEC 7.8)."""
 
     evidence: Evidence
@@ -29,7 +29,7 @@ class Carrier(Protocol):
         """Whether a try on this lane makes sense now. Entries of a lane that is down use up none of their tries."""
         ...
 
-    async def transmit(self, entry: OutboxEntry) -> Kept | None:
+    async def transmit(self, entry: OutboxEntry) -> StoredByNode | None:
         """Returns once the next hop has accepted the entry, with its signed word if it gives one.
 
         Raises `TryFailed` otherwise, or `Withdrawn`.

@@ -3,9 +3,9 @@
     class Console(ChannelAdapter):
         platform = Platform.OTHER
 
-        async def send(self, message: Outgoing) -> Taken:
+        async def send(self, message: Outgoing) -> PlatformAck:
             print(message.chat, message.text)
-            return Taken()
+            return PlatformAck()
 
 An adapter says in its exceptions only what it knows: `NotSent` when nothing can have arrived, `SendRefused` when the
 platform said no, `NoAnswer` when it does not know. Anything else, a timeout or a bug, counts as that, too.
@@ -14,7 +14,7 @@ platform said no, `NoAnswer` when it does not know. Anything else, a timeout or 
 from dataclasses import dataclass
 from typing import Protocol
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.policy.channel_platforms import Format, Platform
 
@@ -41,7 +41,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PlatformAck:
     """The platform has it; `name` is what it calls the message, to be answered with `reply_to`."""
 
     name: str | None = None
@@ -83,7 +83,7 @@ class ChannelAdapter(Protocol):
         """Get ready; raise if that fails now. It is tried again later, and what is queued waits (SPEC 12.7)."""
         return
 
-    async def send(self, message: Outgoing) -> Taken:
+    async def send(self, message: Outgoing) -> PlatformAck:
         """Returns once the platform has the message."""
         ...
 

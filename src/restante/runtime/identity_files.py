@@ -15,8 +15,8 @@ from restante.crypto.passphrase import (
     is_under_passphrase,
     open_with_passphrase,
 )
-from restante.model.cards import ContactCard
-from restante.model.codes import Code
+from restante.model.contact_card import ContactCard
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.ports.entropy import Entropy
 from restante.runtime.private_file import create_private, read_private

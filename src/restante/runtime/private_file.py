@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import RestanteError, StoreUnusable
 
 

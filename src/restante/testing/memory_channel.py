@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Iterable
 
-from restante.policy.channel_pacing import ChannelLimits
 from restante.policy.channel_platforms import Platform
-from restante.ports.channel_adapter import ChannelAdapter, NotSent, Outgoing, Taken
+from restante.policy.channel_rate_limit import ChannelLimits
+from restante.ports.channel_adapter import ChannelAdapter, NotSent, Outgoing, PlatformAck
 
 
 class MemoryChannel(ChannelAdapter):
@@ -15,7 +15,7 @@ class MemoryChannel(ChannelAdapter):
         self,
         *,
         platform: Platform = Platform.OTHER,
-        answers: Iterable[Taken | Exception] = (),
+        answers: Iterable[PlatformAck | Exception] = (),
         recognises_repeats: bool = False,
         limits: ChannelLimits | None = None,
     ) -> None:
@@ -32,9 +32,9 @@ class MemoryChannel(ChannelAdapter):
             self.failing_starts -= 1
             raise NotSent("it does not start yet")
 
-    async def send(self, message: Outgoing) -> Taken:
+    async def send(self, message: Outgoing) -> PlatformAck:
         self.asked.append(message)
-        answer = self.answers.popleft() if self.answers else Taken(f"m{len(self.taken) + 1}")
+        answer = self.answers.popleft() if self.answers else PlatformAck(f"m{len(self.taken) + 1}")
         if isinstance(answer, Exception):
             raise answer
         self.taken.append(message)

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from restante.core.mailbox import Keep, Usage
 from restante.model.ids import InboxKey
-from restante.policy.quota import Refused, StorageQuota, full
-from restante.ports.relay import Blob
+from restante.policy.quota import Refusal, StorageQuota, check_space
+from restante.ports.relay_connection import StoredBlob
 
 Result = TypeVar("Result")
 
@@ -19,7 +19,7 @@ class _Held:
 
     inbox: InboxKey
     expires_at_ms: int
-    blob: Blob
+    blob: StoredBlob
 
 
 class MemoryMailbox:
@@ -29,15 +29,15 @@ class MemoryMailbox:
         self._held: dict[int, _Held] = {}
         self._last_id = 0
 
-    def put_all(self, keeps: Sequence[Keep], *, quota: StorageQuota, now_ms: int) -> list[int | Refused]:
+    def put_all(self, keeps: Sequence[Keep], *, quota: StorageQuota, now_ms: int) -> list[int | Refusal]:
         return [self._put(keep, quota, now_ms) for keep in keeps]
 
     def usage(self, inbox: InboxKey) -> Usage:
         sizes = [len(held.blob.envelope) for held in self._held.values() if held.inbox == inbox]
         return Usage(blobs=len(sizes), total_bytes=sum(sizes))
 
-    def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> list[Blob]:
-        page: list[Blob] = []
+    def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> list[StoredBlob]:
+        page: list[StoredBlob] = []
         for held in self._held.values():
             if held.inbox != inbox or held.blob.blob_id <= after or held.expires_at_ms <= now_ms:
                 continue
@@ -59,7 +59,7 @@ class MemoryMailbox:
             del self._held[blob_id]
         return len(outlived)
 
-    def _put(self, keep: Keep, quota: StorageQuota, now_ms: int) -> int | Refused:
+    def _put(self, keep: Keep, quota: StorageQuota, now_ms: int) -> int | Refusal:
         refused = self._full(keep, quota)
         if refused is not None:
             self._sweep(keep.inbox_key, now_ms)
@@ -67,13 +67,13 @@ class MemoryMailbox:
         if refused is not None:
             return refused
         self._last_id += 1  # an id is never given twice, or a late delete could hit another blob
-        blob = Blob(blob_id=self._last_id, stored_at_ms=now_ms, envelope=keep.envelope)
+        blob = StoredBlob(blob_id=self._last_id, stored_at_ms=now_ms, envelope=keep.envelope)
         self._held[blob.blob_id] = _Held(inbox=keep.inbox_key, expires_at_ms=keep.expires_at_ms, blob=blob)
         return blob.blob_id
 
-    def _full(self, keep: Keep, quota: StorageQuota) -> Refused | None:
+    def _full(self, keep: Keep, quota: StorageQuota) -> Refusal | None:
         usage = self.usage(keep.inbox_key)
-        return full(quota, usage.blobs, usage.total_bytes, len(keep.envelope))
+        return check_space(quota, usage.blobs, usage.total_bytes, len(keep.envelope))
 
     def _sweep(self, inbox: InboxKey, now_ms: int) -> None:
         self._held = {

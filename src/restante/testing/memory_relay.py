@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from restante.core.acks import Evidence, delivery_evidence
 from restante.core.mailbox import judge_put
+from restante.core.signed_acks import Evidence, delivery_evidence
 from restante.crypto.identity import Identity
 from restante.model.errors import RestanteError
 from restante.policy.failures import failure_of_refusal
-from restante.policy.quota import Refused, StorageQuota
+from restante.policy.quota import Refusal, StorageQuota
 from restante.ports.clock import Clock
-from restante.ports.relay import Blob, LinkLost, MailboxStore, TryFailed
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost, MailboxStore, StoredBlob
 from restante.wire.inbox_keys import relay_inbox_key
 
 PAGE: Final = 16
@@ -41,7 +41,7 @@ class MemoryRelay:
         self._links.add(link)
         return link
 
-    def hang_up(self) -> None:
+    def disconnect_all(self) -> None:
         """Every link is gone at once, with whatever was under way on it."""
         for link in tuple(self._links):
             self.drop(link)
@@ -59,11 +59,11 @@ class MemoryRelay:
         try:
             verdict = judge_put(raw, quota=self._quota, now_ms=now_ms)
         except RestanteError as error:
-            raise TryFailed(str(error), failure=failure_of_refusal(error.code, permanent=True)) from error
-        if isinstance(verdict, Refused):
+            raise AttemptFailed(str(error), failure=failure_of_refusal(error.code, permanent=True)) from error
+        if isinstance(verdict, Refusal):
             raise _as_failure(verdict)
         [stored] = self.store.put_all([verdict], quota=self._quota, now_ms=now_ms)
-        if isinstance(stored, Refused):
+        if isinstance(stored, Refusal):
             raise _as_failure(stored)
         for link in self._links:
             link.look_again()
@@ -86,7 +86,7 @@ class MemoryLink:
         await self._travel()
         return ack
 
-    async def next_blob(self) -> Blob:
+    async def next_blob(self) -> StoredBlob:
         while True:
             await self._travel()
             now_ms = self._relay.now_ms()
@@ -99,7 +99,7 @@ class MemoryLink:
             self._news.clear()
             await self._news.wait()
 
-    async def next_blobs(self) -> list[Blob]:
+    async def next_blobs(self) -> list[StoredBlob]:
         first = await self.next_blob()
         more = self._relay.store.flush(
             self._inbox, after=first.blob_id, limit=PAGE, max_bytes=PAGE_BYTES, now_ms=self._relay.now_ms()
@@ -132,9 +132,9 @@ class MemoryLink:
         """Others get their turn meanwhile, and the link may be gone afterwards."""
         await asyncio.sleep(self._relay.travel_s)
         if self._lost.is_set():
-            raise LinkLost
+            raise ConnectionLost
 
 
-def _as_failure(refused: Refused) -> TryFailed:
+def _as_failure(refused: Refusal) -> AttemptFailed:
     """How a sender sees the refusal: worth another try, or not (SPEC 6.7)."""
-    return TryFailed(refused.text, failure=failure_of_refusal(refused.code, permanent=refused.permanent))
+    return AttemptFailed(refused.text, failure=failure_of_refusal(refused.code, permanent=refused.permanent))

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 from restante.model.errors import LocalProtocolError
-from restante.testing.seeded import FakeClock
+from restante.testing.deterministic import FakeClock
 
 Result = TypeVar("Result")
 Args = TypeVarTuple("Args")

@@ -15,7 +15,7 @@ from typing import Final
 from restante.model.errors import Malformed
 from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, PayloadHash, address, exactly, message_id
 from restante.model.ids import payload_hash as checked_payload_hash
-from restante.wire.fields import SIGNATURE_BYTES, UNSIGNED, check_signature, check_time, signature_to_encode
+from restante.wire.field_checks import SIGNATURE_BYTES, UNSIGNED, check_signature, check_time, signature_to_encode
 
 _ACK: Final = struct.Struct(">B16s32sQ")
 _BATCH_HEAD: Final = struct.Struct(">BH")

@@ -12,7 +12,7 @@ from typing import Final, NewType
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import exactly
 from restante.model.limits import MAX_SEALED_BYTES
-from restante.wire.fields import check_number
+from restante.wire.field_checks import check_number
 
 GroupId = NewType("GroupId", bytes)
 

@@ -14,7 +14,7 @@ from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import InboxKey, PayloadHash, inbox_key
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.wire import envelope_pb2
-from restante.wire.fields import check_time
+from restante.wire.field_checks import check_time
 
 ENVELOPE_VERSION: Final = 1
 ENVELOPE_ALLOWANCE_BYTES: Final = 64  # the other fields take 48 at most
@@ -70,6 +70,6 @@ def decode_envelope(raw: bytes) -> Envelope:
     return envelope
 
 
-def payload_hash(sealed: bytes) -> PayloadHash:
+def hash_sealed_bytes(sealed: bytes) -> PayloadHash:
     """The name of sealed bytes: in DELIVERY acks (SPEC 10.2), in the journal (13.1), among replicas (7.4)."""
     return PayloadHash(sha256(sealed).digest())

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
 
-from restante.model.actions import ActionKind, FleetAction
 from restante.model.errors import Malformed
+from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.model.ids import NODE_ID_BYTES, NodeId, exactly, message_id, payload_hash, writer_id
-from restante.wire.fields import MAX_TIME_MS
+from restante.wire.field_checks import MAX_TIME_MS
 
 MAX_LINE_BYTES: Final = 2_048
 _REASON: Final = re.compile("[a-z_]{1,40}")

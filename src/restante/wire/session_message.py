@@ -8,7 +8,7 @@ into here. An opening is there until the writer was answered.
 import struct
 from typing import Final, NamedTuple
 
-from restante.model.cards import ContactCard
+from restante.model.contact_card import ContactCard
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import (
     Address,
@@ -20,9 +20,9 @@ from restante.model.ids import (
     session_id,
 )
 from restante.model.limits import MAX_SEALED_BYTES
-from restante.model.prekeys import Opening
-from restante.wire.fields import MAX_U32, SIGNATURE_BYTES, check_number
-from restante.wire.prekeys import SEALING_KEY_BYTES, X25519_BYTES
+from restante.model.prekey_bundle import Opening
+from restante.wire.field_checks import MAX_U32, SIGNATURE_BYTES, check_number
+from restante.wire.prekey_bundle import SEALING_KEY_BYTES, X25519_BYTES
 
 SESSION_MESSAGE_VERSION: Final = 1
 MAX_SESSION_MESSAGE_BYTES: Final = MAX_SEALED_BYTES  # SPEC 2.8: padding and sealing only add

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from restante.model.errors import Malformed
 from restante.model.ids import exactly
 from restante.model.kinds import TtlType
-from restante.wire.fields import MAX_TIME_MS, MAX_U32, check_number, check_time
+from restante.wire.field_checks import MAX_TIME_MS, MAX_U32, check_number, check_time
 
 _LAYOUT: Final = struct.Struct(">QIB")
 TTL_HEADER_BYTES: Final = _LAYOUT.size

@@ -11,7 +11,7 @@ from restante.core.outbox_events import ReceiptAcked
 from restante.model.errors import DuplicateMessageId
 from restante.model.journal import JournalKind
 from restante.model.states import Confirmation, State
-from restante.runtime.sqlite.integrity import check_file
+from restante.runtime.sqlite.file.integrity import check_file
 from support.fleet.journal_files import message
 from support.outbox.entries import accept, entry
 from support.sqlite.files import NOW_MS, assert_books_balance, chosen, facts, open_client_file, states_by_rows

@@ -11,8 +11,8 @@ import apsw
 import pytest
 
 from restante.model.errors import LocalProtocolError, StoreUnusable
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.wide_statements import WIDTHS
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.statement_batching import WIDTHS
 from support.spec.clauses import clause
 from support.system.full_disk import no_file_longer_than
 
@@ -350,7 +350,7 @@ def test_deferred_rows_are_committed_and_counted_once(database: Database) -> Non
         before = database.changes()
         database.defer_many(KEEP, [("a", b""), ("b", b"")])
         assert database.changes() == before + 2
-        database.settle()
+        database.write_deferred()
         assert database.changes() == before + 2
     assert kept(database) == ["a", "b"]
 

@@ -6,13 +6,19 @@ from typing import Any
 
 from restante.core.mailbox import Keep
 from restante.core.outbox_events import TransmitFailed, TransmitSucceeded
-from restante.model.actions import ActionKind, FleetAction
+from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.model.ids import InboxKey, WriterId
 from restante.model.journal import JournalKind
 from restante.model.states import State
 from restante.policy.failures import Failure
 from restante.policy.quota import StorageQuota
-from restante.runtime.sqlite.fleet_actions import ClientActions, NodeActions, Outcome, scoreboard, take_scoreboard
+from restante.runtime.sqlite.outbox.fleet_actions import (
+    ActionResult,
+    ClientActions,
+    NodeActions,
+    scoreboard,
+    take_scoreboard,
+)
 from support.fleet.journal_files import message, node_id, sealed
 from support.outbox.entries import accept, entry
 from support.spec.clauses import clause
@@ -44,13 +50,13 @@ def test_a_dead_letter_is_redriven_once_its_day_has_come_and_only_for_the_burial
     doing = ClientActions(file.database, file.journal, file.outbox)
     redrive = proposal(ActionKind.REDRIVE, file.journal.writer, message_id=message(1), fact_at_ms=letter.moved_at_ms)
     due_ms = letter.moved_at_ms + DAY_MS
-    assert doing.apply(redrive, now_ms=due_ms - 1) is Outcome.NOTHING_LEFT
-    assert doing.apply(replace(redrive, fact_at_ms=letter.moved_at_ms - 1), now_ms=due_ms) is Outcome.NOTHING_LEFT
-    assert doing.apply(replace(redrive, target=WriterId(bytes(16))), now_ms=due_ms) is Outcome.NOT_MINE
-    assert doing.apply(redrive, now_ms=due_ms) is Outcome.DONE
+    assert doing.apply(redrive, now_ms=due_ms - 1) is ActionResult.NOTHING_LEFT
+    assert doing.apply(replace(redrive, fact_at_ms=letter.moved_at_ms - 1), now_ms=due_ms) is ActionResult.NOTHING_LEFT
+    assert doing.apply(replace(redrive, target=WriterId(bytes(16))), now_ms=due_ms) is ActionResult.NOT_MINE
+    assert doing.apply(redrive, now_ms=due_ms) is ActionResult.DONE
     told = facts(file.journal)
     assert (told[-1].kind, told[-1].code, told[-1].at_ms) == (JournalKind.RECOVERED, "daily_retry", due_ms)
-    assert doing.apply(redrive, now_ms=due_ms) is Outcome.NOTHING_LEFT
+    assert doing.apply(redrive, now_ms=due_ms) is ActionResult.NOTHING_LEFT
     assert facts(file.journal) == told
     assert_books_balance(file)
     file.database.close()
@@ -64,21 +70,21 @@ def test_a_lost_message_is_sent_again_once_for_each_proposal(tmp_path: Path) -> 
     file.outbox.apply(message(1), TransmitSucceeded(), now_ms=NOW_MS)
     doing = ClientActions(file.database, file.journal, file.outbox)
     again = proposal(ActionKind.RETRANSMIT, file.journal.writer, message_id=message(1), fact_at_ms=NOW_MS)
-    assert doing.apply(again, now_ms=NOW_MS + 59_999) is Outcome.NOTHING_LEFT
-    assert doing.apply(again, now_ms=NOW_MS + 60_000) is Outcome.DONE
+    assert doing.apply(again, now_ms=NOW_MS + 59_999) is ActionResult.NOTHING_LEFT
+    assert doing.apply(again, now_ms=NOW_MS + 60_000) is ActionResult.DONE
     told = facts(file.journal)
     assert (told[-1].kind, told[-1].message_id, told[-1].code) == (
         JournalKind.RETRANSMIT_REQUESTED,
         message(1),
         "fleet",
     )
-    assert doing.apply(again, now_ms=NOW_MS + 60_000) is Outcome.NOTHING_LEFT
+    assert doing.apply(again, now_ms=NOW_MS + 60_000) is ActionResult.NOTHING_LEFT
     assert facts(file.journal) == told
     leased = file.outbox.lease_next(owner="me", now_ms=NOW_MS + 60_000)
     assert leased is not None
     assert (leased.message_id, leased.state) == (message(1), State.SENDING)
     file.outbox.apply(message(1), TransmitSucceeded(), now_ms=NOW_MS + 60_001)
-    assert doing.apply(again, now_ms=NOW_MS + DAY_MS) is Outcome.NOTHING_LEFT
+    assert doing.apply(again, now_ms=NOW_MS + DAY_MS) is ActionResult.NOTHING_LEFT
     assert_books_balance(file)
     file.database.close()
 
@@ -92,14 +98,14 @@ def test_a_node_deletes_what_is_on_its_reap_list_and_nothing_else(tmp_path: Path
         node.mailbox.put_all([keep], quota=StorageQuota(), now_ms=NOW_MS)
     doing = NodeActions(node.journal, node.mailbox)
     reap = proposal(ActionKind.REAP, node.journal.writer, payload_hash=sealed(1))
-    assert doing.apply(reap, now_ms=NOW_MS) is Outcome.DONE
+    assert doing.apply(reap, now_ms=NOW_MS) is ActionResult.DONE
     assert node.mailbox.usage(inbox).blobs == 1
     told = facts(node.journal)
     assert [(fact.kind, fact.payload_hash, fact.code) for fact in told[-2:]] == [
         (JournalKind.REAPED, sealed(1), "fleet")
     ] * 2
-    assert doing.apply(reap, now_ms=NOW_MS) is Outcome.NOTHING_LEFT
-    assert doing.apply(replace(reap, action=ActionKind.REPAIR), now_ms=NOW_MS) is Outcome.NOT_POSSIBLE
+    assert doing.apply(reap, now_ms=NOW_MS) is ActionResult.NOTHING_LEFT
+    assert doing.apply(replace(reap, action=ActionKind.REPAIR), now_ms=NOW_MS) is ActionResult.NOT_POSSIBLE
     assert facts(node.journal) == told
     node.database.close()
 
@@ -110,9 +116,13 @@ def test_a_newer_scoreboard_takes_the_place_of_an_older_one_and_never_the_other_
     score = FleetAction(action=ActionKind.SCOREBOARD, node=node_id(1), score=0.25, reason="measured", as_of_ms=NOW_MS)
     newer = replace(score, score=0.75, as_of_ms=NOW_MS + 1)
     assert scoreboard(node.database) == {}
-    for board, outcome in (([score], Outcome.DONE), ([newer], Outcome.DONE), ([score], Outcome.NOTHING_LEFT)):
+    for board, outcome in (
+        ([score], ActionResult.DONE),
+        ([newer], ActionResult.DONE),
+        ([score], ActionResult.NOTHING_LEFT),
+    ):
         assert take_scoreboard(node.database, node.journal, board, now_ms=NOW_MS + 2) is outcome
-    assert take_scoreboard(node.database, node.journal, [newer], now_ms=NOW_MS + 2) is Outcome.NOTHING_LEFT
+    assert take_scoreboard(node.database, node.journal, [newer], now_ms=NOW_MS + 2) is ActionResult.NOTHING_LEFT
     assert scoreboard(node.database) == {node_id(1): 0.75}
     assert [fact.kind for fact in facts(node.journal)] == [JournalKind.SCOREBOARD_TAKEN] * 2
     node.database.close()

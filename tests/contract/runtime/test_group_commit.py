@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from restante.model.errors import DuplicateMessageId, StoreUnusable
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.group_commit import LONELY_TURN_S, MAX_GROUP, QUICK_DISK_S, GroupCommit
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.group_commit import LONELY_TURN_S, MAX_GROUP, QUICK_DISK_S, GroupCommit
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from restante.crypto.identity import Identity
 from restante.crypto.passphrase import ScryptCost
-from restante.model.cards import ContactCard
-from restante.model.codes import Code
+from restante.model.contact_card import ContactCard
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError, RestanteError, StoreUnusable
 from restante.runtime.identity_files import create_identity, load_identity, needs_passphrase, read_card, write_card
-from restante.testing.seeded import SeededEntropy
+from restante.testing.deterministic import SeededEntropy
 from support.spec.clauses import clause
 
 ALICE = Identity(b"a" * 32)

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from restante.core.letters import Opened
+from restante.core.decrypted_messages import DecryptedMessage
 from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId
 from restante.testing.crashing_disk import CrashingDisk
@@ -20,7 +20,7 @@ BATCHES = (
 """In order, ahead, again; then what has no receipt, in another session."""
 
 
-def envelope(number: int, session: bytes) -> Opened:
+def envelope(number: int, session: bytes) -> DecryptedMessage:
     places = {2: 0, 4: 1, 1: 2}
     if session == SESSION:
         return letter(number)
@@ -31,7 +31,7 @@ def live(file: ClientFile, acknowledged: list[MessageId]) -> None:
     for arrivals in BATCHES:
         with file.inbox.batch(now_ms=NOW_MS) as batch:
             for number, session in arrivals:
-                batch.take_in(envelope(number, session), server_timestamp_ms=NOW_MS)
+                batch.receive(envelope(number, session), server_timestamp_ms=NOW_MS)
         ids = file.inbox.take_owed(ALICE, limit=64)
         acknowledged.extend(ids)
     file.inbox.pass_time(now_ms=NOW_MS + GAP_MS)

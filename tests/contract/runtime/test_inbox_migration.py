@@ -6,11 +6,11 @@ from pathlib import Path
 
 import apsw
 
-from restante.crypto.at_rest import NONCE_BYTES, StorageSeal
 from restante.crypto.identity import Identity
+from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
 from restante.model.states import Verdict
 from support.fleet.journal_files import message
-from support.inbox.decrypted_messages import ALICE, SESSION, letter, take_in
+from support.inbox.decrypted_messages import ALICE, SESSION, letter, receive
 from support.sqlite.files import NOW_MS, open_client_file
 
 OWNER = Identity(bytes(32))
@@ -49,9 +49,9 @@ def test_what_schema_1_took_in_is_shown_acknowledged_and_continued(tmp_path: Pat
     ]
     assert file.inbox.next_wake_ms() == NOW_MS + 300_000
     assert set(file.inbox.take_owed(ALICE, limit=64)) == {message(1), message(3)}
-    assert take_in(file, letter(2)) is Verdict.NEW
-    assert take_in(file, letter(4)) is Verdict.NEW
-    assert take_in(file, letter(0)) is Verdict.REPLAY, "known by its number only"
+    assert receive(file, letter(2)) is Verdict.NEW
+    assert receive(file, letter(4)) is Verdict.NEW
+    assert receive(file, letter(0)) is Verdict.REPLAY, "known by its number only"
     entries = file.inbox.released(after=2, limit=10, now_ms=NOW_MS)
     assert [(place, entry.plaintext) for place, entry in entries] == [(3, b"body 2"), (4, b"body 3"), (5, b"body 4")]
     file.database.close()
@@ -64,6 +64,6 @@ def test_an_empty_file_of_schema_1_starts_from_nothing(tmp_path: Path) -> None:
     connection.pragma("user_version", 1)
     connection.close()
     file = open_client_file(tmp_path / "client.db", owner=OWNER)
-    assert take_in(file, letter(0)) is Verdict.NEW
+    assert receive(file, letter(0)) is Verdict.NEW
     assert file.inbox.take_owed(ALICE, limit=64) == (message(0),)
     file.database.close()

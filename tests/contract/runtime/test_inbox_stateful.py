@@ -10,15 +10,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.inbox_events import InboxNotice, ResetReason
-from restante.core.letters import Opened
 from restante.model.ids import Address, SessionId
 from restante.model.kinds import Kind, TtlType
-from restante.policy.acks import AckBatching
-from restante.policy.ordering import OrderLimits
+from restante.policy.ack_batching import AckBatching
+from restante.policy.reorder_limits import OrderLimits
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.inbox_records import Arrival
-from restante.testing.seeded import FakeClock
+from restante.runtime.sqlite.inbox.results import ReceiveResult
+from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
 from support.inbox.decrypted_messages import ALICE, CAROL, letter
 from support.inbox.reference_model import InboxModel
@@ -32,7 +32,7 @@ SESSIONS = [SessionId(name * 32) for name in (b"a", b"b", b"c")]
 
 
 @st.composite
-def arriving_letters(draw: st.DrawFn) -> Opened:
+def arriving_letters(draw: st.DrawFn) -> DecryptedMessage:
     """Equal sealed bytes always hold equal letters; all else may be any way."""
     drawn = (
         draw(st.integers(0, 20)),
@@ -87,16 +87,16 @@ class Mirrored(RuleBasedStateMachine):
         self._file.database.close()
         self._directory.cleanup()
 
-    def _keep(self, arrival: Arrival) -> None:
+    def _keep(self, arrival: ReceiveResult) -> None:
         self._control += [control.body for control in arrival.control]
         self._asks += [((ask.sender, ask.session_id), ask.what) for ask in arrival.asks]
 
     @rule(arriving=st.lists(letters, min_size=1, max_size=8))
-    def arrive(self, arriving: list[Opened]) -> None:
+    def arrive(self, arriving: list[DecryptedMessage]) -> None:
         now_ms = self._clock.now_ms()
-        expected = [self._model.take_in(opened, now_ms=now_ms) for opened in arriving]
+        expected = [self._model.receive(opened, now_ms=now_ms) for opened in arriving]
         with self._file.inbox.batch(now_ms=now_ms) as batch:
-            arrivals = [batch.take_in(opened, server_timestamp_ms=0) for opened in arriving]
+            arrivals = [batch.receive(opened, server_timestamp_ms=0) for opened in arriving]
         for arrival in arrivals:
             self._keep(arrival)
         assert [arrival.verdict for arrival in arrivals] == expected
@@ -106,12 +106,12 @@ class Mirrored(RuleBasedStateMachine):
         self.arrive([letter(number, session=session) for number in range(first, first + count)])
 
     @rule(arriving=st.lists(letters, min_size=1, max_size=8))
-    def arrive_and_crash(self, arriving: list[Opened]) -> None:
+    def arrive_and_crash(self, arriving: list[DecryptedMessage]) -> None:
         """The batch was not committed: as if nothing had come."""
         before = copy.deepcopy(self._model)
         with suppress(Interrupted), self._file.inbox.batch(now_ms=self._clock.now_ms()) as batch:
             for opened in arriving:
-                batch.take_in(opened, server_timestamp_ms=0)
+                batch.receive(opened, server_timestamp_ms=0)
             raise Interrupted
         self.reopen()
         assert self._model == before

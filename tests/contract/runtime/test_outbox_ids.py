@@ -9,9 +9,9 @@ import pytest
 
 from restante.core.outbox_events import Cancelled, Recovered
 from restante.model.errors import DuplicateMessageId
-from restante.runtime.sqlite.database import load_queries
-from restante.runtime.sqlite.outbox_ids import BLOCK_BITS
-from restante.runtime.sqlite.outbox_reading import OutboxReading
+from restante.runtime.sqlite.file.database import load_queries
+from restante.runtime.sqlite.outbox.id_index import BLOCK_BITS
+from restante.runtime.sqlite.outbox.queries import OutboxQueries
 from support.fleet.journal_files import message
 from support.outbox.entries import accept, entry
 from support.sqlite.files import NOW_MS, ClientFile, open_client_file, states_by_rows
@@ -112,7 +112,7 @@ def test_entries_filed_together_into_two_blocks_and_one_recovered_into_a_third_a
 
 
 def test_an_operator_finds_a_message_by_its_first_digits_in_whatever_block_it_lies(blocks: ClientFile) -> None:
-    reading = OutboxReading(blocks.database, blocks.outbox.dead_letters)
+    reading = OutboxQueries(blocks.database, blocks.outbox.dead_letters)
     assert reading.ids_starting("00", limit=9) == [message(OLD), message(NEW), message(UNFILED)]
     for number in (OLD, NEW, UNFILED):
         assert reading.ids_starting(message(number).hex()[:12], limit=9) == [message(number)]

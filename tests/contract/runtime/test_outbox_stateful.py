@@ -19,7 +19,7 @@ from restante.core.outbox_events import (
     DeliveryAcked,
     Event,
     Leased,
-    Notice,
+    OutboxEventType,
     ReadAcked,
     ReceiptAcked,
     Recovered,
@@ -30,17 +30,17 @@ from restante.core.outbox_events import (
 from restante.model.errors import RestanteError
 from restante.model.ids import MessageId
 from restante.model.kinds import Kind, Priority
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import DeadCategory, Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
-from restante.policy.outbox_order import STRICT_ROUTES
 from restante.policy.retry import ChannelSchedule, RetrySchedule
+from restante.policy.send_order import STRICT_ROUTES
 from restante.policy.settings import Settings
-from restante.runtime.sqlite import outbox_totals
-from restante.runtime.sqlite.integrity import check_file
-from restante.runtime.sqlite.outbox_rows import arrival_of
-from restante.testing.seeded import FakeClock
+from restante.runtime.sqlite.file.integrity import check_file
+from restante.runtime.sqlite.outbox import totals
+from restante.runtime.sqlite.outbox.row_codec import arrival_of
+from restante.testing.deterministic import FakeClock
 from support.outbox.entries import entry
 from support.outbox.reference_model import OutboxModel
 from support.spec.clauses import clause
@@ -321,7 +321,7 @@ class Mirrored(RuleBasedStateMachine):
     def the_same_was_told(self) -> None:
         """In the same order; of what sweeps did, each message's own."""
         changes = [(one.message_id, one.notice, one.code) for one in self._file.outbox.take_changes()]
-        told = [one for one in changes if one[1] is not Notice.SECURITY]
+        told = [one for one in changes if one[1] is not OutboxEventType.SECURITY]
         for part in self._model.swept:
             told[part] = sorted(told[part], key=itemgetter(0))
             self._model.told[part] = sorted(self._model.told[part], key=itemgetter(0))
@@ -338,12 +338,12 @@ class Mirrored(RuleBasedStateMachine):
 
 
 @clause("1.4", "3.3", "3.4", "3.5", "3.6", "5.2", "5.3", "5.4")
-@pytest.mark.parametrize("filed_to_arrived", [outbox_totals.FILED_TO_ARRIVED, 0], ids=["files soon", "files late"])
+@pytest.mark.parametrize("filed_to_arrived", [totals.FILED_TO_ARRIVED, 0], ids=["files soon", "files late"])
 def test_the_outbox_on_disk_is_the_outbox_of_the_model_after_anything(
     filed_to_arrived: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With 0, arrivals are always few beside the rest: they stay unfiled for as long as nothing concerns them."""
-    monkeypatch.setattr(outbox_totals, "FILED_TO_ARRIVED", filed_to_arrived)
+    monkeypatch.setattr(totals, "FILED_TO_ARRIVED", filed_to_arrived)
     # Shrinking takes minutes: add Phase.shrink where a failure is to be understood.
     phases = (Phase.explicit, Phase.reuse, Phase.generate)
     run_state_machine_as_test(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.runtime.sqlite.database import Database, load_queries
+from restante.runtime.sqlite.file.database import Database, load_queries
 
 FOR_EACH_ROW = [
     ("outbox", "add_body"),

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from restante.model.errors import StoreUnusable
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.journal import Journal
-from restante.testing.seeded import SeededEntropy
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
+from restante.testing.deterministic import SeededEntropy
 from support.fleet.journal_files import message
 from support.outbox.entries import accept, entry
 from support.sqlite.files import ClientFile, open_client_file

@@ -10,12 +10,12 @@ from restante.model.ids import Address
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.model.states import Verdict
-from restante.policy.acks import AckBatching
-from restante.runtime.sqlite.inbox_records import Asked, Released
-from restante.runtime.sqlite.owed_acks import OwedBatch
+from restante.policy.ack_batching import AckBatching
+from restante.runtime.sqlite.inbox.pending_acks import OwedBatch
+from restante.runtime.sqlite.inbox.results import Asked, Released
 from restante.wire.acks import AckType
 from support.fleet.journal_files import message
-from support.inbox.decrypted_messages import ALICE, CAROL, SESSION, bodies, letter, reopened, take_in
+from support.inbox.decrypted_messages import ALICE, CAROL, SESSION, bodies, letter, receive, reopened
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, ClientFile, facts
 
@@ -32,7 +32,7 @@ def owed(file: ClientFile) -> list[Address]:
 
 @clause("9.6")
 def test_a_new_message_comes_out_with_its_fields(file: ClientFile) -> None:
-    assert take_in(file, letter(0)) is Verdict.NEW
+    assert receive(file, letter(0)) is Verdict.NEW
     [(place, entry)] = file.inbox.released(after=0, limit=10, now_ms=NOW_MS)
     assert place == 1
     assert (entry.message_id, entry.sender, entry.session_id) == (message(0), ALICE, SESSION)
@@ -46,31 +46,31 @@ def test_a_new_message_comes_out_with_its_fields(file: ClientFile) -> None:
 
 @clause("9.1")
 def test_verdicts_are_the_same_after_reopening(file: ClientFile) -> None:
-    assert take_in(file, letter(0)) is Verdict.NEW
+    assert receive(file, letter(0)) is Verdict.NEW
     again = reopened(file)
-    assert take_in(again, letter(0)) is Verdict.DUPLICATE
-    assert take_in(again, letter(0, sealed=b"other bytes")) is Verdict.COLLISION
-    assert take_in(again, letter(7, sequence=0)) is Verdict.REPLAY
+    assert receive(again, letter(0)) is Verdict.DUPLICATE
+    assert receive(again, letter(0, sealed=b"other bytes")) is Verdict.COLLISION
+    assert receive(again, letter(7, sequence=0)) is Verdict.REPLAY
     assert bodies(again) == [b"body 0"]
     again.database.close()
 
 
 @clause("9.1")
 def test_the_same_message_id_from_another_sender_is_another_message(file: ClientFile) -> None:
-    assert take_in(file, letter(0)) is Verdict.NEW
-    assert take_in(file, letter(0, sender=CAROL)) is Verdict.NEW
+    assert receive(file, letter(0)) is Verdict.NEW
+    assert receive(file, letter(0, sender=CAROL)) is Verdict.NEW
 
 
 @clause("9.1")
 def test_a_number_that_waits_is_consumed_too(file: ClientFile) -> None:
-    assert take_in(file, letter(5)) is Verdict.NEW
-    assert take_in(file, letter(6, sequence=5)) is Verdict.REPLAY
+    assert receive(file, letter(5)) is Verdict.NEW
+    assert receive(file, letter(6, sequence=5)) is Verdict.REPLAY
 
 
 @clause("9.1", "13.1")
 def test_each_arrival_is_a_fact_with_its_verdict_and_an_attack_a_security_fact_besides(file: ClientFile) -> None:
     for opened in (letter(0), letter(0), letter(0, sealed=b"other bytes"), letter(7, sequence=0)):
-        take_in(file, opened)
+        receive(file, opened)
     told = [(fact.kind, fact.code) for fact in facts(file.journal) if fact.kind is not JournalKind.RELEASED]
     assert told == [
         (JournalKind.ARRIVED, "new"),
@@ -85,11 +85,11 @@ def test_each_arrival_is_a_fact_with_its_verdict_and_an_attack_a_security_fact_b
 @clause("1.2")
 def test_what_came_early_waits_for_the_missing_one_over_reopening(file: ClientFile) -> None:
     for number in (2, 1):
-        take_in(file, letter(number))
+        receive(file, letter(number))
     assert bodies(file) == []
     again = reopened(file)
-    take_in(again, letter(3))
-    take_in(again, letter(0), now_ms=NOW_MS + 50)
+    receive(again, letter(3))
+    receive(again, letter(0), now_ms=NOW_MS + 50)
     assert bodies(again) == [b"body 0", b"body 1", b"body 2", b"body 3"]
     released = [fact for fact in facts(again.journal) if fact.kind is JournalKind.RELEASED]
     assert [fact.latency_ms for fact in released] == [0, 50, 50, 50]
@@ -98,22 +98,22 @@ def test_what_came_early_waits_for_the_missing_one_over_reopening(file: ClientFi
 
 @clause("1.2")
 def test_sessions_do_not_wait_for_each_other(file: ClientFile) -> None:
-    take_in(file, letter(1))
-    take_in(file, letter(0, sender=CAROL))
+    receive(file, letter(1))
+    receive(file, letter(0, sender=CAROL))
     assert bodies(file) == [b"body 0"]
 
 
 def test_the_application_reads_on_from_where_it_was(file: ClientFile) -> None:
     for number in range(5):
-        take_in(file, letter(number))
+        receive(file, letter(number))
     places = [place for place, _ in file.inbox.released(after=0, limit=2, now_ms=NOW_MS)]
     assert bodies(file, after=places[-1]) == [b"body 2", b"body 3", b"body 4"]
 
 
 @clause("9.4")
 def test_a_message_more_than_a_thousand_ahead_is_not_taken_in_and_a_reset_is_asked_for(file: ClientFile) -> None:
-    take_in(file, letter(3))
-    refused = file.inbox.take_in(letter(1_001), server_timestamp_ms=NOW_MS, now_ms=NOW_MS)
+    receive(file, letter(3))
+    refused = file.inbox.receive(letter(1_001), server_timestamp_ms=NOW_MS, now_ms=NOW_MS)
     assert refused.verdict is None
     assert refused.asks == (Asked(sender=ALICE, session_id=SESSION, what=AskReset(ResetReason.GAP_TOO_WIDE)),)
     assert bodies(file) == [b"body 3"], "what waited has a receipt: nobody would send it again"
@@ -134,20 +134,20 @@ def test_an_arrival_that_fails_half_way_leaves_nothing_and_is_new_the_next_time(
         f"CREATE TEMP TRIGGER broken BEFORE INSERT ON {table} BEGIN SELECT raise(ABORT, 'the disk broke'); END"
     )
     with pytest.raises(apsw.ConstraintError, match="the disk broke"):
-        take_in(file, letter(0))
+        receive(file, letter(0))
     assert (bodies(file), owed(file), facts(file.journal)) == ([], [], [])
     file.database.run("DROP TRIGGER broken")
-    assert take_in(file, letter(0)) is Verdict.NEW
+    assert receive(file, letter(0)) is Verdict.NEW
     assert bodies(file) == [b"body 0"]
 
 
 @clause("9.3", "1.3")
 def test_a_receipt_is_owed_only_for_what_is_on_disk(file: ClientFile) -> None:
     with suppress(Interrupted), file.database.transaction():
-        take_in(file, letter(0))
+        receive(file, letter(0))
         raise Interrupted
     assert owed(file) == []
-    take_in(file, letter(0))
+    receive(file, letter(0))
     other = apsw.Connection(str(file.database.path), flags=apsw.SQLITE_OPEN_READONLY)
     on_disk = other.execute("SELECT message_id FROM owed_ack JOIN inbox_message USING (message_id)").fetchall()
     assert on_disk == [(message(0),)]
@@ -156,18 +156,18 @@ def test_a_receipt_is_owed_only_for_what_is_on_disk(file: ClientFile) -> None:
 
 @clause("9.1", "10.4")
 def test_a_duplicate_is_acknowledged_again_and_an_attack_is_not(file: ClientFile) -> None:
-    take_in(file, letter(0))
+    receive(file, letter(0))
     assert file.inbox.take_owed(ALICE, limit=64) == (message(0),)
-    take_in(file, letter(0))
+    receive(file, letter(0))
     assert file.inbox.take_owed(ALICE, limit=64) == (message(0),)
-    take_in(file, letter(0, sealed=b"other bytes"))
-    take_in(file, letter(7, sequence=0))
+    receive(file, letter(0, sealed=b"other bytes"))
+    receive(file, letter(7, sequence=0))
     assert owed(file) == []
 
 
 def test_two_receipts_for_one_message_leave_as_one(file: ClientFile) -> None:
     for _ in range(3):
-        take_in(file, letter(0))
+        receive(file, letter(0))
     assert file.inbox.take_owed(ALICE, limit=64) == (message(0),)
     assert owed(file) == []
 
@@ -178,7 +178,7 @@ def ack_sent(file: ClientFile) -> list[bool]:
 
 def test_a_receipt_is_settled_by_the_transaction_that_takes_it_or_stays_owed(file: ClientFile) -> None:
     for number in range(2):
-        take_in(file, letter(number))
+        receive(file, letter(number))
     with suppress(Interrupted), file.database.transaction():
         assert file.inbox.take_owed(ALICE, limit=64) == (message(0), message(1))
         raise Interrupted
@@ -194,8 +194,8 @@ def test_a_receipt_is_settled_by_the_transaction_that_takes_it_or_stays_owed(fil
 
 @clause("10.3")
 def test_receipts_to_two_senders_are_two_batches(file: ClientFile) -> None:
-    take_in(file, letter(0, sender=CAROL))
-    take_in(file, letter(1))
+    receive(file, letter(0, sender=CAROL))
+    receive(file, letter(1))
     assert owed(file) == [CAROL, ALICE]
     assert file.inbox.take_owed(ALICE, limit=64) == (message(1),)
     assert owed(file) == [CAROL]
@@ -203,7 +203,7 @@ def test_receipts_to_two_senders_are_two_batches(file: ClientFile) -> None:
 
 def test_a_receipt_to_one_sender_settles_nothing_with_another_who_used_the_same_message_id(file: ClientFile) -> None:
     for sender in (ALICE, CAROL):
-        take_in(file, letter(0, sender=sender))
+        receive(file, letter(0, sender=sender))
     file.inbox.take_owed(CAROL, limit=64)
     assert ack_sent(file) == [False, True]
     assert owed(file) == [ALICE]
@@ -213,17 +213,17 @@ def test_a_receipt_to_one_sender_settles_nothing_with_another_who_used_the_same_
 def test_a_batch_is_due_after_a_second_or_at_once_with_64_receipts(file: ClientFile) -> None:
     with file.database.transaction():
         for number in range(63):
-            take_in(file, letter(number), now_ms=NOW_MS + number)
+            receive(file, letter(number), now_ms=NOW_MS + number)
     assert file.inbox.owed(BATCHING) == [OwedBatch(sender=ALICE, type=AckType.RECEIPT, due_at_ms=NOW_MS + 1_000)]
-    take_in(file, letter(63), now_ms=NOW_MS + 63)
+    receive(file, letter(63), now_ms=NOW_MS + 63)
     [full] = file.inbox.owed(BATCHING)
     assert full.due_at_ms <= NOW_MS + 63
 
 
 def test_control_messages_are_handed_over_in_turn_and_neither_shown_nor_acknowledged(file: ClientFile) -> None:
-    early = file.inbox.take_in(letter(1, kind=Kind.CONTROL), server_timestamp_ms=0, now_ms=NOW_MS)
+    early = file.inbox.receive(letter(1, kind=Kind.CONTROL), server_timestamp_ms=0, now_ms=NOW_MS)
     assert early.control == ()
-    both = file.inbox.take_in(letter(0, kind=Kind.CONTROL), server_timestamp_ms=0, now_ms=NOW_MS)
+    both = file.inbox.receive(letter(0, kind=Kind.CONTROL), server_timestamp_ms=0, now_ms=NOW_MS)
     assert both.control == tuple(
         Released(sender=ALICE, session_id=SESSION, body=b"body %d" % number) for number in range(2)
     )
@@ -233,7 +233,7 @@ def test_control_messages_are_handed_over_in_turn_and_neither_shown_nor_acknowle
 
 @clause("13.1")
 def test_an_arrival_is_journaled_with_the_size_of_its_envelope_not_of_its_words(file: ClientFile) -> None:
-    take_in(file, letter(0))
+    receive(file, letter(0))
     assert [fact.size_bytes for fact in facts(file.journal) if fact.kind is JournalKind.ARRIVED] == [1_696]
 
 
@@ -242,7 +242,7 @@ def test_an_arrival_is_journaled_with_the_size_of_its_envelope_not_of_its_words(
 def test_no_clock_of_a_peer_changes_a_verdict_or_the_order(file: ClientFile, peers_clock_ms: int) -> None:
     arrivals = [letter(1, written_at_ms=peers_clock_ms), letter(0), letter(1, written_at_ms=peers_clock_ms)]
     verdicts = [
-        file.inbox.take_in(opened, server_timestamp_ms=peers_clock_ms, now_ms=NOW_MS).verdict for opened in arrivals
+        file.inbox.receive(opened, server_timestamp_ms=peers_clock_ms, now_ms=NOW_MS).verdict for opened in arrivals
     ]
     assert verdicts == [Verdict.NEW, Verdict.NEW, Verdict.DUPLICATE]
     released = [fact.message_id for fact in facts(file.journal) if fact.kind is JournalKind.RELEASED]

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
+from restante.core.decrypted_messages import DecryptedMessage
+from restante.core.deduplication import UnsealedHeader
 from restante.core.inbox_events import AskReset, InboxNotice, RequestRetransmit, ResetReason
-from restante.core.letters import Opened
-from restante.core.verdicts import Outside
 from restante.model.errors import LocalProtocolError
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.model.states import Verdict
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.inbox_records import Asked, Released
-from restante.runtime.sqlite.wide_statements import Column
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.statement_batching import Column
+from restante.runtime.sqlite.inbox.results import Asked, Released
 from support.fleet.journal_files import message
-from support.inbox.decrypted_messages import ALICE, NEXT_SESSION, SESSION, bodies, letter, reopened, shown, take_in
+from support.inbox.decrypted_messages import ALICE, NEXT_SESSION, SESSION, bodies, letter, receive, reopened, shown
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, ClientFile, facts
 
@@ -31,8 +31,8 @@ def notices(file: ClientFile) -> list[tuple[InboxNotice, str | None, int]]:
     return [(change.notice, change.code, change.how_many) for change in file.inbox.take_changes()]
 
 
-def outside(opened: Opened) -> Outside:
-    return Outside(
+def outside(opened: DecryptedMessage) -> UnsealedHeader:
+    return UnsealedHeader(
         opened.letter.sender,
         opened.letter.session_id,
         opened.letter.message_id,
@@ -44,7 +44,7 @@ def outside(opened: Opened) -> Outside:
 @clause("9.5")
 def test_after_five_minutes_the_gap_is_recorded_skipped_and_asked_for(file: ClientFile) -> None:
     for number in (0, 3, 4):
-        take_in(file, letter(number))
+        receive(file, letter(number))
     assert file.inbox.next_wake_ms() == NOW_MS + GAP_MS
     assert file.inbox.pass_time(now_ms=NOW_MS + GAP_MS - 1) == []
     again = reopened(file)
@@ -61,12 +61,12 @@ def test_after_five_minutes_the_gap_is_recorded_skipped_and_asked_for(file: Clie
 
 @clause("9.5")
 def test_a_late_original_is_shown_once_out_of_order_and_marked_so(file: ClientFile) -> None:
-    take_in(file, letter(0))
-    take_in(file, letter(2))
+    receive(file, letter(0))
+    receive(file, letter(2))
     file.inbox.pass_time(now_ms=NOW_MS + GAP_MS)
     again = reopened(file)
-    assert take_in(again, letter(1), now_ms=NOW_MS + GAP_MS + 1) is Verdict.NEW
-    assert take_in(again, letter(1), now_ms=NOW_MS + GAP_MS + 2) is Verdict.DUPLICATE
+    assert receive(again, letter(1), now_ms=NOW_MS + GAP_MS + 1) is Verdict.NEW
+    assert receive(again, letter(1), now_ms=NOW_MS + GAP_MS + 2) is Verdict.DUPLICATE
     assert [(entry.plaintext, entry.is_late) for entry in shown(again)] == [
         (b"body 0", False),
         (b"body 2", False),
@@ -80,8 +80,8 @@ def test_a_late_original_is_shown_once_out_of_order_and_marked_so(file: ClientFi
 
 @clause("9.5")
 def test_an_arrival_finds_an_old_gap_without_anybody_having_looked_at_the_clock(file: ClientFile) -> None:
-    take_in(file, letter(1))
-    arrival = file.inbox.take_in(letter(2), server_timestamp_ms=NOW_MS, now_ms=NOW_MS + GAP_MS)
+    receive(file, letter(1))
+    arrival = file.inbox.receive(letter(2), server_timestamp_ms=NOW_MS, now_ms=NOW_MS + GAP_MS)
     assert (arrival.verdict, len(arrival.asks)) == (Verdict.NEW, 1)
     assert bodies(file) == [b"body 1", b"body 2"]
 
@@ -90,10 +90,10 @@ def test_an_arrival_finds_an_old_gap_without_anybody_having_looked_at_the_clock(
 def test_a_thousand_wait_over_reopening_and_the_next_one_ends_the_session(file: ClientFile) -> None:
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         for number in range(1, 1_001):
-            batch.take_in(letter(number), server_timestamp_ms=NOW_MS)
+            batch.receive(letter(number), server_timestamp_ms=NOW_MS)
     again = reopened(file)
     assert bodies(again) == []
-    refused = again.inbox.take_in(letter(1_001), server_timestamp_ms=NOW_MS, now_ms=NOW_MS)
+    refused = again.inbox.receive(letter(1_001), server_timestamp_ms=NOW_MS, now_ms=NOW_MS)
     assert refused.verdict is None
     assert [ask.what for ask in refused.asks] == [AskReset(ResetReason.GAP_TOO_WIDE)]
     assert bodies(again) == [b"body %d" % number for number in range(1, 1_001)]
@@ -103,57 +103,57 @@ def test_a_thousand_wait_over_reopening_and_the_next_one_ends_the_session(file: 
 
 @clause("9.4")
 def test_a_million_ahead_is_refused_with_a_handful_of_rows(file: ClientFile) -> None:
-    take_in(file, letter(0))
+    receive(file, letter(0))
     before = file.database.changes()
-    assert take_in(file, letter(1_000_000)) is None
+    assert receive(file, letter(1_000_000)) is None
     assert file.database.changes() - before <= 5
-    assert take_in(file, letter(1)) is None, "the session is over"
-    assert take_in(file, letter(0)) is Verdict.DUPLICATE, "what it brought is still known"
+    assert receive(file, letter(1)) is None, "the session is over"
+    assert receive(file, letter(0)) is Verdict.DUPLICATE, "what it brought is still known"
 
 
 def test_who_goes_on_in_a_broken_session_is_reminded_every_five_minutes(file: ClientFile) -> None:
     asks = [
-        len(file.inbox.take_in(letter(5_000 + at), server_timestamp_ms=0, now_ms=NOW_MS + at).asks)
+        len(file.inbox.receive(letter(5_000 + at), server_timestamp_ms=0, now_ms=NOW_MS + at).asks)
         for at in (0, 1, GAP_MS - 1, GAP_MS, GAP_MS + 1)
     ]
     assert asks == [1, 0, 0, 1, 0]
 
 
 def test_a_message_sealed_again_in_a_new_session_is_acknowledged_and_not_shown_twice(file: ClientFile) -> None:
-    take_in(file, letter(0))
-    take_in(file, letter(2))
+    receive(file, letter(0))
+    receive(file, letter(2))
     file.inbox.take_owed(ALICE, limit=64)
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         batch.continue_session(ALICE, old=SESSION, new=NEXT_SESSION)
     again = reopened(file)
     resealed = [letter(number, session=NEXT_SESSION, sequence=number) for number in (2, 1, 0)]
-    assert [take_in(again, one) for one in resealed] == [Verdict.DUPLICATE, Verdict.NEW, Verdict.DUPLICATE]
-    assert take_in(again, letter(3, session=NEXT_SESSION)) is Verdict.NEW
+    assert [receive(again, one) for one in resealed] == [Verdict.DUPLICATE, Verdict.NEW, Verdict.DUPLICATE]
+    assert receive(again, letter(3, session=NEXT_SESSION)) is Verdict.NEW
     assert bodies(again) == [b"body 0", b"body 2", b"body 1", b"body 3"]
     assert set(again.inbox.take_owed(ALICE, limit=64)) == {message(number) for number in range(4)}
-    assert take_in(again, resealed[0]) is Verdict.DUPLICATE, "known in the new session, too"
+    assert receive(again, resealed[0]) is Verdict.DUPLICATE, "known in the new session, too"
     again.database.close()
 
 
 def test_an_original_that_comes_after_it_was_sealed_again_is_not_shown_twice_either(file: ClientFile) -> None:
-    assert take_in(file, letter(0, session=NEXT_SESSION)) is Verdict.NEW
-    assert take_in(file, letter(0)) is Verdict.DUPLICATE
-    assert take_in(file, letter(1)) is Verdict.NEW
+    assert receive(file, letter(0, session=NEXT_SESSION)) is Verdict.NEW
+    assert receive(file, letter(0)) is Verdict.DUPLICATE
+    assert receive(file, letter(1)) is Verdict.NEW
     assert bodies(file) == [b"body 0", b"body 1"]
 
 
 def test_another_content_under_a_known_id_is_a_collision_and_holds_nothing_up(file: ClientFile) -> None:
-    take_in(file, letter(0))
+    receive(file, letter(0))
     forged = letter(0, session=NEXT_SESSION, body=b"something else")
-    assert take_in(file, forged) is Verdict.COLLISION
-    assert take_in(file, letter(1, session=NEXT_SESSION)) is Verdict.NEW
+    assert receive(file, forged) is Verdict.COLLISION
+    assert receive(file, letter(1, session=NEXT_SESSION)) is Verdict.NEW
     assert bodies(file) == [b"body 0", b"body 1"]
     assert (InboxNotice.SECURITY, "collision", 1) in notices(file)
     assert file.inbox.take_owed(ALICE, limit=64) == (message(0), message(1))
 
 
 def test_an_ended_session_says_which_one_goes_on_and_refuses_originals_on_the_way(file: ClientFile) -> None:
-    take_in(file, letter(1))
+    receive(file, letter(1))
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         ended = batch.continue_session(ALICE, old=SESSION, new=NEXT_SESSION)
     assert ended.asks == ()
@@ -163,12 +163,12 @@ def test_an_ended_session_says_which_one_goes_on_and_refuses_originals_on_the_wa
     assert old_tag is not None
     assert continued.code == old_tag.hex()
     assert continued.session_tag != old_tag
-    assert take_in(file, letter(0)) is None
+    assert receive(file, letter(0)) is None
     assert file.inbox.take_owed(ALICE, limit=64) == (message(1),)
 
 
 def test_a_session_that_can_no_longer_be_read_is_reset(file: ClientFile) -> None:
-    take_in(file, letter(1))
+    receive(file, letter(1))
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         failed = batch.fail_session(ALICE, SESSION, ResetReason.UNREADABLE)
     assert [ask.what for ask in failed.asks] == [AskReset(ResetReason.UNREADABLE)]
@@ -176,7 +176,7 @@ def test_a_session_that_can_no_longer_be_read_is_reset(file: ClientFile) -> None
 
 
 def test_control_messages_behind_a_skipped_gap_are_handed_over(file: ClientFile) -> None:
-    take_in(file, letter(1, kind=Kind.CONTROL))
+    receive(file, letter(1, kind=Kind.CONTROL))
     [passed] = file.inbox.pass_time(now_ms=NOW_MS + GAP_MS)
     assert passed.control == (Released(sender=ALICE, session_id=SESSION, body=b"body 1"),)
     assert bodies(file) == []
@@ -186,13 +186,13 @@ def test_control_messages_behind_a_skipped_gap_are_handed_over(file: ClientFile)
 def test_a_repeat_is_recognised_without_being_opened(file: ClientFile) -> None:
     once, control = letter(0), letter(1, kind=Kind.CONTROL)
     with file.inbox.batch(now_ms=NOW_MS) as batch:
-        assert batch.recognise(outside(once)) is None
-        batch.take_in(once, server_timestamp_ms=NOW_MS)
-        batch.take_in(control, server_timestamp_ms=NOW_MS)
-        assert batch.recognise(outside(once)) is Verdict.DUPLICATE
-        assert batch.recognise(outside(control)) is Verdict.DUPLICATE
-        assert batch.recognise(outside(letter(0, sealed=b"other bytes"))) is Verdict.COLLISION
-        assert batch.recognise(outside(letter(0, session=NEXT_SESSION))) is None, "has to be opened to tell"
+        assert batch.record_if_known(outside(once)) is None
+        batch.receive(once, server_timestamp_ms=NOW_MS)
+        batch.receive(control, server_timestamp_ms=NOW_MS)
+        assert batch.record_if_known(outside(once)) is Verdict.DUPLICATE
+        assert batch.record_if_known(outside(control)) is Verdict.DUPLICATE
+        assert batch.record_if_known(outside(letter(0, sealed=b"other bytes"))) is Verdict.COLLISION
+        assert batch.record_if_known(outside(letter(0, session=NEXT_SESSION))) is None, "has to be opened to tell"
         batch.replayed(outside(letter(9)))
     assert file.database.run("SELECT message_id FROM owed_ack") == [(message(0),), (message(0),)]
     told = [fact.code for fact in facts(file.journal) if fact.kind is JournalKind.ARRIVED]
@@ -204,12 +204,12 @@ def test_a_repeat_is_recognised_without_being_opened(file: ClientFile) -> None:
 def test_a_batch_is_kept_whole_or_not_at_all(file: ClientFile) -> None:
     with suppress(Interrupted), file.inbox.batch(now_ms=NOW_MS) as batch:
         for number in (0, 1, 3):
-            batch.take_in(letter(number), server_timestamp_ms=NOW_MS)
+            batch.receive(letter(number), server_timestamp_ms=NOW_MS)
         raise Interrupted
     assert (bodies(file), facts(file.journal), file.inbox.take_changes()) == ([], [], [])
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         for number in (3, 1, 0, 3, 2):
-            batch.take_in(letter(number), server_timestamp_ms=NOW_MS)
+            batch.receive(letter(number), server_timestamp_ms=NOW_MS)
     assert bodies(file) == [b"body %d" % number for number in range(4)]
 
 
@@ -219,7 +219,7 @@ def test_how_arrivals_are_cut_into_batches_changes_nothing(file: ClientFile, cut
     for part in (arrivals[:cut], arrivals[cut:]):
         with file.inbox.batch(now_ms=NOW_MS) as batch:
             for opened in part:
-                batch.take_in(opened, server_timestamp_ms=NOW_MS)
+                batch.receive(opened, server_timestamp_ms=NOW_MS)
     told = [(fact.kind.value, fact.sequence, fact.code) for fact in facts(file.journal)]
     assert told == [
         ("arrived", 2, "new"),
@@ -240,9 +240,9 @@ def test_a_batch_in_order_takes_five_statements_however_many_arrivals_share_it(
     file: ClientFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted where they are run: what makes a batch of 64 cheap must not be lost unnoticed."""
-    take_in(file, letter(0))
+    receive(file, letter(0))
     counted: list[str] = []
-    rows, peek = Database.rows, Database.peek
+    rows, peek = Database.rows, Database.query_without_writing
 
     def counting(database: Database, sql: str, *values: Column) -> list[tuple[Any, ...]]:
         counted.append(sql)
@@ -258,15 +258,15 @@ def test_a_batch_in_order_takes_five_statements_however_many_arrivals_share_it(
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         batch.expect((one.letter.sender, one.letter.message_id) for one in letters)
         for one in letters:
-            batch.take_in(one, server_timestamp_ms=NOW_MS)
+            batch.receive(one, server_timestamp_ms=NOW_MS)
     assert len(counted) == 5
 
 
 @clause("9.1", "9.5")
 def test_who_uses_the_number_of_a_message_that_waits_cannot_take_its_place_when_the_gap_ends(file: ClientFile) -> None:
-    take_in(file, letter(1))
+    receive(file, letter(1))
     forged = letter(7, sequence=1, body=b"forged")
-    assert take_in(file, forged, now_ms=NOW_MS + GAP_MS) is Verdict.REPLAY
+    assert receive(file, forged, now_ms=NOW_MS + GAP_MS) is Verdict.REPLAY
     assert bodies(file) == [b"body 1"]
     assert file.database.run("SELECT count(*) FROM inbox_waiting") == [(0,)]
 
@@ -274,9 +274,9 @@ def test_who_uses_the_number_of_a_message_that_waits_cannot_take_its_place_when_
 def test_there_is_one_batch_at_a_time(file: ClientFile) -> None:
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         with pytest.raises(LocalProtocolError, match="a batch is under way"):
-            take_in(file, letter(0))
-        batch.take_in(letter(0), server_timestamp_ms=NOW_MS)
-    take_in(file, letter(1))
+            receive(file, letter(0))
+        batch.receive(letter(0), server_timestamp_ms=NOW_MS)
+    receive(file, letter(1))
     assert bodies(file) == [b"body 0", b"body 1"]
 
 
@@ -285,16 +285,16 @@ def test_what_was_asked_about_and_then_taken_in_is_judged_as_if_it_had_not_been(
     file: ClientFile, between: int | None
 ) -> None:
     with file.inbox.batch(now_ms=NOW_MS) as batch:
-        assert batch.recognise(outside(letter(0))) is None
+        assert batch.record_if_known(outside(letter(0))) is None
         if between is not None:
-            batch.take_in(letter(between), server_timestamp_ms=NOW_MS)
-        again = batch.take_in(letter(0), server_timestamp_ms=NOW_MS)
+            batch.receive(letter(between), server_timestamp_ms=NOW_MS)
+        again = batch.receive(letter(0), server_timestamp_ms=NOW_MS)
     assert again.verdict is (Verdict.DUPLICATE if between == 0 else Verdict.NEW)
     assert bodies(file) == [b"body 0"]
 
 
 def test_looking_when_there_is_nothing_to_do_writes_nothing(file: ClientFile) -> None:
-    take_in(file, letter(0))
+    receive(file, letter(0))
     before = file.database.changes()
     file.inbox.pass_time(now_ms=NOW_MS)
     file.inbox.sweep(now_ms=NOW_MS)

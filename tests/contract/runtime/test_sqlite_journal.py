@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restante.model.ids import NodeId, PayloadHash, SessionTag, event_number
-from restante.model.journal import JournalKind, JournalRow
+from restante.model.journal import JournalEvent, JournalKind
 from restante.model.kinds import Kind, Priority
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.journal import BlobFact, Journal
-from restante.testing.seeded import SeededEntropy
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import BlobEvent, Journal
+from restante.testing.deterministic import SeededEntropy
 from support.fleet.journal_files import message
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, facts
@@ -64,7 +64,7 @@ def test_a_fact_is_read_back_as_it_was_written(tmp_path: Path, schema: str) -> N
             ttl_s=7_776_000,
         )
     assert facts(journal) == [
-        JournalRow(
+        JournalEvent(
             event_id=journal.facts(after=0, limit=1)[0].event_id,
             at_ms=NOW_MS,
             kind=JournalKind.RETRIED,
@@ -92,7 +92,7 @@ def test_a_fact_is_read_back_as_it_was_written(tmp_path: Path, schema: str) -> N
 def test_what_does_not_apply_to_a_fact_stays_empty(database: Database, journal: Journal) -> None:
     note(database, journal)
     [fact] = facts(journal)
-    assert fact == JournalRow(event_id=fact.event_id, at_ms=NOW_MS, kind=JournalKind.SECURITY, writer=journal.writer)
+    assert fact == JournalEvent(event_id=fact.event_id, at_ms=NOW_MS, kind=JournalKind.SECURITY, writer=journal.writer)
 
 
 @clause("13.1")
@@ -172,7 +172,7 @@ def test_what_was_shipped_is_remembered_over_reopening(tmp_path: Path) -> None:
     database.close()
 
 
-def blob_fact(number: int) -> BlobFact:
+def blob_fact(number: int) -> BlobEvent:
     return SessionTag(b"t" * 16), PayloadHash(bytes([number]) * 32), number, 10 * number
 
 

@@ -11,15 +11,15 @@ from restante.core.mailbox import Usage
 from restante.model.errors import StoreUnusable
 from restante.model.journal import JournalKind
 from restante.policy.quota import StorageQuota
-from restante.runtime.sqlite import mailbox
-from restante.runtime.sqlite.database import Database, load_queries
+from restante.runtime.sqlite.file.database import Database, load_queries
+from restante.runtime.sqlite.mailbox import store
 from restante.testing.crashing_disk import CrashingDisk
-from restante.wire.envelope import payload_hash
+from restante.wire.envelope import hash_sealed_bytes
 from support.relay.puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, facts, open_node_file
 
-MIGRATIONS = Path(mailbox.__file__).parent / "migrations" / "node"
+MIGRATIONS = Path(store.__file__).parent / "migrations" / "node"
 
 
 @pytest.fixture
@@ -82,10 +82,10 @@ def test_each_change_of_the_store_is_a_fact_that_names_the_sealed_bytes_alone(tm
     file.mailbox.reap(now_ms=NOW_MS + 1)
     told = facts(file.journal)
     assert [(fact.kind, fact.payload_hash) for fact in told] == [
-        (JournalKind.STORED, payload_hash(b"kept")),
-        (JournalKind.STORED, payload_hash(b"outlived")),
-        (JournalKind.REMOVED, payload_hash(b"kept")),
-        (JournalKind.REAPED, payload_hash(b"outlived")),
+        (JournalKind.STORED, hash_sealed_bytes(b"kept")),
+        (JournalKind.STORED, hash_sealed_bytes(b"outlived")),
+        (JournalKind.REMOVED, hash_sealed_bytes(b"kept")),
+        (JournalKind.REAPED, hash_sealed_bytes(b"outlived")),
     ]
     assert all(fact.message_id is None and fact.message_kind is None for fact in told)
     file.database.close()
@@ -140,7 +140,7 @@ def test_power_lost_at_any_write_or_sync_keeps_every_put_that_returned_and_balan
         assert held[: len(acknowledged)] == acknowledged, fails_at
         assert file.mailbox.usage(ALICE) == Usage(blobs=len(held), total_bytes=sum(map(len, held)))
         stored = [fact.payload_hash for fact in facts(file.journal) if fact.kind is JournalKind.STORED]
-        assert stored == [payload_hash(envelope) for envelope in held]
+        assert stored == [hash_sealed_bytes(envelope) for envelope in held]
         file.mailbox.close()
         file.database.close()
 

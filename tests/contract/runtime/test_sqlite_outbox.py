@@ -12,11 +12,11 @@ from restante.core.outbox_events import ReceiptAcked, TransmitSucceeded
 from restante.model.errors import DuplicateMessageId, OutboxFull
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
-from restante.model.records import Lease, OutboxEntry
+from restante.model.outbox_entry import Lease, OutboxEntry
 from restante.model.states import Confirmation, Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.settings import Settings
-from restante.wire.envelope import payload_hash
+from restante.wire.envelope import hash_sealed_bytes
 from support.fleet.journal_files import message
 from support.outbox.entries import DAY_MS, accept, entry
 from support.spec.clauses import clause
@@ -84,7 +84,7 @@ def test_acceptance_is_a_fact_with_the_hash_of_the_sealed_bytes(file: ClientFile
     accept(file.outbox, entry(1))
     [fact] = facts(file.journal)
     assert (fact.kind, fact.message_id, fact.at_ms) == (JournalKind.ACCEPTED, message(1), NOW_MS)
-    assert fact.payload_hash == payload_hash(b"payload 1")
+    assert fact.payload_hash == hash_sealed_bytes(b"payload 1")
     assert (fact.message_kind, fact.priority, fact.ttl_s) == (Kind.TEXT, Priority.NORMAL, 86_400)
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from restante.core.outbox_events import TransmitFailed, TransmitSucceeded
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
-from restante.model.records import Lease, OutboxEntry
+from restante.model.outbox_entry import Lease, OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.failures import Failure
-from restante.policy.outbox_order import has_outwaited, is_abandoned, sendable_now
 from restante.policy.pruning import Pruning, pruning
+from restante.policy.send_order import has_outwaited, is_abandoned, sendable_now
 from support.fleet.journal_files import message
 from support.outbox.entries import DAY_MS, accept, entry
 from support.spec.clauses import clause
@@ -96,7 +96,7 @@ def test_a_lane_leaves_in_the_order_it_was_filled_even_if_the_clock_stepped_back
 
 
 def test_on_the_mesh_a_later_entry_need_not_wait_for_an_earlier_one(file: ClientFile) -> None:
-    """There the sequence numbers restore the order (policy/outbox_order)."""
+    """There the sequence numbers restore the order (policy/send_order)."""
     accept(file.outbox, entry(1, route=Route.MESH, next_attempt_at_ms=NOW_MS + 1))
     accept(file.outbox, entry(2, route=Route.MESH))
     assert chosen(file) == message(2)

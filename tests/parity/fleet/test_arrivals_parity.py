@@ -8,11 +8,11 @@ from pyspark.sql import SparkSession
 
 from restante.core.inbox_events import ResetReason
 from restante.crypto.identity import Identity
-from restante.fleet.schemas import JOURNAL
+from restante.fleet.tables.journal_schema import JOURNAL
 from restante.fleet.transforms.arrivals import arrivals
 from restante.model.ids import SessionId, SessionTag
-from restante.model.journal import JournalKind, JournalRow
-from restante.wire.journal_rows import to_record
+from restante.model.journal import JournalEvent, JournalKind
+from restante.wire.journal_schema import to_record
 from support.fleet.arrival_traces import DEDUP, LIMITS, NUMBER, TRACES, Told, TraceFact, by_the_core, moments
 from support.fleet.journal_files import Journal, writer
 from support.fleet.trace_journals import write_fact
@@ -23,7 +23,7 @@ from support.sqlite.files import NOW_MS, open_client_file
 RESETS = {reason.name.lower(): int(reason) for reason in ResetReason}
 
 
-def table_of(spark: SparkSession, rows: list[JournalRow]) -> dict[bytes, Told]:
+def table_of(spark: SparkSession, rows: list[JournalEvent]) -> dict[bytes, Told]:
     events = spark.createDataFrame([tuple(to_record(row).values()) for row in rows], JOURNAL)
     found = arrivals(events, partitions=2, order=LIMITS, dedup=DEDUP).collect()
     return {
@@ -41,7 +41,7 @@ def table_of(spark: SparkSession, rows: list[JournalRow]) -> dict[bytes, Told]:
 
 @clause("9.1", "9.4", "9.5", "13.3", "13.7")
 def test_the_table_of_any_trace_is_that_of_the_core(spark: SparkSession) -> None:
-    rows: list[JournalRow] = []
+    rows: list[JournalEvent] = []
     expected: dict[bytes, Told] = {}
 
     @settings(max_examples=200, database=None)
@@ -72,7 +72,7 @@ LETTERS = st.tuples(
 @clause("13.7")
 def test_what_a_recipients_own_inbox_wrote_down_is_found_again(spark: SparkSession, tmp_path: Path) -> None:
     """Its journal goes in; verdicts, releases and gaps come out as it has them."""
-    rows: list[JournalRow] = []
+    rows: list[JournalEvent] = []
     files = 0
 
     @settings(max_examples=25, database=None)
@@ -87,7 +87,7 @@ def test_what_a_recipients_own_inbox_wrote_down_is_found_again(spark: SparkSessi
             now_ms += after_ms
             name = SessionId(session)
             one = letter(number, sequence=number + ahead, session=name, sealed=session + sealed + bytes([number]))
-            file.inbox.take_in(one, server_timestamp_ms=now_ms, now_ms=now_ms)
+            file.inbox.receive(one, server_timestamp_ms=now_ms, now_ms=now_ms)
         rows.extend(file.journal.facts(after=0, limit=1_000))
         file.database.close()
 

@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 
 from restante.fleet.jobs.backfill import FIRST_DAY, LAST_DAY, Backfilled, backfill
 from restante.fleet.jobs.generate import generate
-from restante.fleet.lake import Lake
-from restante.fleet.segments import BadSegment, find_segments
+from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.segments import find_segments
 from restante.fleet.transforms.arrivals import UNUSABLE
 from restante.fleet.transforms.synthetic import Scenario, all_facts
+from restante.model.conservation_report import BadSegment
 from restante.model.errors import ConfigurationInvalid
 from restante.model.ids import PayloadHash, SessionTag
 from restante.model.journal import JournalKind

@@ -7,11 +7,11 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from restante.fleet.schemas import JOURNAL
+from restante.fleet.tables.journal_schema import JOURNAL
 from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
-from restante.fleet.transforms.messages import lives, messages
+from restante.fleet.transforms.messages import message_lifecycles, messages
 from restante.model.ids import event_number
-from restante.model.journal import JournalKind, JournalRow
+from restante.model.journal import JournalEvent, JournalKind
 from support.fleet.journal_files import Journal, message, records, writer
 from support.spec.clauses import clause
 
@@ -58,7 +58,7 @@ def test_each_day_says_what_became_of_the_messages_accepted_on_it(far_east: Spar
     ]
 
 
-def copies_of_a_story_with_one_loss_each() -> tuple[list[JournalRow], list[JournalRow]]:
+def copies_of_a_story_with_one_loss_each() -> tuple[list[JournalEvent], list[JournalEvent]]:
     """The same story told by many writers, each of whom lost another fact of it; and the facts lost, in order."""
     kept, lost = [], []
     for place in range(len(STORY)):
@@ -87,7 +87,7 @@ def test_a_lost_fact_is_missed_whichever_it_was(spark: SparkSession) -> None:
         ("attempted", MIDNIGHT_MS + 3, message(4)),
         ("sent", MIDNIGHT_MS + 4, message(5)),
     ]
-    [named] = unaccounted(messages(lives(facts))).collect()
+    [named] = unaccounted(messages(message_lifecycles(facts))).collect()
     assert (named["message_id"], named["doubt"], named["last_fact"]) == (message(0), "never_accepted", "read")
 
 

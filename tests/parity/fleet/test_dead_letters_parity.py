@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 
 from restante.core.outbox import step
 from restante.core.outbox_events import (
-    Bury,
+    AppendJournalEvent,
     Cancelled,
     Event,
     Leased,
     ReceiptAcked,
-    Record,
     Recovered,
+    StoreDeadLetter,
     TimePassed,
     TransmitFailed,
 )
@@ -24,7 +24,7 @@ from restante.model.errors import LocalProtocolError
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
 from restante.model.kinds import KIND_RULES, Kind, Priority
-from restante.model.records import DeadLetter, OutboxEntry
+from restante.model.outbox_entry import DeadLetter, OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.dead_letters import DeadLetterRetention, next_auto_retry_ms
 from restante.policy.failures import Failure
@@ -91,10 +91,10 @@ class Life:
         except LocalProtocolError:
             return
         for effect in effects:
-            if isinstance(effect, Record):
+            if isinstance(effect, AppendJournalEvent):
                 fields = {"code": effect.code, "attempt": self.entry.attempts}
                 self.journal.write(effect.kind, self.entry.message_id, self.now_ms, **fields)
-            elif isinstance(effect, Bury):
+            elif isinstance(effect, StoreDeadLetter):
                 self.letter = effect.letter
 
     def expected(self) -> dict[str, Any] | None:

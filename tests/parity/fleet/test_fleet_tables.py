@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from restante.fleet.tables import FleetTables
+from restante.fleet.tables.definitions import FleetTables
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority

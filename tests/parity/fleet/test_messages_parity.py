@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from restante.model.ids import MessageId
-from restante.model.journal import STATE_AFTER, JournalKind, JournalRow
+from restante.model.journal import STATE_AFTER, JournalEvent, JournalKind
 from restante.model.kinds import Kind, Priority
 from restante.model.states import State
 from support.fleet.journal_files import Journal, message, writer
@@ -34,7 +34,7 @@ class Life:
     doubt: str | None = None
 
 
-def fold(facts: list[JournalRow]) -> dict[str, Any]:
+def fold(facts: list[JournalEvent]) -> dict[str, Any]:
     """One message's facts, in any order, as its row in the message table."""
     life = Life()
     for fact in sorted(facts, key=lambda row: row.event_id):
@@ -89,7 +89,7 @@ def first(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def live(life: Life, fact: JournalRow) -> None:
+def live(life: Life, fact: JournalEvent) -> None:
     if fact.kind not in STATE_AFTER:
         return
     life.kind = life.kind or fact.message_kind
@@ -137,7 +137,7 @@ def told(*kinds: JournalKind) -> list[Fact]:
 
 
 def test_the_table_equals_a_fold_over_the_facts_of_any_trace(spark: SparkSession) -> None:
-    rows: list[JournalRow] = []
+    rows: list[JournalEvent] = []
     traces = 0
 
     @settings(max_examples=300, database=None)
@@ -168,7 +168,7 @@ def test_the_table_equals_a_fold_over_the_facts_of_any_trace(spark: SparkSession
             rows.extend(journal.rows)
 
     collect()
-    expected: dict[MessageId | None, list[JournalRow]] = defaultdict(list)
+    expected: dict[MessageId | None, list[JournalEvent]] = defaultdict(list)
     for row in rows:
         if row.message_id is not None or row.kind in STATE_AFTER:
             expected[row.message_id].append(row)

@@ -8,8 +8,8 @@ from pyarrow import parquet
 from pyspark.sql import Row, SparkSession
 
 from restante.fleet.jobs.backfill import Backfilled, backfill
-from restante.fleet.lake import Lake
-from restante.fleet.segments import find_segments
+from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.segments import find_segments
 from restante.model.ids import PayloadHash, SessionTag
 from restante.model.journal import JournalKind
 from restante.policy.settings import Settings

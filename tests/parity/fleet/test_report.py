@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from restante.fleet.jobs.report import (
-    Books,
-    JournalHole,
+from restante.fleet.jobs.conservation_report import make_report
+from restante.fleet.lake.segments import find_segments
+from restante.model.conservation_report import (
+    BadSegment,
+    ConservationReport,
+    DayBalance,
+    Inconsistency,
     Latency,
+    MissingEvents,
     QuarantinedRows,
-    Report,
     UnaccountedMessage,
-    make_report,
 )
-from restante.fleet.segments import BadSegment, find_segments
-from restante.fleet.transforms.messages import Doubt
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
 from restante.model.states import State
@@ -64,12 +65,12 @@ def fleet() -> tuple[Journal, Journal, Journal]:
     return sender, recipient, relay
 
 
-def report_on(spark: SparkSession, directory: Path) -> Report:
+def report_on(spark: SparkSession, directory: Path) -> ConservationReport:
     return make_report(spark, *find_segments(directory))
 
 
 @pytest.fixture(scope="module")
-def messy(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Report]:
+def messy(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConservationReport]:
     """Nothing lost, though one segment came twice, one copy is cut short, one is damaged, and some rows are strange."""
     directory = tmp_path_factory.mktemp("messy")
     sender, recipient, relay = (records(journal.rows) for journal in fleet())
@@ -88,20 +89,20 @@ def messy(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     assert spark.sparkContext._jsc.sc().getPersistentRDDs().isEmpty()
 
 
-def test_rows_in_are_events_and_duplicates_and_quarantined_rows(messy: Report) -> None:
+def test_rows_in_are_events_and_duplicates_and_quarantined_rows(messy: ConservationReport) -> None:
     # 33 facts of the sender, 8 of the recipient, 4 of the relay; 10 came twice; 3 rows are strange.
     assert (messy.segments, messy.input_rows, messy.events, messy.duplicates) == (7, 58, 45, 10)
     assert messy.quarantined_rows == 3
 
 
-def test_refused_rows_are_listed_by_file_and_reason(messy: Report) -> None:
+def test_refused_rows_are_listed_by_file_and_reason(messy: ConservationReport) -> None:
     assert messy.quarantine == (
         QuarantinedRows(source_file="relay.parquet", reason="kind: must be a known word", rows=2),
         QuarantinedRows(source_file="relay.parquet", reason="size_bytes: must be in 0..4294967295", rows=1),
     )
 
 
-def test_a_cut_and_a_damaged_file_are_named_and_the_job_goes_on(messy: Report) -> None:
+def test_a_cut_and_a_damaged_file_are_named_and_the_job_goes_on(messy: ConservationReport) -> None:
     assert messy.bad_files == (
         BadSegment(name="relay-damaged.parquet", reason="damaged: 0 of 4 rows could be read"),
         BadSegment(name="sender-1-cut.parquet", reason="not a whole Parquet file"),
@@ -109,17 +110,17 @@ def test_a_cut_and_a_damaged_file_are_named_and_the_job_goes_on(messy: Report) -
 
 
 @clause("1.4", "13.4")
-def test_the_books_balance_day_by_day_though_a_segment_came_twice(messy: Report) -> None:
+def test_the_books_balance_day_by_day_though_a_segment_came_twice(messy: ConservationReport) -> None:
     assert messy.books == (
-        Books(day=date(2026, 1, 5), accepted=6, delivered=3, expired=1, evicted=1, in_flight=1),
-        Books(day=date(2026, 1, 6), accepted=2, dead=1, in_flight=1),
+        DayBalance(day=date(2026, 1, 5), accepted=6, delivered=3, expired=1, evicted=1, in_flight=1),
+        DayBalance(day=date(2026, 1, 6), accepted=2, dead=1, in_flight=1),
     )
     assert messy.unaccounted == ()
     assert messy.holes == ()
     assert messy.balanced
 
 
-def test_the_latency_table_has_both_spans(messy: Report) -> None:
+def test_the_latency_table_has_both_spans(messy: ConservationReport) -> None:
     # Delivered after 300, 300 and 600 ms; released after 250 ms each, that of the message still in flight too.
     assert [(row.span, row.message_kind, row.messages, row.p50_ms, row.max_ms) for row in messy.latency] == [
         ("accepted_to_delivered", Kind.TEXT, 3, 300.0, 600),
@@ -131,7 +132,7 @@ def test_the_latency_table_has_both_spans(messy: Report) -> None:
 
 
 @pytest.fixture(scope="module")
-def lossy(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Report:
+def lossy(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ConservationReport:
     """A few facts lost and two that cannot be; and a writer of whose facts every second one is lost."""
     directory = tmp_path_factory.mktemp("lossy")
     sender, recipient, relay = fleet()
@@ -152,25 +153,25 @@ def lossy(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Repo
 
 
 @clause("13.4")
-def test_unaccounted_messages_are_listed_by_id_with_the_last_fact(lossy: Report) -> None:
+def test_unaccounted_messages_are_listed_by_id_with_the_last_fact(lossy: ConservationReport) -> None:
     assert lossy.unaccounted == (
         UnaccountedMessage(
             message_id=message(0),
-            doubt=Doubt.MOVED_AFTER_END,
+            doubt=Inconsistency.MOVED_AFTER_END,
             state=State.SENDING,
             last_fact=JournalKind.ATTEMPTED,
             last_fact_at_ms=NOON_MS + 900,
         ),
         UnaccountedMessage(
             message_id=message(1),
-            doubt=Doubt.NEVER_ACCEPTED,
+            doubt=Inconsistency.NEVER_ACCEPTED,
             state=State.DELIVERED,
             last_fact=JournalKind.DELIVERED,
             last_fact_at_ms=NOON_MS + 300,
         ),
         UnaccountedMessage(
             message_id=None,
-            doubt=Doubt.NAMELESS,
+            doubt=Inconsistency.NAMELESS,
             state=State.DELIVERED,
             last_fact=JournalKind.DELIVERED,
             last_fact_at_ms=NOON_MS + 901,
@@ -179,9 +180,9 @@ def test_unaccounted_messages_are_listed_by_id_with_the_last_fact(lossy: Report)
 
 
 @clause("13.4")
-def test_missing_facts_are_listed_by_writer_and_number(lossy: Report) -> None:
+def test_missing_facts_are_listed_by_writer_and_number(lossy: ConservationReport) -> None:
     assert lossy.holes[:3] == (
-        JournalHole(
+        MissingEvents(
             writer=SENDER,
             missing_from=6,
             missing_to=6,
@@ -189,7 +190,7 @@ def test_missing_facts_are_listed_by_writer_and_number(lossy: Report) -> None:
             last_fact_at_ms=NOON_MS + 400,
             last_message_id=message(0),
         ),
-        JournalHole(
+        MissingEvents(
             writer=RECIPIENT,
             missing_from=1,
             missing_to=3,
@@ -197,7 +198,7 @@ def test_missing_facts_are_listed_by_writer_and_number(lossy: Report) -> None:
             last_fact_at_ms=None,
             last_message_id=None,
         ),
-        JournalHole(
+        MissingEvents(
             writer=RELAY,
             missing_from=2,
             missing_to=2,
@@ -208,15 +209,15 @@ def test_missing_facts_are_listed_by_writer_and_number(lossy: Report) -> None:
     )
 
 
-def test_a_long_list_ends_and_its_count_goes_on(lossy: Report) -> None:
+def test_a_long_list_ends_and_its_count_goes_on(lossy: ConservationReport) -> None:
     assert len(lossy.holes) == 1_000
     assert lossy.hole_count == 3 + 1_001
 
 
 @clause("1.4", "13.4")
-def test_the_day_of_a_loss_does_not_balance_and_the_other_does(lossy: Report) -> None:
+def test_the_day_of_a_loss_does_not_balance_and_the_other_does(lossy: ConservationReport) -> None:
     assert lossy.books == (
-        Books(
+        DayBalance(
             day=date(2026, 1, 5),
             accepted=5,
             delivered=1,
@@ -226,7 +227,7 @@ def test_the_day_of_a_loss_does_not_balance_and_the_other_does(lossy: Report) ->
             unaccounted=3,
             adds_up=False,
         ),
-        Books(day=date(2026, 1, 6), accepted=2, dead=1, in_flight=1),
+        DayBalance(day=date(2026, 1, 6), accepted=2, dead=1, in_flight=1),
     )
     assert not lossy.balanced
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from restante.fleet.backfill_record import RECORD
 from restante.fleet.jobs.backfill import LAST_DAY, backfill
-from restante.fleet.jobs.report import Report, make_report
-from restante.fleet.jobs.report_sources import ReadFrom, look_at, source_of
+from restante.fleet.jobs.conservation_report import make_report
+from restante.fleet.jobs.report_input import look_at, source_of
 from restante.fleet.jobs.stream_run import RunOptions, follow
-from restante.fleet.lake import Lake
-from restante.fleet.lake_segments import found_in
+from restante.fleet.lake.backfill_manifest import RECORD
+from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.segment_discovery import found_in
+from restante.model.conservation_report import ConservationReport, ReadFrom
 from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
@@ -54,7 +55,7 @@ def filled(spark: SparkSession, lake: Lake, last_day: date = LAST_DAY) -> None:
     backfill(spark, lake, Settings(), found.segments, found.bad, listing=found.listing, last_day=last_day)
 
 
-def reported(spark: SparkSession, where: str, state: Path | None = None) -> tuple[ReadFrom, Report]:
+def reported(spark: SparkSession, where: str, state: Path | None = None) -> tuple[ReadFrom, ConservationReport]:
     """The books alone: whatever else a report says follows from the same facts."""
     source = source_of(spark, look_at(where, state=state))
     return source.read_from, make_report(spark, source.segments, source.bad, rows=source.rows)

@@ -9,23 +9,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from restante.fleet.folders import LocalFolder, StorePath, escaped
 from restante.fleet.jobs.backfill import backfill
-from restante.fleet.lake import Lake
-from restante.fleet.lake_segments import segments_here, segments_of
-from restante.fleet.segments import (
-    BadSegment,
-    Segment,
-    find_segments,
-    inspect_segment,
-    read_segments,
-)
-from restante.model.codes import Code
+from restante.fleet.lake.file_systems import LocalFolder, StorePath, escaped
+from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.segment_discovery import segments_here, segments_of
+from restante.fleet.lake.segments import Segment, find_segments, inspect_segment, read_segments
+from restante.model.conservation_report import BadSegment
+from restante.model.error_codes import Code
 from restante.model.errors import EnvironmentUnsuitable, Malformed, RestanteError, StoreUnusable
 from restante.model.ids import event_id
 from restante.model.journal import JournalKind
 from restante.policy.settings import Settings
-from restante.runtime.journal.segments import PackedSegment, pack
+from restante.runtime.journal.segment_writer import PackedSegment, pack
 from restante.wire.segment_manifest import Manifest, decode_manifest, encode_manifest, manifest_name
 from support.fleet.journal_files import Journal, message, records, write_segment, writer
 from support.spec.clauses import clause

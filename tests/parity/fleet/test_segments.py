@@ -8,8 +8,9 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from restante.fleet.segments import BadSegment, Segment, find_segments, read_segments
-from restante.model.codes import Code
+from restante.fleet.lake.segments import Segment, find_segments, read_segments
+from restante.model.conservation_report import BadSegment
+from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.model.journal import JournalKind
 from support.fleet.journal_files import SEGMENT, Journal, Record, message, records, write_segment, writer

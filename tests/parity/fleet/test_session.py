@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from restante.fleet.arrow_map import map_in_arrow
-from restante.fleet.session import WORKER_MEMORY, open_session
+from restante.fleet.spark.map_in_arrow import map_in_arrow
+from restante.fleet.spark.session import WORKER_MEMORY, open_session
 from restante.model.errors import LocalProtocolError
 
 

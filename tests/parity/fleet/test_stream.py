@@ -16,7 +16,7 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from restante.fleet.jobs.backfill import backfill
-from restante.fleet.jobs.report import counted, make_report
+from restante.fleet.jobs.conservation_report import counted, make_report
 from restante.fleet.jobs.stream import StepDone, Stream
 from restante.fleet.jobs.stream_run import RunOptions, follow
 from restante.fleet.jobs.stream_tables import (
@@ -27,9 +27,9 @@ from restante.fleet.jobs.stream_tables import (
     stream_segments,
     write_tables,
 )
-from restante.fleet.lake import Lake
-from restante.fleet.lake_tables import with_day
-from restante.fleet.segments import find_segments
+from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.segments import find_segments
+from restante.fleet.lake.table_writer import with_day
 from restante.model.errors import StoreUnusable
 from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind

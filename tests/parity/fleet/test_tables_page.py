@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from restante.fleet.schemas import JOURNAL
-from restante.fleet.tables import fleet_tables
+from restante.fleet.tables.definitions import fleet_tables
+from restante.fleet.tables.journal_schema import JOURNAL
 from restante.policy.dead_letters import DeadLetterRetention
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tables.md"

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from restante.fleet.schemas import JOURNAL_COLUMNS, ROWS
 from restante.fleet.stream.told import described
-from restante.fleet.transforms.validate import CONFLICT, events, judge, quarantine
+from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, ROWS
+from restante.fleet.transforms.validate import CONFLICT, events, quarantine, validate_rows
 from restante.model.errors import Malformed
 from restante.model.ids import WriterId, event_id
-from restante.wire.journal_rows import FIELDS, from_record
+from restante.wire.journal_schema import FIELDS, from_record
 from support.fleet.journal_files import Record, message, writer
 from support.fleet.stream_buckets import rows_read
 from support.spec.clauses import clause
@@ -90,7 +90,7 @@ def frame(spark: SparkSession, rows: Sequence[Record], files: list[str] | None =
 
 
 def refused_by_spark(spark: SparkSession, rows: Sequence[Record]) -> dict[int, str]:
-    refused = quarantine(judge(frame(spark, rows))).collect()
+    refused = quarantine(validate_rows(frame(spark, rows))).collect()
     return {int(row["source_file"]): row["reason"] for row in refused}
 
 
@@ -151,7 +151,7 @@ def judged(spark: SparkSession) -> DataFrame:
     nameless = {**EVERYTHING, "event_id": None}
     rows = [one, two, two, three, three, three, four, {**four, "code": None}, four, bad, bad, nameless]
     files = ["a", "a", "b", "b", "b", "b", "a", "b", "c", "b", "c", "c"]
-    return judge(frame(spark, rows, files)).cache()
+    return validate_rows(frame(spark, rows, files)).cache()
 
 
 @clause("13.1")
@@ -180,4 +180,4 @@ def test_rows_that_differ_under_one_event_id_are_all_quarantined(judged: DataFra
 def test_two_writers_may_use_the_same_number(spark: SparkSession) -> None:
     other = WriterId(b"somebody else's!")
     row = {**EVERYTHING, "writer": other, "event_id": event_id(other, 1)}
-    assert events(judge(frame(spark, [EVERYTHING, row]))).count() == 2
+    assert events(validate_rows(frame(spark, [EVERYTHING, row]))).count() == 2

@@ -8,12 +8,12 @@ from restante.client.channels import Channels, Draft, Enqueued
 from restante.model.journal import JournalKind
 from restante.model.states import State
 from restante.policy.settings import Settings
-from restante.runtime.channels.registration import Registered
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.integrity import check_file
-from restante.runtime.sqlite.journal import Journal
+from restante.runtime.channels.channel_config import Registered
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.integrity import check_file
+from restante.runtime.sqlite.file.journal import Journal
+from restante.testing.deterministic import FakeClock, SeededEntropy
 from restante.testing.memory_channel import MemoryChannel
-from restante.testing.seeded import FakeClock, SeededEntropy
 
 
 class StillDice(SeededEntropy):

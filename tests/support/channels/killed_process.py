@@ -12,16 +12,16 @@ import sys
 from pathlib import Path
 
 from restante.client.channels import Channels, ChunkEnd, Draft
-from restante.core.channel_delivery import Progress
+from restante.core.channel_delivery import ChunkState
 from restante.model.ids import MessageId
 from restante.policy.capacity import OutboxLimits
-from restante.policy.channel_pacing import ChannelLimits
+from restante.policy.channel_rate_limit import ChannelLimits
 from restante.policy.settings import Settings
-from restante.ports.channel_adapter import Outgoing, Taken
-from restante.runtime.channels.registration import Registered
+from restante.ports.channel_adapter import Outgoing, PlatformAck
+from restante.runtime.channels.adapters.telegram import TelegramAdapter
+from restante.runtime.channels.channel_config import Registered
 from restante.runtime.channels.secret import Secret
-from restante.runtime.channels.telegram import TelegramAdapter
-from restante.runtime.sqlite.channel_progress import ChannelProgress
+from restante.runtime.sqlite.outbox.chunk_state import ChannelProgress
 from support.channels.fixtures import StillDice, long_text
 
 CHUNKS = 5
@@ -45,7 +45,7 @@ class DyingTelegram(TelegramAdapter):
         super().__init__(token=token, api=api)
         self._dies = (step, chunk)
 
-    async def send(self, message: Outgoing) -> Taken:
+    async def send(self, message: Outgoing) -> PlatformAck:
         if self._dies == ("marked", message.index):
             die()
         taken = await super().send(message)
@@ -59,7 +59,7 @@ def die_when_claimed(chunk: int) -> None:
     load = ChannelProgress.load
     asked: list[MessageId] = []
 
-    def counting(self: ChannelProgress, message_id: MessageId) -> Progress:
+    def counting(self: ChannelProgress, message_id: MessageId) -> ChunkState:
         asked.append(message_id)
         if len(asked) > chunk:
             die()

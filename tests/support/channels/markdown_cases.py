@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from restante.policy.channel_platforms import RULES, Platform
 from restante.runtime.channels.chunking import DIALECTS, Chunk, Rendered
-from restante.runtime.channels.rendering.pieces import Role
+from restante.runtime.channels.rendering.text_runs import Role
 
 ZERO_WIDTH = "\u200b"
 TELEGRAM_TAGS = {"b", "i", "s", "a", "code", "pre", "blockquote"}

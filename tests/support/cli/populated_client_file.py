@@ -19,7 +19,7 @@ from restante.model.ids import MessageId, show_message_id
 from restante.model.kinds import Kind, Priority
 from restante.model.states import Route
 from restante.policy.failures import Failure
-from restante.runtime.sqlite.outbox import SqliteOutbox
+from restante.runtime.sqlite.outbox.store import SqliteOutbox
 from support.outbox.entries import DAY_MS, accept, entry
 from support.sqlite.files import ClientFile, open_client_file
 

@@ -5,15 +5,16 @@ from pathlib import Path
 
 from restante.client.client import Client
 from restante.client.contacts import ContactBook
-from restante.client.directory import ClientDirectory
+from restante.client.home import ClientDirectory
 from restante.model.ids import node_key
-from restante.model.journal import JournalKind, JournalRow
-from restante.model.records import InboxEntry, OutboxEntry
+from restante.model.inbox_entry import InboxEntry
+from restante.model.journal import JournalEvent, JournalKind
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
 from restante.policy.settings import Settings
-from restante.ports.relay import Blob
+from restante.ports.relay_connection import StoredBlob
 from restante.runtime.endpoints import Endpoint, PinnedRelay
-from restante.testing.seeded import FakeClock, SeededEntropy
+from restante.testing.deterministic import FakeClock, SeededEntropy
 
 RELAY = PinnedRelay(key=node_key(b"n" * 32), endpoint=Endpoint(host="127.0.0.1", port=7431))
 DEFAULTS = Settings()
@@ -35,7 +36,7 @@ async def introduce(one: Client, other: Client, *, name: str = "peer") -> None:
     contacts.add(replace(await other.as_contact(), name=name))
 
 
-def facts(client: Client, kind: JournalKind | None = None) -> list[JournalRow]:
+def facts(client: Client, kind: JournalKind | None = None) -> list[JournalEvent]:
     rows = client.journal.facts(after=0, limit=1_000_000)
     return [row for row in rows if kind is None or row.kind is kind]
 
@@ -74,20 +75,20 @@ class Post:
         carried, self.carried = self.carried, []
         return carried
 
-    def blobs(self, envelopes: list[bytes]) -> list[Blob]:
-        return [Blob(number, self.clock.now_ms(), envelope) for number, envelope in enumerate(envelopes, start=1)]
+    def blobs(self, envelopes: list[bytes]) -> list[StoredBlob]:
+        return [StoredBlob(number, self.clock.now_ms(), envelope) for number, envelope in enumerate(envelopes, start=1)]
 
     async def deliver(self, sender: Client, reader: Client) -> list[bytes]:
         """All at once, in order."""
         envelopes = await self.collect(sender)
-        await reader.take_in(self.blobs(envelopes))
+        await reader.receive(self.blobs(envelopes))
         return envelopes
 
     async def exchange(self, one: Client, other: Client, *, rounds: int = 4) -> None:
         """To and fro until receipts and resets are through."""
         for _ in range(rounds):
             for sender, reader in ((one, other), (other, one)):
-                await sender.keep_house()
+                await sender.run_maintenance()
                 self.clock.advance(1_100)
-                await sender.keep_house()
+                await sender.run_maintenance()
                 await self.deliver(sender, reader)

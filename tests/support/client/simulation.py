@@ -12,17 +12,17 @@ from restante.client.client import Client
 from restante.client.contacts import ContactBook
 from restante.crypto.identity import Identity
 from restante.model.ids import MessageId, node_key
-from restante.model.journal import STATE_AFTER, JournalRow
-from restante.model.records import InboxEntry
+from restante.model.inbox_entry import InboxEntry
+from restante.model.journal import STATE_AFTER, JournalEvent
 from restante.model.states import State
 from restante.policy.retry import RetrySchedule
 from restante.policy.settings import Settings
-from restante.ports.relay import MailboxStore, RelayLink
+from restante.ports.relay_connection import MailboxStore, RelayConnection
 from restante.runtime.endpoints import Endpoint as Place
 from restante.runtime.endpoints import PinnedRelay
-from restante.testing.lossy import FaultCounts, Faults, LossyLink
+from restante.testing.deterministic import FakeClock, SeededEntropy
+from restante.testing.lossy_connection import FaultCounts, Faults, LossyLink
 from restante.testing.memory_relay import MemoryRelay
-from restante.testing.seeded import FakeClock, SeededEntropy
 
 SETTINGS: Final = Settings(retry=RetrySchedule(base_ms=100, max_delay_ms=60_000))
 PATIENCE_S: Final = 3_600.0
@@ -66,7 +66,7 @@ class Endpoint:
     def received(self) -> list[bytes]:
         return [entry.plaintext for entry in self.entries()]
 
-    def facts(self) -> list[JournalRow]:
+    def facts(self) -> list[JournalEvent]:
         return self.client.journal.facts(after=0, limit=1_000_000)
 
     def counts_by_state(self) -> dict[State, int]:
@@ -80,10 +80,10 @@ class Endpoint:
             if row.kind in STATE_AFTER and row.message_id is not None
         }
 
-    def go_online(self, connect: Callable[[], Awaitable[RelayLink]] | None = None) -> None:
+    def go_online(self, connect: Callable[[], Awaitable[RelayConnection]] | None = None) -> None:
         """Over the stage's network, unless the test has links of its own."""
 
-        async def connected(_relay: PinnedRelay, _owner: Identity | None) -> RelayLink:
+        async def connected(_relay: PinnedRelay, _owner: Identity | None) -> RelayConnection:
             return await (connect or self._connect)()
 
         self._working = asyncio.create_task(self.client.run(connected))
@@ -134,7 +134,7 @@ class Endpoint:
             entropy=self._stage.entropy(f"{self.name}, life {self._lives}"),
         )
 
-    async def _connect(self) -> RelayLink:
+    async def _connect(self) -> RelayConnection:
         link = self._stage.relay.link(self.identity)
         return LossyLink(link, self._stage.faults, self._stage.network, self.counts)
 

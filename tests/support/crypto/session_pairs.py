@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-from restante.core.prekeys import checked_bundle, published
-from restante.core.sessions import Accepted, accept_session, read_in_session, write_in_session
+from restante.core.session_messages import Accepted, accept_session, decrypt_message, encrypt_message
+from restante.core.signed_bundles import sign_bundle, verify_bundle
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Agreed, encapsulate, initiate
 from restante.crypto.identity import Identity
 from restante.crypto.prekeys import PrekeyStore, chosen_one_time, prekeys_due, renewed
 from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES
 from restante.model.ids import Address, MessageId, SessionId, mint_message_id
-from restante.model.prekeys import PrekeyBundle
+from restante.model.prekey_bundle import PrekeyBundle
 from restante.policy.padding import unpad
-from restante.testing.seeded import SeededEntropy
+from restante.testing.deterministic import SeededEntropy
 from restante.wire.session_message import SessionMessage, decode_session_message
 
 NOW_MS = 1_800_000_000_000
@@ -29,12 +29,12 @@ def made_prekeys(*, now_ms: int = NOW_MS, store: PrekeyStore | None = None, seed
 
 
 BOBS_PREKEYS = made_prekeys()
-BOBS_BUNDLE = published(BOBS_PREKEYS, BOB, now_ms=NOW_MS)
+BOBS_BUNDLE = sign_bundle(BOBS_PREKEYS, BOB, now_ms=NOW_MS)
 EXHAUSTED = replace(BOBS_PREKEYS, one_time={})
 
 
 def bundle_of(prekeys: PrekeyStore = BOBS_PREKEYS, owner: Identity = BOB, *, now_ms: int = NOW_MS) -> PrekeyBundle:
-    return checked_bundle(published(prekeys, owner, now_ms=now_ms), owner=owner.address, now_ms=now_ms)
+    return verify_bundle(sign_bundle(prekeys, owner, now_ms=now_ms), owner=owner.address, now_ms=now_ms)
 
 
 def opened(
@@ -60,7 +60,7 @@ class End:
 
     def write(self, text: bytes, message_id: MessageId | None = None) -> bytes:
         is_ours = self.agreed.opening.card.address == self._owner
-        self.ratchet, raw = write_in_session(
+        self.ratchet, raw = encrypt_message(
             self.ratchet,
             text,
             writer=self._owner,
@@ -72,7 +72,7 @@ class End:
         return unpad(raw)
 
     def read(self, raw: bytes, *, now_ms: int = NOW_MS) -> bytes:
-        self.ratchet, text = read_in_session(self.ratchet, decode_session_message(raw), now_ms=now_ms)
+        self.ratchet, text = decrypt_message(self.ratchet, decode_session_message(raw), now_ms=now_ms)
         return text
 
 

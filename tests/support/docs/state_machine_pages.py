@@ -18,10 +18,10 @@ from restante.core.outbox_events import (
     ReadAcked,
     ReceiptAcked,
     Recovered,
+    RetransmitRequested,
     TimePassed,
     TransmitFailed,
     TransmitSucceeded,
-    WantedAgain,
 )
 from restante.model.errors import LocalProtocolError
 from restante.model.journal import STATE_AFTER
@@ -45,7 +45,7 @@ EVENTS: tuple[Event, ...] = (
     CapacityExceeded(),
     Cancelled(),
     Recovered(),
-    WantedAgain(),
+    RetransmitRequested(),
 )
 
 

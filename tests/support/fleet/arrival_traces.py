@@ -11,11 +11,11 @@ from restante.core.inbox import InboxSession, step
 from restante.core.inbox_events import (
     Arrived,
     AskReset,
-    Elsewhere,
     Event,
     Hold,
-    Judge,
+    KnownInOtherSession,
     RecordGap,
+    RecordVerdict,
     Refuse,
     Release,
     RequestRetransmit,
@@ -24,11 +24,11 @@ from restante.core.inbox_events import (
     SessionFailed,
     TimePassed,
 )
-from restante.fleet.kernels.tables import FACTS
+from restante.fleet.kernels.arrivals_schema import FACTS
 from restante.model.ids import event_id
 from restante.model.states import Verdict
 from restante.policy.dedup import DedupLimits
-from restante.policy.ordering import OrderLimits
+from restante.policy.reorder_limits import OrderLimits
 from support.fleet.journal_files import message, writer
 
 START_MS = 1_800_000_000_000
@@ -91,9 +91,11 @@ class Recipient:
             return self._plain(fact, "collision")
         if fact.sequence is None:
             return self._plain(fact, fact.recorded if fact.recorded in {"duplicate", "collision"} else "replay")
-        elsewhere = {"duplicate": Elsewhere.SAME_CONTENT, "collision": Elsewhere.OTHER_CONTENT}
+        elsewhere = {"duplicate": KnownInOtherSession.SAME_CONTENT, "collision": KnownInOtherSession.OTHER_CONTENT}
         told = self._step(
-            fact, Arrived(sequence=fact.sequence, elsewhere=elsewhere.get(fact.recorded, Elsewhere.UNKNOWN)), now_ms
+            fact,
+            Arrived(sequence=fact.sequence, elsewhere=elsewhere.get(fact.recorded, KnownInOtherSession.UNKNOWN)),
+            now_ms,
         )
         if told.verdict in {"new", "duplicate"}:
             self.seen.append([fact.session, fact.message, fact.payload, now_ms])
@@ -111,7 +113,7 @@ class Recipient:
         gaps: list[tuple[int, int, bool]] = []
         for effect in effects:
             match effect:
-                case Judge(judged):
+                case RecordVerdict(judged):
                     verdict = str(judged)
                 case Refuse():
                     verdict = "E009"

@@ -5,15 +5,15 @@ import sys
 from dataclasses import asdict
 
 from restante.fleet.jobs.backfill import run_backfill
-from restante.fleet.lake import Lake
-from restante.fleet.progress import Progress
+from restante.fleet.lake.layout import Lake
+from restante.fleet.spark.job_progress import JobProgress
 from restante.policy.settings import Settings
 
 
 def main(root: str, master: str) -> None:
     said: set[str] = set()
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: JobProgress) -> None:
         if progress.total and progress.step not in said:  # its tasks are under way
             said.add(progress.step)
             say(progress.step)

@@ -5,14 +5,14 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 
-from restante.fleet.schemas import JOURNAL
-from restante.fleet.tables import FleetTables, fleet_tables
-from restante.model.journal import JournalRow
+from restante.fleet.tables.definitions import FleetTables, fleet_tables
+from restante.fleet.tables.journal_schema import JOURNAL
+from restante.model.journal import JournalEvent
 from restante.policy.dead_letters import DeadLetterRetention
 from support.fleet.journal_files import Journal, records
 
 
-def facts_frame(spark: SparkSession, rows: Iterable[JournalRow]) -> DataFrame:
+def facts_frame(spark: SparkSession, rows: Iterable[JournalEvent]) -> DataFrame:
     return spark.createDataFrame([tuple(record.values()) for record in records(rows)], JOURNAL)
 
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from restante.model.ids import EventId, MessageId, NodeId, PayloadHash, WriterId, event_id, event_number
-from restante.model.journal import JournalKind, JournalRow
-from restante.wire.journal_rows import FIELDS, to_record
+from restante.model.journal import JournalEvent, JournalKind
+from restante.wire.journal_schema import FIELDS, to_record
 
 ARROW_TYPES = {
     "binary16": pa.binary(),
@@ -45,17 +45,17 @@ class Journal:
 
     def __init__(self, writer_id: WriterId) -> None:
         self.writer = writer_id
-        self.rows: list[JournalRow] = []
+        self.rows: list[JournalEvent] = []
 
     def write(self, kind: JournalKind, message_id: MessageId | None, at_ms: int, **fields: Any) -> EventId:
         number = event_id(self.writer, len(self.rows) + 1)
         self.rows.append(
-            JournalRow(event_id=number, at_ms=at_ms, kind=kind, writer=self.writer, message_id=message_id, **fields)
+            JournalEvent(event_id=number, at_ms=at_ms, kind=kind, writer=self.writer, message_id=message_id, **fields)
         )
         return number
 
 
-def records(rows: Iterable[JournalRow]) -> list[Record]:
+def records(rows: Iterable[JournalEvent]) -> list[Record]:
     return [to_record(row) for row in rows]
 
 

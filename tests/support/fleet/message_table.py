@@ -4,16 +4,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from restante.fleet.schemas import JOURNAL
-from restante.fleet.transforms.messages import lives, messages
+from restante.fleet.tables.journal_schema import JOURNAL
+from restante.fleet.transforms.messages import message_lifecycles, messages
 from restante.model.ids import MessageId
-from restante.model.journal import JournalRow
+from restante.model.journal import JournalEvent
 from support.fleet.journal_files import records
 
 
-def message_table(spark: SparkSession, rows: list[JournalRow]) -> dict[MessageId | None, dict[str, Any]]:
+def message_table(spark: SparkSession, rows: list[JournalEvent]) -> dict[MessageId | None, dict[str, Any]]:
     values = [tuple(record.values()) for record in records(rows)]
-    table = messages(lives(spark.createDataFrame(values, JOURNAL))).collect()
+    table = messages(message_lifecycles(spark.createDataFrame(values, JOURNAL))).collect()
     found = {row["message_id"]: row.asDict() for row in table}
     assert len(found) == len(table)
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from restante.fleet.java import bundled_java, find_java
+from restante.fleet.spark.java import bundled_java, find_java
 from support.fleet.small_spark import SHORT_LIFE, write_defaults
 from support.relay.node_processes import free_port
 

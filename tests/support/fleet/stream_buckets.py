@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from restante.fleet.kernels.arrivals import judge_arrivals
-from restante.fleet.kernels.tables import EMPTY_STATE
+from restante.fleet.kernels.arrivals_schema import EMPTY_STATE
 from restante.fleet.stream.bucket_step import Counts, Step, advance
 from restante.fleet.stream.files import Bucket, Desk
 from restante.fleet.stream.rows import COLUMNS, EVENTS, INCOMING, READ, kernel_facts

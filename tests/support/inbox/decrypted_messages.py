@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from restante.core.letters import Letter, Opened
+from restante.core.decrypted_messages import DecryptedMessage, Letter
 from restante.model.ids import Address, SessionId
+from restante.model.inbox_entry import InboxEntry
 from restante.model.kinds import Kind, TtlType
-from restante.model.records import InboxEntry
 from restante.model.states import Verdict
-from restante.wire.envelope import payload_hash
+from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.ttl_header import TtlHeader
 from support.fleet.journal_files import message
 from support.sqlite.files import NOW_MS, ClientFile, open_client_file
@@ -30,9 +30,9 @@ def letter(
     written_at_ms: int = NOW_MS - 500,
     ttl_s: int = 86_400,
     ttl_type: TtlType = TtlType.ABSOLUTE,
-) -> Opened:
+) -> DecryptedMessage:
     """Message `number`, which is also its place in the session unless told otherwise."""
-    return Opened(
+    return DecryptedMessage(
         header=TtlHeader(created_at_ms=written_at_ms, ttl_s=ttl_s, ttl_type=ttl_type),
         letter=Letter(
             message_id=message(number),
@@ -42,13 +42,13 @@ def letter(
             kind=kind,
             body=b"body %d" % number if body is None else body,
         ),
-        payload_hash=payload_hash(sealed or session + b"sealed %d" % number),
+        payload_hash=hash_sealed_bytes(sealed or session + b"sealed %d" % number),
         envelope_bytes=1_696,
     )
 
 
-def take_in(file: ClientFile, opened: Opened, *, now_ms: int = NOW_MS) -> Verdict | None:
-    return file.inbox.take_in(opened, server_timestamp_ms=NOW_MS - 100, now_ms=now_ms).verdict
+def receive(file: ClientFile, opened: DecryptedMessage, *, now_ms: int = NOW_MS) -> Verdict | None:
+    return file.inbox.receive(opened, server_timestamp_ms=NOW_MS - 100, now_ms=now_ms).verdict
 
 
 def shown(file: ClientFile, *, after: int = 0, now_ms: int = NOW_MS) -> list[InboxEntry]:

@@ -6,19 +6,19 @@ The writer is plain rules over a list; the reader is the SQLite inbox. Envelopes
 from dataclasses import dataclass
 from pathlib import Path
 
+from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.inbox_events import AskReset, ResetReason
-from restante.core.letters import Opened
-from restante.core.retransmit import Held, answer
+from restante.core.retransmit import SentMessage, plan_retransmit
 from restante.core.session_reset import Move, Numbered, Standing, on_reset, to_reseal
 from restante.model.ids import MessageId, SessionId
 from restante.model.kinds import Kind
 from restante.model.states import State
-from restante.policy.ordering import OrderLimits
+from restante.policy.reorder_limits import OrderLimits
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.inbox_records import Arrival, Asked, InboxChange
-from restante.testing.seeded import FakeClock
+from restante.runtime.sqlite.inbox.results import Asked, InboxEvent, ReceiveResult
+from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
-from restante.wire.control import RetransmitRequest, SessionReset, decode_control, encode_session_reset
+from restante.wire.control_messages import RetransmitRequest, SessionReset, decode_control, encode_session_reset
 from support.inbox.decrypted_messages import ALICE, letter
 from support.sqlite.files import NOW_MS, open_client_file
 
@@ -28,7 +28,7 @@ SETTINGS = Settings(order=OrderLimits(max_gap=6))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written(Numbered):
     number: int
-    envelope: Opened
+    envelope: DecryptedMessage
 
 
 class Writer:
@@ -42,14 +42,14 @@ class Writer:
         self.kept: list[Written] = []
         self.sent: list[bytes] = []
 
-    def write(self) -> Opened:
+    def write(self) -> DecryptedMessage:
         number, self.numbers = self.numbers, self.numbers + 1
         envelope = self._seal(number)
         self.sent.append(envelope.letter.body)
         self._keep(number, envelope)
         return envelope
 
-    def reset(self, old: SessionId, reason: ResetReason) -> list[Opened]:
+    def reset(self, old: SessionId, reason: ResetReason) -> list[DecryptedMessage]:
         """A new session in place of the one we send in: the reset first, then all without a receipt."""
         if old != self.standing.current:
             return []  # the request is older than the session we are in
@@ -67,13 +67,13 @@ class Writer:
             self._keep(one.number, made[-1])
         return made
 
-    def retransmit(self, request: RetransmitRequest, *, now_ms: int) -> list[Opened]:
+    def retransmit(self, request: RetransmitRequest, *, now_ms: int) -> list[DecryptedMessage]:
         held = [one for one in self.kept if one.session_id == request.session_id]
         entries = [
-            Held(message_id=one.message_id, sequence=one.sequence, state=one.state, last_attempt_at_ms=None)
+            SentMessage(message_id=one.message_id, sequence=one.sequence, state=one.state, last_attempt_at_ms=None)
             for one in held
         ]
-        again = answer(request, entries, now_ms=now_ms).resend
+        again = plan_retransmit(request, entries, now_ms=now_ms).resend
         return [one.envelope for one in held if one.message_id in again]
 
     def receipted(self, ids: tuple[MessageId, ...]) -> None:
@@ -83,14 +83,14 @@ class Writer:
     def _session(number: int) -> SessionId:
         return SessionId(bytes([number + 1]) * 32)
 
-    def _seal(self, number: int, *, kind: Kind = Kind.TEXT, body: bytes | None = None) -> Opened:
+    def _seal(self, number: int, *, kind: Kind = Kind.TEXT, body: bytes | None = None) -> DecryptedMessage:
         sequence, self.next_sequence = self.next_sequence, self.next_sequence + 1
         # A year to live: this is about order, not about expiry.
         return letter(
             number, sequence=sequence, session=self.standing.current, kind=kind, body=body, ttl_s=365 * 86_400
         )
 
-    def _keep(self, number: int, envelope: Opened) -> None:
+    def _keep(self, number: int, envelope: DecryptedMessage) -> None:
         self.kept.append(
             Written(
                 message_id=envelope.letter.message_id,
@@ -110,7 +110,7 @@ class Reader:
         self._path = path
         self._clock = clock
         self._lives = 0
-        self.changes: list[InboxChange] = []
+        self.changes: list[InboxEvent] = []
         self.asks: list[Asked] = []
         self._open()
 
@@ -123,10 +123,10 @@ class Reader:
         self.file.database.close()
         self._open()
 
-    def take_in(self, envelopes: list[Opened]) -> None:
+    def receive(self, envelopes: list[DecryptedMessage]) -> None:
         with self.file.database.transaction():
             with self.file.inbox.batch(now_ms=self._clock.now_ms()) as batch:
-                arrivals = [batch.take_in(envelope, server_timestamp_ms=NOW_MS) for envelope in envelopes]
+                arrivals = [batch.receive(envelope, server_timestamp_ms=NOW_MS) for envelope in envelopes]
             self._follow(arrivals)
         self._listen()
 
@@ -141,7 +141,7 @@ class Reader:
     def _listen(self) -> None:
         self.changes += self.file.inbox.take_changes()
 
-    def _follow(self, arrivals: list[Arrival]) -> None:
+    def _follow(self, arrivals: list[ReceiveResult]) -> None:
         for arrival in arrivals:
             self.asks += arrival.asks
             for control in arrival.control:
@@ -157,7 +157,7 @@ class Peers:
         self.clock = FakeClock(NOW_MS)
         self.writer = Writer()
         self.reader = Reader(path, self.clock)
-        self.network: list[Opened] = []
+        self.network: list[DecryptedMessage] = []
 
     def answer_asks(self) -> None:
         """What the reader asked for reaches the writer."""
@@ -176,7 +176,7 @@ class Peers:
     def settle(self) -> None:
         """The network heals: what has no receipt is stored again until it has one."""
         for _ in range(40):
-            self.reader.take_in(self.network)
+            self.reader.receive(self.network)
             self.network = []
             self.answer_asks()
             self.acknowledge()
@@ -187,7 +187,7 @@ class Peers:
             self.network += [one.envelope for one in self.writer.kept]
         raise AssertionError("messages without a receipt are left")
 
-    def forged(self, envelope: Opened, *, new_id: bool) -> Opened:
+    def forged(self, envelope: DecryptedMessage, *, new_id: bool) -> DecryptedMessage:
         """Other bytes under a known id, or a used number under a new one."""
         number, self.writer.numbers = self.writer.numbers, self.writer.numbers + 1
         known = envelope.letter

@@ -5,6 +5,16 @@ No index, no totals, no cache of sessions: each question is answered by looking 
 
 from dataclasses import dataclass, field, replace
 
+from restante.core.decrypted_messages import DecryptedMessage
+from restante.core.deduplication import (
+    Fingerprint,
+    content_mark,
+    known_elsewhere,
+    message_key,
+    payload_mark,
+    session_mark,
+    verdict_before_opening,
+)
 from restante.core.inbox import InboxSession, next_wake_ms, step
 from restante.core.inbox_events import (
     Arrived,
@@ -13,24 +23,14 @@ from restante.core.inbox_events import (
     Event,
     Hold,
     InboxNotice,
-    Judge,
     RecordGap,
+    RecordVerdict,
     Release,
     RequestRetransmit,
     ResetAgreed,
     ResetReason,
     SessionFailed,
     TimePassed,
-)
-from restante.core.letters import Opened
-from restante.core.verdicts import (
-    Mark,
-    content_mark,
-    known_elsewhere,
-    message_key,
-    payload_mark,
-    session_mark,
-    verdict_before_opening,
 )
 from restante.model.ids import Address, MessageId, SessionId
 from restante.model.kinds import Kind, TtlType
@@ -46,7 +46,7 @@ Told = tuple[InboxNotice, str | None]
 class Kept:
     """A message that waits, or was handed on at `place`."""
 
-    opened: Opened
+    opened: DecryptedMessage
     received_at_ms: int
     place: int | None = None
     is_late: bool = False
@@ -67,7 +67,7 @@ class Kept:
 class InboxModel:
     settings: Settings
     sessions: dict[Who, InboxSession] = field(default_factory=dict)
-    seen: list[tuple[bytes, Mark, int]] = field(default_factory=list)
+    seen: list[tuple[bytes, Fingerprint, int]] = field(default_factory=list)
     """Key, mark and when last seen; the most recent at the end."""
     held: dict[tuple[Address, SessionId, int], Kept] = field(default_factory=dict)
     handed_on: list[Kept] = field(default_factory=list)
@@ -77,10 +77,10 @@ class InboxModel:
     control: list[bytes] = field(default_factory=list)
     asks: list[tuple[Who, RequestRetransmit | AskReset]] = field(default_factory=list)
 
-    def take_in(self, opened: Opened, *, now_ms: int) -> Verdict | None:
+    def receive(self, opened: DecryptedMessage, *, now_ms: int) -> Verdict | None:
         letter = opened.letter
         key = message_key(letter.sender, letter.message_id)
-        mark = Mark(
+        mark = Fingerprint(
             session_mark(letter.sender, letter.session_id, letter.message_id),
             payload_mark(opened.payload_hash),
             content_mark(opened.header, letter.kind, letter.body),
@@ -96,7 +96,7 @@ class InboxModel:
         kept = Kept(opened=opened, received_at_ms=now_ms)
         for effect in self._step(who, Arrived(sequence=letter.sequence, elsewhere=elsewhere), now_ms):
             match effect:
-                case Judge():
+                case RecordVerdict():
                     verdict = self._judged(effect.verdict, opened, key, mark, now_ms)
                 case Hold(sequence, is_void) if not is_void:
                     self.held[(*who, sequence)] = kept
@@ -154,7 +154,9 @@ class InboxModel:
             self.owed.remove(debt)
         return tuple(dict.fromkeys(message_id for _, _, message_id in taken))
 
-    def _judged(self, verdict: Verdict, opened: Opened, key: bytes, mark: Mark, now_ms: int) -> Verdict:
+    def _judged(
+        self, verdict: Verdict, opened: DecryptedMessage, key: bytes, mark: Fingerprint, now_ms: int
+    ) -> Verdict:
         if verdict in {Verdict.COLLISION, Verdict.REPLAY}:
             self.told.append((InboxNotice.SECURITY, verdict))
             return verdict

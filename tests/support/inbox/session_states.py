@@ -7,9 +7,9 @@ from restante.core.inbox import InboxSession, Phase, Step, step
 from restante.core.inbox_events import (
     Arrived,
     Effect,
-    Elsewhere,
     Event,
-    Judge,
+    KnownInOtherSession,
+    RecordVerdict,
     Refuse,
     Release,
     ResetAgreed,
@@ -18,7 +18,7 @@ from restante.core.inbox_events import (
     TimePassed,
 )
 from restante.model.states import Verdict
-from restante.policy.ordering import OrderLimits
+from restante.policy.reorder_limits import OrderLimits
 
 NOW_MS: Final = 1_800_000_000_000
 MINUTE_MS: Final = 60_000
@@ -61,9 +61,9 @@ def arrived(session: InboxSession, numbers: Iterable[int], *, at_ms: int = NOW_M
 def verdicts(effects: Iterable[Effect]) -> list[Verdict | None]:
     """What the arrivals were, None for those refused."""
     return [
-        effect.verdict if isinstance(effect, Judge) else None
+        effect.verdict if isinstance(effect, RecordVerdict) else None
         for effect in effects
-        if isinstance(effect, Judge | Refuse)
+        if isinstance(effect, RecordVerdict | Refuse)
     ]
 
 
@@ -73,10 +73,10 @@ def released(effects: Iterable[Effect]) -> list[int]:
 
 EVENTS: Final[dict[str, tuple[Event, int]]] = {
     "next": (Arrived(sequence=1), NOW_MS),
-    "next, known elsewhere": (Arrived(sequence=1, elsewhere=Elsewhere.SAME_CONTENT), NOW_MS),
-    "next, other content elsewhere": (Arrived(sequence=1, elsewhere=Elsewhere.OTHER_CONTENT), NOW_MS),
+    "next, known elsewhere": (Arrived(sequence=1, elsewhere=KnownInOtherSession.SAME_CONTENT), NOW_MS),
+    "next, other content elsewhere": (Arrived(sequence=1, elsewhere=KnownInOtherSession.OTHER_CONTENT), NOW_MS),
     "ahead": (Arrived(sequence=3), NOW_MS),
-    "ahead, known elsewhere": (Arrived(sequence=3, elsewhere=Elsewhere.SAME_CONTENT), NOW_MS),
+    "ahead, known elsewhere": (Arrived(sequence=3, elsewhere=KnownInOtherSession.SAME_CONTENT), NOW_MS),
     "number used before": (Arrived(sequence=0), NOW_MS),
     "too far ahead": (Arrived(sequence=5_000), NOW_MS),
     "too far ahead, much later": (Arrived(sequence=5_000), NOW_MS + GAP_MS),

@@ -4,10 +4,10 @@ from typing import Any
 
 from restante.model.ids import PayloadHash, SessionTag
 from restante.model.kinds import Kind, Priority
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
-from restante.runtime.sqlite.outbox import SqliteOutbox
-from restante.wire.envelope import payload_hash
+from restante.runtime.sqlite.outbox.store import SqliteOutbox
+from restante.wire.envelope import hash_sealed_bytes
 from support.fleet.journal_files import message
 from support.sqlite.files import NOW_MS
 
@@ -36,7 +36,7 @@ def entry(number: int, **changes: Any) -> OutboxEntry:
 def accept(outbox: SqliteOutbox, new: OutboxEntry, *, now_ms: int = NOW_MS) -> None:
     outbox.accept(
         new,
-        sealed_hash=PayloadHash(payload_hash(new.payload)),
+        sealed_hash=PayloadHash(hash_sealed_bytes(new.payload)),
         session_tag=SessionTag(b"session tag here"),
         sequence=0,
         now_ms=now_ms,

@@ -6,22 +6,22 @@ from typing import Any, Final
 
 from restante.core.outbox import Step, step
 from restante.core.outbox_events import (
-    Bury,
+    AppendJournalEvent,
     Cancelled,
     CapacityExceeded,
     Effect,
+    EmitEvent,
     Event,
     Leased,
-    Notify,
     ReceiptAcked,
-    Record,
+    StoreDeadLetter,
     TransmitFailed,
     TransmitSucceeded,
 )
 from restante.model.ids import MessageId
 from restante.model.journal import STATE_AFTER
 from restante.model.kinds import Kind, Priority
-from restante.model.records import DeadLetter, OutboxEntry
+from restante.model.outbox_entry import DeadLetter, OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
@@ -93,21 +93,25 @@ def reached(state: State) -> OutboxEntry:
 
 def records(effects: tuple[Effect, ...]) -> list[tuple[str, str | None]]:
     """The journal facts among the effects, each with its code."""
-    return [(effect.kind.value, effect.code) for effect in effects if isinstance(effect, Record)]
+    return [(effect.kind.value, effect.code) for effect in effects if isinstance(effect, AppendJournalEvent)]
 
 
 def notices(effects: tuple[Effect, ...]) -> list[tuple[str, str | None]]:
-    return [(effect.notice.value, effect.code) for effect in effects if isinstance(effect, Notify)]
+    return [(effect.notice.value, effect.code) for effect in effects if isinstance(effect, EmitEvent)]
 
 
 def journaled_states(effects: tuple[Effect, ...]) -> list[State]:
     """The states the journal goes through, in order (SPEC 1.4)."""
-    return [STATE_AFTER[effect.kind] for effect in effects if isinstance(effect, Record) and effect.kind in STATE_AFTER]
+    return [
+        STATE_AFTER[effect.kind]
+        for effect in effects
+        if isinstance(effect, AppendJournalEvent) and effect.kind in STATE_AFTER
+    ]
 
 
 def buried(effects: tuple[Effect, ...]) -> DeadLetter:
     """The one letter among the effects."""
-    [letter] = [effect.letter for effect in effects if isinstance(effect, Bury)]
+    [letter] = [effect.letter for effect in effects if isinstance(effect, StoreDeadLetter)]
     return letter
 
 

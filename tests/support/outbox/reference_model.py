@@ -9,31 +9,31 @@ from dataclasses import dataclass, field, replace
 
 from restante.core.outbox import step
 from restante.core.outbox_events import (
-    Bury,
+    AppendJournalEvent,
     CapacityExceeded,
     Effect,
+    EmitEvent,
     Event,
     Leased,
-    Notice,
-    Notify,
+    OutboxEventType,
     ReadAcked,
-    Record,
     Recovered,
+    StoreDeadLetter,
     TimePassed,
 )
 from restante.model.errors import DuplicateMessageId, OutboxFull
 from restante.model.ids import MessageId
-from restante.model.records import DeadLetter, OutboxEntry
+from restante.model.outbox_entry import DeadLetter, OutboxEntry
 from restante.model.states import ENDED, Confirmation, Route, State
-from restante.policy.acks import advance
-from restante.policy.capacity import admit, eviction_key, overflow, readmit
+from restante.policy.ack_batching import advance
+from restante.policy.capacity import check_capacity, check_lane_capacity, eviction_key, overflow
 from restante.policy.dead_letters import next_auto_retry_ms
-from restante.policy.outbox_order import sendable_now
 from restante.policy.pruning import attention_at_ms
+from restante.policy.send_order import sendable_now
 from restante.policy.settings import Settings
 
 SENT_INDEX_MS = 30 * 86_400_000  # SPEC 3.13
-Told = tuple[MessageId, Notice, str | None]
+Told = tuple[MessageId, OutboxEventType, str | None]
 
 
 @dataclass(kw_only=True)
@@ -58,7 +58,7 @@ class OutboxModel:
         for entry in entries:
             self.facts += 1
             self._queue(entry)
-            self.told.append((entry.message_id, Notice.QUEUED, None))
+            self.told.append((entry.message_id, OutboxEventType.QUEUED, None))
             self._evict_overflow(entry, now_ms)
 
     def lease(
@@ -94,7 +94,7 @@ class OutboxModel:
             if advance(known, Confirmation.READ) is not known:
                 self.facts += 1
                 self.sent[message_id] = (Confirmation.READ, ended_at_ms)
-                self.told.append((message_id, Notice.READ, None))
+                self.told.append((message_id, OutboxEventType.READ, None))
         return ()
 
     def sweep(self, *, now_ms: int) -> int:
@@ -144,7 +144,7 @@ class OutboxModel:
             self.apply(entry.message_id, CapacityExceeded(), now_ms=now_ms)
 
     def _admit(self, entries: Sequence[OutboxEntry]) -> None:
-        admit(
+        check_capacity(
             self.settings.outbox,
             held_entries=len(self.alive),
             held_bytes=sum(len(entry.payload) for entry in self.alive.values()),
@@ -162,7 +162,7 @@ class OutboxModel:
             return effects
         if (before.state, after.state) == (State.DEAD, State.PENDING):
             self._admit([after])
-            readmit(self.settings.outbox, route=after.route, pending=len(self._pending_beside(after)))
+            check_lane_capacity(self.settings.outbox, route=after.route, pending=len(self._pending_beside(after)))
         message_id = before.message_id
         self.alive.pop(message_id, None)
         self.letters.pop(message_id, None)
@@ -180,9 +180,9 @@ class OutboxModel:
 
     def _carry_out(self, message_id: MessageId, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Record):
+            if isinstance(effect, AppendJournalEvent):
                 self.facts += 1
-            elif isinstance(effect, Bury):
+            elif isinstance(effect, StoreDeadLetter):
                 self.letters[message_id] = effect.letter
-            elif isinstance(effect, Notify):
+            elif isinstance(effect, EmitEvent):
                 self.told.append((message_id, effect.notice, effect.code))

@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Iterable
 
-from restante.client.events import EventStream
+from restante.client.event_stream import EventStream
 from restante.client.outbox import Destination, Message, Outbox
 from restante.model.ids import MessageId
 from restante.model.kinds import Priority
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.failures import Failure
-from restante.ports.relay import TryFailed
-from restante.runtime.sqlite.outbox_records import Change
-from restante.testing.seeded import FakeClock
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
+from restante.testing.deterministic import FakeClock
 
 MESH = Destination(Route.MESH, "bob")
 RELAY = Destination(Route.RELAY, "relay-1")
@@ -51,7 +51,7 @@ class Wire:
         if self._clock is not None:
             self._clock.advance(1_000)
         if self.failures:
-            raise TryFailed("as told", failure=self.failures.pop(0), retry_after_ms=5_000)
+            raise AttemptFailed("as told", failure=self.failures.pop(0), retry_after_ms=5_000)
         self.taken.append(entry.payload)
 
 
@@ -66,9 +66,9 @@ async def sent(
     return (await outbox.send(Message(payload=payload, ttl_s=ttl_s, priority=priority), to)).message_id
 
 
-async def changes(stream: EventStream[Change], count: int) -> list[Change]:
+async def changes(stream: EventStream[OutboxEvent], count: int) -> list[OutboxEvent]:
     seen = [await anext(stream) for _ in range(count)]
-    return [change for change in seen if isinstance(change, Change)]
+    return [change for change in seen if isinstance(change, OutboxEvent)]
 
 
 async def state(outbox: Outbox, message_id: MessageId) -> State | None:

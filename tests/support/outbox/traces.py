@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from restante.core.outbox import step
 from restante.core.outbox_events import (
+    AppendJournalEvent,
     Cancelled,
     CapacityExceeded,
     DeliveryAcked,
@@ -11,7 +12,6 @@ from restante.core.outbox_events import (
     Leased,
     ReadAcked,
     ReceiptAcked,
-    Record,
     Recovered,
     TimePassed,
     TransmitFailed,
@@ -20,7 +20,7 @@ from restante.core.outbox_events import (
 from restante.model.errors import LocalProtocolError
 from restante.model.ids import MessageId
 from restante.model.kinds import Kind, Priority
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
@@ -73,6 +73,6 @@ def after(now: OutboxEntry, event: Event, now_ms: int, journal: Journal) -> Outb
     except LocalProtocolError:
         return now
     for effect in effects:
-        if isinstance(effect, Record):
+        if isinstance(effect, AppendJournalEvent):
             journal.write(effect.kind, now.message_id, now_ms, code=effect.code, latency_ms=effect.latency_ms)
     return then

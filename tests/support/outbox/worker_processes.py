@@ -13,13 +13,13 @@ from pathlib import Path
 
 from restante.core.outbox_events import Event, TransmitFailed, TransmitSucceeded
 from restante.model.kinds import Kind
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
 from restante.policy.retry import RetrySchedule
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.group_commit import GroupCommit
+from restante.runtime.sqlite.file.group_commit import GroupCommit
 from restante.runtime.system import SystemClock
 from support.outbox.entries import accept, entry
 from support.sqlite.files import ClientFile, open_client_file

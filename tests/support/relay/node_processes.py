@@ -19,10 +19,10 @@ from unittest import mock
 import pytest
 
 from restante.cli.main import app, run
-from restante.cli.node_template import node_toml
+from restante.cli.node.config_template import node_toml
 from restante.runtime.endpoints import Endpoint, PinnedRelay, parse_endpoint
 from restante.runtime.identity_files import load_identity
-from restante.runtime.node_directory import NodeDirectory
+from restante.runtime.node_home import NodeDirectory
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key

@@ -3,8 +3,8 @@
 from restante.core.mailbox import Keep
 from restante.model.ids import InboxKey
 from restante.policy.quota import StorageQuota
-from restante.ports.relay import Blob, MailboxStore
-from restante.wire.envelope import payload_hash
+from restante.ports.relay_connection import MailboxStore, StoredBlob
+from restante.wire.envelope import hash_sealed_bytes
 from support.sqlite.files import NOW_MS
 
 ALICE = InboxKey(b"A" * 32)
@@ -14,7 +14,9 @@ QUOTA = StorageQuota()
 
 
 def keep(inbox: InboxKey, envelope: bytes, *, expires_at_ms: int = NOW_MS + 24 * HOUR_MS) -> Keep:
-    return Keep(inbox_key=inbox, payload_hash=payload_hash(envelope), expires_at_ms=expires_at_ms, envelope=envelope)
+    return Keep(
+        inbox_key=inbox, payload_hash=hash_sealed_bytes(envelope), expires_at_ms=expires_at_ms, envelope=envelope
+    )
 
 
 def put(store: MailboxStore, inbox: InboxKey, envelope: bytes, *, expires_at_ms: int = NOW_MS + 24 * HOUR_MS) -> int:
@@ -23,5 +25,5 @@ def put(store: MailboxStore, inbox: InboxKey, envelope: bytes, *, expires_at_ms:
     return blob_id
 
 
-def everything(store: MailboxStore, inbox: InboxKey, *, now_ms: int = NOW_MS) -> list[Blob]:
+def everything(store: MailboxStore, inbox: InboxKey, *, now_ms: int = NOW_MS) -> list[StoredBlob]:
     return store.flush(inbox, after=0, limit=1_000, max_bytes=1_000_000, now_ms=now_ms)

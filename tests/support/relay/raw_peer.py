@@ -9,25 +9,25 @@ from pathlib import Path
 
 from restante.crypto.identity import Identity
 from restante.node.relay import Relay
-from restante.policy.links import RelayLimits
+from restante.policy.connection_limits import RelayLimits
 from restante.policy.quota import StorageQuota
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.database import Database
-from restante.runtime.sqlite.group_commit import GroupCommit
-from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.mailbox import SqliteMailbox
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.group_commit import GroupCommit
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemEntropy
-from restante.runtime.transport.relay_link import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayLink
 from restante.runtime.transport.tls import channel_of, client_context
-from restante.testing.seeded import FakeClock
-from restante.wire import frames
+from restante.testing.deterministic import FakeClock
 from restante.wire.envelope import Envelope, encode_envelope
+from restante.wire.frames import codec
 from restante.wire.inbox_keys import relay_inbox_key
 
 LOOPBACK = "127.0.0.1"
 HOUR_MS = 3_600_000
 SOON_S = 20.0  # long enough for a busy machine; a test that needs it has failed
-START = frames.Start(version=frames.PROTOCOL_VERSION, capabilities=frames.Capability.RECEIVE)
+START = codec.Start(version=codec.PROTOCOL_VERSION, capabilities=codec.Capability.RECEIVE)
 NODE, BOB, MALLORY = Identity(b"n" * 32), Identity(b"b" * 32), Identity(b"m" * 32)
 
 
@@ -86,15 +86,15 @@ class RawPeer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._frames = frames.FrameReader()
-        self._heard: list[tuple[int, frames.Frame | frames.Unknown]] = []
+        self._frames = codec.FrameReader()
+        self._heard: list[tuple[int, codec.Frame | codec.Unknown]] = []
         self.channel = channel_of(writer.get_extra_info("ssl_object"))
 
     @classmethod
     @contextlib.asynccontextmanager
     async def connected(
         cls, port: int, *, starts: bool = True, receive_buffer_bytes: int | None = None
-    ) -> AsyncIterator[tuple["RawPeer", frames.Hello]]:
+    ) -> AsyncIterator[tuple["RawPeer", codec.Hello]]:
         """A peer that has been greeted and, unless told otherwise, has greeted back."""
         plain = socket.socket()
         if receive_buffer_bytes is not None:  # before connecting, or it comes too late
@@ -104,9 +104,9 @@ class RawPeer:
         peer = cls(*await asyncio.open_connection(sock=plain, ssl=client_context(), server_hostname=""))
         try:
             _, hello = await peer.hear()
-            assert isinstance(hello, frames.Hello)
+            assert isinstance(hello, codec.Hello)
             if starts:
-                await peer.say(frames.encode_frame(START, 0))
+                await peer.say(codec.encode_frame(START, 0))
             yield peer, hello
         finally:
             peer._writer.transport.abort()
@@ -127,7 +127,7 @@ class RawPeer:
         assert isinstance(both_ways, asyncio.Transport)
         both_ways.pause_reading()
 
-    async def hear(self) -> tuple[int, frames.Frame | frames.Unknown]:
+    async def hear(self) -> tuple[int, codec.Frame | codec.Unknown]:
         async with asyncio.timeout(SOON_S):
             while not self._heard:
                 data = await self._reader.read(65_536)
@@ -135,17 +135,17 @@ class RawPeer:
                 self._heard += self._frames.feed(data)
         return self._heard.pop(0)
 
-    async def ask(self, frame: frames.Frame, request: int = 1) -> frames.Frame | frames.Unknown:
+    async def ask(self, frame: codec.Frame, request: int = 1) -> codec.Frame | codec.Unknown:
         """The answer to a question; what else comes meanwhile is passed over."""
-        await self.say(frames.encode_frame(frame, request))
+        await self.say(codec.encode_frame(frame, request))
         while True:
             number, answer = await self.hear()
-            if number == request or (isinstance(answer, frames.Stored) and request in answer.requests):
+            if number == request or (isinstance(answer, codec.Stored) and request in answer.requests):
                 return answer
 
-    async def refusal(self, frame: frames.Frame, request: int = 1) -> frames.Refused:
+    async def refusal(self, frame: codec.Frame, request: int = 1) -> codec.Refused:
         answer = await self.ask(frame, request)
-        assert isinstance(answer, frames.Refused), answer
+        assert isinstance(answer, codec.Refused), answer
         return answer
 
     async def is_cut_off(self) -> bool:
@@ -155,16 +155,16 @@ class RawPeer:
                 words = self._frames.feed(await self._reader.read())
             except ConnectionResetError:
                 return True
-        return all(isinstance(word, frames.Refused | frames.Pong) for _, word in words)
+        return all(isinstance(word, codec.Refused | codec.Pong) for _, word in words)
 
     def proof(
         self,
         identity: Identity,
-        hello: frames.Hello,
+        hello: codec.Hello,
         *,
         signer: Identity | None = None,
         channel: bytes | None = None,
-    ) -> frames.Open:
+    ) -> codec.Subscribe:
         """That `identity` opens this connection; signed by somebody else, or for another connection, if so told."""
-        to_sign = frames.open_to_sign(hello, channel or self.channel, identity.address)
-        return frames.Open(address=identity.address, signature=(signer or identity).sign(to_sign))
+        to_sign = codec.open_to_sign(hello, channel or self.channel, identity.address)
+        return codec.Subscribe(address=identity.address, signature=(signer or identity).sign(to_sign))

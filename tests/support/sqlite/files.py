@@ -5,20 +5,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from restante.crypto.at_rest import StorageSeal
 from restante.crypto.identity import Identity
+from restante.crypto.storage_seal import StorageSeal
 from restante.model.ids import MessageId
-from restante.model.journal import STATE_AFTER, JournalKind, JournalRow
-from restante.model.records import OutboxEntry
+from restante.model.journal import STATE_AFTER, JournalEvent, JournalKind
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.database import Database, load_queries
-from restante.runtime.sqlite.inbox import SqliteInbox
-from restante.runtime.sqlite.journal import Journal
-from restante.runtime.sqlite.mailbox import SqliteMailbox
-from restante.runtime.sqlite.outbox import SqliteOutbox
-from restante.runtime.sqlite.outbox_rows import arrival_of, lasting_columns, state_columns
-from restante.testing.seeded import SeededEntropy
+from restante.runtime.sqlite.file.database import Database, load_queries
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.inbox.store import SqliteInbox
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
+from restante.runtime.sqlite.outbox.row_codec import arrival_of, lasting_columns, state_columns
+from restante.runtime.sqlite.outbox.store import SqliteOutbox
+from restante.testing.deterministic import SeededEntropy
 from support.fleet.journal_files import message
 
 NOW_MS = 1_800_000_000_000
@@ -113,7 +113,7 @@ def _place(file: ClientFile, one: OutboxEntry) -> None:
         )
 
 
-def facts(journal: Journal) -> list[JournalRow]:
+def facts(journal: Journal) -> list[JournalEvent]:
     """All of them."""
     return journal.facts(after=0, limit=1_000_000)
 

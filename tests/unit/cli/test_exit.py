@@ -3,11 +3,11 @@
 import pytest
 import typer
 
-from restante.cli.advice import advice_for, exit_status
-from restante.cli.inputs import parse_assignments
+from restante.cli.error_advice import advice_for, exit_status
 from restante.cli.main import run
+from restante.cli.shared_options import parse_assignments
 from restante.cli.terminal import HINT
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, OutboxFull, OutOfRange
 
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from restante.cli.policy import TABLES, Topic, errors_data, kinds_data, retry_data, settings_data
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 from restante.policy.settings import Settings
 from support.spec.clauses import clause

@@ -11,12 +11,12 @@ from restante.core.channel_delivery import (
     UNTOUCHED,
     Accepted,
     AnswerLost,
+    ChunkState,
     Circumstances,
     Done,
     Event,
     GiveBack,
     NotReached,
-    Progress,
     Refused,
     Send,
     TakenUp,
@@ -36,7 +36,7 @@ FIRST = Circumstances(
     dice=1.0,
 )
 LAST = replace(FIRST, attempts=3)
-OPEN = Progress(is_open=True)
+OPEN = ChunkState(is_open=True)
 AT_ONCE = Send(at_ms=NOW_MS)
 
 
@@ -51,15 +51,15 @@ def test_a_chunk_that_nobody_touched_is_sent_at_once() -> None:
 @clause("12.6")
 def test_an_open_mark_means_a_crash_and_the_chunk_is_sent_once_more() -> None:
     after, effect = step(OPEN, TakenUp(), FIRST)
-    assert (after, effect) == (Progress(crashes=1), AT_ONCE)
+    assert (after, effect) == (ChunkState(crashes=1), AT_ONCE)
     assert after.may_have_arrived
 
 
 @clause("12.6")
 def test_a_second_crash_ends_it_unless_the_platform_recognises_repeats() -> None:
-    twice = Progress(is_open=True, crashes=1)
-    assert step(twice, TakenUp(), FIRST) == (Progress(crashes=2), GiveBack(failure=Failure.SEND_UNSURE))
-    assert step(twice, TakenUp(), replace(FIRST, recognises_repeats=True)) == (Progress(crashes=2), AT_ONCE)
+    twice = ChunkState(is_open=True, crashes=1)
+    assert step(twice, TakenUp(), FIRST) == (ChunkState(crashes=2), GiveBack(failure=Failure.SEND_UNSURE))
+    assert step(twice, TakenUp(), replace(FIRST, recognises_repeats=True)) == (ChunkState(crashes=2), AT_ONCE)
 
 
 @clause("12.6")
@@ -100,16 +100,16 @@ def test_a_told_wait_ends_with_the_message_at_the_latest() -> None:
 @clause("12.4")
 def test_a_refused_format_is_sent_as_plain_text_once() -> None:
     after, effect = step(OPEN, refused(ChannelError.FORMAT), LAST)
-    assert (after, effect) == (Progress(as_plain=True), AT_ONCE)
+    assert (after, effect) == (ChunkState(as_plain=True), AT_ONCE)
     _, again = step(replace(after, is_open=True), refused(ChannelError.FORMAT), FIRST)
     assert again == GiveBack(failure=Failure.CHANNEL_REFUSED)
 
 
 def test_what_is_too_long_goes_on_in_parts_of_half_the_size() -> None:
     after, effect = step(OPEN, refused(ChannelError.TOO_LONG, size=900), FIRST)
-    assert (after, effect) == (Progress(as_plain=True, part_limit=450), AT_ONCE)
+    assert (after, effect) == (ChunkState(as_plain=True, part_limit=450), AT_ONCE)
     smaller, _ = step(replace(after, is_open=True, offset=440), refused(ChannelError.TOO_LONG, size=450), FIRST)
-    assert smaller == Progress(as_plain=True, part_limit=225, offset=440)
+    assert smaller == ChunkState(as_plain=True, part_limit=225, offset=440)
 
 
 def test_what_cannot_be_cut_any_smaller_is_given_up() -> None:
@@ -121,9 +121,9 @@ def test_a_permanent_refusal_is_the_end() -> None:
 
 
 def test_an_accepted_part_is_followed_by_the_next_of_which_nothing_is_known() -> None:
-    progress = Progress(is_open=True, crashes=1, lost_answers=2, as_plain=True, part_limit=100, offset=50)
+    progress = ChunkState(is_open=True, crashes=1, lost_answers=2, as_plain=True, part_limit=100, offset=50)
     after, effect = step(progress, Accepted(next_offset=140), FIRST)
-    assert (after, effect) == (Progress(as_plain=True, part_limit=100, offset=140), AT_ONCE)
+    assert (after, effect) == (ChunkState(as_plain=True, part_limit=100, offset=140), AT_ONCE)
     assert step(replace(after, is_open=True), Accepted(), FIRST)[1] == Done()
 
 
@@ -139,7 +139,7 @@ EVENTS: tuple[Event, ...] = (
 
 @given(
     progress=st.builds(
-        Progress,
+        ChunkState,
         is_open=st.booleans(),
         crashes=st.integers(0, 3),
         lost_answers=st.integers(0, 3),
@@ -152,7 +152,7 @@ EVENTS: tuple[Event, ...] = (
     dice=st.floats(0, 1),
 )
 def test_every_step_closes_the_mark_and_either_ends_or_sends_in_time(
-    progress: Progress, event: Event, attempts: int, dice: float
+    progress: ChunkState, event: Event, attempts: int, dice: float
 ) -> None:
     after, effect = step(progress, event, replace(FIRST, attempts=attempts, dice=dice))
     assert not after.is_open

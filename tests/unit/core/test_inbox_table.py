@@ -11,8 +11,8 @@ from restante.core.inbox_events import (
     Effect,
     Event,
     Hold,
-    Judge,
     RecordGap,
+    RecordVerdict,
     Refuse,
     Release,
     RequestRetransmit,
@@ -23,7 +23,7 @@ from support.inbox.session_states import EVENTS, reached, taken
 from support.spec.clauses import clause
 
 F, W, B, C = Phase.FLOWING, Phase.WAITING, Phase.BROKEN, Phase.CLOSED
-NEW, DUPLICATE, COLLISION, REPLAY = (Judge(verdict) for verdict in Verdict)
+NEW, DUPLICATE, COLLISION, REPLAY = (RecordVerdict(verdict) for verdict in Verdict)
 GAP_OF_1: Final = RecordGap(1, 1)
 ASK_FOR_1: Final = RequestRetransmit(1, 11)
 TOO_WIDE: Final = AskReset(ResetReason.GAP_TOO_WIDE)

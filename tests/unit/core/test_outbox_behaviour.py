@@ -3,18 +3,18 @@
 import pytest
 
 from restante.core.outbox_events import (
+    DeletePayload,
     Event,
-    Forget,
     Reencrypt,
     ResetSession,
     TimePassed,
     TransmitFailed,
     TransmitSucceeded,
 )
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError
 from restante.model.kinds import Kind, Priority
-from restante.model.records import Lease
+from restante.model.outbox_entry import Lease
 from restante.model.states import DeadCategory, DeadReason, Route, State
 from restante.policy.failures import Failure
 from restante.policy.retry import ChannelSchedule, RetrySchedule
@@ -87,7 +87,7 @@ def test_an_expired_message_leaves_a_tombstone_without_payload_for_a_day() -> No
     assert (ended.state, ended.last_error) == (State.EXPIRED, Code.TTL_EXPIRED)
     assert records(effects) == [("expired", "E010")]
     assert notices(effects) == [("expired", "E010")]
-    assert Forget() in effects
+    assert DeletePayload() in effects
 
 
 @clause("2.2", "5.2")

@@ -5,23 +5,23 @@ from dataclasses import replace
 import pytest
 
 from restante.core.outbox_events import (
+    AppendJournalEvent,
     Cancelled,
     CapacityExceeded,
+    DeletePayload,
     DeliveryAcked,
-    Forget,
     ReadAcked,
     ReceiptAcked,
-    Record,
     Recovered,
+    RetransmitRequested,
     TimePassed,
     TransmitSucceeded,
-    WantedAgain,
 )
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
-from restante.model.records import DeadLetter, OutboxEntry
+from restante.model.outbox_entry import DeadLetter, OutboxEntry
 from restante.model.states import Confirmation, DeadCategory, DeadReason, Route, State
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
@@ -54,15 +54,15 @@ from support.spec.clauses import clause
 def test_mesh_and_relay_keep_an_entry_until_the_receipt(route: Route) -> None:
     sent, effects = taken(leased(accepted(route=route)), TransmitSucceeded(), at_ms=NOW_MS + 40)
     assert (sent.state, sent.was_sent, sent.payload) == (State.SENT, True, b"sealed")
-    assert Record(kind=JournalKind.SENT, latency_ms=40) in effects
+    assert AppendJournalEvent(kind=JournalKind.SENT, latency_ms=40) in effects
     assert notices(effects) == [("sent", None)]
-    assert Forget() not in effects
+    assert DeletePayload() not in effects
     stored = after(sent, DeliveryAcked())
     assert stored.state is State.SENT
     done, effects = taken(stored, ReceiptAcked(), at_ms=NOW_MS + 90)
     assert done.state is State.DELIVERED
-    assert Record(kind=JournalKind.DELIVERED, latency_ms=90) in effects
-    assert Forget() in effects
+    assert AppendJournalEvent(kind=JournalKind.DELIVERED, latency_ms=90) in effects
+    assert DeletePayload() in effects
 
 
 def test_a_try_that_succeeds_clears_the_error_of_the_one_before() -> None:
@@ -79,7 +79,7 @@ def test_channel_entries_and_control_messages_end_when_accepted(route: Route, ki
     assert done.state is State.DELIVERED
     assert records(effects) == [("sent", None), ("delivered", None)]
     assert journaled_states(effects) == [State.SENT, State.DELIVERED]
-    assert Forget() in effects
+    assert DeletePayload() in effects
 
 
 @pytest.mark.parametrize("state", [State.PENDING, State.SENDING, State.SENT])
@@ -149,7 +149,7 @@ def test_an_eviction_is_journaled_and_reported_with_its_reason() -> None:
     assert gone.state is State.EVICTED
     assert records(effects) == [("evicted", "EvictedForCapacity")]
     assert notices(effects) == [("evicted", "EvictedForCapacity")]
-    assert Forget() in effects
+    assert DeletePayload() in effects
 
 
 @clause("5.2")
@@ -252,7 +252,7 @@ def test_a_dead_letter_is_the_whole_message_with_why_when_and_how_often() -> Non
 
 def test_what_its_reader_misses_is_due_again_at_once_and_stays_sent_until_then() -> None:
     sent = after(leased(accepted()), TransmitSucceeded())
-    wanted, effects = taken(sent, WantedAgain(), at_ms=NOW_MS + 2 * MINUTE_MS)
+    wanted, effects = taken(sent, RetransmitRequested(), at_ms=NOW_MS + 2 * MINUTE_MS)
     assert (wanted.state, wanted.next_attempt_at_ms, effects) == (State.SENT, NOW_MS + 2 * MINUTE_MS, ())
     again = after(wanted, lease(NOW_MS + 2 * MINUTE_MS), at_ms=NOW_MS + 2 * MINUTE_MS)
     assert (again.state, again.attempts) == (State.SENDING, 1)

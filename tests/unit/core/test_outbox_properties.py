@@ -9,32 +9,32 @@ from hypothesis import strategies as st
 
 from restante.core.outbox import step
 from restante.core.outbox_events import (
-    Bury,
+    AppendJournalEvent,
     Cancelled,
     CapacityExceeded,
+    DeletePayload,
     DeliveryAcked,
     Effect,
     Event,
-    Forget,
     Leased,
     ReadAcked,
     ReceiptAcked,
-    Record,
     Recovered,
+    RetransmitRequested,
+    StoreDeadLetter,
     TimePassed,
     TransmitFailed,
     TransmitSucceeded,
-    WantedAgain,
 )
 from restante.model.errors import LocalProtocolError
 from restante.model.journal import STATE_AFTER, JournalKind
 from restante.model.kinds import Kind, Priority
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import ENDED, IN_FLIGHT, Route, State
 from restante.policy.failures import Failure
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 from restante.policy.settings import Settings
-from restante.testing.seeded import SeededEntropy
+from restante.testing.deterministic import SeededEntropy
 from support.outbox.entry_states import DAY_MS, HOUR_MS, MINUTE_MS, NOW_MS, accepted, journaled_states, notices
 from support.spec.clauses import clause
 
@@ -60,7 +60,7 @@ OTHERS: tuple[Event, ...] = (
     CapacityExceeded(),
     Cancelled(),
     Recovered(),
-    WantedAgain(),
+    RetransmitRequested(),
 )
 LIKELY: Mapping[State, tuple[Event, ...]] = {
     State.PENDING: LEASES,
@@ -173,7 +173,7 @@ def test_an_end_is_final_but_for_a_dead_letter_that_comes_back(life: Life) -> No
 def test_nothing_is_dropped_without_a_reason(life: Life) -> None:
     for one in life.taken:
         for effect in one.effects:
-            if isinstance(effect, Record) and effect.kind in (
+            if isinstance(effect, AppendJournalEvent) and effect.kind in (
                 JournalKind.EXPIRED,
                 JournalKind.EVICTED,
                 JournalKind.DEAD_LETTERED,
@@ -211,8 +211,8 @@ def test_there_is_a_claim_exactly_while_sending_and_it_lapses(life: Life) -> Non
 def test_an_entry_is_forgotten_and_buried_exactly_when_it_ends(life: Life) -> None:
     for one in life.taken:
         has_ended = one.now.state in ENDED and one.now.state is not one.before.state
-        assert one.effects.count(Forget()) == has_ended
-        letters = [effect.letter for effect in one.effects if isinstance(effect, Bury)]
+        assert one.effects.count(DeletePayload()) == has_ended
+        letters = [effect.letter for effect in one.effects if isinstance(effect, StoreDeadLetter)]
         assert len(letters) == (has_ended and one.now.state in (State.DEAD, State.EXPIRED))
         for letter in letters:
             assert letter.entry.state is one.now.state

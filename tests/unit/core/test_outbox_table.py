@@ -19,12 +19,12 @@ from restante.core.outbox_events import (
     ReadAcked,
     ReceiptAcked,
     Recovered,
+    RetransmitRequested,
     TimePassed,
     TransmitFailed,
     TransmitSucceeded,
-    WantedAgain,
 )
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError
 from restante.model.states import ENDED, IN_FLIGHT, State
 from restante.policy.failures import Failure
@@ -48,7 +48,7 @@ EVENTS: Final[dict[type[Event], Event]] = {
     CapacityExceeded: CapacityExceeded(),
     Cancelled: Cancelled(),
     Recovered: Recovered(),
-    WantedAgain: WantedAgain(),
+    RetransmitRequested: RetransmitRequested(),
 }
 """One of each, such that it applies: due, by the owner of the claim, a failure that is tried again."""
 
@@ -74,7 +74,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (P, CapacityExceeded): V,
     (P, Cancelled): DEAD,
     (P, Recovered): NEVER,
-    (P, WantedAgain): STILL,
+    (P, RetransmitRequested): STILL,
     # Sending: somebody has the claim, so nobody else gets it and it is not the one to evict (SPEC 3.5, 3.6).
     (SG, Leased): NEVER,
     (SG, TransmitSucceeded): S,
@@ -86,7 +86,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (SG, CapacityExceeded): NEVER,
     (SG, Cancelled): DEAD,
     (SG, Recovered): NEVER,
-    (SG, WantedAgain): STILL,
+    (SG, RetransmitRequested): STILL,
     # Sent: kept until the receipt (SPEC 3.8), and stored again near the end of its stored life (SPEC 10.4).
     (S, Leased): SG,
     (S, TransmitSucceeded): STILL,
@@ -98,7 +98,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (S, CapacityExceeded): NEVER,
     (S, Cancelled): DEAD,
     (S, Recovered): NEVER,
-    (S, WantedAgain): STILL,
+    (S, RetransmitRequested): STILL,
     # Delivered: the end. Late and repeated answers are normal and move nothing backward (SPEC 3.13).
     (D, Leased): NEVER,
     (D, TransmitSucceeded): STILL,
@@ -110,7 +110,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (D, CapacityExceeded): NEVER,
     (D, Cancelled): STILL,
     (D, Recovered): NEVER,
-    (D, WantedAgain): STILL,
+    (D, RetransmitRequested): STILL,
     # Expired: the end; there is no payload to send any more (SPEC 5.2).
     (X, Leased): NEVER,
     (X, TransmitSucceeded): STILL,
@@ -122,7 +122,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (X, CapacityExceeded): NEVER,
     (X, Cancelled): STILL,
     (X, Recovered): NEVER,
-    (X, WantedAgain): STILL,
+    (X, RetransmitRequested): STILL,
     # Evicted: the end, reported when it happened (SPEC 3.6).
     (V, Leased): NEVER,
     (V, TransmitSucceeded): STILL,
@@ -134,7 +134,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (V, CapacityExceeded): NEVER,
     (V, Cancelled): STILL,
     (V, Recovered): NEVER,
-    (V, WantedAgain): STILL,
+    (V, RetransmitRequested): STILL,
     # Dead: given up, yet it may be recovered (SPEC 5.4), or turn out to have arrived by an earlier try.
     (DEAD, Leased): NEVER,
     (DEAD, TransmitSucceeded): STILL,
@@ -146,7 +146,7 @@ TABLE: Final[dict[tuple[State, type[Event]], State | str]] = {
     (DEAD, CapacityExceeded): NEVER,
     (DEAD, Cancelled): STILL,
     (DEAD, Recovered): P,
-    (DEAD, WantedAgain): STILL,
+    (DEAD, RetransmitRequested): STILL,
 }
 
 

@@ -1,4 +1,4 @@
-"""crypto/handshake and core/sessions: both ends agree, nobody else does, and a refused message uses nothing up."""
+"""crypto/handshake and core/session_messages: both ends agree, no third party does; a refusal uses nothing up."""
 
 from dataclasses import replace
 
@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restante.core.sessions import session_to_send_in
+from restante.core.session_messages import session_to_send_in
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Encapsulation, encapsulate, initiate, respond
 from restante.crypto.identity import Identity
 from restante.crypto.prekeys import PrekeyStore, chosen_one_time
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, RestanteError, TooLarge
 from restante.model.ids import SessionId
-from restante.model.prekeys import Opening
+from restante.model.prekey_bundle import Opening
 from restante.wire.session_message import decode_session_message
 from support.crypto.session_pairs import (
     ALICE,

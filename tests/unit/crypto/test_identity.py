@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.crypto.identity import SMALL_ORDER_KEYS, Identity, checked_card, is_signed_by
-from restante.model.cards import ContactCard
-from restante.model.codes import Code
+from restante.model.contact_card import ContactCard
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import Address
 from support.wire.codec_properties import flipped

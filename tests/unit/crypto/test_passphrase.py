@@ -10,7 +10,7 @@ from restante.crypto.passphrase import (
     is_under_passphrase,
     open_with_passphrase,
 )
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, OutOfRange, RestanteError
 from support.spec.clauses import clause
 from support.wire.codec_properties import flipped

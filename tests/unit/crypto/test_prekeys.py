@@ -1,4 +1,4 @@
-"""crypto/prekeys and core/prekeys: what is due when, and which bundles are believed."""
+"""crypto/prekeys and core/signed_bundles: what is due when, and which bundles are believed."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restante.core.prekeys import checked_bundle, published
+from restante.core.signed_bundles import sign_bundle, verify_bundle
 from restante.crypto.prekeys import (
     PrekeyGone,
     PrekeysDue,
@@ -19,10 +19,10 @@ from restante.crypto.prekeys import (
     signed_prekey,
     without_one_time,
 )
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError
-from restante.model.prekeys import PrekeyBundle
-from restante.wire.prekeys import bundle_to_sign, encode_bundle
+from restante.model.prekey_bundle import PrekeyBundle
+from restante.wire.prekey_bundle import bundle_to_sign, encode_bundle
 from support.crypto.session_pairs import ALICE, BOB, BOBS_BUNDLE, BOBS_PREKEYS, DAY_MS, EXHAUSTED, NOW_MS, made_prekeys
 from support.spec.clauses import clause
 from support.wire.codec_properties import flipped
@@ -33,7 +33,7 @@ PUBLIC = public_bundle(BOBS_PREKEYS, BOB.card, now_ms=NOW_MS)
 
 def refusal_of(raw: bytes, *, now_ms: int = NOW_MS) -> Code | None:
     try:
-        checked_bundle(raw, owner=BOB.address, now_ms=now_ms)
+        verify_bundle(raw, owner=BOB.address, now_ms=now_ms)
     except RestanteError as refused:
         return refused.code
     return None
@@ -105,7 +105,7 @@ def test_prekeys_that_are_not_there_are_refused_by_kind() -> None:
 
 @clause("8.1")
 def test_a_published_bundle_is_believed_by_whoever_asks_for_its_owner() -> None:
-    bundle = checked_bundle(BOBS_BUNDLE, owner=BOB.address, now_ms=NOW_MS)
+    bundle = verify_bundle(BOBS_BUNDLE, owner=BOB.address, now_ms=NOW_MS)
     assert bundle.card == BOB.card
     assert len(bundle.one_time) == 100
     assert encode_bundle(bundle) == BOBS_BUNDLE
@@ -113,7 +113,7 @@ def test_a_published_bundle_is_believed_by_whoever_asks_for_its_owner() -> None:
 
 @clause("8.1")
 def test_every_single_bit_flip_of_a_bundle_is_refused() -> None:
-    small = published(replace(EXHAUSTED, one_time={7: b"o" * 32}), BOB, now_ms=NOW_MS)
+    small = sign_bundle(replace(EXHAUSTED, one_time={7: b"o" * 32}), BOB, now_ms=NOW_MS)
     # Each 11th bit of the long keys, every bit of the rest.
     long_keys = range(33 * 8, (33 + 1216) * 8), range(1397 * 8, (1397 + 1184) * 8)
     bits = set(range(len(small) * 8)).difference(*long_keys) | {bit for keys in long_keys for bit in keys[::11]}
@@ -121,7 +121,7 @@ def test_every_single_bit_flip_of_a_bundle_is_refused() -> None:
 
 
 def test_a_bundle_of_somebody_else_is_refused() -> None:
-    alices = published(made_prekeys(seed=3), ALICE, now_ms=NOW_MS)
+    alices = sign_bundle(made_prekeys(seed=3), ALICE, now_ms=NOW_MS)
     assert refusal_of(alices) is Code.AUTHENTICATION_FAILED
 
 
@@ -137,7 +137,7 @@ def test_an_expired_prekey_is_refused() -> None:
     last_ms = NOW_MS + 37 * DAY_MS - 1
     assert refusal_of(BOBS_BUNDLE, now_ms=last_ms) is None
     assert refusal_of(BOBS_BUNDLE, now_ms=last_ms + 1) is Code.RECIPIENT_NOT_FOUND
-    again = published(BOBS_PREKEYS, BOB, now_ms=last_ms + 1)
+    again = sign_bundle(BOBS_PREKEYS, BOB, now_ms=last_ms + 1)
     assert refusal_of(again, now_ms=last_ms + 1) is Code.RECIPIENT_NOT_FOUND, "publishing again makes no key younger"
 
 

@@ -18,8 +18,8 @@ from restante.crypto.ratchet import (
     encrypt,
     forget_old_keys,
 )
-from restante.crypto.ratchet_bytes import encode_ratchet
-from restante.model.codes import Code
+from restante.crypto.ratchet_codec import encode_ratchet
+from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError
 from support.crypto.ratchet_pairs import NOW_MS, Side, initiator, pair, responder
 from support.spec.clauses import clause

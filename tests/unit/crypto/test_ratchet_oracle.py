@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restante.crypto.ratchet_bytes import decode_ratchet, encode_ratchet
+from restante.crypto.ratchet_codec import decode_ratchet, encode_ratchet
 from restante.model.errors import RemoteProtocolError
 from support.crypto.ratchet_pairs import NOW_MS, OracleSide, Side, initiator, responder
 from support.spec.clauses import clause

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from restante.crypto.identity import Identity
 from restante.crypto.sealing import SEALING_OVERHEAD_BYTES, seal, unseal
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import RemoteProtocolError
 from restante.policy.padding import MAX_PLAINTEXT_BYTES, pad
 from support.spec.clauses import clause

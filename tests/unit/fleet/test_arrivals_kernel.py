@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from restante.fleet.kernels import arrivals
 from restante.fleet.kernels.arrivals import judge_arrivals
-from restante.fleet.kernels.tables import EMPTY_STATE, SEEN, STATE, binaries, halves
+from restante.fleet.kernels.arrivals_schema import EMPTY_STATE, SEEN, STATE, binaries, halves
 from support.fleet.arrival_traces import (
     CUTS,
     DAY_MS,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.fleet.java import major_version, parse_settings
+from restante.fleet.spark.java import major_version, parse_settings
 from restante.model.errors import Malformed
 
 ANSWER_OF_17 = """\

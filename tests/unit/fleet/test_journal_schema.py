@@ -1,6 +1,6 @@
 """The journal's columns as Spark is told of them."""
 
-from restante.fleet.schemas import JOURNAL, ROWS
+from restante.fleet.tables.journal_schema import JOURNAL, ROWS
 from support.spec.clauses import clause
 
 

@@ -6,7 +6,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from restante.fleet.session import _settings, _worker_python, _zipped_package, is_started_here, stays_here
+from restante.fleet.spark.session import _settings, _worker_python, _zipped_package, is_started_here, stays_here
 
 HERE = ["local", "local[*]", "local-cluster[2,1,2048]", "spark://127.0.0.1:7077", "spark://localhost:7077"]
 ELSEWHERE = ["spark://host:7077", "spark://a:7077,b:7077", "yarn", "k8s://https://127.0.0.1:6443"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from restante.fleet.kernels.messages import FACTS, KINDS, lives_of
+from restante.fleet.kernels.message_lifecycles import FACTS, KINDS, lives_of
 from restante.model.journal import STATE_AFTER, JournalKind
 from support.fleet.journal_files import message, node_id, sealed
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from restante.fleet.session import open_session
+from restante.fleet.spark.session import open_session
 from restante.model.errors import LocalProtocolError
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from restante.model.codes import Code
-from restante.node.figures import RelayFigures
+from restante.model.error_codes import Code
 from restante.node.metrics import MEANINGS, RelayMetrics
+from restante.node.stats import RelayStats
 from support.spec.clauses import clause
 
-NUMBERS: dict[str, Any] = {field.name: number for number, field in enumerate(fields(RelayFigures), 1)}
-FIGURES = RelayFigures(**NUMBERS | {"refusals_total": {Code.RATE_LIMITED: 5}})
+NUMBERS: dict[str, Any] = {field.name: number for number, field in enumerate(fields(RelayStats), 1)}
+FIGURES = RelayStats(**NUMBERS | {"refusals_total": {Code.RATE_LIMITED: 5}})
 
 
 def samples(tmp_path: Path) -> dict[str, float]:
@@ -28,9 +28,9 @@ def samples(tmp_path: Path) -> dict[str, float]:
 
 @clause("6.9")
 def test_every_figure_is_shown_under_its_name(tmp_path: Path) -> None:
-    assert list(MEANINGS) == [field.name for field in fields(RelayFigures)]
+    assert list(MEANINGS) == [field.name for field in fields(RelayStats)]
     shown = samples(tmp_path)
-    for field in fields(RelayFigures):
+    for field in fields(RelayStats):
         if field.name == "refusals_total":
             continue
         name = "open_connections" if field.name == "connections" else field.name

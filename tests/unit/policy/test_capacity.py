@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import OutboxFull
 from restante.model.ids import MessageId
 from restante.model.kinds import Kind, Priority
-from restante.model.records import OutboxEntry
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
-from restante.policy.capacity import OutboxLimits, admit, eviction_key, overflow, readmit
+from restante.policy.capacity import OutboxLimits, check_capacity, check_lane_capacity, eviction_key, overflow
 from support.spec.clauses import clause
 
 LIMITS = OutboxLimits()
@@ -33,7 +33,7 @@ ENTRY = OutboxEntry(
 
 
 def admit_one(held_entries: int, held_bytes: int, new_bytes: int) -> None:
-    admit(LIMITS, held_entries=held_entries, held_bytes=held_bytes, new_entries=1, new_bytes=new_bytes)
+    check_capacity(LIMITS, held_entries=held_entries, held_bytes=held_bytes, new_entries=1, new_bytes=new_bytes)
 
 
 @clause("3.6")
@@ -53,9 +53,9 @@ def test_fifty_million_bytes_fit_and_one_more_is_refused() -> None:
 
 @clause("3.6")
 def test_a_send_to_several_destinations_fits_whole_or_not_at_all() -> None:
-    admit(LIMITS, held_entries=9_997, held_bytes=0, new_entries=3, new_bytes=3)
+    check_capacity(LIMITS, held_entries=9_997, held_bytes=0, new_entries=3, new_bytes=3)
     with pytest.raises(OutboxFull):
-        admit(LIMITS, held_entries=9_998, held_bytes=0, new_entries=3, new_bytes=3)
+        check_capacity(LIMITS, held_entries=9_998, held_bytes=0, new_entries=3, new_bytes=3)
 
 
 @clause("3.6")
@@ -81,7 +81,7 @@ def test_the_oldest_is_evicted_first_and_a_tie_is_broken_by_insertion() -> None:
 
 @clause("3.6", "5.4")
 def test_a_recovered_letter_is_refused_where_it_would_be_the_one_to_be_evicted() -> None:
-    readmit(OutboxLimits(), route=Route.RELAY, pending=255)
-    readmit(OutboxLimits(), route=Route.MESH, pending=5_000)
+    check_lane_capacity(OutboxLimits(), route=Route.RELAY, pending=255)
+    check_lane_capacity(OutboxLimits(), route=Route.MESH, pending=5_000)
     with pytest.raises(OutboxFull, match="256 messages wait in this lane already, of at most 256"):
-        readmit(OutboxLimits(), route=Route.RELAY, pending=256)
+        check_lane_capacity(OutboxLimits(), route=Route.RELAY, pending=256)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.model.kinds import Kind
-from restante.model.records import Dropped
+from restante.model.send_receipt import Dropped
 from restante.model.states import DropReason
 from restante.policy.eligibility import Queue, SendLive, classify
 from support.spec.clauses import clause

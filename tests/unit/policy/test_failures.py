@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.model.codes import DELIVERY_CODES, Code
+from restante.model.error_codes import DELIVERY_CODES, Code
 from restante.model.states import DeadCategory, DeadReason
 from restante.policy.failures import (
     CODE_RULES,

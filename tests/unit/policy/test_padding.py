@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, TooLarge
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.policy.padding import (

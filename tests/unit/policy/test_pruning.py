@@ -11,7 +11,7 @@ from restante.core.outbox import step
 from restante.core.outbox_events import TimePassed
 from restante.model.ids import MessageId
 from restante.model.kinds import Kind, Priority
-from restante.model.records import Lease, OutboxEntry
+from restante.model.outbox_entry import Lease, OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.pruning import Pruning, attention_at_ms, pruning

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.kinds import TtlType
 from restante.policy.quota import (
-    Refused,
+    Refusal,
     StorageQuota,
+    check_envelope,
+    check_space,
     fitting_bounds,
-    full,
     storage_expiry_ms,
     travels_live_only,
-    unfit,
 )
 from support.spec.clauses import clause
 
@@ -34,7 +34,7 @@ def put(
     expires_at_ms: int = NOW_MS + DAY_MS,
     now_ms: int = NOW_MS,
 ) -> tuple[bool, Code] | None:
-    refused = unfit(QUOTA, blob_bytes=blob_bytes, expires_at_ms=expires_at_ms, now_ms=now_ms) or full(
+    refused = check_envelope(QUOTA, blob_bytes=blob_bytes, expires_at_ms=expires_at_ms, now_ms=now_ms) or check_space(
         QUOTA, held_blobs=held_blobs, held_bytes=held_bytes, more_bytes=blob_bytes
     )
     return None if refused is None else (refused.permanent, refused.code)
@@ -80,8 +80,8 @@ def test_what_can_never_be_taken_is_refused_for_good_even_by_a_full_inbox() -> N
 
 @clause("6.7")
 def test_a_refusal_says_in_words_what_is_allowed() -> None:
-    refused = full(QUOTA, held_blobs=10_000, held_bytes=0, more_bytes=1)
-    assert refused == Refused(
+    refused = check_space(QUOTA, held_blobs=10_000, held_bytes=0, more_bytes=1)
+    assert refused == Refusal(
         permanent=False,
         code=Code.STORAGE_FAILED,
         text="the inbox is full: at most 10000 blobs and 100000000 bytes",
@@ -143,7 +143,7 @@ def test_a_sender_keeps_a_short_absolute_life_off_the_stores_and_never_a_relativ
 @given(now_ms=moments, life_ms=st.integers(-DAY_MS, 31 * DAY_MS), blob_bytes=st.integers(0, 300_000))
 def test_what_is_within_the_bounds_is_never_unfit(now_ms: int, life_ms: int, blob_bytes: int) -> None:
     max_bytes, earliest_ms, latest_ms = fitting_bounds(QUOTA, now_ms=now_ms)
-    refused = unfit(QUOTA, blob_bytes=blob_bytes, expires_at_ms=now_ms + life_ms, now_ms=now_ms)
+    refused = check_envelope(QUOTA, blob_bytes=blob_bytes, expires_at_ms=now_ms + life_ms, now_ms=now_ms)
     if blob_bytes <= max_bytes and earliest_ms <= now_ms + life_ms <= latest_ms:
         assert refused is None
     elif blob_bytes > max_bytes or now_ms + life_ms < earliest_ms:

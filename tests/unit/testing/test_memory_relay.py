@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from restante.core.acks import is_evidence_by
+from restante.core.signed_acks import is_evidence_by
 from restante.crypto.identity import Identity
 from restante.policy.failures import Failure
 from restante.policy.quota import StorageQuota
-from restante.ports.relay import LinkLost, RelayLink, TryFailed
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost, RelayConnection
+from restante.testing.deterministic import FakeClock
 from restante.testing.memory_mailbox import MemoryMailbox
 from restante.testing.memory_relay import MemoryRelay
-from restante.testing.seeded import FakeClock
-from restante.wire.envelope import Envelope, encode_envelope, payload_hash
+from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
 from restante.wire.inbox_keys import relay_inbox_key
 
 HOUR_MS = 3_600_000
@@ -30,15 +30,15 @@ def relay() -> MemoryRelay:
     return MemoryRelay(NODE, MemoryMailbox(), quota=StorageQuota(max_blobs=100), clock=clock)
 
 
-async def failure_of(link: RelayLink, raw: bytes) -> Failure:
-    with pytest.raises(TryFailed) as failed:
+async def failure_of(link: RelayConnection, raw: bytes) -> Failure:
+    with pytest.raises(AttemptFailed) as failed:
         await link.put(raw)
     return failed.value.failure
 
 
 async def test_a_put_is_acknowledged_by_the_relay_itself(relay: MemoryRelay) -> None:
     evidence = await relay.link(ALICE).put(encode_envelope(FOR_BOB))
-    assert evidence.sealed_hashes == (payload_hash(b"first"),)
+    assert evidence.sealed_hashes == (hash_sealed_bytes(b"first"),)
     assert is_evidence_by(evidence, NODE.node_key)
 
 
@@ -88,9 +88,9 @@ async def test_a_link_that_was_hung_up_is_of_no_more_use(relay: MemoryRelay) -> 
     link = relay.link(BOB)
     waiting = asyncio.create_task(link.next_blob())
     await asyncio.sleep(0)
-    relay.hang_up()
+    relay.disconnect_all()
     for lost in (waiting, link.put(encode_envelope(FOR_BOB)), link.delete(1), link.next_blob()):
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await lost
     await link.close()
     await relay.link(BOB).put(encode_envelope(FOR_BOB))

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from restante.model.errors import LocalProtocolError
-from restante.testing.seeded import FakeClock
+from restante.testing.deterministic import FakeClock
 from restante.testing.virtual_time import run_in_virtual_time
 
 

@@ -12,18 +12,19 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from restante.fleet.arrow_map import partitions_for
-from restante.fleet.backfill_record import BackfillRecord, forget_record, keep_record
-from restante.fleet.folders import Listing
-from restante.fleet.lake import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake
-from restante.fleet.lake_segments import segments_here, segments_of
-from restante.fleet.lake_tables import file_rows, with_day, write_all_days, write_days, write_whole
-from restante.fleet.progress import Watcher, nobody, watched
-from restante.fleet.segments import BadSegment, Segment, damaged, read_segments
-from restante.fleet.session import open_session
+from restante.fleet.lake.backfill_manifest import BackfillRecord, forget_record, keep_record
+from restante.fleet.lake.file_systems import Listing
+from restante.fleet.lake.layout import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake
+from restante.fleet.lake.segment_discovery import segments_here, segments_of
+from restante.fleet.lake.segments import Segment, damaged, read_segments
+from restante.fleet.lake.table_writer import file_rows, with_day, write_all_days, write_days, write_whole
+from restante.fleet.spark.job_progress import Watcher, nobody, watched
+from restante.fleet.spark.map_in_arrow import partitions_for
+from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.arrivals import arrivals, unusable_arrivals
-from restante.fleet.transforms.survey import Survey, count_of, judge_surveyed, rows_by_file, survey, tallies
+from restante.fleet.transforms.prescan import Prescan, count_of, judge_surveyed, rows_by_file, survey, tallies
 from restante.fleet.transforms.validate import RowVerdict, events, quarantine
+from restante.model.conservation_report import BadSegment
 from restante.model.errors import ConfigurationInvalid
 from restante.policy.settings import Settings
 
@@ -123,7 +124,7 @@ def backfill(
     )
 
 
-def _odd_rows(spark: SparkSession, judged: DataFrame, known: Survey) -> DataFrame:
+def _odd_rows(spark: SparkSession, judged: DataFrame, known: Prescan) -> DataFrame:
     """Rows for the quarantine, without looking for them where the survey saw none."""
     if known.is_clean and not known.unusable:
         return file_rows(spark, ())

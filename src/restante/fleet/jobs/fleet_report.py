@@ -11,25 +11,25 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
-from restante.fleet.jobs.fleet_report_values import (
+from restante.fleet.jobs.conservation_report import LISTED_AT_MOST, Rows, first_rows, report_on, surveyed, tasks_for
+from restante.fleet.jobs.report_input import look_at, source_of
+from restante.fleet.lake.segments import Segment
+from restante.fleet.spark.cached_tables import cached_tables
+from restante.fleet.spark.session import open_session
+from restante.fleet.tables.definitions import FleetTables, fleet_tables
+from restante.fleet.transforms.validate import events
+from restante.model.conservation_report import BadSegment, ReadFrom, Withheld
+from restante.model.fleet_actions import ActionKind, FleetAction
+from restante.model.fleet_report import (
     FleetReport,
-    Gap,
     LatencyBar,
     LetterCount,
     NodeScore,
+    SequenceGap,
     ServiceLevel,
     Suspect,
     WithheldMessage,
 )
-from restante.fleet.jobs.report import LISTED_AT_MOST, Rows, first_rows, report_on, surveyed, tasks_for
-from restante.fleet.jobs.report_sources import ReadFrom, look_at, source_of
-from restante.fleet.kept import kept_tables
-from restante.fleet.segments import BadSegment, Segment
-from restante.fleet.session import open_session
-from restante.fleet.tables import FleetTables, fleet_tables
-from restante.fleet.transforms.validate import events
-from restante.fleet.transforms.withholding import Withheld
-from restante.model.actions import ActionKind, FleetAction
 from restante.model.ids import MessageId, NodeId, PayloadHash, WriterId
 from restante.model.kinds import Kind, Priority
 from restante.model.states import DeadCategory, State
@@ -87,7 +87,7 @@ def make_fleet_report(
     """The report on `segments`; or on their `rows` as somebody has judged them already."""
     on_stage(STAGES[0])
     rows = surveyed(spark, segments) if rows is None else rows
-    with rows as (verdicts, found), kept_tables() as keep:
+    with rows as (verdicts, found), cached_tables() as keep:
         partitions = tasks_for(spark, found)
         tables = fleet_tables(events(verdicts), now_ms=now_ms, retention=retention, partitions=partitions, keep=keep)
         on_stage(STAGES[1])
@@ -193,8 +193,8 @@ def _suspect(row: Row) -> Suspect:
     )
 
 
-def _gap(row: Row) -> Gap:
-    return Gap(
+def _gap(row: Row) -> SequenceGap:
+    return SequenceGap(
         writer=WriterId(bytes(row["writer"])),
         at_ms=row["at_ms"],
         first_sequence=row["first_sequence"],

@@ -4,9 +4,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from restante.fleet.lake import Lake, exists, spark_path
-from restante.fleet.progress import Watcher, nobody, watched
-from restante.fleet.session import open_session
+from restante.fleet.lake.layout import Lake, exists, spark_path
+from restante.fleet.spark.job_progress import Watcher, nobody, watched
+from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.synthetic import Scenario, all_facts, recipients_facts
 from restante.model.errors import ConfigurationInvalid
 

@@ -18,13 +18,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from restante.fleet.arrow_map import BatchFunction, map_in_arrow
-from restante.fleet.failures import is_for_want_of_room
-from restante.fleet.folders import Listing, open_folder
-from restante.fleet.kernels.row_faults import SHARED_BYTES
-from restante.fleet.lake import Lake
-from restante.fleet.schemas import JOURNAL_COLUMNS, SOURCE_FILE
-from restante.fleet.segments import DRAFT_PREFIXES, Segment, damaged, inspect_segment, read_segments
+from restante.fleet.kernels.row_rules import SHARED_BYTES
+from restante.fleet.lake.file_systems import Listing, open_folder
+from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.segments import DRAFT_PREFIXES, Segment, damaged, inspect_segment, read_segments
+from restante.fleet.spark.errors import is_for_want_of_room
+from restante.fleet.spark.map_in_arrow import BatchFunction, map_in_arrow
 from restante.fleet.stream.bucket_step import Counts, advance, forget_file
 from restante.fleet.stream.commits import (
     DATA,
@@ -41,6 +40,7 @@ from restante.fleet.stream.commits import (
 from restante.fleet.stream.files import Bucket, Desk, synced_meanwhile
 from restante.fleet.stream.rows import READ
 from restante.fleet.stream.told import described
+from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.model.errors import Malformed, StoreUnusable
 from restante.policy.settings import Settings
 from restante.wire.segment_manifest import SEGMENT_SUFFIX, manifest_name

@@ -16,15 +16,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from restante.fleet.folders import escaped
 from restante.fleet.jobs.stream import BUCKETS, ROWS_PER_STEP, OnStep, StepDone, Stream
 from restante.fleet.jobs.stream_tables import write_tables
-from restante.fleet.lake import Lake, is_here, spark_path
-from restante.fleet.segments import SEGMENT_PATTERN, BadSegment
-from restante.fleet.session import open_session
+from restante.fleet.lake.file_systems import escaped
+from restante.fleet.lake.layout import Lake, is_here, spark_path
+from restante.fleet.lake.segments import SEGMENT_PATTERN
+from restante.fleet.spark.session import open_session
 from restante.fleet.stream.bucket_step import Counts
 from restante.fleet.stream.commits import forget_everything, only_one
-from restante.model.codes import Code
+from restante.model.conservation_report import BadSegment
+from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, RestanteError
 from restante.policy.settings import Settings
 

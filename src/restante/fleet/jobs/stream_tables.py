@@ -13,14 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from restante.fleet.backfill_record import forget_record
-from restante.fleet.lake import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake, file_system
-from restante.fleet.lake_tables import QUARANTINE, file_rows, with_day, write_days, write_whole
-from restante.fleet.schemas import JOURNAL, ROWS, SOURCE_FILE
-from restante.fleet.segments import BadSegment, Segment, as_spark_path
+from restante.fleet.lake.backfill_manifest import forget_record
+from restante.fleet.lake.layout import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake, file_system
+from restante.fleet.lake.segments import Segment, as_spark_path
+from restante.fleet.lake.table_writer import QUARANTINE, file_rows, with_day, write_days, write_whole
 from restante.fleet.stream.commits import Commit, taken_segments
+from restante.fleet.tables.journal_schema import JOURNAL, ROWS, SOURCE_FILE
 from restante.fleet.transforms.arrivals import JUDGED, UNUSABLE, in_words
 from restante.fleet.transforms.validate import RowVerdict
+from restante.model.conservation_report import BadSegment
 
 _EPOCH: Final = date(1970, 1, 1)
 

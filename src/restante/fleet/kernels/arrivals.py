@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from restante.fleet.kernels.exact import ExactSession, Fact, StateRow
-from restante.fleet.kernels.session_state import Held, new_state
-from restante.fleet.kernels.smooth import After, Rows, judge_smooth
-from restante.fleet.kernels.tables import JUDGED, NOTHING, Gaps, Ints, Small, Words, gap_lists, halves, ints
+from restante.fleet.kernels.arrivals_fallback import ExactSession, Fact, StateRow
+from restante.fleet.kernels.arrivals_schema import JUDGED, NOTHING, Gaps, Ints, Small, Words, gap_lists, halves, ints
+from restante.fleet.kernels.arrivals_state import SessionArrays, new_state
+from restante.fleet.kernels.arrivals_vectorized import After, Rows, judge_smooth
 from restante.policy.dedup import DedupLimits
-from restante.policy.ordering import OrderLimits
+from restante.policy.reorder_limits import OrderLimits
 
 _NUMBER_BITS: Final = 40
 _MOST_SESSIONS: Final = 1 << 23  # with the number, what fits into 63 bits
@@ -28,7 +28,7 @@ class Judgement:
 
     judged: Any
     """Every fact with its outcome, in the order given: a table JUDGED."""
-    _held: Held
+    _held: SessionArrays
     _rows: Rows
     _after: After
     _tags: Words
@@ -57,7 +57,7 @@ def judge_arrivals(facts: Any, state: Any, *, order: OrderLimits, dedup: DedupLi
     """
     session, state_session, sessions = _number_sessions(facts["session_tag"], state["session_tag"])
     in_order, rows, writer = _sorted_rows(facts, session, sessions)
-    held = Held(state, state_session, sessions)
+    held = SessionArrays(state, state_session, sessions)
     after = judge_smooth(
         rows,
         held.before(sessions),

@@ -18,7 +18,7 @@ from restante.fleet.stream.rows import EVENTS, QUARANTINE, in_order, is_unusable
 from restante.fleet.stream.sessions import judge_sessions
 from restante.fleet.transforms.arrivals import UNUSABLE
 from restante.policy.dedup import DedupLimits
-from restante.policy.ordering import OrderLimits
+from restante.policy.reorder_limits import OrderLimits
 
 _DAY_MS: Final = 86_400_000
 

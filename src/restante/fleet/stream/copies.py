@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from restante.fleet.kernels.tables import Flags, Ints
+from restante.fleet.kernels.arrivals_schema import Flags, Ints
 from restante.fleet.stream.files import Bucket, Desk, FileRef, rewritten
 from restante.fleet.stream.numbers import Ids, ids_of, is_known
 from restante.fleet.stream.rows import EVENTS, REPEATS, is_unusable, same_content, taken, with_reason

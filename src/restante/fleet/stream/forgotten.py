@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from restante.fleet.kernels.session_state import CLOCK_SLACK_MS
-from restante.fleet.kernels.tables import NO_TIME, SESSION, Flags, Words, halves
+from restante.fleet.kernels.arrivals_schema import NO_TIME, SESSION, Flags, Words, halves
+from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
 from restante.fleet.stream.files import Desk, FileRef, merged_by_level
 from restante.policy.dedup import DedupLimits
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from restante.fleet.kernels.tables import Flags, Words, halves
+from restante.fleet.kernels.arrivals_schema import Flags, Words, halves
 
 Ids = npt.NDArray[np.bytes_]
 RANGES: Final = pa.schema([("first", pa.binary(16)), ("last", pa.binary(16))])

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from restante.fleet.kernels.tables import FACTS, MARK_BYTES, NO_SEQUENCE, ZERO_MARK, Flags, Ints, halves
+from restante.fleet.kernels.arrivals_schema import FACTS, MARK_BYTES, NO_SEQUENCE, ZERO_MARK, Flags, Ints, halves
 from restante.model.journal import JournalKind
-from restante.wire.journal_rows import FIELDS
+from restante.wire.journal_schema import FIELDS
 
 _ARROW_TYPES: Final = {
     "binary16": pa.binary(),

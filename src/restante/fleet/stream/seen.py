@@ -13,8 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from restante.fleet.kernels.session_state import CLOCK_SLACK_MS
-from restante.fleet.kernels.tables import EMPTY_STATE, NO_TIME, SEEN, SESSION, STATE, Flags, Ints, Words, halves
+from restante.fleet.kernels.arrivals_schema import (
+    EMPTY_STATE,
+    NO_TIME,
+    SEEN,
+    SESSION,
+    STATE,
+    Flags,
+    Ints,
+    Words,
+    halves,
+)
+from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
 from restante.fleet.stream.files import Desk, FileRef, merged_by_level
 from restante.fleet.stream.rows import taken
 from restante.policy.dedup import DedupLimits

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from restante.fleet.kernels.arrivals import judge_arrivals
-from restante.fleet.kernels.tables import ARRIVED, EMPTY_STATE, SEEN, SESSION, STATE, halves
+from restante.fleet.kernels.arrivals_schema import ARRIVED, EMPTY_STATE, SEEN, SESSION, STATE, halves
 from restante.fleet.stream import seen
 from restante.fleet.stream.files import Bucket, Desk, FileRef, rewritten, sort_by_event
 from restante.fleet.stream.forgotten import are_forgotten, silent_tags, with_forgotten
 from restante.fleet.stream.numbers import numbers_of
 from restante.fleet.stream.rows import kernel_facts, told_tags
 from restante.policy.dedup import DedupLimits
-from restante.policy.ordering import OrderLimits
+from restante.policy.reorder_limits import OrderLimits
 
 SESSIONS: Final = pa.schema([*STATE, pa.field("number", pa.uint64())])
 """The kernel's state but for what was seen. `number` is that of the session's latest fact."""

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from restante.core.inbox_events import ResetReason
-from restante.fleet.kernels.row_faults import row_faults
-from restante.fleet.kernels.tables import MARK_BYTES, SESSION_ENDED, SESSION_FAILED, Flags
+from restante.fleet.kernels.arrivals_schema import MARK_BYTES, SESSION_ENDED, SESSION_FAILED, Flags
+from restante.fleet.kernels.row_rules import row_faults
 from restante.fleet.stream.rows import INCOMING, is_unusable
 from restante.fleet.transforms.arrivals import EVENT_OF_KIND, RECORDED, RESETS, TOLD_BY_US
 

@@ -1,6 +1,6 @@
 """What nodes and clients should do next, from what the other tables know (SPEC 13.6).
 
-Proposals only: whoever carries one out looks at its own file first, where the truth is (runtime/sqlite/fleet_actions).
+Proposals only: the client or node that applies one checks its own file first (runtime/sqlite/outbox/fleet_actions).
 `fact_at_ms` is the moment of the fact a proposal answers; once that is no longer the newest, the proposal is void.
 """
 
@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from restante.fleet.transforms.replicas import ReplicaState
-from restante.model.actions import ActionKind
+from restante.model.fleet_actions import ActionKind
 from restante.model.states import IN_FLIGHT, State
 from restante.policy.scoring import REPLICATION
 

@@ -14,9 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from restante.core.inbox_events import ResetReason
-from restante.fleet.arrow_map import ROWS_PER_ARROW_BATCH, BatchFunction, map_in_arrow
 from restante.fleet.kernels.arrivals import judge_arrivals
-from restante.fleet.kernels.tables import (
+from restante.fleet.kernels.arrivals_schema import (
     ARRIVED,
     EMPTY_STATE,
     EVENTS,
@@ -31,13 +30,14 @@ from restante.fleet.kernels.tables import (
     VERDICTS,
     ZERO_MARK,
 )
-from restante.fleet.schemas import JOURNAL_COLUMNS, SOURCE_FILE
+from restante.fleet.spark.enum_columns import decode_enum, encode_enum
+from restante.fleet.spark.map_in_arrow import ROWS_PER_ARROW_BATCH, BatchFunction, map_in_arrow
+from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.transforms.validate import RowVerdict
-from restante.fleet.words import number_of, word_of
-from restante.model.codes import Code
+from restante.model.error_codes import Code
 from restante.model.journal import JournalKind
 from restante.policy.dedup import DedupLimits
-from restante.policy.ordering import OrderLimits
+from restante.policy.reorder_limits import OrderLimits
 
 EVENT_OF_KIND: Final = {
     JournalKind.ARRIVED: ARRIVED,
@@ -109,8 +109,8 @@ def _told_event() -> Column:
 
 def _told_recorded(event: Column) -> Column:
     code = sf.col("code")
-    reason = number_of(code, RESETS, otherwise=ResetReason.UNREADABLE - 1) + 1
-    verdict = number_of(code, RECORDED, otherwise=len(RECORDED))
+    reason = encode_enum(code, RESETS, otherwise=ResetReason.UNREADABLE - 1) + 1
+    verdict = encode_enum(code, RECORDED, otherwise=len(RECORDED))
     return sf.when(event == SESSION_FAILED, reason).otherwise(verdict).cast("tinyint")
 
 
@@ -134,18 +134,18 @@ def in_words(judged: DataFrame) -> DataFrame:
         "event_id",
         "session_tag",
         "at_ms",
-        word_of("event", EVENTS).alias("event"),
+        decode_enum("event", EVENTS).alias("event"),
         sf.when(sf.col("sequence") != NO_SEQUENCE, sf.col("sequence")).alias("sequence"),
         _of_arrivals(sf.col("message_id")).alias("message_id"),
         sf.when(verdict == REFUSED, sf.lit(Code.SESSION_INVALID.value))
-        .otherwise(word_of("verdict", VERDICTS))
+        .otherwise(decode_enum("verdict", VERDICTS))
         .alias("verdict"),
-        _of_arrivals(word_of("recorded", RECORDED)).alias("recorded"),
-        word_of("placement", PLACEMENTS).alias("placement"),
+        _of_arrivals(decode_enum("recorded", RECORDED)).alias("recorded"),
+        decode_enum("placement", PLACEMENTS).alias("placement"),
         "expected",
         "released",
         "gaps",
-        word_of("reset", (None, *RESETS)).alias("reset"),
+        decode_enum("reset", (None, *RESETS)).alias("reset"),
     )
 
 

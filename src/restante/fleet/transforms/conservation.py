@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from restante.fleet.transforms.writers import writer_hours
+from restante.fleet.transforms.writer_activity import writer_hours
 from restante.model.states import IN_FLIGHT, State
 
 DAY_MS: Final = 86_400_000

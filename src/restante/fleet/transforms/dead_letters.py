@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from restante.model.journal import DAILY_RETRY, STATE_AFTER, JournalKind
 from restante.model.kinds import KIND_RULES, TtlType
 from restante.model.states import DeadCategory, DeadReason
-from restante.policy.confirmation import STORE_LIFE_MS
+from restante.policy.completion import STORE_LIFE_MS
 from restante.policy.dead_letters import DeadLetterRetention, category_of
 from restante.policy.failures import FAILURE_RULES, Backoff
 

@@ -9,10 +9,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from restante.model.conservation_report import HISTOGRAM_EDGES_MS
+
 ACCEPTED_TO_DELIVERED: Final = "accepted_to_delivered"
 ACCEPTED_TO_RELEASED: Final = "accepted_to_released"
-HISTOGRAM_EDGES_MS: Final = (0, *(step * 10**power for power in range(9) for step in (1, 2, 5)))
-"""1, 2, 5, 10 ... ms: three bars a decade show a distribution over seven of them."""
 
 
 def latency(messages: DataFrame) -> DataFrame:

@@ -5,43 +5,25 @@ all be true; such a message has a `doubt` and is not accounted for.
 """
 
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from restante.fleet.arrow_map import ROWS_PER_ARROW_BATCH, map_in_arrow
-from restante.fleet.kernels.messages import ARRIVED_AGAIN, KINDS, LIVES, NOTHING, STATES, lives_of
-from restante.fleet.kernels.tables import ZERO_MARK
-from restante.fleet.words import number_of, word_of
+from restante.fleet.kernels.arrivals_schema import ZERO_MARK
+from restante.fleet.kernels.message_lifecycles import ARRIVED_AGAIN, KINDS, LIVES, NOTHING, STATES, lives_of
+from restante.fleet.spark.enum_columns import decode_enum, encode_enum
+from restante.fleet.spark.map_in_arrow import ROWS_PER_ARROW_BATCH, map_in_arrow
+from restante.model.conservation_report import Inconsistency
 from restante.model.journal import STATE_AFTER, JournalKind
 from restante.model.states import ENDED, State, Verdict
 
-
-class Doubt(StrEnum):
-    """Why the facts about a message cannot be the whole truth (SPEC 1.4)."""
-
-    NAMELESS = "nameless"
-    """Facts that change a message's state but name no message; all of them together are one row."""
-    NEVER_ACCEPTED = "never_accepted"
-    """It is known, but no fact tells of its acceptance."""
-    ACCEPTED_LATE = "accepted_late"
-    """It was accepted when it had a state already: twice, or after something else."""
-    MOVED_AFTER_END = "moved_after_end"
-    """It ended, and then its state changed without a recovery."""
-    RECOVERED_ALIVE = "recovered_alive"
-    """It was recovered though it was no dead letter (SPEC 5.4)."""
-    SEVERAL_SENDERS = "several_senders"
-    """More than one writer says to have changed its state."""
-
-
-_FACT_DOUBTS: Final = (Doubt.ACCEPTED_LATE, Doubt.RECOVERED_ALIVE, Doubt.MOVED_AFTER_END)
+_FACT_DOUBTS: Final = (Inconsistency.ACCEPTED_LATE, Inconsistency.RECOVERED_ALIVE, Inconsistency.MOVED_AFTER_END)
 """In the order of their numbers in the kernel."""
 
 
-def lives(events: DataFrame, *, partitions: int | None = None) -> DataFrame:
+def message_lifecycles(events: DataFrame, *, partitions: int | None = None) -> DataFrame:
     """All that one look at the facts of each message tells: what `messages` has, and what other tables are made of.
 
     In `partitions` tasks, or as many as the session has for any shuffle. Among a writer's facts their number decides
@@ -51,7 +33,7 @@ def lives(events: DataFrame, *, partitions: int | None = None) -> DataFrame:
     by_message = facts.repartition("message_id") if partitions is None else facts.repartition(partitions, "message_id")
     return (
         map_in_arrow(by_message, _live, LIVES)
-        .withColumn("state", word_of("state", STATES))
+        .withColumn("state", decode_enum("state", STATES))
         .select(
             "message_id",
             sf.col("first_sender").alias("sender"),
@@ -76,7 +58,7 @@ def lives(events: DataFrame, *, partitions: int | None = None) -> DataFrame:
             "duplicates",
             "releases",
             "first_fact_at_ms",
-            word_of("last_fact", KINDS).alias("last_fact"),
+            decode_enum("last_fact", KINDS).alias("last_fact"),
             "last_fact_at_ms",
             _doubt().alias("doubt"),
             "other_hashes",
@@ -123,7 +105,7 @@ def _facts(events: DataFrame) -> DataFrame:
     changes_state = kind.isin(*STATE_AFTER)
     is_sealed = changes_state | (kind == JournalKind.RESEALED)
     came_again = (kind == JournalKind.ARRIVED) & (sf.col("code") == Verdict.DUPLICATE)
-    number = sf.when(came_again, ARRIVED_AGAIN).otherwise(number_of(kind, KINDS, otherwise=NOTHING))
+    number = sf.when(came_again, ARRIVED_AGAIN).otherwise(encode_enum(kind, KINDS, otherwise=NOTHING))
     return events.filter(sf.col("message_id").isNotNull() | changes_state).select(
         sf.coalesce("message_id", sf.lit(ZERO_MARK)).alias("message_id"),
         "event_id",
@@ -144,10 +126,10 @@ def _live(batches: Iterator[Any]) -> Iterator[Any]:
 
 def _doubt() -> Column:
     return (
-        sf.when(sf.col("message_id").isNull(), Doubt.NAMELESS)
-        .when(sf.col("accepted_at_ms").isNull(), Doubt.NEVER_ACCEPTED)
-        .when(sf.col("first_sender") != sf.col("last_sender"), Doubt.SEVERAL_SENDERS)
-        .otherwise(word_of("first_doubt", _FACT_DOUBTS))
+        sf.when(sf.col("message_id").isNull(), Inconsistency.NAMELESS)
+        .when(sf.col("accepted_at_ms").isNull(), Inconsistency.NEVER_ACCEPTED)
+        .when(sf.col("first_sender") != sf.col("last_sender"), Inconsistency.SEVERAL_SENDERS)
+        .otherwise(decode_enum("first_doubt", _FACT_DOUBTS))
     )
 
 

@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from restante.fleet.transforms.nodes import node_writers
-from restante.fleet.transforms.writers import writer_hours
+from restante.fleet.transforms.node_identities import node_writers
+from restante.fleet.transforms.writer_activity import writer_hours
 from restante.policy.scoring import (
     BANDWIDTH_WEIGHT,
     LATENCY_WEIGHT,

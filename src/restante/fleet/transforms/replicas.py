@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from restante.fleet.transforms.nodes import node_writers
+from restante.fleet.transforms.node_identities import node_writers
 from restante.model.journal import ASKED_BY_FLEET, JournalKind
 
 SECOND_MS: Final = 1_000

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from restante.fleet.schemas import JOURNAL
-from restante.model.codes import Code
+from restante.fleet.tables.journal_schema import JOURNAL
+from restante.model.error_codes import Code
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
-from restante.model.ranges import check_ranges, ranged
+from restante.model.setting_ranges import check_ranges, ranged
 from restante.model.states import Verdict
 
 MAX_MESSAGES = 10_000_000_000

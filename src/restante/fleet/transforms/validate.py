@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from restante.fleet.kernels.row_faults import (
+from restante.fleet.kernels.row_rules import (
     RFC_9562,
     RULES,
     SHARED_BYTES,
@@ -20,7 +20,7 @@ from restante.fleet.kernels.row_faults import (
     Must,
     Rule,
 )
-from restante.fleet.schemas import JOURNAL_COLUMNS, SOURCE_FILE
+from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 
 CONFLICT: Final = "event_id: rows that differ have the same one"
 
@@ -33,7 +33,7 @@ class RowVerdict(StrEnum):
     QUARANTINED = "quarantined"
 
 
-def judge(rows: DataFrame) -> DataFrame:
+def validate_rows(rows: DataFrame) -> DataFrame:
     """Every row of `rows` with its `verdict` and, if quarantined, the `reason`.
 
     A segment may be shipped twice (SPEC 13.1): of equal rows one is the event. Rows that share an event_id and differ

@@ -5,28 +5,17 @@ still holds the message, or handed it to its owner, or kept it to its end, did i
 as far as its own signature is not judged, unless the message is lost for good.
 """
 
-from enum import StrEnum
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from restante.fleet.transforms.nodes import node_journals
+from restante.fleet.transforms.node_identities import node_journals
+from restante.model.conservation_report import Withheld
 from restante.model.states import State
 
 CLOCK_MARGIN_MS: Final = 60_000
 """Two clocks may differ by this much before a node is blamed for it; `ttl_s` alone may be a second short."""
-
-
-class Withheld(StrEnum):
-    """What speaks against the node."""
-
-    NEVER_STORED = "never_stored"
-    """It signed, its journal goes on after that, and no fact of it tells that the message was stored."""
-    DROPPED_EARLY = "dropped_early"
-    """It deleted the message before its time without having handed it to its owner."""
-    SILENT_AND_LOST = "silent_and_lost"
-    """It signed, nothing more is known from it, and the message ended without having arrived."""
 
 
 def withholding(events: DataFrame, lives: DataFrame, replicas: DataFrame) -> DataFrame:

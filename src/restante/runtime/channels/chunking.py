@@ -11,15 +11,15 @@ from typing import Final
 
 from restante.model.errors import OutOfRange
 from restante.policy.channel_platforms import MIN_LIMIT, RULES, Counting, Format, Platform
-from restante.runtime.channels.collector import collector_paused
-from restante.runtime.channels.cutting import best_cut, grapheme_boundary
-from restante.runtime.channels.rendering.building import build
+from restante.runtime.channels.gc_pause import collector_paused
+from restante.runtime.channels.measured_text import Track, cost_in
 from restante.runtime.channels.rendering.dialects import Dialect, Plain
 from restante.runtime.channels.rendering.html_dialects import TelegramHtml, TelegramParsed, WebHtml
-from restante.runtime.channels.rendering.mark_dialects import Discord, Irc, Slack, WhatsApp
-from restante.runtime.channels.rendering.parsing import Document
-from restante.runtime.channels.rendering.pieces import Pieces, Role
-from restante.runtime.channels.writing import Track, cost_in
+from restante.runtime.channels.rendering.markdown_parser import Document
+from restante.runtime.channels.rendering.marker_dialects import Discord, Irc, Slack, WhatsApp
+from restante.runtime.channels.rendering.run_builder import build
+from restante.runtime.channels.rendering.text_runs import Pieces, Role
+from restante.runtime.channels.text_breaks import best_cut, grapheme_boundary
 
 DIALECTS: Final[dict[Format, Dialect]] = {
     Format.TELEGRAM_HTML: TelegramHtml(),

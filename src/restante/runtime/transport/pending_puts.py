@@ -6,11 +6,11 @@ Believes a relay only by its signature over exactly the bytes that were put. Kno
 import asyncio
 from typing import Final, NamedTuple
 
-from restante.core.acks import Evidence, is_evidence_by
+from restante.core.signed_acks import Evidence, is_evidence_by
 from restante.model.ids import NodeKey, PayloadHash
 from restante.policy.failures import Failure
-from restante.ports.relay import LinkLost, TryFailed
-from restante.wire.frames import Stored
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost
+from restante.wire.frames.codec import Stored
 
 MAX_UNDER_WAY: Final = 1_024
 
@@ -57,10 +57,10 @@ class PendingPuts:
                 put.answer.set_result(evidence)
             else:
                 text = "the relay's acknowledgement is not its own"
-                put.answer.set_exception(TryFailed(text, failure=Failure.STORAGE_REFUSED))
+                put.answer.set_exception(AttemptFailed(text, failure=Failure.STORAGE_REFUSED))
         self._room.set()
 
-    def fail(self, request: int, problem: TryFailed) -> bool:
+    def fail(self, request: int, problem: AttemptFailed) -> bool:
         """Whether there was such a put."""
         put = self._puts.pop(request, None)
         if put is not None and not put.answer.done():
@@ -74,9 +74,9 @@ class PendingPuts:
             request, put = next(iter(self._puts.items()))
             if put.due_s > now_s:
                 return put.due_s
-            self.fail(request, TryFailed("the relay did not answer in time", failure=Failure.NETWORK_TIMEOUT))
+            self.fail(request, AttemptFailed("the relay did not answer in time", failure=Failure.NETWORK_TIMEOUT))
         return None
 
     def lose(self) -> None:
         for request in tuple(self._puts):
-            self.fail(request, LinkLost())
+            self.fail(request, ConnectionLost())

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.policy.channel_platforms import Counting, measure
-from restante.runtime.channels.plain_parts import next_part
+from restante.runtime.channels.plain_text_parts import next_part
 
 
 @given(

@@ -7,11 +7,11 @@ import pytest
 
 from restante.model.errors import ConfigurationInvalid, OutOfRange
 from restante.policy.channel_platforms import Platform
-from restante.runtime.channels.matrix import MatrixAdapter
-from restante.runtime.channels.registration import BUILT_IN, registered_channels
+from restante.runtime.channels.adapters.matrix import MatrixAdapter
+from restante.runtime.channels.adapters.telegram import TelegramAdapter
+from restante.runtime.channels.channel_config import BUILT_IN, registered_channels
 from restante.runtime.channels.secret import Secret, from_environment, from_file
-from restante.runtime.channels.telegram import TelegramAdapter
-from restante.runtime.config import load
+from restante.runtime.settings_loader import load
 
 OPS = '[channels.ops]\nadapter = "telegram"\n'
 HOOK = '[channels.hook]\nadapter = "webhook"\nsecret_env = "HOOK"\n'

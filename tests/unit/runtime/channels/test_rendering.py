@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from restante.model.errors import OutOfRange
 from restante.policy.channel_platforms import MIN_LIMIT, Platform
 from restante.runtime.channels.chunking import chunk, rechunk, render
-from restante.runtime.channels.rendering.parsing import (
+from restante.runtime.channels.rendering.markdown_parser import (
     MAX_INLINE_MARKS,
     MAX_LINES,
     MAX_TABLE_BARS,

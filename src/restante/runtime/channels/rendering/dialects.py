@@ -5,7 +5,7 @@ A dialect is a set of small answers. Putting them together, and where to cut, is
 
 from typing import Final
 
-from restante.runtime.channels.rendering.pieces import INLINE_KINDS, Role, Stack, Wrap, WrapKind
+from restante.runtime.channels.rendering.text_runs import INLINE_KINDS, Role, Stack, Wrap, WrapKind
 
 QUOTE_LEAD: Final = "> "
 CODE_KINDS: Final = frozenset({WrapKind.CODE, WrapKind.FENCE})

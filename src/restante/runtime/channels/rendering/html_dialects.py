@@ -7,7 +7,7 @@ from html import escape
 from typing import ClassVar, Final
 
 from restante.runtime.channels.rendering.dialects import Dialect, without_bold_headings, without_marks_around_code
-from restante.runtime.channels.rendering.pieces import LINK_KINDS, Role, Stack, Wrap, WrapKind
+from restante.runtime.channels.rendering.text_runs import LINK_KINDS, Role, Stack, Wrap, WrapKind
 
 _INLINE_TAGS: Final = {
     WrapKind.STRONG: "strong",

@@ -1,0 +1,1 @@
+"""Commands for people: identity, contacts, sending, receiving, the outbox and channels."""

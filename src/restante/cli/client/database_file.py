@@ -1,0 +1,183 @@
+"""A client's file as the commands open it: never made, and only looked into unless a command is there to change it."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+import typer
+from rich.console import Console
+
+from restante.cli.client.options import FILE_VARIABLE
+from restante.cli.error_advice import EXIT_FAILURE
+from restante.cli.shared_options import inputs_of
+from restante.cli.terminal import console, print_json
+from restante.model.error_codes import Code
+from restante.model.errors import ConfigurationInvalid, RestanteError, StoreUnusable
+from restante.model.ids import MessageId, show_message_id
+from restante.policy.settings import Settings
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.outbox.queries import OutboxQueries
+from restante.runtime.sqlite.outbox.store import SqliteOutbox
+from restante.runtime.system import SystemClock, SystemEntropy
+from restante.views.text_tables import table
+
+MOST_CANDIDATES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFile:
+    """One file at one moment: everything a command does with it is one transaction."""
+
+    path: Path
+    database: Database
+    journal: Journal
+    outbox: SqliteOutbox
+    reading: OutboxQueries
+    settings: Settings
+    now_ms: int
+
+    def resolve(self, digits: str) -> MessageId:
+        """The one message whose id begins like this."""
+        found = self.reading.ids_starting(digits, limit=MOST_CANDIDATES + 1)
+        if not found:
+            raise RestanteError(
+                f"no message in {self.path.name} has an id that begins with {digits}", code=Code.NOT_FOUND
+            )
+        if len(found) > 1:
+            problem = RestanteError(
+                f"{digits} begins the ids of several messages: give more of it", code=Code.MALFORMED
+            )
+            for message_id in found[:MOST_CANDIDATES]:
+                problem.add_note(show_message_id(message_id))
+            if len(found) > MOST_CANDIDATES:
+                problem.add_note("and more")
+            raise problem
+        return found[0]
+
+    def where(self, message_id: MessageId) -> str:
+        """Where a message is, in one word."""
+        waiting = self.reading.one_waiting(message_id)
+        if waiting is not None:
+            return waiting.entry.state.value
+        letter = self.outbox.dead_letters.load(message_id)
+        if letter is not None:
+            return letter.entry.state.value
+        return "delivered" if self.reading.delivered(message_id) else "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeResult:
+    """What became of one message that a command was to change."""
+
+    given: str
+    message_id: MessageId | None = None
+    problem: RestanteError | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        shown = None if self.message_id is None else show_message_id(self.message_id)
+        problem = None if self.problem is None else {"code": self.problem.code.value, "text": str(self.problem)}
+        return {"given": self.given, "message_id": shown, "done": problem is None, "problem": problem}
+
+
+def path_of(file: Path | None) -> Path:
+    """The file that was named, which must be there."""
+    if file is None:
+        raise ConfigurationInvalid(f"which client's file? Add --file PATH, or set {FILE_VARIABLE}")
+    if not file.exists():
+        raise RestanteError(
+            f"there is no file {file}: give the path of a client's database; nothing was made", code=Code.NOT_FOUND
+        )
+    if not file.is_file():
+        raise RestanteError(f"{file} is no file: give the path of a client's database", code=Code.NOT_FOUND)
+    return file
+
+
+@contextlib.contextmanager
+def open_client_database(ctx: typer.Context, file: Path | None, *, changing: bool = False) -> Iterator[ClientFile]:
+    """The file inside one transaction; a command that fails leaves it as it was."""
+    settings = inputs_of(ctx).load().settings
+    path = path_of(file)
+    with _damage_in_words(path):
+        # First as a reader, also where something is to be changed: a stranger's or an empty file stays untouched.
+        database = Database(path, schema="client", read_only=True)
+        if changing:
+            database.close()
+            database = Database(path, schema="client")
+        try:
+            with database.transaction():
+                journal = Journal(database, SystemEntropy())
+                outbox = SqliteOutbox(database, journal, settings)
+                yield ClientFile(
+                    path=path,
+                    database=database,
+                    journal=journal,
+                    outbox=outbox,
+                    reading=OutboxQueries(database, outbox.dead_letters),
+                    settings=settings,
+                    now_ms=SystemClock().now_ms(),
+                )
+        finally:
+            database.close()
+
+
+def change_each(
+    client: ClientFile, wanted: Sequence[str], change: Callable[[ClientFile, MessageId], None]
+) -> list[ChangeResult]:
+    """Change each message or say why not; one that is refused does not hold up the others."""
+    reports = []
+    for digits in dict.fromkeys(wanted):
+        message_id = None
+        try:
+            message_id = client.resolve(digits)
+            change(client, message_id)
+        except StoreUnusable:
+            raise
+        except RestanteError as problem:
+            reports.append(ChangeResult(given=digits, message_id=message_id, problem=problem))
+        else:
+            reports.append(ChangeResult(given=digits, message_id=message_id))
+    return reports
+
+
+def print_reports(reports: Sequence[ChangeResult], *, done: str, as_json: bool) -> None:
+    """One line a message; status 1 if any was refused."""
+    if as_json:
+        print_json([report.as_json() for report in reports])
+    else:
+        _print_lines(console(), reports, done)
+    if any(report.problem for report in reports):
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def _print_lines(out: Console, reports: Sequence[ChangeResult], done: str) -> None:
+    refused = sum(report.problem is not None for report in reports)
+    title = f"{len(reports) - refused:,} {done}" + (f", {refused:,} refused" if refused else "")
+    rows = [_line(report, done) for report in reports]
+    out.print(table(title, "message", "result", rows=rows) if rows else title)
+
+
+def _line(report: ChangeResult, done: str) -> tuple[str, str]:
+    shown = report.given if report.message_id is None else show_message_id(report.message_id)
+    problem = report.problem
+    if problem is None:
+        return shown, done
+    candidates = "".join(f"\n{note}" for note in getattr(problem, "__notes__", ()))
+    return shown, f"refused {problem.code.value}: {problem}{candidates}"
+
+
+@contextlib.contextmanager
+def _damage_in_words(path: Path) -> Iterator[None]:
+    """Rows that no version of ours wrote, and tables that are not there."""
+    look = "see what is wrong with 'restante outbox check'"
+    try:
+        yield
+    except apsw.Error as error:
+        raise StoreUnusable(f"{path.name} is damaged or incomplete ({error}); {look}") from error
+    except (ValueError, LookupError) as error:
+        if isinstance(error, ConfigurationInvalid):
+            raise
+        raise StoreUnusable(f"{path.name} holds a row that cannot be read ({error}); {look}") from error

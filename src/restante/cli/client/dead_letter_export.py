@@ -1,0 +1,27 @@
+"""Dead letters as JSON Lines (SPEC 5.4): one object a line, payloads only where they were asked for."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from restante.cli.client.database_file import ClientFile
+from restante.model.errors import ConfigurationInvalid
+from restante.views.messages import base64_of, letter_data
+
+DATABASE_FILES: Final = ("", "-wal", "-shm")
+
+
+def letter_lines(client: ClientFile, *, payload: bool) -> Iterator[str]:
+    """Payloads are read one by one: there may be more of them than memory."""
+    for letter in client.reading.letters(category=None, limit=-1):
+        data = letter_data(letter)
+        if payload:
+            data["payload_base64"] = base64_of(client.outbox.dead_letters.payload(letter))
+        yield json.dumps(data) + "\n"
+
+
+def refuse_to_overwrite_database(database: Path, output: Path) -> None:
+    ours = {database.resolve().with_name(database.resolve().name + suffix) for suffix in DATABASE_FILES}
+    if output.resolve() in ours:
+        raise ConfigurationInvalid(f"--output {output} is the client's own database; choose another file")

@@ -1,0 +1,206 @@
+"""`restante dlq`: the dead letters of a client, to look at, take up again, delete or carry elsewhere."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from restante.cli.client.options import (
+    FileOption,
+    IdArgument,
+    IdsArgument,
+    JsonOption,
+    LimitOption,
+    PayloadOption,
+    YesOption,
+    digits_of,
+)
+from restante.cli.terminal import ask, console, print_json
+from restante.model.error_codes import Code
+from restante.model.errors import ConfigurationInvalid, RestanteError
+from restante.model.ids import MessageId, show_message_id
+from restante.model.states import DeadCategory
+from restante.views.text_tables import table
+
+if TYPE_CHECKING:
+    from restante.cli.client.database_file import ClientFile
+    from restante.model.outbox_entry import StoredDeadLetter
+
+app = typer.Typer(
+    help="Dead letters: messages that were given up, why, and what can be done about them.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+CategoryOption = Annotated[DeadCategory | None, typer.Option(help="Only letters of this category.")]
+
+
+@app.command("list")
+def list_letters(
+    ctx: typer.Context,
+    file: FileOption = None,
+    category: CategoryOption = None,
+    limit: LimitOption = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List the dead letters, those given up first, first."""
+    from restante.cli.client.database_file import open_client_database
+    from restante.views.messages import letter_data, letter_row
+
+    with open_client_database(ctx, file) as client:
+        dead = client.reading.dead_by_category()
+        found = client.reading.letters(category=category, limit=limit)
+    total = sum(held.messages for each, held in dead.items() if category in (None, each))
+    if as_json:
+        print_json({"total": total, "now_ms": client.now_ms, "dead_letters": [letter_data(one) for one in found]})
+        return
+    out = console()
+    if not found:
+        out.print("There are no such dead letters." if category else "There are no dead letters.")
+        return
+    columns = ("message", "category", "code", "try", "moved", "kept", "retry", "reason", "to")
+    rows = [letter_row(one, client.now_ms) for one in found]
+    right = ("try", "moved", "kept", "retry")
+    out.print(table(f"Dead letters: {total:,}", *columns, rows=rows, right=right, dense=True))
+    if total > len(found):
+        out.print(f"{total - len(found):,} more; show them with --limit {total}")
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    wanted: IdArgument,
+    file: FileOption = None,
+    payload: PayloadOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one dead letter: why it was given up, until when it is kept, and its facts."""
+    from restante.cli.client.database_file import open_client_database
+    from restante.cli.client.message_detail import Whole, print_whole
+    from restante.views.messages import letter_data, letter_fields
+
+    digits = digits_of(wanted)
+    with open_client_database(ctx, file) as client:
+        letter = _letter(client, client.resolve(digits))
+        facts = client.journal.history(letter.entry.message_id)
+        body = client.outbox.dead_letters.payload(letter) if payload else None
+    whole = Whole(
+        title=f"Dead letter {show_message_id(letter.entry.message_id)}",
+        data=letter_data(letter),
+        lines=letter_fields(letter, client.now_ms),
+        facts=facts,
+        with_body=payload,
+        body=body,
+    )
+    print_whole(whole, as_json=as_json)
+
+
+@app.command()
+def recover(
+    ctx: typer.Context,
+    wanted: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Which letters; or --all.")] = None,
+    *,
+    file: FileOption = None,
+    every: Annotated[bool, typer.Option("--all", help="All letters of the category.")] = False,
+    category: Annotated[DeadCategory, typer.Option(help="With --all: which letters.")] = DeadCategory.RETRIABLE,
+    as_json: JsonOption = False,
+) -> None:
+    """Put dead letters back into the outbox, with all their tries, due at once.
+
+    A message that has expired is refused (E010); the others are recovered all the same, and the exit status is 1.
+    """
+    from restante.cli.client.database_file import change_each, open_client_database, print_reports
+
+    if every == bool(wanted):
+        raise ConfigurationInvalid("which dead letters? Give their ids, or --all with a --category, not both")
+    digits = [digits_of(one) for one in wanted or ()]
+    with open_client_database(ctx, file, changing=True) as client:
+        if every:
+            digits = [letter.entry.message_id.hex() for letter in client.reading.letters(category=category, limit=-1)]
+        reports = change_each(client, digits, _recover)
+    print_reports(reports, done="recovered", as_json=as_json)
+
+
+@app.command()
+def delete(
+    ctx: typer.Context,
+    wanted: IdsArgument,
+    file: FileOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete dead letters for good. Their facts stay in the journal."""
+    from restante.cli.client.database_file import change_each, open_client_database, print_reports
+
+    digits = [digits_of(one) for one in wanted]
+    if not yes:
+        with open_client_database(ctx, file) as client:
+            for one in digits:
+                _letter(client, client.resolve(one))
+        ask(f"Delete {len(digits):,} dead letter{'s' if len(digits) > 1 else ''} for good?", as_json=as_json)
+    with open_client_database(ctx, file, changing=True) as client:
+        reports = change_each(client, digits, _delete)
+    print_reports(reports, done="deleted", as_json=as_json)
+
+
+@app.command()
+def export(
+    ctx: typer.Context,
+    file: FileOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file, readable only by you.")
+    ] = None,
+    payload: Annotated[bool, typer.Option("--payload", help="With the sealed payloads, as base64.")] = False,
+) -> None:
+    """Write all dead letters as JSON Lines, the payload only on request."""
+    from restante.cli.client.database_file import open_client_database
+    from restante.cli.client.dead_letter_export import letter_lines, refuse_to_overwrite_database
+    from restante.runtime.private_file import write_private
+
+    with open_client_database(ctx, file) as client:
+        lines = letter_lines(client, payload=payload)
+        if output is None:
+            for line in lines:
+                typer.echo(line, nl=False)
+            return
+        refuse_to_overwrite_database(client.path, output)
+        written = write_private(output, (line.encode() for line in lines))
+    typer.echo(f"{written:,} dead letters written to {output}")
+
+
+@app.command()
+def history(ctx: typer.Context, wanted: IdArgument, file: FileOption = None, as_json: JsonOption = False) -> None:
+    """Show the facts of the journal about one message, dead or not."""
+    from restante.cli.client.database_file import open_client_database
+    from restante.views.message_timeline import facts_data, facts_table
+
+    digits = digits_of(wanted)
+    with open_client_database(ctx, file) as client:
+        message_id = client.resolve(digits)
+        facts = client.journal.history(message_id)
+    if as_json:
+        print_json({"message_id": show_message_id(message_id), "facts": facts_data(facts)})
+        return
+    out = console()
+    out.print(f"Message {show_message_id(message_id)}\n", style="bold")
+    out.print(facts_table(facts))
+
+
+def _letter(client: "ClientFile", message_id: MessageId) -> "StoredDeadLetter":
+    letter = client.outbox.dead_letters.load(message_id)
+    if letter is None:
+        raise RestanteError(f"it is no dead letter, but {client.where(message_id)}", code=Code.NOT_FOUND)
+    return letter
+
+
+def _recover(client: "ClientFile", message_id: MessageId) -> None:
+    from restante.core.outbox_events import Recovered
+    from restante.policy.dead_letters import keeps_payload
+
+    if not keeps_payload(_letter(client, message_id).category):
+        raise RestanteError("the message has expired and its payload is gone", code=Code.TTL_EXPIRED)
+    client.outbox.apply(message_id, Recovered(), now_ms=client.now_ms)
+
+
+def _delete(client: "ClientFile", message_id: MessageId) -> None:
+    _letter(client, message_id)
+    client.outbox.discard(message_id, now_ms=client.now_ms)

@@ -1,0 +1,110 @@
+"""A client's directory as the commands open it: where it is, and who is asked for its passphrase."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from restante.cli.terminal import HINT
+from restante.model.error_codes import Code
+from restante.model.errors import ConfigurationInvalid, Malformed, RestanteError
+
+if TYPE_CHECKING:
+    from restante.client.client import Client
+    from restante.client.home import ClientDirectory
+
+HOME_VARIABLE: Final = "RESTANTE_HOME"
+PASSPHRASE_VARIABLE: Final = "RESTANTE_PASSPHRASE_FILE"  # noqa: S105 - the name of a variable
+MAX_PASSPHRASE_BYTES: Final = 4_096
+
+HomeOption = Annotated[
+    Path | None, typer.Option("--home", metavar="DIR", envvar=HOME_VARIABLE, help="The client's directory.")
+]
+PassphraseOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--passphrase-file",
+        metavar="FILE",
+        envvar=PASSPHRASE_VARIABLE,
+        help="Read the passphrase from the first line of this file instead of asking for it.",
+    ),
+]
+
+
+def directory_of(home: Path | None) -> "ClientDirectory":
+    """The directory that was named, which must be a client's."""
+    from restante.client.home import ClientDirectory
+
+    if home is None:
+        raise ConfigurationInvalid(f"which client? Add --home DIR, or set {HOME_VARIABLE}; 'restante id new' makes one")
+    found = ClientDirectory(home)
+    with hinting("Make one with 'restante id new DIR', or name another with --home."):
+        found.check()
+    return found
+
+
+def passphrase_in(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(MAX_PASSPHRASE_BYTES + 1)
+        text = raw.decode("utf-8")
+    except OSError as error:
+        raise RestanteError(f"{file} cannot be read: {error.strerror}", code=Code.NOT_FOUND) from error
+    except UnicodeDecodeError:
+        raise Malformed(f"{file} holds no text") from None
+    passphrase = text.split("\n", 1)[0].rstrip("\r")
+    if not passphrase or len(raw) > MAX_PASSPHRASE_BYTES:
+        raise Malformed(f"{file} holds no passphrase in its first line, or more than {MAX_PASSPHRASE_BYTES} bytes")
+    return passphrase
+
+
+def passphrase_for(directory: "ClientDirectory", file: Path | None) -> str | None:
+    """The passphrase, if the identity has one."""
+    if not directory.is_under_passphrase():
+        return None
+    if file is not None:
+        return passphrase_in(file)
+    if not sys.stdin.isatty():
+        raise ConfigurationInvalid(
+            f"the identity has a passphrase and nobody can be asked here: add --passphrase-file FILE, or set "
+            f"{PASSPHRASE_VARIABLE}"
+        )
+    return str(typer.prompt("Passphrase", hide_input=True))
+
+
+def opened_client(ctx: typer.Context, home: Path | None, passphrase_file: Path | None) -> "Client":
+    """To be closed by who asked for it."""
+    from restante.cli.shared_options import inputs_of
+    from restante.client.client import Client
+
+    loaded = inputs_of(ctx).load()
+    directory = directory_of(home)
+    passphrase = passphrase_for(directory, passphrase_file)
+    with explained(passphrase):
+        return Client.open(directory.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
+
+
+@contextlib.contextmanager
+def hinting(hint: str) -> Iterator[None]:
+    """What to do about a refusal here, where its code alone would advise something else."""
+    try:
+        yield
+    except RestanteError as problem:
+        problem.add_note(f"{HINT}{hint}")
+        raise
+
+
+@contextlib.contextmanager
+def explained(passphrase: str | None) -> Iterator[None]:
+    """A wrong passphrase and a changed file cannot be told apart: say what is likelier."""
+    try:
+        yield
+    except RestanteError as problem:
+        if passphrase is None or problem.code is not Code.AUTHENTICATION_FAILED:
+            raise
+        wrong = RestanteError("the passphrase is wrong, or the identity's file was changed", code=problem.code)
+        wrong.add_note(f"{HINT}Try again; if you are sure, restore the file 'identity' from your copy.")
+        raise wrong from None

@@ -1,0 +1,201 @@
+"""`restante outbox`: what waits in a client's outbox, message by message and in sum."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from restante.cli.client.options import (
+    FileOption,
+    IdArgument,
+    IdsArgument,
+    JsonOption,
+    LimitOption,
+    PayloadOption,
+    YesOption,
+    digits_of,
+)
+from restante.cli.error_advice import EXIT_FAILURE
+from restante.cli.terminal import ask, console, print_json
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError
+from restante.model.ids import MessageId, show_message_id
+from restante.model.states import State
+from restante.views.text_tables import table
+
+if TYPE_CHECKING:
+    from restante.cli.client.database_file import ClientFile
+
+MOST_FINDINGS: Final = 20  # of one check; JSON has them all
+
+app = typer.Typer(
+    help="Look into a client's outbox: what waits, what became of a message, whether the file is sound.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+
+class InFlight(StrEnum):
+    """The states a message of the outbox can be in."""
+
+    PENDING = State.PENDING.value
+    SENDING = State.SENDING.value
+    SENT = State.SENT.value
+
+
+@app.command("list")
+def list_waiting(
+    ctx: typer.Context,
+    *,
+    file: FileOption = None,
+    state: Annotated[InFlight | None, typer.Option(help="Only messages in this state.")] = None,
+    lane: Annotated[str | None, typer.Option(help="Only messages of this lane.")] = None,
+    limit: LimitOption = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List the messages that are on their way, the oldest first."""
+    from restante.cli.client.database_file import open_client_database
+    from restante.views.messages import waiting_data, waiting_row
+
+    only = None if state is None else State(state)
+    with open_client_database(ctx, file) as client:
+        total = client.reading.count_waiting(state=only, lane=lane)
+        found = client.reading.waiting(state=only, lane=lane, limit=limit)
+    if as_json:
+        print_json({"total": total, "now_ms": client.now_ms, "messages": [waiting_data(one) for one in found]})
+        return
+    out = console()
+    if not found:
+        out.print("No such message is on its way." if only or lane else "Nothing is on its way.")
+        return
+    columns = ("message", "state", "kind", "prio", "try", "next", "age", "ends", "error", "to")
+    rows = [waiting_row(one, client.now_ms) for one in found]
+    right = ("try", "next", "age", "ends")
+    out.print(table(f"On their way: {total:,}", *columns, rows=rows, right=right, dense=True))
+    if total > len(found):
+        out.print(f"{total - len(found):,} more; show them with --limit {total}")
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    wanted: IdArgument,
+    file: FileOption = None,
+    payload: PayloadOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one message and all that is known of its life, also when it has ended."""
+    from restante.cli.client.database_file import open_client_database
+    from restante.cli.client.message_detail import Whole, print_whole
+
+    digits = digits_of(wanted)
+    with open_client_database(ctx, file) as client:
+        message_id = client.resolve(digits)
+        facts = client.journal.history(message_id)
+        data, lines = _what_is_known(client, message_id)
+        body = _payload(client, message_id) if payload else None
+    title = f"Message {show_message_id(message_id)}"
+    whole = Whole(title=title, data=data, lines=lines, facts=facts, with_body=payload, body=body)
+    print_whole(whole, as_json=as_json)
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    wanted: IdsArgument,
+    file: FileOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take messages back: they are not sent any more and lie among the dead letters.
+
+    What was handed to the network already may still arrive.
+    """
+    from restante.cli.client.database_file import change_each, open_client_database, print_reports
+
+    digits = [digits_of(one) for one in wanted]
+    if not yes:
+        with open_client_database(ctx, file) as client:
+            for message_id in map(client.resolve, digits):
+                _refuse_unless_waiting(client, message_id)
+        ask(f"Cancel {len(digits):,} message{'s' if len(digits) > 1 else ''}?", as_json=as_json)
+    with open_client_database(ctx, file, changing=True) as client:
+        reports = change_each(client, digits, _cancel)
+    print_reports(reports, done="cancelled", as_json=as_json)
+
+
+@app.command()
+def stats(ctx: typer.Context, file: FileOption = None, as_json: JsonOption = False) -> None:
+    """Show how much waits, how full the outbox is, and what was given up."""
+    from restante.cli.client.database_file import open_client_database
+    from restante.cli.client.outbox_stats import print_stats, stats_data
+
+    with open_client_database(ctx, file) as client:
+        data = stats_data(client)
+    if as_json:
+        print_json(data)
+    else:
+        print_stats(console(), data)
+
+
+@app.command()
+def check(ctx: typer.Context, file: FileOption = None, as_json: JsonOption = False) -> None:
+    """Check that the file is whole and that its books agree; exit status 1 if they do not."""
+    from restante.cli.client.database_file import open_client_database
+    from restante.runtime.sqlite.file.integrity import check_file
+
+    with open_client_database(ctx, file) as client:
+        checks = check_file(client.database)
+    sound = not any(one.findings for one in checks)
+    if as_json:
+        print_json({"sound": sound, "checks": [{"check": one.name, "findings": one.findings} for one in checks]})
+    else:
+        out = console()
+        rows = [(one.name, f"{len(one.findings)} wrong" if one.findings else "yes") for one in checks]
+        out.print(table(f"Check of {client.path.name}", "that", "holds", rows=rows))
+        for one in checks:
+            for finding in one.findings[:MOST_FINDINGS]:
+                out.print(f"• {finding}", style="red", markup=False)
+            if len(one.findings) > MOST_FINDINGS:
+                out.print(
+                    f"• {len(one.findings) - MOST_FINDINGS:,} more of this kind; --json has them all", style="red"
+                )
+        if not sound:
+            out.print("\nStop the program that uses the file, keep a copy, and restore it from a backup.")
+    if not sound:
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def _what_is_known(client: "ClientFile", message_id: MessageId) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    from restante.views import messages as views
+
+    waiting = client.reading.one_waiting(message_id)
+    if waiting is not None:
+        return views.waiting_data(waiting), list(views.waiting_fields(waiting, client.settings, client.now_ms))
+    letter = client.outbox.dead_letters.load(message_id)
+    if letter is not None:
+        return views.letter_data(letter), list(views.letter_fields(letter, client.now_ms))
+    delivered = client.reading.delivered(message_id)
+    if delivered is not None:
+        return views.delivered_data(delivered), list(views.delivered_fields(delivered, client.now_ms))
+    return {"message_id": show_message_id(message_id), "state": None}, [("state", "ended; only its facts are left")]
+
+
+def _payload(client: "ClientFile", message_id: MessageId) -> bytes | None:
+    entry = client.outbox.load(message_id)
+    if entry is not None:
+        return entry.payload
+    letter = client.outbox.dead_letters.load(message_id)
+    return None if letter is None else client.outbox.dead_letters.payload(letter)
+
+
+def _refuse_unless_waiting(client: "ClientFile", message_id: MessageId) -> None:
+    if client.reading.one_waiting(message_id) is None:
+        raise RestanteError(f"it is not on its way any more, but {client.where(message_id)}", code=Code.NOT_FOUND)
+
+
+def _cancel(client: "ClientFile", message_id: MessageId) -> None:
+    from restante.core.outbox_events import Cancelled
+
+    _refuse_unless_waiting(client, message_id)
+    client.outbox.apply(message_id, Cancelled(), now_ms=client.now_ms)

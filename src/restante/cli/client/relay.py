@@ -1,0 +1,144 @@
+"""`restante relay`: speak to a relay as a client does, one question at a time, to find out what is wrong."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from restante.cli.client.options import JsonOption
+from restante.cli.terminal import console, print_json
+from restante.model.errors import ConfigurationInvalid
+from restante.model.limits import MAX_SEALED_BYTES
+from restante.views.text_tables import table
+
+if TYPE_CHECKING:
+    from restante.runtime.endpoints import PinnedRelay
+
+RELAY_VARIABLE: Final = "RESTANTE_RELAY"
+MOST_PUTS: Final = 100_000
+
+EXAMPLES = """\
+[bold]Examples[/bold]
+
+  export RESTANTE_RELAY=KEY@127.0.0.1:7431     as 'node status' prints it
+
+  restante relay put --for ./my.key            a test message for that identity
+  restante relay put --for ./my.key --count 100 --size 1024
+  restante relay put letter.bin                an envelope from a file
+  restante relay flush --for ./my.key          what the relay holds for it
+  restante relay flush --for ./my.key --delete and take it away
+"""
+
+app = typer.Typer(
+    help="Try out a relay by hand: put envelopes, and see what is held for an identity.",
+    epilog=EXAMPLES,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+RelayOption = Annotated[
+    str | None,
+    typer.Option("--relay", metavar="KEY@HOST:PORT", envvar=RELAY_VARIABLE, help="The relay: its key and its place."),
+]
+
+
+@app.command()
+def put(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="An envelope; - reads it from the input.")] = None,
+    *,
+    relay: RelayOption = None,
+    identity: Annotated[
+        Path | None, typer.Option("--for", metavar="FILE", help="Make test envelopes for this identity instead.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option("--to", metavar="ADDRESS", help="Make test envelopes for this address instead.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, max=MOST_PUTS, help="How many test envelopes.")] = 1,
+    size: Annotated[int, typer.Option(min=1, max=MAX_SEALED_BYTES, help="Sealed bytes in each.")] = 1_024,
+    hours: Annotated[int, typer.Option(min=1, max=24 * 60, help="How long each may be kept.")] = 24,
+    as_json: JsonOption = False,
+) -> None:
+    """Put an envelope, and say when the relay has it on disk.
+
+    A test envelope holds random bytes: whoever fetches it gets nothing that can be opened.
+    """
+    from restante.cli.client.relay_requests import put_all, random_envelopes, read_envelope
+
+    pinned = _pinned(relay)
+    if sum(one is not None for one in (file, identity, address)) != 1:
+        raise ConfigurationInvalid("give one of FILE, --for FILE and --to ADDRESS: what is to be put, or for whom")
+    if file is not None:
+        envelopes = [read_envelope(file)]
+    else:
+        envelopes = random_envelopes(identity, address, count=count, size=size, hours=hours)
+    stored, seconds = put_all(pinned, envelopes)
+    if as_json:
+        print_json({"stored": [one.data() for one in stored], "seconds": round(seconds, 6)})
+        return
+    total = sum(one.size_bytes for one in stored)
+    out = console()
+    out.print(f"{len(stored):,} on the relay's disk, {total:,} bytes, in {seconds * 1_000:,.1f} ms")
+    if len(stored) == 1:
+        out.print(f"sealed bytes have SHA-256 {stored[0].payload_hash}", soft_wrap=True)
+
+
+@app.command()
+def flush(
+    *,
+    relay: RelayOption = None,
+    identity: Annotated[
+        Path | None, typer.Option("--for", metavar="FILE", help="The identity whose mail it is.")
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Have the relay forget what it handed over.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many to take at most.")] = 1_000,
+    quiet_ms: Annotated[
+        int, typer.Option("--quiet-ms", min=10, max=60_000, help="Nothing for so long means: that was all.")
+    ] = 500,
+    as_json: JsonOption = False,
+) -> None:
+    """List what the relay holds for an identity, the oldest first. It stays there unless --delete is given.
+
+    The identity is proven to the relay; its key stays here.
+    """
+    from restante.cli.client.relay_requests import flush_all
+    from restante.runtime.system import SystemClock
+    from restante.views import formatting
+
+    pinned = _pinned(relay)
+    if identity is None:
+        raise ConfigurationInvalid("say whose mail it is with --for FILE, an identity's file")
+    held = flush_all(pinned, identity, delete=delete, limit=limit, quiet_ms=quiet_ms)
+    if as_json:
+        print_json({"deleted": delete, "messages": [one.data() for one in held]})
+        return
+    out = console()
+    if not held:
+        out.print("The relay holds nothing for this identity.")
+        return
+    now_ms = SystemClock().now_ms()
+    rows = [
+        (
+            str(one.blob_id),
+            formatting.away(one.stored_at_ms, now_ms),
+            formatting.away(one.expires_at_ms, now_ms) if one.expires_at_ms else "?",
+            f"{one.size_bytes:,}",
+            one.payload_hash or "not readable",
+        )
+        for one in held
+    ]
+    title = f"{'Taken and deleted' if delete else 'Held'}: {len(held):,}"
+    right = ("number", "stored", "expires", "bytes")
+    out.print(table(title, "number", "stored", "expires", "bytes", "SHA-256", rows=rows, right=right, dense=True))
+    if len(held) == limit:
+        out.print(f"There may be more: --limit {limit} was reached.")
+
+
+def _pinned(relay: str | None) -> "PinnedRelay":
+    from restante.runtime.endpoints import parse_pinned_relay
+
+    if relay is None:
+        raise ConfigurationInvalid(
+            f"say which relay with --relay KEY@HOST:PORT or the variable {RELAY_VARIABLE}; "
+            "'restante node status' prints it"
+        )
+    return parse_pinned_relay(relay)

@@ -1,0 +1,123 @@
+"""`restante sessions` and `restante security`: how mail is protected, what looked like an attack. No key needed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from restante.cli.client.home import HomeOption, directory_of
+from restante.cli.client.options import JsonOption, LimitOption
+from restante.cli.terminal import console, print_json
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError
+from restante.views import formatting
+from restante.views.text_tables import table
+
+if TYPE_CHECKING:
+    from restante.runtime.sqlite.file.database import Database
+    from restante.runtime.sqlite.session_store import SessionSummary
+
+SHORT: Final = 8
+MEANINGS: Final = {
+    "collision": "two different messages under one id",
+    "replay": "a message whose key was used before",
+    "foreign_ack": "a contact acknowledged a message that was written to somebody else; not believed",
+    "unknown_sender": "from somebody who is no contact; not taken in",
+    "no_one_time_prekey": "a session was opened without a one-time prekey",
+    Code.AUTHENTICATION_FAILED.value: "did not open: damaged, or not for us, or not by whom it names",
+    Code.MALFORMED.value: "was not what it should be",
+    Code.SESSION_INVALID.value: "of a session that is not known here; another was asked for",
+    Code.RECIPIENT_NOT_FOUND.value: "a new session is needed, but the contact's prekeys are too old",
+}
+
+
+def sessions(home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """List the sessions with each contact, the newest first."""
+    from restante.runtime.sqlite.session_store import summaries
+    from restante.runtime.system import SystemClock
+    from restante.wire.address import show_address
+
+    directory = directory_of(home)
+    names = {contact.address: contact.name for contact in directory.contact_book()}
+    with _looked_into(directory.database) as database:
+        found = summaries(database)
+    if as_json:
+        print_json(
+            [
+                {
+                    "session": one.session_id.hex()[:SHORT],
+                    "contact": names.get(one.peer),
+                    "address": show_address(one.peer),
+                    "state": _state(one),
+                    "opened_by_us": one.is_ours,
+                    "began_at_ms": one.began_at_ms,
+                    "sent": one.sent,
+                    "received": one.received,
+                    "in_flight": one.in_flight,
+                }
+                for one in found
+            ]
+        )
+        return
+    out = console()
+    if not found:
+        out.print("There are no sessions yet; the first message opens one.")
+        return
+    now_ms = SystemClock().now_ms()
+    rows = [
+        (
+            one.session_id.hex()[:SHORT],
+            formatting.away(one.began_at_ms, now_ms),
+            f"{one.sent:,}",
+            f"{one.received:,}",
+            f"{one.in_flight:,}",
+            _state(one),
+            names.get(one.peer, "?"),
+        )
+        for one in found
+    ]
+    columns = ("session", "began", "sent", "received", "on their way", "state", "with")
+    out.print(table("Sessions", *columns, rows=rows, right=("began", "sent", "received", "on their way"), dense=True))
+
+
+def security(home: HomeOption = None, limit: LimitOption = 50, as_json: JsonOption = False) -> None:
+    """List what looked like an attack or lowered a protection, the newest first. Nobody is named by such a fact."""
+    from restante.model.journal import JournalKind
+    from restante.runtime.sqlite.file.journal import Journal
+    from restante.runtime.system import SystemEntropy
+
+    with _looked_into(directory_of(home).database) as database:
+        found = Journal(database, SystemEntropy()).newest(JournalKind.SECURITY, limit=limit)
+    if as_json:
+        print_json([{"at_ms": row.at_ms, "code": row.code, "size_bytes": row.size_bytes} for row in found])
+        return
+    out = console()
+    if not found:
+        out.print("Nothing was out of order.")
+        return
+    rows = [(formatting.moment(row.at_ms), row.code or "", MEANINGS.get(row.code or "", "")) for row in found]
+    out.print(table("Out of order", "when", "code", "what", rows=rows, dense=True))
+
+
+def _state(one: "SessionSummary") -> str:
+    if one.left_at_ms is not None:
+        return "left"
+    if one.phase in ("broken", "closed"):
+        return one.phase
+    if not one.is_answered:
+        return "not answered"
+    return "in use" if one.is_current else "read only"
+
+
+@contextmanager
+def _looked_into(path: Path) -> "Iterator[Database]":
+    from restante.runtime.sqlite.file.database import Database
+
+    if not path.is_file():
+        raise RestanteError("this client has sent and received nothing yet", code=Code.NOT_FOUND)
+    database = Database(path, schema="client", read_only=True)
+    try:
+        with database.transaction():
+            yield database
+    finally:
+        database.close()

@@ -1,0 +1,1 @@
+"""`restante demo`: the processes it starts and the program that directs them."""

@@ -1,0 +1,1 @@
+"""Commands for the fleet: journals, Spark jobs and actions."""

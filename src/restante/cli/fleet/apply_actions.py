@@ -1,0 +1,33 @@
+"""Actions on a client's or a node's file, counted by what became of each."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from restante.model.fleet_actions import ActionKind, FleetAction
+from restante.policy.settings import Settings
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
+from restante.runtime.sqlite.outbox.fleet_actions import ActionResult, ClientActions, NodeActions, take_scoreboard
+from restante.runtime.sqlite.outbox.store import SqliteOutbox
+from restante.runtime.system import SystemClock
+
+
+def apply_actions(
+    kind: str, database: Database, journal: Journal, wanted: Sequence[FleetAction], settings: Settings
+) -> dict[tuple[ActionKind, ActionResult], int]:
+    """Each action in a transaction of its own: what was done stays done, whatever happens to the next."""
+    now_ms = SystemClock().now_ms()
+    if kind == "client":
+        doing: ClientActions | NodeActions = ClientActions(database, journal, SqliteOutbox(database, journal, settings))
+    else:
+        # Nothing is put here, so no inbox is tagged and the secret is never used.
+        doing = NodeActions(journal, SqliteMailbox(database, journal, tag_secret=b""))
+    counts: Counter[tuple[ActionKind, ActionResult]] = Counter()
+    scores = [action for action in wanted if action.action is ActionKind.SCOREBOARD]
+    for action in wanted:
+        if action.action is not ActionKind.SCOREBOARD:
+            counts[action.action, doing.apply(action, now_ms=now_ms)] += 1
+    if scores:
+        counts[ActionKind.SCOREBOARD, take_scoreboard(database, journal, scores, now_ms=now_ms)] += 1
+    return dict(counts)

@@ -1,0 +1,137 @@
+"""`restante fleet backfill` and `generate`: the Spark jobs of an operator, from journals to tables."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from restante.cli.shared_options import inputs_of
+from restante.cli.terminal import console, print_json
+from restante.views.text_tables import table
+
+Root = Annotated[str, typer.Option("--lake", metavar="PATH", help="Root of the lake: segments/ and tables/ are in it.")]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", metavar="DIR", help="Where the stream's own files are; needed if the lake is not on this machine."
+    ),
+]
+Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master, such as spark://host:7077.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Share = typer.Option(min=0.0, max=1.0)
+NEEDS_SPARK = "the fleet's jobs need Spark: pip install 'restante[fleet]'"
+_DAYS = ["%Y-%m-%d"]
+
+
+def backfill(
+    ctx: typer.Context,
+    *,
+    lake: Root,
+    first_day: Annotated[
+        datetime | None, typer.Option("--from", formats=_DAYS, help="First UTC day to write; all, if not given.")
+    ] = None,
+    last_day: Annotated[
+        datetime | None, typer.Option("--to", formats=_DAYS, help="Last UTC day to write and to read.")
+    ] = None,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Make the tables events, quarantine and arrivals from all segments of the lake.
+
+    Earlier days are read even where only later ones are written: what an arrival was depends on all before it. Doing
+    it again writes the same tables again.
+    """
+    settings = inputs_of(ctx).load().settings
+    with require_spark():
+        from restante.fleet.jobs.backfill import FIRST_DAY, LAST_DAY, run_backfill
+        from restante.fleet.lake.layout import Lake
+
+    with _shown(as_json) as tell:
+        done = run_backfill(
+            Lake(lake),
+            settings,
+            first_day=FIRST_DAY if first_day is None else first_day.date(),
+            last_day=LAST_DAY if last_day is None else last_day.date(),
+            master=master,
+            tell=tell,
+        )
+    if as_json:
+        print_json(asdict(done))
+        return
+    rows = [(name.replace("_", " "), f"{value:,}") for name, value in asdict(done).items() if name != "bad_files"]
+    console().print(table("Backfilled", "what", "rows", rows=rows, right=("rows",)))
+    if done.bad_files:
+        files = [(file.name, file.reason) for file in done.bad_files]
+        console().print(table("Files in quarantine", "file", "reason", rows=files))
+
+
+def generate(
+    *,
+    lake: Root,
+    messages: Annotated[int, typer.Option(min=1, help="How many messages were sent.")] = 100_000,
+    sessions: Annotated[int, typer.Option(min=1, help="How many sessions they went through.")] = 1_000,
+    clients: Annotated[int, typer.Option(min=1, help="How many senders, and how many recipients.")] = 100,
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes.")] = 10,
+    duplicates: Annotated[float, Share] = 0.01,
+    reordered: Annotated[float, Share] = 0.02,
+    lost: Annotated[float, Share] = 0.001,
+    collisions: Annotated[float, Share] = 0.0,
+    start: Annotated[datetime, typer.Option(formats=_DAYS, help="UTC day of the first message.")] = datetime(
+        2026, 1, 1, tzinfo=UTC
+    ),
+    only_arrivals: Annotated[bool, typer.Option("--only-arrivals", help="Only what recipients say arrived.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same journals.")] = 7,
+    master: Master = "local[*]",
+) -> None:
+    """Make journals of a fleet that never was, with faults at chosen rates, as segments of a new lake."""
+    with require_spark():
+        from restante.fleet.jobs.generate import run_generate
+        from restante.fleet.lake.layout import Lake
+        from restante.fleet.transforms.synthetic import Scenario
+
+    scenario = Scenario(
+        messages=messages,
+        sessions=sessions,
+        clients=clients,
+        nodes=nodes,
+        duplicates=duplicates,
+        reordered=reordered,
+        lost=lost,
+        collisions=collisions,
+        start_ms=int(start.replace(tzinfo=UTC).timestamp() * 1_000),
+        seed=seed,
+    )
+    with _shown(quiet=False) as tell:
+        run_generate(Lake(lake), scenario, only_arrivals=only_arrivals, master=master, tell=tell)
+    console().print(f"journals of {messages:,} messages are in {lake}")
+
+
+@contextmanager
+def require_spark() -> Iterator[None]:
+    from restante.model.errors import EnvironmentUnsuitable
+
+    try:
+        yield
+    except ImportError as missing:
+        raise EnvironmentUnsuitable(NEEDS_SPARK) from missing
+
+
+@contextmanager
+def _shown(quiet: bool) -> Iterator[Callable[[Any], None]]:
+    """A bar for each step of a job; on standard error, so that results can be piped."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(progress: Any) -> None:
+            if progress.step not in tasks:
+                tasks[progress.step] = bars.add_task(progress.step, total=None)
+            bars.update(tasks[progress.step], completed=progress.done, total=progress.total or None)
+
+        yield tell

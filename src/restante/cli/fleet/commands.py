@@ -1,0 +1,114 @@
+"""`restante fleet`: what Spark knows from the journals of a fleet, and what follows from it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from restante.cli.client.options import FileOption, JsonOption
+from restante.cli.error_advice import EXIT_FAILURE
+from restante.cli.fleet.batch_jobs import NEEDS_SPARK, State, backfill, generate
+from restante.cli.fleet.stream import run
+from restante.cli.shared_options import inputs_of
+from restante.cli.terminal import console, print_json
+from restante.views.text_tables import table
+
+app = typer.Typer(name="fleet", help="Reports on a fleet's journals, and what they ask for.", no_args_is_help=True)
+
+app.command()(backfill)
+app.command()(generate)
+app.command()(run)
+
+
+@app.command()
+def report(
+    ctx: typer.Context,
+    segments: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLACE", help="The directory that journals were shipped to, or a lake; any path of Hadoop's."
+        ),
+    ],
+    *,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write one HTML page.")] = None,
+    actions: Annotated[
+        Path | None, typer.Option("--actions", metavar="DIR", help="Also write what clients and nodes should do.")
+    ] = None,
+    state: State = None,
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    as_json: JsonOption = False,
+) -> None:
+    """Balance the books of a fleet and name what is missing, and who withheld it.
+
+    Of a lake, what its stream knows is read; or else the tables of a backfill, if no file has come or changed since; or
+    else its segments. The report says which.
+
+    Exit status 0 only if everything accepted is accounted for, every file could be read and every node kept its word.
+    """
+    from restante.cli.fleet.action_files import ActionFiles
+    from restante.model.errors import EnvironmentUnsuitable
+    from restante.runtime.system import SystemClock
+
+    try:
+        from restante.fleet.jobs.fleet_report import STAGES, run_fleet_report
+        from restante.views.fleet_text import print_fleet_report, report_data, run_with_progress, write_page
+    except ImportError as missing:
+        raise EnvironmentUnsuitable(NEEDS_SPARK) from missing
+
+    settings = inputs_of(ctx).load().settings
+    files = None if actions is None else ActionFiles(actions)
+    out = console()
+    found = run_with_progress(
+        out,
+        STAGES,
+        lambda on_stage: run_fleet_report(
+            segments,
+            state=state,
+            master=master,
+            now_ms=SystemClock().now_ms(),
+            retention=settings.dead_letters,
+            on_stage=on_stage,
+            on_action=None if files is None else files.add,
+        ),
+        quiet=as_json,
+    )
+    if html is not None:
+        write_page(found, html)
+    if files is not None:
+        files.publish()
+    if as_json:
+        print_json(report_data(found))
+    else:
+        print_fleet_report(out, found)
+        for written, what in ((html, "page"), (actions, "actions")):
+            if written is not None:
+                out.print(f"{what} written to {written}", soft_wrap=True)
+    if not found.sound:
+        raise typer.Exit(EXIT_FAILURE)
+
+
+@app.command()
+def apply(
+    ctx: typer.Context,
+    actions: Annotated[Path, typer.Argument(metavar="DIR", help="Where 'fleet report --actions' wrote them.")],
+    file: FileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Carry out what the fleet asks of this client or node: redrive, send again, reap, take the scoreboard.
+
+    Each is checked against the file first and journaled with what it changes. A second time changes nothing more.
+    """
+    from restante.cli.fleet.action_files import read_actions
+    from restante.cli.fleet.apply_actions import apply_actions
+    from restante.cli.fleet.journal_file import journal_of
+
+    settings = inputs_of(ctx).load().settings
+    with journal_of(file) as (kind, database, journal):
+        wanted = list(read_actions(actions, journal.writer))
+        counts = apply_actions(kind, database, journal, wanted, settings)
+    if as_json:
+        print_json([{"action": action, "outcome": outcome, "times": n} for (action, outcome), n in counts.items()])
+        return
+    rows = [(action.value, outcome.value, f"{n:,}") for (action, outcome), n in counts.items()]
+    out = console()
+    out.print(table("Actions", "action", "outcome", "times", rows=rows) if rows else "Nothing is asked of this file.")

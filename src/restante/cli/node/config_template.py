@@ -1,0 +1,64 @@
+"""The `node.toml` that `restante node init` writes: every setting a node has, as a comment with its range.
+
+Made from the settings classes, so that it names each key and no other.
+"""
+
+from itertools import groupby
+from typing import Final
+
+from restante.cli.configuration_page import MEANINGS
+from restante.node.config import DEFAULT_LISTEN, DEFAULT_STATUS, NODE_SECTIONS
+from restante.node.safe_logging import Format, Level
+from restante.runtime.settings_loader import Setting, known_settings
+from restante.views import formatting
+
+HEAD: Final = """\
+# A Restante node. Read when the node starts; restart it after a change.
+# A line that starts with # shows a default: remove the # to change it.
+
+[node]
+# Where clients reach the relay. Only this machine can, until you name another address here.
+listen = "{listen}"
+
+# Where /healthz, /metrics and /status answer, over plain HTTP. Keep it on loopback, or behind something that
+# lets only you in.
+status = "{status}"
+
+# How much is logged ({levels}); debug shows texts that may name peers.
+# log_level = "{level}"
+
+# How ({formats}); auto is text on a terminal and JSON lines elsewhere.
+# log_format = "{form}"
+"""
+
+SHIP_TO: Final = """
+# Where the journal is shipped to by itself: an absolute path, or an address such as s3://bucket/segments.
+# ship_to = "/srv/restante-segments"
+"""
+
+
+def node_toml(*, listen: str = DEFAULT_LISTEN, status: str = DEFAULT_STATUS) -> str:
+    """The whole file."""
+    head = HEAD.format(
+        listen=listen,
+        status=status,
+        levels=", ".join(Level),
+        level=Level.INFO,
+        formats=", ".join(Format),
+        form=Format.AUTO,
+    )
+    ours = [setting for setting in known_settings() if setting.section in NODE_SECTIONS]
+    ours.sort(key=lambda setting: NODE_SECTIONS.index(setting.section))
+    parts = [head]
+    for section, settings in groupby(ours, key=lambda setting: setting.section):
+        parts += [f"\n[{section}]\n", "\n".join(map(_lines, settings))]
+        parts += [SHIP_TO] if section == "journal" else []
+    return "".join(parts)
+
+
+def _lines(setting: Setting) -> str:
+    allowed = setting.allowed
+    return (
+        f"# {MEANINGS[setting.key]}: {formatting.span(allowed.low, allowed.high, allowed.unit)}\n"
+        f"# {setting.name} = {setting.default:_}\n"
+    )

@@ -1,0 +1,138 @@
+"""A node seen from outside its process: asked over its status listener, or read from its files when it is stopped."""
+
+import http.client
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from restante.cli.terminal import HINT
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError, StoreUnusable
+from restante.node.config import NodeConfig, load_node_config
+from restante.runtime.directory_lock import hold, note_of_holder
+from restante.runtime.endpoints import Endpoint, PinnedRelay, parse_endpoint
+from restante.runtime.node_home import NodeDirectory
+from restante.runtime.settings_loader import PREFIX
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.mailbox.queries import read_holdings
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
+from restante.runtime.system import SystemClock, SystemEntropy
+
+ANSWER_S: Final = 10.0
+START_S: Final = 10.0  # a node that has only just started has not said yet where it can be asked
+REAP_S: Final = 120.0
+ASK_AGAIN_S: Final = 0.05
+
+
+def load_config(there: NodeDirectory, overrides: Mapping[str, str]) -> NodeConfig:
+    environ = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    return load_node_config(there.config, environ=environ, overrides=overrides)
+
+
+def status_data(there: NodeDirectory, overrides: Mapping[str, str]) -> dict[str, Any]:
+    config = load_config(there, overrides)
+    note = _running(there)
+    listen = config.listen if note is None else parse_endpoint(note["listen"])
+    data: dict[str, Any] = {
+        "directory": str(there.path),
+        "relay_address": str(PinnedRelay(key=there.identity().node_key, endpoint=listen)),
+        "running": note is not None,
+        "now_ms": SystemClock().now_ms(),
+        "store": _holdings(there),
+        "limits": asdict(config.settings.relay) | asdict(config.settings.storage),
+    }
+    return data if note is None else data | {"status_address": note["status"]} | ask(parse_endpoint(note["status"]))
+
+
+def collect_garbage(there: NodeDirectory) -> tuple[int, bool]:
+    """How many blobs went, and whether a running node did it."""
+    note = _running(there)
+    if note is not None:
+        return _let_the_node_reap(note), True
+    if not there.database.exists():
+        return 0, False
+    with hold(there.lock, what=f"the node in {there.path}"):
+        database = Database(there.database, schema="node")
+        try:
+            journal = Journal(database, SystemEntropy())
+            store = SqliteMailbox(database, journal, tag_secret=there.identity().tag_secret)
+            try:
+                return store.reap(now_ms=SystemClock().now_ms()), False
+            finally:
+                store.close()
+        finally:
+            database.close()
+
+
+def ask(place: Endpoint) -> dict[str, Any]:
+    """What the node at `place` says of itself."""
+    connection = http.client.HTTPConnection(place.host, place.port, timeout=ANSWER_S)
+    try:
+        connection.request("GET", "/status")
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise _silent() from error
+    finally:
+        connection.close()
+    if answer.status != http.client.OK or not isinstance(said, dict):
+        raise _silent()
+    return said
+
+
+def _running(there: NodeDirectory) -> dict[str, Any] | None:
+    """What a running node left word of; waits for one that is starting."""
+    until = time.monotonic() + START_S
+    while (note := note_of_holder(there.lock)) is not None:
+        if {"pid", "listen", "status"} <= note.keys():
+            return note
+        if time.monotonic() > until:
+            raise StoreUnusable("the directory is in use by a process that is no running node; try again later")
+        time.sleep(ASK_AGAIN_S)
+    return None
+
+
+def _holdings(there: NodeDirectory) -> dict[str, Any] | None:
+    if not there.database.exists():
+        return None
+    database = Database(there.database, schema="node", read_only=True)
+    try:
+        shipped = Journal(database, SystemEntropy()).shipped_through()
+        held = read_holdings(database, shipped_through=shipped, now_ms=SystemClock().now_ms())
+    finally:
+        database.close()
+    files = (path.stat().st_size for path in (there.database, there.wal) if path.exists())
+    return asdict(held) | {"file_bytes": sum(files)}
+
+
+def _let_the_node_reap(note: Mapping[str, Any]) -> int:
+    """By a signal, which only the node's own user can send; its status tells when it is done."""
+    place = parse_endpoint(note["status"])
+    before = ask(place)["last_reap"]
+    try:
+        os.kill(note["pid"], signal.SIGUSR1)
+    except OSError as error:
+        raise StoreUnusable(f"the running node cannot be asked: {error.strerror}; be the user it runs as") from error
+    until = time.monotonic() + REAP_S
+    while time.monotonic() < until:
+        now = ask(place)["last_reap"]
+        if now["failed_times"] > before["failed_times"]:
+            raise StoreUnusable("the running node could not write to its store; its log says more")
+        if now["times"] > before["times"]:
+            reaped: int = now["blobs"]
+            return reaped
+        time.sleep(ASK_AGAIN_S)
+    raise _silent()
+
+
+def _silent() -> RestanteError:
+    problem = RestanteError(
+        "the node is running, but its status listener does not answer", code=Code.NETWORK_UNREACHABLE
+    )
+    problem.add_note(f"{HINT}Look into its log; a node that hangs may be killed, what it acknowledged is on disk.")
+    return problem

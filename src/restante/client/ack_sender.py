@@ -1,0 +1,62 @@
+"""Acknowledgements on their way out: those that are due, or all that one sender is owed (SPEC 10.5).
+
+When a batch is due is policy; what is owed is in the inbox. Here they are signed and queued, in one transaction with
+the debt they settle.
+"""
+
+from typing import Final
+
+from restante.client.contacts import ContactBook
+from restante.client.outgoing import OutgoingMessages
+from restante.core.signed_acks import sign_receipts
+from restante.crypto.identity import Identity
+from restante.model.ids import Address
+from restante.model.kinds import Kind
+from restante.policy.ack_batching import AckBatching
+from restante.runtime.sqlite.inbox.store import SqliteInbox
+from restante.wire.acks import AckType
+
+_TYPES: Final = (AckType.RECEIPT, AckType.READ)
+
+
+class AckSender:
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        contacts: ContactBook,
+        writing: OutgoingMessages,
+        inbox: SqliteInbox,
+        batching: AckBatching,
+    ) -> None:
+        self._identity = identity
+        self._contacts = contacts
+        self._writing = writing
+        self._inbox = inbox
+        self._batching = batching
+
+    def queue_due_batches(self, *, now_ms: int) -> int | None:
+        """Queue the batches that are due; when the next one is."""
+        next_ms = None
+        for owed in self._inbox.owed(self._batching):
+            if owed.due_at_ms > now_ms:
+                next_ms = owed.due_at_ms if next_ms is None else min(next_ms, owed.due_at_ms)
+            else:
+                self._queue(owed.sender, owed.type, now_ms)
+        return next_ms
+
+    def queue_all_for(self, sender: Address, *, now_ms: int) -> None:
+        """Before a session is given up: what its sender has no receipt for, it seals anew, and a receipt that comes
+        after that leaves a number nobody will use."""
+        for type_ in _TYPES:
+            self._queue(sender, type_, now_ms)
+
+    def _queue(self, sender: Address, type_: AckType, now_ms: int) -> None:
+        contact = self._contacts.get(sender)
+        if contact is None:
+            return  # no contact any more: nobody to seal it for
+        while ids := self._inbox.first_owed(sender, limit=self._batching.max_ids, type_=type_):
+            body = sign_receipts(self._identity, ids, writer=sender, now_ms=now_ms, ack_type=type_)
+            self._writing.write(contact, body, kind=Kind.CONTROL, now_ms=now_ms)
+            # After it is queued: when the outbox is full, they are still owed.
+            self._inbox.take_owed(sender, limit=self._batching.max_ids, type_=type_)

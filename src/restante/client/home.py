@@ -1,0 +1,89 @@
+"""A client's directory: its identity, its relay, its contacts and its one database.
+
+Decides what the files are called and who may read them; knows nothing of what they mean.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from restante.client.contacts import ContactBook
+from restante.crypto.identity import Identity
+from restante.crypto.passphrase import ScryptCost
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError, StoreUnusable
+from restante.ports.entropy import Entropy
+from restante.runtime.endpoints import PinnedRelay, parse_pinned_relay
+from restante.runtime.identity_files import create_identity, load_identity, needs_passphrase
+from restante.runtime.private_file import write_private
+
+OWNER_ONLY: Final = 0o700
+MAX_RELAY_BYTES: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class ClientDirectory:
+    path: Path
+
+    @property
+    def key(self) -> Path:
+        return self.path / "identity"
+
+    @property
+    def relay_file(self) -> Path:
+        return self.path / "relay"
+
+    @property
+    def contacts(self) -> Path:
+        return self.path / "contacts"
+
+    @property
+    def database(self) -> Path:
+        return self.path / "client.db"
+
+    def create(
+        self,
+        relay: PinnedRelay,
+        entropy: Entropy,
+        *,
+        passphrase: str | None = None,
+        cost: ScryptCost | None = None,
+    ) -> Identity:
+        """A new identity in a new directory; one that is there must be empty, so that nothing is ever overwritten."""
+        try:
+            self.path.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+            if any(self.path.iterdir()):
+                raise StoreUnusable(f"{self.path} is not empty; name a new directory, nothing was changed")
+            self.path.chmod(OWNER_ONLY)
+        except OSError as error:
+            raise StoreUnusable(f"{self.path} cannot be made: {error.strerror}") from error
+        identity = create_identity(self.key, entropy, passphrase=passphrase, cost=cost)
+        write_private(self.relay_file, [f"{relay}\n".encode()])
+        return identity
+
+    def check(self) -> None:
+        """Refuse what is no client's directory, before any file is made in it."""
+        if not (self.key.is_file() and self.relay_file.is_file()):
+            raise RestanteError(
+                f"{self.path} is no client's directory: it needs the files {self.key.name} and "
+                f"{self.relay_file.name}, which 'restante id new' makes",
+                code=Code.NOT_FOUND,
+            )
+
+    def is_under_passphrase(self) -> bool:
+        self.check()
+        return needs_passphrase(self.key)
+
+    def identity(self, *, passphrase: str | None = None) -> Identity:
+        self.check()
+        return load_identity(self.key, passphrase=passphrase)
+
+    def relay(self) -> PinnedRelay:
+        """Where this client's own mail is kept."""
+        self.check()
+        with self.relay_file.open("rb") as file:
+            raw = file.read(MAX_RELAY_BYTES)
+        return parse_pinned_relay(raw.decode("utf-8", errors="replace").strip())
+
+    def contact_book(self) -> ContactBook:
+        return ContactBook(self.contacts)

@@ -1,0 +1,245 @@
+"""Messages on their way in: recognised, opened by their session, ordered and stored, a batch in one transaction.
+
+What does not open changes nothing and is a fact for the journal (SPEC 8.2). Control messages are acted on here, in the
+transaction that brings them: receipts, retransmit requests, resets (SPEC 8.7, 9.5, 10).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from restante.client.ack_sender import AckSender
+from restante.client.contacts import ContactBook
+from restante.client.outgoing import NO_ONE_TIME_PREKEY, OutgoingMessages
+from restante.client.security_events import SecurityNotes
+from restante.core.decrypted_messages import DecryptedMessage, Letter
+from restante.core.deduplication import UnsealedHeader
+from restante.core.inbox_events import AskReset, RequestRetransmit, ResetReason
+from restante.core.outbox_events import ReadAcked, ReceiptAcked, RetransmitRequested
+from restante.core.retransmit import plan_retransmit
+from restante.core.session_messages import (
+    Accepted,
+    UnsealedMessage,
+    accept_session,
+    decrypt_message,
+    session_to_send_in,
+    unseal_envelopes,
+)
+from restante.core.session_reset import Move, Standing, on_reset
+from restante.core.signed_acks import verify_receipts
+from restante.crypto.identity import Identity
+from restante.crypto.ratchet import GapTooLarge, MessageKeyGone, RatchetState
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError, StoreUnusable
+from restante.model.ids import Address, SessionId
+from restante.model.kinds import Kind
+from restante.model.states import Verdict
+from restante.policy.reorder_limits import OrderLimits
+from restante.ports.relay_connection import StoredBlob
+from restante.runtime.sqlite.inbox.batch import ReceiveBatch
+from restante.runtime.sqlite.inbox.results import Asked, ReceiveResult, Released
+from restante.runtime.sqlite.outbox.store import SqliteOutbox
+from restante.runtime.sqlite.session_store import SessionStore, StoredSession
+from restante.wire.acks import AckType, BatchAck
+from restante.wire.control_messages import RetransmitRequest, SessionReset, decode_control, encode_retransmit_request
+from restante.wire.message_content import decode_content
+
+FOREIGN_ACK: Final = "foreign_ack"
+"""A contact acknowledged a message that was not written to it."""
+_ACK_TYPES: Final = frozenset({AckType.RECEIPT, AckType.READ})
+_MOVES_ON: Final = frozenset({Verdict.NEW, Verdict.DUPLICATE, Verdict.COLLISION})
+"""Verdicts on which the number, and so the key, of a message is used up."""
+
+Unsealed = tuple[StoredBlob, UnsealedMessage | RestanteError]
+
+
+class IncomingMessages:
+    """One identity's side of all its sessions, as a reader."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        contacts: ContactBook,
+        sessions: SessionStore,
+        writing: OutgoingMessages,
+        acknowledging: AckSender,
+        outbox: SqliteOutbox,
+        notes: SecurityNotes,
+        limits: OrderLimits,
+    ) -> None:
+        self._identity = identity
+        self._contacts = contacts
+        self._sessions = sessions
+        self._writing = writing
+        self._acknowledging = acknowledging
+        self._outbox = outbox
+        self._notes = notes
+        self._limits = limits
+        self._asked_at_ms: dict[Address, int] = {}
+        self._has_stranded = False
+
+    def unseal(self, blobs: Sequence[StoredBlob]) -> list[Unsealed]:
+        """The dear part, which needs no transaction."""
+        opened = unseal_envelopes([blob.envelope for blob in blobs], reader=self._identity)
+        return list(zip(blobs, opened, strict=True))
+
+    def receive(self, arrivals: Sequence[Unsealed], batch: ReceiveBatch, *, now_ms: int) -> None:
+        """All of them, each as if it were alone; to be called inside one transaction (SPEC 9.3)."""
+        messages = [arrival.message for _, arrival in arrivals if isinstance(arrival, UnsealedMessage)]
+        batch.expect((message.sender, message.message_id) for message in messages)
+        for blob, arrival in arrivals:
+            if isinstance(arrival, UnsealedMessage):
+                self._take_in(arrival, batch, stored_at_ms=blob.stored_at_ms, now_ms=now_ms)
+            else:
+                self._notes.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
+        if self._has_stranded:
+            # Not before: receipts that came along tell what need not be sealed anew.
+            self._has_stranded = False
+            self._writing.reencrypt_retired_sessions(now_ms=now_ms)
+
+    def follow(self, arrival: ReceiveResult, *, now_ms: int) -> None:
+        """Act on the control messages whose turn has come, and ask for what is missing."""
+        for control in arrival.control:
+            try:
+                self._obey(control, now_ms)
+            except StoreUnusable:
+                raise
+            except RestanteError as problem:
+                self._notes.suspect(problem.code, now_ms=now_ms)
+        for asked in arrival.asks:
+            try:
+                self._ask(asked, now_ms)
+            except StoreUnusable:
+                raise
+            except RestanteError as problem:  # no room in the outbox: what arrived must not suffer for it
+                self._notes.warn(problem.code, peer=asked.sender, session_id=asked.session_id, now_ms=now_ms)
+
+    def _take_in(self, arrival: UnsealedMessage, batch: ReceiveBatch, *, stored_at_ms: int, now_ms: int) -> None:
+        message = arrival.message
+        outside = UnsealedHeader(
+            message.sender, message.session_id, message.message_id, arrival.payload_hash, arrival.envelope_bytes
+        )
+        if self._contacts.get(message.sender) is None:
+            # Nobody we could open a session with; taking it in would promise a receipt.
+            self._notes.suspect("unknown_sender", now_ms=now_ms, outside=outside)
+            return
+        if batch.record_if_known(outside) is not None:
+            return
+        session = self._sessions.find(message.sender, message.session_id)
+        ratchet: RatchetState | None
+        try:
+            if session is None:
+                accepted = accept_session(
+                    message, reader=self._identity, prekeys=self._sessions.prekeys(), now_ms=now_ms
+                )
+                opened = _opened(arrival, accepted.plaintext)
+                session = self._begin(accepted, batch, now_ms)
+                ratchet = None  # it stands there already, and may have written since
+            else:
+                ratchet, plaintext = decrypt_message(session.ratchet, message, now_ms=now_ms)
+                opened = _opened(arrival, plaintext)
+        except MessageKeyGone:
+            batch.replayed(outside)
+        except GapTooLarge:
+            self.follow(batch.fail_session(message.sender, message.session_id, ResetReason.GAP_TOO_WIDE), now_ms=now_ms)
+        except RestanteError as problem:
+            self._notes.suspect(problem.code, now_ms=now_ms, outside=outside)
+            if session is None and problem.code is Code.SESSION_INVALID:
+                self._ask_for_another(message.sender, message.session_id, now_ms)
+        else:
+            taken = batch.receive(opened, server_timestamp_ms=stored_at_ms)
+            if ratchet is not None and taken.verdict in _MOVES_ON:
+                self._move_on(session, ratchet, batch, now_ms)
+            if taken.control or taken.asks:
+                self.follow(taken, now_ms=now_ms)
+
+    def _begin(self, accepted: Accepted, batch: ReceiveBatch, now_ms: int) -> StoredSession:
+        """A session somebody opened with us: kept, its prekey used up, and perhaps the one we write in from now on."""
+        agreed = accepted.agreed
+        peer = agreed.peer.address
+        self._sessions.keep_prekeys(accepted.prekeys)
+        session = self._sessions.add(agreed, peer, now_ms=now_ms)
+        if not agreed.has_one_time_prekey:
+            self._notes.warn(NO_ONE_TIME_PREKEY, peer=peer, session_id=session.session_id, now_ms=now_ms)
+        current = self._sessions.current(peer)
+        old = session.continues
+        if old is not None:
+            self.follow(batch.continue_session(peer, old=old, new=session.session_id), now_ms=now_ms)
+        if current is None:
+            self._sessions.set_current(session)
+        elif old is None:
+            if session_to_send_in(current.session_id, session.session_id) == session.session_id:
+                self._sessions.set_current(session)
+        else:
+            standing = Standing(current=current.session_id, replaced=current.continues if current.is_ours else None)
+            if on_reset(standing, old=old, new=session.session_id) is Move.ADOPT:
+                self._writing.adopt(session, now_ms=now_ms)
+        if old is not None:
+            self._writing.leave(peer, old, now_ms=now_ms)
+            self._has_stranded = True
+        return session
+
+    def _move_on(self, session: StoredSession, ratchet: RatchetState, batch: ReceiveBatch, now_ms: int) -> None:
+        """The message was taken in: its key is gone from now on. The first answer closes what the session continues."""
+        is_first_answer = session.opening is not None
+        self._sessions.advance(session, ratchet)
+        if is_first_answer and session.continues is not None:
+            old = batch.continue_session(session.peer, old=session.continues, new=session.session_id)
+            self.follow(old, now_ms=now_ms)
+
+    def _obey(self, control: Released, now_ms: int) -> None:
+        body = control.body
+        if body[:1] and body[0] in _ACK_TYPES:
+            batch = verify_receipts(body, reader=control.sender, writer=self._identity.address)
+            self._acknowledge(batch, control.sender, now_ms)
+            return
+        said = decode_control(body)
+        match said:
+            case RetransmitRequest():
+                self._send_again(said, control.sender, now_ms)
+            case SessionReset():
+                pass  # the opening of its session said so already, and that is bound to its keys
+
+    def _acknowledge(self, batch: BatchAck, reader: Address, now_ms: int) -> None:
+        """Only for messages that were written to `reader`: whoever learned the id of another could end that one."""
+        event = ReadAcked() if batch.type is AckType.READ else ReceiptAcked()
+        readers = {message_id: self._sessions.reader_of(message_id) for message_id in batch.message_ids}
+        for message_id, known in readers.items():
+            if known == reader:
+                self._outbox.apply(message_id, event, now_ms=now_ms)
+        if set(readers.values()) - {reader, None}:
+            self._notes.suspect(FOREIGN_ACK, now_ms=now_ms)
+
+    def _send_again(self, request: RetransmitRequest, peer: Address, now_ms: int) -> None:
+        session = self._sessions.find(peer, request.session_id)
+        if session is None:
+            return
+        held = self._sessions.held(session, request.first, request.last)
+        for message_id in plan_retransmit(request, held, now_ms=now_ms).resend:
+            self._outbox.apply(message_id, RetransmitRequested(), now_ms=now_ms)
+
+    def _ask(self, asked: Asked, now_ms: int) -> None:
+        contact = self._contacts.get(asked.sender)
+        match asked.what:
+            case RequestRetransmit(first, last) if contact is not None:
+                request = RetransmitRequest(session_id=asked.session_id, first=first, last=last)
+                self._writing.write(contact, encode_retransmit_request(request), kind=Kind.CONTROL, now_ms=now_ms)
+            case AskReset(reason):
+                self._acknowledging.queue_all_for(asked.sender, now_ms=now_ms)
+                self._writing.reset(asked.sender, asked.session_id, reason, now_ms=now_ms)
+
+    def _ask_for_another(self, peer: Address, session_id: SessionId, now_ms: int) -> None:
+        """A session we cannot know, or whose prekey is gone. Anybody can pretend that: so not often."""
+        asked_at_ms = self._asked_at_ms.get(peer)
+        if asked_at_ms is not None and now_ms < asked_at_ms + self._limits.gap_timeout_ms:
+            return
+        self._asked_at_ms[peer] = now_ms
+        self._writing.reset(peer, session_id, ResetReason.UNREADABLE, now_ms=now_ms)
+
+
+def _opened(arrival: UnsealedMessage, plaintext: bytes) -> DecryptedMessage:
+    content, message = decode_content(plaintext), arrival.message
+    letter = Letter(
+        message.message_id, message.sender, message.session_id, content.sequence, content.kind, content.body
+    )
+    return DecryptedMessage(content.header, letter, arrival.payload_hash, arrival.envelope_bytes)

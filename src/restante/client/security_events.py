@@ -1,0 +1,46 @@
+"""What looks like an attack or lowers a protection: a fact in the journal, an event for the application (3.12)."""
+
+from restante.core.deduplication import UnsealedHeader
+from restante.core.inbox_events import InboxNotice
+from restante.crypto.journal_tags import session_tag
+from restante.model.ids import Address, SessionId
+from restante.model.journal import JournalKind
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.inbox.results import InboxEvent
+
+
+class SecurityNotes:
+    """Facts are written with the transaction under way; events are to be taken after its commit."""
+
+    def __init__(self, database: Database, journal: Journal, *, tag_secret: bytes) -> None:
+        self._journal = journal
+        self._tag_secret = tag_secret
+        self._changes: list[InboxEvent] = []
+        database.on_invalidate(self._changes.clear)
+
+    def suspect(
+        self, code: str, *, now_ms: int, outside: UnsealedHeader | None = None, size_bytes: int | None = None
+    ) -> None:
+        """Something arrived that is not what it should be. Its claims are not believed, so it is not named by them."""
+        self._journal.append(
+            JournalKind.SECURITY,
+            at_ms=now_ms,
+            code=code,
+            payload_hash=None if outside is None else outside.payload_hash,
+            size_bytes=size_bytes if outside is None else outside.envelope_bytes,
+        )
+        self._changes.append(InboxEvent(notice=InboxNotice.SECURITY, at_ms=now_ms, code=code))
+
+    def warn(self, code: str, *, peer: Address, session_id: SessionId, now_ms: int) -> None:
+        """A session is less protected than it could be, or cannot be had."""
+        tag = session_tag(self._tag_secret, session_id)
+        self._journal.append(JournalKind.SECURITY, at_ms=now_ms, code=code, session_tag=tag)
+        self._changes.append(
+            InboxEvent(notice=InboxNotice.SECURITY, at_ms=now_ms, sender=peer, session_id=session_id, code=code)
+        )
+
+    def take_changes(self) -> list[InboxEvent]:
+        changes = self._changes[:]
+        self._changes.clear()
+        return changes

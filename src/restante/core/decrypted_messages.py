@@ -1,0 +1,54 @@
+"""A message as its reader has it once it opened, and the envelope a relay is given of it (SPEC 8.5, 9.1)."""
+
+import hashlib
+from typing import NamedTuple
+
+from restante.crypto.sealing import seal
+from restante.model.contact_card import ContactCard
+from restante.model.ids import Address, MessageId, PayloadHash, SessionId
+from restante.model.kinds import KIND_RULES, Kind
+from restante.policy.quota import storage_expiry_ms
+from restante.wire.envelope import Envelope, encode_envelope
+from restante.wire.inbox_keys import relay_inbox_key
+from restante.wire.ttl_header import TtlHeader
+
+
+class Letter(NamedTuple):
+    """Who wrote it, in which session and at which place there, and what it says.
+
+    A tuple, as DecryptedMessage is: one of each is made for every arrival.
+    """
+
+    message_id: MessageId
+    sender: Address
+    session_id: SessionId
+    sequence: int
+    kind: Kind
+    body: bytes
+
+
+class DecryptedMessage(NamedTuple):
+    """A letter whose session opened it, which proves its writer."""
+
+    header: TtlHeader
+    letter: Letter
+    payload_hash: PayloadHash
+    envelope_bytes: int
+
+
+def seal_envelope(padded: bytes, *, kind: Kind, reader: ContactCard, expires_at_ms: int, now_ms: int) -> bytes:
+    """The envelope a relay is given."""
+    return encode_envelope(
+        Envelope(
+            inbox_key=relay_inbox_key(reader.address),
+            expires_at_ms=storage_expiry_ms(
+                ttl_type=KIND_RULES[kind].ttl_type, expires_at_ms=expires_at_ms, now_ms=now_ms
+            ),
+            sealed=seal(padded, reader),
+        )
+    )
+
+
+def dedup_key(sender: Address, session: SessionId, message: MessageId) -> bytes:
+    """What makes an arrival the same message as another (SPEC 9.1)."""
+    return hashlib.sha256(sender + session + message).digest()

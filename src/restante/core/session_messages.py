@@ -1,0 +1,155 @@
+"""Messages of a session: written under its ratchet, read by it, and the first one that makes it (SPEC 8.2-8.5).
+
+What a message says is not known here: bytes in, bytes out. Each function gives the new state beside its result; the
+host stores both in one transaction, or neither.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from restante.crypto.handshake import Agreed, respond
+from restante.crypto.identity import Identity
+from restante.crypto.prekeys import PrekeyStore, without_one_time
+from restante.crypto.ratchet import RatchetState, decrypt, encrypt
+from restante.crypto.sealing import unseal
+from restante.model.error_codes import Code
+from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError, RestanteError
+from restante.model.ids import Address, InboxKey, MessageId, PayloadHash, SessionId
+from restante.model.prekey_bundle import Opening
+from restante.policy.padding import pad, unpad
+from restante.wire.envelope import hash_sealed_bytes
+from restante.wire.envelope_parser import view_envelope
+from restante.wire.inbox_keys import relay_inbox_key
+from restante.wire.session_message import SessionMessage, decode_session_message, encode_session_message
+
+UNSEALED_TOGETHER: Final = 16
+"""Every step is done for several before the next one: between two exchanges of keys our code was measured slower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A session that somebody else opened, as its first message leaves it. `prekeys` lacks the one that was used."""
+
+    agreed: Agreed
+    prekeys: PrekeyStore
+    plaintext: bytes = field(repr=False)
+
+
+class UnsealedMessage(NamedTuple):
+    """What can be told of an envelope before any session is asked (SPEC 9.1). A tuple: one is made for each."""
+
+    message: SessionMessage
+    payload_hash: PayloadHash
+    envelope_bytes: int
+
+
+class _Viewed(NamedTuple):
+    """What an envelope for us shows while it is closed."""
+
+    sealed: bytes
+    payload_hash: PayloadHash
+    envelope_bytes: int
+
+
+def unseal_envelope(raw: bytes, *, reader: Identity) -> UnsealedMessage:
+    """The message inside an envelope, still closed by its ratchet; refused when it is for somebody else or damaged."""
+    [opened] = unseal_envelopes([raw], reader=reader)
+    if isinstance(opened, RestanteError):
+        raise opened
+    return opened
+
+
+def unseal_envelopes(envelopes: Sequence[bytes], *, reader: Identity) -> list[UnsealedMessage | RestanteError]:
+    """The same for many, in their order; where one is refused stands its refusal."""
+    arrivals: list[UnsealedMessage | RestanteError] = []
+    inbox_key = relay_inbox_key(reader.address)
+    for start in range(0, len(envelopes), UNSEALED_TOGETHER):
+        viewed = [_view(raw, inbox_key) for raw in envelopes[start : start + UNSEALED_TOGETHER]]
+        padded = [_unsealed(one, reader) for one in viewed]
+        arrivals += map(_arrival, viewed, padded)
+    return arrivals
+
+
+def _view(raw: bytes, mine: InboxKey) -> _Viewed | RestanteError:
+    try:
+        inbox_key, _, sealed = view_envelope(raw)
+    except RestanteError as problem:
+        return problem
+    if inbox_key != mine:
+        return Malformed("the envelope is for another inbox")
+    return _Viewed(sealed, hash_sealed_bytes(sealed), len(raw))
+
+
+def _unsealed(viewed: _Viewed | RestanteError, reader: Identity) -> bytes | RestanteError:
+    if isinstance(viewed, RestanteError):
+        return viewed
+    try:
+        return unseal(viewed.sealed, reader)
+    except RestanteError as problem:
+        return problem
+
+
+def _arrival(viewed: _Viewed | RestanteError, padded: bytes | RestanteError) -> UnsealedMessage | RestanteError:
+    if isinstance(viewed, RestanteError):
+        return viewed
+    if isinstance(padded, RestanteError):
+        return padded
+    try:
+        message = decode_session_message(unpad(padded))
+    except RestanteError as problem:
+        return problem
+    return UnsealedMessage(message, viewed.payload_hash, viewed.envelope_bytes)
+
+
+def encrypt_message(
+    ratchet: RatchetState,
+    plaintext: bytes,
+    *,
+    writer: Address,
+    session_id: SessionId,
+    message_id: MessageId,
+    opening: Opening | None,
+    entropy: bytes,
+) -> tuple[RatchetState, bytes]:
+    """The next message, padded and ready for `core.letters.enclose`. `opening` is the session's own, if we opened it.
+
+    The padding is outside the ratchet, so that a first message, which is longer, has one of the usual sizes, too.
+    """
+    after, sealed = encrypt(ratchet, plaintext, message_id, entropy=entropy)
+    message = SessionMessage(
+        sender=writer,
+        session_id=session_id,
+        message_id=message_id,
+        ratchet=sealed,
+        opening=None if ratchet.is_answered else opening,
+    )
+    return after, pad(encode_session_message(message))
+
+
+def decrypt_message(ratchet: RatchetState, message: SessionMessage, *, now_ms: int) -> tuple[RatchetState, bytes]:
+    """The plaintext of a message whose sender and session led to `ratchet`."""
+    return decrypt(ratchet, message.ratchet, message.message_id, now_ms=now_ms)
+
+
+def accept_session(message: SessionMessage, *, reader: Identity, prekeys: PrekeyStore, now_ms: int) -> Accepted:
+    """A message of a session that is not known yet. A refusal uses up no prekey."""
+    if message.opening is None:
+        raise RemoteProtocolError("the message is of a session that is not known here", code=Code.SESSION_INVALID)
+    agreed = respond(reader, message.opening, prekeys=prekeys, now_ms=now_ms)
+    if agreed.session_id != message.session_id:
+        raise RemoteProtocolError("the opening does not lead to its session", code=Code.AUTHENTICATION_FAILED)
+    ratchet, plaintext = decrypt_message(agreed.ratchet, message, now_ms=now_ms)
+    spent = message.opening.one_time_id
+    return Accepted(
+        agreed=replace(agreed, ratchet=ratchet),
+        prekeys=prekeys if spent is None else without_one_time(prekeys, spent),
+        plaintext=plaintext,
+    )
+
+
+def session_to_send_in(one: SessionId, other: SessionId) -> SessionId:
+    """Which of two sessions both sides keep sending in, when each opened one at the same time: the lower id."""
+    if one == other:
+        raise LocalProtocolError("the two sessions are the same")
+    return min(one, other)

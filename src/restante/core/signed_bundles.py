@@ -1,0 +1,26 @@
+"""Prekey bundles, signed by their owner and believed only when the signature holds (SPEC 7.6, 8.1)."""
+
+from dataclasses import replace
+
+from restante.crypto.identity import Identity, checked_card, is_signed_by
+from restante.crypto.prekeys import PrekeyStore, public_bundle, usable_bundle
+from restante.model.error_codes import Code
+from restante.model.errors import RemoteProtocolError
+from restante.model.ids import Address
+from restante.model.prekey_bundle import PrekeyBundle
+from restante.wire.prekey_bundle import bundle_to_sign, decode_bundle, encode_bundle
+
+
+def sign_bundle(prekeys: PrekeyStore, owner: Identity, *, now_ms: int) -> bytes:
+    """The bundle as others may have it."""
+    unsigned = public_bundle(prekeys, owner.card, now_ms=now_ms)
+    return encode_bundle(replace(unsigned, signature=owner.sign(bundle_to_sign(unsigned))))
+
+
+def verify_bundle(raw: bytes, *, owner: Address, now_ms: int) -> PrekeyBundle:
+    """A bundle that somebody handed us, when it is the owner's, unchanged, and young enough to be written to."""
+    bundle = decode_bundle(raw)
+    if bundle.card.address != owner or not is_signed_by(owner, bundle.signature, bundle_to_sign(bundle)):
+        raise RemoteProtocolError("the prekey bundle is not signed by its owner", code=Code.AUTHENTICATION_FAILED)
+    checked_card(bundle.card)
+    return usable_bundle(bundle, now_ms=now_ms)

@@ -1,0 +1,183 @@
+"""The report on a directory of journal segments: the books, what is unaccounted for, and how long messages took.
+
+It puts the transforms together and hands back plain values. It prints nothing and judges nothing itself.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from restante.fleet.lake.segments import Segment, damaged, find_segments, read_segments
+from restante.fleet.spark.map_in_arrow import partitions_for
+from restante.fleet.spark.session import open_session
+from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
+from restante.fleet.transforms.latency import latency
+from restante.fleet.transforms.messages import message_lifecycles, messages
+from restante.fleet.transforms.prescan import (
+    RowCount,
+    count_of,
+    judge_surveyed,
+    rows_by_file,
+    survey,
+    tallies,
+    tallies_of,
+)
+from restante.fleet.transforms.validate import RowVerdict, events
+from restante.model.conservation_report import (
+    BadSegment,
+    ConservationReport,
+    DayBalance,
+    Inconsistency,
+    Latency,
+    MissingEvents,
+    QuarantinedRows,
+    UnaccountedMessage,
+)
+from restante.model.ids import MessageId, WriterId
+from restante.model.journal import JournalKind
+from restante.model.kinds import Kind
+from restante.model.states import State
+
+Rows = AbstractContextManager[tuple[DataFrame, tuple[RowCount, ...]]]
+"""Rows with their verdicts, and how many there are of which; to be had while the block runs."""
+LISTED_AT_MOST: Final = 1_000
+"""A list in a report ends here, so that a lost month does not fill the driver's memory; its count goes on."""
+
+
+def run_report(segments_dir: Path, *, master: str = "local[*]") -> ConservationReport:
+    """The report on `segments_dir`, in a Spark session of its own."""
+    segments, bad = find_segments(segments_dir)
+    with open_session(app_name="restante report", master=master) as spark:
+        return make_report(spark, segments, bad)
+
+
+def make_report(
+    spark: SparkSession, segments: list[Segment], bad: list[BadSegment], *, rows: Rows | None = None
+) -> ConservationReport:
+    """The report on `segments`; or on their `rows` as somebody has judged them already."""
+    with surveyed(spark, segments) if rows is None else rows as (judged, found):
+        facts = events(judged)
+        table = messages(message_lifecycles(facts, partitions=tasks_for(spark, found))).persist()
+        try:
+            return report_on(found, table, journal_holes(facts), segments=segments, bad=bad)
+        finally:
+            table.unpersist()
+
+
+def tasks_for(spark: SparkSession, verdicts: Sequence[RowCount]) -> int:
+    """In how many tasks a kernel takes the facts among rows with these verdicts."""
+    return partitions_for(count_of(verdicts, RowVerdict.EVENT), at_least=spark.sparkContext.defaultParallelism)
+
+
+@contextmanager
+def surveyed(spark: SparkSession, segments: list[Segment]) -> Iterator[tuple[DataFrame, tuple[RowCount, ...]]]:
+    """The rows of `segments` with their verdicts, and how many there are of which.
+
+    Rows that are all events are read from the segments again by each table, and only its columns of them: that takes
+    less time than to keep them all. Others are kept while the block runs.
+    """
+    rows = read_segments(spark, segments)
+    known = survey(rows)
+    judged = judge_surveyed(rows, known)
+    if not known.is_clean:
+        judged = judged.persist()
+    try:
+        yield judged, tallies(judged, known)
+    finally:
+        judged.unpersist()
+
+
+@contextmanager
+def counted(judged: DataFrame) -> Iterator[tuple[DataFrame, tuple[RowCount, ...]]]:
+    """The same of rows that were judged already; they are kept while the block runs."""
+    judged = judged.persist()
+    try:
+        yield judged, tallies_of(judged)
+    finally:
+        judged.unpersist()
+
+
+def report_on(
+    verdicts: Sequence[RowCount], table: DataFrame, holes: DataFrame, *, segments: list[Segment], bad: list[BadSegment]
+) -> ConservationReport:
+    """The report from the verdicts on all rows, the message table and the holes that were made of them."""
+    days = [DayBalance(**row.asDict()) for row in books(table).collect()]
+    in_doubt = unaccounted(table) if any(day.unaccounted for day in days) else None
+    listed_holes = first_rows(holes, "writer", "missing_from")
+    return ConservationReport(
+        segments=len(segments) + len(bad),
+        input_rows=count_of(verdicts),
+        events=count_of(verdicts, RowVerdict.EVENT),
+        duplicates=count_of(verdicts, RowVerdict.DUPLICATE),
+        quarantine=_quarantine(verdicts),
+        bad_files=tuple(sorted([*bad, *damaged(segments, rows_by_file(verdicts))], key=lambda file: file.name)),
+        books=tuple(sorted(days, key=lambda day: day.day or date.min)),
+        unaccounted=_unaccounted(in_doubt),
+        holes=tuple(_hole(row) for row in listed_holes),
+        hole_count=len(listed_holes) if len(listed_holes) < LISTED_AT_MOST else holes.count(),
+        latency=_latencies(latency(table).collect()),
+    )
+
+
+def first_rows(table: DataFrame, *order: str) -> list[Row]:
+    """As many rows as a list in a report has at most."""
+    return table.orderBy(*order).limit(LISTED_AT_MOST).collect()
+
+
+def _quarantine(verdicts: Iterable[RowCount]) -> tuple[QuarantinedRows, ...]:
+    refused = (tally for tally in verdicts if tally.verdict == RowVerdict.QUARANTINED)
+    entries = (
+        QuarantinedRows(source_file=tally.source_file, reason=tally.reason or "", rows=tally.rows) for tally in refused
+    )
+    return tuple(sorted(entries, key=lambda entry: (entry.source_file, entry.reason)))
+
+
+def _unaccounted(table: DataFrame | None) -> tuple[UnaccountedMessage, ...]:
+    rows = first_rows(table, "first_fact_at_ms", "message_id") if table is not None else []
+    return tuple(
+        UnaccountedMessage(
+            message_id=_message_id(row["message_id"]),
+            doubt=Inconsistency(row["doubt"]),
+            state=None if row["state"] is None else State(row["state"]),
+            last_fact=JournalKind(row["last_fact"]),
+            last_fact_at_ms=row["last_fact_at_ms"],
+        )
+        for row in rows
+    )
+
+
+def _hole(row: Row) -> MissingEvents:
+    return MissingEvents(
+        writer=WriterId(bytes(row["writer"])),
+        missing_from=int(row["missing_from"]),
+        missing_to=int(row["missing_to"]),
+        last_fact=None if row["last_fact"] is None else JournalKind(row["last_fact"]),
+        last_fact_at_ms=row["last_fact_at_ms"],
+        last_message_id=_message_id(row["last_message_id"]),
+    )
+
+
+def _latencies(rows: Iterable[Row]) -> tuple[Latency, ...]:
+    """By span; in it the kinds by name, then all of them together."""
+    found = (
+        Latency(
+            span=row["span"],
+            message_kind=None if row["message_kind"] is None else Kind(row["message_kind"]),
+            of_all_kinds=row["of_all_kinds"],
+            messages=row["messages"],
+            p50_ms=row["p50_ms"],
+            p90_ms=row["p90_ms"],
+            p99_ms=row["p99_ms"],
+            max_ms=row["max_ms"],
+        )
+        for row in rows
+    )
+    return tuple(sorted(found, key=lambda row: (row.span, row.of_all_kinds, row.message_kind or "")))
+
+
+def _message_id(raw: bytes | None) -> MessageId | None:
+    return None if raw is None else MessageId(bytes(raw))

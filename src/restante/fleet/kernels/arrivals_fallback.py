@@ -1,0 +1,217 @@
+"""One session at a time, by the machine of core/inbox itself: for the sessions that kernels/smooth leaves alone.
+
+Takes the facts of a session in order and the rows of its state, gives an outcome for each fact and the rows of the
+state after it. Nothing is decided here that core and policy do not decide, but what a fact without a number may mean.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from restante.core.deduplication import Fingerprint, verdict_before_opening
+from restante.core.inbox import InboxSession, SkippedRange, step
+from restante.core.inbox_events import (
+    Arrived,
+    AskReset,
+    Effect,
+    Event,
+    Hold,
+    KnownInOtherSession,
+    RecordGap,
+    RecordVerdict,
+    Refuse,
+    Release,
+    RequestRetransmit,
+    ResetAgreed,
+    ResetReason,
+    SessionFailed,
+    TimePassed,
+)
+from restante.fleet.kernels.arrivals_schema import (
+    ARRIVED,
+    COLLISION,
+    DUPLICATE,
+    HELD,
+    LATE,
+    MISSING,
+    NEW,
+    NO_SEQUENCE,
+    NO_TIME,
+    NOTHING,
+    PHASES,
+    REFUSED,
+    RELEASED,
+    REPLAY,
+    SEEN,
+    SESSION,
+    SESSION_FAILED,
+    TIME_PASSED,
+    VERDICTS,
+    VOID,
+    WAITING,
+    ZERO_MARK,
+)
+from restante.model.states import Verdict
+from restante.policy.dedup import DedupLimits, is_fresh
+from restante.policy.reorder_limits import OrderLimits
+
+_ELSEWHERE = {DUPLICATE: KnownInOtherSession.SAME_CONTENT, COLLISION: KnownInOtherSession.OTHER_CONTENT}
+_NUMBER_OF = {verdict: number for number, verdict in enumerate(VERDICTS)}
+
+
+class Fact(NamedTuple):
+    """A row of the facts, but for its session and its id."""
+
+    event: int
+    at_ms: int
+    sequence: int
+    message_id: bytes
+    payload: bytes
+    recorded: int
+
+
+class StateRow(NamedTuple):
+    """A row of the state, but for its session; see kernels/tables."""
+
+    entry: int
+    writer: int
+    first: int = 0
+    last: int = 0
+    at_ms: int = 0
+    message_id: bytes = ZERO_MARK
+    payload: bytes = ZERO_MARK
+    flag: int = 0
+    reason: int = 0
+
+
+@dataclass(slots=True)
+class ArrivalOutcome:
+    verdict: int = NOTHING
+    placement: int = NOTHING
+    expected: int = 0
+    released: int = 0
+    gaps: list[tuple[int, int, bool]] = field(default_factory=list)
+    reset: int = NOTHING
+
+
+@dataclass(slots=True)
+class _Seen:
+    payload: bytes
+    at_ms: int
+
+
+class ExactSession:
+    """A session between its facts."""
+
+    def __init__(self, rows: Iterable[StateRow], *, writer: int, order: OrderLimits, dedup: DedupLimits) -> None:
+        self._writer = writer
+        self._order = order
+        self._dedup = dedup
+        self._session = InboxSession()
+        self._seen: dict[bytes, list[_Seen]] = {}
+        self._last_at_ms = NO_TIME
+        self._load(rows)
+
+    def take(self, fact: Fact) -> ArrivalOutcome:
+        """The outcome of the next fact."""
+        self._last_at_ms = max(self._last_at_ms, fact.at_ms)
+        outcome = self._arrive(fact) if fact.event == ARRIVED else self._happen(fact)
+        outcome.expected = self._session.expected
+        return outcome
+
+    def rows(self) -> Iterator[StateRow]:
+        """What is to be known of the session before its next fact."""
+        session, writer = self._session, self._writer
+        yield StateRow(
+            SESSION,
+            writer,
+            first=session.expected,
+            last=NO_TIME if session.asked_at_ms is None else session.asked_at_ms,
+            at_ms=self._last_at_ms,
+            flag=PHASES.index(session.phase),
+            reason=NOTHING if session.reason is None else session.reason,
+        )
+        for number, at_ms in session.waiting.items():
+            yield StateRow(WAITING, writer, first=number, at_ms=at_ms, flag=int(number in session.void))
+        for gap in session.missing:
+            yield StateRow(MISSING, writer, first=gap.first, last=gap.last, at_ms=gap.skipped_at_ms)
+        for message_id, marks in self._seen.items():
+            for mark in marks:
+                yield StateRow(SEEN, writer, at_ms=mark.at_ms, message_id=message_id, payload=mark.payload)
+
+    def _load(self, rows: Iterable[StateRow]) -> None:
+        known: dict[int, list[StateRow]] = {SESSION: [], WAITING: [], MISSING: [], SEEN: []}
+        for row in rows:
+            known[row.entry].append(row)
+        for row in known[SEEN]:
+            self._seen.setdefault(row.message_id, []).append(_Seen(row.payload, row.at_ms))
+        for row in known[SESSION]:
+            self._last_at_ms = row.at_ms
+            self._session = InboxSession(
+                phase=PHASES[row.flag],
+                expected=row.first,
+                waiting={one.first: one.at_ms for one in known[WAITING]},
+                void=frozenset(one.first for one in known[WAITING] if one.flag),
+                # In order of their numbers, as the machine keeps them: a gap begins where the one before it ended.
+                missing=tuple(SkippedRange(one.first, one.last, one.at_ms) for one in sorted(known[MISSING])),
+                asked_at_ms=None if row.last == NO_TIME else row.last,
+                reason=None if row.reason == NOTHING else ResetReason(row.reason),
+            )
+
+    def _arrive(self, fact: Fact) -> ArrivalOutcome:
+        marks = self._seen.get(fact.message_id, [])
+        fresh = [mark for mark in marks if is_fresh(self._dedup, seen_at_ms=mark.at_ms, now_ms=fact.at_ms)]
+        known = verdict_before_opening(
+            (Fingerprint(b"", mark.payload, b"") for mark in fresh), session=b"", payload=fact.payload
+        )
+        if known is Verdict.DUPLICATE:
+            next(mark for mark in fresh if mark.payload == fact.payload).at_ms = fact.at_ms
+        if known is not None:
+            return ArrivalOutcome(verdict=_NUMBER_OF[known])
+        if fact.sequence == NO_SEQUENCE:
+            # Never opened: its recipient knew it from facts that never came, or had no key left for it.
+            return ArrivalOutcome(verdict=fact.recorded if fact.recorded in _ELSEWHERE else REPLAY)
+        elsewhere = _ELSEWHERE.get(fact.recorded, KnownInOtherSession.UNKNOWN)
+        outcome = self._step(Arrived(sequence=fact.sequence, elsewhere=elsewhere), fact.at_ms, fact.sequence)
+        if outcome.verdict in (NEW, DUPLICATE):
+            self._seen.setdefault(fact.message_id, []).append(_Seen(fact.payload, fact.at_ms))
+        if outcome.verdict in _ELSEWHERE:
+            outcome.placement = VOID
+        return outcome
+
+    def _happen(self, fact: Fact) -> ArrivalOutcome:
+        event: Event = ResetAgreed()
+        if fact.event == TIME_PASSED:
+            event = TimePassed()
+        elif fact.event == SESSION_FAILED:
+            event = SessionFailed(reason=ResetReason(fact.recorded))
+        return self._step(event, fact.at_ms, None)
+
+    def _step(self, event: Event, now_ms: int, arrived: int | None) -> ArrivalOutcome:
+        self._session, effects = step(self._session, event, now_ms=now_ms, limits=self._order)
+        outcome = ArrivalOutcome()
+        for effect in effects:
+            _note(outcome, effect, arrived)
+        return outcome
+
+
+def _note(outcome: ArrivalOutcome, effect: Effect, arrived: int | None) -> None:
+    match effect:
+        case RecordVerdict(verdict):
+            outcome.verdict = _NUMBER_OF[verdict]
+        case Refuse():
+            outcome.verdict = REFUSED
+        case Hold():
+            outcome.placement = HELD
+        case Release(sequence, is_late):
+            outcome.released += 1
+            if outcome.verdict == NEW and sequence == arrived:
+                outcome.placement = LATE if is_late else RELEASED
+        case RecordGap(first, last):
+            outcome.gaps.append((first, last, False))
+        case RequestRetransmit():
+            outcome.gaps[-1] = (*outcome.gaps[-1][:2], True)
+        case AskReset(reason):
+            outcome.reset = reason
+        case _:
+            pass  # Discard: there is nothing to hand on

@@ -1,0 +1,1 @@
+"""The lake: its layout, its segments and its tables on any file system."""

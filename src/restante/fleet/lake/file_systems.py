@@ -1,0 +1,266 @@
+"""The directory that segments lie in: on this machine, or one that only Hadoop's file systems know.
+
+Decides how its files are listed, opened and hashed, and how a failure of that is told. What a segment is, is decided in
+`segments`. Elsewhere means through Spark's JVM: whatever Spark can read, a lake can lie on.
+"""
+
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from restante.fleet.lake.layout import file_system, is_here, local_path
+from restante.model.error_codes import Code
+from restante.model.errors import EnvironmentUnsuitable, RestanteError, StoreUnusable
+
+TAIL_BYTES: Final = 65_536  # the footer of a segment is in it, so that one request is enough
+HASHING_THREADS: Final = 4
+HASHED_AT_ONCE: Final = 1_000  # files in one job: their paths are part of its plan
+_SPARKS_PATTERNS: Final = "*?[]{}^\\,"
+
+
+@dataclass(frozen=True, slots=True)
+class StorePath:
+    """A file by its whole address; `name` as a Path has it."""
+
+    address: str
+
+    @property
+    def name(self) -> str:
+        return self.address.rpartition("/")[2]
+
+    def __str__(self) -> str:
+        return self.address
+
+
+Listing = dict[str, tuple[int, int]]
+"""Every file of a directory with its `status`: its size and the time of its last change, in its file system's unit."""
+
+
+class Folder(Protocol):
+    def names(self) -> list[str]: ...
+    def status(self, name: str) -> tuple[int, int]: ...
+    def listing(self) -> Listing: ...
+    def path(self, name: str) -> Path | StorePath: ...
+    def size(self, name: str) -> int: ...
+    def opened(self, name: str) -> Any: ...
+    def read(self, name: str, limit: int) -> bytes: ...
+    def hashes(self, names: Sequence[str]) -> dict[str, str]: ...
+
+
+class LocalFolder:
+    """`OSError` is what its methods raise for a single file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._given = directory
+        self._directory = directory.absolute()
+
+    def names(self) -> list[str]:
+        try:
+            return sorted(path.name for path in self._directory.iterdir())
+        except (NotADirectoryError, FileNotFoundError):
+            raise _no_directory(str(self._given)) from None
+        except OSError as error:
+            raise StoreUnusable(f"{self._given} cannot be read: {error.strerror}") from error
+
+    def listing(self) -> Listing:
+        found: Listing = {}
+        for name in self.names():
+            with suppress(FileNotFoundError):  # gone again
+                found[name] = self.status(name)
+        return found
+
+    def status(self, name: str) -> tuple[int, int]:
+        found = self.path(name).stat()
+        return found.st_size, found.st_mtime_ns
+
+    def path(self, name: str) -> Path:
+        return self._directory / name
+
+    def size(self, name: str) -> int:
+        return self.path(name).stat().st_size
+
+    def opened(self, name: str) -> Any:
+        return self.path(name).open("rb")
+
+    def read(self, name: str, limit: int) -> bytes:
+        with self.path(name).open("rb") as file:
+            return file.read(limit)
+
+    def hashes(self, names: Sequence[str]) -> dict[str, str]:
+        with ThreadPoolExecutor(HASHING_THREADS) as threads:
+            return dict(zip(names, threads.map(self._hash, names), strict=True))
+
+    def _hash(self, name: str) -> str:
+        try:
+            with self.path(name).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            return ""  # it was there a moment ago; the next look tells
+
+
+class HadoopFolder:
+    def __init__(self, spark: SparkSession, address: str) -> None:
+        self._spark = spark
+        self._address = address.rstrip("/")
+        self._listing: Listing = {}
+        with _translated(self._address):
+            self._system, self._root = file_system(spark, self._address)
+
+    def names(self) -> list[str]:
+        with _translated(self._address):
+            if not self._system.exists(self._root) or not self._system.getFileStatus(self._root).isDirectory():
+                raise _no_directory(self._address)
+            self._listing = {
+                status.getPath().getName(): (int(status.getLen()), int(status.getModificationTime()))
+                for status in self._system.listStatus(self._root)
+            }
+        return sorted(self._listing)
+
+    def listing(self) -> Listing:
+        self.names()
+        return dict(self._listing)
+
+    def status(self, name: str) -> tuple[int, int]:
+        return self._listing[name]
+
+    def path(self, name: str) -> StorePath:
+        return StorePath(f"{self._address}/{name}")
+
+    def size(self, name: str) -> int:
+        return self._listing[name][0]
+
+    def opened(self, name: str) -> Any:
+        with _translated_for_one(name):
+            return pa.PythonFile(_HadoopFile(self._open(name), self.size(name)), mode="r")
+
+    def read(self, name: str, limit: int) -> bytes:
+        with _translated_for_one(name):
+            stream = self._open(name)
+            try:
+                return bytes(stream.readNBytes(limit))
+            finally:
+                stream.close()
+
+    def hashes(self, names: Sequence[str]) -> dict[str, str]:
+        """By a job of Spark's, since whole files have to be read for it."""
+        found: dict[str, str] = {}
+        for start in range(0, len(names), HASHED_AT_ONCE):
+            paths = [escaped(str(self.path(name))) for name in names[start : start + HASHED_AT_ONCE]]
+            files = self._spark.read.format("binaryFile").option("ignoreCorruptFiles", "true").load(paths)
+            rows = files.select("path", sf.sha2("content", 256).alias("sha256")).collect()
+            found |= {_name_of(row["path"]): row["sha256"] for row in rows}
+        return found
+
+    def _open(self, name: str) -> Any:
+        jvm: Any = self._spark.sparkContext._jvm
+        return self._system.open(jvm.org.apache.hadoop.fs.Path(self._root, name))
+
+
+class _HadoopFile(io.RawIOBase):
+    """A stream of the JVM's. Its end is fetched with the first read: a footer is read from the end backwards."""
+
+    def __init__(self, stream: Any, size: int) -> None:
+        super().__init__()
+        self._stream = stream
+        self._size = size
+        self._at = 0
+        self._tail_from = max(0, size - TAIL_BYTES)
+        self._tail: bytes | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._size, self._at + size)
+        if self._at >= self._tail_from:
+            if self._tail is None:
+                self._tail = self._fetch(self._tail_from, self._size)
+            piece = self._tail[self._at - self._tail_from : end - self._tail_from]
+        else:
+            piece = self._fetch(self._at, end)
+        self._at += len(piece)
+        return piece
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+    def _fetch(self, start: int, end: int) -> bytes:
+        with _translated_for_one("a segment"):
+            self._stream.seek(start)
+            return bytes(self._stream.readNBytes(end - start))
+
+
+def open_folder(where: Path | str, spark: SparkSession | None) -> Folder:
+    """`spark` is needed for what is not on this machine."""
+    if isinstance(where, Path) or is_here(where):
+        is_address = isinstance(where, str) and where.startswith("file:")
+        return LocalFolder(local_path(str(where)) if is_address else Path(where))
+    if spark is None:
+        raise RestanteError(f"{where} is not on this machine, and has to be", code=Code.NOT_FOUND)
+    return HadoopFolder(spark, where)
+
+
+def escaped(path: str) -> str:
+    """Spark takes a path for a pattern, so the characters that make patterns are escaped."""
+    return "".join(f"\\{letter}" if letter in _SPARKS_PATTERNS else letter for letter in path)
+
+
+def _name_of(address: str) -> str:
+    return address.rpartition("/")[2]
+
+
+def _no_directory(where: str) -> RestanteError:
+    return RestanteError(f"{where} is not a directory; it should hold journal segments", code=Code.NOT_FOUND)
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    try:
+        yield
+    except Py4JJavaError as error:
+        kind, text = _java_words(error)
+        if kind == "UnsupportedFileSystemException":
+            raise EnvironmentUnsuitable(
+                f"{where}: Spark has no file system for it ({text}); name its package in spark.jars.packages"
+            ) from error
+        raise StoreUnusable(f"{where} cannot be read: {text}") from error
+
+
+@contextmanager
+def _translated_for_one(name: str) -> Iterator[None]:
+    """As if it were a file here, so that one bad file is told like any other."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        _, text = _java_words(error)
+        raise OSError(None, text, name) from error
+
+
+def _java_words(error: Py4JJavaError) -> tuple[str, str]:
+    """The kind of a Java exception and the first line of its message."""
+    java: Any = error.java_exception
+    kind = str(java.getClass().getSimpleName())
+    text = str(java.getMessage() or kind).partition("\n")[0]
+    return kind, text

@@ -1,0 +1,226 @@
+"""Journal segments in a directory (SPEC 13.1): which there are, which can be read, and their rows.
+
+A file that is no whole segment, or not the one its manifest speaks of, is named with the reason and left out, so one
+bad copy never stops a report. A segment without a manifest is read: its writer died in between and will ship it again.
+Whether a row makes sense is decided in transforms/validate.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from restante.fleet.lake.file_systems import Folder, StorePath, escaped, open_folder
+from restante.fleet.tables.journal_schema import JOURNAL, JOURNAL_COLUMNS, ROWS, SOURCE_FILE
+from restante.model.conservation_report import BadSegment
+from restante.model.error_codes import Code
+from restante.model.errors import Malformed, RestanteError
+from restante.wire.journal_schema import FIELDS, SCHEMA_VERSION
+from restante.wire.segment_manifest import (
+    MANIFEST_PREFIX,
+    MANIFEST_SUFFIX,
+    MAX_MANIFEST_BYTES,
+    SEGMENT_SUFFIX,
+    Manifest,
+    decode_manifest,
+    manifest_name,
+)
+
+SEGMENT_PATTERN: Final = f"*{SEGMENT_SUFFIX}"
+NOT_WHOLE: Final = "not a whole Parquet file"
+HASH_DIFFERS: Final = "its hash is not the one its manifest says"
+INSPECTED_AT_ONCE: Final = 8  # mostly waits for a disk or a store
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")  # encoded they are the same, so that no row needs decoding
+VERSION_KEY: Final = b"restante.schema_version"
+_SHOWN_BYTES: Final = 20  # of a version that somebody else wrote
+DRAFT_PREFIXES: Final = (".", "_")  # Spark, like all of its family, takes such names for files in the making
+
+READ_OPTIONS: Final[Mapping[str, str]] = {
+    "ignoreCorruptFiles": "true",
+    "parquet.page.verify-checksum.enabled": "true",
+}
+
+_STORED_TYPES: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
+    "binary16": frozenset({("BYTE_ARRAY", "NONE"), ("FIXED_LEN_BYTE_ARRAY", "NONE")}),
+    "binary32": frozenset({("BYTE_ARRAY", "NONE"), ("FIXED_LEN_BYTE_ARRAY", "NONE")}),
+    "int32": frozenset({("INT32", "NONE"), ("INT32", "INT")}),
+    "int64": frozenset({("INT64", "NONE"), ("INT64", "INT")}),
+    "string": frozenset({("BYTE_ARRAY", "STRING")}),
+}
+"""Parquet's physical and logical type for each type word of the journal's columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A file whose end is there and whose columns are the journal's; `rows` is what it says it holds."""
+
+    path: Path | StorePath
+    rows: int
+
+
+def find_segments(directory: Path | str, spark: SparkSession | None = None) -> tuple[list[Segment], list[BadSegment]]:
+    """The segments of a directory in order of their names, and the files that only look like one.
+
+    `spark` is needed where the directory is not on this machine, see `lake.is_here`.
+    """
+    folder = open_folder(directory, spark)
+    everything = frozenset(folder.names())
+    names = sorted(name for name in everything if name.endswith(SEGMENT_SUFFIX) and not name.startswith(DRAFT_PREFIXES))
+    if not names:
+        raise RestanteError(f"{directory} holds no journal segments ({SEGMENT_PATTERN})", code=Code.NOT_FOUND)
+    with ThreadPoolExecutor(INSPECTED_AT_ONCE) as threads:
+        looks = list(
+            threads.map(lambda name: _look(folder, name, has_manifest=manifest_name(name) in everything), names)
+        )
+    wrong = _with_another_hash(folder, looks)
+    gone = _gone(folder, everything)
+    good = [look.segment for look in looks if look.segment is not None and look.segment.path.name not in wrong]
+    bad = [BadSegment(name=name, reason=HASH_DIFFERS) for name in wrong]
+    bad += [BadSegment(name=name, reason="gone: only its manifest is there") for name in gone]
+    return good, sorted([*bad, *(each for look in looks for each in look.bad)], key=lambda file: file.name)
+
+
+def inspect_segment(folder: Folder, name: str, *, has_manifest: bool) -> Segment:
+    """One segment; Malformed where it is none, or not the one its manifest speaks of."""
+    look = _look(folder, name, has_manifest=has_manifest)
+    if look.segment is None or _with_another_hash(folder, [look]):
+        raise Malformed(look.bad[0].reason if look.bad else HASH_DIFFERS)
+    return look.segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What is known of one name before hashes are compared."""
+
+    segment: Segment | None = None
+    manifest: Manifest | None = None
+    bad: tuple[BadSegment, ...] = ()
+
+
+def _look(folder: Folder, name: str, *, has_manifest: bool) -> _Look:
+    """Only the footer is read. It comes last, so a file cut short has none."""
+    try:
+        rows = _rows_in(folder, name)
+    except Malformed as error:
+        return _Look(bad=(BadSegment(name=name, reason=str(error)),))
+    segment = Segment(path=folder.path(name), rows=rows)
+    if not has_manifest:
+        return _Look(segment=segment)
+    beside = manifest_name(name)
+    try:
+        manifest = decode_manifest(folder.read(beside, MAX_MANIFEST_BYTES + 1))
+    except (Malformed, OSError) as error:
+        # Nothing can be held against it, and its facts are needed: the segment is read, the manifest named.
+        return _Look(segment=segment, bad=(BadSegment(name=beside, reason=_told(error)),))
+    difference = _difference(manifest, name, size_bytes=folder.size(name), rows=rows)
+    if difference:
+        return _Look(bad=(BadSegment(name=name, reason=difference),))
+    return _Look(segment=segment, manifest=manifest)
+
+
+def _rows_in(folder: Folder, name: str) -> int:
+    try:
+        with folder.opened(name) as opened, parquet.ParquetFile(opened) as file:
+            _check_version(file.metadata.metadata or {})
+            _check_columns(file.schema)
+            return int(file.metadata.num_rows)
+    except pa.ArrowException as error:
+        raise Malformed(NOT_WHOLE) from error
+    except OSError as error:
+        raise Malformed(_told(error)) from error
+
+
+def _told(error: Malformed | OSError) -> str:
+    """Why one file could not be read; the system's words where it has some."""
+    if isinstance(error, Malformed):
+        return str(error)
+    has_words = error.strerror and not isinstance(error, IsADirectoryError)
+    return f"cannot be read: {error.strerror}" if has_words else NOT_WHOLE
+
+
+def _difference(manifest: Manifest, name: str, *, size_bytes: int, rows: int) -> str:
+    """What the manifest says otherwise than the file, or nothing."""
+    if manifest.segment != name:
+        return "its manifest speaks of another segment"
+    if manifest.size_bytes != size_bytes:
+        return f"{size_bytes} bytes, and its manifest says {manifest.size_bytes}"
+    if manifest.rows != rows:
+        return f"{rows} rows, and its manifest says {manifest.rows}"
+    return ""
+
+
+def _gone(folder: Folder, everything: frozenset[str]) -> list[str]:
+    """Segments that were there, since a manifest comes after them. Looked for twice: a list of files is no instant."""
+    return _orphans(frozenset(folder.names())) if _orphans(everything) else []
+
+
+def _orphans(names: frozenset[str]) -> list[str]:
+    stems = (name[len(MANIFEST_PREFIX) : -len(MANIFEST_SUFFIX)] for name in sorted(names) if _is_manifest(name))
+    return [f"{stem}{SEGMENT_SUFFIX}" for stem in stems if f"{stem}{SEGMENT_SUFFIX}" not in names]
+
+
+def _is_manifest(name: str) -> bool:
+    return name.startswith(MANIFEST_PREFIX) and name.endswith(MANIFEST_SUFFIX)
+
+
+def _with_another_hash(folder: Folder, looks: Sequence[_Look]) -> list[str]:
+    promised = {look.manifest.segment: look.manifest.sha256 for look in looks if look.manifest is not None}
+    found = folder.hashes(list(promised))
+    return [name for name, sha256 in promised.items() if found.get(name) != sha256]
+
+
+def _check_version(metadata: Mapping[bytes, bytes]) -> None:
+    """A segment of a later version may mean something else by the same columns."""
+    version = metadata.get(VERSION_KEY, b"%d" % SCHEMA_VERSION)
+    if version != b"%d" % SCHEMA_VERSION:
+        shown = version[:_SHOWN_BYTES].decode("ascii", "replace")
+        raise Malformed(f"schema version {shown}, and this reads version {SCHEMA_VERSION}")
+
+
+def _check_columns(schema: parquet.ParquetSchema) -> None:
+    columns = {column.path: column for column in map(schema.column, range(len(schema)))}
+    unknown = columns.keys() - set(JOURNAL_COLUMNS)
+    if unknown:
+        raise Malformed(f"{len(unknown)} unknown columns")
+    for field in FIELDS:
+        if field.name not in columns:
+            raise Malformed(f"{field.name}: the column is missing")
+        column = columns[field.name]
+        stored = (column.physical_type, column.logical_type.type)
+        if stored not in _STORED_TYPES[field.type] or column.max_repetition_level:
+            raise Malformed(f"{field.name}: the column must be {field.type}")
+
+
+def damaged(segments: Iterable[Segment], rows_read: Mapping[str, int]) -> list[BadSegment]:
+    """The files that gave fewer rows than their footers promise."""
+    short = ((segment, rows_read.get(segment.path.name, 0)) for segment in segments)
+    return [
+        BadSegment(name=segment.path.name, reason=f"damaged: {rows} of {segment.rows} rows could be read")
+        for segment, rows in short
+        if rows != segment.rows
+    ]
+
+
+def read_segments(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame:
+    """The rows of all segments as ROWS. Of a file damaged in the middle come the rows before the damage, perhaps none:
+    whoever reads holds the number against `Segment.rows`."""
+    if not segments:
+        return spark.createDataFrame([], ROWS)
+    paths = [as_spark_path(segment.path) for segment in segments]
+    reader = spark.read.schema(JOURNAL).options(**READ_OPTIONS)
+    name = sf.col("_metadata.file_name")
+    if not all(_PLAIN_NAME.fullmatch(segment.path.name) for segment in segments):
+        # The name comes encoded as in a URL, but for the plus sign, which stands for itself.
+        name = sf.url_decode(sf.replace(name, sf.lit("+"), sf.lit("%2B")))
+    return reader.parquet(*paths).select(*JOURNAL_COLUMNS, name.alias(SOURCE_FILE))
+
+
+def as_spark_path(path: Path | StorePath) -> str:
+    return escaped(str(path)) if isinstance(path, StorePath) else f"file://{escaped(str(path))}"

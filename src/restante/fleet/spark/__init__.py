@@ -1,0 +1,1 @@
+"""Spark itself: session, Java, errors, progress, column helpers."""

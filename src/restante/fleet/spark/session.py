@@ -1,0 +1,252 @@
+"""A Spark session that starts quietly, stays on this machine and leaves nothing behind.
+
+Every session has a Java process of its own, which ends with it; what that process prints goes to a file in a temporary
+directory and is quoted only when it fails. Which Java that is, is decided in fleet/spark/java.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import restante
+from restante.fleet.spark.errors import check_master, translate_spark_error
+from restante.fleet.spark.java import bundled_java, find_java
+from restante.model.errors import EnvironmentUnsuitable, LocalProtocolError
+
+LOCAL: Final = "local"  # Spark's names for a master that is this process, or processes of its own
+LOCAL_CLUSTER: Final = "local-cluster"
+LOOPBACK: Final = "127.0.0.1"
+LOCAL_SHUFFLE_PARTITIONS: Final = 4  # on one machine more would only be more small tasks
+ROWS_PER_ARROW_BATCH: Final = 50_000  # each is a call into Python; more would only cost memory
+NO_BYTES_LIMIT: Final = 2**31 - 1
+"""Rows limit a batch already; with a limit in bytes Spark measures the batch again for every row (decision 0023)."""
+LOCAL_JVM_OPTIONS: Final = "-XX:+UseParallelGC"  # pauses hurt nobody in a batch job, and it costs the least
+LOCAL_READ_TASKS: Final = 12
+"""Segments are read in so many tasks at least: with one a core, all would wait for the one with the longest files."""
+HEAP_SHARE: Final = 4  # of the machine's memory, so much for Java where all of Spark is in this process
+HEAP_MIB: Final = (1_024, 3_072)
+"""At least Spark's own default. With more than that, ten million facts are sorted without a spill; more than 3 GiB were
+never needed, and what is not needed is not taken."""
+WORKER_MEMORY: Final[Mapping[str, str]] = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),  # the most that every glibc takes
+    "MALLOC_TRIM_THRESHOLD_": str(2**30),
+}
+"""Python workers keep the memory that one column after the other is made in. By default most of it goes back to the
+system at once, and an eighth of a worker's time was spent on getting clean pages again (decision 0022)."""
+OPEN_FILES_PER_TASK: Final = 40  # so many days a task writes at once; with more it sorts its rows by day first
+JVM_STOP_TIMEOUT_S: Final = 30
+LAST_WORDS_BYTES: Final = 2_000
+LAST_WORDS_LINES: Final = 8
+JAVA_STACK: Final = "\tat "  # where in Spark it happened helps nobody who only runs it
+
+_launch: Final[Callable[..., Any]] = launch_gateway  # PySpark gives it no types
+
+
+@contextmanager
+def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | None = None) -> Iterator[SparkSession]:
+    """A session on `master`; at the end its Java process and its temporary files are gone."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        raise LocalProtocolError("spark-submit has started Java already; run this with python and name the master")
+    if SparkContext._active_spark_context is not None:
+        raise LocalProtocolError("a Spark session is open in this process already; close it first")
+    check_master(master)
+    home = find_java(os.environ, bundled=bundled_java()) if java_home is None else java_home
+    with tempfile.TemporaryDirectory(prefix="restante-spark-", ignore_cleanup_errors=True) as made:
+        scratch = Path(made)
+        with _process_state_kept(scratch):
+            conf = SparkConf(loadDefaults=False).setAll(list(_settings(master, app_name, scratch).items()))
+            gateway = _start_jvm(conf, _child_environment(master, home, scratch), scratch)
+            try:
+                with _environment({"PYSPARK_PYTHON": _worker_python(master)}):
+                    spark = SparkSession(_context(conf, gateway, scratch))
+                if master.partition("[")[0] != LOCAL:
+                    spark.sparkContext.addPyFile(str(_zipped_package(scratch)))
+                try:
+                    yield spark
+                finally:
+                    _stop_session(spark, gateway.proc)
+            except Exception as error:
+                words = translate_spark_error(error, master)
+                if words is not None:
+                    raise words from error
+                if gateway.proc.poll() is not None:
+                    error.add_note(f"Spark's Java process ended; its last words:\n{_last_words(scratch)}")
+                raise
+            finally:
+                _stop_jvm(gateway)
+
+
+def _context(conf: SparkConf, gateway: Any, scratch: Path) -> SparkContext:
+    try:
+        return SparkContext(conf=conf, gateway=gateway)
+    except Py4JError as error:
+        master = conf.get("spark.master")
+        raise EnvironmentUnsuitable(
+            f"the Spark master {master} does not answer, or takes no job; Spark's last words:\n{_last_words(scratch)}"
+        ) from error
+
+
+def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
+    settings = {
+        "spark.master": master,
+        "spark.app.name": app_name,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # or every step also says which line asked for it
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_ARROW_BATCH),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(NO_BYTES_LIMIT),
+        "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FILES_PER_TASK),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **{f"spark.executorEnv.{name}": value for name, value in WORKER_MEMORY.items()},
+    }
+    if stays_here(master):
+        settings |= {
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.sql.shuffle.partitions": str(LOCAL_SHUFFLE_PARTITIONS),
+            "spark.sql.files.minPartitionNum": str(LOCAL_READ_TASKS),
+        }
+        if "GC" not in os.environ.get("SPARK_SUBMIT_OPTS", ""):  # Java takes only one word for it
+            settings["spark.driver.defaultJavaOptions"] = LOCAL_JVM_OPTIONS
+    if is_started_here(master):
+        settings["spark.local.dir"] = str(scratch)
+    if master.partition("[")[0] == LOCAL and "SPARK_DRIVER_MEMORY" not in os.environ:
+        settings["spark.driver.memory"] = f"{_heap_mib()}m"
+    return settings
+
+
+def _heap_mib() -> int:
+    """What Java may take at most; Spark's name for another wish is SPARK_DRIVER_MEMORY."""
+    there_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return min(max(there_mib // HEAP_SHARE, HEAP_MIB[0]), HEAP_MIB[1])
+
+
+def _child_environment(master: str, java_home: Path, scratch: Path) -> dict[str, str]:
+    options = (os.environ.get("SPARK_SUBMIT_OPTS", ""), f'"-Djava.io.tmpdir={scratch}"')
+    changes = {"JAVA_HOME": str(java_home), "SPARK_SUBMIT_OPTS": " ".join(options).strip()}
+    if stays_here(master):
+        changes["SPARK_LOCAL_IP"] = LOOPBACK
+    if master.startswith(LOCAL_CLUSTER):
+        changes["SPARK_HOME"] = str(_spark_home_in(scratch))
+    return changes
+
+
+def _spark_home_in(scratch: Path) -> Path:
+    """Spark as it is installed, seen through links: a local cluster writes into the directory it is started from."""
+    home = scratch / "spark"
+    home.mkdir()
+    for part in Path(_find_spark_home()).iterdir():
+        (home / part.name).symlink_to(part)
+    return home
+
+
+def is_started_here(master: str) -> bool:
+    """Whether no Spark runs yet: it is this process's own, with or without further processes, and ends with it."""
+    return master.partition("[")[0] in (LOCAL, LOCAL_CLUSTER)
+
+
+def stays_here(master: str) -> bool:
+    """Whether all of Spark is on this machine, so that nobody else needs to reach it."""
+    address = urlsplit(master)
+    return is_started_here(master) or (address.scheme == "spark" and address.hostname in (LOOPBACK, "localhost"))
+
+
+def _worker_python(master: str) -> str:
+    """The interpreter of Python workers: this one, but elsewhere it may lie in another place (PYSPARK_PYTHON)."""
+    return sys.executable if stays_here(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
+
+
+def _zipped_package(scratch: Path) -> Path:
+    """This package as executors import it: the same version everywhere, whatever is installed there."""
+    package = Path(restante.__file__).parent
+    target = scratch / "restante.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sorted(package.rglob("*.py")):
+            archive.write(source, source.relative_to(package.parent))
+    return target
+
+
+def _start_jvm(conf: SparkConf, environment: Mapping[str, str], scratch: Path) -> Any:
+    """PySpark's link to a new Java process, which is its `proc`."""
+    try:
+        with _environment(environment), (scratch / "jvm.log").open("wb") as log:
+            return _launch(conf, {"stdout": log, "stderr": log})
+    except (PySparkException, OSError) as error:
+        raise EnvironmentUnsuitable(f"Spark does not start; its last words:\n{_last_words(scratch)}") from error
+
+
+def _stop_session(spark: SparkSession, process: Popen[bytes]) -> None:
+    if process.poll() is None:
+        spark.stop()
+        return
+    spark.sparkContext._jsc = None  # a dead process can't be told to stop; what is left is on this side
+    spark.sparkContext.stop()
+
+
+def _stop_jvm(gateway: Any) -> None:
+    process: Popen[bytes] = gateway.proc
+    gateway.shutdown()
+    if process.stdin is not None:
+        process.stdin.close()  # the Java process ends when its input does
+    try:
+        process.wait(JVM_STOP_TIMEOUT_S)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _last_words(scratch: Path) -> str:
+    said = (scratch / "jvm.log").read_bytes().decode("utf-8", "replace").splitlines()
+    told = [line for line in said if not line.startswith(JAVA_STACK)]
+    return "\n".join(told[-LAST_WORDS_LINES:])[-LAST_WORDS_BYTES:].strip()
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """`changes` in this process's environment, for a child that takes its copy now."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _process_state_kept(scratch: Path) -> Iterator[None]:
+    """Undo what PySpark leaves in a process: its link to Java, an interrupt handler, a path for imports."""
+    gateway, jvm = SparkContext._gateway, SparkContext._jvm
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT)
+    SparkContext._gateway = SparkContext._jvm = None
+    try:
+        yield
+    finally:
+        SparkContext._gateway, SparkContext._jvm = gateway, jvm
+        if in_main_thread and handler is not None:
+            signal.signal(signal.SIGINT, handler)
+        # The directory is about to vanish; whoever made it anew could have modules imported from it.
+        sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(scratch))]

@@ -1,0 +1,1 @@
+"""Definitions of the fleet tables and the schema of the journal."""

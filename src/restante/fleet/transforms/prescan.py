@@ -1,0 +1,202 @@
+"""A first look over all rows of the segments: how many there are of what, and which facts came more than once.
+
+One pass without a shuffle. Most fleets ship every fact once and well formed: then every row is an event, and nobody
+needs to compare rows (decision 0023). Where that is not so, transforms/validate judges the rows in question.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from restante.fleet.kernels.arrivals_schema import Words, binaries, halves
+from restante.fleet.kernels.number_ranges import Runs, joined, repeated, runs_in
+from restante.fleet.spark.map_in_arrow import map_in_arrow
+from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
+from restante.fleet.transforms.arrivals import marked_unusable
+from restante.fleet.transforms.validate import RowVerdict, row_fault, validate_rows
+
+MOST_RUNS: Final = 20_000
+"""So many runs a task tells of, and so many repeated ones are looked for; beyond that all rows are compared."""
+_PREFIX_BYTES: Final = 8
+
+_FOUND: Final = "source_file string, reason string, is_unusable boolean, rows bigint, first_id binary, last_id binary"
+_GROUP: Final = ("source_file", "reason", "is_unusable")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCount:
+    """So many rows of a file got this verdict."""
+
+    source_file: str
+    verdict: RowVerdict
+    reason: str | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prescan:
+    """What is known before rows are judged."""
+
+    well_formed: tuple[tuple[str, int], ...]
+    """Rows without a fault, by file."""
+    faulty: tuple[RowCount, ...]
+    unusable: int
+    """Well-formed arrivals that do not say what arrived where."""
+    repeated: tuple[tuple[bytes, bytes], ...] | None
+    """First and last event id of facts that came more than once; None when it took too long to tell."""
+
+    @property
+    def events_at_most(self) -> int:
+        return sum(rows for _, rows in self.well_formed)
+
+    @property
+    def is_clean(self) -> bool:
+        """Every row is an event."""
+        return not self.faulty and self.repeated == ()
+
+
+def survey(rows: DataFrame) -> Prescan:
+    """Look at every row once."""
+    looked_at = marked_unusable(rows.withColumn("reason", row_fault())).select(*_GROUP, "event_id")
+    counts: Counter[tuple[str, str | None, bool]] = Counter()
+    ids: list[tuple[bytes, bytes]] = []
+    is_told = True
+    for row in map_in_arrow(looked_at, _look, _FOUND).collect():
+        if row["first_id"] is not None:
+            ids.append((bytes(row["first_id"]), bytes(row["last_id"])))
+        elif row["rows"]:
+            counts[row["source_file"], row["reason"], row["is_unusable"]] += row["rows"]
+        else:
+            is_told = False
+    well_formed = Counter({file: 0 for file, _, _ in counts})
+    for (file, reason, _), number in counts.items():
+        well_formed[file] += number if reason is None else 0
+    faulty: Counter[tuple[str, str]] = Counter()
+    for (file, reason, _), number in counts.items():
+        if reason is not None:
+            faulty[file, reason] += number
+    return Prescan(
+        well_formed=tuple(sorted(well_formed.items())),
+        faulty=tuple(
+            RowCount(source_file=file, verdict=RowVerdict.QUARANTINED, reason=reason, rows=number)
+            for (file, reason), number in sorted(faulty.items())
+        ),
+        unusable=sum(number for (_, reason, unusable), number in counts.items() if unusable and reason is None),
+        repeated=_repeated(ids) if is_told else None,
+    )
+
+
+def judge_surveyed(rows: DataFrame, known: Prescan) -> DataFrame:
+    """What `transforms.validate.judge` says of the same rows, with as little work as the survey allows."""
+    if known.repeated is None:
+        return validate_rows(rows)
+    if known.is_clean:
+        return _judged(rows.withColumn("reason", sf.lit(None).cast("string")))
+    checked = rows.withColumn("reason", row_fault())
+    if not known.repeated:
+        return _judged(checked)
+    ids = [(first[:_PREFIX_BYTES], first, last) for first, last in known.repeated]
+    came_again = rows.sparkSession.createDataFrame(ids, "prefix binary, first_id binary, last_id binary")
+    is_among = (sf.substring("event_id", 1, _PREFIX_BYTES) == sf.col("prefix")) & sf.col("event_id").between(
+        sf.col("first_id"), sf.col("last_id")
+    )
+    once = _judged(checked.join(sf.broadcast(came_again), is_among, "left_anti"))
+    return once.unionByName(validate_rows(rows.join(sf.broadcast(came_again), is_among, "left_semi")))
+
+
+def tallies(judged: DataFrame, known: Prescan) -> tuple[RowCount, ...]:
+    """How many rows of each file got which verdict: read from the survey where it says that already."""
+    if known.repeated == ():
+        good = (
+            RowCount(source_file=file, verdict=RowVerdict.EVENT, reason=None, rows=number)
+            for file, number in known.well_formed
+        )
+        return (*(tally for tally in good if tally.rows), *known.faulty)
+    return tallies_of(judged)
+
+
+def tallies_of(judged: DataFrame) -> tuple[RowCount, ...]:
+    """The same from the rows alone."""
+    return tuple(
+        RowCount(
+            source_file=row[SOURCE_FILE], verdict=RowVerdict(row["verdict"]), reason=row["reason"], rows=row["count"]
+        )
+        for row in judged.groupBy(SOURCE_FILE, "verdict", "reason").count().collect()
+    )
+
+
+def count_of(found: Sequence[RowCount], verdict: RowVerdict | None = None) -> int:
+    return sum(tally.rows for tally in found if verdict is None or tally.verdict == verdict)
+
+
+def rows_by_file(found: Sequence[RowCount]) -> dict[str, int]:
+    read: Counter[str] = Counter()
+    for tally in found:
+        read[tally.source_file] += tally.rows
+    return dict(read)
+
+
+def _judged(rows: DataFrame) -> DataFrame:
+    """Rows with a `reason`, none of which came twice."""
+    verdict = sf.when(sf.col("reason").isNotNull(), RowVerdict.QUARANTINED).otherwise(RowVerdict.EVENT)
+    return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE, verdict.alias("verdict"), "reason")
+
+
+def _look(batches: Iterator[Any]) -> Iterator[Any]:
+    counts: Counter[tuple[str, str | None, bool]] = Counter()
+    runs: list[Runs] = []
+    for batch in batches:
+        groups = pa.Table.from_batches([batch]).group_by(list(_GROUP)).aggregate([([], "count_all")])
+        for group in groups.to_pylist():
+            counts[tuple(group[name] for name in _GROUP)] += group["count_all"]
+        runs.append(runs_in(batch.filter(pc.is_null(batch["reason"]))["event_id"]))
+        if sum(map(len, runs)) > 2 * MOST_RUNS:
+            runs = [joined(runs)]
+    numbers = joined(runs)
+    if len(numbers) > MOST_RUNS:
+        counts["", None, False] = 0  # a count of nothing says that the runs are too many to tell
+        numbers = joined([])
+    yield _told(counts, numbers)
+
+
+def _told(counts: Counter[tuple[str, str | None, bool]], numbers: Runs) -> Any:
+    """The counts, then the runs, as rows of one batch."""
+    before, after = [None] * len(counts), [None] * len(numbers)
+    columns = [[*(key[place] for key in counts), *after] for place in range(len(_GROUP))]
+    first, last = (_ids(numbers.writer, end) for end in (numbers.first, numbers.last))
+    nothing = pa.nulls(len(before), pa.binary())
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(columns[0], pa.string()),
+            pa.array(columns[1], pa.string()),
+            pa.array(columns[2], pa.bool_()),
+            pa.array([*counts.values(), *after], pa.int64()),
+            pa.concat_arrays([nothing, first]),
+            pa.concat_arrays([nothing, last]),
+        ],
+        [*_GROUP, "rows", "first_id", "last_id"],
+    )
+
+
+def _ids(writer: Words, number: Words) -> Any:
+    return binaries(np.column_stack([writer, number]).byteswap())
+
+
+def _repeated(ids: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...] | None:
+    first, last = (
+        halves(pa.array(column, pa.binary())).byteswap()
+        for column in ([one[0] for one in ids], [one[1] for one in ids])
+    )
+    found = repeated(Runs(first[:, 0], first[:, 1], last[:, 1]))
+    if len(found) > MOST_RUNS:
+        return None
+    return tuple(
+        zip(_ids(found.writer, found.first).to_pylist(), _ids(found.writer, found.last).to_pylist(), strict=True)
+    )

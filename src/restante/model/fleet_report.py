@@ -1,0 +1,113 @@
+"""What a report on a fleet says, as plain values: no Spark, no printing."""
+
+from dataclasses import dataclass, field
+
+from restante.model.conservation_report import ConservationReport, ReadFrom, Withheld
+from restante.model.fleet_actions import ActionKind
+from restante.model.ids import MessageId, NodeId, WriterId
+from restante.model.kinds import Kind, Priority
+from restante.model.states import DeadCategory, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLevel:
+    """One hour; `message_kind` and `priority` are None for all together."""
+
+    hour_ms: int
+    message_kind: Kind | None
+    priority: Priority | None
+    of_all: bool
+    accepted: int
+    delivered: int
+    in_flight: int
+    delivery_rate: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    duplicates: int
+    shown_twice: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyBar:
+    """Deliveries that took at least `from_ms` and less than the next bar; None for those below zero."""
+
+    from_ms: int | None
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeScore:
+    node: NodeId
+    score: float
+    uptime: float
+    bandwidth_bps: int
+    latency_ms: float
+    withheld: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithheldMessage:
+    """A node signed for the message and did not keep its word."""
+
+    node: NodeId
+    message_id: MessageId
+    evidence: Withheld
+    message_state: State
+    has_arrived: bool
+    confirmed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A message that a missing fact was probably about."""
+
+    message_id: MessageId
+    writer: WriterId
+    state: State
+    missing_from: int
+    missing_to: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceGap:
+    """Numbers of a session that its recipient gave up waiting for."""
+
+    writer: WriterId
+    at_ms: int
+    first_sequence: int | None
+    last_sequence: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterCount:
+    """Dead letters of one category and code, and how many of them may be tried again by now."""
+
+    category: DeadCategory
+    code: str | None
+    letters: int
+    due: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetReport:
+    """`as_of_ms` is the moment deadlines were judged at. Where it was read from makes no other report."""
+
+    as_of_ms: int
+    read_from: ReadFrom = field(compare=False)
+    books: ConservationReport
+    suspects: tuple[Suspect, ...]
+    levels: tuple[ServiceLevel, ...]
+    histogram: tuple[LatencyBar, ...]
+    nodes: tuple[NodeScore, ...]
+    withheld: tuple[WithheldMessage, ...]
+    withheld_count: int
+    gaps: tuple[SequenceGap, ...]
+    gap_count: int
+    letters: tuple[LetterCount, ...]
+    security: tuple[tuple[str, int], ...]
+    actions: tuple[tuple[ActionKind, int], ...]
+
+    @property
+    def sound(self) -> bool:
+        """The books balance, all could be read, and every node kept its word."""
+        return self.books.balanced and self.books.complete and self.withheld_count == 0

@@ -1,0 +1,27 @@
+"""A received message as the inbox stores it (SPEC 9.6)."""
+
+from dataclasses import dataclass
+
+from restante.model.ids import Address, MessageId, SessionId
+from restante.model.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxEntry:
+    """A message that arrived and waits for the application (SPEC 9.6).
+
+    `is_late` when later messages of its session were handed on before it (SPEC 9.5).
+    """
+
+    message_id: MessageId
+    sender: Address
+    session_id: SessionId
+    sequence_number: int
+    kind: Kind
+    plaintext: bytes
+    received_at_ms: int
+    server_timestamp_ms: int
+    ack_sent: bool = False
+    first_read_at_ms: int | None = None
+    expires_at_ms: int | None = None
+    is_late: bool = False

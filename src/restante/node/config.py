@@ -1,0 +1,89 @@
+"""A node's `node.toml`: where it listens, what it writes down, and the limits it keeps.
+
+The numbers are the sections of `policy.settings` that concern a node; flags and variables go before the file, as for
+every command. The texts of the section `[node]` are read here, and come from the file only.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from restante.model.errors import ConfigurationInvalid, Malformed
+from restante.node.safe_logging import Format, Level
+from restante.policy.settings import Settings
+from restante.runtime.endpoints import Endpoint, parse_endpoint
+from restante.runtime.settings_loader import did_you_mean, load_tables, read_toml
+
+NODE: Final = "node"
+NODE_SECTIONS: Final = ("relay", "storage", "journal")
+DEFAULT_LISTEN: Final = "127.0.0.1:7431"
+DEFAULT_STATUS: Final = "127.0.0.1:7432"
+
+Words = TypeVar("Words", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    listen: Endpoint
+    status: Endpoint
+    log_level: Level
+    log_format: Format
+    settings: Settings
+    ship_to: str | None = None
+
+
+def load_node_config(file: Path, *, environ: Mapping[str, str], overrides: Mapping[str, str]) -> NodeConfig:
+    """What `file` says; every error names the key, what is allowed and the file."""
+    tables = read_toml(file)
+    for section in tables:
+        if section not in (NODE, *NODE_SECTIONS):
+            known = (NODE, *NODE_SECTIONS)
+            hint = did_you_mean(section, known)
+            raise ConfigurationInvalid(
+                f"unknown section {section} ({file}).{hint} A node's sections are {', '.join(known)}"
+            )
+    own = tables.pop(NODE, {})
+    if not isinstance(own, dict):
+        raise ConfigurationInvalid(f"{NODE} in {file} must be a table: write [{NODE}] and its keys below")
+    readers = _readers()
+    for name in own:
+        if name not in readers:
+            hint = did_you_mean(name, readers, prefix=f"{NODE}.")
+            raise ConfigurationInvalid(
+                f"unknown setting {NODE}.{name} ({file}).{hint} Section {NODE} has {', '.join(readers)}"
+            )
+    given = {name: read(f"{NODE}.{name}", own.get(name, default), file) for name, (default, read) in readers.items()}
+    loaded = load_tables(tables, source=str(file), environ=environ, overrides=overrides)
+    return NodeConfig(settings=loaded.settings, ship_to=loaded.ship_to, **given)
+
+
+def _readers() -> dict[str, tuple[str, Callable[[str, object, Path], Any]]]:
+    """Each key of the section, with its default and how it is read."""
+    return {
+        "listen": (DEFAULT_LISTEN, _endpoint),
+        "status": (DEFAULT_STATUS, _endpoint),
+        "log_level": (Level.INFO, lambda key, value, file: _word(key, value, file, Level)),
+        "log_format": (Format.AUTO, lambda key, value, file: _word(key, value, file, Format)),
+    }
+
+
+def _text(key: str, value: object, file: Path) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationInvalid(f"{key} must be a text in quotes, not {value!r} ({file})")
+    return value
+
+
+def _endpoint(key: str, value: object, file: Path) -> Endpoint:
+    try:
+        return parse_endpoint(_text(key, value, file))
+    except Malformed as problem:
+        raise ConfigurationInvalid(f"{key}: {problem} ({file})") from None
+
+
+def _word(key: str, value: object, file: Path, words: type[Words]) -> Words:
+    text = _text(key, value, file)
+    if text not in list(words):
+        raise ConfigurationInvalid(f"{key} must be one of {', '.join(words)}, not {text!r} ({file})")
+    return words(text)

@@ -1,0 +1,122 @@
+"""Whether a node's store can be used right now, found out by using it.
+
+A file that was removed or replaced still takes writes, which are lost with the process: from then on nothing more may
+be acknowledged (SPEC 1.3). A full disk is found by writing as much as the largest message would.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from restante.model.error_codes import Code
+from restante.model.errors import StoreUnusable
+from restante.model.limits import MAX_SEALED_BYTES
+from restante.node.safe_logging import Reason
+from restante.node.write_batcher import CommitQueue
+from restante.runtime.sqlite.file.database import Database
+
+FRESH_S: Final = 1.0  # an answer is given again for so long: asking often must not wear out the disk
+LIMIT_S: Final = 5.0
+_REMEMBER: Final = """\
+INSERT INTO meta (key, value) VALUES ('probe', zeroblob(:size))
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
+_FORGET: Final = "DELETE FROM meta WHERE key = 'probe'"
+_GONE: Final = "the database file was removed or replaced while it was in use; restart the node"
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatus:
+    usable: bool
+    reason: Reason | None = None
+    code: Code | None = None
+
+
+class WatchedFile:
+    """Lets operations through to the one writer as long as the database is the file it was when it was opened."""
+
+    def __init__(self, database: Database, commits: CommitQueue) -> None:
+        wal = database.path.with_name(f"{database.path.name}-wal")
+        self._commits = commits
+        self._seen = {path: _inode(path) for path in (database.path, wal)}
+        self.gone = False
+
+    async def run(self, operation: Callable[[], Result]) -> Result:
+        if self.gone:
+            raise StoreUnusable(_GONE)
+        return await self._commits.run(operation)
+
+    def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:
+        if self.gone:
+            answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+            answer.set_exception(StoreUnusable(_GONE))
+            return answer
+        return self._commits.start(operation, apart=apart)
+
+    def look(self) -> bool:
+        """Whether the files are still there; once gone, they stay gone for this process."""
+        for path, before in self._seen.items():
+            now = _inode(path)
+            if before is None:
+                self._seen[path] = now
+            elif now != before:
+                self.gone = True
+        return not self.gone
+
+
+class StoreHealth:
+    """`takes_puts` tells whether the last put that reached the store could be kept."""
+
+    def __init__(self, database: Database, file: WatchedFile, *, takes_puts: Callable[[], bool]) -> None:
+        self._database = database
+        self._file = file
+        self._takes_puts = takes_puts
+        self._asking = asyncio.Lock()
+        self._last = StoreStatus(usable=True)
+        self._asked_at_s = float("-inf")
+
+    async def check(self) -> StoreStatus:
+        """What is known, from a write of at most a second ago."""
+        loop = asyncio.get_running_loop()
+        async with self._asking:
+            if loop.time() - self._asked_at_s >= FRESH_S:
+                self._last = await self._find_out()
+                self._asked_at_s = loop.time()
+        return self._last
+
+    async def _find_out(self) -> StoreStatus:
+        if not self._file.look():
+            return StoreStatus(usable=False, reason=Reason.FILE_GONE, code=Code.STORE_UNUSABLE)
+        # A small write may still find room where messages find none: after a failed put, try as much as a put.
+        size = 1 if self._takes_puts() else MAX_SEALED_BYTES
+        try:
+            if _free_bytes(self._database.path) < MAX_SEALED_BYTES:
+                return StoreStatus(usable=False, reason=Reason.DISK_FULL, code=Code.STORAGE_FAILED)
+            async with asyncio.timeout(LIMIT_S):
+                await self._file.run(lambda: self._database.run(_REMEMBER, size=size))
+                if size > 1:
+                    await self._file.run(lambda: self._database.run(_FORGET))
+        except StoreUnusable as problem:
+            return StoreStatus(usable=False, reason=Reason.CANNOT_WRITE, code=problem.code)
+        except TimeoutError:
+            return StoreStatus(usable=False, reason=Reason.TOO_SLOW, code=Code.STORAGE_FAILED)
+        except OSError:
+            return StoreStatus(usable=False, reason=Reason.CANNOT_WRITE, code=Code.STORE_UNUSABLE)
+        return StoreStatus(usable=True)
+
+
+def _free_bytes(path: Path) -> int:
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,55 @@
+"""How fast a channel may be used, and what it remembers of being told to wait (SPEC 4.3, 12.4).
+
+Times in, a time out: who waits, and how, is the host's business. Memory, not state: after a restart a platform says
+again that it wants to be left alone.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from restante.model.setting_ranges import check_ranges, ranged
+
+MOST_CHATS: Final = 10_000
+"""Chats whose last send is remembered; beyond that, those that may be sent to again are forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelLimits:
+    """What configuration may set for every channel, whatever its adapter."""
+
+    chat_interval_ms: int = ranged(0, low=0, high=60_000, unit="ms", clause="12.1")
+    channel_interval_ms: int = ranged(0, low=0, high=60_000, unit="ms", clause="12.1")
+    timeout_ms: int = ranged(15_000, low=100, high=120_000, unit="ms", clause="12.4")
+    restart_after_ms: int = ranged(30_000, low=100, high=3_600_000, unit="ms", clause="12.7")
+
+    def check(self, channel: str) -> None:
+        check_ranges(self, f"channels.{channel}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When one channel, and each of its chats, may next be sent to."""
+
+    silent_until_ms: int = 0
+    """The platform said so; nobody is sent to before."""
+    channel_free_at_ms: int = 0
+    chat_free_at_ms: dict[str, int] = field(default_factory=dict)
+
+
+def free_at_ms(pace: Pace, chat: str) -> int:
+    """When something may be sent to this chat, as far as is known."""
+    return max(pace.silent_until_ms, pace.channel_free_at_ms, pace.chat_free_at_ms.get(chat, 0))
+
+
+def took_turn(pace: Pace, limits: ChannelLimits, chat: str, *, at_ms: int) -> Pace:
+    """Something is sent at `at_ms`: the next one keeps its distance."""
+    chats = pace.chat_free_at_ms
+    if limits.chat_interval_ms:
+        known = {name: free for name, free in chats.items() if free > at_ms} if len(chats) >= MOST_CHATS else chats
+        chats = {**known, chat: at_ms + limits.chat_interval_ms}
+    return replace(pace, channel_free_at_ms=at_ms + limits.channel_interval_ms, chat_free_at_ms=chats)
+
+
+def told_to_wait(pace: Pace, *, until_ms: int) -> Pace:
+    """The platform limits the rate: the longest wait it asked for counts."""
+    return replace(pace, silent_until_ms=max(pace.silent_until_ms, until_ms))

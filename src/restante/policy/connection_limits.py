@@ -1,0 +1,58 @@
+"""How much of a relay one connection may take, and for how long it may be silent (SPEC 6.8).
+
+Numbers and one meter; no clock of its own, no socket. What becomes of a connection that goes beyond, its host decides.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from restante.model.setting_ranges import check_ranges, ranged
+
+MIB: Final = 1_048_576
+HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayLimits:
+    """The limits of a relay's links; the last four are the client's side and the bounds of what waits in memory."""
+
+    push_rate_per_s: int = ranged(20, low=1, high=1_000_000, unit="puts/s", clause="6.8")
+    push_burst: int = ranged(500, low=1, high=10_000_000, unit="puts", clause="6.8")
+    max_connections: int = ranged(1_000, low=1, high=100_000, unit="links", clause="6.8")
+    max_receive_sessions: int = ranged(4, low=1, high=64, unit="sessions", clause="6.8")
+    handshake_ms: int = ranged(10_000, low=50, high=60_000, unit="ms", clause="6.8")
+    idle_ms: int = ranged(75_000, low=50, high=HOUR_MS, unit="ms", clause="6.8")
+    slow_reader_ms: int = ranged(30_000, low=50, high=HOUR_MS, unit="ms", clause="6.8")
+    heartbeat_ms: int = ranged(25_000, low=20, high=HOUR_MS, unit="ms", clause="6.8")
+    reap_every_ms: int = ranged(HOUR_MS, low=1_000, high=24 * HOUR_MS, unit="ms", clause="6.1")
+    max_unread_bytes: int = ranged(MIB, low=65_536, high=64 * MIB, unit="bytes", clause="6.8")
+    max_waiting_bytes: int = ranged(64 * MIB, low=MIB, high=4_096 * MIB, unit="bytes", clause="6.8")
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "relay")
+
+
+class PushMeter:
+    """A token bucket: `rate` tokens a second, at most `burst` of them. The time is passed in, in seconds."""
+
+    __slots__ = ("_at_s", "_burst", "_rate", "_tokens")
+
+    def __init__(self, *, rate_per_s: int, burst: int, now_s: float) -> None:
+        self._rate = rate_per_s
+        self._burst = burst
+        self._tokens = float(burst)
+        self._at_s = now_s
+
+    def take(self, count: int, now_s: float) -> int:
+        """How many of so many may pass now, which uses up their tokens."""
+        if now_s != self._at_s:
+            self._tokens = min(self._tokens + (now_s - self._at_s) * self._rate, self._burst)
+            self._at_s = now_s
+        taken = min(count, int(self._tokens))
+        self._tokens -= taken
+        return taken
+
+    def wait_ms(self, now_s: float) -> int:
+        """0 when one more may pass now, which uses up its token; else how long until the next may."""
+        return 0 if self.take(1, now_s) else max(1, math.ceil((1.0 - self._tokens) / self._rate * 1_000))

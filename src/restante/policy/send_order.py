@@ -1,0 +1,83 @@
+"""Which outbox entry goes next, which must wait for another, and how long one may wait (SPEC 2.2, 3.3, 3.4, 3.5).
+
+Works on entries as they are; claiming, sending and ending them is the outbox machine's business.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from restante.model.kinds import Priority
+from restante.model.outbox_entry import OutboxEntry
+from restante.model.states import Route, State
+from restante.policy.ttl import is_expired
+
+HOUR_MS: Final = 3_600_000
+
+QUEUE_TIME_MS: Final[Mapping[Priority, int]] = MappingProxyType(
+    {Priority.HIGH: HOUR_MS, Priority.NORMAL: 24 * HOUR_MS, Priority.LOW: 72 * HOUR_MS}
+)
+"""The longest an entry may wait unsent (SPEC 2.2)."""
+
+STRICT_ROUTES: Final = frozenset({Route.RELAY, Route.CHANNEL})
+"""Routes whose lanes are first in, first out (SPEC 3.4); on the mesh the sequence numbers restore the order."""
+
+
+def queue_deadline_ms(*, priority: Priority, queued_at_ms: int) -> int:
+    """When an entry that was never sent becomes a dead letter. A recovered entry is queued anew."""
+    return queued_at_ms + QUEUE_TIME_MS[priority]
+
+
+def has_outwaited(*, priority: Priority, queued_at_ms: int, was_sent: bool, now_ms: int) -> bool:
+    """Whether the time to wait unsent is over; the deadline itself is already too late, as in SPEC 2.6."""
+    return not was_sent and now_ms >= queue_deadline_ms(priority=priority, queued_at_ms=queued_at_ms)
+
+
+def choice_key(entry: OutboxEntry) -> tuple[int, int, int]:
+    """Sorts ready entries: the higher priority first, then the older, then the one that came first."""
+    return (-entry.priority, entry.created_at_ms, entry.insertion)
+
+
+def is_ready(entry: OutboxEntry, now_ms: int) -> bool:
+    """Whether the entry by itself could be sent now; its lane may still hold it back.
+
+    One that was sent is due again when it has to be stored anew for want of a receipt (SPEC 10.4).
+    """
+    if is_expired(entry.expires_at_ms, now_ms):
+        return False
+    return entry.state in (State.PENDING, State.SENT) and entry.next_attempt_at_ms <= now_ms
+
+
+def is_abandoned(entry: OutboxEntry, now_ms: int) -> bool:
+    """Whether the claim on an entry in `sending` has run out, so that anyone may take it up again (SPEC 3.5)."""
+    return entry.state is State.SENDING and (entry.lease is None or now_ms >= entry.lease.until_ms)
+
+
+def is_unsent(entry: OutboxEntry) -> bool:
+    """Whether no try of the entry has succeeded yet, so that its strict lane must wait for it."""
+    return entry.state in (State.PENDING, State.SENDING) and not entry.was_sent
+
+
+def may_overtake(later: OutboxEntry, earlier: OutboxEntry) -> bool:
+    """Whether `later` may leave while `earlier` is where it is. What has left once overtakes nobody by leaving again.
+
+    The queue order of a lane is the order of insertion: clocks step back, and `created_at_ms` with them.
+    """
+    same_lane = later.route is earlier.route and later.lane == earlier.lane
+    if not same_lane or later.route not in STRICT_ROUTES:
+        return True
+    return later.was_sent or earlier.insertion >= later.insertion or not is_unsent(earlier)
+
+
+def sendable_now(entries: Iterable[OutboxEntry], now_ms: int) -> list[OutboxEntry]:
+    """The entries that may leave now, in the order of choice: all ready ones that no strict lane holds back.
+
+    Expiry comes before anything else (SPEC 3.3): an expired entry neither leaves nor blocks its lane, unless it is
+    being sent at this moment: until that try has its answer, or its lease is over, it may still arrive.
+    """
+    alive = [entry for entry in entries if entry.state is State.SENDING or not is_expired(entry.expires_at_ms, now_ms)]
+    heads: dict[tuple[Route, str], OutboxEntry] = {}
+    for entry in sorted(filter(is_unsent, alive), key=lambda unsent: unsent.insertion):
+        heads.setdefault((entry.route, entry.lane), entry)
+    free = (entry for entry in alive if may_overtake(entry, heads.get((entry.route, entry.lane), entry)))
+    return sorted((entry for entry in free if is_ready(entry, now_ms)), key=choice_key)

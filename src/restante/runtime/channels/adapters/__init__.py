@@ -1,0 +1,1 @@
+"""Adapters: how one platform is called."""

@@ -1,0 +1,122 @@
+"""One HTTP request for an adapter: what came back, or which of the two ways it failed.
+
+Below httpx' client on purpose: that logs whole addresses, and a bot's token is part of some. Redirects are not
+followed, for they would take a signed message elsewhere.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+import httpx
+
+from restante.ports.channel_adapter import NoAnswer, NotSent, SendRefused
+from restante.runtime.system import SystemClock
+
+MAX_ANSWER_BYTES: Final = 65_536
+CONNECT_S: Final = 5.0
+"""Shorter than a channel's own limit usually is, so that what cannot be reached is not taken for a lost answer."""
+MAX_RETRY_AFTER_MS: Final = 30 * 86_400_000
+_NOTHING_LEFT: Final = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.UnsupportedProtocol,
+    httpx.LocalProtocolError,
+    httpx.InvalidURL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    status: int
+    retry_after_ms: int | None
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    def text(self) -> str:
+        return self.body.decode(errors="replace")
+
+    def json(self) -> dict[str, Any]:
+        """The object of the body; an empty one for anything else."""
+        try:
+            value = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def refusal(self) -> SendRefused:
+        return SendRefused(self.text(), status=self.status, retry_after_ms=self.retry_after_ms)
+
+
+class HttpCaller:
+    """Connections to one platform, always with TLS or always without, kept while they are used."""
+
+    def __init__(self) -> None:
+        self._transport: httpx.AsyncHTTPTransport | None = None
+        self._opening = asyncio.Lock()
+
+    async def call(
+        self, method: str, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float = 60.0
+    ) -> HttpResponse:
+        """Raises `NotSent` or `NoAnswer`. The channel's own time limit usually ends it before `timeout_s` does."""
+        transport = await self._opened(has_tls=not url.startswith("http://"))
+        limits = dict.fromkeys(("read", "write", "pool"), timeout_s) | {"connect": CONNECT_S}
+        try:
+            request = httpx.Request(method, url, content=body, headers=dict(headers), extensions={"timeout": limits})
+            response = await transport.handle_async_request(request)
+            try:
+                return await _read(response)
+            finally:
+                await response.aclose()
+        except _NOTHING_LEFT as problem:
+            raise NotSent(f"the platform cannot be reached ({type(problem).__name__})") from None
+        except httpx.HTTPError as problem:
+            raise NoAnswer(f"the platform did not answer ({type(problem).__name__})") from None
+
+    async def _opened(self, *, has_tls: bool) -> httpx.AsyncHTTPTransport:
+        """In a thread: reading the certificates of all authorities takes a third of a second, needed only for TLS."""
+        async with self._opening:
+            if self._transport is None:
+                self._transport = await asyncio.to_thread(httpx.AsyncHTTPTransport, verify=has_tls)
+            return self._transport
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            await self._transport.aclose()
+            self._transport = None
+
+
+async def _read(response: httpx.Response) -> HttpResponse:
+    body = b""
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) >= MAX_ANSWER_BYTES:
+            break
+    told = response.headers.get("retry-after")
+    return HttpResponse(
+        status=response.status_code,
+        retry_after_ms=None if told is None else retry_after_ms(told, now_ms=SystemClock().now_ms()),
+        body=body[:MAX_ANSWER_BYTES],
+    )
+
+
+def retry_after_ms(told: str, *, now_ms: int) -> int | None:
+    """Seconds or a date, as HTTP allows; None for anything else."""
+    if told.strip().isdecimal() and told.isascii():
+        return min(int(told[:20]) * 1_000, MAX_RETRY_AFTER_MS)
+    try:
+        at_ms = int(parsedate_to_datetime(told).timestamp() * 1_000)
+    except (ValueError, OverflowError):
+        return None
+    return min(max(at_ms - now_ms, 0), MAX_RETRY_AFTER_MS)
+
+
+def json_body(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

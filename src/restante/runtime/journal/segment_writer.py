@@ -1,0 +1,116 @@
+"""Journal rows as Parquet segments that appear whole or not at all, each with its manifest (SPEC 13.1).
+
+A segment's name says whose facts it holds and which: shipping again after a crash writes the same file again. Facts
+added meanwhile make it a longer one beside it; a fact that is in both is known by its event_id. A fact counts as
+shipped only once its segment and manifest are in their depot under their names.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from restante.model.ids import WriterId, event_id
+from restante.runtime.journal.segment_directory import SegmentStore
+from restante.runtime.sqlite.file.journal import Journal
+from restante.wire.journal_schema import FIELDS, SCHEMA_VERSION
+from restante.wire.segment_manifest import Manifest, encode_manifest, manifest_name
+
+ROWS_PER_SEGMENT: Final = 100_000
+ROWS_PER_SLICE: Final = 10_000
+_ARROW_TYPES: Final = {
+    "binary16": pa.binary(),
+    "binary32": pa.binary(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "string": pa.string(),
+}
+SEGMENT_SCHEMA: Final = pa.schema(
+    [pa.field(field.name, _ARROW_TYPES[field.type], field.nullable) for field in FIELDS],
+    metadata={"restante.schema_version": str(SCHEMA_VERSION)},
+)
+
+Columns = Sequence[Sequence[Any]]
+"""The numbers of facts, then the journal's columns but for event_id and writer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedSegment:
+    """The bytes of a segment and of its manifest, in memory. `last` is the number of its newest fact."""
+
+    name: str
+    raw: bytes
+    manifest: bytes
+    rows: int
+    last: int
+
+
+def ship(journal: Journal, depot: SegmentStore, *, on_segment: Callable[[int], None] = lambda _rows: None) -> list[str]:
+    """Every fact that has not left yet, as segments in `depot`; `on_segment` is told the rows of each."""
+    shipped = []
+    while (segment := ship_next(depot, journal)) is not None:
+        journal.mark_shipped(segment.last)
+        on_segment(segment.rows)
+        shipped.append(segment.name)
+    return shipped
+
+
+def ship_next(depot: SegmentStore, journal: Journal, /) -> PackedSegment | None:
+    """The oldest facts that have not left, in a segment in `depot`; None when all have left.
+
+    Only after this the facts may be marked as shipped.
+    """
+    segment = pack(journal.writer, _slices(journal))
+    if segment is None:
+        return None
+    # The segment first: a manifest never speaks of a file that is not there.
+    depot.put(segment.name, segment.raw)
+    depot.put(manifest_name(segment.name), segment.manifest)
+    return segment
+
+
+def pack(writer: WriterId, slices: Iterable[Columns]) -> PackedSegment | None:
+    """Slices follow each other; None if there are none."""
+    first = last = 0
+    tables = []
+    for columns in slices:
+        numbers = columns[0]
+        first, last = first or numbers[0], numbers[-1]
+        tables.append(_table(writer, columns))
+    if not tables:
+        return None
+    sink = pa.BufferOutputStream()
+    # Checksums, so that a reader notices damage inside a page (fleet.segments asks for them).
+    parquet.write_table(pa.concat_tables(tables), sink, compression="zstd", write_page_checksum=True)
+    raw = sink.getvalue().to_pybytes()
+    name = f"{writer.hex()}-{first:016d}-{last:016d}.parquet"
+    manifest = Manifest(
+        segment=name,
+        writer=writer.hex(),
+        first=first,
+        last=last,
+        rows=last - first + 1,
+        size_bytes=len(raw),
+        schema_version=SCHEMA_VERSION,
+        sha256=hashlib.sha256(raw).hexdigest(),
+    )
+    return PackedSegment(name=name, raw=raw, manifest=encode_manifest(manifest), rows=manifest.rows, last=last)
+
+
+def _slices(journal: Journal) -> Iterator[Columns]:
+    """The facts of one segment, a few at a time: rows as Python has them take many times the memory of Arrow's."""
+    after, left = journal.shipped_through(), ROWS_PER_SEGMENT
+    while left and (columns := journal.columns(after=after, limit=min(ROWS_PER_SLICE, left))):
+        yield columns
+        after, left = columns[0][-1], left - len(columns[0])
+
+
+def _table(writer: WriterId, columns: Columns) -> Any:
+    numbers, *values = columns
+    given = iter(values)
+    made = {"event_id": [event_id(writer, number) for number in numbers], "writer": [writer] * len(numbers)}
+    arrays = [pa.array(made.get(field.name) or next(given), field.type) for field in SEGMENT_SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=SEGMENT_SCHEMA)

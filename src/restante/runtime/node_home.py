@@ -1,0 +1,68 @@
+"""A node's directory: its key, its configuration, its database and the lock of the process that runs it.
+
+Decides what the files are called and who may read them; knows nothing of what they mean.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from restante.crypto.identity import Identity
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError, StoreUnusable
+from restante.ports.entropy import Entropy
+from restante.runtime.identity_files import create_identity, load_identity
+from restante.runtime.private_file import write_private
+
+OWNER_ONLY: Final = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDirectory:
+    path: Path
+
+    @property
+    def key(self) -> Path:
+        return self.path / "key"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "node.toml"
+
+    @property
+    def database(self) -> Path:
+        return self.path / "node.db"
+
+    @property
+    def wal(self) -> Path:
+        """What SQLite has written and not yet moved into the database."""
+        return self.path / "node.db-wal"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "lock"
+
+    def create(self, config_text: str, entropy: Entropy) -> Identity:
+        """A new directory for a new node; one that is there must be empty, so that nothing is ever overwritten."""
+        try:
+            self.path.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+            if any(self.path.iterdir()):
+                raise StoreUnusable(f"{self.path} is not empty; name a new directory, nothing was changed")
+            self.path.chmod(OWNER_ONLY)
+        except OSError as error:
+            raise StoreUnusable(f"{self.path} cannot be made: {error.strerror}") from error
+        identity = create_identity(self.key, entropy)
+        write_private(self.config, [config_text.encode()])
+        return identity
+
+    def check(self) -> None:
+        """Refuse what is no node's directory, before any file is made in it."""
+        if not (self.key.is_file() and self.config.is_file()):
+            raise RestanteError(
+                f"{self.path} is no node's directory: it needs the files {self.key.name} and {self.config.name}, "
+                f"which 'restante node init' makes",
+                code=Code.NOT_FOUND,
+            )
+
+    def identity(self) -> Identity:
+        return load_identity(self.key)

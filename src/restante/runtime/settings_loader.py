@@ -1,0 +1,267 @@
+"""Where the settings come from: flags before the environment, before one TOML file, before the defaults.
+
+Decides which source wins and refuses what is not a setting. It knows no key and no range by name: keys are the fields
+of `policy.settings.Settings`, and those classes check their own ranges when they are made.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, get_type_hints
+
+from restante.model.errors import ConfigurationInvalid, OutOfRange
+from restante.model.setting_ranges import Range, ranges_of
+from restante.policy.settings import Settings
+from restante.runtime.journal.segment_directory import check_depot
+
+PREFIX: Final = "RESTANTE_"
+FILE_VARIABLE: Final = "RESTANTE_CONFIG"
+DEFAULT_FILE: Final = "restante.toml"
+DEFAULT_SOURCE: Final = "default"
+CHANNELS_SECTION: Final = "channels"
+"""Not numbers but adapters, by names of the owner's choice: read by runtime/channels/channel_config."""
+SHIP_TO: Final = "journal.ship_to"
+SHIP_TO_VARIABLE: Final = f"{PREFIX}JOURNAL__SHIP_TO"
+"""The one setting that is a text: where the journal is shipped to by itself; it is not, without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One number that may be configured, as its class declares it."""
+
+    section: str
+    name: str
+    type: type[int] | type[float]
+    default: int | float
+    allowed: Range
+
+    @property
+    def key(self) -> str:
+        return f"{self.section}.{self.name}"
+
+    @property
+    def variable(self) -> str:
+        return f"{PREFIX}{self.section.upper()}__{self.name.upper()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The settings in force and, by key, who set each."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+    ship_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    value: int | float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    value: str
+    source: str
+
+
+def _sections() -> dict[str, type[Any]]:
+    return {section.name: get_type_hints(Settings)[section.name] for section in fields(Settings)}
+
+
+def known_settings() -> tuple[Setting, ...]:
+    """Every setting there is, in the order of the classes."""
+    return tuple(
+        Setting(
+            section=section,
+            name=declared.name,
+            type=get_type_hints(made_by)[declared.name],
+            default=getattr(made_by(), declared.name),
+            allowed=allowed,
+        )
+        for section, made_by in _sections().items()
+        for declared, allowed in ranges_of(made_by)
+    )
+
+
+def find_file(explicit: Path | None, environ: Mapping[str, str], directory: Path) -> Path | None:
+    """The file to read: the one asked for, else the one of RESTANTE_CONFIG, else restante.toml if there is one."""
+    if explicit is not None:
+        return explicit
+    if environ.get(FILE_VARIABLE):
+        return Path(environ[FILE_VARIABLE])
+    usual = directory / DEFAULT_FILE
+    return usual if usual.exists() else None
+
+
+def load_settings(*, file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Settings:
+    """The settings in force; `overrides` are the flags, by key."""
+    return load(file=file, environ=environ, overrides=overrides).settings
+
+
+def load(*, file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Loaded:
+    """The settings in force, with the source of each."""
+    tables = {} if file is None else read_toml(file)
+    return load_tables(tables, source=str(file), environ=environ, overrides=overrides)
+
+
+def load_tables(
+    tables: Mapping[str, Any], *, source: str, environ: Mapping[str, str], overrides: Mapping[str, str]
+) -> Loaded:
+    """The same for a file that was read already; `source` is what it is called in errors."""
+    known = {setting.key: setting for setting in known_settings()}
+    ship_to = _ship_to(tables, source, environ, overrides)
+    given = _from_tables(known, tables, source) | _from_environ(known, environ) | _from_flags(known, overrides)
+    sources = {key: given[key].source if key in given else DEFAULT_SOURCE for key in known}
+    sources[SHIP_TO] = DEFAULT_SOURCE if ship_to is None else ship_to.source
+    return Loaded(
+        settings=_build(given),
+        sources=MappingProxyType(sources),
+        ship_to=None if ship_to is None else _checked(ship_to),
+    )
+
+
+def _checked(ship_to: _Text) -> str:
+    try:
+        return check_depot(SHIP_TO, ship_to.value)
+    except ConfigurationInvalid as problem:
+        problem.add_note(f"set by {ship_to.source}")
+        raise
+
+
+def _ship_to(
+    tables: Mapping[str, Any], source: str, environ: Mapping[str, str], overrides: Mapping[str, str]
+) -> _Text | None:
+    if SHIP_TO in overrides:
+        return _Text(overrides[SHIP_TO], f"--set {SHIP_TO}")
+    if SHIP_TO_VARIABLE in environ:
+        return _Text(environ[SHIP_TO_VARIABLE], SHIP_TO_VARIABLE)
+    section, _, name = SHIP_TO.partition(".")
+    journal = tables.get(section)
+    if not isinstance(journal, dict) or name not in journal:
+        return None
+    if not isinstance(journal[name], str):
+        raise ConfigurationInvalid(f"{SHIP_TO} must be a text in quotes, not {journal[name]!r} ({source})")
+    return _Text(journal[name], source)
+
+
+def _build(given: Mapping[str, _Given]) -> Settings:
+    made = {}
+    for section, made_by in _sections().items():
+        values = {key.partition(".")[2]: one.value for key, one in given.items() if key.partition(".")[0] == section}
+        try:
+            made[section] = made_by(**values)
+        except OutOfRange as problem:
+            if problem.key in given:
+                problem.add_note(f"set by {given[problem.key].source}")
+            raise
+    return Settings(**made)
+
+
+def _from_tables(known: Mapping[str, Setting], tables: Mapping[str, Any], source: str) -> dict[str, _Given]:
+    given = {}
+    for section, values in tables.items():
+        if section == CHANNELS_SECTION:
+            continue
+        if not isinstance(values, dict):
+            _section_keys(known, section, source)
+            raise ConfigurationInvalid(f"{section} in {source} must be a table: write [{section}] and its keys below")
+        for name, value in values.items():
+            if f"{section}.{name}" == SHIP_TO:
+                continue
+            setting = _setting(known, section, name, source)
+            given[setting.key] = _Given(_number(setting, value, source), source)
+        _section_keys(known, section, source)
+    return given
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """What a TOML file says; an error names the file and the line."""
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except OSError as problem:
+        raise ConfigurationInvalid(f"cannot read {file}: {problem.strerror}") from None
+    except UnicodeDecodeError as problem:
+        line = problem.object.count(b"\n", 0, problem.start) + 1
+        raise ConfigurationInvalid(f"{file} is not UTF-8 text (at line {line})") from None
+    except ValueError as problem:  # not only TOMLDecodeError: a number of 5,000 digits raises the plain class
+        raise ConfigurationInvalid(f"{file} is not valid TOML: {problem}") from None
+
+
+def _from_environ(known: Mapping[str, Setting], environ: Mapping[str, str]) -> dict[str, _Given]:
+    given = {}
+    by_slip = {setting.variable.replace("__", "_"): setting for setting in known.values()}
+    for variable in sorted(environ):
+        if not variable.startswith(PREFIX) or variable == SHIP_TO_VARIABLE:
+            continue
+        section, separator, name = variable.removeprefix(PREFIX).lower().partition("__")
+        if separator:
+            setting = _setting(known, section, name, variable)
+            given[setting.key] = _Given(_parse(setting, environ[variable], variable), variable)
+        elif variable in by_slip:
+            raise ConfigurationInvalid(f"unknown variable {variable}. Did you mean {by_slip[variable].variable}?")
+    return given
+
+
+def _from_flags(known: Mapping[str, Setting], overrides: Mapping[str, str]) -> dict[str, _Given]:
+    given = {}
+    for key, text in overrides.items():
+        if key == SHIP_TO:
+            continue
+        section, _, name = key.partition(".")
+        source = f"--set {key}"
+        setting = _setting(known, section, name, source)
+        given[setting.key] = _Given(_parse(setting, text, source), source)
+    return given
+
+
+def _setting(known: Mapping[str, Setting], section: str, name: str, source: str) -> Setting:
+    key = f"{section}.{name}"
+    if key in known:
+        return known[key]
+    names = _section_keys(known, section, source)
+    hint = did_you_mean(name, names, prefix=f"{section}.")
+    raise ConfigurationInvalid(f"unknown setting {key} ({source}).{hint} Section {section} has {', '.join(names)}")
+
+
+def _section_keys(known: Mapping[str, Setting], section: str, source: str) -> list[str]:
+    """The keys of a section; refuses one that does not exist."""
+    keys = (*known, SHIP_TO)
+    names = [name for of, _, name in (key.partition(".") for key in keys) if of == section]
+    if not names:
+        sections = list(dict.fromkeys(setting.section for setting in known.values()))
+        hint = did_you_mean(section, sections)
+        raise ConfigurationInvalid(
+            f"unknown section {section} ({source}).{hint} The sections are {', '.join(sections)}"
+        )
+    return names
+
+
+def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """Half a sentence that names the nearest known word, or nothing."""
+    nearest = get_close_matches(word, list(known), n=1)
+    return f" Did you mean {prefix}{nearest[0]}?" if nearest else ""
+
+
+def _number(setting: Setting, value: object, source: str) -> int | float:
+    """A value of the file; TOML has types, so a text is not a number and 1.0 is not an integer."""
+    if isinstance(value, bool) or not isinstance(value, (int, setting.type)):
+        raise _wrong_type(setting, value, source)
+    return setting.type(value)
+
+
+def _parse(setting: Setting, text: str, source: str) -> int | float:
+    """A value of the environment or of a flag, which are always text."""
+    try:
+        return setting.type(text)
+    except ValueError:
+        raise _wrong_type(setting, text, source) from None
+
+
+def _wrong_type(setting: Setting, value: object, source: str) -> ConfigurationInvalid:
+    wanted = "an integer" if setting.type is int else "a number"
+    unit = f" of {setting.allowed.unit}" if setting.allowed.unit else ""
+    return ConfigurationInvalid(f"{setting.key} must be {wanted}{unit}, not {value!r} ({source})")

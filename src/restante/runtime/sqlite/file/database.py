@@ -1,0 +1,337 @@
+"""One SQLite file: opened durably, migrated forward, never silently misread.
+
+Decides how a file is opened and how SQLite's failures become ours; knows nothing of what is stored.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import apsw
+
+from restante.model.errors import LocalProtocolError, StoreUnusable
+from restante.runtime.sqlite.file.statement_batching import Column, together
+
+BUSY_TIMEOUT_MS: Final = 5_000
+PAGE_BYTES: Final = 4_096
+CHECKPOINT_PAGES: Final = {"client": 2_000, "node": 4_000}
+"""The log may grow to 8 or 16 MB before its pages are moved into the file: those written often are moved once. To sync
+a log that grows takes longer than one that is written over, which a lone sender notices and a busy node does not."""
+_QUERY_HEADER: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_COMMENT: Final = re.compile(r"--.*$", re.MULTILINE)
+_APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
+"""Written into a file's header, "RSTC" or "RSTN": a client's file is never opened as a node's, nor anybody else's as
+ours."""
+
+
+_UNKNOWN: Final = -1
+_PART_OF_THE_OUTER: Final = contextlib.nullcontext()
+
+
+class Database:
+    """A connection with `synchronous=FULL`: when a transaction returns, it is on disk (SPEC 1.3).
+
+    With `read_only` the file is neither made nor migrated nor written, and a transaction is one view of it.
+    Rows given to `defer` are written together, before the next statement that is not deferred itself.
+    """
+
+    def __init__(
+        self, path: Path, *, schema: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS, read_only: bool = False
+    ) -> None:
+        self.path = path
+        self.read_only = read_only
+        self.in_transaction = False  # a transaction
+        self._begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
+        self._data_version = _UNKNOWN
+        self._deferred: dict[str, list[tuple[Column, ...]]] = {}
+        self._deferred_rows = 0
+        self._settled_changes = 0
+        self._forgetting: list[Callable[[], None]] = []
+        self._settling: list[Callable[[], None]] = []
+        self._committed: list[Callable[[], None]] = []
+        with _translated(path):
+            self._connection = _look_into(path) if read_only else _connect(path)
+            self._connection.set_busy_timeout(busy_timeout_ms)
+            self._cursor = self._connection.cursor()
+            try:
+                self._refuse_strangers(schema)
+                if read_only:
+                    self._refuse_other_schemas(schema)
+                    return
+                # One by one: of several statements in one string, those after the first that gives a row are not run.
+                self._connection.pragma("page_size", PAGE_BYTES)
+                self._connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES[schema])
+                for pragma, value in (("journal_mode", "wal"), ("synchronous", "full"), ("foreign_keys", "on")):
+                    self._connection.pragma(pragma, value)
+                self._migrate(schema)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def close(self) -> None:
+        with _translated(self.path):
+            self._connection.close()
+
+    def on_invalidate(self, forget: Callable[[], None]) -> None:
+        """Call `forget` whenever what was read from the file may be wrong: another connection wrote, or a transaction
+        was undone."""
+        self._forgetting.append(forget)
+
+    def before_commit(self, settle: Callable[[], None]) -> None:
+        """Call `settle` when a transaction is about to end: to write down what was kept in memory until then."""
+        self._settling.append(settle)
+
+    def after_commit(self, committed: Callable[[], None]) -> None:
+        """Call `committed` when a transaction is on disk, in the thread that committed it."""
+        self._committed.append(committed)
+
+    def watch_log(self, grown: Callable[[int], None]) -> None:
+        """Call `grown` after each commit with the number of pages in the log; emptying it is then left to others."""
+
+        def committed(_connection: apsw.Connection, _schema: str, pages: int) -> int:
+            grown(pages)
+            return apsw.SQLITE_OK
+
+        self._connection.set_wal_hook(committed)
+
+    def checkpoint(self) -> None:
+        """Move the log's pages into the file, as far as nobody is in the way."""
+        with _translated(self.path):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def transaction(self) -> contextlib.AbstractContextManager[None]:
+        """All or nothing; a transaction inside a transaction is part of the outer one."""
+        return _PART_OF_THE_OUTER if self.in_transaction else self._outermost()
+
+    @contextlib.contextmanager
+    def _outermost(self) -> Iterator[None]:
+        self.begin()
+        try:
+            yield
+        except BaseException:
+            self.roll_back()
+            raise
+        self.commit()
+
+    def begin(self) -> None:
+        try:
+            self._cursor.execute(self._begin)
+            version = self._connection.data_version()
+        except BaseException as failure:  # noqa: BLE001 - raised again
+            self.roll_back()
+            self._translate(failure)
+        self.in_transaction = True
+        if version != self._data_version:
+            self._forget()
+
+    def commit(self) -> None:
+        """On disk when it returns; when it raises, nothing of the transaction was kept."""
+        try:
+            self.write_deferred()
+            if not self._connection.in_transaction:
+                self._refuse_to_go_on()
+            self.in_transaction = False
+            self._cursor.execute("COMMIT")
+        except BaseException as failure:  # noqa: BLE001 - raised again
+            self.roll_back()
+            self._translate(failure)
+        try:
+            # Counts the commits of every connection, ours included: whoever else commits makes it differ.
+            self._data_version = self._connection.data_version()
+        except (apsw.Error, OSError):
+            self._data_version = _UNKNOWN
+        for committed in self._committed:
+            committed()
+
+    def write_deferred(self) -> None:
+        """Write what was deferred; the rest of the commit is the disk's work."""
+        for settle in self._settling:
+            settle()
+        if self._deferred:
+            self._write_deferred()
+
+    def roll_back(self) -> None:
+        self.in_transaction = False
+        self._data_version = _UNKNOWN
+        self._deferred.clear()
+        self._forget()
+        if self._connection.in_transaction:
+            with _translated(self.path):
+                self._connection.execute("ROLLBACK")
+
+    def run(self, sql: str, **values: Column) -> list[tuple[Any, ...]]:
+        """Every row of one statement. Tables are STRICT, so a column's declared type is the type of its values."""
+        return self._fetch(sql, values)
+
+    def rows(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
+        """The same with the values in order, for statements on the hot path."""
+        return self._fetch(sql, values)
+
+    def query_without_writing(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
+        """The same for a statement that no deferred row has to come before."""
+        return self._execute(sql, values)
+
+    def defer(self, sql: str, values: tuple[Column, ...]) -> None:
+        """Write this soon, at the latest with the commit. The order between different statements is not kept."""
+        if not self.in_transaction:
+            raise LocalProtocolError("rows can be deferred only inside a transaction")
+        self._deferred_rows += 1
+        rows = self._deferred.get(sql)
+        if rows is None:
+            self._deferred[sql] = [values]
+        else:
+            rows.append(values)
+
+    def defer_many(self, sql: str, rows: Sequence[tuple[Column, ...]]) -> None:
+        """The same for many rows of one statement, which are written in their order."""
+        if not self.in_transaction:
+            raise LocalProtocolError("rows can be deferred only inside a transaction")
+        if rows:
+            self._deferred_rows += len(rows)
+            self._deferred.setdefault(sql, []).extend(rows)
+
+    def changes(self) -> int:
+        """Grows with each row written or deferred: tells whether an operation changed anything."""
+        return self._connection.total_changes() - self._settled_changes + self._deferred_rows
+
+    def _fetch(self, sql: str, values: Mapping[str, Column] | tuple[Column, ...]) -> list[tuple[Any, ...]]:
+        if self._deferred:
+            self._write_deferred()
+        return self._execute(sql, values)
+
+    def _execute(self, sql: str, values: Mapping[str, Column] | tuple[Column, ...]) -> list[tuple[Any, ...]]:
+        if self.in_transaction and not self._connection.in_transaction:
+            self._refuse_to_go_on()
+        try:
+            return self._cursor.execute(sql, values).fetchall()
+        except BaseException as failure:  # noqa: BLE001 - raised again
+            self._translate(failure)
+
+    def _write_deferred(self) -> None:
+        if not self._connection.in_transaction:
+            self._refuse_to_go_on()
+        before = self._connection.total_changes()
+        deferred, self._deferred = self._deferred, {}
+        try:
+            for sql, rows in deferred.items():
+                if len(rows) == 1:
+                    self._cursor.execute(sql, rows[0])
+                else:
+                    for wide, values in together(sql, rows):
+                        self._cursor.execute(wide, values)
+        except BaseException as failure:  # noqa: BLE001 - raised again
+            self._translate(failure)
+        self._settled_changes += self._connection.total_changes() - before
+
+    def _translate(self, failure: BaseException) -> NoReturn:
+        """Only once something failed: a context manager around a statement costs as much as a small statement does."""
+        with _translated(self.path):
+            raise failure
+
+    def _forget(self) -> None:
+        for forget in self._forgetting:
+            forget()
+
+    def last_insert(self) -> int:
+        return self._connection.last_insert_rowid()
+
+    def _refuse_to_go_on(self) -> NoReturn:
+        """SQLite rolls back by itself when the disk fails: whoever caught that failure must not go on half-way."""
+        raise StoreUnusable(f"{self.path.name}: the transaction failed before; nothing of it was kept")
+
+    def _refuse_strangers(self, schema: str) -> None:
+        """A database that is not ours, or not of this kind, is left as it is."""
+        [(tables,)] = self._connection.execute("SELECT count(*) FROM sqlite_schema")
+        if (tables or self.read_only) and self._connection.pragma("application_id") != _APPLICATION_IDS[schema]:
+            raise StoreUnusable(f"{self.path.name} is a database, but no {schema}'s file; open another file")
+
+    def _refuse_other_schemas(self, schema: str) -> None:
+        known = len(_steps(schema))
+        at = self._version(known)
+        if at < known:
+            raise StoreUnusable(
+                f"{self.path.name} has schema {at}, this version of Restante reads {known}: "
+                "start the program it belongs to once, which brings it up to date"
+            )
+
+    def _version(self, known: int) -> int:
+        at = int(self._connection.pragma("user_version"))
+        if at > known:
+            raise StoreUnusable(
+                f"{self.path.name} has schema {at}, this version of Restante knows up to {known}: "
+                "upgrade Restante, or open another file"
+            )
+        return at
+
+    def _migrate(self, schema: str) -> None:
+        steps = _steps(schema)
+        with self.transaction():
+            at = self._version(len(steps))
+            if at == len(steps):
+                return
+            for step in steps[at:]:
+                self._connection.execute(step.read_text(encoding="utf-8"))
+            self._connection.pragma("application_id", _APPLICATION_IDS[schema])
+            self._connection.pragma("user_version", len(steps))
+
+
+def load_queries(name: str) -> Mapping[str, str]:
+    """The named statements of one commented SQL file, as short as they can be said.
+
+    A statement is found by its text every time it is run, for each of many rows again.
+    """
+    text = files("restante.runtime.sqlite").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    _, *parts = _QUERY_HEADER.split(text)
+    return dict(zip(parts[::2], map(_shortened, parts[1::2]), strict=True))
+
+
+def _shortened(statement: str) -> str:
+    """Without comments and layout; no quoted text in our files has two spaces or dashes side by side."""
+    return " ".join(_COMMENT.sub("", statement).split())
+
+
+def _steps(schema: str) -> list[Traversable]:
+    """The migrations of one kind of file, in their order."""
+    steps = files("restante.runtime.sqlite").joinpath("migrations", schema).iterdir()
+    return sorted((step for step in steps if step.name.endswith(".sql")), key=lambda step: step.name)
+
+
+def _connect(path: Path) -> apsw.Connection:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Created by us first, so that no other user can read it even for a moment.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    return apsw.Connection(str(path))
+
+
+def _look_into(path: Path) -> apsw.Connection:
+    # Not SQLITE_OPEN_READONLY: such a connection leaves its -wal and -shm files behind.
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.pragma("query_only", "on")
+    # What a killed program left beside the file is read from there; moving it in is left to the next writer.
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(_has_rest(path)))
+    return connection
+
+
+def _has_rest(path: Path) -> bool:
+    wal = path.with_name(f"{path.name}-wal")
+    return wal.exists() and wal.stat().st_size > 0
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """SQLite's and the file system's failures, said so that a person knows what to do."""
+    try:
+        yield
+    except (apsw.FullError, apsw.IOError) as error:
+        raise StoreUnusable(f"{path.name}: the disk is full or failing ({error}); free space and try again") from error
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise StoreUnusable(f"{path.name} is still locked by another process; nothing was changed") from error
+    except (apsw.NotADBError, apsw.CorruptError) as error:
+        raise StoreUnusable(f"{path.name} is damaged or no database ({error}); restore it from a backup") from error
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, OSError) as error:
+        raise StoreUnusable(f"{path.name} cannot be opened for writing: {error}") from error

@@ -1,0 +1,156 @@
+"""Whether a client's file is what it must be: whole as a file, and with books that agree with each other (SPEC 1.4).
+
+Says what is wrong in words and repairs nothing. Each check stands alone, so that damage seen by one does not hide what
+the others would find.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from restante.model.error_codes import Code
+from restante.model.errors import StoreUnusable
+from restante.model.ids import MESSAGE_ID_BYTES, MessageId, show_message_id
+from restante.model.journal import STATE_AFTER, JournalKind
+from restante.model.kinds import Kind, Priority
+from restante.model.states import Confirmation, DeadCategory, DeadReason, Route, State
+from restante.runtime.sqlite.file.database import Database, load_queries
+
+_SQL: Final = load_queries("integrity")
+_STATE_AFTER: Final = json.dumps({kind.value: state.value for kind, state in STATE_AFTER.items()})
+_WORDS: Final[dict[str, frozenset[object]]] = {
+    "route": frozenset(Route),
+    "kind": frozenset(Kind),
+    "priority": frozenset(Priority),
+    "code": frozenset(Code),
+    "confirmation": frozenset(Confirmation),
+    "reason": frozenset(DeadReason),
+    "category": frozenset(DeadCategory),
+    "state": frozenset(State),
+    "fact": frozenset(JournalKind),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at, and each breach of it in words."""
+
+    name: str
+    findings: tuple[str, ...]
+
+
+Row = tuple[Any, ...]
+
+
+def check_file(database: Database) -> list[Check]:
+    """Every check, of one moment."""
+    with database.transaction():
+        return [Check(name=name, findings=_findings(database, parts)) for name, parts in CHECKS.items()]
+
+
+def _findings(database: Database, parts: Iterable[tuple[str, Callable[[Row], str | None]]]) -> tuple[str, ...]:
+    found: list[str] = []
+    for query, in_words in parts:
+        values = {"state_after": _STATE_AFTER} if query == "states" else {}
+        try:
+            rows = database.run(_SQL[query], **values)
+        except StoreUnusable as damage:
+            found.append(f"could not be looked at: {damage}")
+            continue
+        found += filter(None, map(in_words, rows))
+    return tuple(found)
+
+
+def _shown(value: object) -> str:
+    """A message id; in a damaged file its place may hold anything."""
+    if isinstance(value, bytes) and len(value) == MESSAGE_ID_BYTES:
+        return show_message_id(MessageId(value))
+    return f"with the unreadable id {value!r}"
+
+
+def _structure(row: Row) -> str | None:
+    return None if row[0] == "ok" else " ".join(str(row[0]).split())
+
+
+def _reference(row: Row) -> str:
+    table, number, target, _ = row
+    return f"row {number} of table {table} points to a row of table {target} that is not there"
+
+
+def _total(row: Row) -> str:
+    entries, size, counted_entries, counted_size = row
+    return (
+        f"the totals say {entries} messages and {size} bytes in flight,"
+        f" but there are {counted_entries} messages and {counted_size} bytes"
+    )
+
+
+def _lane_total(row: Row) -> str:
+    route, lane, kept, counted = row
+    return f"the totals say {kept} pending in {route} lane {lane!r}, but there are {counted}"
+
+
+def _missing_body(row: Row) -> str:
+    return f"message {_shown(row[0])} {row[1]}, but its payload is not there"
+
+
+def _odd_body(row: Row) -> str:
+    return f"message {_shown(row[0])} should have {row[1]} bytes of payload, but has {row[2]}"
+
+
+def _stray_body(row: Row) -> str:
+    return f"payload {row[0]} belongs to no message"
+
+
+def _stray_progress(row: Row) -> str:
+    return f"it is kept how far message {_shown(row[0])} was sent to its chat, but the message is not there"
+
+
+def _hole(row: Row) -> str:
+    first, last = row
+    return f"fact {first} is missing" if first == last else f"facts {first} to {last} are missing"
+
+
+def _two_places(row: Row) -> str:
+    return f"message {_shown(row[0])} is in two states at once"
+
+
+def _repeated_id(row: Row) -> str:
+    return f"message {_shown(row[0])} is in the outbox {row[1]} times"
+
+
+def _state(row: Row) -> str:
+    message_id, told, kept = row
+    by_facts = f"its facts say {told}" if told else "no fact tells of it"
+    by_row = f"its row says {kept}" if kept else "it has no row"
+    return f"message {_shown(message_id)}: {by_facts}, but {by_row}"
+
+
+def _untold_delivery(row: Row) -> str:
+    return f"message {_shown(row[0])} is remembered as delivered, but no fact says so"
+
+
+def _word(row: Row) -> str | None:
+    name, value = row
+    return None if value in _WORDS[name] else f"{name} {value!r} is unknown to this version"
+
+
+CHECKS: Final[dict[str, tuple[tuple[str, Callable[[Row], str | None]], ...]]] = {
+    "the file is whole": (("structure", _structure),),
+    "rows that belong together are there": (("references", _reference), ("stray_progress", _stray_progress)),
+    "totals equal a recount": (("totals", _total), ("lane_totals", _lane_total)),
+    "each message has its payload": (
+        ("missing_bodies", _missing_body),
+        ("odd_bodies", _odd_body),
+        ("stray_bodies", _stray_body),
+    ),
+    "the journal's numbers have no holes": (("holes", _hole),),
+    "each message is in the state its facts tell": (
+        ("states", _state),
+        ("two_places", _two_places),
+        ("repeated_ids", _repeated_id),
+        ("sent_index", _untold_delivery),
+    ),
+    "all values are known": (("words", _word),),
+}

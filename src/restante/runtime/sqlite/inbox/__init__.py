@@ -1,0 +1,1 @@
+"""The inbox in a client file: dedup index, reorder buffer, messages, pending acks."""

@@ -1,0 +1,1 @@
+"""The mailboxes in a node file."""

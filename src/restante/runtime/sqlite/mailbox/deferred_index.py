@@ -1,0 +1,108 @@
+"""How a relay's blobs are found by recipient and by expiry: entries made many at a time (SPEC 6.2).
+
+A put writes at the ends of two tables. Its place among the blobs of its recipient would be one more page in nearly
+every commit; so these entries are made for many puts at once, in their order. Until then they are known here, and after
+a crash the blobs themselves tell what is missing. Knows nothing of quotas, nor of what a blob is.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from restante.core.mailbox import Keep
+from restante.model.ids import InboxKey
+from restante.runtime.sqlite.file.database import Database, load_queries
+
+FILE_AT: Final = 2_048
+"""Blobs that wait to be filed: what a start has to read again, and some milliseconds of one commit."""
+
+UnindexedBlob = tuple[int, int, int]
+"""Id, expiry and size in bytes of a blob."""
+
+_SQL: Final = load_queries("filing")
+
+
+class DeferredIndex:
+    """`reader` sees only what is committed; `database` is the one writer's."""
+
+    def __init__(self, database: Database, reader: Database) -> None:
+        self._database = database
+        self._reader = reader
+        self._unfiled: dict[InboxKey, list[UnindexedBlob]] | None = None
+        self._leaving: dict[
+            InboxKey, list[UnindexedBlob]
+        ] = {}  # filed by the transaction under way: still to be found here
+        self._waiting = 0
+        database.on_invalidate(self._forget)
+        database.after_commit(self._let_go)
+
+    @property
+    def is_due(self) -> bool:
+        return self._waiting >= FILE_AT
+
+    def add(self, ids: Iterable[int], keeps: Sequence[Keep]) -> None:
+        """Blobs of the transaction under way; their ids are higher than any before."""
+        unfiled = self._known(self._database)
+        for blob_id, keep in zip(ids, keeps, strict=True):
+            entry = (blob_id, keep[2], len(keep[3]))
+            theirs = unfiled.get(keep[0])
+            if theirs is None:
+                unfiled[keep[0]] = [entry]
+            else:
+                theirs.append(entry)
+        self._waiting += len(keeps)
+
+    def inboxes(self) -> Iterable[InboxKey]:
+        """Those with blobs that wait to be filed."""
+        return self._known(self._database).keys()
+
+    def waiting_in(self, inbox: InboxKey) -> Sequence[UnindexedBlob]:
+        """Its blobs that wait to be filed, oldest first."""
+        return self._known(self._database).get(inbox, ())
+
+    def file_all(self) -> None:
+        """Part of the transaction under way."""
+        unfiled = self._known(self._database)
+        if not unfiled:
+            return
+        self._database.defer_many(
+            _SQL["file"], [(inbox, *entry) for inbox in sorted(unfiled) for entry in unfiled[inbox]]
+        )
+        through = max(entries[-1][0] for entries in unfiled.values())
+        self._database.defer(_SQL["filed_through"], (through,))
+        for inbox, entries in self._leaving.items():
+            unfiled[inbox] = entries + unfiled.get(inbox, [])
+        self._leaving, self._unfiled, self._waiting = unfiled, {}, 0
+
+    def page(self, inbox: InboxKey, *, after: int, limit: int, now_ms: int) -> list[tuple[int, int]]:
+        """Ids and sizes of its first live blobs with an id above `after`. Some may not be on disk yet."""
+        # Looked up first: what leaves here meanwhile is found in the file.
+        waiting = [*self._leaving.get(inbox, ()), *self._known(self._reader).get(inbox, ())]
+        page: list[tuple[int, int]] = self._reader.run(
+            _SQL["page_sizes"], recipient=inbox, after=after, limit=limit, now_ms=now_ms
+        )
+        if waiting and len(page) < limit:
+            filed_through = page[-1][0] if page else after
+            page += [
+                (blob_id, size_bytes)
+                for blob_id, expires_at_ms, size_bytes in waiting
+                if blob_id > filed_through and expires_at_ms > now_ms
+            ][: limit - len(page)]
+        return page
+
+    def _known(self, through: Database) -> dict[InboxKey, list[UnindexedBlob]]:
+        """What waits; read from the file when that is unknown. Nobody else writes to it meanwhile."""
+        unfiled = self._unfiled
+        if unfiled is None:
+            unfiled = {}
+            rows = through.query_without_writing(_SQL["unfiled"])  # nothing of it is deferred: whoever adds asks first
+            for recipient, *entry in rows:
+                unfiled.setdefault(InboxKey(recipient), []).append((entry[0], entry[1], entry[2]))
+            self._unfiled, self._waiting = unfiled, len(rows)
+        return unfiled
+
+    def _let_go(self) -> None:
+        if self._leaving:
+            self._leaving = {}
+
+    def _forget(self) -> None:
+        self._unfiled, self._leaving, self._waiting = None, {}, 0

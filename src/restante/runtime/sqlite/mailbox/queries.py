@@ -1,0 +1,42 @@
+"""What a node's file holds, in sums, for its operator."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from restante.runtime.sqlite.file.database import Database, load_queries
+
+_SQL: Final = load_queries("node_reading")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHoldings:
+    """`expired` blobs are among `blobs`; they are never served and go with the next reaping."""
+
+    blobs: int
+    total_bytes: int
+    inboxes: int
+    expired: int
+    oldest_stored_at_ms: int | None
+    next_expiry_at_ms: int | None
+    facts: int
+    facts_not_shipped: int
+
+
+def read_holdings(database: Database, *, shipped_through: int, now_ms: int) -> NodeHoldings:
+    """All numbers from one view of the file."""
+    with database.transaction():
+        [(blobs, total_bytes, inboxes)] = database.run(_SQL["held"])
+        first_stored = database.run(_SQL["first_stored"])
+        [(next_expiry,)] = database.run(_SQL["next_expiry"])
+        [(expired,)] = database.run(_SQL["expired"], now_ms=now_ms)
+        [(facts,)] = database.run(_SQL["facts"])
+    return NodeHoldings(
+        blobs=blobs,
+        total_bytes=total_bytes,
+        inboxes=inboxes,
+        expired=expired,
+        oldest_stored_at_ms=first_stored[0][0] if first_stored else None,
+        next_expiry_at_ms=next_expiry,
+        facts=facts,
+        facts_not_shipped=facts - shipped_through,
+    )

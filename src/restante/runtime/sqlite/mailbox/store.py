@@ -1,0 +1,205 @@
+"""The relay's inbox store in SQLite: what was put is on disk when its transaction is (SPEC 6.1, 6.2).
+
+Reads go over a connection of their own, which sees only what is committed: a blob is never served before its
+acknowledgement could be given, and reading does not wait for a commit under way.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from restante.core.mailbox import Keep, Usage
+from restante.crypto.journal_tags import DAY_MS, inbox_tag
+from restante.model.ids import InboxKey, PayloadHash, SessionTag
+from restante.model.journal import ASKED_BY_FLEET, JournalKind
+from restante.policy.quota import Refusal, StorageQuota, check_space
+from restante.ports.relay_connection import StoredBlob
+from restante.runtime.sqlite.file.database import Database, load_queries
+from restante.runtime.sqlite.file.journal import BlobEvent, Journal
+from restante.runtime.sqlite.mailbox.deferred_index import DeferredIndex
+
+REMEMBERED_INBOXES: Final = 10_000  # of each memory below: a bound, and far more than are busy at once
+
+_SQL: Final = load_queries("mailbox")
+_PUT: Final = _SQL["put_blob"]
+
+
+class SqliteMailbox:
+    """Satisfies `ports.relay.MailboxStore`. `tag_secret` keeps inboxes unrecognisable in the journal."""
+
+    def __init__(self, database: Database, journal: Journal, *, tag_secret: bytes) -> None:
+        self._database = database
+        self._journal = journal
+        self._reader = Database(database.path, schema="node", read_only=True)
+        self._tag_secret = tag_secret
+        self._tags: dict[InboxKey, SessionTag] = {}
+        self._tags_of_day = 0
+        self._nothing_expires_before: dict[InboxKey, int] = {}
+        self._held: dict[InboxKey, list[int]] = {}
+        self._changed: set[InboxKey] = set()
+        self._filing = DeferredIndex(database, self._reader)
+        database.on_invalidate(self._forget)
+        database.before_commit(self._settle)
+
+    def close(self) -> None:
+        """The reading connection; the writing one belongs to whoever opened it."""
+        self._reader.close()
+
+    def put_all(self, keeps: Sequence[Keep], *, quota: StorageQuota, now_ms: int) -> list[int | Refusal]:
+        answers: list[int | Refusal] = []
+        fitting: list[Keep] = []
+        with self._database.transaction():
+            for keep in keeps:
+                inbox, size_bytes = keep[0], len(keep[3])
+                held = self._held.get(inbox) or self._look_up(inbox)
+                refused = check_space(quota, held[0], held[1], size_bytes)
+                if refused is not None:
+                    answers += self._put(fitting, now_ms)
+                    fitting = []
+                    if self._sweep(inbox, now_ms):
+                        refused = check_space(quota, held[0], held[1], size_bytes)
+                    if refused is not None:
+                        answers.append(refused)
+                        continue
+                held[0] += 1
+                held[1] += size_bytes
+                fitting.append(keep)
+            answers += self._put(fitting, now_ms)
+        return answers
+
+    def usage(self, inbox: InboxKey) -> Usage:
+        [(blobs, total_bytes)] = self._reader.run(_SQL["usage_now"], recipient=inbox)
+        return Usage(blobs=blobs, total_bytes=total_bytes)
+
+    def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> list[StoredBlob]:
+        while page := self._filing.page(inbox, after=after, limit=limit, now_ms=now_ms):
+            first, *others = page
+            ids = [first[0]]
+            room_bytes = max_bytes - first[1]
+            for blob_id, size_bytes in others:
+                room_bytes -= size_bytes
+                if room_bytes < 0:
+                    break
+                ids.append(blob_id)
+            if rows := self._reader.rows(_SQL["read_blobs"], json.dumps(ids)):
+                return list(map(StoredBlob._make, rows))
+            after = ids[-1]  # all of them are gone since, or not on disk yet
+        return []
+
+    def delete_all(self, inbox: InboxKey, blob_ids: Sequence[int], *, now_ms: int) -> int:
+        with self._database.transaction():
+            self._file()
+            gone = [row for blob_id in blob_ids for row in self._database.rows(_SQL["delete_blob"], blob_id, inbox)]
+            self._note(JournalKind.REMOVED, gone, now_ms)
+        return len(gone)
+
+    def reap(self, *, now_ms: int, limit: int | None = None) -> int:
+        with self._database.transaction():
+            self._file()
+            gone = self._database.run(_SQL["reap"], now_ms=now_ms, limit=-1 if limit is None else limit)
+            self._note(JournalKind.REAPED, gone, now_ms)
+        return len(gone)
+
+    def reap_listed(self, sealed_hash: PayloadHash, *, now_ms: int) -> int:
+        """Delete every copy of what was delivered elsewhere (SPEC 7.7, 13.6); how many there were."""
+        with self._database.transaction():
+            self._file()
+            gone = self._database.run(_SQL["reap_listed"], payload_hash=sealed_hash)
+            self._note(JournalKind.REAPED, gone, now_ms, code=ASKED_BY_FLEET)
+        return len(gone)
+
+    def _look_up(self, inbox: InboxKey) -> list[int]:
+        """Blobs and bytes, as this transaction has them; to be changed in place, and then marked as changed."""
+        held = self._held.get(inbox)
+        if held is None:
+            rows = self._database.query_without_writing(
+                _SQL["usage"], inbox
+            )  # never deferred while it is not remembered
+            waiting = self._filing.waiting_in(inbox)
+            held = self._held[inbox] = list(rows[0]) if rows else [0, 0]
+            held[0] += len(waiting)
+            held[1] += sum(size_bytes for _, _, size_bytes in waiting)
+        return held
+
+    def _put(self, keeps: Sequence[Keep], now_ms: int) -> range:
+        """Their ids."""
+        if now_ms // DAY_MS != self._tags_of_day:
+            self._tags_of_day = now_ms // DAY_MS
+            self._tags.clear()
+        tags = self._tags
+        facts: list[BlobEvent] = [
+            (
+                tags.get(inbox) or self._make_tag(inbox, now_ms),
+                sealed_hash,
+                len(envelope),
+                max(0, expires_at_ms - now_ms) // 1_000,
+            )
+            for inbox, sealed_hash, expires_at_ms, envelope in keeps
+        ]
+        ids = self._journal.append_many(JournalKind.STORED, facts, at_ms=now_ms)
+        self._database.defer_many(_PUT, [(blob_id, *keep, now_ms) for blob_id, keep in zip(ids, keeps, strict=True)])
+        self._filing.add(ids, keeps)
+        if self._nothing_expires_before:
+            for inbox in {keep[0] for keep in keeps}:
+                self._nothing_expires_before.pop(inbox, None)
+        return ids
+
+    def _file(self) -> None:
+        """What is filed is counted in `usage`, and nothing else is."""
+        inboxes = set(self._filing.inboxes())
+        for inbox in inboxes:
+            self._look_up(inbox)
+        self._changed |= inboxes
+        self._filing.file_all()
+
+    def _settle(self) -> None:
+        """Once a transaction, whatever the number of its operations."""
+        if self._changed or self._filing.is_due:
+            self._file()
+            held = self._held
+            self._database.defer_many(
+                _SQL["set_usage"], [(inbox, *held[inbox]) for inbox in self._changed if held[inbox][0]]
+            )
+            self._database.defer_many(_SQL["forget_usage"], [(inbox,) for inbox in self._changed if not held[inbox][0]])
+            self._changed.clear()
+        _make_room(self._held)
+
+    def _forget(self) -> None:
+        """The file may hold something else than what is remembered of it."""
+        self._held.clear()
+        self._changed.clear()
+        self._nothing_expires_before.clear()
+
+    def _sweep(self, inbox: InboxKey, now_ms: int) -> bool:
+        """Whether a full inbox lost what had expired in it. Only then is it worth the walk through all of it."""
+        if self._nothing_expires_before.get(inbox, 0) > now_ms:
+            return False
+        self._file()
+        gone = self._database.run(_SQL["reap_inbox"], recipient=inbox, now_ms=now_ms)
+        self._note(JournalKind.REAPED, gone, now_ms)
+        if gone:
+            return True  # not remembered: this transaction may still fail
+        [(earliest_ms,)] = self._database.rows(_SQL["earliest_expiry"], inbox)
+        _make_room(self._nothing_expires_before)
+        self._nothing_expires_before[inbox] = earliest_ms or 0
+        return False
+
+    def _note(self, kind: JournalKind, gone: Sequence[tuple[Any, ...]], now_ms: int, code: str | None = None) -> None:
+        """The facts of what is gone, and what its inboxes hold without it."""
+        for inbox, sealed_hash, size_bytes in gone:
+            self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash), code=code)
+            held = self._look_up(inbox)
+            held[0] -= 1
+            held[1] -= size_bytes
+            self._changed.add(inbox)
+
+    def _make_tag(self, inbox: InboxKey, now_ms: int) -> SessionTag:
+        """The inbox's tag of this day (SPEC 13.1), remembered: making one costs as much as writing a row."""
+        _make_room(self._tags)
+        tag = self._tags[inbox] = inbox_tag(self._tag_secret, inbox, at_ms=now_ms)
+        return tag
+
+
+def _make_room(remembered: dict[InboxKey, Any]) -> None:
+    if len(remembered) >= REMEMBERED_INBOXES:
+        remembered.clear()

@@ -1,0 +1,141 @@
+"""Carrying out what the fleet's tables propose, in the file where the truth is (SPEC 13.6).
+
+A proposal is made from facts that may be old. It is carried out only if the file still stands as it says, in one
+transaction with the fact that tells of it; a second time there is nothing left to do. No table of done actions is
+needed for that.
+"""
+
+import json
+from enum import StrEnum
+from typing import Any, Final
+
+from restante.core.outbox_events import Recovered
+from restante.core.retransmit import PAUSE_MS
+from restante.model.errors import OutboxFull
+from restante.model.fleet_actions import ActionKind, FleetAction
+from restante.model.ids import MessageId, NodeId
+from restante.model.journal import ASKED_BY_FLEET, JournalKind
+from restante.model.states import State
+from restante.runtime.sqlite.file.database import Database, load_queries
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
+from restante.runtime.sqlite.outbox.store import SqliteOutbox
+
+SCOREBOARD_KEY: Final = "scoreboard"
+SCORES_KEPT: Final = 10_000
+
+_SQL: Final = load_queries("fleet_actions")
+
+
+class ActionResult(StrEnum):
+    """What became of a proposal."""
+
+    DONE = "done"
+    NOTHING_LEFT = "nothing left to do"
+    """The file has moved on since, or it was done before."""
+    NOT_MINE = "not for this file"
+    NO_ROOM = "no room now"
+    """A full outbox takes nothing back; the letter stays, and due."""
+    NOT_POSSIBLE = "not possible here"
+    """A copy to another node: a single relay knows no other."""
+
+
+class ClientActions:
+    """What a client does: send again, take up a dead letter, remember scores."""
+
+    def __init__(self, database: Database, journal: Journal, outbox: SqliteOutbox) -> None:
+        self._database = database
+        self._journal = journal
+        self._outbox = outbox
+
+    def apply(self, action: FleetAction, *, now_ms: int) -> ActionResult:
+        """One proposal. Scores are for `take_scoreboard`, all of them together."""
+        if action.target != self._journal.writer or action.message_id is None:
+            return ActionResult.NOT_MINE
+        with self._database.transaction():
+            match action.action:
+                case ActionKind.REDRIVE:
+                    return self._redrive(action.message_id, action.fact_at_ms, now_ms)
+                case ActionKind.RETRANSMIT:
+                    return self._retransmit(action.message_id, action.fact_at_ms, now_ms)
+        return ActionResult.NOT_MINE
+
+    def _redrive(self, message_id: MessageId, moved_at_ms: int | None, now_ms: int) -> ActionResult:
+        """The daily retry (SPEC 5.3): only of the very burial that was seen, and only once its day has come."""
+        letter = self._outbox.dead_letters.load(message_id)
+        if letter is None or letter.moved_at_ms != moved_at_ms:
+            return ActionResult.NOTHING_LEFT
+        if letter.retry_at_ms is None or letter.retry_at_ms > now_ms:
+            return ActionResult.NOTHING_LEFT
+        try:
+            self._outbox.apply(message_id, Recovered(by_itself=True), now_ms=now_ms)
+        except OutboxFull:
+            return ActionResult.NO_ROOM
+        return ActionResult.DONE
+
+    def _retransmit(self, message_id: MessageId, tried_at_ms: int | None, now_ms: int) -> ActionResult:
+        """The same sealed bytes again, if nothing was tried since and the last try is not too young."""
+        entry = self._outbox.load(message_id)
+        if entry is None or entry.state is not State.SENT or entry.last_attempt_at_ms != tried_at_ms:
+            return ActionResult.NOTHING_LEFT
+        is_young = entry.last_attempt_at_ms is not None and now_ms < entry.last_attempt_at_ms + PAUSE_MS
+        if is_young or entry.next_attempt_at_ms <= now_ms:
+            return ActionResult.NOTHING_LEFT
+        self._outbox.send_again(message_id, now_ms=now_ms)
+        self._journal.append(
+            JournalKind.RETRANSMIT_REQUESTED,
+            at_ms=now_ms,
+            message_id=message_id,
+            message_kind=entry.kind,
+            priority=entry.priority,
+            code=ASKED_BY_FLEET,
+        )
+        return ActionResult.DONE
+
+
+class NodeActions:
+    """What a node does: delete what was delivered elsewhere, remember scores."""
+
+    def __init__(self, journal: Journal, mailbox: SqliteMailbox) -> None:
+        self._journal = journal
+        self._mailbox = mailbox
+
+    def apply(self, action: FleetAction, *, now_ms: int) -> ActionResult:
+        """One proposal."""
+        if action.target != self._journal.writer or action.payload_hash is None:
+            return ActionResult.NOT_MINE
+        match action.action:
+            case ActionKind.REAP:
+                gone = self._mailbox.reap_listed(action.payload_hash, now_ms=now_ms)
+                return ActionResult.DONE if gone else ActionResult.NOTHING_LEFT
+            case ActionKind.REPAIR:
+                return ActionResult.NOT_POSSIBLE
+        return ActionResult.NOT_MINE
+
+
+def take_scoreboard(database: Database, journal: Journal, scores: list[FleetAction], *, now_ms: int) -> ActionResult:
+    """Remember the scores of nodes, all of one moment; an older board never takes the place of a newer one."""
+    if not scores:
+        return ActionResult.NOTHING_LEFT
+    as_of_ms = max(action.as_of_ms for action in scores)
+    newest = [action for action in scores if action.as_of_ms == as_of_ms][:SCORES_KEPT]
+    board = {action.node.hex(): action.score for action in newest if action.node is not None}
+    with database.transaction():
+        known = _stored_board(database)
+        if known is not None and known["as_of_ms"] >= as_of_ms:
+            return ActionResult.NOTHING_LEFT
+        value = json.dumps({"as_of_ms": as_of_ms, "scores": board}).encode()
+        database.run(_SQL["set_meta"], key=SCOREBOARD_KEY, value=value)
+        journal.append(JournalKind.SCOREBOARD_TAKEN, at_ms=now_ms, latency_ms=now_ms - as_of_ms)
+    return ActionResult.DONE
+
+
+def scoreboard(database: Database) -> dict[NodeId, float]:
+    """The scores last taken; empty before the first."""
+    known = _stored_board(database)
+    return {} if known is None else {NodeId(bytes.fromhex(node)): score for node, score in known["scores"].items()}
+
+
+def _stored_board(database: Database) -> dict[str, Any] | None:
+    rows = database.run(_SQL["get_meta"], key=SCOREBOARD_KEY)
+    return json.loads(rows[0][0]) if rows else None

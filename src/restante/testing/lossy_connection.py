@@ -1,0 +1,110 @@
+"""A bad network around a good link: loses puts, loses their answers, repeats and holds back arrivals."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from restante.core.signed_acks import Evidence
+from restante.policy.failures import Failure
+from restante.ports.entropy import Entropy
+from restante.ports.relay_connection import AttemptFailed, RelayConnection, StoredBlob
+
+_LATE_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """How often each thing goes wrong, from 0 to 1."""
+
+    request_lost: float = 0.0
+    answer_lost: float = 0.0
+    put_twice: float = 0.0
+    blob_twice: float = 0.0
+    blob_late: float = 0.0
+
+
+@dataclass(slots=True)
+class FaultCounts:
+    requests_lost: int = 0
+    answers_lost: int = 0
+    puts_repeated: int = 0
+    blobs_repeated: int = 0
+    blobs_late: int = 0
+
+
+class LossyLink:
+    """Satisfies `ports.relay.RelayLink` by another one, with faults drawn from `entropy`.
+
+    A lost request or answer is reported at once as the time-out it would have become, so that nobody has to wait.
+    """
+
+    def __init__(self, inner: RelayConnection, faults: Faults, entropy: Entropy, counts: FaultCounts) -> None:
+        self._inner = inner
+        self._faults = faults
+        self._entropy = entropy
+        self._counts = counts
+        self._again: StoredBlob | None = None
+        self._held_back: StoredBlob | None = None
+
+    async def put(self, envelope: bytes) -> Evidence:
+        if self._happens(self._faults.request_lost):
+            self._counts.requests_lost += 1
+            raise AttemptFailed("lost on the way to the relay", failure=Failure.NETWORK_TIMEOUT)
+        ack = await self._inner.put(envelope)
+        if self._happens(self._faults.put_twice):
+            self._counts.puts_repeated += 1
+            await self._inner.put(envelope)
+        if self._happens(self._faults.answer_lost):
+            self._counts.answers_lost += 1
+            raise AttemptFailed("the answer was lost on its way back", failure=Failure.NETWORK_TIMEOUT)
+        return ack
+
+    async def next_blob(self) -> StoredBlob:
+        """A fault is counted when it shows: what is still due when the link is given up has not happened."""
+        if (again := self._again) is not None:
+            self._again = None
+            self._counts.blobs_repeated += 1
+            return again
+        if (late := self._held_back) is not None:
+            self._held_back = None
+            self._counts.blobs_late += 1
+            return late
+        blob = await self._inner.next_blob()
+        if self._happens(self._faults.blob_twice):
+            self._again = blob
+        elif self._happens(self._faults.blob_late):
+            return await self._overtaking(blob)
+        return blob
+
+    async def next_blobs(self) -> list[StoredBlob]:
+        """What has come by now, some of it twice, some of it after what came later."""
+        came = [await self.next_blob()]
+        while self._again is not None or self._held_back is not None:
+            came.append(await self.next_blob())
+        return came
+
+    async def delete(self, blob_id: int) -> None:
+        await self._inner.delete(blob_id)
+
+    async def delete_many(self, blob_ids: Sequence[int]) -> None:
+        await self._inner.delete_many(blob_ids)
+
+    async def lost(self) -> None:
+        await self._inner.lost()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _overtaking(self, held_back: StoredBlob) -> StoredBlob:
+        """The one that comes next, or the one held back when nothing comes to overtake it."""
+        try:
+            async with asyncio.timeout(_LATE_S):
+                overtaking = await self._inner.next_blob()
+        except TimeoutError:
+            return held_back
+        self._held_back = held_back
+        return overtaking
+
+    def _happens(self, rate: float) -> bool:
+        return (self._entropy.dice() + 1.0) / 2.0 < rate

@@ -1,0 +1,77 @@
+"""A fleet report as a person reads it: the books in one line, what is missing by name, latencies as a table."""
+
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+
+from restante.model.conservation_report import (
+    ConservationReport,
+    DayBalance,
+    Latency,
+    MissingEvents,
+    UnaccountedMessage,
+)
+from restante.model.ids import show_message_id
+from restante.views.text_tables import table
+
+SPAN_NAMES = {"accepted_to_delivered": "accepted → receipt", "accepted_to_released": "accepted → read by app"}
+
+
+def conservation_line(books: DayBalance) -> str:
+    """The proof of SPEC 13.4 in one line."""
+    return (
+        f"accepted {books.accepted:,} = delivered {books.delivered:,} + expired {books.expired:,}"
+        f" + evicted {books.evicted:,} + dead {books.dead:,} + in flight {books.in_flight:,},"
+        f" unaccounted {books.unaccounted:,}"
+    )
+
+
+def print_report(out: Console, report: ConservationReport) -> None:
+    """The books first: green when they balance, red when they do not."""
+    out.print("DayBalance", style="bold")
+    out.print(
+        f"from {report.events:,} facts in {report.segments} segments"
+        f" ({report.duplicates:,} shipped twice, {report.quarantined_rows:,} in quarantine)",
+        style="dim",
+    )
+    # Never cropped or broken, however narrow the terminal: it is what scripts look for.
+    out.print(conservation_line(report.total), style="green" if report.balanced else "bold red", soft_wrap=True)
+    out.print()
+    for part in _tables(report):
+        out.print(part)
+
+
+def _tables(report: ConservationReport) -> Iterator[RenderableType]:
+    if report.unaccounted:
+        yield table("Unaccounted for", "message", "why", "last fact", rows=map(_unaccounted_row, report.unaccounted))
+    if report.holes:
+        yield table("Missing facts", "writer", "numbers", "last fact before", rows=map(_hole_row, report.holes))
+    if report.bad_files:
+        yield table("Files that could not be read", "file", "why", rows=((f.name, f.reason) for f in report.bad_files))
+    yield table(
+        "Latency in ms",
+        "from → to",
+        "kind",
+        "messages",
+        "P50",
+        "P90",
+        "P99",
+        "max",
+        rows=map(_latency_row, report.latency),
+        right=("messages", "P50", "P90", "P99", "max"),
+    )
+
+
+def _unaccounted_row(missing: UnaccountedMessage) -> tuple[str, ...]:
+    shown = "(names no message)" if missing.message_id is None else show_message_id(missing.message_id)
+    return shown, missing.doubt, missing.last_fact
+
+
+def _hole_row(hole: MissingEvents) -> tuple[str, ...]:
+    return hole.writer.hex()[:16], f"{hole.missing_from}-{hole.missing_to}", hole.last_fact or "(none)"
+
+
+def _latency_row(row: Latency) -> tuple[str, ...]:
+    kind = "all" if row.of_all_kinds else row.message_kind or "(unknown)"
+    numbers = (row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms)
+    return SPAN_NAMES[row.span], kind, f"{row.messages:,}", *(f"{number:,.0f}" for number in numbers)

@@ -1,0 +1,120 @@
+"""A fleet report on a terminal, as data, and as a file; and progress while Spark works on it."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from restante.model.conservation_report import ReadFrom
+from restante.model.errors import StoreUnusable
+from restante.model.fleet_report import FleetReport
+from restante.model.ids import show_message_id
+from restante.views.conservation_text import conservation_line, print_report
+from restante.views.fleet_html import html_page
+from restante.views.text_tables import table
+
+SHOWN: Final = 20
+READ_FROM: Final = {
+    ReadFrom.STREAM: "what the stream knows",
+    ReadFrom.TABLES: "the tables of a backfill of the same segments",
+    ReadFrom.SEGMENTS: "the segments",
+}
+
+
+def run_with_progress(
+    out: Console, stages: Sequence[str], work: Callable[[Callable[[str], None]], FleetReport], *, quiet: bool
+) -> FleetReport:
+    """Do `work`, telling which stage it is at where somebody watches."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal) as progress:
+        task = progress.add_task("starting Spark", total=len(stages) + 1)
+
+        def on_stage(stage: str) -> None:
+            progress.update(task, description=stage, advance=1)
+
+        return work(on_stage)
+
+
+def print_fleet_report(out: Console, report: FleetReport) -> None:
+    """The books first, then who lost what, then the rest."""
+    print_report(out, report.books)
+    out.print(f"read from {READ_FROM[report.read_from]}\n", style="dim")
+    if report.suspects:
+        rows = [
+            (show_message_id(one.message_id), one.state.value, f"{one.missing_from}-{one.missing_to}")
+            for one in report.suspects[:SHOWN]
+        ]
+        out.print(table("Probably what is missing: they arrived", "message", "state", "missing numbers", rows=rows))
+    if report.withheld:
+        held = [
+            (one.node.hex(), show_message_id(one.message_id), one.evidence.value) for one in report.withheld[:SHOWN]
+        ]
+        for node, message_id, evidence in held:
+            # Never cropped or broken: ids are there to be copied.
+            out.print(f"withheld: node {node} message {message_id} {evidence}", style="bold red", soft_wrap=True)
+        out.print()
+    if report.gap_count:
+        out.print(f"{report.gap_count:,} gaps were skipped by recipients\n")
+    _print_counts(out, report)
+
+
+def _print_counts(out: Console, report: FleetReport) -> None:
+    if report.nodes:
+        nodes = [
+            (
+                one.node.hex()[:16],
+                f"{one.score:.3f}",
+                f"{one.uptime:.3f}",
+                f"{one.latency_ms:,.0f}",
+                f"{one.withheld:,}",
+            )
+            for one in report.nodes[:SHOWN]
+        ]
+        heads = ("node", "score", "uptime", "answer ms", "withheld")
+        out.print(table("Worst nodes", *heads, rows=nodes, right=heads[1:]))
+    if report.letters:
+        letters = [(one.category.value, one.code or "", f"{one.letters:,}", f"{one.due:,}") for one in report.letters]
+        out.print(table("Dead letters", "category", "why", "letters", "retry due", rows=letters))
+    if report.security:
+        out.print(table("Security events", "what", "times", rows=[(what, f"{n:,}") for what, n in report.security]))
+    if report.actions:
+        out.print(table("Proposed actions", "action", "times", rows=[(k.value, f"{n:,}") for k, n in report.actions]))
+
+
+def report_data(report: FleetReport) -> dict[str, Any]:
+    """For a program: counts and names."""
+    books = report.books
+    return {
+        "sound": report.sound,
+        "balanced": books.balanced,
+        "complete": books.complete,
+        "books": conservation_line(books.total),
+        "facts": books.events,
+        "read_from": report.read_from.value,
+        "unaccounted": [
+            {"message_id": None if one.message_id is None else show_message_id(one.message_id), "why": one.doubt.value}
+            for one in books.unaccounted
+        ],
+        "holes": [{"writer": one.writer.hex(), "from": one.missing_from, "to": one.missing_to} for one in books.holes],
+        "suspects": [show_message_id(one.message_id) for one in report.suspects],
+        "withheld": [
+            {"node": one.node.hex(), "message_id": show_message_id(one.message_id), "evidence": one.evidence.value}
+            for one in report.withheld
+        ],
+        "gaps": report.gap_count,
+        "actions": {kind.value: count for kind, count in report.actions},
+    }
+
+
+def write_page(report: FleetReport, path: Path) -> None:
+    """The page, whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        draft.write_text(html_page(report), "utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise StoreUnusable(f"the page cannot be written: {error}") from error

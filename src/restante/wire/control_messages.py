@@ -1,0 +1,94 @@
+"""The bodies of control messages: acknowledgements, retransmit requests, session resets (SPEC 8.7, 9.5, 10).
+
+The first byte tells them apart. They carry no signature of their own, except acks, which are evidence for others: the
+session that brings a control message proves who wrote it.
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from restante.model.errors import Malformed, TooLarge
+from restante.model.ids import MAX_SEQUENCE, MESSAGE_ID_BYTES, SessionId, exactly, session_id
+from restante.wire.acks import (
+    BATCH_BYTES_WITHOUT_IDS,
+    MAX_BATCH_IDS,
+    AckType,
+    BatchAck,
+    decode_batch_ack,
+)
+from restante.wire.field_checks import check_number
+
+MAX_CONTROL_BYTES: Final = BATCH_BYTES_WITHOUT_IDS + MESSAGE_ID_BYTES * MAX_BATCH_IDS
+"""A full batch of acks is the longest; looked at before anything is taken apart."""
+
+MAX_SPAN: Final = 10  # SPEC 9.5: [missing, missing + 10]
+MAX_REASON: Final = 3
+_REQUEST: Final = struct.Struct(">B32sII")
+_RESET: Final = struct.Struct(">B32sB")
+
+
+class ControlType(IntEnum):
+    """The first byte of what is no ack; those are below 0x10."""
+
+    RETRANSMIT_REQUEST = 0x11
+    SESSION_RESET = 0x12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetransmitRequest:
+    """Send the messages from `first` to `last` of this session again, both ends included."""
+
+    session_id: SessionId
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        session_id(self.session_id)
+        check_number(self.first, "first", high=MAX_SEQUENCE)
+        check_number(self.last, "last", low=self.first, high=min(self.first + MAX_SPAN, MAX_SEQUENCE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReset:
+    """The session that brings this message takes the place of `old`; `reason` is a `ResetReason`."""
+
+    old: SessionId
+    reason: int
+
+    def __post_init__(self) -> None:
+        session_id(self.old)
+        check_number(self.reason, "reason", low=1, high=MAX_REASON)
+
+
+Control = BatchAck | RetransmitRequest | SessionReset
+
+
+def encode_retransmit_request(request: RetransmitRequest) -> bytes:
+    return _REQUEST.pack(ControlType.RETRANSMIT_REQUEST, request.session_id, request.first, request.last)
+
+
+def encode_session_reset(reset: SessionReset) -> bytes:
+    return _RESET.pack(ControlType.SESSION_RESET, reset.old, reset.reason)
+
+
+def decode_control(raw: bytes) -> Control:
+    """What a control message says; acks come as batches, even alone (SPEC 10.5)."""
+    if len(raw) > MAX_CONTROL_BYTES:
+        raise TooLarge("the control message", size_bytes=len(raw), limit_bytes=MAX_CONTROL_BYTES)
+    if not raw:
+        raise Malformed("a control message must not be empty")
+    match raw[0]:
+        case AckType.RECEIPT | AckType.READ:
+            return decode_batch_ack(raw)
+        case ControlType.RETRANSMIT_REQUEST:
+            exactly(raw, _REQUEST.size, "a retransmit request")
+            _, session, first, last = _REQUEST.unpack(raw)
+            return RetransmitRequest(session_id=SessionId(session), first=first, last=last)
+        case ControlType.SESSION_RESET:
+            exactly(raw, _RESET.size, "a session reset")
+            _, old, reason = _RESET.unpack(raw)
+            return SessionReset(old=SessionId(old), reason=reason)
+        case other:
+            raise Malformed(f"a control message of type {other} is not known here")

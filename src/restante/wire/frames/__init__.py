@@ -1,0 +1,1 @@
+"""Frames of a connection: codec, types, and bodies by family."""

@@ -1,0 +1,215 @@
+"""The frames of a relay link as one stream of bytes. No socket: bytes go in, frames come out.
+
+A frame is a length (of what follows it), a type, a request number and a body. The request number is chosen by the
+one who asks and comes back in the answer.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from restante.model.errors import Malformed, TooLarge
+from restante.wire.field_checks import MAX_U32, check_number
+from restante.wire.frames.greeting import Hello, Start, Subscribe, open_to_sign
+from restante.wire.frames.mailbox import (
+    MAX_PUT_BYTES,
+    Blob,
+    Credit,
+    Delete,
+    Deleted,
+    Ping,
+    Pong,
+    Put,
+    Refused,
+    Stored,
+    Subscribed,
+)
+from restante.wire.frames.types import PROTOCOL_VERSION, Capability, FrameType
+
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "PROTOCOL_VERSION",
+    "Blob",
+    "Capability",
+    "Credit",
+    "Delete",
+    "Deleted",
+    "Frame",
+    "FrameReader",
+    "FrameSplitter",
+    "FrameType",
+    "Hello",
+    "Ping",
+    "Pong",
+    "Put",
+    "Refused",
+    "Start",
+    "Stored",
+    "Subscribe",
+    "Subscribed",
+    "Unknown",
+    "decode_body",
+    "encode_blobs",
+    "encode_frame",
+    "encode_stored",
+    "frame_head",
+    "open_to_sign",
+]
+
+Frame = Hello | Start | Subscribe | Subscribed | Put | Stored | Refused | Blob | Delete | Deleted | Credit | Ping | Pong
+
+_HEADER: Final = struct.Struct(">IBI")
+_LENGTH: Final = struct.Struct(">I")
+_HEADER_BYTES: Final = _HEADER.size
+_LENGTH_BYTES: Final = _LENGTH.size
+_BYTES_BEFORE_BODY: Final = _HEADER_BYTES - _LENGTH_BYTES
+_REQUEST_BYTES: Final = 4
+_BLOB_HEAD: Final = struct.Struct(">IBIQQ")
+_BLOB_BYTES_BEFORE_ENVELOPE: Final = _BLOB_HEAD.size - _LENGTH_BYTES
+MAX_FRAME_BYTES: Final = _BYTES_BEFORE_BODY + MAX_PUT_BYTES
+"""The largest length field; a larger one ends the link before any of the frame is kept."""
+
+_CLASSES: Final[Mapping[int, type[Frame]]] = {
+    each.TYPE: each
+    for each in (Hello, Start, Subscribe, Subscribed, Put, Stored, Refused, Blob, Delete, Deleted, Credit, Ping, Pong)
+}
+_LENGTHS: Final[Mapping[int, range]] = {
+    number: range(each.SIZES[0] + _BYTES_BEFORE_BODY, each.SIZES[-1] + _BYTES_BEFORE_BODY + 1, each.SIZES.step)
+    for number, each in _CLASSES.items()
+}
+_ANY_LENGTH: Final = range(_BYTES_BEFORE_BODY, MAX_FRAME_BYTES + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A frame of a type that this version does not have. Its end is known, so the link can live on."""
+
+    number: int
+
+
+def frame_head(number: int, request: int, body_bytes: int) -> bytes:
+    """All of a frame but its body, for those who have the body in pieces."""
+    return _HEADER.pack(_BYTES_BEFORE_BODY + body_bytes, number, request)
+
+
+def encode_frame(frame: Frame, request: int) -> bytes:
+    check_number(request, "request", high=MAX_U32)
+    body = frame.body()
+    return frame_head(frame.TYPE, request, len(body)) + body
+
+
+def encode_blobs(blobs: Iterable[tuple[int, int, bytes]]) -> bytes:
+    """Many BLOB frames at once, from id, time and envelope as a store gives them: no object in between."""
+    parts: list[bytes] = []
+    for blob_id, stored_at_ms, envelope in blobs:
+        length = _BLOB_BYTES_BEFORE_ENVELOPE + len(envelope)
+        parts += (_BLOB_HEAD.pack(length, FrameType.BLOB, 0, blob_id, stored_at_ms), envelope)
+    return b"".join(parts)
+
+
+def encode_stored(batch: bytes, requests: Sequence[int]) -> bytes:
+    """A STORED frame from a batch that is encoded already."""
+    body_bytes = len(batch) + _REQUEST_BYTES * len(requests)
+    return frame_head(FrameType.STORED, 0, body_bytes) + batch + struct.pack(f">{len(requests)}I", *requests)
+
+
+def decode_body(number: int, body: bytes) -> Frame | Unknown:
+    """The frame itself, from what `FrameSplitter` gave."""
+    frame_class = _CLASSES.get(number)
+    return Unknown(number=number) if frame_class is None else frame_class.from_body(body)
+
+
+class FrameSplitter:
+    """Takes a stream in pieces of any size and gives its frames as type, request number and body.
+
+    Bodies are not looked into, but have a size that their type allows. A stream that breaks a rule is broken for good:
+    this feed and every later one raise the same error. Frames that came whole in the same piece before the fault are
+    not given; the link ends, and what was not answered is sent again.
+    """
+
+    __slots__ = ("_fault", "_needed_bytes", "_partial")
+
+    def __init__(self) -> None:
+        self._partial = bytearray()
+        self._needed_bytes = 0
+        self._fault: Malformed | TooLarge | None = None
+
+    @property
+    def partial_bytes(self) -> int:
+        """How much of an unfinished frame is kept; 0 between frames, so a host can tell a cut from an end."""
+        return len(self._partial)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[tuple[int, int, bytes]]:
+        """The frames that are whole now. Nothing of `data` itself is kept."""
+        if self._fault is not None:
+            raise self._fault
+        if self._partial:
+            self._partial += data
+            if len(self._partial) < self._needed_bytes:
+                return []
+            data = self._partial
+        whole = bytes(data)  # one copy of all: slices of it cost half of what slices of a view cost
+        try:
+            frames, end = self._take(whole)
+        except (Malformed, TooLarge) as fault:
+            self._fault = fault
+            self._partial = bytearray()
+            raise
+        self._partial = bytearray(whole[end:])
+        return frames
+
+    def _take(self, data: bytes) -> tuple[list[tuple[int, int, bytes]], int]:
+        """The whole frames of `data` and where the last one ends."""
+        frames: list[tuple[int, int, bytes]] = []
+        unpack_header, lengths_of = _HEADER.unpack_from, _LENGTHS.get
+        start, size = 0, len(data)
+        while size - start >= _HEADER_BYTES:
+            length, number, request = unpack_header(data, start)
+            if length not in lengths_of(number, _ANY_LENGTH):
+                raise _wrong_length(length, number)
+            end = start + _LENGTH_BYTES + length
+            if end > size:
+                self._needed_bytes = end - start
+                return frames, start
+            frames.append((number, request, data[start + _HEADER_BYTES : end]))
+            start = end
+        if size - start >= _LENGTH_BYTES:
+            (length,) = _LENGTH.unpack_from(data, start)
+            if length not in _ANY_LENGTH:
+                raise _wrong_length(length, None)
+        self._needed_bytes = _LENGTH_BYTES if size - start < _LENGTH_BYTES else _HEADER_BYTES
+        return frames, start
+
+
+class FrameReader:
+    """The same with each body read: frames, and `Unknown` for types that this version does not have."""
+
+    __slots__ = ("_fault", "_splitter")
+
+    def __init__(self) -> None:
+        self._splitter = FrameSplitter()
+        self._fault: Malformed | TooLarge | None = None
+
+    @property
+    def partial_bytes(self) -> int:
+        return 0 if self._fault is not None else self._splitter.partial_bytes
+
+    def feed(self, data: bytes | memoryview) -> list[tuple[int, Frame | Unknown]]:
+        """The frames that are whole now, each with its request number."""
+        if self._fault is not None:
+            raise self._fault
+        try:
+            return [(request, decode_body(number, body)) for number, request, body in self._splitter.feed(data)]
+        except (Malformed, TooLarge) as fault:
+            self._fault = fault
+            raise
+
+
+def _wrong_length(length: int, number: int | None) -> Malformed | TooLarge:
+    if length > MAX_FRAME_BYTES:
+        return TooLarge("a frame", size_bytes=length, limit_bytes=MAX_FRAME_BYTES)
+    if length < _BYTES_BEFORE_BODY or number is None:
+        return Malformed(f"the length of a frame must be at least {_BYTES_BEFORE_BODY}, not {length}")
+    sizes = _CLASSES[number].SIZES
+    return Malformed(f"the body of {_CLASSES[number].TYPE.name} must have {sizes[0]}..{sizes[-1]} bytes")

@@ -1,0 +1,231 @@
+"""What the two ends of a relay link say to each other: one class a frame, with the layout of its body.
+
+Each class knows the sizes its body may have; `from_body` is only given such a body. Whether a frame is welcome at
+this moment is decided elsewhere.
+"""
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from restante.model.errors import Malformed, TooLarge
+from restante.model.ids import MESSAGE_ID_BYTES
+from restante.model.limits import MAX_SEALED_BYTES
+from restante.wire.acks import (
+    BATCH_BYTES_WITHOUT_IDS,
+    MAX_BATCH_IDS,
+    DeliveryBatch,
+    decode_delivery_batch,
+    encode_delivery_batch,
+)
+from restante.wire.envelope import MAX_ENVELOPE_BYTES
+from restante.wire.field_checks import MAX_U32, check_number, check_time
+from restante.wire.frames.types import FrameType, only
+
+MAX_REFUSAL_TEXT_BYTES: Final = 200
+MAX_BLOB_ID: Final = 2**63 - 1  # a database row number
+MAX_PUT_BYTES: Final = 2 * MAX_SEALED_BYTES
+"""Twice the largest message: one that is somewhat too large is refused by its code and the link lives on (SPEC 6.7)."""
+
+MAX_DELETED_AT_ONCE: Final = 1024
+_REFUSED: Final = struct.Struct(">B4sI")
+_BLOB: Final = struct.Struct(">QQ")
+_BLOB_ID: Final = struct.Struct(">Q")
+_REQUEST_BYTES: Final = 4
+_STORED_ITEM_BYTES: Final = MESSAGE_ID_BYTES + _REQUEST_BYTES
+_CODE: Final = re.compile(r"E[0-9]{3}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """Client: keep this. The envelope stays bytes here: a bad one is answered by REFUSED, the link lives on."""
+
+    TYPE: ClassVar = FrameType.PUT
+    SIZES: ClassVar = range(MAX_PUT_BYTES + 1)
+    envelope: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.envelope) > MAX_PUT_BYTES:
+            raise TooLarge("an envelope to put", size_bytes=len(self.envelope), limit_bytes=MAX_PUT_BYTES)
+
+    def body(self) -> bytes:
+        return self.envelope
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        return cls(envelope=raw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Server: what these requests put is on disk; here is the evidence for all of them, in their order (SPEC 7.8).
+
+    Answers by the numbers in its body; the one in its own header is 0.
+    """
+
+    TYPE: ClassVar = FrameType.STORED
+    SIZES: ClassVar = range(
+        BATCH_BYTES_WITHOUT_IDS + _STORED_ITEM_BYTES,
+        BATCH_BYTES_WITHOUT_IDS + _STORED_ITEM_BYTES * MAX_BATCH_IDS + 1,
+        _STORED_ITEM_BYTES,
+    )
+    batch: DeliveryBatch
+    requests: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.requests) != len(self.batch.references):
+            raise Malformed("STORED names as many requests as blobs")
+        check_number(min(self.requests), "request", high=MAX_U32)
+        check_number(max(self.requests), "request", high=MAX_U32)
+
+    def body(self) -> bytes:
+        return encode_delivery_batch(self.batch) + struct.pack(f">{len(self.requests)}I", *self.requests)
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        count = (len(raw) - BATCH_BYTES_WITHOUT_IDS) // _STORED_ITEM_BYTES
+        start = len(raw) - count * _REQUEST_BYTES
+        return cls(batch=decode_delivery_batch(raw[:start]), requests=struct.unpack_from(f">{count}I", raw, start))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Server: no, and whether trying again can help. The code may be younger than its reader: it is not looked up."""
+
+    TYPE: ClassVar = FrameType.REFUSED
+    SIZES: ClassVar = range(_REFUSED.size, _REFUSED.size + MAX_REFUSAL_TEXT_BYTES + 1)
+    permanent: bool
+    code: str
+    retry_after_ms: int
+    text: str
+
+    def __post_init__(self) -> None:
+        if not _CODE.fullmatch(self.code):
+            raise Malformed("the code of a refusal must be E and three digits")
+        check_number(self.retry_after_ms, "retry_after", high=MAX_U32)
+        # Printable, so that a peer cannot steer the terminal or the log that shows it.
+        if not self.text.isprintable() or len(self.text.encode("utf-8")) > MAX_REFUSAL_TEXT_BYTES:
+            raise Malformed(f"the text of a refusal must be printable, of at most {MAX_REFUSAL_TEXT_BYTES} bytes")
+
+    def body(self) -> bytes:
+        head = _REFUSED.pack(self.permanent, self.code.encode("ascii"), self.retry_after_ms)
+        return head + self.text.encode("utf-8")
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        permanence, code, retry_after_ms = _REFUSED.unpack_from(raw)
+        if permanence > 1:
+            raise Malformed(f"the permanence of a refusal must be 0 or 1, not {permanence}")
+        try:
+            text = raw[_REFUSED.size :].decode("utf-8")
+            return cls(permanent=permanence == 1, code=code.decode("ascii"), retry_after_ms=retry_after_ms, text=text)
+        except UnicodeDecodeError:
+            raise Malformed("the code of a refusal must be ASCII and its text UTF-8") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """Server: mail for the holder of the open address."""
+
+    TYPE: ClassVar = FrameType.BLOB
+    SIZES: ClassVar = range(_BLOB.size + 1, _BLOB.size + MAX_ENVELOPE_BYTES + 1)
+    blob_id: int
+    stored_at_ms: int
+    envelope: bytes
+
+    def __post_init__(self) -> None:
+        check_number(self.blob_id, "blob id", high=MAX_BLOB_ID)
+        check_time(self.stored_at_ms, "stored_at")
+        check_number(len(self.envelope), "the size of an envelope", low=1, high=MAX_ENVELOPE_BYTES)
+
+    def body(self) -> bytes:
+        return _BLOB.pack(self.blob_id, self.stored_at_ms) + self.envelope
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        blob_id, stored_at_ms = _BLOB.unpack_from(raw)
+        return cls(blob_id=blob_id, stored_at_ms=stored_at_ms, envelope=raw[_BLOB.size :])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Client: these blobs are safe with me, remove them."""
+
+    TYPE: ClassVar = FrameType.DELETE
+    SIZES: ClassVar = range(_BLOB_ID.size, _BLOB_ID.size * MAX_DELETED_AT_ONCE + 1, _BLOB_ID.size)
+    blob_ids: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_number(len(self.blob_ids), "the number of blobs to delete", low=1, high=MAX_DELETED_AT_ONCE)
+        for blob_id in self.blob_ids:
+            check_number(blob_id, "blob id", high=MAX_BLOB_ID)
+
+    def body(self) -> bytes:
+        return struct.pack(f">{len(self.blob_ids)}Q", *self.blob_ids)
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        return cls(blob_ids=struct.unpack(f">{len(raw) // _BLOB_ID.size}Q", raw))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credit:
+    """Client: all blobs up to this one have left the link, so more may come. Not answered, and deletes nothing."""
+
+    TYPE: ClassVar = FrameType.TAKEN
+    SIZES: ClassVar = only(_BLOB_ID.size)
+    through: int
+
+    def __post_init__(self) -> None:
+        check_number(self.through, "blob id", high=MAX_BLOB_ID)
+
+    def body(self) -> bytes:
+        return _BLOB_ID.pack(self.through)
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        (through,) = _BLOB_ID.unpack(raw)
+        return cls(through=through)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bare:
+    """A frame that says all by its type."""
+
+    SIZES: ClassVar = only(0)
+
+    def body(self) -> bytes:
+        return b""
+
+    @classmethod
+    def from_body(cls, _raw: bytes) -> Self:
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed(_Bare):
+    """Server: the receive session is open."""
+
+    TYPE: ClassVar = FrameType.OPENED
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted(_Bare):
+    """Server: the blobs are gone."""
+
+    TYPE: ClassVar = FrameType.DELETED
+
+
+@dataclass(frozen=True, slots=True)
+class Ping(_Bare):
+    """Either end: are you there?"""
+
+    TYPE: ClassVar = FrameType.PING
+
+
+@dataclass(frozen=True, slots=True)
+class Pong(_Bare):
+    """The answer to a PING."""
+
+    TYPE: ClassVar = FrameType.PONG

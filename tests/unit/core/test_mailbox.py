@@ -1,0 +1,79 @@
+"""core/mailbox: what a relay keeps, before it looks whether there is room."""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from restante.core.mailbox import Keep, judge_put, judge_puts
+from restante.model.errors import Malformed, TooLarge
+from restante.model.ids import InboxKey, PayloadHash
+from restante.policy.quota import Refusal, StorageQuota
+from restante.wire.envelope import Envelope, encode_envelope
+from support.spec.clauses import clause
+
+HOUR_MS = 3_600_000
+NOW_MS = 500_000 * HOUR_MS
+QUOTA = StorageQuota()
+ENVELOPE = Envelope(inbox_key=InboxKey(b"\x22" * 32), expires_at_ms=NOW_MS + 48 * HOUR_MS, sealed=b"s" * 1_000)
+LARGEST = replace(ENVELOPE, sealed=bytes(262_144))
+
+
+def judged(envelope: Envelope = ENVELOPE, *, quota: StorageQuota = QUOTA) -> Keep | Refusal:
+    return judge_put(encode_envelope(envelope), quota=quota, now_ms=NOW_MS)
+
+
+def refusal(verdict: Keep | Refusal) -> tuple[bool, str] | None:
+    return (verdict.permanent, verdict.code.value) if isinstance(verdict, Refusal) else None
+
+
+def test_what_is_kept_is_kept_for_its_inbox_under_its_hash_until_its_expiry() -> None:
+    assert judged() == Keep(
+        inbox_key=InboxKey(b"\x22" * 32),
+        payload_hash=PayloadHash(hashlib.sha256(b"s" * 1_000).digest()),
+        expires_at_ms=NOW_MS + 48 * HOUR_MS,
+        envelope=encode_envelope(ENVELOPE),
+    )
+
+
+@clause("6.6", "6.7")
+def test_a_blob_over_the_size_limit_is_refused_for_good() -> None:
+    assert refusal(judged(LARGEST)) is None
+    assert refusal(judged(LARGEST, quota=StorageQuota(max_blob_bytes=262_143))) == (True, "E006")
+
+
+@clause("6.6", "6.7")
+@pytest.mark.parametrize(
+    ("life_h", "expected"), [(0, (True, "E102")), (1, None), (720, None), (721, None), (722, (True, "E102"))]
+)
+def test_life_left_must_be_between_an_hour_and_thirty_days(life_h: int, expected: tuple[bool, str] | None) -> None:
+    # 721: a sender whose clock runs up to five minutes ahead, rounded up to its next hour, is not refused.
+    assert refusal(judged(replace(ENVELOPE, expires_at_ms=NOW_MS + life_h * HOUR_MS))) == expected
+
+
+def test_the_same_envelope_put_again_is_kept_again() -> None:
+    assert judged() == judged()
+
+
+def test_bytes_that_are_no_envelope_raise_as_the_codec_does() -> None:
+    with pytest.raises(Malformed):
+        judge_put(b"no envelope", quota=QUOTA, now_ms=NOW_MS)
+    with pytest.raises(TooLarge):
+        judge_put(bytes(262_209), quota=QUOTA, now_ms=NOW_MS)
+
+
+def test_many_are_judged_as_each_alone_would_be() -> None:
+    lives_h = (48, 0, 1, 720, 721, 722)
+    raws = [encode_envelope(replace(ENVELOPE, expires_at_ms=NOW_MS + life_h * HOUR_MS)) for life_h in lives_h]
+    raws[3:3] = [b"no envelope", bytes(262_209), encode_envelope(LARGEST)]
+    quota = StorageQuota(max_blob_bytes=262_143)
+    keeps, refusals = judge_puts(raws, quota=quota, now_ms=NOW_MS)
+    assert {place: refusal(refused) for place, refused in refusals.items()} == {
+        1: (True, "E102"),
+        3: (True, "E101"),
+        4: (True, "E006"),
+        5: (True, "E006"),
+        8: (True, "E102"),
+    }
+    assert keeps == [judge_put(raws[place], quota=quota, now_ms=NOW_MS) for place in (0, 2, 6, 7)]
+    assert {type(keep) for keep in keeps} == {Keep}

@@ -1,0 +1,212 @@
+"""core/signed_acks: believed only from the one who may say so, about exactly what was said."""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restante.core.signed_acks import (
+    delivery_ack,
+    delivery_evidence,
+    encoded_evidence,
+    is_delivery_ack_for,
+    is_evidence_by,
+    sign_receipts,
+    verify_receipts,
+)
+from restante.crypto.identity import Identity, is_signed_by
+from restante.model.error_codes import Code
+from restante.model.errors import Malformed, RestanteError
+from restante.model.ids import MessageId, PayloadHash, mint_message_id
+from restante.wire.acks import (
+    Ack,
+    AckType,
+    BatchAck,
+    ack_to_sign,
+    batch_to_sign,
+    decode_ack,
+    encode_ack,
+    encode_batch_ack,
+    encode_delivery_batch,
+)
+from support.spec.clauses import clause
+from support.wire.codec_properties import flipped
+
+NODE = Identity(b"n" * 32)
+ALICE = Identity(b"a" * 32)
+BOB = Identity(b"b" * 32)
+CAROL = Identity(b"c" * 32)
+NOW_MS = 1_800_000_000_000
+HELD = PayloadHash(bytes(range(32)))
+IDS = tuple(mint_message_id(bytes([n]) * 16) for n in range(3))
+hashes = st.binary(min_size=32, max_size=32).map(PayloadHash)
+
+
+def outcome(body: bytes, *, reader: Identity = BOB, writer: Identity = ALICE) -> BatchAck | Code:
+    """The verified receipts, or the code of the refusal; any other exception fails the test."""
+    try:
+        return verify_receipts(body, reader=reader.address, writer=writer.address)
+    except RestanteError as refused:
+        return refused.code
+
+
+@clause("10.2")
+@given(hashes, st.integers(0, 2**47))
+def test_a_delivery_ack_names_the_sealed_bytes_and_is_signed_by_its_node(held: PayloadHash, now_ms: int) -> None:
+    ack = delivery_ack(NODE, held, now_ms=now_ms)
+    raw = encode_ack(ack)
+    assert len(raw) == 121
+    assert raw[:57] == b"\x01" + held[:16] + held + now_ms.to_bytes(8, "big")
+    assert is_delivery_ack_for(decode_ack(raw), node=NODE.node_key, sealed=held)
+
+
+@clause("10.2")
+@given(hashes)
+def test_a_delivery_ack_speaks_for_no_other_node_and_no_other_bytes(other: PayloadHash) -> None:
+    ack = delivery_ack(NODE, HELD, now_ms=NOW_MS)
+    assert not is_delivery_ack_for(ack, node=BOB.node_key, sealed=HELD)
+    assert other == HELD or not is_delivery_ack_for(ack, node=NODE.node_key, sealed=other)
+
+
+@clause("10.2")
+def test_every_bit_of_a_delivery_ack_is_held_by_its_signature() -> None:
+    raw = encode_ack(delivery_ack(NODE, HELD, now_ms=NOW_MS))
+    believed = []
+    for bit in range(len(raw) * 8):
+        try:
+            ack = decode_ack(flipped(raw, bit))
+        except Malformed:
+            continue
+        if is_delivery_ack_for(ack, node=NODE.node_key, sealed=HELD):
+            believed.append(bit)
+    assert believed == []
+
+
+def test_a_receipt_signed_by_the_node_is_no_delivery_ack() -> None:
+    unsigned = Ack(type=AckType.RECEIPT, reference=IDS[0], subject=HELD, timestamp_ms=NOW_MS)
+    receipt = replace(unsigned, signature=NODE.sign(ack_to_sign(unsigned)))
+    assert not is_delivery_ack_for(receipt, node=NODE.node_key, sealed=HELD)
+
+
+def test_an_unsigned_delivery_ack_is_not_believed() -> None:
+    unsigned = replace(delivery_ack(NODE, HELD, now_ms=NOW_MS), signature=b"")
+    assert not is_delivery_ack_for(unsigned, node=NODE.node_key, sealed=HELD)
+
+
+@clause("10.3")
+@given(st.lists(st.binary(min_size=16, max_size=16).map(mint_message_id), min_size=1, max_size=64, unique=True))
+def test_receipts_come_back_as_they_were_given(ids: list[MessageId]) -> None:
+    body = sign_receipts(BOB, tuple(ids), writer=ALICE.address, now_ms=NOW_MS)
+    assert len(body) == 75 + 16 * len(ids)
+    batch = outcome(body)
+    assert isinstance(batch, BatchAck)
+    assert (batch.type, batch.message_ids, batch.timestamp_ms) == (AckType.RECEIPT, tuple(ids), NOW_MS)
+
+
+@clause("10.3")
+def test_receipts_for_one_writer_are_not_accepted_by_another() -> None:
+    body = sign_receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS)
+    assert outcome(body, writer=CAROL) is Code.AUTHENTICATION_FAILED
+
+
+@clause("10.3")
+def test_receipts_of_one_reader_are_not_accepted_from_another() -> None:
+    body = sign_receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS)
+    assert outcome(body, reader=CAROL) is Code.AUTHENTICATION_FAILED
+    assert outcome(body, reader=ALICE) is Code.AUTHENTICATION_FAILED
+
+
+@clause("10.3")
+def test_every_bit_of_a_batch_is_held_by_its_signature() -> None:
+    body = sign_receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS)
+    outcomes = {outcome(flipped(body, bit)) for bit in range(len(body) * 8)}
+    assert outcomes == {Code.MALFORMED, Code.AUTHENTICATION_FAILED}
+
+
+def test_read_receipts_are_told_apart_and_cannot_be_made_of_receipts() -> None:
+    unsigned = BatchAck(type=AckType.READ, message_ids=IDS, timestamp_ms=NOW_MS)
+    genuine = replace(unsigned, signature=BOB.sign(batch_to_sign(unsigned, ALICE.address)))
+    batch = outcome(encode_batch_ack(genuine))
+    assert isinstance(batch, BatchAck)
+    assert batch.type is AckType.READ
+    body = sign_receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS)
+    assert outcome(b"\x03" + body[1:]) is Code.AUTHENTICATION_FAILED
+
+
+@pytest.mark.parametrize("ids", [(), (IDS[0], IDS[0]), (MessageId(bytes(16)),)], ids=["none", "twice", "not UUIDv4"])
+def test_receipts_that_could_not_be_read_again_are_not_made(ids: tuple[MessageId, ...]) -> None:
+    with pytest.raises(Malformed):
+        sign_receipts(BOB, ids, writer=ALICE.address, now_ms=NOW_MS)
+
+
+@given(st.binary(max_size=300))
+def test_arbitrary_bytes_are_no_receipts(body: bytes) -> None:
+    assert outcome(body) in (Code.MALFORMED, Code.AUTHENTICATION_FAILED)
+
+
+def alone(ack_type: AckType, *, reader: Identity = BOB, writer: Identity = ALICE) -> bytes:
+    unsigned = Ack(type=ack_type, reference=IDS[0], subject=writer.address, timestamp_ms=NOW_MS)
+    return encode_ack(replace(unsigned, signature=reader.sign(ack_to_sign(unsigned))))
+
+
+@clause("10.1", "10.2")
+@pytest.mark.parametrize("ack_type", [AckType.RECEIPT, AckType.READ])
+def test_a_receipt_may_come_alone(ack_type: AckType) -> None:
+    believed = outcome(alone(ack_type))
+    assert isinstance(believed, BatchAck)
+    assert (believed.type, believed.message_ids) == (ack_type, IDS[:1])
+
+
+@clause("10.2")
+def test_a_receipt_alone_is_believed_from_its_reader_about_its_writer_only() -> None:
+    raw = alone(AckType.RECEIPT)
+    assert outcome(raw, reader=CAROL) is Code.AUTHENTICATION_FAILED
+    assert outcome(raw, writer=CAROL) is Code.AUTHENTICATION_FAILED
+    refusals = {outcome(flipped(raw, bit)) for bit in range(len(raw) * 8)}
+    assert refusals == {Code.AUTHENTICATION_FAILED, Code.MALFORMED}
+    assert outcome(encode_ack(delivery_ack(NODE, HELD, now_ms=NOW_MS))) is Code.MALFORMED
+
+
+@clause("10.1", "10.3")
+def test_messages_can_be_acknowledged_as_read() -> None:
+    believed = outcome(sign_receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS, ack_type=AckType.READ))
+    assert isinstance(believed, BatchAck)
+    assert (believed.type, believed.message_ids) == (AckType.READ, IDS)
+
+
+@clause("7.8", "10.3")
+@pytest.mark.parametrize("count", [1, 2, 64])
+def test_one_signature_is_evidence_for_all_that_was_stored_and_for_nothing_else(count: int) -> None:
+    stored = [PayloadHash(bytes([number]) * 32) for number in range(1, count + 1)]
+    evidence = delivery_evidence(NODE, stored, now_ms=NOW_MS)
+    assert is_evidence_by(evidence, NODE.node_key)
+    assert not is_evidence_by(evidence, BOB.node_key)
+    other = PayloadHash(stored[-1][:16] + bytes(16))  # the same in all that the bytes show
+    for hashes in ((*stored[:-1], other), stored[1:], (*stored, stored[0]), tuple(reversed(stored))[: count - 1]):
+        assert not is_evidence_by(replace(evidence, sealed_hashes=tuple(hashes)), NODE.node_key)
+    later = replace(evidence.batch, timestamp_ms=NOW_MS + 1)
+    assert not is_evidence_by(replace(evidence, batch=later), NODE.node_key)
+
+
+@clause("10.3")
+def test_the_signature_covers_the_hash_of_one_blob_and_the_hash_of_the_hashes_of_several() -> None:
+    one, two = PayloadHash(b"1" * 32), PayloadHash(b"2" * 32)
+    for stored, subject in (([one], one), ([one, two], hashlib.sha256(one + two).digest())):
+        batch = delivery_evidence(NODE, stored, now_ms=NOW_MS).batch
+        shown = b"\x01" + len(stored).to_bytes(2, "big") + b"".join(sealed[:16] for sealed in stored)
+        signed = b"restante-ack-batch-v1" + shown + NOW_MS.to_bytes(8, "big") + subject
+        assert is_signed_by(NODE.node_key, batch.signature, signed)
+
+
+def test_blobs_put_twice_are_named_twice() -> None:
+    same = [PayloadHash(b"1" * 32)] * 2
+    assert is_evidence_by(delivery_evidence(NODE, same, now_ms=NOW_MS), NODE.node_key)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_evidence_given_away_at_once_is_the_same_bytes(count: int) -> None:
+    stored = [PayloadHash(bytes([number]) * 32) for number in range(count)]
+    evidence = delivery_evidence(NODE, stored, now_ms=NOW_MS)
+    assert encoded_evidence(NODE, stored, now_ms=NOW_MS) == encode_delivery_batch(evidence.batch)

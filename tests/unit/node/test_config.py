@@ -1,0 +1,86 @@
+"""What a node's file may say, and how a mistake in it is told."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from restante.cli.node.config_template import node_toml
+from restante.model.errors import ConfigurationInvalid, OutOfRange, RestanteError
+from restante.node.config import NODE_SECTIONS, NodeConfig, load_node_config
+from restante.node.safe_logging import Format, Level
+from restante.policy.settings import Settings
+from restante.runtime.endpoints import Endpoint
+from restante.runtime.settings_loader import known_settings
+
+
+def loaded(directory: Path, text: str, **overrides: str) -> NodeConfig:
+    file = directory / "node.toml"
+    file.write_text(text, "utf-8")
+    return load_node_config(file, environ={}, overrides={key.replace("__", "."): v for key, v in overrides.items()})
+
+
+def test_an_empty_file_gives_a_node_on_loopback_with_the_default_limits(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "") == NodeConfig(
+        listen=Endpoint(host="127.0.0.1", port=7431),
+        status=Endpoint(host="127.0.0.1", port=7432),
+        log_level=Level.INFO,
+        log_format=Format.AUTO,
+        settings=Settings(),
+    )
+
+
+def test_the_template_says_the_same_as_an_empty_file(tmp_path: Path) -> None:
+    assert loaded(tmp_path, node_toml()) == loaded(tmp_path, "")
+
+
+def test_the_template_names_every_setting_of_a_node_with_its_default() -> None:
+    text = node_toml()
+    active = tomllib.loads("\n".join(line.removeprefix("# ") if " = " in line else line for line in text.splitlines()))
+    assert active.pop("node") == {
+        "listen": "127.0.0.1:7431",
+        "status": "127.0.0.1:7432",
+        "log_level": "info",
+        "log_format": "auto",
+    }
+    assert active["journal"].pop("ship_to").startswith("/")
+    ours = [setting for setting in known_settings() if setting.section in NODE_SECTIONS]
+    assert {f"{section}.{name}": value for section, values in active.items() for name, value in values.items()} == {
+        setting.key: setting.default for setting in ours
+    }
+
+
+def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
+    text = "[node]\nlisten = '[::]:9'\nlog_level = 'error'\n[relay]\nidle_ms = 90_000\npush_burst = 7\n"
+    config = loaded(tmp_path, text, relay__push_burst="8")
+    assert (config.listen, config.log_level) == (Endpoint(host="::", port=9), Level.ERROR)
+    assert (config.settings.relay.idle_ms, config.settings.relay.push_burst) == (90_000, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "expected"),
+    [
+        ("[relay]\nidle_ms = 5", OutOfRange, "relay.idle_ms = 5 is outside 50..3600000 ms"),
+        ("[storage]\nmax_blobs = 1", OutOfRange, "storage.max_blobs = 1 is outside 100..10000000 blobs"),
+        ("[relay]\nidle = 5", ConfigurationInvalid, "unknown setting relay.idle"),
+        ("[relay]\nidle_ms = '5'", ConfigurationInvalid, "relay.idle_ms must be an integer of ms, not '5'"),
+        ("[retry]\nbase_ms = 500", ConfigurationInvalid, "unknown section retry"),
+        ("[nod]", ConfigurationInvalid, "Did you mean node? A node's sections are node, relay, storage, journal"),
+        ("[node]\nlisten = 7431", ConfigurationInvalid, "node.listen must be a text in quotes, not 7431"),
+        ("[node]\nlisten = 'here'", ConfigurationInvalid, "node.listen: 'here' is no place to listen"),
+        ("[node]\nlog_level = 'loud'", ConfigurationInvalid, "must be one of debug, info, warning, error, not 'loud'"),
+        ("[node]\nlisen = 'x'", ConfigurationInvalid, "Did you mean node.listen? Section node has listen, status"),
+        ("[journal]\nship_to = 1", ConfigurationInvalid, "journal.ship_to must be a text in quotes, not 1"),
+        ("[journal]\nship_to = 'here'", ConfigurationInvalid, "journal.ship_to must be an absolute path or an address"),
+        ("node = 1", ConfigurationInvalid, "must be a table: write [node]"),
+        ("[node", ConfigurationInvalid, "is not valid TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_key_what_is_allowed_and_the_file(
+    tmp_path: Path, text: str, problem: type[RestanteError], expected: str
+) -> None:
+    with pytest.raises(problem) as caught:
+        loaded(tmp_path, text)
+    told = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert expected in told
+    assert str(tmp_path / "node.toml") in told

@@ -1,0 +1,108 @@
+"""wire/control_messages: what clients say to each other without any application seeing it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restante.model.errors import Malformed, TooLarge
+from restante.model.ids import MAX_SEQUENCE, MessageId, SessionId
+from restante.wire.acks import AckType, BatchAck, encode_batch_ack
+from restante.wire.control_messages import (
+    MAX_CONTROL_BYTES,
+    RetransmitRequest,
+    SessionReset,
+    decode_control,
+    encode_retransmit_request,
+    encode_session_reset,
+)
+from support.wire.codec_properties import (
+    assert_refuses_every_truncation,
+    assert_refuses_one_more_byte,
+    assert_sees_every_bit,
+    decoded,
+)
+
+SESSION = SessionId(bytes(range(32)))
+REQUEST = RetransmitRequest(session_id=SESSION, first=7, last=17)
+RESET = SessionReset(old=SESSION, reason=1)
+ID = MessageId(bytes.fromhex("9f1c5a3e6d0b4c1e8a572f4e0c9b7d11"))
+BATCH = BatchAck(type=AckType.READ, message_ids=(ID,), timestamp_ms=1, signature=b"s" * 64)
+
+sessions = st.binary(min_size=32, max_size=32).map(SessionId)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> RetransmitRequest:
+    first = draw(st.integers(0, MAX_SEQUENCE))
+    last = draw(st.integers(first, min(first + 10, MAX_SEQUENCE)))
+    return RetransmitRequest(session_id=draw(sessions), first=first, last=last)
+
+
+@given(requests())
+def test_a_request_comes_back_as_it_was(request: RetransmitRequest) -> None:
+    assert decode_control(encode_retransmit_request(request)) == request
+
+
+@given(st.builds(SessionReset, old=sessions, reason=st.integers(1, 3)))
+def test_a_reset_comes_back_as_it_was(reset: SessionReset) -> None:
+    assert decode_control(encode_session_reset(reset)) == reset
+
+
+def test_the_bytes_of_a_request_and_a_reset() -> None:
+    assert encode_retransmit_request(REQUEST).hex() == "11" + bytes(range(32)).hex() + "00000007" + "00000011"
+    assert encode_session_reset(RESET).hex() == "12" + bytes(range(32)).hex() + "01"
+
+
+def test_acks_are_told_apart_by_their_first_byte() -> None:
+    assert decode_control(encode_batch_ack(BATCH)) == BATCH
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [encode_retransmit_request(REQUEST), encode_session_reset(RESET), encode_batch_ack(BATCH)],
+    ids=["request", "reset", "batch"],
+)
+def test_cut_lengthened_or_flipped_bytes_are_refused_or_mean_something_else(raw: bytes) -> None:
+    assert_refuses_every_truncation(decode_control, raw)
+    assert_refuses_one_more_byte(decode_control, raw)
+    assert_sees_every_bit(decode_control, raw)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [(8, 7), (0, 11), (MAX_SEQUENCE, MAX_SEQUENCE + 1), (-1, 0)],
+    ids=["backwards", "eleven too many", "beyond the last number", "below zero"],
+)
+def test_a_range_that_no_gap_asks_for_is_refused(first: int, last: int) -> None:
+    with pytest.raises(Malformed):
+        RetransmitRequest(session_id=SESSION, first=first, last=last)
+
+
+@pytest.mark.parametrize("reason", [0, 4, 255])
+def test_a_reason_nobody_knows_is_refused(reason: int) -> None:
+    with pytest.raises(Malformed, match=r"reason must be in 1\.\.3"):
+        SessionReset(old=SESSION, reason=reason)
+
+
+@pytest.mark.parametrize("first_byte", [0x00, 0x01, 0x04, 0x10, 0x13, 0xFF])
+def test_a_type_nobody_knows_is_refused(first_byte: int) -> None:
+    with pytest.raises(Malformed, match="is not known here"):
+        decode_control(bytes([first_byte]) + bytes(120))
+
+
+def test_what_is_longer_than_the_longest_batch_is_refused_unread() -> None:
+    with pytest.raises(TooLarge):
+        decode_control(b"\x02" + bytes(MAX_CONTROL_BYTES))
+
+
+@given(st.binary(max_size=200) | st.builds(bytes.__add__, st.sampled_from([b"\x11", b"\x12"]), st.binary(max_size=50)))
+def test_any_bytes_are_refused_or_have_one_encoding(raw: bytes) -> None:
+    match decoded(decode_control, raw):
+        case RetransmitRequest() as request:
+            assert encode_retransmit_request(request) == raw
+        case SessionReset() as reset:
+            assert encode_session_reset(reset) == raw
+        case BatchAck() as batch:
+            assert encode_batch_ack(batch) == raw
+        case other:
+            assert other is None
