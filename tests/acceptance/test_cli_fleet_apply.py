@@ -22,13 +22,16 @@ def test_applying_twice_changes_nothing_more(tmp_path: Path) -> None:
     node.mailbox.put_all([keep], quota=StorageQuota(), now_ms=NOW_MS)
     files = ActionFiles(tmp_path / "actions")
     common: dict[str, Any] = {"reason": "why", "as_of_ms": NOW_MS}
-    files.add(FleetAction(action=ActionKind.REAP, target=node.journal.writer, payload_hash=sealed(1), **common))
+    files.add(FleetAction(action=ActionKind.REPAIR, target=node.journal.writer, payload_hash=sealed(1), **common))
     files.add(FleetAction(action=ActionKind.SCOREBOARD, node=node_id(1), score=0.5, **common))
     assert files.publish() == 2
-    assert [row["outcome"] for row in operator.json("fleet apply actions")] == ["done", "done"]
+    assert [row["outcome"] for row in operator.json("fleet apply actions")] == ["not possible here", "done"]
     told = facts(node.journal)
-    assert [fact.kind for fact in told] == ["stored", "reaped", "scoreboard_taken"]
-    assert [row["outcome"] for row in operator.json("fleet apply actions")] == ["nothing left to do"] * 2
+    assert [fact.kind for fact in told] == ["stored", "scoreboard_taken"]
+    assert [row["outcome"] for row in operator.json("fleet apply actions")] == [
+        "not possible here",
+        "nothing left to do",
+    ]
     assert facts(node.journal) == told
     node.database.close()
 

@@ -11,8 +11,6 @@ class ActionKind(StrEnum):
     """To a sender: store this message again, no node has it any more."""
     REPAIR = "repair"
     """To a node: copy this blob to other nodes, too few hold it."""
-    REAP = "reap"
-    """To a node: this blob was delivered, nobody will come for it."""
     REDRIVE = "redrive"
     """To a sender: this dead letter's daily retry is due."""
     SCOREBOARD = "scoreboard"

@@ -27,7 +27,6 @@ _READ_BYTES: Final[dict[str, Callable[[bytes], bytes]]] = {
 _NEEDED: Final = {
     ActionKind.RETRANSMIT: ("target", "message_id", "fact_at_ms"),
     ActionKind.REPAIR: ("target", "payload_hash"),
-    ActionKind.REAP: ("target", "payload_hash"),
     ActionKind.REDRIVE: ("target", "message_id", "fact_at_ms"),
     ActionKind.SCOREBOARD: ("node", "score"),
 }

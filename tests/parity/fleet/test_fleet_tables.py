@@ -152,7 +152,6 @@ def test_actions_name_who_should_do_what_and_why(fleet: FleetTables) -> None:
     others = {row for row in found if row[0] != "retransmit"}
     assert others == {
         ("repair", GOOD, None, sealed(TWICE_STORED), None, NOON_MS + 30, "too_few_copies"),
-        ("reap", GOOD, None, sealed(OLD_COPY), None, NOON_MS + 30, "delivered"),
         ("redrive", SENDER, message(DEAD), None, None, NOON_MS + DAY_MS, "daily_retry_due"),
         ("scoreboard", None, None, None, node_id(1), None, "measured"),
         ("scoreboard", None, None, None, node_id(2), None, "withheld"),

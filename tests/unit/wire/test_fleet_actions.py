@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from restante.model.errors import Malformed
 from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.wire.fleet_actions import decode_action, encode_action
-from support.fleet.journal_files import message, node_id, sealed, writer
+from support.fleet.journal_files import message, node_id, writer
 
 REDRIVE = FleetAction(
     action=ActionKind.REDRIVE,
@@ -21,7 +21,6 @@ REDRIVE = FleetAction(
 )
 ACTIONS = [
     REDRIVE,
-    FleetAction(action=ActionKind.REAP, target=writer(1), payload_hash=sealed(1), reason="delivered", as_of_ms=9),
     FleetAction(action=ActionKind.SCOREBOARD, node=node_id(1), score=0.5, reason="measured", as_of_ms=9),
 ]
 

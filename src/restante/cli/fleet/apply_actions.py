@@ -1,13 +1,13 @@
 """Actions on a client's or a node's file, counted by what became of each."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
-from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.sqlite.outbox.fleet_actions import ActionResult, ClientActions, NodeActions, take_scoreboard
 from restante.runtime.sqlite.outbox.store import SqliteOutbox
 from restante.runtime.system import SystemClock
@@ -18,16 +18,18 @@ def apply_actions(
 ) -> dict[tuple[ActionKind, ActionResult], int]:
     """Each action in a transaction of its own: what was done stays done, whatever happens to the next."""
     now_ms = SystemClock().now_ms()
+    apply: Callable[[FleetAction], ActionResult]
     if kind == "client":
-        doing: ClientActions | NodeActions = ClientActions(database, journal, SqliteOutbox(database, journal, settings))
+        apply = partial(
+            ClientActions(database, journal, SqliteOutbox(database, journal, settings)).apply, now_ms=now_ms
+        )
     else:
-        # Nothing is put here, so no inbox is tagged and the secret is never used.
-        doing = NodeActions(journal, SqliteMailbox(database, journal, tag_secret=b""))
+        apply = NodeActions(journal).apply
     counts: Counter[tuple[ActionKind, ActionResult]] = Counter()
     scores = [action for action in wanted if action.action is ActionKind.SCOREBOARD]
     for action in wanted:
         if action.action is not ActionKind.SCOREBOARD:
-            counts[action.action, doing.apply(action, now_ms=now_ms)] += 1
+            counts[action.action, apply(action)] += 1
     if scores:
         counts[ActionKind.SCOREBOARD, take_scoreboard(database, journal, scores, now_ms=now_ms)] += 1
     return dict(counts)

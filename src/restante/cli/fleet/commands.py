@@ -94,9 +94,10 @@ def apply(
     file: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Carry out what the fleet asks of this client or node: redrive, send again, reap, take the scoreboard.
+    """Apply the fleet's actions to this client's or node's file: redrive, retransmit, scoreboard.
 
-    Each is checked against the file first and journaled with what it changes. A second time changes nothing more.
+    Each action is checked against the file first and journaled with what it changes. Applying it a second time changes
+    nothing. No action deletes mail.
     """
     from restante.cli.fleet.action_files import read_actions
     from restante.cli.fleet.apply_actions import apply_actions

@@ -31,7 +31,6 @@ def actions(
     return (
         _retransmit(messages, replicas, withholding, now_ms)
         .unionByName(_repair(messages, replicas, withholding))
-        .unionByName(_reap(messages, replicas))
         .unionByName(_redrive(dead_letters, now_ms))
         .unionByName(_scoreboard(node_scores))
         .select(
@@ -113,24 +112,6 @@ def _repair(messages: DataFrame, replicas: DataFrame, withholding: DataFrame) ->
                 payload_hash=sf.col("payload_hash"),
                 fact_at_ms=sf.col("stored_at_ms"),
                 reason=sf.lit("too_few_copies"),
-            )
-        )
-    )
-
-
-def _reap(messages: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Copies of what the recipient has signed for: nobody will come for them (SPEC 7.7)."""
-    delivered = messages.filter((sf.col("state") == State.DELIVERED) & sf.col("doubt").isNull())
-    return (
-        replicas.filter((sf.col("state") == ReplicaState.HELD) & sf.col("message_id").isNotNull())
-        .join(delivered.select("message_id"), on="message_id", how="left_semi")
-        .select(
-            *_row(
-                ActionKind.REAP,
-                target=sf.col("writer"),
-                payload_hash=sf.col("payload_hash"),
-                fact_at_ms=sf.col("stored_at_ms"),
-                reason=sf.lit("delivered"),
             )
         )
     )

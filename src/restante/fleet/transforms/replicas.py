@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from restante.fleet.transforms.node_identities import node_writers
-from restante.model.journal import ASKED_BY_FLEET, JournalKind
+from restante.model.journal import JournalKind
 
 SECOND_MS: Final = 1_000
 
@@ -47,13 +47,7 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
             ).alias("expires_at_ms"),
             _first(JournalKind.SERVED).alias("served_at_ms"),
             _first(JournalKind.REMOVED).alias("removed_at_ms"),
-            # What was deleted because it had been delivered is gone, but not reaped for its age.
-            sf.min(
-                sf.when(
-                    (sf.col("kind") == JournalKind.REAPED) & ~sf.col("code").eqNullSafe(ASKED_BY_FLEET),
-                    sf.col("at_ms"),
-                )
-            ).alias("reaped_at_ms"),
+            _first(JournalKind.REAPED).alias("reaped_at_ms"),
             *(_count(kind).alias(kind.value) for kind in kinds),
             sf.max("size_bytes").alias("size_bytes"),
         )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from restante.core.mailbox import Keep, Usage
 from restante.crypto.journal_tags import DAY_MS, inbox_tag
 from restante.model.ids import InboxKey, PayloadHash, SessionTag
-from restante.model.journal import ASKED_BY_FLEET, JournalKind
+from restante.model.journal import JournalKind
 from restante.policy.quota import Refusal, StorageQuota, check_space
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.file.database import Database, load_queries
@@ -100,14 +100,6 @@ class SqliteMailbox:
             self._note(JournalKind.REAPED, gone, now_ms)
         return len(gone)
 
-    def reap_listed(self, sealed_hash: PayloadHash, *, now_ms: int) -> int:
-        """Delete every copy of what was delivered elsewhere (SPEC 7.7, 13.6); how many there were."""
-        with self._database.transaction():
-            self._file()
-            gone = self._database.run(_SQL["reap_listed"], payload_hash=sealed_hash)
-            self._note(JournalKind.REAPED, gone, now_ms, code=ASKED_BY_FLEET)
-        return len(gone)
-
     def _look_up(self, inbox: InboxKey) -> list[int]:
         """Blobs and bytes, as this transaction has them; to be changed in place, and then marked as changed."""
         held = self._held.get(inbox)
@@ -184,10 +176,10 @@ class SqliteMailbox:
         self._nothing_expires_before[inbox] = earliest_ms or 0
         return False
 
-    def _note(self, kind: JournalKind, gone: Sequence[tuple[Any, ...]], now_ms: int, code: str | None = None) -> None:
+    def _note(self, kind: JournalKind, gone: Sequence[tuple[Any, ...]], now_ms: int) -> None:
         """The facts of what is gone, and what its inboxes hold without it."""
         for inbox, sealed_hash, size_bytes in gone:
-            self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash), code=code)
+            self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash))
             held = self._look_up(inbox)
             held[0] -= 1
             held[1] -= size_bytes

@@ -18,7 +18,6 @@ from restante.model.journal import ASKED_BY_FLEET, JournalKind
 from restante.model.states import State
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import Journal
-from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.sqlite.outbox.store import SqliteOutbox
 
 SCOREBOARD_KEY: Final = "scoreboard"
@@ -94,23 +93,15 @@ class ClientActions:
 
 
 class NodeActions:
-    """What a node does: delete what was delivered elsewhere, remember scores."""
+    """Actions that a node applies. None of them deletes a blob (SPEC 13.6)."""
 
-    def __init__(self, journal: Journal, mailbox: SqliteMailbox) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._mailbox = mailbox
 
-    def apply(self, action: FleetAction, *, now_ms: int) -> ActionResult:
-        """One proposal."""
-        if action.target != self._journal.writer or action.payload_hash is None:
-            return ActionResult.NOT_MINE
-        match action.action:
-            case ActionKind.REAP:
-                gone = self._mailbox.reap_listed(action.payload_hash, now_ms=now_ms)
-                return ActionResult.DONE if gone else ActionResult.NOTHING_LEFT
-            case ActionKind.REPAIR:
-                return ActionResult.NOT_POSSIBLE
-        return ActionResult.NOT_MINE
+    def apply(self, action: FleetAction) -> ActionResult:
+        """Apply one proposal. Scores are applied by `take_scoreboard`, all of them together."""
+        is_mine = action.target == self._journal.writer and action.action is ActionKind.REPAIR
+        return ActionResult.NOT_POSSIBLE if is_mine else ActionResult.NOT_MINE
 
 
 def take_scoreboard(database: Database, journal: Journal, scores: list[FleetAction], *, now_ms: int) -> ActionResult:

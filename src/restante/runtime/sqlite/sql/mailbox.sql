@@ -42,7 +42,3 @@ RETURNING recipient, payload_hash, length(envelope);
 
 -- name: earliest_expiry
 SELECT min(expires_at_ms) FROM filed WHERE recipient = ?;
-
--- name: reap_listed
--- A list is worked off hash by hash, and rarely: no index is kept for it.
-DELETE FROM inbox WHERE payload_hash = :payload_hash RETURNING recipient, payload_hash, length(envelope);
