@@ -23,6 +23,7 @@ from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits
 from restante.policy.settings import Settings
+from restante.ports.carrier import StoredByNode
 from restante.runtime.sqlite.outbox.totals import FILE_AT, FILED_TO_ARRIVED
 from restante.wire.acks import AckType
 
@@ -60,9 +61,10 @@ class Accepting:
     def is_connected(self, _lane: str) -> bool:
         return True
 
-    async def transmit(self, entry: OutboxEntry) -> None:
+    async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
         self.taken.append(entry.message_id)
         self._time_ms += 1
+        return ()
 
     def now_ms(self) -> int:
         return self._time_ms

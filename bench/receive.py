@@ -21,6 +21,7 @@ from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits
 from restante.policy.settings import Settings
+from restante.ports.carrier import StoredByNode
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.endpoints import Endpoint, PinnedRelay
 from restante.runtime.system import SystemClock, SystemEntropy
@@ -44,8 +45,9 @@ class Pile:
     def is_connected(self, lane: str) -> bool:
         return bool(lane)
 
-    async def transmit(self, entry: OutboxEntry) -> None:
+    async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
         self.envelopes.append(entry.payload)
+        return ()
 
 
 async def written(home: Path) -> tuple[Client, list[StoredBlob]]:

@@ -24,6 +24,7 @@ from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
 from restante.policy.reorder_limits import OrderLimits
 from restante.policy.settings import Settings
+from restante.ports.carrier import StoredByNode
 from restante.ports.relay_connection import AttemptFailed
 from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
@@ -245,11 +246,11 @@ class Broken(Post):
     failure = Failure.SESSION_INVALID
     times = 1
 
-    async def transmit(self, entry: OutboxEntry) -> None:
+    async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
         if self.times:
             self.times -= 1
             raise AttemptFailed("refused", failure=self.failure)
-        await super().transmit(entry)
+        return await super().transmit(entry)
 
 
 @clause("4.4")

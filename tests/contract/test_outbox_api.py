@@ -23,6 +23,7 @@ from restante.model.states import DropReason, Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
+from restante.ports.carrier import StoredByNode
 from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
 from support.outbox.scripted_carrier import MESH, RELAY, Wire, changes, sent, state
@@ -211,7 +212,7 @@ async def test_whatever_a_carrier_raises_ends_the_drain_and_its_claims_are_given
     outbox: Outbox, crash: type[BaseException]
 ) -> None:
     class Broken(Wire):
-        async def transmit(self, entry: OutboxEntry) -> None:
+        async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
             raise crash(entry.lane)
 
     sent = await outbox.send(Message(payload=b"x"), MESH)
@@ -268,10 +269,11 @@ async def test_closing_drains_connected_lanes_once_more_and_keeps_the_rest(tmp_p
 
 async def test_a_drain_that_is_cancelled_gives_its_claims_back(outbox: Outbox) -> None:
     class Silent(Wire):
-        async def transmit(self, entry: OutboxEntry) -> None:
+        async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
             self.taken.append(entry.payload)
             has_begun.set()
             await asyncio.Event().wait()
+            return ()
 
     has_begun = asyncio.Event()
     message_id = await sent(outbox, b"x")

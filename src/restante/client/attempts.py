@@ -66,7 +66,7 @@ class AttemptRunner:
     async def _run(self, entry: OutboxEntry, carrier: Carrier) -> None:
         event: Event
         try:
-            kept = await carrier.transmit(entry)
+            stored = await carrier.transmit(entry)
         except AttemptFailed as failed:
             event = self._fail(failed.failure, failed.retry_after_ms)
         except Withdrawn:
@@ -76,7 +76,7 @@ class AttemptRunner:
             self._news.set()
             raise
         else:
-            event = SUCCEEDED if kept is None else DeliveryAcked(node=kept.node)
+            event = DeliveryAcked(node=stored[0].node) if stored else SUCCEEDED
         self._tasks.pop(entry.message_id, None)
         self._endings.append((entry.message_id, event))
         self._news.set()

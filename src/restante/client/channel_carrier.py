@@ -10,7 +10,7 @@ from restante.model.ids import MessageId
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import ENDED, State
 from restante.policy.failures import Failure
-from restante.ports.carrier import Withdrawn
+from restante.ports.carrier import StoredByNode, Withdrawn
 from restante.ports.channel_adapter import ChannelAdapter
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.channels.adapter_pool import Condition
@@ -40,7 +40,7 @@ class ChannelCarrier:
         condition = self._host.rack.health(channel).condition
         return condition in (Condition.READY, Condition.ABSENT)
 
-    async def transmit(self, entry: OutboxEntry) -> None:
+    async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
         try:
             chunk = decode_chunk(self._host.seal.open(entry.payload, context=entry.message_id))
         except RestanteError as problem:
@@ -55,6 +55,7 @@ class ChannelCarrier:
                 raise Withdrawn
         name = await ChunkSender(self._host, entry, entry.lease, chunk, adapter).run()
         self._watch(entry.message_id, chunk, name)
+        return ()
 
     def _adapter(self, channel: str) -> ChannelAdapter:
         adapter = self._host.rack.adapter(channel)

@@ -65,11 +65,11 @@ class RelayCarrier:
             self._changed.clear()
             await self._changed.wait()
 
-    async def transmit(self, entry: OutboxEntry) -> StoredByNode:
+    async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
         link = self._links.get(entry.lane)
         if link is None:
             raise ConnectionLost
-        return StoredByNode(await link.put(entry.payload), _node_of(entry.lane))
+        return (StoredByNode(await link.put(entry.payload), _node_of(entry.lane)),)
 
     async def _keep_up(self, lane: str, connect: Connect) -> None:
         """Ends only by cancellation."""

@@ -1,4 +1,7 @@
-"""Whatever takes outbox entries one step further: a mesh, a relay link, a chat platform."""
+"""What moves outbox entries to their next hop: one carrier per route (relay, mesh, upstream server, chat platform).
+
+An outbox takes a mapping from `Route` to `Carrier`. Adding a route means adding a carrier to that mapping.
+"""
 
 from typing import NamedTuple, Protocol
 
@@ -8,30 +11,35 @@ from restante.model.outbox_entry import OutboxEntry
 
 
 class StoredByNode(NamedTuple):
-    """A node's signed word that it holds the entry; `node` is who, where that is known (SPEC 7.8)."""
+    """A node's signed storage acknowledgement for one attempt; `node` is its id where the carrier knows it (7.8)."""
 
     evidence: Evidence
     node: NodeId | None
 
 
 class Withdrawn(Exception):
-    """It is not to be sent any more, although nothing failed: it belongs to something that was given up."""
+    """The entry must not be sent any more, although nothing failed: it belongs to a group that was given up."""
 
 
 class Carrier(Protocol):
-    """One route's way out."""
+    """Sends the entries of one route.
+
+    The payload of a mail entry is its sealed bytes. The carrier builds what the next hop expects from it, for each
+    attempt: an envelope with inbox key and rounded expiry for a relay or storage node.
+    """
 
     def is_up(self) -> bool:
-        """Whether anything can leave on this route now; while it is down, none of its entries is looked at."""
+        """Return whether any lane of this route can be tried now. No entry is leased on a route that is down."""
         ...
 
     def is_connected(self, lane: str) -> bool:
-        """Whether a try on this lane makes sense now. Entries of a lane that is down use up none of their tries."""
+        """Return whether an attempt on this lane makes sense now. Entries of a lane that is down are not leased."""
         ...
 
-    async def transmit(self, entry: OutboxEntry) -> StoredByNode | None:
-        """Returns once the next hop has accepted the entry, with its signed word if it gives one.
+    async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
+        """Return once the next hop has accepted the entry, with every signed storage acknowledgement it gave.
 
-        Raises `TryFailed` otherwise, or `Withdrawn`.
+        A relay gives one, the mesh several, a chat platform or an upstream server none. Raises `AttemptFailed` if no
+        hop accepted the entry, `Withdrawn` if it must not be sent any more.
         """
         ...

@@ -12,6 +12,7 @@ from restante.model.journal import JournalEvent, JournalKind
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
 from restante.policy.settings import Settings
+from restante.ports.carrier import StoredByNode
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.endpoints import Endpoint, PinnedRelay
 from restante.testing.deterministic import FakeClock, SeededEntropy
@@ -66,8 +67,9 @@ class Post:
     def is_connected(self, lane: str) -> bool:
         return bool(lane)
 
-    async def transmit(self, entry: OutboxEntry) -> None:
+    async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
         self.carried.append(entry.payload)
+        return ()
 
     async def collect(self, client: Client) -> list[bytes]:
         """What the client has to send, as envelopes in order."""

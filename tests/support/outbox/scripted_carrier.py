@@ -10,6 +10,7 @@ from restante.model.kinds import Priority
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.failures import Failure
+from restante.ports.carrier import StoredByNode
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 from restante.testing.deterministic import FakeClock
@@ -43,7 +44,7 @@ class Wire:
         self.asked.append(lane)
         return lane not in self.down
 
-    async def transmit(self, entry: OutboxEntry) -> None:
+    async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(0)
@@ -53,6 +54,7 @@ class Wire:
         if self.failures:
             raise AttemptFailed("as told", failure=self.failures.pop(0), retry_after_ms=5_000)
         self.taken.append(entry.payload)
+        return ()
 
 
 async def sent(
