@@ -1,1 +1,1 @@
-"""The words of the product: ids, kinds, states, codes and records. No rules, no I/O."""
+"""Values of the domain: ids, kinds, states, codes and records. No rules, no I/O."""

@@ -1,4 +1,4 @@
-"""The conservation report as plain values: day balances, what is unaccounted for, missing events, latency."""
+"""The conservation report as plain values: day balances, unaccounted messages, missing events, latency."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -12,38 +12,41 @@ from restante.model.kinds import Kind
 from restante.model.states import State
 
 HISTOGRAM_EDGES_MS: Final = (0, *(step * 10**power for power in range(9) for step in (1, 2, 5)))
-"""1, 2, 5, 10 ... ms: three bars a decade show a distribution over seven of them."""
+"""Lower bounds of the histogram's bars: 1, 2, 5, 10 … ms, three bars per decade."""
 
 
 class Inconsistency(StrEnum):
-    """Why the facts about a message cannot be the whole truth (SPEC 1.4)."""
+    """Why the events about a message contradict each other or are incomplete (SPEC 1.4)."""
 
     NAMELESS = "nameless"
-    """Facts that change a message's state but name no message; all of them together are one row."""
+    """Events that change a message's state but carry no message id. They are counted together in one row."""
     NEVER_ACCEPTED = "never_accepted"
-    """It is known, but no fact tells of its acceptance."""
+    """There are events about the message, but none that records its acceptance."""
     ACCEPTED_LATE = "accepted_late"
-    """It was accepted when it had a state already: twice, or after something else."""
+    """The message was accepted when it already had a state: accepted twice, or after another event."""
     MOVED_AFTER_END = "moved_after_end"
-    """It ended, and then its state changed without a recovery."""
+    """The message's state changed after it had ended, without a recovery."""
     RECOVERED_ALIVE = "recovered_alive"
-    """It was recovered though it was no dead letter (SPEC 5.4)."""
+    """The message was recovered although it was not a dead letter (SPEC 5.4)."""
     SEVERAL_SENDERS = "several_senders"
-    """More than one writer says to have changed its state."""
+    """More than one writer journaled a change of the message's state."""
 
 
 class Withheld(StrEnum):
-    """What speaks against the node."""
+    """The evidence against a node."""
 
     NEVER_STORED = "never_stored"
-    """It signed, its journal goes on after that, and no fact of it tells that the message was stored."""
+    """The node signed for the message and its journal continues after that, but has no event that stores the
+    message."""
     DROPPED_EARLY = "dropped_early"
-    """It deleted the message before its time without having handed it to its owner."""
+    """The node deleted the message before it expired and before its recipient fetched it."""
     SILENT_AND_LOST = "silent_and_lost"
-    """It signed, nothing more is known from it, and the message ended without having arrived."""
+    """The node signed for the message, its journal has no later event, and the message ended without arriving."""
 
 
 class ReadFrom(StrEnum):
+    """Which input the report was computed from."""
+
     STREAM = "stream"
     TABLES = "tables"
     SEGMENTS = "segments"
@@ -51,7 +54,7 @@ class ReadFrom(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadSegment:
-    """A file that could not be read, or not to its end."""
+    """A segment file that could not be read completely."""
 
     name: str
     reason: str
@@ -59,7 +62,8 @@ class BadSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayBalance:
-    """What became of the messages accepted on one day; `day` is None for all days together (SPEC 13.4)."""
+    """Counts of the messages accepted on one day, by what became of them (SPEC 13.4). `day` is None for all days
+    together."""
 
     day: date | None
     accepted: int = 0
@@ -74,7 +78,7 @@ class DayBalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnaccountedMessage:
-    """A message whose facts cannot be the whole truth. `message_id` is None for facts that name no message."""
+    """A message whose events are inconsistent. `message_id` is None for events that carry no message id."""
 
     message_id: MessageId | None
     doubt: Inconsistency
@@ -85,7 +89,8 @@ class UnaccountedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingEvents:
-    """Facts that a writer numbered and that never came; `last_fact` is the one before them, None at the start."""
+    """Event numbers of a writer that never arrived. `last_fact` is the event before them, None at the start of the
+    journal."""
 
     writer: WriterId
     missing_from: int
@@ -97,7 +102,7 @@ class MissingEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """How long messages took; `message_kind` is None for all kinds together, or for messages that say no kind."""
+    """How long messages took. `message_kind` is None for all kinds together, and for messages whose kind is unknown."""
 
     span: str
     message_kind: Kind | None
@@ -111,7 +116,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedRows:
-    """How many rows of one file were refused for one reason."""
+    """How many rows of one file were rejected for one reason."""
 
     source_file: str
     reason: str
@@ -120,7 +125,10 @@ class QuarantinedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConservationReport:
-    """input_rows = events + duplicates + quarantined rows; of a file in `bad_files`, what was read of it counts."""
+    """The whole report. `input_rows` = `events` + `duplicates` + quarantined rows.
+
+    Rows that were read from a file listed in `bad_files` are counted.
+    """
 
     segments: int
     input_rows: int
@@ -140,17 +148,17 @@ class ConservationReport:
 
     @property
     def total(self) -> DayBalance:
-        """The books of all days in one line."""
+        """Return the sum of all days."""
         return reduce(_plus, self.books, DayBalance(day=None))
 
     @property
     def balanced(self) -> bool:
-        """Everything accepted is accounted for, and no writer's facts have a hole."""
+        """Return whether every accepted message is accounted for and no writer has missing events."""
         return self.total.adds_up and self.total.unaccounted == 0 and self.hole_count == 0
 
     @property
     def complete(self) -> bool:
-        """All that was there could be read. If not, balanced books may still be short of a writer's last facts."""
+        """Return whether all input could be read. If not, the last events of a writer may be missing unnoticed."""
         return not self.bad_files and not self.quarantine
 
 

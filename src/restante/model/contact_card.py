@@ -1,4 +1,4 @@
-"""What is public about somebody: enough to write to them, and nothing that helps to read their mail."""
+"""The public keys of an identity. They suffice to write to it and do not help to read its mail."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from restante.model.ids import Address
 class ContactCard:
     """An address, its long-term keys, and the address's signature over them (SPEC 8.1).
 
-    `sealing_key` closes envelopes, `agreement_key` is the X25519 identity key of handshakes.
+    Envelopes are sealed to `sealing_key`; `agreement_key` is the X25519 identity key of handshakes.
     """
 
     address: Address

@@ -1,14 +1,14 @@
-"""Every stable code a caller, a journal row or an exit status may carry.
+"""Stable error codes for callers, journal events and exit statuses.
 
-E001-E010 are the delivery codes of SPEC 4.4. E1xx name refusals that SPEC leaves without a code; they are ours
-(docs/decisions/0004); E12x are those of channels. What to *do* for a code is decided in policy/failures.
+E001-E010 are the delivery codes of SPEC 4.4. E1xx are ours, for errors that SPEC names without a code
+(docs/decisions/0004). E12x belong to channels. policy/failures decides what to do for a code.
 """
 
 from enum import StrEnum
 
 
 class Code(StrEnum):
-    """A reason that never changes its meaning; match on it, never on a text."""
+    """A reason whose meaning never changes. Match on the code, never on a text."""
 
     NETWORK_UNREACHABLE = "E001"
     CIRCUIT_BUILD_FAILED = "E002"

@@ -4,7 +4,7 @@ from restante.model.error_codes import Code
 
 
 class RestanteError(Exception):
-    """Anything Restante raises on purpose."""
+    """Base of everything that Restante raises on purpose."""
 
     code: Code
 
@@ -14,14 +14,14 @@ class RestanteError(Exception):
 
 
 class LocalProtocolError(RestanteError):
-    """We, or the code that embeds us, broke a rule: a bug on this side."""
+    """This program, or the code that embeds it, broke a rule: a bug on this side."""
 
     def __init__(self, text: str, *, code: Code = Code.ILLEGAL_TRANSITION) -> None:
         super().__init__(text, code=code)
 
 
 class RemoteProtocolError(RestanteError):
-    """What came from outside breaks a rule: their fault, never a reason to crash."""
+    """Input from outside breaks a rule. It must never crash the process."""
 
     def __init__(self, text: str, *, code: Code = Code.MALFORMED) -> None:
         super().__init__(text, code=code)
@@ -55,35 +55,35 @@ class TooLarge(RestanteError, ValueError):
 
 
 class OutboxFull(RestanteError):
-    """The outbox takes no more: nothing was accepted and nothing evicted (SPEC 3.6)."""
+    """The outbox is at its limit. Nothing was accepted and nothing evicted (SPEC 3.6)."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, code=Code.OUTBOX_FULL)
 
 
 class DuplicateMessageId(RestanteError):
-    """A message_id that is already known; the first message is kept, this one refused."""
+    """The message_id is in use. The first message is unchanged; this one is refused."""
 
     def __init__(self) -> None:
         super().__init__("this message_id was accepted before; mint a new one", code=Code.DUPLICATE_MESSAGE_ID)
 
 
 class StoreUnusable(RestanteError):
-    """The database cannot be used; nothing that was accepted is lost by this error."""
+    """The database cannot be used. No accepted message is lost by this error."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, code=Code.STORE_UNUSABLE)
 
 
 class ConfigurationInvalid(RestanteError, ValueError):
-    """A configuration that cannot be used: unknown key, wrong type or unreadable file."""
+    """The configuration has an unknown key, a wrong type or an unreadable file."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, code=Code.CONFIGURATION_INVALID)
 
 
 class EnvironmentUnsuitable(RestanteError):
-    """This machine lacks something the command needs; the text says what to install."""
+    """This machine lacks something that the command needs. The text says what to install."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, code=Code.ENVIRONMENT_UNSUITABLE)

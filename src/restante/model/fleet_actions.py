@@ -1,4 +1,4 @@
-"""What the fleet's tables ask a client or a node to do (SPEC 13.6). Words and fields only."""
+"""Actions: what the fleet proposes to a client or a node (SPEC 13.6). Values only."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,19 +7,22 @@ from restante.model.ids import MessageId, NodeId, PayloadHash, WriterId
 
 
 class ActionKind(StrEnum):
+    """The kinds of action."""
+
     RETRANSMIT = "retransmit"
-    """To a sender: store this message again, no node has it any more."""
+    """To a sender: store this message again, because no node holds it any more."""
     REPAIR = "repair"
-    """To a node: copy this blob to other nodes, too few hold it."""
+    """To a node: copy this blob to other nodes, because too few hold it."""
     REDRIVE = "redrive"
-    """To a sender: this dead letter's daily retry is due."""
+    """To a sender: recover this dead letter; its daily retry is due."""
     SCOREBOARD = "scoreboard"
-    """To everybody: how good a place a node is."""
+    """To all: the score of a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetAction:
-    """One proposal. `target` None is for everybody; `fact_at_ms` is the moment of the fact it answers."""
+    """One proposal. `target` None means all writers. `fact_at_ms` is the time of the event that the action responds
+    to."""
 
     action: ActionKind
     target: WriterId | None = None

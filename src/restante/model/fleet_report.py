@@ -1,4 +1,4 @@
-"""What a report on a fleet says, as plain values: no Spark, no printing."""
+"""The fleet report as plain values: no Spark, no formatting."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from restante.model.states import DeadCategory, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLevel:
-    """One hour; `message_kind` and `priority` are None for all together."""
+    """Delivery figures of one hour. `message_kind` and `priority` are None for all together."""
 
     hour_ms: int
     message_kind: Kind | None
@@ -29,7 +29,8 @@ class ServiceLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyBar:
-    """Deliveries that took at least `from_ms` and less than the next bar; None for those below zero."""
+    """Deliveries that took at least `from_ms` and less than the next bar's. None counts negative latencies (clock
+    skew)."""
 
     from_ms: int | None
     messages: int
@@ -37,6 +38,8 @@ class LatencyBar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeScore:
+    """The score of one node and the measurements it is computed from (SPEC 7.3)."""
+
     node: NodeId
     score: float
     uptime: float
@@ -47,7 +50,7 @@ class NodeScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithheldMessage:
-    """A node signed for the message and did not keep its word."""
+    """A message that a node signed for and then withheld."""
 
     node: NodeId
     message_id: MessageId
@@ -59,7 +62,7 @@ class WithheldMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """A message that a missing fact was probably about."""
+    """A message that the missing events were probably about."""
 
     message_id: MessageId
     writer: WriterId
@@ -70,7 +73,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceGap:
-    """Numbers of a session that its recipient gave up waiting for."""
+    """Sequence numbers of a session that its recipient skipped."""
 
     writer: WriterId
     at_ms: int
@@ -80,7 +83,7 @@ class SequenceGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterCount:
-    """Dead letters of one category and code, and how many of them may be tried again by now."""
+    """How many dead letters one category and code have, and how many of them are due for a retry."""
 
     category: DeadCategory
     code: str | None
@@ -90,7 +93,7 @@ class LetterCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetReport:
-    """`as_of_ms` is the moment deadlines were judged at. Where it was read from makes no other report."""
+    """The whole report. Deadlines are evaluated at `as_of_ms`. `read_from` is left out of comparisons."""
 
     as_of_ms: int
     read_from: ReadFrom = field(compare=False)
@@ -109,5 +112,5 @@ class FleetReport:
 
     @property
     def sound(self) -> bool:
-        """The books balance, all could be read, and every node kept its word."""
+        """Return whether the report is balanced and complete and no node withheld a message."""
         return self.books.balanced and self.books.complete and self.withheld_count == 0

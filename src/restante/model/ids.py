@@ -1,4 +1,4 @@
-"""Identifiers, each a fixed number of bytes. Random bytes are passed in, never drawn here."""
+"""Identifiers, each with a fixed number of bytes. Random bytes are arguments."""
 
 import uuid
 from typing import Final, NewType
@@ -30,14 +30,14 @@ MAX_SEQUENCE: Final = 0xFFFF_FFFF  # SPEC 8.4: u32 per direction
 
 
 def exactly(raw: bytes, size: int, what: str) -> bytes:
-    """`raw` itself when it has `size` bytes; otherwise a refusal that names what it should have been."""
+    """Return `raw` if it has `size` bytes. Otherwise raise `Malformed`, naming `what` it should be."""
     if len(raw) != size:
         raise Malformed(f"{what} must have {size} bytes, not {len(raw)}")
     return raw
 
 
 def mint_message_id(random_bytes: bytes) -> MessageId:
-    """A UUIDv4 from 16 random bytes (SPEC 2.1)."""
+    """Make a UUIDv4 from 16 random bytes (SPEC 2.1)."""
     raw = bytearray(random_bytes)
     if len(raw) != MESSAGE_ID_BYTES:
         exactly(random_bytes, MESSAGE_ID_BYTES, "entropy")
@@ -47,7 +47,7 @@ def mint_message_id(random_bytes: bytes) -> MessageId:
 
 
 def message_id(raw: bytes) -> MessageId:
-    """`raw` as a message id; refused unless it is a UUIDv4 (SPEC 2.1)."""
+    """Return `raw` as a message id. Raise `Malformed` unless it is a UUIDv4 (SPEC 2.1)."""
     exactly(raw, MESSAGE_ID_BYTES, "message_id")
     if raw[6] >> 4 != 4 or raw[8] >> 6 != 2:  # version 4, the variant of RFC 9562; `uuid.UUID` takes ten times as long
         raise Malformed("message_id must be a UUIDv4")
@@ -55,7 +55,7 @@ def message_id(raw: bytes) -> MessageId:
 
 
 def show_message_id(value: MessageId) -> str:
-    """The usual text form of a UUID."""
+    """Return the usual text form of a UUID."""
     return str(uuid.UUID(bytes=value))
 
 
@@ -72,7 +72,7 @@ def session_id(raw: bytes) -> SessionId:
 
 
 def node_key(raw: bytes) -> NodeKey:
-    """The Ed25519 key a node signs with; its place in the mesh is the hash of it (SPEC 7.1)."""
+    """Return `raw` as the Ed25519 key a node signs with. The node id is the hash of it (SPEC 7.1)."""
     return NodeKey(exactly(raw, NODE_KEY_BYTES, "node key"))
 
 
@@ -85,10 +85,10 @@ def writer_id(raw: bytes) -> WriterId:
 
 
 def event_id(writer: WriterId, number: int) -> EventId:
-    """The n-th fact of a writer. Numbers have no holes, so a missing journal row shows itself."""
+    """Return the id of a writer's n-th event. Numbers are consecutive, so a missing journal event is noticed."""
     return EventId(writer[:8] + number.to_bytes(8, "big"))
 
 
 def event_number(value: EventId) -> int:
-    """The place of a fact among its writer's facts."""
+    """Return the number of an event within its writer's journal."""
     return int.from_bytes(value[8:], "big")

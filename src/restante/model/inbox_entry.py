@@ -8,9 +8,9 @@ from restante.model.kinds import Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxEntry:
-    """A message that arrived and waits for the application (SPEC 9.6).
+    """A message that was received and released to the application (SPEC 9.6).
 
-    `is_late` when later messages of its session were handed on before it (SPEC 9.5).
+    `is_late` is true if later messages of its session were released before it (SPEC 9.5).
     """
 
     message_id: MessageId

@@ -1,4 +1,4 @@
-"""One fact of delivery, as every component writes it down (SPEC 13.1). No address ever appears in one."""
+"""One journal event, as every component writes it (SPEC 13.1). It never contains an address."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ from restante.model.states import State
 
 
 class JournalKind(StrEnum):
-    """What happened. The first group is written by senders, the second by nodes, the third by recipients."""
+    """What happened. Senders write the first group, nodes the second, recipients the third."""
 
     ACCEPTED = "accepted"
     ATTEMPTED = "attempted"
@@ -48,9 +48,9 @@ class JournalKind(StrEnum):
 
 
 DAILY_RETRY: Final = "daily_retry"
-"""The code of a recovery that nobody asked for (SPEC 5.3)."""
+"""The code of an automatic recovery (SPEC 5.3)."""
 ASKED_BY_FLEET: Final = "fleet"
-"""The code of a fact that came about because the fleet's tables asked for it (SPEC 13.6)."""
+"""The code of an event that was caused by an action of the fleet (SPEC 13.6)."""
 
 
 STATE_AFTER: Final[dict[JournalKind, State]] = {
@@ -64,12 +64,13 @@ STATE_AFTER: Final[dict[JournalKind, State]] = {
     JournalKind.DEAD_LETTERED: State.DEAD,
     JournalKind.RECOVERED: State.PENDING,
 }
-"""The state a sender's fact puts its message into; other facts leave the state as it was (SPEC 1.4)."""
+"""The state that a sender's event puts its message into. Kinds that are not listed leave the state unchanged (SPEC
+1.4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEvent:
-    """Fields that do not apply to a fact are None."""
+    """One journal event. Fields that do not apply to its kind are None."""
 
     event_id: EventId
     at_ms: int

@@ -1,4 +1,4 @@
-"""What kinds of message there are and the numbers each comes with (SPEC 2.2, 2.3)."""
+"""The kinds of message with the limits of each (SPEC 2.2, 2.3)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class DeliveryClass(StrEnum):
 
 
 class TtlType(IntEnum):
-    """From when a message's life is counted (SPEC 2.6)."""
+    """The moment from which a TTL is counted (SPEC 2.6)."""
 
     ABSOLUTE = 0
     RELATIVE = 1
@@ -95,5 +95,5 @@ _BY_NAME: Final = {kind.value: kind for kind in Kind}
 
 
 def parse_kind(text: str) -> Kind | None:
-    """The kind of that name; None for a name nobody knows (SPEC 2.4 drops it visibly)."""
+    """Return the kind of that name, or None for an unknown name (the send is then dropped with a reason, SPEC 2.4)."""
     return _BY_NAME.get(text)

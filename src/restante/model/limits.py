@@ -1,4 +1,4 @@
-"""Sizes that several rooms must agree on."""
+"""Sizes that several packages must agree on."""
 
 from typing import Final
 

@@ -10,7 +10,7 @@ from restante.model.states import Confirmation, DeadCategory, DeadReason, Route,
 
 
 class Lease(NamedTuple):
-    """Who is sending an entry and until when that claim holds (SPEC 3.5)."""
+    """Who is sending an entry, and until when (SPEC 3.5)."""
 
     owner: str
     until_ms: int
@@ -21,7 +21,7 @@ _set = object.__setattr__
 
 
 class EntryChanges(TypedDict, total=False):
-    """The fields in which an outbox entry may differ from another, or from itself a step later: all of them."""
+    """All fields of an outbox entry, each optional, as keyword arguments of `but`."""
 
     message_id: MessageId
     route: Route
@@ -101,7 +101,7 @@ class OutboxEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """An entry that was given up, whole, with why and until when it is kept. A tombstone has no payload."""
+    """An entry that was given up, with the reason and its retention. A tombstone has no payload."""
 
     entry: OutboxEntry
     reason: DeadReason
@@ -125,7 +125,7 @@ class WaitingEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredEntry:
-    """What the delivered index keeps of a message (SPEC 3.13)."""
+    """What the delivered index stores about a message (SPEC 3.13)."""
 
     message_id: MessageId
     kind: Kind

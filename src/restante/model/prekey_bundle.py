@@ -1,7 +1,7 @@
-"""What opens a session between two people who are never online together (SPEC 8.1, 8.3).
+"""The public values that start a session without both sides being online (SPEC 8.1, 8.3).
 
-The recipient publishes a `PrekeyBundle`; whoever writes first answers it with an `Opening`. Both are public values: no
-secret is in either. Their bytes are known in wire, their meaning in crypto.
+The responder publishes a `PrekeyBundle`; the initiator answers it with an `Opening`. Neither contains a secret. wire/
+encodes them, crypto/ uses them.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class OneTimePrekey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrekeyBundle:
-    """The keys a handshake starts from. `prekey` and `kem_prekey` are made together and share id and age."""
+    """The keys that a handshake starts from. `prekey` and `kem_prekey` are generated together and share id and age."""
 
     card: ContactCard
     issued_at_ms: int
@@ -34,10 +34,10 @@ class PrekeyBundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """The writer's half of a handshake. It goes with every message until the first answer is there.
+    """The initiator's half of a handshake. Every message carries it until the first answer arrives.
 
-    `one_time_id` is None when the bundle had no one-time prekey left; `continues` names the session that this one takes
-    the place of after a reset (SPEC 8.7).
+    `one_time_id` is None if the bundle had no one-time prekey left. `continues` names the session that this one
+    replaces after a reset (SPEC 8.7).
     """
 
     card: ContactCard

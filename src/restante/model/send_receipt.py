@@ -1,4 +1,4 @@
-"""What `send` returns for each destination (SPEC 3.7)."""
+"""The send receipt: what `send` returns for each destination (SPEC 3.7)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,17 +9,17 @@ from restante.model.states import DropReason
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The destination took it at once."""
+    """The destination accepted the message at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """It is on disk and will be sent."""
+    """The message is on disk and will be sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """It was not taken, for this reason."""
+    """The message was not accepted, for this reason."""
 
     reason: DropReason
 
@@ -28,7 +28,7 @@ Outcome = Sent | Queued | Dropped
 
 
 class Delivery(NamedTuple):
-    """One destination of a send: the id its message got there, and what became of it."""
+    """One destination of a send: the message id used there and the outcome."""
 
     destination: str
     message_id: MessageId
@@ -36,13 +36,13 @@ class Delivery(NamedTuple):
 
 
 class SendReceipt(NamedTuple):
-    """What became of a send, destination by destination (SPEC 3.7)."""
+    """The outcome of a send per destination (SPEC 3.7)."""
 
     deliveries: tuple[Delivery, ...]
 
     @property
     def message_id(self) -> MessageId:
-        """The id at the first destination: all there is to know of a send to one."""
+        """Return the message id at the first destination."""
         return self.deliveries[0].message_id
 
     @property

@@ -1,7 +1,7 @@
-"""Numbers that configuration may change, each with the range it must stay in.
+"""Settings with the range each must stay in.
 
-A settings class declares its fields with `ranged(...)` and calls `check_ranges(self)` when it is made, so a value
-outside its range cannot exist, wherever it came from.
+A settings class declares its fields with `ranged(...)` and calls `check_ranges(self)` in `__post_init__`. So no
+instance can hold a value outside its range.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Range:
+    """The inclusive range of a setting, its unit and its SPEC clause."""
+
     low: float
     high: float
     unit: str
@@ -22,13 +24,13 @@ class Range:
 
 
 def ranged(default: Number, *, low: Number, high: Number, unit: str, clause: str) -> Number:
-    """A dataclass field with a default and an inclusive range."""
+    """Declare a dataclass field with a default and an inclusive range."""
     made: Number = field(default=default, metadata={"range": Range(low, high, unit, clause)})
     return made
 
 
 def ranges_of(settings: Any) -> Iterator[tuple[Field[Any], Range]]:
-    """The ranged fields of a settings object or class, in order."""
+    """Yield the ranged fields of a settings object or class, in order."""
     for declared in fields(settings):
         allowed = declared.metadata.get("range")
         if isinstance(allowed, Range):
@@ -36,7 +38,7 @@ def ranges_of(settings: Any) -> Iterator[tuple[Field[Any], Range]]:
 
 
 def check_ranges(settings: Any, section: str) -> None:
-    """Refuse the first value outside its range, naming its key as a configuration file would."""
+    """Raise `OutOfRange` for the first value outside its range. The error names the key as in a configuration file."""
     for declared, allowed in ranges_of(settings):
         value = getattr(settings, declared.name)
         if not allowed.low <= value <= allowed.high:

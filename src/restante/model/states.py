@@ -1,4 +1,4 @@
-"""Where a message can be, and how far its delivery has been confirmed (SPEC 1.4, 3.13)."""
+"""The states of a message and the levels of its acknowledgement (SPEC 1.4, 3.13)."""
 
 from enum import IntEnum, StrEnum
 from typing import Final
@@ -13,7 +13,7 @@ class Route(StrEnum):
 
 
 class State(StrEnum):
-    """An accepted message is in exactly one of these at every moment (SPEC 1.4)."""
+    """The state of an accepted message. It has exactly one at every moment (SPEC 1.4)."""
 
     PENDING = "pending"
     SENDING = "sending"
@@ -29,7 +29,7 @@ ENDED: Final = frozenset(State) - IN_FLIGHT
 
 
 class Confirmation(IntEnum):
-    """What the sender has been told; it only ever grows (SPEC 3.13)."""
+    """The ack level: how far a message was acknowledged to its sender. It never decreases (SPEC 3.13)."""
 
     NONE = 0
     STORED = 1
@@ -56,7 +56,7 @@ class DeadReason(StrEnum):
 
 
 class DeadCategory(StrEnum):
-    """How long a dead letter is kept and what may happen to it (SPEC 5.3)."""
+    """How long a dead letter is retained and what may be done with it (SPEC 5.3)."""
 
     RETRIABLE = "retriable"
     PERMANENT = "permanent"
@@ -64,7 +64,7 @@ class DeadCategory(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What an arrival turned out to be (SPEC 9.1)."""
+    """The classification of an arrival (SPEC 9.1)."""
 
     NEW = "new"
     DUPLICATE = "duplicate"

@@ -1,1 +1,1 @@
-"""Every rule that can be decided from numbers alone. No clock, no dice, no I/O: time and chance are arguments."""
+"""Rules that depend on numbers alone. No clock, no dice, no I/O: time and randomness are arguments."""

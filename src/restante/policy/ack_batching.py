@@ -1,6 +1,6 @@
-"""When waiting acknowledgements are sent as one batch, and how confirmations add up (SPEC 3.13, 10.5).
+"""Decide when pending acks are sent as one batch, and which ack level wins (SPEC 3.13, 10.5).
 
-The bytes of an acknowledgement are in wire; what a confirmation ends is in policy/completion.
+wire/acks has the format of an ack; policy/completion says which ack ends an entry.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ class AckBatching:
 
 
 def batch_due_at_ms(batching: AckBatching, *, count: int, oldest_at_ms: int) -> int | None:
-    """When a batch of `count` ids is to leave; None for an empty one. A full batch was due when it was begun."""
+    """Return when a batch of `count` ids must be sent, None for an empty one. A full batch is due at once."""
     if count == 0:
         return None
     return oldest_at_ms if count >= batching.max_ids else oldest_at_ms + batching.max_wait_ms
 
 
 def advance(confirmation: Confirmation, to: Confirmation) -> Confirmation:
-    """What is confirmed after `to` came in; a late, lesser acknowledgement changes nothing."""
+    """Return the ack level after an ack of level `to`. A late, lower ack changes nothing."""
     return max(confirmation, to)

@@ -13,7 +13,7 @@ from restante.model.states import Route
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxLimits:
-    """All numbers of the outbox that configuration may change; MB is 10^6 bytes."""
+    """The settings of the outbox. MB is 10^6 bytes."""
 
     max_entries: int = ranged(10_000, low=100, high=1_000_000, unit="entries", clause="3.6")
     max_payload_bytes: int = ranged(50_000_000, low=1_000_000, high=10_000_000_000, unit="bytes", clause="3.6")
@@ -30,7 +30,7 @@ class OutboxLimits:
 def check_capacity(
     limits: OutboxLimits, *, held_entries: int, held_bytes: int, new_entries: int, new_bytes: int
 ) -> None:
-    """Raise OutboxFull unless all of the new entries fit beside what is held; nothing is evicted for them."""
+    """Raise `OutboxFull` unless all new entries fit beside those in the outbox. Nothing is evicted for them."""
     if held_entries + new_entries > limits.max_entries or held_bytes + new_bytes > limits.max_payload_bytes:
         raise OutboxFull(
             f"the outbox holds {held_entries} entries and {held_bytes} bytes; {new_entries} more with {new_bytes}"
@@ -58,5 +58,5 @@ def check_lane_capacity(limits: OutboxLimits, *, route: Route, pending: int) -> 
 
 
 def eviction_key(entry: OutboxEntry) -> tuple[int, int]:
-    """Sorts the pending entries of a lane: the first ones are evicted first."""
+    """Return the sort key of a lane's pending entries: the smallest is evicted first."""
     return (entry.created_at_ms, entry.insertion)

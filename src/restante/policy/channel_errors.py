@@ -1,6 +1,6 @@
-"""What a platform's refusal means for a message (SPEC 12.5). The only place where error texts are read.
+"""Classify a platform's refusal (SPEC 12.5). No other module reads error texts.
 
-Platforms answer in prose. What is not surely permanent is taken for transient: a retry too many costs little, a
+Platforms answer with texts. What is not clearly permanent counts as transient: one retry too many costs little, while a
 message given up too early is lost.
 """
 
@@ -9,6 +9,8 @@ from typing import Final
 
 
 class ChannelError(StrEnum):
+    """The classes of refusal (SPEC 12.5)."""
+
     PERMANENT = "permanent"
     TOO_LONG = "too_long"
     FORMAT = "format"
@@ -17,7 +19,7 @@ class ChannelError(StrEnum):
 
 
 MAX_READ_CHARS: Final = 8_192
-"""Only this much of a text is read: some platforms answer with a whole web page."""
+"""Only this much of a text is searched: some platforms answer with a whole web page."""
 
 PERMANENT_TEXTS: Final = (
     "chat not found",
@@ -29,7 +31,7 @@ PERMANENT_TEXTS: Final = (
     "not a member",
     "invalid recipient",
 )
-"""Eight of the nine permanent patterns of SPEC 12.5; the ninth has words in between: ambiguous ... recipient."""
+"""Eight of the nine permanent patterns of SPEC 12.5. The ninth, "ambiguous … recipient", has words in between."""
 
 TOO_LONG_TEXT: Final = "message is too long"
 FORMAT_TEXT: Final = "can't parse entities"
@@ -39,9 +41,9 @@ _STATUSES: Final = {413: ChannelError.TOO_LONG, 429: ChannelError.RATE_LIMITED}
 
 
 def classify_channel_error(text: str, status: int | None = None) -> ChannelError:
-    """The class of a refusal with this text and, where the platform speaks HTTP, this status.
+    """Return the class of a refusal with this text and, for HTTP platforms, this status.
 
-    A status that says enough outranks the text, which may quote the very message that was refused.
+    A status listed here outranks the text, because the text may quote the refused message.
     """
     if status is not None and status in _STATUSES:
         return _STATUSES[status]
@@ -58,5 +60,5 @@ def classify_channel_error(text: str, status: int | None = None) -> ChannelError
 
 
 def _has_ambiguous_recipient(text: str) -> bool:
-    """`ambiguous.*recipient` on one line, without the quadratic search of a regular expression."""
+    """Match `ambiguous.*recipient` on one line, without the quadratic time of a regular expression."""
     return any("recipient" in line.partition("ambiguous")[2] for line in text.split("\n"))

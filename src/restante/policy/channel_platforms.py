@@ -1,9 +1,9 @@
-"""What each chat platform takes: which format, how long a message may be, and how it counts (SPEC 12.2, 12.3).
+"""The format, the length limit and the unit of counting of each chat platform (SPEC 12.2, 12.3).
 
-Numbers and counting only. How Markdown becomes a format, and where a text is cut, is not known here.
+runtime/channels renders Markdown and cuts texts; here are only numbers and counting.
 
-Where a platform does not say how it counts, the larger of the likely counts is taken: a chunk a little shorter than
-necessary costs nothing, one too long is refused.
+Where a platform does not document how it counts, we use the larger of the likely counts: a chunk that is slightly too
+short costs nothing, one that is too long is refused.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ from typing import Final
 
 
 class Platform(StrEnum):
+    """The platforms we know limits for; OTHER has the defaults."""
+
     TELEGRAM = "telegram"
     DISCORD = "discord"
     SLACK = "slack"
@@ -25,6 +27,8 @@ class Platform(StrEnum):
 
 
 class Format(StrEnum):
+    """The output formats of the renderer (SPEC 12.2)."""
+
     TELEGRAM_HTML = "telegram_html"
     SLACK_MRKDWN = "slack_mrkdwn"
     DISCORD_MARKDOWN = "discord_markdown"
@@ -36,7 +40,7 @@ class Format(StrEnum):
 
 
 class Counting(StrEnum):
-    """The unit of a limit."""
+    """The unit of a length limit."""
 
     UTF16_UNITS = "utf16_units"
     UTF8_BYTES = "utf8_bytes"
@@ -46,17 +50,18 @@ class Counting(StrEnum):
 DEFAULT_LIMIT: Final = 4_000  # SPEC 12.3
 IRC_LINE_BYTES: Final = 512  # SPEC 12.3: a whole line of the protocol, as the server relays it
 IRC_RESERVED_BYTES: Final = 172
-"""Room in an IRC line for what the server puts around a text: `:nick!user@host PRIVMSG #channel :` and the line end,
-with names of 30, 10, 63 and 50 bytes."""
+"""Bytes that the server adds to an IRC line: `:nick!user@host PRIVMSG #channel :` and the line end, with names of 30,
+10, 63 and 50 bytes."""
 TELEGRAM_MARKUP_BYTES: Final = 16_384
-"""A cap of ours on a Telegram text with its tags, since only the text without them counts for Telegram's limit."""
+"""Our own cap on a Telegram text including tags. Telegram's limit counts only the text without them."""
 MIN_LIMIT: Final = 64
-"""No limit below this is taken: marks, prefixes and one grapheme must fit beside each other."""
+"""The smallest limit that is allowed: marks, prefixes and one grapheme must fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformRules:
-    """`markup_bytes` is set where only what is left after parsing counts: it caps the text with its markup."""
+    """The rules of one platform. `markup_bytes` caps the text with markup where `limit` counts only the text without
+    it."""
 
     format: Format
     limit: int
@@ -64,11 +69,11 @@ class PlatformRules:
     reserved: int = 0
     markup_bytes: int | None = None
     one_line: bool = False
-    """A line break ends the message: each line is a chunk of its own."""
+    """A line break ends the message, so that every line is a chunk."""
 
     @property
     def chunk_limit(self) -> int:
-        """What a chunk may really use."""
+        """Return the length that a chunk may use."""
         return self.limit - self.reserved
 
 
@@ -95,11 +100,11 @@ RULES: Final = {
     ),
     Platform.OTHER: PlatformRules(format=Format.PLAIN, limit=DEFAULT_LIMIT, counting=Counting.UTF16_UNITS),
 }
-"""SPEC 12.3, platform by platform. Matrix has no limit of its own there and takes the default."""
+"""The table of SPEC 12.3. It gives no limit for Matrix, which therefore has the default."""
 
 
 def measure(text: str, counting: Counting) -> int:
-    """How long the text is in this unit."""
+    """Return the length of the text in this unit."""
     if counting is Counting.CODE_POINTS or text.isascii():
         return len(text)
     if counting is Counting.UTF8_BYTES:

@@ -1,7 +1,6 @@
-"""How fast a channel may be used, and what it remembers of being told to wait (SPEC 4.3, 12.4).
+"""Compute when a channel may next be used, from its intervals and the platform's Retry-After (SPEC 4.3, 12.4).
 
-Times in, a time out: who waits, and how, is the host's business. Memory, not state: after a restart a platform says
-again that it wants to be left alone.
+The host waits. The state is in memory only: after a restart the platform sends Retry-After again.
 """
 
 from dataclasses import dataclass, field, replace
@@ -10,12 +9,12 @@ from typing import Final
 from restante.model.setting_ranges import check_ranges, ranged
 
 MOST_CHATS: Final = 10_000
-"""Chats whose last send is remembered; beyond that, those that may be sent to again are forgotten."""
+"""The largest number of chats whose last send is recorded. Beyond it, records that are over are deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelLimits:
-    """What configuration may set for every channel, whatever its adapter."""
+    """The settings that every channel has, whatever its adapter."""
 
     chat_interval_ms: int = ranged(0, low=0, high=60_000, unit="ms", clause="12.1")
     channel_interval_ms: int = ranged(0, low=0, high=60_000, unit="ms", clause="12.1")
@@ -31,18 +30,18 @@ class Pace:
     """When one channel, and each of its chats, may next be sent to."""
 
     silent_until_ms: int = 0
-    """The platform said so; nobody is sent to before."""
+    """The end of the platform's Retry-After. It holds for all chats."""
     channel_free_at_ms: int = 0
     chat_free_at_ms: dict[str, int] = field(default_factory=dict)
 
 
 def free_at_ms(pace: Pace, chat: str) -> int:
-    """When something may be sent to this chat, as far as is known."""
+    """Return when the next message to this chat may be sent."""
     return max(pace.silent_until_ms, pace.channel_free_at_ms, pace.chat_free_at_ms.get(chat, 0))
 
 
 def took_turn(pace: Pace, limits: ChannelLimits, chat: str, *, at_ms: int) -> Pace:
-    """Something is sent at `at_ms`: the next one keeps its distance."""
+    """Record a send at `at_ms`; the next one must keep the configured interval."""
     chats = pace.chat_free_at_ms
     if limits.chat_interval_ms:
         known = {name: free for name, free in chats.items() if free > at_ms} if len(chats) >= MOST_CHATS else chats
@@ -51,5 +50,5 @@ def took_turn(pace: Pace, limits: ChannelLimits, chat: str, *, at_ms: int) -> Pa
 
 
 def told_to_wait(pace: Pace, *, until_ms: int) -> Pace:
-    """The platform limits the rate: the longest wait it asked for counts."""
+    """Record a Retry-After. The longest one counts."""
     return replace(pace, silent_until_ms=max(pace.silent_until_ms, until_ms))

@@ -1,7 +1,7 @@
-"""What follows when a platform refuses a chunk (SPEC 12.4). Numbers and a class in, a decision out.
+"""Decide what follows when a platform refuses a chunk (SPEC 12.4).
 
-These are the short tries inside one delivery. When they are used up, the entry goes back to its queue, where the
-schedule of policy/retry takes over. What a refusal means is read in policy/channel_errors.
+These are the short retries inside one delivery. When they are used up, the entry goes back to its queue, where the
+schedule of policy/retry applies. policy/channel_errors classifies refusals.
 """
 
 from dataclasses import dataclass
@@ -13,21 +13,23 @@ from restante.policy.channel_errors import ChannelError
 from restante.policy.channel_platforms import MIN_LIMIT
 
 MAX_IN_PROCESS_ATTEMPTS: Final = 3  # SPEC 12.4
-BASE_DELAY_MS: Final = 500  # SPEC 12.4: doubles with every try
+BASE_DELAY_MS: Final = 500  # SPEC 12.4: doubles with every attempt
 MAX_DELAY_MS: Final = 30_000  # SPEC 12.4
 
 
 class Reaction(StrEnum):
+    """What to do with a refused chunk."""
+
     WAIT = "wait"
-    """Send the same again, at `Decision.at_ms`."""
+    """Send the same chunk again, at `Decision.at_ms`."""
     SEND_PLAIN = "send_plain"
-    """Send the chunk's plain text, at once."""
+    """Send the chunk's plain text at once."""
     RECHUNK = "rechunk"
     """Cut the chunk to a smaller limit and send the parts."""
     GIVE_BACK = "give_back"
-    """Leave it to the queue and its longer waits."""
+    """Return the entry to the queue, which waits longer."""
     FAIL = "fail"
-    """It can never succeed."""
+    """Give the chunk up: it can never succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ def after_refusal(
     expires_at_ms: int,
     dice: float,
 ) -> Decision:
-    """What to do after the `attempts`-th try of a chunk was refused. `dice` is drawn by the host from [0, 1]."""
+    """Decide what to do after attempt number `attempts` of a chunk was refused. The host draws `dice` from [0, 1]."""
     if not 0 <= dice <= 1:
         raise OutOfRange("dice", dice, low=0, high=1)
     match error:
@@ -64,13 +66,13 @@ def after_refusal(
 
 
 def in_process_delay_ms(attempt: int, *, dice: float) -> int:
-    """Full jitter: anything between nothing and a limit that doubles (the first try is 1)."""
+    """Return a delay with full jitter: between 0 and a limit that doubles with each attempt (the first is 1)."""
     if attempt < 1:
         raise OutOfRange("attempt", attempt, low=1, high=MAX_IN_PROCESS_ATTEMPTS)
-    doublings = min(attempt - 1, MAX_DELAY_MS.bit_length())  # more would only make the number long
+    doublings = min(attempt - 1, MAX_DELAY_MS.bit_length())  # a larger shift changes nothing, the result is capped
     return round(min(BASE_DELAY_MS << doublings, MAX_DELAY_MS) * dice)
 
 
 def smaller_limit(limit: int) -> int | None:
-    """The limit to cut a chunk to that was too long under this one; None when it cannot be cut any smaller."""
+    """Return a smaller limit for a chunk that was too long under this one, or None if it cannot be smaller."""
     return max(limit // 2, MIN_LIMIT) if limit > MIN_LIMIT else None

@@ -1,6 +1,6 @@
-"""How much of a relay one connection may take, and for how long it may be silent (SPEC 6.8).
+"""Limits of a relay connection: how much it may send and how long it may be idle (SPEC 6.8).
 
-Numbers and one meter; no clock of its own, no socket. What becomes of a connection that goes beyond, its host decides.
+Settings and one token bucket, without clock or socket. The host decides what happens to a connection beyond a limit.
 """
 
 import math
@@ -15,7 +15,7 @@ HOUR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayLimits:
-    """The limits of a relay's links; the last four are the client's side and the bounds of what waits in memory."""
+    """The limits of relay connections. The last four are for the client's side and for what waits in memory."""
 
     push_rate_per_s: int = ranged(20, low=1, high=1_000_000, unit="puts/s", clause="6.8")
     push_burst: int = ranged(500, low=1, high=10_000_000, unit="puts", clause="6.8")
@@ -34,7 +34,7 @@ class RelayLimits:
 
 
 class PushMeter:
-    """A token bucket: `rate` tokens a second, at most `burst` of them. The time is passed in, in seconds."""
+    """A token bucket: `rate` tokens a second, at most `burst`. The time is an argument, in seconds."""
 
     __slots__ = ("_at_s", "_burst", "_rate", "_tokens")
 
@@ -45,7 +45,7 @@ class PushMeter:
         self._at_s = now_s
 
     def take(self, count: int, now_s: float) -> int:
-        """How many of so many may pass now, which uses up their tokens."""
+        """Take up to `count` tokens; return how many there were."""
         if now_s != self._at_s:
             self._tokens = min(self._tokens + (now_s - self._at_s) * self._rate, self._burst)
             self._at_s = now_s
@@ -54,5 +54,5 @@ class PushMeter:
         return taken
 
     def wait_ms(self, now_s: float) -> int:
-        """0 when one more may pass now, which uses up its token; else how long until the next may."""
+        """Take one token and return 0. If there is none, return the time until the next one."""
         return 0 if self.take(1, now_s) else max(1, math.ceil((1.0 - self._tokens) / self._rate * 1_000))

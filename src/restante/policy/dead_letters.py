@@ -1,6 +1,6 @@
-"""How long a given-up message is kept, and when it gets another chance (SPEC 5.2, 5.3, 5.4).
+"""Retention and automatic retries of dead letters (SPEC 5.2, 5.3, 5.4).
 
-Why it was given up is decided in policy/failures and core; here only what follows from it.
+policy/failures and core/outbox decide when an entry becomes a dead letter.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _CATEGORY_OF: Final[Mapping[DeadReason, DeadCategory]] = MappingProxyType(
         DeadReason.ATTEMPTS_EXHAUSTED: DeadCategory.RETRIABLE,
         DeadReason.QUEUE_TIME_EXCEEDED: DeadCategory.RETRIABLE,
         DeadReason.PERMANENT_FAILURE: DeadCategory.PERMANENT,
-        # Taken back on purpose: a daily retry would send what its author withdrew.
+        # The user cancelled it: a daily retry would send what the user withdrew.
         DeadReason.CANCELLED: DeadCategory.PERMANENT,
         DeadReason.EXPIRED: DeadCategory.EXPIRED,
     }
@@ -29,10 +29,12 @@ _CATEGORY_OF: Final[Mapping[DeadReason, DeadCategory]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterRetention:
+    """The settings of dead letters."""
+
     retriable_ms: int = ranged(7 * DAY_MS, low=DAY_MS, high=90 * DAY_MS, unit="ms", clause="5.3")
     permanent_ms: int = ranged(30 * DAY_MS, low=DAY_MS, high=365 * DAY_MS, unit="ms", clause="5.3")
     tombstone_ms: int = ranged(DAY_MS, low=3_600_000, high=30 * DAY_MS, unit="ms", clause="5.3")
-    # SPEC 5.3 allows one automatic retry a day: it may be made rarer, never more frequent.
+    # SPEC 5.3 allows one automatic retry a day; the setting can only make it rarer.
     auto_retry_every_ms: int = ranged(DAY_MS, low=DAY_MS, high=7 * DAY_MS, unit="ms", clause="5.3")
 
     def __post_init__(self) -> None:
@@ -40,17 +42,17 @@ class DeadLetterRetention:
 
 
 def category_of(reason: DeadReason) -> DeadCategory:
-    """How a letter that was given up for this reason is treated."""
+    """Return the category of a dead letter that was given up for this reason."""
     return _CATEGORY_OF[reason]
 
 
 def keeps_payload(category: DeadCategory) -> bool:
-    """Whether the message itself is kept; what expired leaves only a tombstone (SPEC 5.2)."""
+    """Return whether the payload is retained. An expired message leaves only a tombstone (SPEC 5.2)."""
     return category is not DeadCategory.EXPIRED
 
 
 def expires_at_ms(retention: DeadLetterRetention, *, category: DeadCategory, moved_at_ms: int) -> int:
-    """When the dead letter itself is deleted."""
+    """Return when the dead letter itself is deleted."""
     kept_ms = {
         DeadCategory.RETRIABLE: retention.retriable_ms,
         DeadCategory.PERMANENT: retention.permanent_ms,
@@ -68,7 +70,7 @@ def next_auto_retry_ms(
     letter_expires_at_ms: int,
     message_expires_at_ms: int,
 ) -> int | None:
-    """When the letter is next tried without anybody asking; None when that will not happen again.
+    """Return when the dead letter is next retried automatically, or None if never.
 
     `last_retry_at_ms` is the latest automatic retry, if there was one.
     """
@@ -84,7 +86,8 @@ def next_auto_retry_ms(
 def recovered_expiry_ms(
     *, ttl_s: int, expires_at_ms: int, now_ms: int, ttl_type: TtlType = TtlType.ABSOLUTE
 ) -> int | None:
-    """The new end of a message that `recover` puts back; None when it has expired and cannot be recovered."""
+    """Return the new expiry of a message that `recover` puts back, or None if it has expired and cannot be
+    recovered."""
     if is_expired(expires_at_ms, now_ms):
         return None
     return transport_expiry_ms(ttl_type=ttl_type, created_at_ms=now_ms, ttl_s=ttl_s)

@@ -1,6 +1,6 @@
-"""The one place that says whether a message may be queued, on every route (SPEC 2.4).
+"""Decide whether a message may be queued, for every route (SPEC 2.4).
 
-Knows the kind and whether a live path exists; nothing of lanes, capacity or time.
+The rule depends on the kind and on whether a live path exists, not on lanes, capacity or time.
 """
 
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from restante.model.states import DropReason
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Write it to the outbox first, connected or not (SPEC 3.2)."""
+    """Write the message to the outbox first, whether connected or not (SPEC 3.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendLive:
-    """Send it at once on the live path and keep nothing."""
+    """Send the message at once on the live path and store nothing."""
 
 
 _QUEUE: Final = Queue()
 
 
 def classify(kind: str | None, *, connected: bool) -> Queue | SendLive | Dropped:
-    """What may be done with a message of `kind`: a `Kind`, a name that came from outside, or None for no name."""
+    """Classify a message by its kind: a `Kind`, a name from outside, or None for no name."""
     known = None if kind is None else parse_kind(kind)
     if known is None:
         return Dropped(DropReason.NOT_QUEUE_ELIGIBLE)
     if KIND_RULES[known].delivery is DeliveryClass.DURABLE:
         return _QUEUE
-    # A position or a heartbeat that waited in a queue would tell a lie when it arrived.
+    # A position or a heartbeat that waited in a queue is wrong when it arrives.
     return SendLive() if connected else Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)

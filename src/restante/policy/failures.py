@@ -1,7 +1,7 @@
-"""What a failed try means: try again, give up or remove (SPEC 4.3, 4.4).
+"""Decide what follows a failed attempt: retry, give up or remove (SPEC 4.3, 4.4).
 
-Decides from the kind of failure and the number of tries. It does not know how a failure was noticed, nor does it
-reset sessions or rebuild circuits: the rule only says that somebody must.
+The decision depends on the kind of failure and the number of attempts. A rule may say that a session must be reset or a
+circuit rebuilt; the host does it.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,13 @@ from restante.model.states import DeadCategory, DeadReason
 from restante.policy.dead_letters import category_of
 from restante.policy.retry import Schedule, jittered_delay_ms, longest_delay_ms
 
-LINEAR_STEP_MS: Final = 300_000  # SPEC 4.3, TLS handshake failed: 5 min more with every try
+LINEAR_STEP_MS: Final = 300_000  # SPEC 4.3, TLS handshake failed: 5 min more with every attempt
 UNKNOWN_RECIPIENT_DELAY_MS: Final = 3_600_000  # SPEC 4.3, recipient key not found: 1 h
 
 
 class Failure(StrEnum):
-    """How a try can fail: the rows of SPEC 4.3, then what only the codes of 4.4 name, then channels (12)."""
+    """How an attempt can fail: the rows of SPEC 4.3, then failures that only the codes of 4.4 name, then channels
+    (12)."""
 
     NETWORK_TIMEOUT = "network_timeout"
     CONNECTION_REFUSED = "connection_refused"
@@ -47,7 +48,7 @@ class Failure(StrEnum):
 
 
 class Backoff(StrEnum):
-    """How the wait before the next try is found, if there is a next try."""
+    """How the wait before the next attempt is computed, if there is one."""
 
     EXPONENTIAL = "exponential"
     LINEAR = "linear"
@@ -59,7 +60,7 @@ class Backoff(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRule:
-    """One row: the code the failure is reported under and all that has to be done about it."""
+    """One row: the code that the failure is reported under and the actions it needs."""
 
     code: Code
     backoff: Backoff
@@ -73,7 +74,7 @@ class FailureRule:
 
 
 def _unreachable(code: Code) -> FailureRule:
-    """The first row of SPEC 4.3: another way there may be open."""
+    """Return the first row of SPEC 4.3: the place may be reachable another way."""
     return FailureRule(code=code, backoff=Backoff.EXPONENTIAL, rebuilds_circuit=True, tries_other_nodes=True)
 
 
@@ -94,11 +95,11 @@ FAILURE_RULES: Final[Mapping[Failure, FailureRule]] = MappingProxyType(
             code=Code.AUTHENTICATION_FAILED, backoff=Backoff.NEVER, resets_session=True
         ),
         Failure.TOO_LARGE: FailureRule(code=Code.MESSAGE_TOO_LARGE, backoff=Backoff.NEVER, notifies=True),
-        # The circuit worked, so it stays; only the node said no (SPEC 7.3: retry elsewhere).
+        # The circuit worked and is kept; only the node refused (SPEC 7.3: try other nodes).
         Failure.STORAGE_REFUSED: FailureRule(
             code=Code.STORAGE_FAILED, backoff=Backoff.EXPONENTIAL, tries_other_nodes=True
         ),
-        # Too little life left to be stored, or more than any node gives (SPEC 6.6): no later try can be better.
+        # The remaining TTL is too short or too long to be stored (SPEC 6.6): no later attempt can succeed.
         Failure.LIFE_REFUSED: FailureRule(code=Code.OUT_OF_RANGE, backoff=Backoff.NEVER, notifies=True),
         Failure.ENCRYPTION_FAILED: FailureRule(
             code=Code.ENCRYPTION_FAILED,
@@ -130,12 +131,12 @@ _REFUSALS: Final[Mapping[str, Failure]] = MappingProxyType(
 
 
 def failure_of_refusal(code: str, *, permanent: bool) -> Failure:
-    """How a sender sees a node's refusal (SPEC 6.7). A code nobody knows yet is judged by its permanence alone."""
+    """Map a node's refusal to a failure (SPEC 6.7). An unknown code is classified by `permanent` alone."""
     return _REFUSALS.get(code, Failure.INVALID_FORMAT if permanent else Failure.STORAGE_REFUSED)
 
 
 class Action(StrEnum):
-    """What becomes of a message that met a code, in one word."""
+    """What happens to a message after a code, in one word."""
 
     RETRY = "retry"
     RETRY_IN_ONE_HOUR = "retry_in_one_hour"
@@ -148,7 +149,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeRule:
-    """What to do for a delivery code, and one line for the person who meets it."""
+    """What to do for a delivery code, and one line of advice for the user."""
 
     action: Action
     notifies: bool = False
@@ -158,38 +159,38 @@ class CodeRule:
 CODE_RULES: Final[Mapping[Code, CodeRule]] = MappingProxyType(
     {
         Code.NETWORK_UNREACHABLE: CodeRule(
-            action=Action.RETRY, advice="Nothing to do: it is sent again once a node can be reached."
+            action=Action.RETRY, advice="Nothing to do: it is sent again when a node can be reached."
         ),
         Code.CIRCUIT_BUILD_FAILED: CodeRule(
-            action=Action.RETRY, advice="Nothing to do: a new circuit is built and the message sent again."
+            action=Action.RETRY, advice="Nothing to do: the client builds a new circuit and sends the message again."
         ),
         Code.DHT_LOOKUP_FAILED: CodeRule(
-            action=Action.RETRY, advice="Nothing to do: other nodes are asked and the message sent again."
+            action=Action.RETRY, advice="Nothing to do: the client asks other nodes and sends the message again."
         ),
         Code.STORAGE_FAILED: CodeRule(
-            action=Action.RETRY, advice="Nothing to do: too few nodes took it; others are tried."
+            action=Action.RETRY, advice="Nothing to do: too few nodes stored it; the client tries others."
         ),
         Code.RECIPIENT_NOT_FOUND: CodeRule(
             action=Action.RETRY_IN_ONE_HOUR,
             notifies=True,
-            advice="Check the address; the recipient may not have joined yet. Tried again hourly.",
+            advice="Check the address; the recipient may not have joined yet. The client retries hourly.",
         ),
         Code.MESSAGE_TOO_LARGE: CodeRule(
-            action=Action.DEAD_LETTER, notifies=True, advice="Shorten or split the message, then send it anew."
+            action=Action.DEAD_LETTER, notifies=True, advice="Shorten or split the message, then send it again."
         ),
         Code.RATE_LIMITED: CodeRule(
-            action=Action.RETRY_WHEN_TOLD, advice="Send more slowly; this one goes out when the wait is over."
+            action=Action.RETRY_WHEN_TOLD, advice="Send more slowly; this message is sent when the wait is over."
         ),
         Code.ENCRYPTION_FAILED: CodeRule(
             action=Action.RETRY_ONCE_REENCRYPTED,
-            advice="The session is reset and the message sealed anew once; if that fails, recover it by hand.",
+            advice="The client opens a new session and re-encrypts the message once; if that fails, recover it.",
         ),
         Code.SESSION_INVALID: CodeRule(
             action=Action.RETRY_REENCRYPTED,
-            advice="Nothing to do: a new session is agreed on and the message sealed anew.",
+            advice="Nothing to do: the client opens a new session and re-encrypts the message.",
         ),
         Code.TTL_EXPIRED: CodeRule(
-            action=Action.REMOVE, notifies=True, advice="It outlived its TTL; send it anew with a longer one."
+            action=Action.REMOVE, notifies=True, advice="Its TTL passed; send it again with a longer one."
         ),
     }
 )
@@ -197,7 +198,7 @@ CODE_RULES: Final[Mapping[Code, CodeRule]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAt:
-    """Try again then. `counts` says whether the failed try uses up one of the attempts."""
+    """Retry at that time. `counts` says whether the failed attempt counts towards the maximum."""
 
     at_ms: int
     counts: bool
@@ -205,7 +206,7 @@ class RetryAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUp:
-    """Make it a dead letter."""
+    """Make the entry a dead letter."""
 
     reason: DeadReason
     category: DeadCategory
@@ -214,7 +215,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove:
-    """Take it out of the outbox; only a tombstone stays."""
+    """Remove the entry from the outbox, leaving a tombstone."""
 
     code: Code
 
@@ -232,7 +233,7 @@ def decide(
     retry_after_ms: int | None = None,
     already_reencrypted: bool = False,
 ) -> Decision:
-    """What to do after `attempts` tries, the failed one included."""
+    """Decide what follows after `attempts` attempts, the failed one included."""
     rule = FAILURE_RULES[failure]
     if rule.backoff is Backoff.REMOVE:
         return Remove(code=rule.code)
@@ -253,7 +254,7 @@ def _wait_ms(backoff: Backoff, *, attempts: int, dice: float, schedule: Schedule
         return min(LINEAR_STEP_MS * attempts, longest_delay_ms(schedule))
     if backoff is Backoff.ONE_HOUR:
         return UNKNOWN_RECIPIENT_DELAY_MS
-    # A told wait of nothing is no information: obeyed, it would spin, since such tries are not counted.
+    # Ignore a retry-after of 0: such attempts are not counted, so obeying it would loop without a pause.
     if backoff is Backoff.RETRY_AFTER and retry_after_ms is not None and retry_after_ms > 0:
         return retry_after_ms
     return jittered_delay_ms(schedule, attempt=attempts, dice=dice)

@@ -1,6 +1,6 @@
-"""How plaintext is padded so that its sealed size tells little about it (SPEC 2.8, 2.9).
+"""Pad plaintext, so that the sealed size reveals little about it (SPEC 2.8, 2.9).
 
-A marker byte 0x80 and then zeros fill it up to the next of a few sizes. Sealing is done elsewhere.
+Padding is a marker byte 0x80 and then zeros up to the next of a few sizes.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from restante.model.limits import MAX_SEALED_BYTES
 SMALL_SIZES_BYTES: Final = (512, 1024, 4096, 8192)  # SPEC 2.9
 STEP_BYTES: Final = 8192  # SPEC 2.9: beyond the small sizes, multiples of this
 MAX_PADDED_BYTES: Final = MAX_SEALED_BYTES - STEP_BYTES
-"""One step below the sealed maximum: that step is room for what sealing adds."""
+"""One step below the sealed maximum: sealing adds less than a step."""
 MAX_PLAINTEXT_BYTES: Final = MAX_PADDED_BYTES - 1
 """The marker takes one byte."""
 
@@ -20,7 +20,7 @@ _ZEROS: Final = bytes(STEP_BYTES)
 
 
 def padded_size_bytes(plaintext_bytes: int) -> int:
-    """The size that plaintext of this length is padded to."""
+    """Return the size that plaintext of this length is padded to."""
     if plaintext_bytes > MAX_PLAINTEXT_BYTES:
         raise TooLarge("plaintext", size_bytes=plaintext_bytes, limit_bytes=MAX_PLAINTEXT_BYTES)
     marked = plaintext_bytes + len(_MARKER)
@@ -35,9 +35,9 @@ def pad(plaintext: bytes) -> bytes:
 
 
 def unpad(padded: bytes) -> bytes:
-    """What `pad` was given. Exactly one padding of a plaintext is valid, so nothing can hide in the choice."""
+    """Remove the padding. Exactly one padding of a plaintext is valid, so the padding cannot carry hidden data."""
     end = padded.rfind(_MARKER)
-    # Compared as a whole: `rstrip` looks at each zero by itself, which for a short text takes longer than opening it.
+    # Compare the zeros as a whole: `rstrip` checks them one by one, which for a short text is slower than decrypting.
     if end < 0 or not padded.startswith(_ZEROS[: len(padded) - end - 1], end + 1):
         raise Malformed("the padding has no marker byte 0x80 before its zeros")
     if end > MAX_PLAINTEXT_BYTES or len(padded) != padded_size_bytes(end):

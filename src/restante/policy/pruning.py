@@ -1,7 +1,4 @@
-"""What a sweep of the outbox does with a row that has grown old (SPEC 3.9).
-
-Decides between keeping, dropping in silence and expiring with a notice; the sweep itself is a host's timer.
-"""
+"""Decide what a sweep does with an old outbox entry: keep, prune silently, or expire with an event (SPEC 3.9)."""
 
 from enum import StrEnum
 from typing import Final
@@ -18,20 +15,22 @@ SHARED_BOARD_KINDS: Final = frozenset({Kind.DRAWING, Kind.DRAWING_DELETE, Kind.C
 
 
 class Pruning(StrEnum):
+    """What a sweep does with an entry."""
+
     KEEP = "keep"
     PRUNE_SILENTLY = "prune_silently"
     EXPIRE = "expire"
 
 
-# By these names in what every message passes: on Python 3.11 a member takes ten times as long to read from its class.
+# Module-level names, because on Python 3.11 reading an enum member from its class is ten times slower.
 _KEEP: Final = Pruning.KEEP
 _RELAY: Final = Route.RELAY
 
 
 def pruning(limits: OutboxLimits, entry: OutboxEntry, now_ms: int) -> Pruning:
-    """What to do with the entry. Silence comes first: with the default TTL both ends fall on one millisecond.
+    """Decide what to do with the entry. Silent pruning comes first: with the default TTL both are due at the same time.
 
-    A row's age is counted from when it last entered the queue, so that recovering an old one is not in vain.
+    An entry's age is counted from when it last entered the queue, so that a recovered one is not pruned at once.
     """
     if _is_link_traffic(entry) and now_ms >= entry.queued_at_ms + limits.relay_row_life_ms:
         return Pruning.PRUNE_SILENTLY
@@ -41,7 +40,7 @@ def pruning(limits: OutboxLimits, entry: OutboxEntry, now_ms: int) -> Pruning:
 
 
 def attention_at_ms(limits: OutboxLimits, entry: OutboxEntry) -> int:
-    """When time alone next changes the entry, if nothing else happens to it: no sweep need look at it before."""
+    """Return when time alone next changes the entry. No sweep needs to read it before."""
     if entry.state is State.SENDING:
         return 0 if entry.lease is None else entry.lease.until_ms
     at_ms = entry.expires_at_ms

@@ -1,6 +1,6 @@
-"""What a storing node takes for one recipient and until when (SPEC 6.6, 6.7).
+"""Decide what a node stores for one recipient and until when (SPEC 6.6, 6.7).
 
-Sees only what an envelope shows: its size and a rounded expiry. Nothing is ever evicted to make room.
+A node sees only the size and the rounded expiry of an envelope. It never evicts a blob to make room.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class StorageQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a blob was not taken; only a temporary refusal is worth another try (SPEC 6.7)."""
+    """Why a blob was not stored. Only a temporary refusal is worth another attempt (SPEC 6.7)."""
 
     permanent: bool
     code: Code
@@ -42,29 +42,30 @@ class Refusal:
 
 
 def storage_expiry_ms(*, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> int:
-    """The expiry a sender writes on an envelope: its own, at most 30 days ahead, rounded up to a whole hour.
+    """Return the expiry a sender writes on an envelope: its own, at most 30 days ahead, rounded up to a whole hour.
 
-    The rounding keeps a node from reading the moment of writing out of a round TTL.
+    The rounding keeps a node from computing the time of sending from a round TTL.
     """
     longest = now_ms + STORE_LIFE_MS
     wanted = longest if ttl_type is TtlType.RELATIVE else min(expires_at_ms, longest)
-    return _up_to_the_hour(wanted)
+    return _round_up_to_hour(wanted)
 
 
 def travels_live_only(quota: StorageQuota, *, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> bool:
-    """Whether a sender should not ask for storage at all, judged by the true expiry: rounding hides it from nodes."""
+    """Return whether the message is too short-lived to be stored. Senders check the true expiry, which nodes do not
+    see."""
     return ttl_type is TtlType.ABSOLUTE and expires_at_ms - now_ms < quota.min_life_ms
 
 
 def check_envelope(quota: StorageQuota, *, blob_bytes: int, expires_at_ms: int, now_ms: int) -> Refusal | None:
-    """Why the blob can never be taken, or None; `blob_bytes` are its sealed bytes, which the limit is meant for."""
+    """Return why the blob can never be stored, or None. `blob_bytes` is the size of its sealed bytes."""
     if blob_bytes > quota.max_blob_bytes:
         text = f"the blob has {blob_bytes} bytes; at most {quota.max_blob_bytes} are allowed"
         return Refusal(permanent=True, code=Code.MESSAGE_TOO_LARGE, text=text)
     if expires_at_ms - now_ms < quota.min_life_ms:
         text = f"less than {quota.min_life_ms} ms of life are left; such a message travels live only"
         return Refusal(permanent=True, code=Code.OUT_OF_RANGE, text=text)
-    if expires_at_ms > _up_to_the_hour(now_ms + CLOCK_SKEW_MS + quota.max_life_ms):
+    if expires_at_ms > _round_up_to_hour(now_ms + CLOCK_SKEW_MS + quota.max_life_ms):
         text = f"the expiry is more than {quota.max_life_ms} ms ahead"
         return Refusal(permanent=True, code=Code.OUT_OF_RANGE, text=text)
     return None
@@ -77,12 +78,12 @@ def fitting_bounds(quota: StorageQuota, *, now_ms: int) -> tuple[int, int, int]:
 
 
 def check_space(quota: StorageQuota, held_blobs: int, held_bytes: int, more_bytes: int) -> Refusal | None:
-    """Why there is no room for one more now, or None. Both sizes are those of whole envelopes, as they lie on disk."""
+    """Return why there is no space for one more blob now, or None. Sizes are those of whole envelopes, as stored."""
     if held_blobs < quota.max_blobs and held_bytes + more_bytes <= quota.max_bytes:
         return None
     text = f"the inbox is full: at most {quota.max_blobs} blobs and {quota.max_bytes} bytes"
     return Refusal(permanent=False, code=Code.STORAGE_FAILED, text=text)
 
 
-def _up_to_the_hour(at_ms: int) -> int:
+def _round_up_to_hour(at_ms: int) -> int:
     return -(-at_ms // HOUR_MS) * HOUR_MS

@@ -1,6 +1,6 @@
-"""How far apart messages of a session may arrive, and how long a missing one is waited for (SPEC 9.4, 9.5).
+"""Limits of the reorder buffer: how large a gap may be and how long it is waited for (SPEC 9.4, 9.5).
 
-Numbers only; what happens at a limit is decided in core/inbox.
+core/inbox decides what happens at a limit.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,14 @@ from restante.model.setting_ranges import check_ranges, ranged
 
 DAY_MS: Final = 86_400_000
 RETRANSMIT_SPAN: Final = 10  # SPEC 9.5: a request is for [missing, missing + 10]
-MAX_MISSING: Final = 1_000  # SPEC 8.2: for more skipped messages than this a session keeps no keys
-MISSING_LIFE_MS: Final = 30 * DAY_MS  # SPEC 8.2: nor for longer than this
+MAX_MISSING: Final = 1_000  # SPEC 8.2: a session keeps at most this many skipped keys
+MISSING_LIFE_MS: Final = 30 * DAY_MS  # SPEC 8.2: and for this long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderLimits:
+    """The settings of the reorder buffer."""
+
     max_gap: int = ranged(1_000, low=1, high=1_000, unit="messages", clause="9.4")
     gap_timeout_ms: int = ranged(300_000, low=1_000, high=DAY_MS, unit="ms", clause="9.5")
 
@@ -25,23 +27,23 @@ class OrderLimits:
 
 
 def is_too_far_ahead(limits: OrderLimits, *, sequence: int, expected: int) -> bool:
-    """Whether so much is missing before `sequence` that the session is given up.
+    """Return whether so many numbers are missing before `sequence` that the session is given up.
 
-    The buffer needs no limit of its own: what waits lies within `max_gap` of what is expected, each number once.
+    The buffer needs no limit besides: it holds each number once, and none beyond `max_gap` from the expected one.
     """
     return sequence - expected > limits.max_gap
 
 
 def gap_ends_at_ms(limits: OrderLimits, *, oldest_waiting_ms: int) -> int:
-    """When a gap is skipped. It is as old as the oldest message it holds up; this very millisecond is old enough."""
+    """Return when a gap is skipped. Its age is that of the oldest buffered message behind it."""
     return oldest_waiting_ms + limits.gap_timeout_ms
 
 
 def retransmit_range(missing: int) -> tuple[int, int]:
-    """First and last number to ask for again, both included."""
+    """Return the first and last number to request again, both included."""
     return missing, min(missing + RETRANSMIT_SPAN, MAX_SEQUENCE)
 
 
 def is_kept_open(*, skipped_at_ms: int, now_ms: int) -> bool:
-    """Whether a skipped message may still come; later there is no key to open it with."""
+    """Return whether a skipped message may still arrive. After that its key is deleted."""
     return now_ms < skipped_at_ms + MISSING_LIFE_MS

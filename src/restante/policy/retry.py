@@ -1,6 +1,6 @@
-"""When a failed delivery is tried again. Numbers in, a time out: no clock, no dice (SPEC 4.1, 4.2).
+"""Compute when a failed attempt is repeated (SPEC 4.1, 4.2). Time and dice are arguments.
 
-Which failures are retried at all is decided in policy/failures.
+policy/failures decides which failures are retried.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, OutOfRange
 from restante.model.setting_ranges import check_ranges, ranged
 
-DOUBLING_ATTEMPTS: Final = 10  # SPEC 4.1: the eleventh try and all later ones wait max_delay
+DOUBLING_ATTEMPTS: Final = 10  # SPEC 4.1: the eleventh attempt and all later ones wait max_delay
 DEFAULT_MAX_DELAY_MS: Final = 3_600_000  # SPEC 4.1
 CHANNEL_DELAYS_MS: Final = (5_000, 25_000, 120_000, 600_000)  # SPEC 4.2: the last one repeats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySchedule:
-    """Mesh and relay: doubling, then a plateau, spread by jitter."""
+    """Mesh and relay: exponential backoff up to a maximum, with jitter."""
 
     base_ms: int = ranged(1_000, low=100, high=10_000, unit="ms", clause="4.1")
     max_delay_ms: int = ranged(DEFAULT_MAX_DELAY_MS, low=60_000, high=86_400_000, unit="ms", clause="4.1")
@@ -30,7 +30,7 @@ class RetrySchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSchedule:
-    """Channels: fixed steps and no jitter, since each platform has one sender here, not a crowd."""
+    """Channels: fixed steps without jitter, because each platform has only one sender here."""
 
     max_attempts: int = ranged(5, low=1, high=50, unit="attempts", clause="4.2")
 
@@ -42,9 +42,9 @@ Schedule = RetrySchedule | ChannelSchedule
 
 
 def delay_ms(schedule: Schedule, attempt: int) -> int:
-    """How long the schedule waits after the `attempt`-th failed try (the first is 1), before jitter."""
+    """Return the delay after failed attempt number `attempt` (the first is 1), before jitter."""
     if attempt < 1:
-        raise LocalProtocolError(f"tries are counted from 1, not {attempt}", code=Code.OUT_OF_RANGE)
+        raise LocalProtocolError(f"attempts are counted from 1, not {attempt}", code=Code.OUT_OF_RANGE)
     if isinstance(schedule, ChannelSchedule):
         return CHANNEL_DELAYS_MS[min(attempt, len(CHANNEL_DELAYS_MS)) - 1]
     if attempt > DOUBLING_ATTEMPTS:
@@ -53,7 +53,7 @@ def delay_ms(schedule: Schedule, attempt: int) -> int:
 
 
 def jittered_delay_ms(schedule: Schedule, *, attempt: int, dice: float) -> int:
-    """The delay as it is really waited. `dice` is drawn by the host, uniformly from [-1, 1]."""
+    """Return the delay with jitter. The host draws `dice` uniformly from [-1, 1]."""
     if not -1 <= dice <= 1:
         raise OutOfRange("dice", dice, low=-1, high=1)
     delay = delay_ms(schedule, attempt)
@@ -63,12 +63,12 @@ def jittered_delay_ms(schedule: Schedule, *, attempt: int, dice: float) -> int:
 
 
 def next_attempt_at(schedule: Schedule, *, attempts: int, now_ms: int, dice: float) -> int | None:
-    """The time of the next try after `attempts` failed ones; None when they are used up."""
+    """Return the time of the next attempt after `attempts` failed ones, or None if they are used up."""
     if attempts >= schedule.max_attempts:
         return None
     return now_ms + jittered_delay_ms(schedule, attempt=attempts, dice=dice)
 
 
 def longest_delay_ms(schedule: Schedule) -> int:
-    """The cap for waits that do not follow the schedule's own steps; channels have none of their own."""
+    """Return the cap of waits that do not follow the schedule's steps. Channels use the default."""
     return DEFAULT_MAX_DELAY_MS if isinstance(schedule, ChannelSchedule) else schedule.max_delay_ms

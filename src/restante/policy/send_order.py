@@ -24,7 +24,7 @@ STRICT_ROUTES: Final = frozenset({Route.RELAY, Route.CHANNEL})
 
 
 def queue_deadline_ms(*, priority: Priority, queued_at_ms: int) -> int:
-    """When an entry that was never sent becomes a dead letter. A recovered entry is queued anew."""
+    """Return when an entry that was never sent becomes a dead letter. Recovery restarts the time."""
     return queued_at_ms + QUEUE_TIME_MS[priority]
 
 
@@ -34,7 +34,7 @@ def has_outwaited(*, priority: Priority, queued_at_ms: int, was_sent: bool, now_
 
 
 def choice_key(entry: OutboxEntry) -> tuple[int, int, int]:
-    """Sorts ready entries: the higher priority first, then the older, then the one that came first."""
+    """Return the sort key of ready entries: higher priority first, then older, then first inserted."""
     return (-entry.priority, entry.created_at_ms, entry.insertion)
 
 
@@ -54,7 +54,7 @@ def is_abandoned(entry: OutboxEntry, now_ms: int) -> bool:
 
 
 def is_unsent(entry: OutboxEntry) -> bool:
-    """Whether no try of the entry has succeeded yet, so that its strict lane must wait for it."""
+    """Return whether no attempt has succeeded yet, so that its FIFO lane must wait for it."""
     return entry.state in (State.PENDING, State.SENDING) and not entry.was_sent
 
 

@@ -1,6 +1,6 @@
-"""Every number of the policies that configuration may set, one section a class.
+"""All settings of the policies, one class per section.
 
-A section's name here is its name in the configuration file and in the error for a value outside its range.
+A section's name here is its name in the configuration file and in the error for a value out of range.
 """
 
 from dataclasses import dataclass, field

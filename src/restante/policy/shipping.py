@@ -1,4 +1,4 @@
-"""How often a journal leaves for the fleet, and when it is tried again where it could not (SPEC 13.1)."""
+"""Compute when a journal is next shipped, also after a failure (SPEC 13.1)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,12 +8,13 @@ from restante.policy.retry import RetrySchedule, jittered_delay_ms
 
 DAY_MS: Final = 86_400_000
 SHIPPING_RETRY: Final = RetrySchedule(max_delay_ms=300_000)
-"""As for messages, but never an hour: whoever repaired the place wants to see the facts come. Nothing is given up."""
+"""The retry schedule of messages with a maximum of 5 minutes, so that a repaired store gets events soon. No limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalShipping:
-    """A minute, so that a fleet's tables are about a minute behind; shorter makes more and smaller files."""
+    """The settings of shipping. With a minute, the fleet's tables are about a minute behind; less makes more, smaller
+    files."""
 
     ship_every_ms: int = ranged(60_000, low=100, high=DAY_MS, unit="ms", clause="13.1")
 
@@ -22,7 +23,7 @@ class JournalShipping:
 
 
 def next_shipping_ms(shipping: JournalShipping, *, failures: int, dice: float) -> int:
-    """How long to wait after shipping, which has failed so many times in a row."""
+    """Return the wait before the next shipping, after `failures` failures in a row."""
     if not failures:
         return shipping.ship_every_ms
     return jittered_delay_ms(SHIPPING_RETRY, attempt=failures, dice=dice)

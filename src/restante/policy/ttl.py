@@ -1,7 +1,4 @@
-"""How long a message lives, for its reader and for those who carry it (SPEC 2.3, 2.5, 2.6).
-
-Knows neither the clock nor where a message is; both come in as arguments.
-"""
+"""Compute TTLs and expiry times (SPEC 2.3, 2.5, 2.6). The time is an argument."""
 
 from typing import Final, assert_never
 
@@ -13,7 +10,7 @@ SECOND_MS: Final = 1_000
 
 
 def resolve_ttl_s(kind: Kind, asked_s: int | None) -> int:
-    """The life a message gets: what was asked for, or the default of its kind.
+    """Return the TTL of a message: the requested one, or the default of its kind.
 
     A value outside the range of the kind is refused, never clamped (SPEC 2.5).
     """
@@ -27,7 +24,7 @@ def resolve_ttl_s(kind: Kind, asked_s: int | None) -> int:
 
 
 def expiry_ms(*, ttl_type: TtlType, created_at_ms: int, ttl_s: int, first_read_at_ms: int | None) -> int | None:
-    """When the reader loses the message; None while that moment is not yet fixed (relative and unread)."""
+    """Return when the message expires for its recipient, or None while that is open (relative TTL and unread)."""
     match ttl_type:
         case TtlType.ABSOLUTE:
             return created_at_ms + ttl_s * SECOND_MS
@@ -38,10 +35,10 @@ def expiry_ms(*, ttl_type: TtlType, created_at_ms: int, ttl_s: int, first_read_a
 
 
 def transport_expiry_ms(*, ttl_type: TtlType, created_at_ms: int, ttl_s: int) -> int:
-    """Until when the sender may keep carrying the message.
+    """Return until when the sender may transmit the message.
 
-    An unread relative message never expires for its reader, yet an outbox must not hold it forever: it is carried
-    for as long as a node would store it.
+    An unread message with a relative TTL never expires for its recipient, but an outbox must not hold it forever. It is
+    sent for as long as a node would store it.
     """
     match ttl_type:
         case TtlType.ABSOLUTE:
@@ -53,5 +50,5 @@ def transport_expiry_ms(*, ttl_type: TtlType, created_at_ms: int, ttl_s: int) ->
 
 
 def is_expired(expires_at_ms: int | None, now_ms: int) -> bool:
-    """Whether the end has come; the very millisecond of `expires_at_ms` is already too late (SPEC 2.6)."""
+    """Return whether the message has expired. At `expires_at_ms` itself it has (SPEC 2.6)."""
     return expires_at_ms is not None and now_ms >= expires_at_ms

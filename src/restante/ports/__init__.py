@@ -1,1 +1,1 @@
-"""What the hosts must provide: Protocols only, no implementation."""
+"""Protocols that hosts implement. No implementation."""

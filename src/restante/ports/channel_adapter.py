@@ -1,4 +1,4 @@
-"""What a chat platform's adapter must do. `send` is all of it; the rest has an answer that suits most.
+"""The interface of a chat platform's adapter. Only `send` is required; the other methods have defaults.
 
     class Console(ChannelAdapter):
         platform = Platform.OTHER
@@ -7,8 +7,8 @@
             print(message.chat, message.text)
             return PlatformAck()
 
-An adapter says in its exceptions only what it knows: `NotSent` when nothing can have arrived, `SendRefused` when the
-platform said no, `NoAnswer` when it does not know. Anything else, a timeout or a bug, counts as that, too.
+An adapter raises `NotSent` if nothing can have arrived, `SendRefused` if the platform refused the message, and
+`NoAnswer` if it does not know. Any other exception, a timeout or a bug, counts as `NoAnswer`.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from restante.policy.channel_platforms import Format, Platform
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """One message for a platform. `text` is in `format`; `plain` says the same without markup.
+    """One message for a platform. `text` is in `format`; `plain` is the same text without markup.
 
-    `key` is the same whenever this message is sent again: a platform that knows such keys recognises a repeat.
-    `thread_key` is the key of the delivery's first chunk.
+    `key` stays the same when this message is sent again, so that a platform that supports such keys recognises a
+    repeat. `thread_key` is the key of the delivery's first chunk.
     """
 
     chat: str
@@ -48,22 +48,25 @@ class PlatformAck:
 
 
 class NotSent(RestanteError):
-    """Nothing left this machine, or nothing that counts: a refused connection, a name that does not resolve."""
+    """Nothing left this machine, for example because the connection was refused or a host name does not resolve."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, code=Code.CHANNEL_UNAVAILABLE)
 
 
 class NoAnswer(RestanteError):
-    """It was sent, or part of it, and nobody said what became of it."""
+    """The message was sent, at least in part, and the platform did not answer. It may or may not have arrived."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, code=Code.CHANNEL_UNAVAILABLE)
 
 
 class SendRefused(RestanteError):
-    """The platform said no. `said` and `status` are read by the one classifier of SPEC 12.5, and by nobody else: they
-    are no part of the exception's text, which may be logged."""
+    """The platform refused the message.
+
+    Only the classifier of SPEC 12.5 reads `said` and `status`. They are not part of the exception's text, because that
+    may be logged.
+    """
 
     def __init__(self, said: str, *, status: int | None = None, retry_after_ms: int | None = None) -> None:
         super().__init__("the platform refused the message", code=Code.CHANNEL_REFUSED)
@@ -73,24 +76,27 @@ class SendRefused(RestanteError):
 
 
 class ChannelAdapter(Protocol):
-    """A way to one platform. Made from configuration, started once, then sent through by several tasks at once."""
+    """The connection to one platform. It is built from configuration, started once, then used by several tasks at
+    once."""
 
     platform: Platform = Platform.OTHER
     recognises_repeats: bool = False
-    """Whether a message sent twice with the same key arrives once."""
+    """Whether the platform drops a second message with the same key."""
 
     async def start(self) -> None:
-        """Get ready; raise if that fails now. It is tried again later, and what is queued waits (SPEC 12.7)."""
+        """Prepare for sending; raise if that fails now. The start is repeated later, and queued entries wait (SPEC
+        12.7)."""
         return
 
     async def send(self, message: Outgoing) -> PlatformAck:
-        """Returns once the platform has the message."""
+        """Send the message; return once the platform has accepted it."""
         ...
 
     async def check(self) -> str:
-        """Ask the platform whether all is well; raise if not. A few words for the owner's own terminal."""
+        """Check the connection to the platform; raise if it does not work. Returns a short text for the operator's
+        terminal."""
         return "nothing to ask"
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         return

@@ -1,9 +1,9 @@
-"""The time, as the hosts see it."""
+"""The host's clock."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Unix milliseconds."""
+        """Return the time in Unix milliseconds."""
         ...

@@ -1,13 +1,13 @@
-"""Randomness, as the hosts draw it."""
+"""The host's source of randomness."""
 
 from typing import Protocol
 
 
 class Entropy(Protocol):
     def draw(self, size: int) -> bytes:
-        """`size` unpredictable bytes."""
+        """Return `size` unpredictable bytes."""
         ...
 
     def dice(self) -> float:
-        """A number from [-1, 1], uniform: what jitter is made of."""
+        """Return a uniform random number from [-1, 1], for jitter."""
         ...
