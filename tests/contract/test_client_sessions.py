@@ -357,7 +357,7 @@ async def test_without_one_time_prekeys_a_session_is_opened_nevertheless_and_bot
         for prekey_id in range(1, 200):
             sessions.spend(two.bob.identity.address, prekey_id)
 
-    await two.alice.outbox.commits.run(spend_all)
+    await two.alice.file.run(spend_all)
     await two.say(b"hello")
     await two.talk()
     assert bodies(two.bob, two.clock) == [b"hello"]
@@ -415,9 +415,7 @@ async def test_an_acknowledgement_counts_only_from_whom_the_message_was_written_
             carol.identity, (to_bob, to_carol, unknown), writer=writer, now_ms=now_ms, ack_type=ack_type
         )
         to = carol.contacts.named("alice")
-        await carol.outbox.commits.run(
-            lambda: carol._writing.write(to, body, kind=Kind.CONTROL, now_ms=two.clock.now_ms())
-        )
+        await carol.file.run(lambda: carol._writing.write(to, body, kind=Kind.CONTROL, now_ms=two.clock.now_ms()))
         await two.post.deliver(carol, two.alice)
 
     await claim(AckType.RECEIPT)

@@ -61,7 +61,7 @@ async def reset(endpoint: Endpoint) -> None:
         if current is not None:
             client._writing.reset(peer, current.session_id, ResetReason.ASKED_FOR, now_ms=client._clock.now_ms())
 
-    await client.outbox.commits.run(work)
+    await client.file.run(work)
     client.outbox.wake()
 
 
@@ -91,7 +91,7 @@ async def collide(endpoint: Endpoint) -> bytes | None:
             client._sessions.take_number(session, known.message_id)
         return envelope
 
-    return await client.outbox.commits.run(work)
+    return await client.file.run(work)
 
 
 class Trouble:

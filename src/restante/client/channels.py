@@ -128,7 +128,7 @@ class Channels:
         clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
         outbox = Outbox.open(path, settings=settings, clock=clock, entropy=entropy)
         try:
-            seal = open_seal(Path(path), outbox.journal, entropy)
+            seal = open_seal(Path(path), outbox.file.journal, entropy)
         except BaseException:
             outbox.abandon()
             raise

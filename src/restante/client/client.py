@@ -5,7 +5,7 @@
     async for message in client.inbox(): ...
 
 Composition only: rules are in core and policy, storage in runtime/sqlite, what is written in client/outgoing, what
-arrives in client/incoming. Every change of the file goes through the outbox's group commit.
+arrives in client/incoming. Outbox, inbox and sessions borrow one `ClientFile`, through which every change is committed.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, RelayConnection, StoredBlob
 from restante.runtime.endpoints import PinnedRelay
-from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.inbox.results import InboxEvent
 from restante.runtime.sqlite.inbox.store import SqliteInbox
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
@@ -83,10 +83,11 @@ class Client:
         self._settings = settings
         self._entropy = entropy
         self.sends_read_acks = sends_read_acks
-        self._database = database = Database(path, schema="client")
+        self.file = ClientFile.open(path, entropy=entropy)
+        database = self.file.database
         seal = StorageSeal(identity.storage_key)
-        self.outbox = Outbox(database, settings=settings, clock=clock, entropy=entropy, reseal=self._reseal)
-        self.journal = self.outbox.journal
+        self.outbox = Outbox(self.file, settings=settings, clock=clock, entropy=entropy, reseal=self._reseal)
+        self.journal = self.file.journal
         store = self.outbox.store
         self.received = SqliteInbox(
             database, self.journal, settings, seal=seal, entropy=entropy, tag_secret=identity.tag_secret
@@ -125,10 +126,10 @@ class Client:
             settings=settings,
             entropy=entropy,
         )
-        self.shipping = ClientShipping(ship_to, database, self.outbox, settings=settings, clock=clock, entropy=entropy)
+        self.shipping = ClientShipping(ship_to, self.file, settings=settings, clock=clock, entropy=entropy)
         self._announcer: EventBroadcaster[ClientEvent] = EventBroadcaster()
         self.outbox.on_event(self._pass_on)
-        self.outbox.after_commit(self._tell)
+        self.file.after_commit(self._tell)
         self._arrived = asyncio.Event()
         self._house_work = asyncio.Event()
         self._links: asyncio.Queue[RelayConnection] = asyncio.Queue()
@@ -184,7 +185,7 @@ class Client:
                     contact, body, kind=Kind(kind), ttl_s=ttl_s, message_id=message_id, now_ms=self._clock.now_ms()
                 )
 
-            await self.outbox.commits.run(accept)
+            await self.file.run(accept)
             self.outbox.wake()
         return SendReceipt(deliveries=(Delivery(destination=contact.lane, message_id=message_id, outcome=outcome),))
 
@@ -196,11 +197,11 @@ class Client:
         after = -1
         while not self._stopping.is_set():
             self._arrived.clear()
-            page = await self.outbox.commits.run(partial(self._unread, after))
+            page = await self.file.run(partial(self._unread, after))
             for place, entry in page:
                 after = place
                 yield entry
-                await self.outbox.commits.run(partial(self._mark_read, place))
+                await self.file.run(partial(self._mark_read, place))
             if page:
                 continue
             if not follow:
@@ -234,20 +235,21 @@ class Client:
         self._announcer.close()
         await self.shipping.finish()
         await self.outbox.close()
+        self.file.close()
 
     async def receive(self, blobs: Sequence[StoredBlob]) -> None:
         """Arrivals, whatever they are; all on disk when this returns."""
         for start in range(0, len(blobs), BATCH):
             arrivals = self._receiving.unseal(blobs[start : start + BATCH])
-            await self.outbox.commits.run(partial(self._take_in, arrivals))
+            await self.file.run(partial(self._take_in, arrivals))
         self._house_work.set()
         self.outbox.wake()
 
     async def run_maintenance(self) -> int:
         """Do what time has made due (SPEC 8.1, 9.5, 9.7, 10.5); when there is something to do again."""
-        next_ms = await self.outbox.commits.run(lambda: self._house.work(now_ms=self._clock.now_ms()))
+        next_ms = await self.file.run(lambda: self._house.work(now_ms=self._clock.now_ms()))
         with contextlib.suppress(OutboxFull):
-            due_ms = await self.outbox.commits.run(lambda: self._house.acknowledge(now_ms=self._clock.now_ms()))
+            due_ms = await self.file.run(lambda: self._house.acknowledge(now_ms=self._clock.now_ms()))
             next_ms = min(next_ms, due_ms)
         self.outbox.wake()
         return next_ms
@@ -260,18 +262,18 @@ class Client:
             self._house.renew_prekeys(now_ms=now_ms)
             return sign_bundle(self._sessions.prekeys(), self.identity, now_ms=now_ms)
 
-        return await self.outbox.commits.run(make)
+        return await self.file.run(make)
 
     async def as_contact(self) -> Contact:
         """What to hand to those who shall write to us."""
         return Contact(card=self.identity.card, bundle=await self.bundle(), relay=self.relay)
 
     async def sessions(self) -> list[SessionSummary]:
-        return await self.outbox.commits.run(partial(summaries, self._database))
+        return await self.file.run(partial(summaries, self.file.database))
 
     async def has_unread(self) -> bool:
         """Whether something arrived that nobody was shown yet."""
-        return await self.outbox.commits.run(self.received.first_unread) is not None
+        return await self.file.run(self.received.first_unread) is not None
 
     async def has_acknowledged(self) -> bool:
         """Whether no acknowledgement is owed, and none waits to be sent."""
@@ -281,12 +283,12 @@ class Client:
                 entry.kind is Kind.CONTROL for entry in self.outbox.store.entries(limit=INBOX_PAGE)
             )
 
-        return not await self.outbox.commits.run(waiting)
+        return not await self.file.run(waiting)
 
     async def is_settled(self) -> bool:
         """Whether nothing is in flight and no acknowledgement is owed."""
         counts = await self.outbox.counts()
-        owed = await self.outbox.commits.run(lambda: self.received.owed(self._settings.acks))
+        owed = await self.file.run(lambda: self.received.owed(self._settings.acks))
         return not counts and not owed
 
     def _take_in(self, arrivals: Sequence[Unsealed]) -> None:

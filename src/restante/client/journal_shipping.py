@@ -1,21 +1,19 @@
-"""A client's journal leaves by itself, where a place for it is named (SPEC 13.1)."""
+"""Ship a client's journal while the client runs, if a segment store is configured (SPEC 13.1)."""
 
-from restante.client.outbox import Outbox
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.runtime.journal.shipper import Shipper, ShippingFigures, shipping_to
-from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.client_file import ClientFile
 
 
 class ClientShipping:
-    """From the first `start` to `finish`; without `ship_to` nothing of it does anything."""
+    """Ships between `start` and `finish`; without `ship_to` both do nothing."""
 
     def __init__(
         self,
         ship_to: str | None,
-        database: Database,
-        outbox: Outbox,
+        file: ClientFile,
         *,
         settings: Settings,
         clock: Clock,
@@ -24,11 +22,11 @@ class ClientShipping:
         self._shipper: Shipper | None = None
         if ship_to is not None:
             self._shipper = Shipper(
-                database,
-                outbox.journal,
+                file.database,
+                file.journal,
                 shipping_to(ship_to),
                 schema="client",
-                commits=outbox.commits,
+                commits=file,
                 settings=settings.journal,
                 clock=clock,
                 entropy=entropy,
@@ -43,5 +41,5 @@ class ClientShipping:
             await self._shipper.finish()
 
     def figures(self) -> ShippingFigures | None:
-        """How it fares; None where nothing is shipped."""
+        """Return the counters of shipping; None where nothing is shipped."""
         return None if self._shipper is None else self._shipper.figures()

@@ -44,9 +44,7 @@ from restante.ports.carrier import Carrier, Withdrawn
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
-from restante.runtime.sqlite.file.database import Database
-from restante.runtime.sqlite.file.group_commit import GroupCommit
-from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.outbox.new_entry import NewEntry, OutboxEvent
 from restante.runtime.sqlite.outbox.store import SqliteOutbox
 from restante.runtime.system import SystemClock, SystemEntropy
@@ -70,18 +68,25 @@ class Outbox:
     """One database file. Several processes may have it open; each entry is sent by one of them at a time."""
 
     def __init__(
-        self, database: Database, *, settings: Settings, clock: Clock, entropy: Entropy, reseal: Reseal | None
+        self,
+        file: ClientFile,
+        *,
+        settings: Settings,
+        clock: Clock,
+        entropy: Entropy,
+        reseal: Reseal | None = None,
+        owns_file: bool = False,
     ) -> None:
-        self._database = database
+        """`file` is borrowed; with `owns_file`, `close` closes it, too."""
+        self.file = file
+        self._owns_file = owns_file
         self._settings = settings
         self._clock = clock
         self._entropy = entropy
         self._reseal = reseal
-        self.journal = Journal(database, entropy)
-        self._store = SqliteOutbox(database, self.journal, settings)
+        self._store = SqliteOutbox(file.database, file.journal, settings)
         self._announcer: EventBroadcaster[OutboxEvent] = EventBroadcaster()
-        self._after_commit: list[Callable[[], None]] = []
-        self._commits = GroupCommit(database, on_commit=self._announce)
+        file.after_commit(self._announce)
         self._owner = entropy.draw(8).hex()
         self._carriers: Mapping[Route, Carrier] = {}
         self._work = asyncio.Event()
@@ -97,17 +102,19 @@ class Outbox:
         entropy: Entropy | None = None,
         reseal: Reseal | None = None,
     ) -> "Outbox":
-        """The outbox in this file, which is made if it is not there.
+        """Open the outbox in this file; create the file if it does not exist.
 
         `reseal` is asked for a new payload when encryption failed or the session broke (E008, E009); without it the
         old payload is tried again.
         """
+        source = entropy or SystemEntropy()
         return cls(
-            Database(Path(path), schema="client"),
+            ClientFile.open(Path(path), entropy=source),
             settings=settings or Settings(),
             clock=clock or SystemClock(),
-            entropy=entropy or SystemEntropy(),
+            entropy=source,
             reseal=reseal,
+            owns_file=True,
         )
 
     async def send(self, message: Message, *destinations: Destination) -> SendReceipt:
@@ -127,7 +134,7 @@ class Outbox:
             delivery = self._queued(message, destination, now_ms, arrivals, brought)
             deliveries.append(delivery or await self._send_live(message, destination))
         if arrivals:
-            await self._commits.run(partial(self._store.accept_all, arrivals, brought, now_ms))
+            await self.file.run(partial(self._store.accept_all, arrivals, brought, now_ms))
             self._work.set()
         return SendReceipt(tuple(deliveries))
 
@@ -141,14 +148,14 @@ class Outbox:
             delivery = self._queued(message, destination, now_ms, arrivals, brought)
             receipts.append(SendReceipt((delivery or await self._send_live(message, destination),)))
         if arrivals:
-            await self._commits.run(partial(self._store.accept_all, arrivals, brought, now_ms))
+            await self.file.run(partial(self._store.accept_all, arrivals, brought, now_ms))
             self._work.set()
         return receipts
 
     async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
         """A checked acknowledgement came in. Repeated and late ones change nothing (SPEC 3.13)."""
         event = _EVENTS[ack]
-        await self._commits.run(lambda: self._step(message_id, event))
+        await self.file.run(lambda: self._step(message_id, event))
         self._work.set()
 
     async def cancel(self, message_id: MessageId) -> bool:
@@ -162,32 +169,24 @@ class Outbox:
 
     async def discard(self, message_id: MessageId) -> bool:
         """Delete a dead letter for good; whether there was one."""
-        return await self._commits.run(lambda: self._store.discard(message_id, now_ms=self._clock.now_ms()))
+        return await self.file.run(lambda: self._store.discard(message_id, now_ms=self._clock.now_ms()))
 
     async def status(self, message_id: MessageId) -> Status | None:
         """Where the message is; None for one that is not known, or not any more."""
-        return await self._commits.run(lambda: self._status(message_id))
+        return await self.file.run(lambda: self._status(message_id))
 
     async def counts(self) -> dict[State, int]:
         """How many messages are in flight, by state."""
-        return await self._commits.run(self._store.counts)
+        return await self.file.run(self._store.counts)
 
     async def within(self, operation: Callable[[SqliteOutbox], Result]) -> Result:
         """What `operation` does with the store, in one transaction; on disk when this returns. For carriers."""
-        return await self._commits.run(lambda: operation(self._store))
+        return await self.file.run(lambda: operation(self._store))
 
     @property
     def store(self) -> SqliteOutbox:
-        """For what shares the file and its commits; every use goes through `commits`."""
+        """The entries, for parts of a client that share the file; use them inside `file.run` only."""
         return self._store
-
-    @property
-    def commits(self) -> GroupCommit:
-        return self._commits
-
-    def after_commit(self, call: Callable[[], None]) -> None:
-        """Call after each commit of this file, before those who waited for it are answered."""
-        self._after_commit.append(call)
 
     def events(self) -> EventStream[OutboxEvent]:
         """Every change from now on, as an async iterator."""
@@ -230,7 +229,7 @@ class Outbox:
                 pass
             self._store.tidy(now_ms=now_ms)
 
-        await self._commits.run(sweep)
+        await self.file.run(sweep)
 
     async def drain(self, carriers: Mapping[Route, Carrier] | None = None, *, budget_ms: int | None = None) -> Drained:
         """Try whatever is due on connected lanes, `IN_FLIGHT` at a time, until nothing is or the budget is spent."""
@@ -269,8 +268,8 @@ class Outbox:
     def abandon(self) -> None:
         """Close the file at once, with nothing sent any more."""
         self._announcer.close()
-        self._commits.close()
-        self._database.close()
+        if self._owns_file:
+            self.file.close()
 
     def _queued(
         self,
@@ -324,7 +323,7 @@ class Outbox:
                     self._step(message_id, SUCCEEDED)
             return self._lease(ways, room) if room else []
 
-        return await self._commits.run(work) if told or room else []
+        return await self.file.run(work) if told or room else []
 
     def _lease(self, ways: Mapping[Route, Carrier], limit: int) -> list[OutboxEntry]:
         return self._store.lease(
@@ -348,7 +347,7 @@ class Outbox:
             known = [at_ms for at_ms in times if at_ms is not None]
             return min(known, default=self._clock.now_ms() + self._settings.outbox.sweep_every_ms)
 
-        return await self._commits.run(first)
+        return await self.file.run(first)
 
     def _status(self, message_id: MessageId) -> Status | None:
         entry = self._store.load(message_id)
@@ -371,12 +370,10 @@ class Outbox:
             self._announcer.announce(self._store.take_changes())
         else:
             self._store.changes.clear()
-        for call in self._after_commit:
-            call()
 
     async def _apply(self, message_id: MessageId, event: Event) -> bool:
         """Whether the event had any effect."""
-        effects = await self._commits.run(lambda: self._step(message_id, event))
+        effects = await self.file.run(lambda: self._step(message_id, event))
         self._work.set()
         return bool(effects)
 

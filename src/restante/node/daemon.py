@@ -28,10 +28,7 @@ from restante.runtime.directory_lock import DirectoryLock, hold
 from restante.runtime.endpoints import Endpoint
 from restante.runtime.journal.node_identity import append_node_started
 from restante.runtime.node_home import NodeDirectory
-from restante.runtime.sqlite.file.database import Database
-from restante.runtime.sqlite.file.group_commit import GroupCommit
-from restante.runtime.sqlite.file.journal import Journal
-from restante.runtime.sqlite.file.wal_checkpointer import Checkpoints
+from restante.runtime.sqlite.file.node_file import NodeFile
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.systemd import Word, notify
@@ -70,12 +67,11 @@ class _Node:
         self._clock = SystemClock()
         self._started_at_ms = self._clock.now_ms()
         self._identity = directory.identity()
-        self._database = Database(directory.database, schema="node", busy_timeout_ms=BUSY_MS)
-        journal = Journal(self._database, SystemEntropy())
+        self._owned = NodeFile.open(directory.database, entropy=SystemEntropy(), busy_timeout_ms=BUSY_MS)
+        self._database = self._owned.database
+        journal = self._owned.journal
         append_node_started(self._database, journal, node_id_of(self._identity.node_key), now_ms=self._started_at_ms)
-        self._commits = GroupCommit(self._database)
-        self._checkpoints = Checkpoints(self._database, schema="node")
-        self._file = WatchedFile(self._database, self._commits)
+        self._file = WatchedFile(self._database, self._owned.commits)
         self._store = SqliteMailbox(self._database, journal, tag_secret=self._identity.tag_secret)
         self._relay = Relay(
             self._identity,
@@ -112,11 +108,10 @@ class _Node:
                 await self._keep_house()
                 await self._stop()
         finally:
-            self._commits.close()
-            self._checkpoints.close()
+            self._owned.commits.close()
             await status.stop()
             self._store.close()
-            self._database.close()
+            self._owned.close()
 
     async def _listen(self) -> Endpoint:
         wanted = self._config.listen

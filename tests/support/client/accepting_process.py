@@ -74,7 +74,7 @@ async def accept_on_and_on(client: Client) -> None:
         receipt = await client.send(READERS[number % len(READERS)].address, b"message %d" % number)
         sys.stdout.write(receipt.message_id.hex() + "\n")
         sys.stdout.flush()
-        await client.outbox.commits.run(lease_and_end)
+        await client.file.run(lease_and_end)
 
 
 def main() -> None:

@@ -200,4 +200,4 @@ class Stage:
 
     def close(self) -> None:
         for endpoint in self.both:
-            endpoint.client.outbox.commits.close()
+            endpoint.client.file.commits.close()

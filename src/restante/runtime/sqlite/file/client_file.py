@@ -1,0 +1,52 @@
+"""The owner of a database file: one connection, one group commit and one journal, which stores borrow.
+
+A store never opens or closes the file. Everything that changes the file runs through `run`, so that operations of
+different stores share one transaction and one fsync.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self, TypeVar
+
+from restante.ports.entropy import Entropy
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.group_commit import GroupCommit
+from restante.runtime.sqlite.file.journal import Journal
+
+Result = TypeVar("Result")
+
+
+class OwnedFile:
+    """What client and node files have in common."""
+
+    def __init__(self, database: Database, *, entropy: Entropy) -> None:
+        self.database = database
+        self.journal = Journal(database, entropy)
+        self._after_commit: list[Callable[[], None]] = []
+        self.commits = GroupCommit(database, on_commit=self._call_after_commit)
+
+    async def run(self, operation: Callable[[], Result]) -> Result:
+        """Run one operation in a shared transaction; return its result once the commit is on disk."""
+        return await self.commits.run(operation)
+
+    def after_commit(self, call: Callable[[], None]) -> None:
+        """Call `call` after each commit, before the callers that waited for it get their results."""
+        self._after_commit.append(call)
+
+    def close(self) -> None:
+        """Finish the commit that is in progress, refuse what has not begun, and close the connection."""
+        self.commits.close()
+        self.database.close()
+
+    def _call_after_commit(self) -> None:
+        for call in self._after_commit:
+            call()
+
+
+class ClientFile(OwnedFile):
+    """A client's file: outbox, inbox, sessions and their journal."""
+
+    @classmethod
+    def open(cls, path: Path, *, entropy: Entropy) -> Self:
+        """Open the file; create it if it does not exist."""
+        return cls(Database(path, schema="client"), entropy=entropy)
