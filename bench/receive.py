@@ -29,7 +29,7 @@ from restante.runtime.system import SystemClock, SystemEntropy
 MESSAGES = 1_024
 ROUNDS = 7
 BAR = 5_000
-SETTINGS = Settings(outbox=OutboxLimits(max_pending_per_relay_lane=10_000))
+SETTINGS = Settings(outbox=OutboxLimits(max_pending_per_upstream_lane=10_000))
 RELAY = PinnedRelay(key=node_key(b"n" * 32), endpoint=Endpoint(host="127.0.0.1", port=7431))
 
 

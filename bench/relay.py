@@ -152,13 +152,13 @@ def raw_group_commit(folder: Path) -> Callable[[], int]:
     now_ms = SystemClock().now_ms()
     keeps: list[Keep] = []
     for number in range(PUTS):
-        keep = judge_put(envelope(number, READERS[number % len(READERS)]), quota=LIFTED.storage, now_ms=now_ms)
+        keep = judge_put(envelope(number, READERS[number % len(READERS)]), quota=LIFTED.mailbox, now_ms=now_ms)
         assert isinstance(keep, Keep)
         keeps.append(keep)
 
     def work() -> int:
         for start in range(0, PUTS, IN_FLIGHT):
-            store.put_all(keeps[start : start + IN_FLIGHT], quota=LIFTED.storage, now_ms=now_ms)
+            store.put_all(keeps[start : start + IN_FLIGHT], quota=LIFTED.mailbox, now_ms=now_ms)
         return PUTS
 
     return work

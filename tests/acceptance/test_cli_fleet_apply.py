@@ -7,7 +7,7 @@ from restante.cli.fleet.action_files import ActionFiles
 from restante.core.mailbox import Keep
 from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.model.ids import InboxKey
-from restante.policy.quota import StorageQuota
+from restante.policy.quota import MailboxQuota
 from support.cli.outbox_commands import Operator
 from support.fleet.journal_files import node_id, sealed
 from support.spec.clauses import clause
@@ -19,7 +19,7 @@ def test_applying_twice_changes_nothing_more(tmp_path: Path) -> None:
     operator = Operator(tmp_path)
     node = open_node_file(operator.path)
     keep = Keep(InboxKey(b"i" * 32), sealed(1), NOW_MS + 1, b"envelope")
-    node.mailbox.put_all([keep], quota=StorageQuota(), now_ms=NOW_MS)
+    node.mailbox.put_all([keep], quota=MailboxQuota(), now_ms=NOW_MS)
     files = ActionFiles(tmp_path / "actions")
     common: dict[str, Any] = {"reason": "why", "as_of_ms": NOW_MS}
     files.add(FleetAction(action=ActionKind.REPAIR, target=node.journal.writer, payload_hash=sealed(1), **common))

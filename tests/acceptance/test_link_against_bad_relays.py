@@ -312,8 +312,8 @@ async def test_a_client_says_by_itself_that_it_is_still_there_and_leaves_a_relay
     with still_time() as time:
         async with pretended_relay(converse) as port:
             link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key, limits=limits)
-            for _ in range(limits.idle_ms // limits.heartbeat_ms + 1):
+            for _ in range(limits.idle_timeout_ms // limits.heartbeat_interval_ms + 1):
                 await beats.acquire()
-                time.advance(limits.heartbeat_ms / 1_000)
+                time.advance(limits.heartbeat_interval_ms / 1_000)
             with pytest.raises(ConnectionLost):  # it never heard an answer
                 await link.next_blob()

@@ -18,7 +18,7 @@ from support.relay.node_processes import NodeHome, NodeProcess, running_node
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S
 
-LIFTED = {"push_rate_per_s": 1_000_000, "push_burst": 10_000_000}
+LIFTED = {"put_rate_per_s": 1_000_000, "put_burst": 10_000_000}
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_sigterm_finishes_and_answers_the_puts_under_way_and_ends_with_zer
 
 
 async def test_a_connection_that_says_nothing_does_not_keep_a_node_from_stopping(home: NodeHome) -> None:
-    home.set("relay", handshake_ms=60_000)  # that is how long the silent one may stay
+    home.set("relay", handshake_timeout_ms=60_000)  # that is how long the silent one may stay
     with running_node(home) as node:
         _, writer = await asyncio.open_connection(node.relay.endpoint.host, node.relay.endpoint.port)
         async with asyncio.timeout(LIMIT_S / 2), linked(node):

@@ -26,7 +26,7 @@ PUTS_EACH = 400
 IN_FLIGHT = 16
 KILLS = 8
 HOUR_MS = 3_600_000
-LIFTED = {"push_rate_per_s": 1_000_000, "push_burst": 10_000_000}
+LIFTED = {"put_rate_per_s": 1_000_000, "put_burst": 10_000_000}
 MARK = struct.Struct(">HHI")  # who, on its how-manieth link, which put
 
 Mark = tuple[int, int, int]

@@ -56,7 +56,7 @@ def test_init_overwrites_nothing(home: NodeHome) -> None:
 
 def test_a_fresh_configuration_runs_as_it_is_and_names_every_setting_of_a_node(home: NodeHome) -> None:
     text = home.config.read_text("utf-8")
-    assert "# push_rate_per_s = 20\n" in text
+    assert "# put_rate_per_s = 20\n" in text
     assert "# how often expired messages are removed from a relay: 1 s .. 1 d\n" in text
     home.config.write_text(re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE), "utf-8")
     with running_node(home) as node:
@@ -139,7 +139,7 @@ def test_a_node_reaps_when_it_starts_and_then_as_often_as_it_is_told(home: NodeH
     with running_node(home):
         put(home, 2)
     expire_all(home)
-    with running_node(home, "--set", "relay.reap_every_ms=1000") as node:
+    with running_node(home, "--set", "relay.reap_interval_ms=1000") as node:
         while node.events().count("store.reaped") < 2:
             assert node.health() == 200
         reaped = [line["blobs"] for line in node.logged() if line["event"] == "store.reaped"]
@@ -177,9 +177,9 @@ def test_a_place_that_is_taken_is_named(home: NodeHome, tmp_path: Path) -> None:
 
 
 def test_a_bad_configuration_is_refused_with_key_and_range_before_any_file_is_made(home: NodeHome) -> None:
-    home.set("relay", idle_ms=5)
+    home.set("relay", idle_timeout_ms=5)
     refused = spawned("node", "run", str(home.path), status=2)
-    assert refused.stderr.startswith("error E102: relay.idle_ms = 5 is outside 50..3600000 ms\n  set by ")
+    assert refused.stderr.startswith("error E102: relay.idle_timeout_ms = 5 is outside 50..3600000 ms\n  set by ")
     assert str(home.config) in refused.stderr
     assert not home.database.exists()
 

@@ -46,7 +46,7 @@ async def half_open(port: int, dice: random.Random) -> socket.socket:
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_input_kills_the_relay_nor_another_session(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311 - reproducible on purpose
-    async with running_relay(tmp_path, limits=RelayLimits(push_burst=10_000)) as relay:
+    async with running_relay(tmp_path, limits=RelayLimits(put_burst=10_000)) as relay:
         bystander = await relay.link(BOB)
         left_open = []
         for number in range(ROUNDS):
@@ -70,7 +70,7 @@ async def test_no_input_kills_the_relay_nor_another_session(tmp_path: Path, seed
 
 
 async def test_a_half_open_connection_is_gone_after_its_deadline(tmp_path: Path) -> None:
-    async with running_relay(tmp_path, limits=RelayLimits(handshake_ms=50)) as relay:
+    async with running_relay(tmp_path, limits=RelayLimits(handshake_timeout_ms=50)) as relay:
         plain = await half_open(relay.port, random.Random(7))  # noqa: S311 - reproducible on purpose
         async with asyncio.timeout(SOON_S):
             with contextlib.suppress(ConnectionError):

@@ -29,7 +29,7 @@ async def works(relay: RunningRelay) -> bool:
 
 @clause("6.7", "6.8")
 async def test_puts_beyond_the_burst_are_refused_for_now_and_told_when_to_come_back(tmp_path: Path) -> None:
-    limits = RelayLimits(push_burst=5, push_rate_per_s=1)
+    limits = RelayLimits(put_burst=5, put_rate_per_s=1)
     with still_time():
         async with running_relay(tmp_path, limits=limits) as relay:
             link = await relay.link()
@@ -87,7 +87,7 @@ async def test_whoever_does_not_get_through_the_handshake_in_time_is_cut_off(tmp
             reader, writer = await asyncio.open_connection(LOOPBACK, relay.port)
             writer.write(says)
             await until_true(lambda: relay.relay.figures().connections_total == 2)
-            time.advance(LIMITS.handshake_ms / 1_000)
+            time.advance(LIMITS.handshake_timeout_ms / 1_000)
             assert await reader.read() == b""
             writer.close()
             assert relay.relay.figures().handshakes_failed_total == 1
@@ -113,7 +113,7 @@ async def test_whoever_says_something_else_is_cut_off_at_once(tmp_path: Path) ->
 async def test_pings_before_the_greeting_do_not_stretch_the_handshake(tmp_path: Path) -> None:
     with still_time() as time:
         async with running_relay(tmp_path) as relay, RawPeer.connected(relay.port, starts=False) as (peer, _):
-            for _ in range(LIMITS.handshake_ms // 1_000):
+            for _ in range(LIMITS.handshake_timeout_ms // 1_000):
                 assert await peer.ask(codec.Ping()) == codec.Pong()
                 time.advance(1.0)
             assert await peer.is_cut_off()
@@ -127,9 +127,9 @@ async def test_a_silent_client_is_dropped_and_one_that_pings_stays(tmp_path: Pat
             lively = await relay.link()
             async with RawPeer.connected(relay.port) as (silent, _):
                 assert await silent.ask(codec.Ping()) == codec.Pong()
-                for _ in range(LIMITS.idle_ms // LIMITS.heartbeat_ms):
+                for _ in range(LIMITS.idle_timeout_ms // LIMITS.heartbeat_interval_ms):
                     assert relay.relay.figures().closed_idle_total == 0
-                    time.advance(LIMITS.heartbeat_ms / 1_000)
+                    time.advance(LIMITS.heartbeat_interval_ms / 1_000)
                     await lively.ping()
                 assert await silent.is_cut_off()
             assert relay.relay.figures().closed_idle_total == 1
@@ -139,7 +139,7 @@ async def test_a_silent_client_is_dropped_and_one_that_pings_stays(tmp_path: Pat
 
 @clause("6.8")
 async def test_a_client_that_does_not_read_is_dropped_and_hurts_nobody(tmp_path: Path) -> None:
-    limits = RelayLimits(max_unread_bytes=65_536, push_burst=100_000)
+    limits = RelayLimits(max_send_buffer_bytes=65_536, put_burst=100_000)
     with still_time() as time:
         async with running_relay(tmp_path, limits=limits) as relay:
             sender = await relay.link()
@@ -161,7 +161,7 @@ async def test_a_client_that_does_not_read_is_dropped_and_hurts_nobody(tmp_path:
 
 async def test_a_relay_behind_its_disk_stops_reading_and_goes_on_when_it_has_caught_up(tmp_path: Path) -> None:
     """More than may wait, while another process holds the file: nothing is refused for it, nothing lost."""
-    async with running_relay(tmp_path, limits=RelayLimits(max_waiting_bytes=1_048_576)) as relay:
+    async with running_relay(tmp_path, limits=RelayLimits(max_uncommitted_bytes=1_048_576)) as relay:
         link = await relay.link()
         sent = [relay.envelope(number.to_bytes(4, "big") + bytes(100_000)) for number in range(60)]
         outcomes = await link.put_many(sent)
@@ -173,7 +173,7 @@ async def test_a_relay_behind_its_disk_stops_reading_and_goes_on_when_it_has_cau
 @clause("6.4", "6.5")
 async def test_mail_that_the_client_does_not_take_stays_with_the_relay(tmp_path: Path) -> None:
     """A window, not a flood; and puts on the same link are answered all the while."""
-    async with running_relay(tmp_path, limits=RelayLimits(push_burst=10_000)) as relay:
+    async with running_relay(tmp_path, limits=RelayLimits(put_burst=10_000)) as relay:
         link = await relay.link(BOB)
         sent = [relay.envelope(b"%d" % number) for number in range(3_000)]
         outcomes = await link.put_many(sent)
@@ -236,7 +236,7 @@ async def test_what_came_before_a_broken_frame_is_stored_and_its_answer_harms_no
 
 
 async def test_thousands_of_deletes_at_once_are_all_answered(tmp_path: Path) -> None:
-    async with running_relay(tmp_path, limits=RelayLimits(push_burst=10_000)) as relay:
+    async with running_relay(tmp_path, limits=RelayLimits(put_burst=10_000)) as relay:
         link = await relay.link(BOB)
         await link.put_many([relay.envelope(b"%d" % number) for number in range(3_000)])
         async with asyncio.timeout(SOON_S):
@@ -252,7 +252,7 @@ async def test_thousands_of_deletes_at_once_are_all_answered(tmp_path: Path) -> 
 
 @clause("6.8")
 async def test_guessing_at_proofs_is_slowed_down_like_puts(tmp_path: Path) -> None:
-    limits = RelayLimits(push_burst=3, push_rate_per_s=1)
+    limits = RelayLimits(put_burst=3, put_rate_per_s=1)
     with still_time() as time:
         async with running_relay(tmp_path, limits=limits) as relay, RawPeer.connected(relay.port) as (peer, hello):
             guess = peer.proof(BOB, hello, signer=MALLORY)
@@ -283,7 +283,7 @@ async def test_a_relay_that_stops_answers_the_puts_it_has_taken_and_takes_no_mor
 
 @clause("6.1")
 async def test_a_reap_removes_what_has_expired_and_counts_it(tmp_path: Path) -> None:
-    async with running_relay(tmp_path, limits=RelayLimits(push_burst=5_000)) as relay:
+    async with running_relay(tmp_path, limits=RelayLimits(put_burst=5_000)) as relay:
         link = await relay.link()
         await link.put_many([relay.envelope(b"%d" % number, hours=2) for number in range(2_500)])
         await link.put(relay.envelope(b"stays", hours=3))

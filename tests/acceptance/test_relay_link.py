@@ -9,7 +9,7 @@ import pytest
 
 from restante.crypto.identity import is_signed_by
 from restante.policy.failures import Failure
-from restante.policy.quota import StorageQuota
+from restante.policy.quota import MailboxQuota
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.transport.relay_connection import TlsRelayLink
@@ -253,7 +253,7 @@ async def test_deleting_from_anothers_inbox_does_nothing(relay: RunningRelay) ->
 
 @clause("6.6", "6.7")
 async def test_a_full_inbox_is_refused_for_now_and_nothing_is_evicted(tmp_path: Path) -> None:
-    async with running_relay(tmp_path, quota=StorageQuota(max_blobs=100)) as relay:
+    async with running_relay(tmp_path, quota=MailboxQuota(max_blobs=100)) as relay:
         link = await relay.link(BOB)
         sent = [relay.envelope(b"%d" % number) for number in range(100)]
         await asyncio.gather(*(link.put(raw) for raw in sent))
@@ -274,7 +274,7 @@ async def test_an_envelope_that_is_too_large_is_refused_for_good_and_the_link_li
     tmp_path: Path, size: int
 ) -> None:
     async with (
-        running_relay(tmp_path, quota=StorageQuota(max_blob_bytes=16_384)) as relay,
+        running_relay(tmp_path, quota=MailboxQuota(max_blob_bytes=16_384)) as relay,
         RawPeer.connected(relay.port) as (peer, _),
     ):
         fits = relay.envelope(bytes(16_384))

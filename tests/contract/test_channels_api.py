@@ -382,7 +382,7 @@ async def test_entries_of_an_absent_channel_fail(here: Place) -> None:
 
 @clause("12.7")
 async def test_entries_of_a_channel_that_failed_to_start_wait_and_use_up_no_try(here: Place) -> None:
-    ops = MemoryChannel(limits=ChannelLimits(restart_after_ms=100))
+    ops = MemoryChannel(limits=ChannelLimits(restart_delay_ms=100))
     ops.failing_starts = 2
     channels = here.open(ops=ops)
     sent = await channels.deliver(draft("hello"))

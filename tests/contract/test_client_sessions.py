@@ -196,7 +196,7 @@ async def test_a_gap_too_wide_resets_the_session_and_everything_is_shown_once(tw
 @pytest.mark.parametrize("missing", [1_000, 1_001])
 async def test_a_thousand_missing_are_waited_for_and_one_more_resets_the_session(tmp_path: Path, missing: int) -> None:
     """The limit itself, with real keys; the tests above have a smaller one."""
-    clock, roomy = FakeClock(), Settings(outbox=OutboxLimits(max_pending_per_relay_lane=10_000))
+    clock, roomy = FakeClock(), Settings(outbox=OutboxLimits(max_pending_per_upstream_lane=10_000))
     alice, bob = (client_in(tmp_path / name, clock=clock, settings=roomy) for name in ("alice", "bob"))
     await introduce(alice, bob, name="bob")
     await introduce(bob, alice, name="alice")

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from restante.core.mailbox import Usage
 from restante.model.ids import InboxKey
-from restante.policy.quota import Refusal, StorageQuota
+from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.relay_connection import MailboxStore, StoredBlob
 from restante.runtime.sqlite.mailbox import deferred_index
 from restante.testing.memory_mailbox import MemoryMailbox
@@ -173,7 +173,7 @@ def test_a_page_ends_before_the_blob_that_would_make_it_too_large_but_is_never_e
 def test_the_last_blob_of_a_quota_is_kept_and_the_next_refused_for_now_while_nothing_is_evicted(
     store: MailboxStore,
 ) -> None:
-    quota = StorageQuota(max_blobs=100)
+    quota = MailboxQuota(max_blobs=100)
     answers = store.put_all([keep(ALICE, b"%d" % number) for number in range(101)], quota=quota, now_ms=NOW_MS)
     assert all(isinstance(answer, int) for answer in answers[:100])
     refused = answers[100]
@@ -185,7 +185,7 @@ def test_the_last_blob_of_a_quota_is_kept_and_the_next_refused_for_now_while_not
 
 @clause("6.6")
 def test_the_last_byte_of_a_quota_is_kept_and_one_more_refused(store: MailboxStore) -> None:
-    quota = StorageQuota(max_bytes=1_000_000)
+    quota = MailboxQuota(max_bytes=1_000_000)
     assert isinstance(store.put_all([keep(ALICE, bytes(999_999))], quota=quota, now_ms=NOW_MS)[0], int)
     two, one = store.put_all([keep(ALICE, b"12"), keep(ALICE, b"1")], quota=quota, now_ms=NOW_MS)
     assert isinstance(two, Refusal)
@@ -195,7 +195,7 @@ def test_the_last_byte_of_a_quota_is_kept_and_one_more_refused(store: MailboxSto
 
 @clause("6.6")
 def test_what_has_expired_and_was_not_swept_yet_takes_nobodys_place(store: MailboxStore) -> None:
-    quota = StorageQuota(max_blobs=100)
+    quota = MailboxQuota(max_blobs=100)
     brief = [keep(ALICE, b"%d" % number, expires_at_ms=NOW_MS + HOUR_MS) for number in range(40)]
     lasting = [keep(ALICE, b"stays %d" % number) for number in range(60)]
     store.put_all([*brief, *lasting], quota=quota, now_ms=NOW_MS)

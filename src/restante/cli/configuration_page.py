@@ -1,4 +1,4 @@
-"""The page docs/reference/config.md, made from the settings classes so that it cannot go stale."""
+"""Generate docs/reference/configuration.md from the settings classes."""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -13,46 +13,46 @@ from restante.views import formatting
 
 MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "retry.base_ms": "the first wait on mesh and relay routes; each later one doubles",
-        "retry.max_delay_ms": "the longest wait, and the wait from the eleventh try on",
-        "retry.jitter": "how far a wait may be moved either way, as a part of itself",
-        "retry.max_attempts": "failed tries until a message becomes a dead letter",
-        "channel_retry.max_attempts": "the same for channel routes",
-        "outbox.max_entries": "messages the outbox holds before `send` is refused",
-        "outbox.max_payload_bytes": "payload the outbox holds before `send` is refused",
-        "outbox.max_pending_per_relay_lane": "pending messages of one relay before the oldest is evicted",
-        "outbox.relay_row_life_ms": "the age at which rows of relay lanes are pruned",
-        "outbox.sweep_every_ms": "how often expired messages are looked for",
-        "outbox.drain_budget_ms": "how long the drain at start-up may take",
-        "outbox.lease_ms": "how long a sender may hold a message before another takes it up",
-        "dead_letters.retriable_ms": "how long a dead letter that may still succeed is kept",
-        "dead_letters.permanent_ms": "how long one that cannot succeed is kept for review",
-        "dead_letters.tombstone_ms": "how long the trace of an expired message is kept",
-        "dead_letters.auto_retry_every_ms": "the time between two automatic retries of a dead letter",
-        "storage.max_bytes": "bytes a node keeps for one recipient",
-        "storage.max_blobs": "messages a node keeps for one recipient",
-        "storage.max_blob_bytes": "the largest message a node takes",
-        "storage.max_life_ms": "the longest a node keeps a message",
-        "storage.min_life_ms": "the remaining life below which a message is not stored",
-        "dedup.max_entries": "arrivals remembered to recognise duplicates",
-        "dedup.max_bytes": "memory those may take",
-        "dedup.window_ms": "how long an arrival is remembered",
-        "order.max_gap": "missing messages after which a session is given up",
+        "retry.base_ms": "the wait after the first failed attempt on mesh and relay routes; each next one is double",
+        "retry.max_delay_ms": "the longest wait between two attempts",
+        "retry.jitter": "the random part of a wait, as a fraction of it, in both directions",
+        "retry.max_attempts": "failed attempts until a message becomes a dead letter",
+        "channel_retry.max_attempts": "failed attempts until a chunk of a channel message becomes a dead letter",
+        "outbox.max_entries": "entries in the outbox; `send` fails with E104 above this",
+        "outbox.max_payload_bytes": "payload bytes in the outbox; `send` fails with E104 above this",
+        "outbox.max_pending_per_upstream_lane": "pending entries of one upstream lane; above it the oldest is evicted",
+        "outbox.upstream_max_age_ms": "the age at which entries of upstream lanes are pruned",
+        "outbox.sweep_interval_ms": "the time between two sweeps for expired messages",
+        "outbox.drain_budget_ms": "the time limit of the drain at startup",
+        "outbox.lease_ms": "the time a sender may hold an entry before its lease expires",
+        "dead_letters.retriable_retention_ms": "how long a dead letter that a retry may deliver is kept",
+        "dead_letters.permanent_retention_ms": "how long a dead letter that no retry can deliver is kept",
+        "dead_letters.tombstone_retention_ms": "how long the tombstone of an expired message is kept",
+        "dead_letters.auto_retry_interval_ms": "the time between two automatic retries of a dead letter",
+        "mailbox.max_bytes": "bytes a node stores for one mailbox",
+        "mailbox.max_blobs": "blobs a node stores for one mailbox",
+        "mailbox.max_blob_bytes": "the size of the largest blob a node accepts",
+        "mailbox.max_ttl_ms": "the longest remaining TTL a node accepts",
+        "mailbox.min_ttl_ms": "the shortest remaining TTL a node accepts",
+        "dedup.max_entries": "arrivals in the dedup index",
+        "dedup.max_bytes": "the size of the dedup index",
+        "dedup.window_ms": "how long an arrival stays in the dedup index",
+        "order.max_gap": "missing messages after which a session is replaced",
         "order.gap_timeout_ms": "how long later messages wait for a missing one",
-        "acks.max_wait_ms": "how long an acknowledgement waits for others to travel with",
-        "acks.max_ids": "messages acknowledged in one batch at most",
-        "relay.push_rate_per_s": "puts a second that one connection may send for long",
-        "relay.push_burst": "puts that one connection may send at once",
+        "acks.max_wait_ms": "how long an acknowledgement waits to be batched with others",
+        "acks.max_ids": "messages acknowledged in one batch",
+        "relay.put_rate_per_s": "the sustained rate of puts of one connection",
+        "relay.put_burst": "puts that one connection may send at once above that rate",
         "relay.max_connections": "connections a relay holds open",
-        "relay.max_receive_sessions": "connections that may receive for one address at the same time",
-        "relay.handshake_ms": "how long a new connection may take to introduce itself",
-        "relay.idle_ms": "how long a connection may be silent before it is closed",
-        "relay.slow_reader_ms": "how long a connection may leave what was sent to it unread",
-        "relay.heartbeat_ms": "how often a client says that it is still there",
-        "relay.reap_every_ms": "how often expired messages are removed from a relay",
-        "relay.max_unread_bytes": "bytes that wait for one connection before no more are produced",
-        "relay.max_waiting_bytes": "bytes of puts that wait for the disk before connections are no longer read",
-        "journal.ship_every_ms": "how often new facts leave for `ship_to`, where that is set",
+        "relay.max_subscriptions_per_mailbox": "connections that may be subscribed to one mailbox at the same time",
+        "relay.handshake_timeout_ms": "how long a new connection may take to authenticate",
+        "relay.idle_timeout_ms": "how long a connection may be silent before the relay closes it",
+        "relay.slow_reader_timeout_ms": "how long a connection may leave sent bytes unread before the relay closes it",
+        "relay.heartbeat_interval_ms": "the time between two heartbeats of a client",
+        "relay.reap_interval_ms": "the time between two removals of expired blobs",
+        "relay.max_send_buffer_bytes": "unsent bytes of one connection above which the relay pauses sending to it",
+        "relay.max_uncommitted_bytes": "bytes of puts not yet on disk above which the relay pauses reading",
+        "journal.ship_interval_ms": "the time between two shipments of journal events to `ship_to`",
     }
 )
 
@@ -84,9 +84,9 @@ with exit status 2. `restante config` shows what is in force and where each valu
 
 SHIP_TO_ROW: Final = f"""\
 | `ship_to` | none | an absolute path, or an address: {", ".join(STORE_SCHEMES)} or file, then `://` | 13.1 | \
-where the journal is shipped to by itself, as Parquet segments; nowhere, if it is not set |
+where the journal is shipped as Parquet segments; unset: no automatic shipping |
 
-`ship_to` holds for nodes and for clients while they run. [What that needs and what it does](../howto/cluster.md).
+Nodes and clients ship while they run. [How to set up shipping](../howto/cluster.md).
 """
 
 
@@ -109,10 +109,10 @@ have the sections {sections} and this one, whose texts come from the file only:
 
 CHANNEL_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "chat_interval_ms": "the least time between two messages to one chat",
-        "channel_interval_ms": "the least time between two messages to any chat of the channel",
+        "chat_interval_ms": "the shortest time between two messages to one chat",
+        "channel_interval_ms": "the shortest time between two messages to any chat of the channel",
         "timeout_ms": "how long a platform may take to answer, and an adapter to start",
-        "restart_after_ms": "when an adapter that did not start is started again",
+        "restart_delay_ms": "the wait before an adapter that failed to start is started again",
     }
 )
 CHANNELS: Final = """

@@ -212,7 +212,7 @@ def settings_table(settings: Settings) -> RenderableType:
             one["key"],
             formatting.quantity(one["value"], one["unit"]),
             one["clause"],
-            formatting.span(one["low"], one["high"], one["unit"]),
+            formatting.span(one["low"], one["high"], one["unit"] if one["unit"] in ("ms", "bytes") else ""),
         )
         for one in settings_data(settings)
     ]

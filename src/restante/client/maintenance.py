@@ -50,7 +50,7 @@ class Maintenance:
             self._inbox.sweep(now_ms=now_ms)
             self._sessions.sweep(now_ms=now_ms)
             self.renew_prekeys(now_ms=now_ms)
-            self._sweep_at_ms = now_ms + self._settings.outbox.sweep_every_ms
+            self._sweep_at_ms = now_ms + self._settings.outbox.sweep_interval_ms
         wake_ms = self._inbox.next_wake_ms()
         if wake_ms is not None and wake_ms <= now_ms:
             for arrival in self._inbox.pass_time(now_ms=now_ms):

@@ -211,7 +211,7 @@ class Outbox:
             drained = await self.drain(budget_ms=limits.drain_budget_ms)
             if not drained.is_complete:
                 continue
-            wait_ms = min(await self._next_due_ms() - self._clock.now_ms(), limits.sweep_every_ms)
+            wait_ms = min(await self._next_due_ms() - self._clock.now_ms(), limits.sweep_interval_ms)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0, wait_ms) / 1_000):
                     await self._work.wait()
@@ -345,7 +345,7 @@ class Outbox:
         def first() -> int:
             times = (self._store.next_wake_ms(), self._store.dead_letters.next_tidy_ms())
             known = [at_ms for at_ms in times if at_ms is not None]
-            return min(known, default=self._clock.now_ms() + self._settings.outbox.sweep_every_ms)
+            return min(known, default=self._clock.now_ms() + self._settings.outbox.sweep_interval_ms)
 
         return await self.file.run(first)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from restante.model.errors import RestanteError
 from restante.model.ids import InboxKey, PayloadHash
-from restante.policy.quota import Refusal, StorageQuota, check_envelope, fitting_bounds
+from restante.policy.quota import MailboxQuota, Refusal, check_envelope, fitting_bounds
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.envelope_parser import view_envelope
 
@@ -28,7 +28,7 @@ class Keep(NamedTuple):
     envelope: bytes
 
 
-def judge_put(raw: bytes, *, quota: StorageQuota, now_ms: int) -> Keep | Refusal:
+def judge_put(raw: bytes, *, quota: MailboxQuota, now_ms: int) -> Keep | Refusal:
     """Keep it if there is room, or refuse it for good. Whether there is room, only the store knows.
 
     Bytes that are no envelope raise `Malformed` or `TooLarge`.
@@ -38,7 +38,7 @@ def judge_put(raw: bytes, *, quota: StorageQuota, now_ms: int) -> Keep | Refusal
     return refused or Keep(inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw)
 
 
-def judge_puts(raws: Sequence[bytes], *, quota: StorageQuota, now_ms: int) -> tuple[list[Keep], dict[int, Refusal]]:
+def judge_puts(raws: Sequence[bytes], *, quota: MailboxQuota, now_ms: int) -> tuple[list[Keep], dict[int, Refusal]]:
     """What `judge_put` says of each: those to keep in their order, and by their places those refused.
 
     Bytes that are no envelope are refused for good as well.

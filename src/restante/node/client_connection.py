@@ -48,7 +48,7 @@ class ClientConnection(TlsConnection):
         self._hello: codec.Hello | None = None
         self._inbox: InboxKey | None = None
         self._meter = PushMeter(
-            rate_per_s=relay.limits.push_rate_per_s, burst=relay.limits.push_burst, now_s=self._loop.time()
+            rate_per_s=relay.limits.put_rate_per_s, burst=relay.limits.put_burst, now_s=self._loop.time()
         )
         self._pushed_through = 0
         self._on_their_way: deque[tuple[int, int, int]] = deque()
@@ -64,7 +64,7 @@ class ClientConnection(TlsConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if self.transport is not None:
-            self.transport.set_write_buffer_limits(high=self._relay.limits.max_unread_bytes)
+            self.transport.set_write_buffer_limits(high=self._relay.limits.max_send_buffer_bytes)
             self._relay.register(self)
 
     def on_secured(self) -> None:
@@ -208,9 +208,9 @@ class ClientConnection(TlsConnection):
             return
         inbox = relay_inbox_key(frame.address)
         if not self._relay.subscribe(inbox, self):
-            text = f"at most {self._relay.limits.max_receive_sessions} connections receive for one address"
+            text = f"at most {self._relay.limits.max_subscriptions_per_mailbox} connections receive for one address"
             refused = Refusal(permanent=False, code=Code.RATE_LIMITED, text=text)
-            self.refuse(request, refused, retry_after_ms=self._relay.limits.idle_ms)
+            self.refuse(request, refused, retry_after_ms=self._relay.limits.idle_timeout_ms)
             return
         self._inbox = inbox
         self.send(codec.encode_frame(codec.Subscribed(), request))

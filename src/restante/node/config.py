@@ -17,7 +17,7 @@ from restante.runtime.endpoints import Endpoint, parse_endpoint
 from restante.runtime.settings_loader import did_you_mean, load_tables, read_toml
 
 NODE: Final = "node"
-NODE_SECTIONS: Final = ("relay", "storage", "journal")
+NODE_SECTIONS: Final = ("relay", "mailbox", "journal")
 DEFAULT_LISTEN: Final = "127.0.0.1:7431"
 DEFAULT_STATUS: Final = "127.0.0.1:7432"
 

@@ -146,7 +146,7 @@ class _Node:
         log(Level.INFO, Event.STOPPED, clean=clean, puts=figures.puts_stored_total, waiting=figures.waiting_puts)
 
     async def _reap_on_and_on(self) -> None:
-        every_s = self._config.settings.relay.reap_every_ms / 1_000
+        every_s = self._config.settings.relay.reap_interval_ms / 1_000
         while True:
             await self._reap()
             with contextlib.suppress(TimeoutError):

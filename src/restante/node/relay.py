@@ -45,7 +45,7 @@ class Relay:
     ) -> None:
         self.identity = identity
         self.store = store
-        self.quota = settings.storage
+        self.quota = settings.mailbox
         self.limits = settings.relay
         self.clock = clock
         self.entropy = entropy
@@ -167,7 +167,7 @@ class Relay:
 
     def subscribe(self, inbox: InboxKey, session: ClientConnection) -> bool:
         """Whether the session may receive for this inbox: there is a limit to how many do."""
-        if len(self._live.get(inbox, ())) >= self.limits.max_receive_sessions:
+        if len(self._live.get(inbox, ())) >= self.limits.max_subscriptions_per_mailbox:
             return False
         self._live[inbox].add(session)
         self.tell(RelayEvent.OPENED)
@@ -187,7 +187,7 @@ class Relay:
 
     def is_behind(self) -> bool:
         """Whether more waits for the disk than may."""
-        return self._is_stopping or self.intake.waiting_bytes > self.limits.max_waiting_bytes
+        return self._is_stopping or self.intake.waiting_bytes > self.limits.max_uncommitted_bytes
 
     def _announce(self, inboxes: AbstractSet[InboxKey]) -> None:
         """New mail: push it to the sessions that are open for these inboxes."""
@@ -200,24 +200,26 @@ class Relay:
         now_s = asyncio.get_running_loop().time()
         for session in tuple(self._sessions):
             self._look_after(session, now_s)
-        shortest_ms = min(self.limits.handshake_ms, self.limits.idle_ms, self.limits.slow_reader_ms)
+        shortest_ms = min(
+            self.limits.handshake_timeout_ms, self.limits.idle_timeout_ms, self.limits.slow_reader_timeout_ms
+        )
         pause_s = min(shortest_ms / 1_000 / ROUNDS_IN_A_DEADLINE, LONGEST_ROUND_S)
         self._rounds = asyncio.get_running_loop().call_later(pause_s, self._make_rounds)
 
     def _look_after(self, session: ClientConnection, now_s: float) -> None:
         if session.blocked_since_s is not None:
-            if now_s - session.blocked_since_s >= self.limits.slow_reader_ms / 1_000:
+            if now_s - session.blocked_since_s >= self.limits.slow_reader_timeout_ms / 1_000:
                 self.tally.closed_slow += 1
                 self.tell(RelayEvent.SLOW)
                 session.abort()
         elif session.is_held:
             session.resume_reading_if_clear()
         elif not session.is_started:
-            if now_s - session.came_s >= self.limits.handshake_ms / 1_000:
+            if now_s - session.came_s >= self.limits.handshake_timeout_ms / 1_000:
                 self.tally.handshakes_failed += 1
                 self.tell(RelayEvent.HANDSHAKE_FAILED)
                 session.abort()
-        elif now_s - session.heard_s >= self.limits.idle_ms / 1_000:
+        elif now_s - session.heard_s >= self.limits.idle_timeout_ms / 1_000:
             self.tally.closed_idle += 1
             self.tell(RelayEvent.IDLE)
             session.abort()

@@ -19,7 +19,7 @@ from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.ids import InboxKey, PayloadHash
 from restante.node.stats import RelayCounters, RelayEvent
-from restante.policy.quota import Refusal, StorageQuota
+from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.clock import Clock
 from restante.ports.relay_connection import MailboxStore
 from restante.wire.acks import MAX_BATCH_IDS
@@ -107,7 +107,7 @@ class WriteBatcher:
         store: MailboxStore,
         commits: CommitQueue,
         *,
-        quota: StorageQuota,
+        quota: MailboxQuota,
         clock: Clock,
         tally: RelayCounters,
         tell: Callable[[RelayEvent, Code | None], None],

@@ -17,9 +17,9 @@ class OutboxLimits:
 
     max_entries: int = ranged(10_000, low=100, high=1_000_000, unit="entries", clause="3.6")
     max_payload_bytes: int = ranged(50_000_000, low=1_000_000, high=10_000_000_000, unit="bytes", clause="3.6")
-    max_pending_per_relay_lane: int = ranged(256, low=1, high=10_000, unit="entries", clause="3.6")
-    relay_row_life_ms: int = ranged(604_800_000, low=3_600_000, high=2_592_000_000, unit="ms", clause="3.9")
-    sweep_every_ms: int = ranged(300_000, low=1_000, high=3_600_000, unit="ms", clause="3.9")
+    max_pending_per_upstream_lane: int = ranged(256, low=1, high=10_000, unit="entries", clause="3.6")
+    upstream_max_age_ms: int = ranged(604_800_000, low=3_600_000, high=2_592_000_000, unit="ms", clause="3.9")
+    sweep_interval_ms: int = ranged(300_000, low=1_000, high=3_600_000, unit="ms", clause="3.9")
     drain_budget_ms: int = ranged(60_000, low=1_000, high=600_000, unit="ms", clause="3.10")
     lease_ms: int = ranged(60_000, low=1_000, high=600_000, unit="ms", clause="3.5")
 
@@ -42,7 +42,7 @@ def overflow(limits: OutboxLimits, *, route: Route, pending: int) -> int:
     """How many pending entries of a lane must go, the new one already counted. Only relay lanes evict."""
     if route is not Route.RELAY:
         return 0
-    return max(0, pending - limits.max_pending_per_relay_lane)
+    return max(0, pending - limits.max_pending_per_upstream_lane)
 
 
 def check_lane_capacity(limits: OutboxLimits, *, route: Route, pending: int) -> None:
@@ -52,7 +52,7 @@ def check_lane_capacity(limits: OutboxLimits, *, route: Route, pending: int) -> 
     """
     if overflow(limits, route=route, pending=pending + 1):
         raise OutboxFull(
-            f"{pending} messages wait in this lane already, of at most {limits.max_pending_per_relay_lane};"
+            f"{pending} messages wait in this lane already, of at most {limits.max_pending_per_upstream_lane};"
             " the dead letter stays where it is"
         )
 

@@ -19,7 +19,7 @@ class ChannelLimits:
     chat_interval_ms: int = ranged(0, low=0, high=60_000, unit="ms", clause="12.1")
     channel_interval_ms: int = ranged(0, low=0, high=60_000, unit="ms", clause="12.1")
     timeout_ms: int = ranged(15_000, low=100, high=120_000, unit="ms", clause="12.4")
-    restart_after_ms: int = ranged(30_000, low=100, high=3_600_000, unit="ms", clause="12.7")
+    restart_delay_ms: int = ranged(30_000, low=100, high=3_600_000, unit="ms", clause="12.7")
 
     def check(self, channel: str) -> None:
         check_ranges(self, f"channels.{channel}")

@@ -17,17 +17,17 @@ HOUR_MS: Final = 3_600_000
 class RelayLimits:
     """The limits of relay connections. The last four are for the client's side and for what waits in memory."""
 
-    push_rate_per_s: int = ranged(20, low=1, high=1_000_000, unit="puts/s", clause="6.8")
-    push_burst: int = ranged(500, low=1, high=10_000_000, unit="puts", clause="6.8")
+    put_rate_per_s: int = ranged(20, low=1, high=1_000_000, unit="puts/s", clause="6.8")
+    put_burst: int = ranged(500, low=1, high=10_000_000, unit="puts", clause="6.8")
     max_connections: int = ranged(1_000, low=1, high=100_000, unit="links", clause="6.8")
-    max_receive_sessions: int = ranged(4, low=1, high=64, unit="sessions", clause="6.8")
-    handshake_ms: int = ranged(10_000, low=50, high=60_000, unit="ms", clause="6.8")
-    idle_ms: int = ranged(75_000, low=50, high=HOUR_MS, unit="ms", clause="6.8")
-    slow_reader_ms: int = ranged(30_000, low=50, high=HOUR_MS, unit="ms", clause="6.8")
-    heartbeat_ms: int = ranged(25_000, low=20, high=HOUR_MS, unit="ms", clause="6.8")
-    reap_every_ms: int = ranged(HOUR_MS, low=1_000, high=24 * HOUR_MS, unit="ms", clause="6.1")
-    max_unread_bytes: int = ranged(MIB, low=65_536, high=64 * MIB, unit="bytes", clause="6.8")
-    max_waiting_bytes: int = ranged(64 * MIB, low=MIB, high=4_096 * MIB, unit="bytes", clause="6.8")
+    max_subscriptions_per_mailbox: int = ranged(4, low=1, high=64, unit="sessions", clause="6.8")
+    handshake_timeout_ms: int = ranged(10_000, low=50, high=60_000, unit="ms", clause="6.8")
+    idle_timeout_ms: int = ranged(75_000, low=50, high=HOUR_MS, unit="ms", clause="6.8")
+    slow_reader_timeout_ms: int = ranged(30_000, low=50, high=HOUR_MS, unit="ms", clause="6.8")
+    heartbeat_interval_ms: int = ranged(25_000, low=20, high=HOUR_MS, unit="ms", clause="6.8")
+    reap_interval_ms: int = ranged(HOUR_MS, low=1_000, high=24 * HOUR_MS, unit="ms", clause="6.1")
+    max_send_buffer_bytes: int = ranged(MIB, low=65_536, high=64 * MIB, unit="bytes", clause="6.8")
+    max_uncommitted_bytes: int = ranged(64 * MIB, low=MIB, high=4_096 * MIB, unit="bytes", clause="6.8")
 
     def __post_init__(self) -> None:
         check_ranges(self, "relay")

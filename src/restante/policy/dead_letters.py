@@ -31,11 +31,11 @@ _CATEGORY_OF: Final[Mapping[DeadReason, DeadCategory]] = MappingProxyType(
 class DeadLetterRetention:
     """The settings of dead letters."""
 
-    retriable_ms: int = ranged(7 * DAY_MS, low=DAY_MS, high=90 * DAY_MS, unit="ms", clause="5.3")
-    permanent_ms: int = ranged(30 * DAY_MS, low=DAY_MS, high=365 * DAY_MS, unit="ms", clause="5.3")
-    tombstone_ms: int = ranged(DAY_MS, low=3_600_000, high=30 * DAY_MS, unit="ms", clause="5.3")
+    retriable_retention_ms: int = ranged(7 * DAY_MS, low=DAY_MS, high=90 * DAY_MS, unit="ms", clause="5.3")
+    permanent_retention_ms: int = ranged(30 * DAY_MS, low=DAY_MS, high=365 * DAY_MS, unit="ms", clause="5.3")
+    tombstone_retention_ms: int = ranged(DAY_MS, low=3_600_000, high=30 * DAY_MS, unit="ms", clause="5.3")
     # SPEC 5.3 allows one automatic retry a day; the setting can only make it rarer.
-    auto_retry_every_ms: int = ranged(DAY_MS, low=DAY_MS, high=7 * DAY_MS, unit="ms", clause="5.3")
+    auto_retry_interval_ms: int = ranged(DAY_MS, low=DAY_MS, high=7 * DAY_MS, unit="ms", clause="5.3")
 
     def __post_init__(self) -> None:
         check_ranges(self, "dead_letters")
@@ -54,9 +54,9 @@ def keeps_payload(category: DeadCategory) -> bool:
 def expires_at_ms(retention: DeadLetterRetention, *, category: DeadCategory, moved_at_ms: int) -> int:
     """Return when the dead letter itself is deleted."""
     kept_ms = {
-        DeadCategory.RETRIABLE: retention.retriable_ms,
-        DeadCategory.PERMANENT: retention.permanent_ms,
-        DeadCategory.EXPIRED: retention.tombstone_ms,
+        DeadCategory.RETRIABLE: retention.retriable_retention_ms,
+        DeadCategory.PERMANENT: retention.permanent_retention_ms,
+        DeadCategory.EXPIRED: retention.tombstone_retention_ms,
     }[category]
     return moved_at_ms + kept_ms
 
@@ -77,7 +77,7 @@ def next_auto_retry_ms(
     if category is not DeadCategory.RETRIABLE:
         return None
     counted_from = moved_at_ms if last_retry_at_ms is None else max(moved_at_ms, last_retry_at_ms)
-    due = counted_from + retention.auto_retry_every_ms
+    due = counted_from + retention.auto_retry_interval_ms
     if is_expired(letter_expires_at_ms, due) or is_expired(message_expires_at_ms, due):
         return None
     return due

@@ -32,7 +32,7 @@ def pruning(limits: OutboxLimits, entry: OutboxEntry, now_ms: int) -> Pruning:
 
     An entry's age is counted from when it last entered the queue, so that a recovered one is not pruned at once.
     """
-    if _is_link_traffic(entry) and now_ms >= entry.queued_at_ms + limits.relay_row_life_ms:
+    if _is_link_traffic(entry) and now_ms >= entry.queued_at_ms + limits.upstream_max_age_ms:
         return Pruning.PRUNE_SILENTLY
     if is_expired(entry.expires_at_ms, now_ms):
         return Pruning.EXPIRE
@@ -45,7 +45,7 @@ def attention_at_ms(limits: OutboxLimits, entry: OutboxEntry) -> int:
         return 0 if entry.lease is None else entry.lease.until_ms
     at_ms = entry.expires_at_ms
     if _is_link_traffic(entry):
-        at_ms = min(at_ms, entry.queued_at_ms + limits.relay_row_life_ms)
+        at_ms = min(at_ms, entry.queued_at_ms + limits.upstream_max_age_ms)
     if entry.state is State.PENDING and not entry.was_sent:
         at_ms = min(at_ms, queue_deadline_ms(priority=entry.priority, queued_at_ms=entry.queued_at_ms))
     return at_ms

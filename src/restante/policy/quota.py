@@ -19,17 +19,17 @@ around a full hour by a clock one millisecond fast would be refused for good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorageQuota:
+class MailboxQuota:
     """What one recipient may have in store; MB is 10^6 bytes."""
 
     max_bytes: int = ranged(100_000_000, low=1_000_000, high=100_000_000_000, unit="bytes", clause="6.6")
     max_blobs: int = ranged(10_000, low=100, high=10_000_000, unit="blobs", clause="6.6")
     max_blob_bytes: int = ranged(MAX_SEALED_BYTES, low=16_384, high=MAX_SEALED_BYTES, unit="bytes", clause="6.6")
-    max_life_ms: int = ranged(STORE_LIFE_MS, low=86_400_000, high=STORE_LIFE_MS, unit="ms", clause="6.6")
-    min_life_ms: int = ranged(HOUR_MS, low=60_000, high=24 * HOUR_MS, unit="ms", clause="6.6")
+    max_ttl_ms: int = ranged(STORE_LIFE_MS, low=86_400_000, high=STORE_LIFE_MS, unit="ms", clause="6.6")
+    min_ttl_ms: int = ranged(HOUR_MS, low=60_000, high=24 * HOUR_MS, unit="ms", clause="6.6")
 
     def __post_init__(self) -> None:
-        check_ranges(self, "storage")
+        check_ranges(self, "mailbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,33 +51,33 @@ def storage_expiry_ms(*, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> 
     return _round_up_to_hour(wanted)
 
 
-def travels_live_only(quota: StorageQuota, *, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> bool:
+def travels_live_only(quota: MailboxQuota, *, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> bool:
     """Return whether the message is too short-lived to be stored. Senders check the true expiry, which nodes do not
     see."""
-    return ttl_type is TtlType.ABSOLUTE and expires_at_ms - now_ms < quota.min_life_ms
+    return ttl_type is TtlType.ABSOLUTE and expires_at_ms - now_ms < quota.min_ttl_ms
 
 
-def check_envelope(quota: StorageQuota, *, blob_bytes: int, expires_at_ms: int, now_ms: int) -> Refusal | None:
+def check_envelope(quota: MailboxQuota, *, blob_bytes: int, expires_at_ms: int, now_ms: int) -> Refusal | None:
     """Return why the blob can never be stored, or None. `blob_bytes` is the size of its sealed bytes."""
     if blob_bytes > quota.max_blob_bytes:
         text = f"the blob has {blob_bytes} bytes; at most {quota.max_blob_bytes} are allowed"
         return Refusal(permanent=True, code=Code.MESSAGE_TOO_LARGE, text=text)
-    if expires_at_ms - now_ms < quota.min_life_ms:
-        text = f"less than {quota.min_life_ms} ms of life are left; such a message travels live only"
+    if expires_at_ms - now_ms < quota.min_ttl_ms:
+        text = f"less than {quota.min_ttl_ms} ms of life are left; such a message travels live only"
         return Refusal(permanent=True, code=Code.OUT_OF_RANGE, text=text)
-    if expires_at_ms > _round_up_to_hour(now_ms + CLOCK_SKEW_MS + quota.max_life_ms):
-        text = f"the expiry is more than {quota.max_life_ms} ms ahead"
+    if expires_at_ms > _round_up_to_hour(now_ms + CLOCK_SKEW_MS + quota.max_ttl_ms):
+        text = f"the expiry is more than {quota.max_ttl_ms} ms ahead"
         return Refusal(permanent=True, code=Code.OUT_OF_RANGE, text=text)
     return None
 
 
-def fitting_bounds(quota: StorageQuota, *, now_ms: int) -> tuple[int, int, int]:
+def fitting_bounds(quota: MailboxQuota, *, now_ms: int) -> tuple[int, int, int]:
     """Bytes at most, earliest and latest expiry: a blob within these is not `unfit`, and for many at once that is
     sooner seen. One beyond the latest may still be fit, by the rounding and a clock that is ahead."""
-    return quota.max_blob_bytes, now_ms + quota.min_life_ms, now_ms + quota.max_life_ms
+    return quota.max_blob_bytes, now_ms + quota.min_ttl_ms, now_ms + quota.max_ttl_ms
 
 
-def check_space(quota: StorageQuota, held_blobs: int, held_bytes: int, more_bytes: int) -> Refusal | None:
+def check_space(quota: MailboxQuota, held_blobs: int, held_bytes: int, more_bytes: int) -> Refusal | None:
     """Return why there is no space for one more blob now, or None. Sizes are those of whole envelopes, as stored."""
     if held_blobs < quota.max_blobs and held_bytes + more_bytes <= quota.max_bytes:
         return None

@@ -10,7 +10,7 @@ from restante.policy.capacity import OutboxLimits
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.dead_letters import DeadLetterRetention
 from restante.policy.dedup import DedupLimits
-from restante.policy.quota import StorageQuota
+from restante.policy.quota import MailboxQuota
 from restante.policy.reorder_limits import OrderLimits
 from restante.policy.retry import ChannelSchedule, RetrySchedule
 from restante.policy.shipping import JournalShipping
@@ -22,7 +22,7 @@ class Settings:
     channel_retry: ChannelSchedule = field(default_factory=ChannelSchedule)
     outbox: OutboxLimits = field(default_factory=OutboxLimits)
     dead_letters: DeadLetterRetention = field(default_factory=DeadLetterRetention)
-    storage: StorageQuota = field(default_factory=StorageQuota)
+    mailbox: MailboxQuota = field(default_factory=MailboxQuota)
     dedup: DedupLimits = field(default_factory=DedupLimits)
     order: OrderLimits = field(default_factory=OrderLimits)
     acks: AckBatching = field(default_factory=AckBatching)

@@ -16,7 +16,7 @@ class JournalShipping:
     """The settings of shipping. With a minute, the fleet's tables are about a minute behind; less makes more, smaller
     files."""
 
-    ship_every_ms: int = ranged(60_000, low=100, high=DAY_MS, unit="ms", clause="13.1")
+    ship_interval_ms: int = ranged(60_000, low=100, high=DAY_MS, unit="ms", clause="13.1")
 
     def __post_init__(self) -> None:
         check_ranges(self, "journal")
@@ -25,5 +25,5 @@ class JournalShipping:
 def next_shipping_ms(shipping: JournalShipping, *, failures: int, dice: float) -> int:
     """Return the wait before the next shipping, after `failures` failures in a row."""
     if not failures:
-        return shipping.ship_every_ms
+        return shipping.ship_interval_ms
     return jittered_delay_ms(SHIPPING_RETRY, attempt=failures, dice=dice)

@@ -8,7 +8,7 @@ from restante.core.signed_acks import Evidence
 from restante.model.errors import RestanteError
 from restante.model.ids import InboxKey
 from restante.policy.failures import FAILURE_RULES, Failure
-from restante.policy.quota import Refusal, StorageQuota
+from restante.policy.quota import MailboxQuota, Refusal
 
 
 class AttemptFailed(RestanteError):
@@ -75,7 +75,7 @@ class MailboxStore(Protocol):
     What changes is durable when the call returns, or with the commit it is made part of. All raise `StoreUnusable`.
     """
 
-    def put_all(self, keeps: Sequence[Keep], *, quota: StorageQuota, now_ms: int) -> list[int | Refusal]:
+    def put_all(self, keeps: Sequence[Keep], *, quota: MailboxQuota, now_ms: int) -> list[int | Refusal]:
         """For each its id, or why there was no room. Never deduplicates; nothing is evicted, expired blobs go first."""
         ...
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from restante.core.mailbox import Keep, Usage
 from restante.model.ids import InboxKey
-from restante.policy.quota import Refusal, StorageQuota, check_space
+from restante.policy.quota import MailboxQuota, Refusal, check_space
 from restante.ports.relay_connection import StoredBlob
 
 Result = TypeVar("Result")
@@ -29,7 +29,7 @@ class MemoryMailbox:
         self._held: dict[int, _Held] = {}
         self._last_id = 0
 
-    def put_all(self, keeps: Sequence[Keep], *, quota: StorageQuota, now_ms: int) -> list[int | Refusal]:
+    def put_all(self, keeps: Sequence[Keep], *, quota: MailboxQuota, now_ms: int) -> list[int | Refusal]:
         return [self._put(keep, quota, now_ms) for keep in keeps]
 
     def usage(self, inbox: InboxKey) -> Usage:
@@ -59,7 +59,7 @@ class MemoryMailbox:
             del self._held[blob_id]
         return len(outlived)
 
-    def _put(self, keep: Keep, quota: StorageQuota, now_ms: int) -> int | Refusal:
+    def _put(self, keep: Keep, quota: MailboxQuota, now_ms: int) -> int | Refusal:
         refused = self._full(keep, quota)
         if refused is not None:
             self._sweep(keep.inbox_key, now_ms)
@@ -71,7 +71,7 @@ class MemoryMailbox:
         self._held[blob.blob_id] = _Held(inbox=keep.inbox_key, expires_at_ms=keep.expires_at_ms, blob=blob)
         return blob.blob_id
 
-    def _full(self, keep: Keep, quota: StorageQuota) -> Refusal | None:
+    def _full(self, keep: Keep, quota: MailboxQuota) -> Refusal | None:
         usage = self.usage(keep.inbox_key)
         return check_space(quota, usage.blobs, usage.total_bytes, len(keep.envelope))
 

@@ -13,7 +13,7 @@ from restante.core.signed_acks import Evidence, delivery_evidence
 from restante.crypto.identity import Identity
 from restante.model.errors import RestanteError
 from restante.policy.failures import failure_of_refusal
-from restante.policy.quota import Refusal, StorageQuota
+from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.clock import Clock
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, MailboxStore, StoredBlob
 from restante.wire.inbox_keys import relay_inbox_key
@@ -26,7 +26,7 @@ class MemoryRelay:
     """What all links of one relay share. `travel_s` is how long anything is on its way, there or back."""
 
     def __init__(
-        self, identity: Identity, store: MailboxStore, *, quota: StorageQuota, clock: Clock, travel_s: float = 0.0
+        self, identity: Identity, store: MailboxStore, *, quota: MailboxQuota, clock: Clock, travel_s: float = 0.0
     ) -> None:
         self.identity = identity
         self.store = store

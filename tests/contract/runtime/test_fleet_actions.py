@@ -11,7 +11,7 @@ from restante.model.ids import InboxKey, WriterId
 from restante.model.journal import JournalKind
 from restante.model.states import State
 from restante.policy.failures import Failure
-from restante.policy.quota import StorageQuota
+from restante.policy.quota import MailboxQuota
 from restante.runtime.sqlite.outbox.fleet_actions import (
     ActionResult,
     ClientActions,
@@ -94,7 +94,7 @@ def test_no_action_deletes_mail_from_a_node(tmp_path: Path) -> None:
     node = open_node_file(tmp_path / "node.db")
     inbox = InboxKey(b"i" * 32)
     keep = Keep(inbox, sealed(1), NOW_MS + DAY_MS, b"envelope")
-    node.mailbox.put_all([keep], quota=StorageQuota(), now_ms=NOW_MS)
+    node.mailbox.put_all([keep], quota=MailboxQuota(), now_ms=NOW_MS)
     told = facts(node.journal)
     for kind in ActionKind:
         action = proposal(kind, node.journal.writer, payload_hash=sealed(1), message_id=message(1))

@@ -7,7 +7,7 @@ import pytest
 
 from restante.core.mailbox import Keep, Usage
 from restante.model.ids import InboxKey
-from restante.policy.quota import StorageQuota
+from restante.policy.quota import MailboxQuota
 from restante.runtime.sqlite.mailbox import deferred_index
 from restante.runtime.sqlite.mailbox.queries import read_holdings
 from restante.wire.envelope import hash_sealed_bytes
@@ -17,7 +17,7 @@ from support.sqlite.files import NOW_MS, NodeFile, open_node_file
 ALICE = InboxKey(b"A" * 32)
 BOB = InboxKey(b"B" * 32)
 HOUR_MS = 3_600_000
-QUOTA = StorageQuota()
+QUOTA = MailboxQuota()
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_quota_counts_what_is_not_filed_yet(file: NodeFile, tmp_path: Path) ->
     put(file, b"1", b"2", b"3")
     again = open_node_file(tmp_path / "node.db")
     keeps = [Keep(ALICE, hash_sealed_bytes(b"%d" % number), NOW_MS + HOUR_MS, b"%d" % number) for number in range(98)]
-    answers = again.mailbox.put_all(keeps, quota=StorageQuota(max_blobs=100), now_ms=NOW_MS)
+    answers = again.mailbox.put_all(keeps, quota=MailboxQuota(max_blobs=100), now_ms=NOW_MS)
     assert [isinstance(answer, int) for answer in answers] == [True] * 97 + [False]
     again.database.close()
 

@@ -28,7 +28,7 @@ from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, assert_books_balance, facts, open_client_file, states_by_journal
 
 HOUR_MS = 3_600_000
-SMALL_LANES = Settings(outbox=OutboxLimits(max_pending_per_relay_lane=2))
+SMALL_LANES = Settings(outbox=OutboxLimits(max_pending_per_upstream_lane=2))
 OWNER = "me"
 
 

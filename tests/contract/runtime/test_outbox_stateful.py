@@ -56,7 +56,7 @@ LANES = ("north", "south")
 TIGHT = Settings(
     retry=RetrySchedule(max_attempts=5),
     channel_retry=ChannelSchedule(max_attempts=2),
-    outbox=OutboxLimits(max_payload_bytes=1_000_000, max_pending_per_relay_lane=3),
+    outbox=OutboxLimits(max_payload_bytes=1_000_000, max_pending_per_upstream_lane=3),
 )
 EVENTS: tuple[Event, ...] = (
     TransmitSucceeded(),

@@ -211,7 +211,7 @@ async def correspond(alice: Client, bob: Client, node: NodeFile, clock: FakeCloc
     message_id = (await alice.send(bob.identity.address, b"hello")).message_id
     post = Post(clock)
     [envelope] = await post.collect(alice)
-    quota = Settings().storage
+    quota = Settings().mailbox
     keep = judge_put(envelope, quota=quota, now_ms=clock.now_ms())
     assert isinstance(keep, Keep)
     [blob_id] = node.mailbox.put_all([keep], quota=quota, now_ms=clock.now_ms())

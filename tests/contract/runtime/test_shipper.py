@@ -21,7 +21,7 @@ from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, NodeFile, open_node_file
 from support.system.wait_until import LIMIT_S, until_true
 
-OFTEN = JournalShipping(ship_every_ms=100)
+OFTEN = JournalShipping(ship_interval_ms=100)
 
 
 def note(node: NodeFile, count: int) -> None:

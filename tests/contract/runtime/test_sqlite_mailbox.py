@@ -10,7 +10,7 @@ import pytest
 from restante.core.mailbox import Usage
 from restante.model.errors import StoreUnusable
 from restante.model.journal import JournalKind
-from restante.policy.quota import StorageQuota
+from restante.policy.quota import MailboxQuota
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.mailbox import store
 from restante.testing.crashing_disk import CrashingDisk
@@ -173,7 +173,7 @@ def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Pat
 
 @clause("6.6")
 def test_what_was_undone_does_not_count_for_a_quota(tmp_path: Path) -> None:
-    quota = StorageQuota(max_blobs=100)
+    quota = MailboxQuota(max_blobs=100)
     file = open_node_file(tmp_path / "node.db")
     store = file.mailbox
     store.put_all([keep(ALICE, b"%d" % number) for number in range(99)], quota=quota, now_ms=NOW_MS)

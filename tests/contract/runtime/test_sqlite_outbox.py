@@ -221,7 +221,7 @@ def overfill(file: ClientFile) -> None:
 def test_a_change_that_fails_half_way_leaves_neither_row_nor_fact(
     tmp_path: Path, change: Callable[[ClientFile], None], fails: str
 ) -> None:
-    limits = OutboxLimits(max_pending_per_relay_lane=1)
+    limits = OutboxLimits(max_pending_per_upstream_lane=1)
     file = open_client_file(tmp_path / "client.db", settings=Settings(outbox=limits))
     accept(file.outbox, entry(0))
     before = (file.outbox.load(message(0)), states_by_rows(file.database), facts(file.journal))

@@ -153,7 +153,7 @@ class Stage:
     def __post_init__(self) -> None:
         self.network = self.entropy("network")
         self.relay = MemoryRelay(
-            self.identity("relay"), self.store, quota=SETTINGS.storage, clock=self.clock, travel_s=TRAVEL_S
+            self.identity("relay"), self.store, quota=SETTINGS.mailbox, clock=self.clock, travel_s=TRAVEL_S
         )
         self.place = PinnedRelay(
             key=node_key(self.relay.identity.node_key), endpoint=Place(host="127.0.0.1", port=7431)

@@ -2,7 +2,7 @@
 
 from restante.core.mailbox import Keep
 from restante.model.ids import InboxKey
-from restante.policy.quota import StorageQuota
+from restante.policy.quota import MailboxQuota
 from restante.ports.relay_connection import MailboxStore, StoredBlob
 from restante.wire.envelope import hash_sealed_bytes
 from support.sqlite.files import NOW_MS
@@ -10,7 +10,7 @@ from support.sqlite.files import NOW_MS
 ALICE = InboxKey(b"A" * 32)
 BOB = InboxKey(b"B" * 32)
 HOUR_MS = 3_600_000
-QUOTA = StorageQuota()
+QUOTA = MailboxQuota()
 
 
 def keep(inbox: InboxKey, envelope: bytes, *, expires_at_ms: int = NOW_MS + 24 * HOUR_MS) -> Keep:

@@ -10,7 +10,7 @@ from pathlib import Path
 from restante.crypto.identity import Identity
 from restante.node.relay import Relay
 from restante.policy.connection_limits import RelayLimits
-from restante.policy.quota import StorageQuota
+from restante.policy.quota import MailboxQuota
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.group_commit import GroupCommit
@@ -61,13 +61,13 @@ class RunningRelay:
 
 @contextlib.asynccontextmanager
 async def running_relay(
-    home: Path, *, quota: StorageQuota | None = None, limits: RelayLimits | None = None
+    home: Path, *, quota: MailboxQuota | None = None, limits: RelayLimits | None = None
 ) -> AsyncIterator[RunningRelay]:
     database = Database(home / "node.db", schema="node", busy_timeout_ms=50)
     store = SqliteMailbox(database, Journal(database, SystemEntropy()), tag_secret=NODE.tag_secret)
     clock = FakeClock()
     commits = GroupCommit(database)
-    settings = Settings(storage=quota or StorageQuota(), relay=limits or RelayLimits())
+    settings = Settings(mailbox=quota or MailboxQuota(), relay=limits or RelayLimits())
     relay = Relay(NODE, store, commits=commits, settings=settings, clock=clock, entropy=SystemEntropy())
     server = await relay.listen(LOOPBACK, 0)
     try:

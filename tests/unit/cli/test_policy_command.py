@@ -142,5 +142,5 @@ def test_a_setting_is_shown_with_value_default_range_and_clause() -> None:
 
 def test_the_settings_table_shows_whole_keys_and_readable_ranges() -> None:
     rows = [" ".join(line.split()) for line in render(Topic.SETTINGS).splitlines()]
-    assert "outbox.max_pending_per_relay_lane 256 entries 3.6 1 .. 10,000 entries" in rows
+    assert "outbox.max_pending_per_upstream_lane 256 entries 3.6 1 .. 10,000" in rows
     assert "dedup.window_ms 30 d 9.2 7 d .. 90 d" in rows

@@ -14,7 +14,7 @@ from restante.policy.capacity import OutboxLimits
 from restante.runtime.sqlite.outbox.row_codec import arrival_of
 from support.fleet.journal_files import message
 
-LIMITS = OutboxLimits(relay_row_life_ms=3_600_000)
+LIMITS = OutboxLimits(upstream_max_age_ms=3_600_000)
 DURABLE = [kind for kind, rule in KIND_RULES.items() if rule.delivery is DeliveryClass.DURABLE]
 LIVE = [kind for kind in KIND_RULES if kind not in DURABLE]
 

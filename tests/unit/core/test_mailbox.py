@@ -8,18 +8,18 @@ import pytest
 from restante.core.mailbox import Keep, judge_put, judge_puts
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import InboxKey, PayloadHash
-from restante.policy.quota import Refusal, StorageQuota
+from restante.policy.quota import MailboxQuota, Refusal
 from restante.wire.envelope import Envelope, encode_envelope
 from support.spec.clauses import clause
 
 HOUR_MS = 3_600_000
 NOW_MS = 500_000 * HOUR_MS
-QUOTA = StorageQuota()
+QUOTA = MailboxQuota()
 ENVELOPE = Envelope(inbox_key=InboxKey(b"\x22" * 32), expires_at_ms=NOW_MS + 48 * HOUR_MS, sealed=b"s" * 1_000)
 LARGEST = replace(ENVELOPE, sealed=bytes(262_144))
 
 
-def judged(envelope: Envelope = ENVELOPE, *, quota: StorageQuota = QUOTA) -> Keep | Refusal:
+def judged(envelope: Envelope = ENVELOPE, *, quota: MailboxQuota = QUOTA) -> Keep | Refusal:
     return judge_put(encode_envelope(envelope), quota=quota, now_ms=NOW_MS)
 
 
@@ -39,7 +39,7 @@ def test_what_is_kept_is_kept_for_its_inbox_under_its_hash_until_its_expiry() ->
 @clause("6.6", "6.7")
 def test_a_blob_over_the_size_limit_is_refused_for_good() -> None:
     assert refusal(judged(LARGEST)) is None
-    assert refusal(judged(LARGEST, quota=StorageQuota(max_blob_bytes=262_143))) == (True, "E006")
+    assert refusal(judged(LARGEST, quota=MailboxQuota(max_blob_bytes=262_143))) == (True, "E006")
 
 
 @clause("6.6", "6.7")
@@ -66,7 +66,7 @@ def test_many_are_judged_as_each_alone_would_be() -> None:
     lives_h = (48, 0, 1, 720, 721, 722)
     raws = [encode_envelope(replace(ENVELOPE, expires_at_ms=NOW_MS + life_h * HOUR_MS)) for life_h in lives_h]
     raws[3:3] = [b"no envelope", bytes(262_209), encode_envelope(LARGEST)]
-    quota = StorageQuota(max_blob_bytes=262_143)
+    quota = MailboxQuota(max_blob_bytes=262_143)
     keeps, refusals = judge_puts(raws, quota=quota, now_ms=NOW_MS)
     assert {place: refusal(refused) for place, refused in refusals.items()} == {
         1: (True, "E102"),

@@ -51,21 +51,25 @@ def test_the_template_names_every_setting_of_a_node_with_its_default() -> None:
 
 
 def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
-    text = "[node]\nlisten = '[::]:9'\nlog_level = 'error'\n[relay]\nidle_ms = 90_000\npush_burst = 7\n"
-    config = loaded(tmp_path, text, relay__push_burst="8")
+    text = "[node]\nlisten = '[::]:9'\nlog_level = 'error'\n[relay]\nidle_timeout_ms = 90_000\nput_burst = 7\n"
+    config = loaded(tmp_path, text, relay__put_burst="8")
     assert (config.listen, config.log_level) == (Endpoint(host="::", port=9), Level.ERROR)
-    assert (config.settings.relay.idle_ms, config.settings.relay.push_burst) == (90_000, 8)
+    assert (config.settings.relay.idle_timeout_ms, config.settings.relay.put_burst) == (90_000, 8)
 
 
 @pytest.mark.parametrize(
     ("text", "problem", "expected"),
     [
-        ("[relay]\nidle_ms = 5", OutOfRange, "relay.idle_ms = 5 is outside 50..3600000 ms"),
-        ("[storage]\nmax_blobs = 1", OutOfRange, "storage.max_blobs = 1 is outside 100..10000000 blobs"),
+        ("[relay]\nidle_timeout_ms = 5", OutOfRange, "relay.idle_timeout_ms = 5 is outside 50..3600000 ms"),
+        ("[mailbox]\nmax_blobs = 1", OutOfRange, "mailbox.max_blobs = 1 is outside 100..10000000 blobs"),
         ("[relay]\nidle = 5", ConfigurationInvalid, "unknown setting relay.idle"),
-        ("[relay]\nidle_ms = '5'", ConfigurationInvalid, "relay.idle_ms must be an integer of ms, not '5'"),
+        (
+            "[relay]\nmax_connections = '5'",
+            ConfigurationInvalid,
+            "relay.max_connections must be an integer of links",
+        ),
         ("[retry]\nbase_ms = 500", ConfigurationInvalid, "unknown section retry"),
-        ("[nod]", ConfigurationInvalid, "Did you mean node? A node's sections are node, relay, storage, journal"),
+        ("[nod]", ConfigurationInvalid, "Did you mean node? A node's sections are node, relay, mailbox, journal"),
         ("[node]\nlisten = 7431", ConfigurationInvalid, "node.listen must be a text in quotes, not 7431"),
         ("[node]\nlisten = 'here'", ConfigurationInvalid, "node.listen: 'here' is no place to listen"),
         ("[node]\nlog_level = 'loud'", ConfigurationInvalid, "must be one of debug, info, warning, error, not 'loud'"),

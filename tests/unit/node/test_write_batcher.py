@@ -15,7 +15,7 @@ from restante.model.ids import InboxKey
 from restante.node.client_connection import ClientConnection
 from restante.node.stats import RelayCounters, RelayEvent
 from restante.node.write_batcher import MAX_BATCH_PUTS, QUICK_DISK_S, SMALL_BATCH, WHOLE_BATCH_PUTS, WriteBatcher
-from restante.policy.quota import Refusal, StorageQuota
+from restante.policy.quota import MailboxQuota, Refusal
 from restante.testing.deterministic import FakeClock
 from restante.testing.memory_mailbox import MemoryMailbox
 from restante.wire.envelope import hash_sealed_bytes
@@ -96,7 +96,7 @@ class Desk:
             NODE,
             self.store,
             self.disk,
-            quota=StorageQuota(),
+            quota=MailboxQuota(),
             clock=FakeClock(),
             tally=self.tally,
             tell=lambda event, _code: self.events.append(event),

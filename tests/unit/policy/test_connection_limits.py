@@ -15,7 +15,7 @@ def meter(*, rate: int = 20, burst: int = 500) -> PushMeter:
 @clause("6.8")
 def test_five_hundred_pass_at_once_and_the_next_waits_a_twentieth_of_a_second() -> None:
     limits = RelayLimits()
-    one = PushMeter(rate_per_s=limits.push_rate_per_s, burst=limits.push_burst, now_s=100.0)
+    one = PushMeter(rate_per_s=limits.put_rate_per_s, burst=limits.put_burst, now_s=100.0)
     assert [one.wait_ms(100.0) for _ in range(500)] == [0] * 500
     assert one.wait_ms(100.0) == 50
     assert one.wait_ms(100.049) > 0

@@ -85,7 +85,7 @@ def test_link_traffic_with_a_short_ttl_expires_with_a_notice() -> None:
 
 @clause("3.9")
 def test_a_sweep_comes_every_five_minutes() -> None:
-    assert LIMITS.sweep_every_ms == 300_000
+    assert LIMITS.sweep_interval_ms == 300_000
 
 
 near = st.integers(-2, 2)

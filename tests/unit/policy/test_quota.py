@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from restante.model.error_codes import Code
 from restante.model.kinds import TtlType
 from restante.policy.quota import (
+    MailboxQuota,
     Refusal,
-    StorageQuota,
     check_envelope,
     check_space,
     fitting_bounds,
@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 FULL_HOUR_MS = 472_222 * HOUR_MS
 NOW_MS = FULL_HOUR_MS + HOUR_MS // 2
-QUOTA = StorageQuota()
+QUOTA = MailboxQuota()
 
 moments = st.integers(0, 2**50)
 

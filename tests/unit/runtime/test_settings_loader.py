@@ -59,7 +59,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file_and_that_over_the
 @clause("13.1")
 def test_the_place_of_the_journal_comes_from_flags_variables_and_the_file_in_this_order(tmp_path: Path) -> None:
     file = tmp_path / "any.toml"
-    file.write_text("[journal]\nship_to = '/by/file'\nship_every_ms = 500\n", "utf-8")
+    file.write_text("[journal]\nship_to = '/by/file'\nship_interval_ms = 500\n", "utf-8")
     variable = {"RESTANTE_JOURNAL__SHIP_TO": "s3://by/variable"}
     flag = {"journal.ship_to": "/by/flag"}
     assert load(file=None, environ={}, overrides={}).ship_to is None
@@ -67,7 +67,7 @@ def test_the_place_of_the_journal_comes_from_flags_variables_and_the_file_in_thi
     assert load(file=file, environ=variable, overrides={}).ship_to == "s3://by/variable"
     loaded = load(file=file, environ=variable, overrides=flag)
     assert (loaded.ship_to, loaded.sources["journal.ship_to"]) == ("/by/flag", "--set journal.ship_to")
-    assert loaded.settings.journal.ship_every_ms == 500
+    assert loaded.settings.journal.ship_interval_ms == 500
 
 
 def test_a_section_with_two_words_can_be_set_from_every_source(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from restante.core.signed_acks import is_evidence_by
 from restante.crypto.identity import Identity
 from restante.policy.failures import Failure
-from restante.policy.quota import StorageQuota
+from restante.policy.quota import MailboxQuota
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, RelayConnection
 from restante.testing.deterministic import FakeClock
 from restante.testing.memory_mailbox import MemoryMailbox
@@ -27,7 +27,7 @@ SECOND = replace(FOR_BOB, sealed=b"second")
 @pytest.fixture
 def relay() -> MemoryRelay:
     clock = FakeClock(at_ms=FOR_BOB.expires_at_ms - 48 * HOUR_MS)
-    return MemoryRelay(NODE, MemoryMailbox(), quota=StorageQuota(max_blobs=100), clock=clock)
+    return MemoryRelay(NODE, MemoryMailbox(), quota=MailboxQuota(max_blobs=100), clock=clock)
 
 
 async def failure_of(link: RelayConnection, raw: bytes) -> Failure:

@@ -28,7 +28,7 @@ def stats_data(client: ClientFile) -> dict[str, Any]:
             "payload_bytes": {"held": payload_bytes, "limit": limits.max_payload_bytes},
         },
         "relay_lanes": [
-            {"lane": name, "pending": pending, "limit": limits.max_pending_per_relay_lane}
+            {"lane": name, "pending": pending, "limit": limits.max_pending_per_upstream_lane}
             for name, pending in reading.fullest_relay_lanes(limit=MOST_LANES)
         ],
         "oldest_waiting_at_ms": reading.oldest_waiting_ms(),

@@ -44,7 +44,7 @@ def status_data(there: NodeDirectory, overrides: Mapping[str, str]) -> dict[str,
         "running": note is not None,
         "now_ms": SystemClock().now_ms(),
         "store": _holdings(there),
-        "limits": asdict(config.settings.relay) | asdict(config.settings.storage),
+        "limits": asdict(config.settings.relay) | asdict(config.settings.mailbox),
     }
     return data if note is None else data | {"status_address": note["status"]} | ask(parse_endpoint(note["status"]))
 

@@ -49,7 +49,7 @@ def dead_letters(events: DataFrame, retention: DeadLetterRetention) -> DataFrame
     )
     return (
         facts.withColumn("expires_at_ms", _expires_at_ms(retention))
-        .withColumn("due_ms", sf.col("moved_at_ms") + retention.auto_retry_every_ms)
+        .withColumn("due_ms", sf.col("moved_at_ms") + retention.auto_retry_interval_ms)
         .select(
             "message_id",
             "sender",
@@ -125,9 +125,9 @@ def _expires_at_ms(retention: DeadLetterRetention) -> Column:
     """Daily retries do not prolong how long a letter is kept; a tombstone's day begins with it."""
     category = sf.col("category")
     return (
-        sf.when(category == DeadCategory.EXPIRED, sf.col("moved_at_ms") + retention.tombstone_ms)
-        .when(category == DeadCategory.PERMANENT, sf.col("first_buried_at_ms") + retention.permanent_ms)
-        .otherwise(sf.col("first_buried_at_ms") + retention.retriable_ms)
+        sf.when(category == DeadCategory.EXPIRED, sf.col("moved_at_ms") + retention.tombstone_retention_ms)
+        .when(category == DeadCategory.PERMANENT, sf.col("first_buried_at_ms") + retention.permanent_retention_ms)
+        .otherwise(sf.col("first_buried_at_ms") + retention.retriable_retention_ms)
     )
 
 

@@ -135,7 +135,7 @@ class AdapterPool:
 
     async def _start_again(self, slot: _Slot) -> None:
         while slot.adapter is None:
-            await asyncio.sleep(slot.registered.limits.restart_after_ms / 1_000)
+            await asyncio.sleep(slot.registered.limits.restart_delay_ms / 1_000)
             await self._start(slot)
         self._when_ready()
 

@@ -247,11 +247,11 @@ class TlsRelayLink(TlsConnection):
 
     def _beat(self) -> None:
         """Tell the relay that we are there (SPEC 6.8), and notice when it is not."""
-        if self._loop.time() - self._heard_s > self._limits.idle_ms / 1_000:
+        if self._loop.time() - self._heard_s > self._limits.idle_timeout_ms / 1_000:
             self.abort()
             return
         self.send(codec.encode_frame(codec.Ping(), 0))
-        self._timers["beat"] = self._loop.call_later(self._limits.heartbeat_ms / 1_000, self._beat)
+        self._timers["beat"] = self._loop.call_later(self._limits.heartbeat_interval_ms / 1_000, self._beat)
 
     def _tell_taken(self, through: int) -> None:
         self._untold = 0

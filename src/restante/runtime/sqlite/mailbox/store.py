@@ -12,7 +12,7 @@ from restante.core.mailbox import Keep, Usage
 from restante.crypto.journal_tags import DAY_MS, inbox_tag
 from restante.model.ids import InboxKey, PayloadHash, SessionTag
 from restante.model.journal import JournalKind
-from restante.policy.quota import Refusal, StorageQuota, check_space
+from restante.policy.quota import MailboxQuota, Refusal, check_space
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import BlobEvent, Journal
@@ -45,7 +45,7 @@ class SqliteMailbox:
         """The reading connection; the writing one belongs to whoever opened it."""
         self._reader.close()
 
-    def put_all(self, keeps: Sequence[Keep], *, quota: StorageQuota, now_ms: int) -> list[int | Refusal]:
+    def put_all(self, keeps: Sequence[Keep], *, quota: MailboxQuota, now_ms: int) -> list[int | Refusal]:
         answers: list[int | Refusal] = []
         fitting: list[Keep] = []
         with self._database.transaction():
