@@ -12,17 +12,29 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SYNAPSE := $(VENV)/synapse
 SYNAPSE_VERSION := 1.163.2
+BROKER := $(VENV)/.mosquitto-tried
 
-.PHONY: help run test unit lint format docs bench lock proto clean
+# Test processes at a time. Three keep two cores busy: many tests wait for a socket, a disk or a JVM. Each may hold a Spark
+# session of about 1.5 GB.
+WORKERS ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+.PHONY: help run test check unit soak lint format docs bench lock proto clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-run: $(READY) ## the whole story: messages through faults and a kill -9, then Spark balances the books
+run: $(READY) ## messages through faults and a kill -9, then the Spark report on them
 	@$(BIN)/restante demo
 
-test: $(READY) $(SYNAPSE)/.tried lint ## every check and every test; writes docs/reference/conformance.md
-	@$(BIN)/python -m pytest --conformance-report=docs/reference/conformance.md
+check: $(READY) lint ## what to run before each commit, within two minutes: lint, types, unit and contract tests
+	@$(PYTEST) -q -m "unit or vectors or contract"
+
+test: $(READY) $(SYNAPSE)/.tried $(BROKER) lint ## every check and every test; writes docs/reference/conformance.md
+	@$(PYTEST) --conformance-report=docs/reference/conformance.md
+
+soak: $(READY) ## the long cases, of which `make test` runs one each: kill matrices, many seeds, floods
+	@$(PYTEST) --soak
 
 unit: $(READY) ## only the tests without I/O, in seconds
 	@$(BIN)/python -m pytest -q -m "unit or vectors"
@@ -43,7 +55,7 @@ docs: $(READY) ## write the generated pages again
 bench: $(READY) ## measure against named peers; prints ratios
 	@$(BIN)/python -m bench
 
-lock: $(READY) ## resolve the dependencies anew
+lock: $(READY) ## resolve the dependencies again
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group bench --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
 	  --quiet -o requirements.lock
@@ -73,4 +85,13 @@ $(SYNAPSE)/.tried: | $(READY)
 	    --only-binary=:all: matrix-synapse==$(SYNAPSE_VERSION); } >$(SYNAPSE)/log.txt 2>&1 || \
 	  { { grep -i error $(SYNAPSE)/log.txt || echo "it did not install in time"; } | tail -n 1 >$(SYNAPSE)/why-not.txt; \
 	    echo "no Matrix homeserver, its tests are skipped: $$(cat $(SYNAPSE)/why-not.txt)"; }
+	@touch $@
+
+# A real MQTT broker for the tests of that channel. Root installs it; without it the tests are skipped and say why.
+$(BROKER): | $(READY)
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"; \
+	  if ! command -v mosquitto >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing mosquitto: an MQTT broker for the tests"; \
+	    timeout 120 apt-get install -y -qq --no-install-recommends mosquitto >/dev/null 2>&1 || true; fi; \
+	  command -v mosquitto >/dev/null || echo "no MQTT broker, its tests are skipped: mosquitto is not installed"
 	@touch $@

@@ -47,6 +47,7 @@ class Suite:
             markers =
                 unit: a tier
                 sim: a tier
+                soak: a long case
                 clause(number): a clause
             """
         )
@@ -238,3 +239,32 @@ def test_a_test_outside_the_tiers_stops_the_run(suite: Suite, name: str) -> None
     result = suite.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*outside a tier directory*: {name.removeprefix('tests/')}"])
+
+
+SOAK = """
+import pytest
+from support.system.soak import first_now_rest_in_soak
+
+@pytest.mark.parametrize("seed", first_now_rest_in_soak(range(5)))
+def test_a(seed): pass
+"""
+
+
+def test_an_ordinary_run_takes_one_case_of_a_soak_and_still_counts_as_whole(suite: Suite) -> None:
+    suite.write("tests/unit/test_a.py", SOAK)
+    suite.run("--conformance-report=page.md").assert_outcomes(passed=1)
+    assert suite.has_page()
+
+
+def test_a_soak_run_takes_the_other_cases_only_and_writes_no_page(suite: Suite) -> None:
+    suite.write("tests/unit/test_a.py", SOAK)
+    suite.write("tests/unit/test_b.py", PASSES)
+    suite.run("--soak", "--conformance-report=page.md").assert_outcomes(passed=4)
+    assert not suite.has_page()
+
+
+def test_claims_arrive_from_every_test_process(suite: Suite) -> None:
+    suite.write("tests/unit/test_a.py", PASSES)
+    suite.write("tests/sim/test_b.py", PASSES.replace('"1.2"', '"1.10"'))
+    page = suite.page("-n", "2", "--dist", "loadfile")
+    assert "Clauses: 4. passing: 4, failing: 0, open: 0." in page

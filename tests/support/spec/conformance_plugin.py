@@ -128,7 +128,7 @@ class Conformance:
         self.index = index
         self.results = Results()
         self.is_partial = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or any(
-            config.getoption(name) for name in ("keyword", "markexpr", "ignore", "ignore_glob", "collectonly")
+            config.getoption(name) for name in ("keyword", "markexpr", "ignore", "ignore_glob", "collectonly", "soak")
         )
         self.page: Path | None = None
 
