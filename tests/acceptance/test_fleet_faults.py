@@ -9,7 +9,7 @@ import pytest
 from restante.model.journal import JournalKind
 from support.fleet.journal_files import Journal, message, records, write_segment, writer
 from support.fleet.small_spark import SHORT_LIFE
-from support.relay.node_processes import COMMAND, clean_environ, restante
+from support.relay.node_processes import COMMAND, clean_environ, restante, spawned
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S
 
@@ -55,5 +55,5 @@ def test_bad_paths_and_masters_are_told_before_java_is_started(tmp_path: Path, l
     (tmp_path / "empty" / "segments").mkdir(parents=True)
     empty = restante("fleet", "backfill", "--lake", str(tmp_path / "empty"), status=1)
     assert "holds no journal segments (*.parquet)" in empty.stderr
-    master = restante("fleet", "backfill", "--lake", str(lake), "--master", "nonsense", status=2)
+    master = spawned("fleet", "backfill", "--lake", str(lake), "--master", "nonsense", status=2)
     assert "error E107: --master 'nonsense' is none of Spark's" in master.stderr

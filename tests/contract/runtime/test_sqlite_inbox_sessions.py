@@ -242,7 +242,7 @@ def test_a_batch_in_order_takes_five_statements_however_many_arrivals_share_it(
     """Counted where they are run: what makes a batch of 64 cheap must not be lost unnoticed."""
     receive(file, letter(0))
     counted: list[str] = []
-    rows, peek = Database.rows, Database.query_without_writing
+    rows, reads = Database.rows, Database.query_without_writing
 
     def counting(database: Database, sql: str, *values: Column) -> list[tuple[Any, ...]]:
         counted.append(sql)
@@ -250,10 +250,10 @@ def test_a_batch_in_order_takes_five_statements_however_many_arrivals_share_it(
 
     def counting_too(database: Database, sql: str, *values: Column) -> list[tuple[Any, ...]]:
         counted.append(sql)
-        return peek(database, sql, *values)
+        return reads(database, sql, *values)
 
     monkeypatch.setattr(Database, "rows", counting)
-    monkeypatch.setattr(Database, "peek", counting_too)
+    monkeypatch.setattr(Database, "query_without_writing", counting_too)
     letters = [letter(number) for number in range(1, 65)]
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         batch.expect((one.letter.sender, one.letter.message_id) for one in letters)

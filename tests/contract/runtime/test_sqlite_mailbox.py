@@ -12,14 +12,11 @@ from restante.model.errors import StoreUnusable
 from restante.model.journal import JournalKind
 from restante.policy.quota import MailboxQuota
 from restante.runtime.sqlite.file.database import Database, load_queries
-from restante.runtime.sqlite.mailbox import store
 from restante.testing.crashing_disk import CrashingDisk
 from restante.wire.envelope import hash_sealed_bytes
 from support.relay.puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, facts, open_node_file
-
-MIGRATIONS = Path(store.__file__).parent / "migrations" / "node"
 
 
 @pytest.fixture
@@ -96,25 +93,6 @@ def test_a_blob_put_past_its_expiry_does_not_spoil_the_journal(tmp_path: Path) -
     file = open_node_file(tmp_path / "node.db")
     put(file.mailbox, ALICE, b"late", expires_at_ms=NOW_MS - HOUR_MS)
     assert [fact.ttl_s for fact in facts(file.journal)] == [0]
-    file.database.close()
-
-
-def test_an_older_file_keeps_its_mail_and_learns_what_each_inbox_holds(tmp_path: Path) -> None:
-    old = apsw.Connection(str(tmp_path / "node.db"))
-    old.execute((MIGRATIONS / "0001_first.sql").read_text("utf-8"))
-    old.pragma("application_id", 0x5253544E)
-    old.pragma("user_version", 1)
-    for number in range(1, 4):
-        old.execute(
-            "INSERT INTO inbox (recipient, envelope, payload_hash, stored_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?)",
-            (ALICE, b"%d" % number, bytes(32), NOW_MS, NOW_MS + HOUR_MS),
-        )
-        old.execute("INSERT INTO journal (at_ms, kind, payload_hash) VALUES (?, 'stored', ?)", (NOW_MS, bytes(32)))
-    old.close()
-    file = open_node_file(tmp_path / "node.db")
-    assert [blob.envelope for blob in everything(file.mailbox, ALICE)] == [b"1", b"2", b"3"]
-    assert file.mailbox.usage(ALICE) == Usage(blobs=3, total_bytes=3)
-    assert put(file.mailbox, ALICE, b"new") > 3
     file.database.close()
 
 

@@ -73,7 +73,7 @@ def test_of_an_error_its_kind_code_and_place_are_told_and_not_its_text(form: For
     log(Level.ERROR, Event.CRASHED, failing())
     told = stream.getvalue()
     assert len(told.splitlines()) == 1
-    for part in ("StoreUnusable", "test_logs.py:", "E106"):
+    for part in ("StoreUnusable", "test_safe_logging.py:", "E106"):
         assert part in told
     assert "secret" not in told
 
