@@ -28,7 +28,7 @@ def conservation_line(books: DayBalance) -> str:
 
 def print_report(out: Console, report: ConservationReport) -> None:
     """The books first: green when they balance, red when they do not."""
-    out.print("DayBalance", style="bold")
+    out.print("Conservation", style="bold")
     out.print(
         f"from {report.events:,} facts in {report.segments} segments"
         f" ({report.duplicates:,} shipped twice, {report.quarantined_rows:,} in quarantine)",
