@@ -26,7 +26,7 @@ from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 
@@ -83,8 +83,8 @@ class Node:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    async def link(self) -> TlsRelayLink:
-        return await TlsRelayLink.connect(LOOPBACK, self.port, node=NODE.node_key)
+    async def link(self) -> TlsRelayConnection:
+        return await TlsRelayConnection.connect(LOOPBACK, self.port, node=NODE.node_key)
 
 
 class Ours:
@@ -269,7 +269,7 @@ async def _fill(node: Node, count: int) -> list[bytes]:
 
 async def _drain(node: Node, count: int, *, deletes: bool) -> list[bytes]:
     link = await node.link()
-    await link.open(BOB)
+    await link.subscribe(BOB)
     got: list[bytes] = []
     while len(got) < count:
         blobs = await link.next_blobs()
@@ -283,7 +283,7 @@ async def _drain(node: Node, count: int, *, deletes: bool) -> list[bytes]:
 
 async def _left_over(node: Node) -> list[bytes]:
     link = await node.link()
-    await link.open(BOB)
+    await link.subscribe(BOB)
     await link.ping()
     waiting = asyncio.ensure_future(link.next_blobs())
     await asyncio.wait([waiting], timeout=0.2)

@@ -18,7 +18,7 @@ from restante.client.home import ClientDirectory
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.system import SystemEntropy
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.address import show_address
 from restante.wire.inbox_keys import relay_inbox_key
 from support.fleet.journal_files import shipped_numbers
@@ -37,7 +37,7 @@ def shipping_home(tmp_path: Path) -> NodeHome:
 
 async def put_many(node: NodeProcess, count: int, *, size: int = 100) -> None:
     place = node.relay.endpoint
-    link = await TlsRelayLink.connect(place.host, place.port, node=node.relay.key)
+    link = await TlsRelayConnection.connect(place.host, place.port, node=node.relay.key)
     try:
         await asyncio.gather(*map(link.put, node.home.envelopes(*(b"%d" % n + bytes(size) for n in range(count)))))
     finally:

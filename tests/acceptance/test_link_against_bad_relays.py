@@ -12,7 +12,7 @@ from restante.crypto.identity import Identity
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost
-from restante.runtime.transport.relay_connection import DEADLINE_S, TlsRelayLink
+from restante.runtime.transport.relay_connection import DEADLINE_S, TlsRelayConnection
 from restante.runtime.transport.tls import server_context
 from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
 from restante.wire.frames import codec
@@ -71,7 +71,7 @@ def answering(answer: bytes) -> Conversation:
 
 
 async def put_at(port: int) -> None:
-    link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+    link = await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
     try:
         await link.put(ENVELOPE)
     finally:
@@ -120,7 +120,7 @@ async def test_a_true_acknowledgement_is_taken() -> None:
 
 async def test_an_answer_of_the_wrong_kind_ends_the_link() -> None:
     async with pretended_relay(answering(codec.encode_frame(codec.Subscribed(), 1))) as port:
-        link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        link = await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
         with pytest.raises(AttemptFailed, match="wrong kind"):
             await link.delete(1)
         with pytest.raises(ConnectionLost):
@@ -167,7 +167,7 @@ async def test_what_is_under_way_fails_at_once_when_the_relay_goes_away() -> Non
         writer.close()
 
     async with pretended_relay(converse) as port:
-        link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        link = await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
         waiting = [asyncio.create_task(link.next_blob()), asyncio.create_task(link.put(ENVELOPE))]
         async with asyncio.timeout(SOON_S):
             await asked.wait()
@@ -182,7 +182,7 @@ async def test_a_port_where_nobody_listens_is_a_refused_connection() -> None:
     async with pretended_relay(answering(b"")) as port:
         pass
     with pytest.raises(AttemptFailed) as failed:
-        await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
     assert failed.value.failure is Failure.CONNECTION_REFUSED
 
 
@@ -192,7 +192,7 @@ async def test_a_relay_that_hangs_up_before_its_greeting_is_a_failed_try() -> No
 
     async with pretended_relay(converse) as port:
         with pytest.raises(AttemptFailed):
-            await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+            await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
 
 
 class Mute:
@@ -215,7 +215,7 @@ async def test_a_relay_that_never_greets_is_given_up_and_hung_up_on() -> None:
     mute = Mute()
     with still_time() as time:
         async with pretended_relay(mute.converse) as port:
-            connecting = asyncio.create_task(TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key))
+            connecting = asyncio.create_task(TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key))
             await mute.connected.wait()
             time.advance(DEADLINE_S)
             with pytest.raises(AttemptFailed) as failed:
@@ -228,7 +228,7 @@ async def test_a_relay_that_never_answers_is_a_time_out() -> None:
     mute = Mute(HELLO)
     with still_time() as time:
         async with pretended_relay(mute.converse) as port:
-            link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+            link = await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
             putting = asyncio.create_task(link.put(ENVELOPE))
             await asyncio.sleep(0)  # it has begun
             time.advance(DEADLINE_S)
@@ -241,7 +241,7 @@ async def test_a_relay_that_never_answers_is_a_time_out() -> None:
 async def test_a_connection_given_up_half_way_is_not_left_open() -> None:
     mute = Mute()
     async with pretended_relay(mute.converse) as port:
-        connecting = asyncio.create_task(TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key))
+        connecting = asyncio.create_task(TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key))
         async with asyncio.timeout(SOON_S):
             await mute.connected.wait()
             connecting.cancel()
@@ -253,7 +253,7 @@ async def test_a_relay_that_calls_itself_another_node_is_left() -> None:
     impostor = codec.encode_frame(replace(GREETING, node_key=MALLORY.node_key), 0)
     async with pretended_relay(Mute(impostor).converse) as port:
         with pytest.raises(AttemptFailed, match="another node") as failed:
-            await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+            await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
         assert failed.value.failure is Failure.AUTHENTICATION_FAILED
 
 
@@ -261,7 +261,7 @@ async def test_a_relay_that_speaks_only_later_versions_is_left() -> None:
     later = codec.encode_frame(replace(GREETING, lowest_version=2, highest_version=3), 0)
     async with pretended_relay(Mute(later).converse) as port:
         with pytest.raises(AttemptFailed, match="other versions"):
-            await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+            await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
 
 
 async def test_another_key_gets_not_a_single_byte_of_ours() -> None:
@@ -276,7 +276,7 @@ async def test_another_key_gets_not_a_single_byte_of_ours() -> None:
 
     async with pretended_relay(converse, identity=MALLORY) as port:
         with pytest.raises(AttemptFailed, match="another node") as failed:
-            await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+            await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
         assert failed.value.failure is Failure.AUTHENTICATION_FAILED
     assert heard in ([], [b""])
 
@@ -290,7 +290,7 @@ async def test_a_relay_that_sends_far_more_than_is_taken_is_left() -> None:
             await reader.read()
 
     async with pretended_relay(converse) as port:
-        link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        link = await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
         with pytest.raises(ConnectionLost):
             async with asyncio.timeout(SOON_S):
                 await link.ping()
@@ -311,7 +311,7 @@ async def test_a_client_says_by_itself_that_it_is_still_there_and_leaves_a_relay
     limits = RelayLimits()
     with still_time() as time:
         async with pretended_relay(converse) as port:
-            link = await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key, limits=limits)
+            link = await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key, limits=limits)
             for _ in range(limits.idle_timeout_ms // limits.heartbeat_interval_ms + 1):
                 await beats.acquire()
                 time.advance(limits.heartbeat_interval_ms / 1_000)

@@ -13,7 +13,7 @@ import pytest
 from restante.model.error_codes import Code
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from support.relay.node_processes import NodeHome, NodeProcess, running_node
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S
@@ -35,9 +35,9 @@ def held(home: NodeHome) -> list[bytes]:
 
 
 @asynccontextmanager
-async def linked(node: NodeProcess) -> AsyncIterator[TlsRelayLink]:
+async def linked(node: NodeProcess) -> AsyncIterator[TlsRelayConnection]:
     place = node.relay.endpoint
-    link = await TlsRelayLink.connect(place.host, place.port, node=node.relay.key)
+    link = await TlsRelayConnection.connect(place.host, place.port, node=node.relay.key)
     try:
         yield link
     finally:

@@ -15,7 +15,7 @@ from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemClock
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.envelope import Envelope, decode_envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 from support.relay.node_processes import NodeHome, NodeProcess, start_node
@@ -73,13 +73,13 @@ async def send_all(story: Story, who: int) -> None:
         await story.up.wait()
         place = story.home.relay
         try:
-            link = await TlsRelayLink.connect(place.endpoint.host, place.endpoint.port, node=place.key)
+            link = await TlsRelayConnection.connect(place.endpoint.host, place.endpoint.port, node=place.key)
         except AttemptFailed:
             await asyncio.sleep(0)  # killed meanwhile: wait for the next
             continue
         done: set[int] = set()
 
-        async def put(number: int, link: TlsRelayLink = link, number_of_link: int = link_number) -> int:
+        async def put(number: int, link: TlsRelayConnection = link, number_of_link: int = link_number) -> int:
             mark = (who, number_of_link, number)
             story.sent[who, number_of_link].append(number)
             sealed = MARK.pack(*mark) + bytes(1_000)

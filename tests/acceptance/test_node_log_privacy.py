@@ -11,7 +11,7 @@ import pytest
 from restante.crypto.identity import Identity
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemClock
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.address import show_address
 from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
 from restante.wire.inbox_keys import relay_inbox_key
@@ -36,8 +36,8 @@ async def keep_busy(node: NodeProcess) -> None:
     """Puts, refusals, receiving, deleting, noise, and links that end in the middle."""
     place = node.relay.endpoint
 
-    async def link() -> TlsRelayLink:
-        return await TlsRelayLink.connect(place.host, place.port, node=node.relay.key)
+    async def link() -> TlsRelayConnection:
+        return await TlsRelayConnection.connect(place.host, place.port, node=node.relay.key)
 
     sender = await link()
     for number, sealed in enumerate(SEALED):
@@ -47,14 +47,14 @@ async def keep_busy(node: NodeProcess) -> None:
             await sender.put(refused)
     for reader in READERS[:3]:
         receiver = await link()
-        await receiver.open(reader)
+        await receiver.subscribe(reader)
         async with asyncio.timeout(LIMIT_S):
             for _ in range(20):
                 blob = await receiver.next_blob()
                 await receiver.delete(blob.blob_id)
         await receiver.close()
     stranger = await link()
-    await stranger.open(STRANGER)
+    await stranger.subscribe(STRANGER)
     with contextlib.suppress(AttemptFailed):
         await stranger.delete(1)
     for noise in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\xff" + bytes(300), bytes(70_000)):

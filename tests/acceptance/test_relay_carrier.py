@@ -10,7 +10,7 @@ from restante.model.journal import JournalKind
 from restante.model.states import Route
 from restante.policy.retry import RetrySchedule
 from restante.runtime.system import SystemEntropy
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from support.relay.raw_peer import BOB, LOOPBACK, NODE, SOON_S, RunningRelay, running_relay
 from support.spec.clauses import clause
 from support.sqlite.files import facts, open_client_file
@@ -21,7 +21,7 @@ HASTY = RetrySchedule(base_ms=100)
 
 def carrier_to(port: Callable[[], int]) -> RelayCarrier:
     def connect() -> Connect:
-        return lambda: TlsRelayLink.connect(LOOPBACK, port(), node=NODE.node_key)
+        return lambda: TlsRelayConnection.connect(LOOPBACK, port(), node=NODE.node_key)
 
     return RelayCarrier({LANE: connect()}, schedule=HASTY, entropy=SystemEntropy())
 

@@ -67,13 +67,13 @@ async def test_the_fifth_receive_session_of_a_key_is_refused_for_now(tmp_path: P
         links = [await relay.link(BOB) for _ in range(4)]
         fifth = await relay.link()
         with pytest.raises(AttemptFailed, match="at most 4") as refused:
-            await fifth.open(BOB)
+            await fifth.subscribe(BOB)
         assert refused.value.failure is Failure.RATE_LIMITED
-        await fifth.open(MALLORY)
+        await fifth.subscribe(MALLORY)
         sixth = await relay.link()
         await links.pop().close()
         await until_true(lambda: relay.relay.figures().receive_sessions == 4)
-        await sixth.open(BOB)
+        await sixth.subscribe(BOB)
         for link in (*links, fifth, sixth):
             await link.close()
 

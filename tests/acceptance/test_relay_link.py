@@ -12,7 +12,7 @@ from restante.policy.failures import Failure
 from restante.policy.quota import MailboxQuota
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.file.database import Database
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.acks import encode_delivery_batch
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.frames import codec
@@ -26,7 +26,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
         yield running
 
 
-async def received(link: TlsRelayLink, count: int) -> list[bytes]:
+async def received(link: TlsRelayConnection, count: int) -> list[bytes]:
     async with asyncio.timeout(SOON_S):
         return [(await link.next_blob()).envelope for _ in range(count)]
 
@@ -81,7 +81,7 @@ async def test_equal_envelopes_are_kept_apart(relay: RunningRelay) -> None:
 
 async def test_a_relay_that_is_not_the_one_meant_is_refused(relay: RunningRelay) -> None:
     with pytest.raises(AttemptFailed, match="another node") as refused:
-        await TlsRelayLink.connect("127.0.0.1", relay.port, node=MALLORY.node_key)
+        await TlsRelayConnection.connect("127.0.0.1", relay.port, node=MALLORY.node_key)
     assert refused.value.failure is Failure.AUTHENTICATION_FAILED
 
 

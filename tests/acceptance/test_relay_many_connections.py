@@ -8,7 +8,7 @@ from pathlib import Path
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemEntropy
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from support.spec.clauses import clause
 
 LOOPBACK = "127.0.0.1"
@@ -35,17 +35,17 @@ async def test_a_thousand_idle_connections_fit_in_300_mb_and_one_more_is_turned_
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    links: list[TlsRelayLink] = []
+    links: list[TlsRelayConnection] = []
     try:
         async with asyncio.timeout(SOON_S):
             assert process.stdout is not None
             port = json.loads(await process.stdout.readline())["port"]
             while len(links) < CROWD:
                 links += await asyncio.gather(
-                    *(TlsRelayLink.connect(LOOPBACK, port, node=node.node_key) for _ in range(AT_ONCE))
+                    *(TlsRelayConnection.connect(LOOPBACK, port, node=node.node_key) for _ in range(AT_ONCE))
                 )
             try:
-                await TlsRelayLink.connect(LOOPBACK, port, node=node.node_key)
+                await TlsRelayConnection.connect(LOOPBACK, port, node=node.node_key)
             except AttemptFailed:
                 pass
             else:

@@ -10,7 +10,7 @@ import pytest
 
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.runtime.transport.tls import channel_of, client_context, server_context
 from restante.wire.frames import codec
 from support.relay.raw_peer import BOB, LOOPBACK, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, running_relay
@@ -44,7 +44,7 @@ async def serving(context: ssl.SSLContext | None, greeting: bytes) -> AsyncItera
 
 async def failure_at(port: int) -> Failure:
     with pytest.raises(AttemptFailed) as failed:
-        await TlsRelayLink.connect(LOOPBACK, port, node=NODE.node_key)
+        await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
     return failed.value.failure
 
 
@@ -115,8 +115,8 @@ async def test_a_proof_relayed_by_one_who_has_even_the_nodes_key_opens_nothing(r
             writer.close()
 
         trap = await asyncio.start_server(pose_as_the_node, LOOPBACK, 0, ssl=server_context(NODE))
-        link = await TlsRelayLink.connect(LOOPBACK, trap.sockets[0].getsockname()[1], node=NODE.node_key)
-        opening = asyncio.create_task(link.open(BOB))
+        link = await TlsRelayConnection.connect(LOOPBACK, trap.sockets[0].getsockname()[1], node=NODE.node_key)
+        opening = asyncio.create_task(link.subscribe(BOB))
         async with asyncio.timeout(SOON_S):
             proof = await proofs
         assert proof.address == BOB.address

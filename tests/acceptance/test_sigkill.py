@@ -20,7 +20,7 @@ from restante.policy.capacity import OutboxLimits
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 from support.client import accepting_process
@@ -129,7 +129,7 @@ async def relay_process(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Pr
 
 async def put_until_killed(process: asyncio.subprocess.Process, port: int, node: NodeKey, *, after: int) -> set[bytes]:
     """Fifty puts at any time over one link, the relay killed once `after` are acknowledged: all that were."""
-    link = await TlsRelayLink.connect(LOOPBACK, port, node=node)
+    link = await TlsRelayConnection.connect(LOOPBACK, port, node=node)
     acknowledged: set[bytes] = set()
     numbers = itertools.count()
 
@@ -165,8 +165,8 @@ async def test_every_envelope_a_killed_relay_acknowledged_is_there_and_is_served
     assert len(held) == len(hashes)
     file.database.close()
     async with relay_process(home) as (_, port):
-        link = await TlsRelayLink.connect(LOOPBACK, port, node=node.node_key)
-        await link.open(READERS[0])
+        link = await TlsRelayConnection.connect(LOOPBACK, port, node=node.node_key)
+        await link.subscribe(READERS[0])
         served = set()
         for _ in range(len(held)):
             blob = await asyncio.wait_for(link.next_blob(), 30)

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from restante.core.mailbox import Usage
 from restante.model.ids import InboxKey
 from restante.policy.quota import MailboxQuota, Refusal
-from restante.ports.relay_connection import MailboxStore, StoredBlob
+from restante.ports.mailbox_store import MailboxStore
+from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.mailbox import deferred_index
 from restante.testing.memory_mailbox import MemoryMailbox
 from support.relay.puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put

@@ -16,7 +16,7 @@ from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.testing.lossy_connection import Faults
 from restante.testing.memory_mailbox import MemoryMailbox
-from restante.testing.memory_relay import MemoryLink
+from restante.testing.memory_relay import MemoryRelayConnection
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.address import show_address
 from support.client.simulation import TRAVEL_S, Endpoint, Stage
@@ -196,7 +196,7 @@ def test_a_stop_that_comes_together_with_the_loss_of_the_link_is_obeyed(stage: S
     assert not any(endpoint.is_online() for endpoint in stage.both)
 
 
-class Ungrateful(MemoryLink):
+class Ungrateful(MemoryRelayConnection):
     """A link on which no answer to a Delete ever comes."""
 
     async def delete_many(self, blob_ids: Sequence[int]) -> None:

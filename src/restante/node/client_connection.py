@@ -77,15 +77,15 @@ class ClientConnection(TlsConnection):
         )
         self.send(codec.encode_frame(self._hello, 0))
 
-    def on_frames(self, came: list[tuple[int, int, bytes]]) -> None:
+    def on_frames(self, came: list[codec.RawFrame]) -> None:
         self.heard_s = self._loop.time()
-        puts: list[tuple[int, int, bytes]] = []
+        puts: list[codec.RawFrame] = []
         try:
             for frame in came:
-                if frame[0] == _PUT and self.is_started:
+                if frame.type == _PUT and self.is_started:
                     puts.append(frame)
                 else:
-                    self._take(frame[1], codec.decode_body(frame[0], frame[2]))
+                    self._take(frame.request, codec.decode_body(frame.type, frame.body))
         finally:  # what came before a frame that breaks the format is taken all the same
             if puts:
                 self._put(puts)
@@ -146,20 +146,20 @@ class ClientConnection(TlsConnection):
             )
         )
 
-    def _put(self, puts: list[tuple[int, int, bytes]]) -> None:
+    def _put(self, puts: list[codec.RawFrame]) -> None:
         """Those of one turn together: what is the same for all of them is done once."""
         allowed = self._meter.take(len(puts), self.heard_s)
         if allowed < len(puts):
             pause_ms = self._meter.wait_ms(self.heard_s)
-            for _, request, _ in puts[allowed:]:
-                self._refuse_haste(request, pause_ms)
+            for put in puts[allowed:]:
+                self._refuse_haste(put.request, pause_ms)
             puts = puts[:allowed]
-        bodies = [body for _, _, body in puts]
+        bodies = [put.body for put in puts]
         keeps, refusals = judge_puts(bodies, quota=self._relay.quota, now_ms=self._relay.clock.now_ms())
         for place, refused in refusals.items():
-            self.refuse(puts[place][1], refused)
+            self.refuse(puts[place].request, refused)
         if keeps:
-            requests = [request for place, (_, request, _) in enumerate(puts) if place not in refusals]
+            requests = [put.request for place, put in enumerate(puts) if place not in refusals]
             self._relay.intake.put(self, requests, keeps)
 
     def _refuse_haste(self, request: int, pause_ms: int) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from restante.node.config import NodeConfig
 from restante.node.safe_logging import Event, Level, log
 from restante.ports.clock import Clock
-from restante.runtime.journal.shipper import CommitQueue, Shipper, shipping_to
+from restante.ports.commit_queue import CommitQueue
+from restante.runtime.journal.shipper import Shipper, shipping_to
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.system import SystemEntropy

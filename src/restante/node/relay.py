@@ -11,11 +11,12 @@ from restante.model.error_codes import Code
 from restante.model.ids import InboxKey
 from restante.node.client_connection import ClientConnection
 from restante.node.stats import EventHook, RelayCounters, RelayEvent, RelayStats
-from restante.node.write_batcher import CommitQueue, WriteBatcher
+from restante.node.write_batcher import WriteBatcher
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
+from restante.ports.commit_queue import CommitQueue
 from restante.ports.entropy import Entropy
-from restante.ports.relay_connection import MailboxStore
+from restante.ports.mailbox_store import MailboxStore
 from restante.runtime.transport.tls import server_context
 
 BACKLOG: Final = 1_024  # connections the system may hold for us until we look

@@ -15,7 +15,7 @@ from restante.model.error_codes import Code
 from restante.model.errors import StoreUnusable
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.node.safe_logging import Reason
-from restante.node.write_batcher import CommitQueue
+from restante.ports.commit_queue import CommitQueue
 from restante.runtime.sqlite.file.database import Database
 
 FRESH_S: Final = 1.0  # an answer is given again for so long: asking often must not wear out the disk

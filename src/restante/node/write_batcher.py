@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from restante.core.mailbox import Keep
 from restante.core.signed_acks import encoded_evidence
@@ -21,14 +21,13 @@ from restante.model.ids import InboxKey, PayloadHash
 from restante.node.stats import RelayCounters, RelayEvent
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.clock import Clock
-from restante.ports.relay_connection import MailboxStore
+from restante.ports.commit_queue import CommitQueue
+from restante.ports.mailbox_store import MailboxStore
 from restante.wire.acks import MAX_BATCH_IDS
 from restante.wire.frames import codec
 
 if TYPE_CHECKING:
     from restante.node.client_connection import ClientConnection
-
-Result = TypeVar("Result")
 
 PARCEL_PUTS: Final = 64  # that are kept together: batches are made of these
 SMALL_BATCH: Final = 16
@@ -47,16 +46,6 @@ MAX_BATCH_DELETES: Final = 1_024  # blobs; a request has that many at most
 DELETED_ID_BYTES: Final = 40  # what an id takes in memory, about, and counts for while it waits
 
 _UNUSABLE: Final = Refusal(permanent=False, code=Code.STORAGE_FAILED, text="the store cannot be used now")
-
-
-class CommitQueue(Protocol):
-    """Runs operations on the store so that those waiting together share a commit."""
-
-    async def run(self, operation: Callable[[], Result]) -> Result: ...
-
-    def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:
-        """At once, if nothing else is under way; `apart` from the loop, or with the loop waiting for the disk."""
-        ...
 
 
 class _PutGroup(NamedTuple):
@@ -137,7 +126,7 @@ class WriteBatcher:
         for start in range(0, len(keeps), PARCEL_PUTS):
             end = start + PARCEL_PUTS
             some = keeps[start:end]
-            size_bytes = sum([len(keep[3]) for keep in some])
+            size_bytes = sum([len(keep.envelope) for keep in some])
             self._parcels.append(_PutGroup(session, requests[start:end], some, size_bytes))
             self._weigh(session, size_bytes)
         self._queued_puts += len(keeps)
@@ -247,10 +236,10 @@ class WriteBatcher:
             requests, keeps = _those_stored(parcel, answers, refusals)
             theirs = stored.setdefault(parcel.session, ([], []))
             theirs[0].extend(requests)
-            theirs[1].extend([keep[1] for keep in keeps])
-            inboxes.update([keep[0] for keep in keeps])
+            theirs[1].extend([keep.payload_hash for keep in keeps])
+            inboxes.update([keep.inbox_key for keep in keeps])
             stored_puts += len(keeps)
-            stored_bytes += parcel.size_bytes if keeps is parcel.keeps else sum([len(keep[3]) for keep in keeps])
+            stored_bytes += parcel.size_bytes if keeps is parcel.keeps else sum([len(keep.envelope) for keep in keeps])
         evidence = [
             (
                 session,

@@ -33,8 +33,8 @@ class FaultCounts:
     blobs_late: int = 0
 
 
-class LossyLink:
-    """Satisfies `ports.relay.RelayLink` by another one, with faults drawn from `entropy`.
+class LossyConnection:
+    """Satisfies `ports.relay_connection.RelayConnection` by another one, with faults drawn from `entropy`.
 
     A lost request or answer is reported at once as the time-out it would have become, so that nobody has to wait.
     """

@@ -23,7 +23,7 @@ class _Held:
 
 
 class MemoryMailbox:
-    """Satisfies `ports.relay.MailboxStore`, but for being durable. Keeps no journal."""
+    """Satisfies `ports.mailbox_store.MailboxStore`, but for being durable. Keeps no journal."""
 
     def __init__(self) -> None:
         self._held: dict[int, _Held] = {}

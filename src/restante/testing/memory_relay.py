@@ -1,7 +1,7 @@
-"""A relay without sockets: links that end in a store of the same process, for simulations of whole clients.
+"""A relay without sockets, for simulations of whole clients: its connections end in a store of the same process.
 
-Takes and hands out mail by the same rules as a node. Loses nothing by itself: wrap a link in `LossyLink` for that, or
-hang up.
+Stores and serves mail by the rules of a node and loses nothing. To lose something, wrap a connection in
+`LossyConnection` or call `disconnect_all`.
 """
 
 import asyncio
@@ -15,7 +15,8 @@ from restante.model.errors import RestanteError
 from restante.policy.failures import failure_of_refusal
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.clock import Clock
-from restante.ports.relay_connection import AttemptFailed, ConnectionLost, MailboxStore, StoredBlob
+from restante.ports.mailbox_store import MailboxStore
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost, StoredBlob
 from restante.wire.inbox_keys import relay_inbox_key
 
 PAGE: Final = 16
@@ -33,11 +34,11 @@ class MemoryRelay:
         self.travel_s = travel_s
         self._quota = quota
         self._clock = clock
-        self._links: set[MemoryLink] = set()
+        self._links: set[MemoryRelayConnection] = set()
 
-    def link(self, owner: Identity) -> "MemoryLink":
+    def link(self, owner: Identity) -> "MemoryRelayConnection":
         """A new receive session for `owner`: what was not deleted before comes again (SPEC 6.4)."""
-        link = MemoryLink(self, owner)
+        link = MemoryRelayConnection(self, owner)
         self._links.add(link)
         return link
 
@@ -46,7 +47,7 @@ class MemoryRelay:
         for link in tuple(self._links):
             self.drop(link)
 
-    def drop(self, link: "MemoryLink") -> None:
+    def drop(self, link: "MemoryRelayConnection") -> None:
         self._links.discard(link)
         link.lose()
 
@@ -70,8 +71,8 @@ class MemoryRelay:
         return delivery_evidence(self.identity, [verdict.payload_hash], now_ms=now_ms)
 
 
-class MemoryLink:
-    """Satisfies `ports.relay.RelayLink`. Each blob is handed out once, in order (SPEC 6.4)."""
+class MemoryRelayConnection:
+    """Satisfies `ports.relay_connection.RelayConnection`. Each blob is handed out once, in order (SPEC 6.4)."""
 
     def __init__(self, relay: MemoryRelay, owner: Identity) -> None:
         self._relay = relay

@@ -17,11 +17,12 @@ from restante.model.journal import STATE_AFTER, JournalEvent
 from restante.model.states import State
 from restante.policy.retry import RetrySchedule
 from restante.policy.settings import Settings
-from restante.ports.relay_connection import MailboxStore, RelayConnection
+from restante.ports.mailbox_store import MailboxStore
+from restante.ports.relay_connection import RelayConnection
 from restante.runtime.endpoints import Endpoint as Place
 from restante.runtime.endpoints import PinnedRelay
 from restante.testing.deterministic import FakeClock, SeededEntropy
-from restante.testing.lossy_connection import FaultCounts, Faults, LossyLink
+from restante.testing.lossy_connection import FaultCounts, Faults, LossyConnection
 from restante.testing.memory_relay import MemoryRelay
 
 SETTINGS: Final = Settings(retry=RetrySchedule(base_ms=100, max_delay_ms=60_000))
@@ -136,7 +137,7 @@ class Endpoint:
 
     async def _connect(self) -> RelayConnection:
         link = self._stage.relay.link(self.identity)
-        return LossyLink(link, self._stage.faults, self._stage.network, self.counts)
+        return LossyConnection(link, self._stage.faults, self._stage.network, self.counts)
 
 
 @dataclass(kw_only=True)

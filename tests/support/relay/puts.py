@@ -3,7 +3,8 @@
 from restante.core.mailbox import Keep
 from restante.model.ids import InboxKey
 from restante.policy.quota import MailboxQuota
-from restante.ports.relay_connection import MailboxStore, StoredBlob
+from restante.ports.mailbox_store import MailboxStore
+from restante.ports.relay_connection import StoredBlob
 from restante.wire.envelope import hash_sealed_bytes
 from support.sqlite.files import NOW_MS
 

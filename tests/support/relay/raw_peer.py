@@ -17,7 +17,7 @@ from restante.runtime.sqlite.file.group_commit import GroupCommit
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemEntropy
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.runtime.transport.tls import channel_of, client_context
 from restante.testing.deterministic import FakeClock
 from restante.wire.envelope import Envelope, encode_envelope
@@ -38,11 +38,11 @@ class RunningRelay:
     clock: FakeClock
     relay: Relay
 
-    async def link(self, reader: Identity | None = None) -> TlsRelayLink:
+    async def link(self, reader: Identity | None = None) -> TlsRelayConnection:
         """A link, with a receive session for `reader`."""
-        link = await TlsRelayLink.connect(LOOPBACK, self.port, node=NODE.node_key)
+        link = await TlsRelayConnection.connect(LOOPBACK, self.port, node=NODE.node_key)
         if reader is not None:
-            await link.open(reader)
+            await link.subscribe(reader)
         return link
 
     def envelope(self, text: bytes, *, reader: Identity = BOB, hours: int = 48) -> bytes:

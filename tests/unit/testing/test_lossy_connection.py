@@ -15,7 +15,7 @@ from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, StoredBlob
 from restante.testing import lossy_connection
 from restante.testing.deterministic import SeededEntropy
-from restante.testing.lossy_connection import FaultCounts, Faults, LossyLink
+from restante.testing.lossy_connection import FaultCounts, Faults, LossyConnection
 
 ACK = delivery_evidence(Identity(b"n" * 32), [PayloadHash(b"h" * 32)], now_ms=5)
 
@@ -58,7 +58,7 @@ class GoodLink:
         self.is_closed = True
 
 
-async def put_all(link: LossyLink, count: int) -> list[Failure | None]:
+async def put_all(link: LossyConnection, count: int) -> list[Failure | None]:
     """How each put failed; None where it was acknowledged."""
     outcomes: list[Failure | None] = []
     for number in range(count):
@@ -70,7 +70,7 @@ async def put_all(link: LossyLink, count: int) -> list[Failure | None]:
     return outcomes
 
 
-async def take_all(link: LossyLink) -> list[int]:
+async def take_all(link: LossyConnection) -> list[int]:
     """The ids of all blobs until the link is gone."""
     ids = []
     while True:
@@ -80,9 +80,9 @@ async def take_all(link: LossyLink) -> list[int]:
             return ids
 
 
-def bad(inner: GoodLink, faults: Faults, seed: int = 1) -> tuple[LossyLink, FaultCounts]:
+def bad(inner: GoodLink, faults: Faults, seed: int = 1) -> tuple[LossyConnection, FaultCounts]:
     counts = FaultCounts()
-    return LossyLink(inner, faults, SeededEntropy(seed), counts), counts
+    return LossyConnection(inner, faults, SeededEntropy(seed), counts), counts
 
 
 async def test_without_faults_everything_passes() -> None:

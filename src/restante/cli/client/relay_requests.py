@@ -18,7 +18,7 @@ from restante.ports.relay_connection import AttemptFailed, StoredBlob
 from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.identity_files import load_identity
 from restante.runtime.system import SystemClock
-from restante.runtime.transport.relay_connection import TlsRelayLink
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.address import parse_address
 from restante.wire.envelope import MAX_ENVELOPE_BYTES, Envelope, decode_envelope, encode_envelope, hash_sealed_bytes
 from restante.wire.frames.mailbox import MAX_DELETED_AT_ONCE
@@ -116,7 +116,7 @@ async def _flush_all(
     link = await _connect(relay)
     held: list[HeldEnvelope] = []
     try:
-        await link.open(owner)
+        await link.subscribe(owner)
         while len(held) < limit:
             try:
                 async with asyncio.timeout(quiet_ms / 1_000):
@@ -133,9 +133,9 @@ async def _flush_all(
     return held
 
 
-async def _connect(relay: PinnedRelay) -> TlsRelayLink:
+async def _connect(relay: PinnedRelay) -> TlsRelayConnection:
     try:
-        return await TlsRelayLink.connect(relay.endpoint.host, relay.endpoint.port, node=relay.key)
+        return await TlsRelayConnection.connect(relay.endpoint.host, relay.endpoint.port, node=relay.key)
     except AttemptFailed as problem:
         problem.add_note(f"{HINT}Compare key and place with what 'restante node status' prints where the node runs.")
         raise

@@ -34,7 +34,7 @@ from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.testing.deterministic import SeededEntropy
-from restante.testing.lossy_connection import FaultCounts, Faults, LossyLink
+from restante.testing.lossy_connection import FaultCounts, Faults, LossyConnection
 from restante.wire.inbox_keys import node_id_of
 
 LOOPBACK: Final = "127.0.0.1"
@@ -144,7 +144,7 @@ async def _connected(client: Client, part: Part, counts: FaultCounts) -> AsyncIt
     dice = SeededEntropy(part.seed)
 
     async def connect(relay: PinnedRelay, owner: Identity | None) -> RelayConnection:
-        return LossyLink(await connect_by_tls(relay, owner), DEMO_FAULTS, dice, counts)
+        return LossyConnection(await connect_by_tls(relay, owner), DEMO_FAULTS, dice, counts)
 
     working = asyncio.create_task(client.run(connect))
     try:

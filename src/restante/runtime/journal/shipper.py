@@ -17,6 +17,7 @@ from typing import Final, Protocol, TypeVar
 from restante.model.errors import EnvironmentUnsuitable
 from restante.policy.shipping import JournalShipping, next_shipping_ms
 from restante.ports.clock import Clock
+from restante.ports.commit_queue import CommitQueue
 from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
@@ -24,11 +25,8 @@ from restante.runtime.sqlite.file.journal import Journal
 FINISH_S: Final = 5.0
 """How long the end of a process waits for its last facts to leave; the next start ships what did not."""
 
+
 Result = TypeVar("Result")
-
-
-class CommitQueue(Protocol):
-    async def run(self, operation: Callable[[], Result]) -> Result: ...
 
 
 class Shipped(Protocol):

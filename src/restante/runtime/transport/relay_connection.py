@@ -35,8 +35,8 @@ _PUT: Final = codec.FrameType.PUT
 _CAPABILITIES: Final = int(codec.Capability.RECEIVE)
 
 
-class TlsRelayLink(TlsConnection):
-    """Satisfies `ports.relay.RelayLink`. Made by `connect`."""
+class TlsRelayConnection(TlsConnection):
+    """Satisfies `ports.relay_connection.RelayConnection`. Made by `connect`."""
 
     def __init__(self, node: NodeKey, *, limits: RelayLimits) -> None:
         super().__init__(client_context(), server_side=False)
@@ -58,7 +58,9 @@ class TlsRelayLink(TlsConnection):
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @classmethod
-    async def connect(cls, host: str, port: int, *, node: NodeKey, limits: RelayLimits | None = None) -> "TlsRelayLink":
+    async def connect(
+        cls, host: str, port: int, *, node: NodeKey, limits: RelayLimits | None = None
+    ) -> "TlsRelayConnection":
         """A link to the relay that *is* `node`; any other answering there is refused."""
         link = cls(node, limits=limits or RelayLimits())
         try:
@@ -74,7 +76,7 @@ class TlsRelayLink(TlsConnection):
             raise
         return link
 
-    async def open(self, identity: Identity) -> None:
+    async def subscribe(self, identity: Identity) -> None:
         """Prove the address, so that the relay hands over its mail on this connection."""
         to_sign = codec.open_to_sign(self._hello.result(), channel_of(self.encryption), identity.address)
         await self._ask(codec.Subscribe(address=identity.address, signature=identity.sign(to_sign)), codec.Subscribed)
@@ -139,10 +141,10 @@ class TlsRelayLink(TlsConnection):
             self._fail_hello(AttemptFailed(text, failure=Failure.AUTHENTICATION_FAILED))
             self.abort()
 
-    def on_frames(self, came: list[tuple[int, int, bytes]]) -> None:
+    def on_frames(self, came: list[codec.RawFrame]) -> None:
         self._heard_s = self._loop.time()
-        for number, request, body in came:
-            self._take(request, codec.decode_body(number, body))
+        for frame in came:
+            self._take(frame.request, codec.decode_body(frame.type, frame.body))
         if self._blobs:
             self._news.set()
             if len(self._blobs) > MAX_UNTAKEN_BLOBS:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from restante.model.errors import RemoteProtocolError, RestanteError
-from restante.wire.frames.codec import FrameSplitter
+from restante.wire.frames.codec import FrameSplitter, RawFrame
 
 BUFFER_BYTES: Final = 262_144
 
@@ -45,8 +45,8 @@ class TlsConnection(asyncio.BufferedProtocol):
     def on_secured(self) -> None:
         """The handshake is over; nothing was sent since. `abort` here leaves the other end without a byte of ours."""
 
-    def on_frames(self, frames: list[tuple[int, int, bytes]]) -> None:
-        """Type, request and body of each frame that came whole."""
+    def on_frames(self, frames: list[RawFrame]) -> None:
+        """Handle the frames that have arrived whole."""
 
     def on_fault(self, error: RestanteError) -> None:
         """The other end broke a rule; the connection is still there and should be ended."""

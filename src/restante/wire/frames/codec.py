@@ -7,7 +7,7 @@ one who asks and comes back in the answer.
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from restante.model.errors import Malformed, TooLarge
 from restante.wire.field_checks import MAX_U32, check_number
@@ -43,6 +43,7 @@ __all__ = [
     "Ping",
     "Pong",
     "Put",
+    "RawFrame",
     "Refused",
     "Start",
     "Stored",
@@ -86,6 +87,14 @@ class Unknown:
     """A frame of a type that this version does not have. Its end is known, so the link can live on."""
 
     number: int
+
+
+class RawFrame(NamedTuple):
+    """One frame with its body still encoded. `type` may be one that this version does not know."""
+
+    type: int
+    request: int
+    body: bytes
 
 
 def frame_head(number: int, request: int, body_bytes: int) -> bytes:
@@ -140,7 +149,7 @@ class FrameSplitter:
         """How much of an unfinished frame is kept; 0 between frames, so a host can tell a cut from an end."""
         return len(self._partial)
 
-    def feed(self, data: bytes | bytearray | memoryview) -> list[tuple[int, int, bytes]]:
+    def feed(self, data: bytes | bytearray | memoryview) -> list[RawFrame]:
         """The frames that are whole now. Nothing of `data` itself is kept."""
         if self._fault is not None:
             raise self._fault
@@ -159,9 +168,9 @@ class FrameSplitter:
         self._partial = bytearray(whole[end:])
         return frames
 
-    def _take(self, data: bytes) -> tuple[list[tuple[int, int, bytes]], int]:
+    def _take(self, data: bytes) -> tuple[list[RawFrame], int]:
         """The whole frames of `data` and where the last one ends."""
-        frames: list[tuple[int, int, bytes]] = []
+        frames: list[RawFrame] = []
         unpack_header, lengths_of = _HEADER.unpack_from, _LENGTHS.get
         start, size = 0, len(data)
         while size - start >= _HEADER_BYTES:
@@ -172,7 +181,7 @@ class FrameSplitter:
             if end > size:
                 self._needed_bytes = end - start
                 return frames, start
-            frames.append((number, request, data[start + _HEADER_BYTES : end]))
+            frames.append(RawFrame(number, request, data[start + _HEADER_BYTES : end]))
             start = end
         if size - start >= _LENGTH_BYTES:
             (length,) = _LENGTH.unpack_from(data, start)
@@ -200,7 +209,7 @@ class FrameReader:
         if self._fault is not None:
             raise self._fault
         try:
-            return [(request, decode_body(number, body)) for number, request, body in self._splitter.feed(data)]
+            return [(frame.request, decode_body(frame.type, frame.body)) for frame in self._splitter.feed(data)]
         except (Malformed, TooLarge) as fault:
             self._fault = fault
             raise

@@ -43,10 +43,10 @@ class DeferredIndex:
         """Blobs of the transaction under way; their ids are higher than any before."""
         unfiled = self._known(self._database)
         for blob_id, keep in zip(ids, keeps, strict=True):
-            entry = (blob_id, keep[2], len(keep[3]))
-            theirs = unfiled.get(keep[0])
+            entry = (blob_id, keep.expires_at_ms, len(keep.envelope))
+            theirs = unfiled.get(keep.inbox_key)
             if theirs is None:
-                unfiled[keep[0]] = [entry]
+                unfiled[keep.inbox_key] = [entry]
             else:
                 theirs.append(entry)
         self._waiting += len(keeps)

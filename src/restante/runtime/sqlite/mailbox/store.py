@@ -25,7 +25,7 @@ _PUT: Final = _SQL["put_blob"]
 
 
 class SqliteMailbox:
-    """Satisfies `ports.relay.MailboxStore`. `tag_secret` keeps inboxes unrecognisable in the journal."""
+    """Satisfies `ports.mailbox_store.MailboxStore`. `tag_secret` keeps inboxes unrecognisable in the journal."""
 
     def __init__(self, database: Database, journal: Journal, *, tag_secret: bytes) -> None:
         self._database = database
@@ -50,7 +50,7 @@ class SqliteMailbox:
         fitting: list[Keep] = []
         with self._database.transaction():
             for keep in keeps:
-                inbox, size_bytes = keep[0], len(keep[3])
+                inbox, size_bytes = keep.inbox_key, len(keep.envelope)
                 held = self._held.get(inbox) or self._look_up(inbox)
                 refused = check_space(quota, held[0], held[1], size_bytes)
                 if refused is not None:
@@ -132,7 +132,7 @@ class SqliteMailbox:
         self._database.defer_many(_PUT, [(blob_id, *keep, now_ms) for blob_id, keep in zip(ids, keeps, strict=True)])
         self._filing.add(ids, keeps)
         if self._nothing_expires_before:
-            for inbox in {keep[0] for keep in keeps}:
+            for inbox in {keep.inbox_key for keep in keeps}:
                 self._nothing_expires_before.pop(inbox, None)
         return ids
 
