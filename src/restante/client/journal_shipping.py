@@ -26,7 +26,7 @@ class ClientShipping:
                 file.journal,
                 shipping_to(ship_to),
                 schema="client",
-                commits=file,
+                commits=file.commits,
                 settings=settings.journal,
                 clock=clock,
                 entropy=entropy,
