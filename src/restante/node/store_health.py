@@ -15,7 +15,7 @@ from restante.model.error_codes import Code
 from restante.model.errors import StoreUnusable
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.node.safe_logging import Reason
-from restante.ports.commit_queue import CommitQueue
+from restante.ports.commit_queue import CommitQueue, RunningCommit
 from restante.runtime.sqlite.file.database import Database
 
 FRESH_S: Final = 1.0  # an answer is given again for so long: asking often must not wear out the disk
@@ -50,9 +50,9 @@ class WatchedFile:
             raise StoreUnusable(_GONE)
         return await self._commits.run(operation)
 
-    def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:
+    def start(self, operation: Callable[[], object], *, apart: bool) -> RunningCommit:
         if self.gone:
-            answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+            answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
             answer.set_exception(StoreUnusable(_GONE))
             return answer
         return self._commits.start(operation, apart=apart)

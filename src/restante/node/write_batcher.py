@@ -21,7 +21,7 @@ from restante.model.ids import InboxKey, PayloadHash
 from restante.node.stats import RelayCounters, RelayEvent
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.clock import Clock
-from restante.ports.commit_queue import CommitQueue
+from restante.ports.commit_queue import CommitQueue, RunningCommit
 from restante.ports.mailbox_store import MailboxStore
 from restante.wire.acks import MAX_BATCH_IDS
 from restante.wire.frames import codec
@@ -172,7 +172,7 @@ class WriteBatcher:
         else:
             done.add_done_callback(partial(self._go_on, batch))
 
-    def _go_on(self, batch: _Batch, done: asyncio.Future[None]) -> None:
+    def _go_on(self, batch: _Batch, done: RunningCommit) -> None:
         self._end(batch, done)  # first: its clients read their answers while the next batch is written
         self._begin()
 
@@ -211,7 +211,7 @@ class WriteBatcher:
             asyncio.get_running_loop().call_soon(self._prepare, batch)
         batch.performed_s = self._time_s()
 
-    def _end(self, batch: _Batch, done: asyncio.Future[None]) -> None:
+    def _end(self, batch: _Batch, done: RunningCommit) -> None:
         """The batch is on disk, or it failed: say so."""
         problem = done.exception()
         self._tally.commits += 1
