@@ -1,1 +1,1 @@
-"""The machines of delivery, pure: state and event in, state and effects out. Hosts carry the effects out."""
+"""State machines of delivery: state and event in, state and effects out. Hosts execute the effects."""

@@ -1,6 +1,6 @@
-"""From a draft to the entries of its chunks (SPEC 12.1): names, order, threads and what belongs together.
+"""Turn a message for a channel into the outbox entries of its chunks (SPEC 12.1): ids, order, threads and grouping.
 
-Pure: how Markdown is rendered and cut is told by the caller, and nothing is stored or sent here.
+The caller renders and cuts the Markdown. Nothing is stored or sent here.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ LANE_SEPARATOR: Final = "/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What somebody wants said in a chat. The before hook may replace it."""
+    """A message to a chat, as the application passes it. The before hook may replace it."""
 
     channel: str
     chat: str
@@ -40,21 +40,21 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The before hook's word that nothing is to be sent, and why."""
+    """Returned by the before hook: send nothing, for this reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedChunk:
-    """One chunk as it was cut: in the platform's format, and plain."""
+    """One chunk after rendering and cutting: in the platform's format, and as plain text."""
 
     text: str
     plain: str
 
 
 def plan(draft: Draft, pieces: Sequence[RenderedChunk], *, form: Format, group: GroupId) -> list[ChannelChunk]:
-    """The chunks of a delivery. Only the first answers `reply_to`; all of them stand in `thread`."""
+    """Return the chunks of a delivery. Only the first carries `reply_to`; all carry `thread`."""
     if len(pieces) > MAX_CHUNKS:
         raise TooLarge("the message in chunks", size_bytes=len(draft.markdown.encode()), limit_bytes=MAX_CHUNKS)
     return [
@@ -77,16 +77,16 @@ def plan(draft: Draft, pieces: Sequence[RenderedChunk], *, form: Format, group: 
 
 
 def chunk_id(group: GroupId, index: int) -> MessageId:
-    """The message id of a chunk: whoever holds one chunk of a group knows the ids of all others.
+    """Return the message id of a chunk. It is computed from the group and index, so one chunk's ids give all others.
 
-    The group is random, so the id is as good a UUIDv4 as any (SPEC 2.1).
+    The group is random, so the id is a valid UUIDv4 (SPEC 2.1).
     """
     digest = hashlib.sha256(_ID_DOMAIN + group + index.to_bytes(2, "big")).digest()
     return mint_message_id(digest[:MESSAGE_ID_BYTES])
 
 
 def lane_of(channel: str, chat: str) -> str:
-    """One chat is one lane, first in, first out (SPEC 3.4)."""
+    """Return the lane of a chat. One chat is one FIFO lane (SPEC 3.4)."""
     return f"{channel}{LANE_SEPARATOR}{chat}"
 
 
@@ -95,15 +95,16 @@ def channel_of(lane: str) -> str:
 
 
 def idempotency_key(entry_id: MessageId, *, offset: int, limit: int | None) -> str:
-    """The same for every try of the same text, another for every other text."""
+    """Return a key that is the same for every attempt to send a text, and different for every other text."""
     return entry_id.hex() if limit is None else f"{entry_id.hex()}-{limit}-{offset}"
 
 
 def neighbours_to_ask(chunk: ChannelChunk, entry: OutboxEntry) -> tuple[MessageId, ...]:
-    """Whose end decides whether this chunk may still be sent: if one of them was given up, this one is withdrawn.
+    """Return the chunks whose state must be checked first. If one of them is a dead letter, this chunk is withdrawn.
 
-    A later chunk asks only for the one before it, which has asked for the one before that. A chunk that comes back by
-    itself, a day after it was given up, would come alone if the next one was withdrawn, so it asks for that, too.
+    A later chunk checks only the one before it, which has checked the one before that. A chunk that is retried
+    automatically, a day after it became a dead letter, also checks the next one: if that was withdrawn, it would come
+    alone.
     """
     if chunk.strategy is Strategy.BEST_EFFORT:
         return ()
@@ -115,4 +116,4 @@ def neighbours_to_ask(chunk: ChannelChunk, entry: OutboxEntry) -> tuple[MessageI
 
 def check_chat(chat: str) -> None:
     if not chat.strip() or not chat.isprintable():
-        raise Malformed("a chat must be named by printable text")
+        raise Malformed("the name of a chat must be printable text")

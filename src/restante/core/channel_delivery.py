@@ -1,8 +1,8 @@
-"""The sending of one chunk: each answer of a platform, and what follows (SPEC 12.4, 12.6).
+"""The state machine that sends one chunk: each answer of a platform, and what follows (SPEC 12.4, 12.6).
 
-Every transition is in this file. The host stores `ChunkState` before it calls the platform, so that a crash does not
-lose it, and executes the one effect of each step. How a chunk came to be (core/channel_chunks), what a refusal's text
-means (policy/channel_errors) and how long the queue waits (policy/retry) are decided elsewhere.
+Every transition is in this file. The host stores `ChunkState` before it calls the platform, so that it survives a
+crash, and executes the one effect of each step. core/channel_chunks makes chunks, policy/channel_errors classifies
+refusals and policy/retry computes the waits of the queue.
 """
 
 from dataclasses import dataclass, replace
@@ -17,11 +17,11 @@ MOST_CRASHES: Final = 1  # SPEC 12.6: resent once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkState:
-    """`is_open`: a send has begun, and how it ended is not written down. `crashes` and `lost_answers` count the sends
-    of what is being sent now that may have arrived although nobody said so.
+    """How far sending has come. `is_open`: a send has begun and its result is not recorded.
 
-    Once a platform found the chunk too long it goes on as plain text in parts: up to `part_limit` in the platform's
-    unit, from `offset` of the plain text on.
+    `crashes` and `lost_answers` count the sends of the current text that may have arrived without an answer. After a
+    platform found the chunk too long, it is sent as plain text in parts of up to `part_limit` in the platform's unit,
+    from `offset` of the plain text on.
     """
 
     is_open: bool = False
@@ -46,14 +46,14 @@ class TakenUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The platform has it. `next_offset` is where the next part begins; None when nothing is left."""
+    """The platform accepted the text. `next_offset` is where the next part begins, None if nothing is left."""
 
     next_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The platform said no. `size` is what was sent, in the platform's unit."""
+    """The platform refused the text. `size` is the size of the text, in the platform's unit."""
 
     error: ChannelError
     size: int
@@ -67,7 +67,7 @@ class NotReached:
 
 @dataclass(frozen=True, slots=True)
 class AnswerLost:
-    """It was sent, and no answer came: a timeout, a connection that broke."""
+    """The text was sent and no answer came, for example because of a timeout or a broken connection."""
 
 
 Event = TakenUp | Accepted | Refused | NotReached | AnswerLost
@@ -75,19 +75,19 @@ Event = TakenUp | Accepted | Refused | NotReached | AnswerLost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """Wait until then, store the progress as open, call the platform."""
+    """Wait until then, store the state as open, call the platform."""
 
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All of the chunk has arrived."""
+    """The whole chunk has arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveBack:
-    """Leave it to the queue, or, if the failure is permanent, to the dead letters."""
+    """Return the entry to the queue or, if the failure is permanent, make it a dead letter."""
 
     failure: Failure
     retry_after_ms: int | None = None
@@ -99,7 +99,8 @@ Step = tuple[ChunkState, Effect]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """`attempts` of this lease, the one that just ended included. No try begins after `patience_until_ms`."""
+    """The inputs of a step. `attempts` are those of this lease, including the last. No attempt starts after
+    `patience_until_ms`."""
 
     now_ms: int
     expires_at_ms: int
@@ -116,7 +117,7 @@ def step(progress: ChunkState, event: Event, around: Circumstances) -> Step:
         case Accepted(next_offset=None):
             return replace(progress, is_open=False), Done()
         case Accepted():
-            # Another part is another message: nothing is known of it yet.
+            # Another part is another message: reset the counters.
             following = ChunkState(
                 as_plain=progress.as_plain, part_limit=progress.part_limit, offset=event.next_offset or 0
             )
@@ -159,7 +160,7 @@ def _wait(progress: ChunkState, error: ChannelError, told_ms: int | None, around
     if decision.reaction is Reaction.WAIT and decision.at_ms <= around.patience_until_ms:
         return progress, Send(at_ms=decision.at_ms)
     if error is ChannelError.RATE_LIMITED or told_ms is not None:
-        # Whoever says when to come back is obeyed by the queue, too, and the try does not count (SPEC 4.3).
+        # The queue obeys a Retry-After, too, and the attempt does not count (SPEC 4.3).
         wait_ms = None if told_ms is None else decision.at_ms - around.now_ms
         return progress, GiveBack(failure=Failure.RATE_LIMITED, retry_after_ms=wait_ms)
     return progress, GiveBack(failure=Failure.CHANNEL_UNAVAILABLE)

@@ -1,4 +1,4 @@
-"""A message as its reader has it once it opened, and the envelope a relay is given of it (SPEC 8.5, 9.1)."""
+"""A decrypted message, and the envelope that carries a message to a relay (SPEC 8.5, 9.1)."""
 
 import hashlib
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class DecryptedMessage(NamedTuple):
 
 
 def seal_envelope(padded: bytes, *, kind: Kind, reader: ContactCard, expires_at_ms: int, now_ms: int) -> bytes:
-    """The envelope a relay is given."""
+    """Seal a padded session message and put it into an envelope."""
     return encode_envelope(
         Envelope(
             inbox_key=relay_inbox_key(reader.address),
@@ -50,5 +50,5 @@ def seal_envelope(padded: bytes, *, kind: Kind, reader: ContactCard, expires_at_
 
 
 def dedup_key(sender: Address, session: SessionId, message: MessageId) -> bytes:
-    """What makes an arrival the same message as another (SPEC 9.1)."""
+    """Return the key under which two arrivals are the same message (SPEC 9.1)."""
     return hashlib.sha256(sender + session + message).digest()

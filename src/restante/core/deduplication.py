@@ -1,7 +1,7 @@
-"""What is remembered of an arrival, and what that says about the next one (SPEC 9.1, 9.2, 8.7).
+"""Compute fingerprints of arrivals and compare them (SPEC 9.1, 9.2, 8.7).
 
-Two questions, asked in this order: are these bytes known in this session (needs no key), and is this message known from
-another session (docs/decisions/0016). Whether its number was used before is asked of core/inbox, between the two.
+There are two tests, in this order: are these bytes known in this session (needs no decryption), and is this message
+known from another session (docs/decisions/0016). Between them core/inbox tests whether the sequence number was used.
 """
 
 import hashlib
@@ -20,14 +20,15 @@ SESSION_MARK_BYTES: Final = 8
 PAYLOAD_MARK_BYTES: Final = 16
 CONTENT_MARK_BYTES: Final = 8
 MESSAGE_KEY_BYTES: Final = 16
-"""Hashes are cut to what 100,000 entries in 10 MB leave room for (SPEC 9.2). Only a sender can make marks of its own
-messages meet, and then hides nothing but a message of its own."""
+"""Hashes are truncated so that 100,000 entries fit in 10 MB (SPEC 9.2). Only a sender can find two messages with equal
+fingerprints, and can thereby hide only a message of its own."""
 
 
 class UnsealedHeader(NamedTuple):
-    """What unsealing shows of an arrival before its session is asked to open it.
+    """The part of an arrival that is known before decryption.
 
-    A tuple, as Fingerprint is: one of each is made for every arrival, and a frozen dataclass takes four times as long.
+    It is a tuple, like Fingerprint, because one is made for every arrival and a frozen dataclass takes four times as
+    long.
     """
 
     sender: Address
@@ -38,7 +39,7 @@ class UnsealedHeader(NamedTuple):
 
 
 class Fingerprint(NamedTuple):
-    """One remembered arrival of a message. `is_acknowledged` is false for control messages (decisions/0006)."""
+    """The truncated hashes of one arrival. `is_acknowledged` is false for control messages (decisions/0006)."""
 
     session: bytes
     payload: bytes
@@ -46,14 +47,14 @@ class Fingerprint(NamedTuple):
     is_acknowledged: bool = True
 
 
-@lru_cache(maxsize=256)  # asked for several times while a message is taken in
+@lru_cache(maxsize=256)  # used several times for each arrival
 def message_key(sender: Address, message: MessageId) -> bytes:
-    """What finds every arrival of a message, whatever its session."""
+    """Return the key of all arrivals of a message, in any session."""
     return hashlib.sha256(sender + message).digest()[:MESSAGE_KEY_BYTES]
 
 
 def session_mark(sender: Address, session: SessionId, message: MessageId) -> bytes:
-    """The beginning of SPEC 9.1's key: tells the sessions of one message apart."""
+    """Return the first bytes of SPEC 9.1's key, which differ between sessions."""
     return dedup_key(sender, session, message)[:SESSION_MARK_BYTES]
 
 
@@ -62,13 +63,13 @@ def payload_mark(payload: PayloadHash) -> bytes:
 
 
 def content_mark(header: TtlHeader, kind: Kind, body: bytes) -> bytes:
-    """What stays the same when a message is sealed again in another session."""
+    """Return a hash that stays the same when a message is re-encrypted in another session."""
     whole = b"\x00".join((kind.encode(), encode_ttl_header(header) + body))
     return hashlib.sha256(whole).digest()[:CONTENT_MARK_BYTES]
 
 
 def verdict_before_opening(marks: Iterable[Fingerprint], *, session: bytes, payload: bytes) -> Verdict | None:
-    """The verdict that needs no key; None when the message has to be opened to tell (SPEC 9.1)."""
+    """Return the verdict that needs no decryption, or None if the message must be decrypted first (SPEC 9.1)."""
     known = [mark.payload for mark in marks if mark.session == session]
     if not known:
         return None
@@ -76,7 +77,7 @@ def verdict_before_opening(marks: Iterable[Fingerprint], *, session: bytes, payl
 
 
 def known_elsewhere(marks: Iterable[Fingerprint], *, session: bytes, content: bytes) -> KnownInOtherSession:
-    """Whether another session brought this message before, and whether it said the same there."""
+    """Return whether another session delivered this message before, and whether its content was the same."""
     known = [mark.content for mark in marks if mark.session != session]
     if not known:
         return KnownInOtherSession.UNKNOWN

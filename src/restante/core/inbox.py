@@ -1,8 +1,8 @@
-"""One incoming session: what each arrival is, in which order the application gets them, when a gap is given up.
+"""The state machine of one incoming session: verdicts, order of release, gaps and resets (SPEC 9.1, 9.4, 9.5, 8.7).
 
-One machine per sender and session (SPEC 9.1, 9.4, 9.5, 8.7); every transition is in this file, no pair of phase and
-event is refused. Equal arrivals at equal times give equal verdicts, order, gaps and resets, however often the host
-looked at the clock in between: time is judged first in every step. It does not decrypt, store or acknowledge.
+There is one machine per sender and session. Every transition is in this file, and every event is allowed in every
+phase. Each step first applies what is due at its time. So equal arrivals at equal times give equal verdicts, order,
+gaps and resets, however often the host called it in between. It does not decrypt, store or acknowledge.
 """
 
 from collections.abc import Mapping
@@ -40,19 +40,21 @@ from restante.policy.reorder_limits import (
 
 
 class Phase(StrEnum):
+    """The phases of an incoming session."""
+
     FLOWING = "flowing"
-    """Everything that came was handed on."""
+    """Every message that arrived was released."""
     WAITING = "waiting"
-    """Something came that has to wait for an earlier one."""
+    """At least one message is buffered until an earlier one arrives."""
     BROKEN = "broken"
-    """Given up; we asked the sender for another session."""
+    """Given up. The host requested another session."""
     CLOSED = "closed"
-    """Over: the sender goes on in another session."""
+    """Ended: the sender uses another session."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedRange:
-    """Numbers that were skipped at that moment and have not come yet, both ends included."""
+    """Numbers that were skipped at that time and have not arrived, both ends included."""
 
     first: int
     last: int
@@ -63,10 +65,11 @@ _NOTHING_WAITS: Final[Mapping[int, int]] = {}
 
 
 class InboxSession(NamedTuple):
-    """`expected` is the lowest number not passed yet. `waiting` holds what came early, with the time it came.
+    """The state of a session. `expected` is the lowest number not passed yet; `waiting` are the buffered ones with
+    their time.
 
-    `void` are those of the waiting that have nothing to show: another session brought their message before. A tuple,
-    because one is made for each message: a frozen dataclass takes four times as long.
+    `void` are the buffered numbers with nothing to release, because another session delivered their message. It is a
+    tuple because one is made for each message: a frozen dataclass takes four times as long.
     """
 
     phase: Phase = Phase.FLOWING
@@ -90,7 +93,8 @@ _VERDICT_BY_CONTENT: Final = {
 
 
 def step(session: InboxSession, event: Event, *, now_ms: int, limits: OrderLimits) -> Step:
-    """The session after `event`, and the effects the host carries out, in this order, in the same transaction."""
+    """Return the session after `event` and the effects, which the host executes in this order in the same
+    transaction."""
     if session.phase is _FLOWING and isinstance(event, Arrived) and event.sequence == session.expected:
         return _in_turn(session, event)
     session, effects = _skip_old_gaps(session, now_ms, limits)
@@ -109,14 +113,14 @@ def step(session: InboxSession, event: Event, *, now_ms: int, limits: OrderLimit
 
 
 def next_wake_ms(session: InboxSession, *, limits: OrderLimits) -> int | None:
-    """When time alone changes the session; None while it waits for nothing."""
+    """Return when time alone changes the session, or None."""
     if not session.waiting:
         return None
     return gap_ends_at_ms(limits, oldest_waiting_ms=min(session.waiting.values()))
 
 
 def is_consumed(session: InboxSession, sequence: int, *, now_ms: int) -> bool:
-    """Whether the number was used before and no key for it is left (SPEC 9.1)."""
+    """Return whether the number was used before and its key deleted (SPEC 9.1)."""
     if sequence >= session.expected:
         return sequence in session.waiting
     return not any(
@@ -152,9 +156,9 @@ def _arrived(session: InboxSession, event: Arrived, now_ms: int, limits: OrderLi
 
 
 def _in_turn(session: InboxSession, event: Arrived) -> Step:
-    """The way almost every message goes: nothing waits, so that nothing runs on, and no other question is open.
+    """Handle the most frequent case: the expected number, with nothing buffered.
 
-    The session is made whole, not by `_replace`, which takes three times as long.
+    The session is built directly, because `_replace` takes three times as long.
     """
     _, sequence, waiting, void, missing, _, _ = session
     judged = _VERDICT_BY_CONTENT[event.elsewhere]
@@ -163,7 +167,7 @@ def _in_turn(session: InboxSession, event: Arrived) -> Step:
 
 
 def _run_on(session: InboxSession) -> Step:
-    """Hand on everything that waits from `expected` without a break."""
+    """Release all buffered messages from `expected` on, up to the next gap."""
     if session.expected not in session.waiting:
         return session, ()
     waiting = dict(session.waiting)
@@ -183,18 +187,18 @@ def _run_on(session: InboxSession) -> Step:
 
 
 def _skip_old_gaps(session: InboxSession, now_ms: int, limits: OrderLimits) -> Step:
-    """Give up waiting for what has been missing too long, and ask for it again (SPEC 9.5)."""
+    """Skip gaps that are too old, and request their messages again (SPEC 9.5)."""
     effects: tuple[Effect, ...] = ()
     while (due_ms := next_wake_ms(session, limits=limits)) is not None and due_ms <= now_ms:
         first = session.expected
-        # Skipped when it was due, not when the host looked: equal arrivals, equal sessions.
+        # Record the time when the gap was due, not the time of this step: equal arrivals give equal sessions.
         session, skipped = _skip(session, skipped_at_ms=due_ms)
         effects += (skipped[0], RequestRetransmit(*retransmit_range(first)), *skipped[1:])
     return session, effects
 
 
 def _skip(session: InboxSession, *, skipped_at_ms: int) -> Step:
-    """On to the lowest that waits, and from there without a break."""
+    """Go on to the lowest buffered number and release from there up to the next gap."""
     gap = SkippedRange(session.expected, min(session.waiting) - 1, skipped_at_ms)
     moved = session._replace(expected=gap.last + 1, missing=_newest((*session.missing, gap)))
     run_on, released = _run_on(moved)
@@ -202,7 +206,8 @@ def _skip(session: InboxSession, *, skipped_at_ms: int) -> Step:
 
 
 def _end(session: InboxSession, phase: Phase, now_ms: int) -> Step:
-    """No more of this session. What waited was acknowledged, so nobody would send it again: it is handed on."""
+    """End the session. Buffered messages are released: they were acknowledged, so their sender will not send them
+    again."""
     effects: tuple[Effect, ...] = ()
     while session.waiting:
         session, skipped = _skip(session, skipped_at_ms=now_ms)
@@ -218,7 +223,7 @@ def _failed(session: InboxSession, reason: ResetReason, now_ms: int, limits: Ord
 
 
 def _ask_again(session: InboxSession, now_ms: int, limits: OrderLimits) -> Step:
-    """The first request may have been lost: it is repeated while the sender goes on here, but not for each arrival."""
+    """Repeat the reset request at intervals while messages of this session arrive; the first one may have been lost."""
     if session.phase is Phase.CLOSED or session.asked_at_ms is None or session.reason is None:
         return session, ()
     if now_ms < session.asked_at_ms + limits.gap_timeout_ms:
@@ -227,7 +232,7 @@ def _ask_again(session: InboxSession, now_ms: int, limits: OrderLimits) -> Step:
 
 
 def _without(missing: tuple[SkippedRange, ...], sequence: int) -> tuple[SkippedRange, ...]:
-    """The gaps after one of their numbers came."""
+    """Return the gaps without a number that arrived."""
     left: list[SkippedRange] = []
     for gap in missing:
         if not gap.first <= sequence <= gap.last:
@@ -241,7 +246,7 @@ def _without(missing: tuple[SkippedRange, ...], sequence: int) -> tuple[SkippedR
 
 
 def _newest(missing: tuple[SkippedRange, ...]) -> tuple[SkippedRange, ...]:
-    """As many of the highest numbers as keys are kept for."""
+    """Return the highest missing numbers, as many as keys are stored for."""
     room = MAX_MISSING
     kept: list[SkippedRange] = []
     for gap in reversed(missing):

@@ -1,4 +1,4 @@
-"""What can happen to an incoming session, and what the host must then do. Data only; core/inbox decides."""
+"""Events and effects of an incoming session. Data only; core/inbox decides."""
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -16,7 +16,7 @@ class KnownInOtherSession(StrEnum):
 
 
 class ResetReason(IntEnum):
-    """Why a session cannot go on; the numbers are those of the wire."""
+    """Why a session cannot continue. The numbers are used on the wire."""
 
     GAP_TOO_WIDE = 1
     UNREADABLE = 2
@@ -24,7 +24,8 @@ class ResetReason(IntEnum):
 
 
 class Arrived(NamedTuple):
-    """A message opened, and its bytes were not known in this session. A tuple: it happens with every message."""
+    """A message was decrypted, and its bytes were not known in this session. It is a tuple because one is made per
+    message."""
 
     sequence: int
     elsewhere: KnownInOtherSession = KnownInOtherSession.UNKNOWN
@@ -32,19 +33,19 @@ class Arrived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """The moment the session asked to be woken at may have come."""
+    """The time that the session wanted to be woken at may have come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFailed:
-    """The host can no longer read this session, although its bytes are authentic; or somebody wants a new one."""
+    """The host can no longer decrypt this session although its bytes are authentic, or the user wants a new one."""
 
     reason: ResetReason
 
 
 @dataclass(frozen=True, slots=True)
 class ResetAgreed:
-    """The sender goes on in another session and sends there again what it has no receipt for (SPEC 8.7)."""
+    """The sender uses another session and re-encrypts there what has no receipt (SPEC 8.7)."""
 
 
 Event = Arrived | TimePassed | SessionFailed | ResetAgreed
@@ -52,19 +53,19 @@ Event = Arrived | TimePassed | SessionFailed | ResetAgreed
 
 @dataclass(frozen=True, slots=True)
 class RecordVerdict:
-    """Write down what the arrival was. NEW and DUPLICATE are acknowledged, the others are security events."""
+    """Record the verdict on the arrival. NEW and DUPLICATE are acknowledged, the others are security events."""
 
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Take nothing of this arrival in and acknowledge nothing: its sender is to send it in another session."""
+    """Store and acknowledge nothing of this arrival: its sender will send it in another session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keep the message of this number until its turn comes; of a void one, only that the number was used."""
+    """Buffer the message of this number until its turn. Of a void number, record only that it was used."""
 
     sequence: int
     is_void: bool = False
@@ -72,9 +73,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Hand the message of this number to the application; `is_late` when later ones were handed on before it.
+    """Release the message of this number to the application; `is_late` if later ones were released before it.
 
-    After the verdict NEW, the number that arrived means the arrival itself; any other, or any before it, has waited.
+    After the verdict NEW, the number of the arrival means the arrival itself. Any other number is a buffered message.
     """
 
     sequence: int
@@ -83,14 +84,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """The turn of a void number has come: there is nothing to hand on."""
+    """The turn of a void number has come: there is nothing to release."""
 
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class RecordGap:
-    """The messages from `first` to `last` are no longer waited for."""
+    """Record that the messages from `first` to `last` were skipped."""
 
     first: int
     last: int
@@ -98,7 +99,7 @@ class RecordGap:
 
 @dataclass(frozen=True, slots=True)
 class RequestRetransmit:
-    """Ask the sender for these numbers again, both ends included."""
+    """Request these numbers from the sender again, both ends included."""
 
     first: int
     last: int
@@ -106,7 +107,7 @@ class RequestRetransmit:
 
 @dataclass(frozen=True, slots=True)
 class AskReset:
-    """Agree with the sender on a new session (SPEC 8.7)."""
+    """Request a new session from the sender (SPEC 8.7)."""
 
     reason: ResetReason
 
@@ -115,11 +116,11 @@ Effect = RecordVerdict | Refuse | Hold | Release | Discard | RecordGap | Request
 
 
 class InboxNotice(StrEnum):
-    """What an application is told of the receiving side."""
+    """Events of the receiving side for the application."""
 
     NEW_MESSAGE = "new_message"
     GAP = "gap"
     RESET = "reset"
     SECURITY = "security"
     FORGOTTEN = "forgotten"
-    """Arrivals were forgotten before their time, because too many came (SPEC 9.2)."""
+    """Fingerprints were evicted before their retention ended, because too many messages arrived (SPEC 9.2)."""

@@ -1,4 +1,4 @@
-"""What a sender does when its reader misses messages (SPEC 9.5). Entries in, a decision out: nothing is sent here."""
+"""Decide what a sender does about a retransmit request (SPEC 9.5). Nothing is sent here."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from restante.model.states import State
 from restante.wire.control_messages import RetransmitRequest
 
 PAUSE_MS: Final = 60_000
-"""A message that left less than a minute ago may still be on its way: asking again does not make us send it again."""
+"""A message that was sent less than a minute ago may still arrive; a request does not send it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentMessage:
-    """An outbox entry of the session that is asked about, with the number its message has there."""
+    """An outbox entry of the requested session, with the sequence number its message has there."""
 
     message_id: MessageId
     sequence: int
@@ -24,10 +24,11 @@ class SentMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetransmitPlan:
-    """`resend` in order of their numbers, the same sealed bytes again; `under_way` leave or have left by themselves.
+    """`resend` are to be sent again with the same sealed bytes, by number; `under_way` are being sent or were just
+    sent.
 
-    `gone` are numbers of which nothing is held any more: receipted, expired, evicted, dead or never sent. Their reader
-    is answered with nothing, our journal says what became of each.
+    `gone` are numbers without an entry: receipted, expired, evicted, dead or never sent. The recipient gets no answer
+    for them; the sender's journal has their states.
     """
 
     resend: tuple[MessageId, ...]
@@ -36,7 +37,7 @@ class RetransmitPlan:
 
 
 def plan_retransmit(request: RetransmitRequest, held: Iterable[SentMessage], *, now_ms: int) -> RetransmitPlan:
-    """Every number of the request in exactly one of the three; what is held beyond it is not touched."""
+    """Put every requested number into exactly one of the three lists. Entries beyond the request are ignored."""
     asked = range(request.first, request.last + 1)
     by_number = {entry.sequence: entry for entry in held if entry.sequence in asked}
     found = [by_number[number] for number in asked if number in by_number]

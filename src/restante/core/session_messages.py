@@ -1,7 +1,6 @@
-"""Messages of a session: written under its ratchet, read by it, and the first one that makes it (SPEC 8.2-8.5).
+"""Encrypt and decrypt session messages, and accept a session with its first message (SPEC 8.2-8.5).
 
-What a message says is not known here: bytes in, bytes out. Each function gives the new state beside its result; the
-host stores both in one transaction, or neither.
+Each function returns the new state beside its result. The host stores both in one transaction, or neither.
 """
 
 from collections.abc import Sequence
@@ -24,12 +23,12 @@ from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.session_message import SessionMessage, decode_session_message, encode_session_message
 
 UNSEALED_TOGETHER: Final = 16
-"""Every step is done for several before the next one: between two exchanges of keys our code was measured slower."""
+"""Each step is done for this many envelopes before the next step, which was measured to be faster than one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """A session that somebody else opened, as its first message leaves it. `prekeys` lacks the one that was used."""
+    """A session that a peer opened, after its first message. `prekeys` lacks the one that was used."""
 
     agreed: Agreed
     prekeys: PrekeyStore
@@ -37,7 +36,7 @@ class Accepted:
 
 
 class UnsealedMessage(NamedTuple):
-    """What can be told of an envelope before any session is asked (SPEC 9.1). A tuple: one is made for each."""
+    """What is known of an envelope before decryption (SPEC 9.1). It is a tuple because one is made per envelope."""
 
     message: SessionMessage
     payload_hash: PayloadHash
@@ -45,7 +44,7 @@ class UnsealedMessage(NamedTuple):
 
 
 class _Viewed(NamedTuple):
-    """What an envelope for us shows while it is closed."""
+    """The parts of an envelope for us that are readable before unsealing."""
 
     sealed: bytes
     payload_hash: PayloadHash
@@ -53,7 +52,7 @@ class _Viewed(NamedTuple):
 
 
 def unseal_envelope(raw: bytes, *, reader: Identity) -> UnsealedMessage:
-    """The message inside an envelope, still closed by its ratchet; refused when it is for somebody else or damaged."""
+    """Unseal an envelope. Raise if it is for another recipient or damaged. The message inside is still encrypted."""
     [opened] = unseal_envelopes([raw], reader=reader)
     if isinstance(opened, RestanteError):
         raise opened
@@ -61,7 +60,7 @@ def unseal_envelope(raw: bytes, *, reader: Identity) -> UnsealedMessage:
 
 
 def unseal_envelopes(envelopes: Sequence[bytes], *, reader: Identity) -> list[UnsealedMessage | RestanteError]:
-    """The same for many, in their order; where one is refused stands its refusal."""
+    """Unseal several envelopes, in order. A refused one gives its error in the list."""
     arrivals: list[UnsealedMessage | RestanteError] = []
     inbox_key = relay_inbox_key(reader.address)
     for start in range(0, len(envelopes), UNSEALED_TOGETHER):
@@ -112,9 +111,9 @@ def encrypt_message(
     opening: Opening | None,
     entropy: bytes,
 ) -> tuple[RatchetState, bytes]:
-    """The next message, padded and ready for `core.letters.enclose`. `opening` is the session's own, if we opened it.
+    """Encrypt and pad the next message, ready for `seal_envelope`. `opening` is the session's, if we are its initiator.
 
-    The padding is outside the ratchet, so that a first message, which is longer, has one of the usual sizes, too.
+    Padding is outside the ratchet, so that a first message, which is longer, has one of the usual sizes, too.
     """
     after, sealed = encrypt(ratchet, plaintext, message_id, entropy=entropy)
     message = SessionMessage(
@@ -128,17 +127,19 @@ def encrypt_message(
 
 
 def decrypt_message(ratchet: RatchetState, message: SessionMessage, *, now_ms: int) -> tuple[RatchetState, bytes]:
-    """The plaintext of a message whose sender and session led to `ratchet`."""
+    """Decrypt a message of the session that `ratchet` belongs to."""
     return decrypt(ratchet, message.ratchet, message.message_id, now_ms=now_ms)
 
 
 def accept_session(message: SessionMessage, *, reader: Identity, prekeys: PrekeyStore, now_ms: int) -> Accepted:
-    """A message of a session that is not known yet. A refusal uses up no prekey."""
+    """Accept a session with its first message. If it raises, no prekey is used up."""
     if message.opening is None:
-        raise RemoteProtocolError("the message is of a session that is not known here", code=Code.SESSION_INVALID)
+        raise RemoteProtocolError("the message belongs to an unknown session", code=Code.SESSION_INVALID)
     agreed = respond(reader, message.opening, prekeys=prekeys, now_ms=now_ms)
     if agreed.session_id != message.session_id:
-        raise RemoteProtocolError("the opening does not lead to its session", code=Code.AUTHENTICATION_FAILED)
+        raise RemoteProtocolError(
+            "the opening does not match the session id of its message", code=Code.AUTHENTICATION_FAILED
+        )
     ratchet, plaintext = decrypt_message(agreed.ratchet, message, now_ms=now_ms)
     spent = message.opening.one_time_id
     return Accepted(
@@ -149,7 +150,7 @@ def accept_session(message: SessionMessage, *, reader: Identity, prekeys: Prekey
 
 
 def session_to_send_in(one: SessionId, other: SessionId) -> SessionId:
-    """Which of two sessions both sides keep sending in, when each opened one at the same time: the lower id."""
+    """Return the session that both sides send in if each opened one at the same time: the one with the lower id."""
     if one == other:
         raise LocalProtocolError("the two sessions are the same")
     return min(one, other)

@@ -1,4 +1,4 @@
-"""Signed acknowledgements: made by those who hold or received, believed only when the signature holds (SPEC 10)."""
+"""Make and verify signed acks (SPEC 10)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,14 +26,14 @@ from restante.wire.acks import (
 
 
 def delivery_ack(node: Identity, stored: PayloadHash, *, now_ms: int) -> Ack:
-    """A node's word that it holds these sealed bytes; to be given only after they are on disk (SPEC 1.3)."""
+    """Return a node's ack that it stores these sealed bytes. Call it only after they are on disk (SPEC 1.3)."""
     reference, subject = delivery_subject(stored)
     unsigned = Ack(type=AckType.DELIVERY, reference=reference, subject=subject, timestamp_ms=now_ms)
     return replace(unsigned, signature=node.sign(ack_to_sign(unsigned)))
 
 
 def is_delivery_ack_for(ack: Ack, *, node: NodeKey, sealed: PayloadHash) -> bool:
-    """Whether this node really said that it holds exactly these bytes."""
+    """Return whether this node signed that it stores exactly these bytes."""
     return (
         ack.type is AckType.DELIVERY and ack.subject == sealed and is_signed_by(node, ack.signature, ack_to_sign(ack))
     )
@@ -41,27 +41,27 @@ def is_delivery_ack_for(ack: Ack, *, node: NodeKey, sealed: PayloadHash) -> bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A node's signed word, with the whole hashes anybody needs to check it (SPEC 7.8, 13.5)."""
+    """A node's signed batch, with the whole hashes that are needed to verify it (SPEC 7.8, 13.5)."""
 
     batch: DeliveryBatch
     sealed_hashes: tuple[PayloadHash, ...]
 
 
 def delivery_evidence(node: Identity, stored: Sequence[PayloadHash], *, now_ms: int) -> Evidence:
-    """One signature for all that one commit put on disk for one connection; to be given only after it."""
+    """Sign once for everything that one commit stored for one connection. Call it only after the commit."""
     unsigned = DeliveryBatch(references=delivery_references(stored), timestamp_ms=now_ms)
     signed = replace(unsigned, signature=node.sign(delivery_batch_to_sign(unsigned, stored)))
     return Evidence(batch=signed, sealed_hashes=tuple(stored))
 
 
 def encoded_evidence(node: Identity, stored: Sequence[PayloadHash], *, now_ms: int) -> bytes:
-    """The batch of `delivery_evidence` as its bytes, for a node that gives it away at once."""
+    """Return the encoded batch of `delivery_evidence`, for a node that sends it at once."""
     head, to_sign = unsigned_delivery(stored, now_ms)
     return head + node.sign(to_sign)
 
 
 def is_evidence_by(evidence: Evidence, node: NodeKey) -> bool:
-    """Whether this node really said that it holds exactly these bytes."""
+    """Return whether this node signed that it stores exactly these bytes."""
     batch, sealed_hashes = evidence.batch, evidence.sealed_hashes
     if set(map(len, sealed_hashes)) != {PAYLOAD_HASH_BYTES} or delivery_references(sealed_hashes) != batch.references:
         return False
@@ -77,29 +77,33 @@ def sign_receipts(
     now_ms: int,
     ack_type: AckType = AckType.RECEIPT,
 ) -> bytes:
-    """The body of a control message that acknowledges messages of one writer, as received or as read."""
+    """Return the body of a control message that acknowledges messages of one sender, as received or as read."""
     unsigned = BatchAck(type=ack_type, message_ids=messages, timestamp_ms=now_ms)
     return encode_batch_ack(replace(unsigned, signature=reader.sign(batch_to_sign(unsigned, writer))))
 
 
 def verify_receipts(body: bytes, *, reader: Address, writer: Address) -> BatchAck:
-    """The acknowledgements in a control message; refused unless `reader` signed them for `writer`.
+    """Return the acks in a control message. Raise unless `reader` signed them for `writer`.
 
-    One alone may also come in the form of SPEC 10.2, and is then given as a batch of one.
+    A single ack in the form of SPEC 10.2 is returned as a batch of one.
     """
     if len(body) == ACK_BYTES:
         return _checked_alone(decode_ack(body), reader=reader, writer=writer)
     batch = decode_batch_ack(body)
     if not is_signed_by(reader, batch.signature, batch_to_sign(batch, writer)):
-        raise RemoteProtocolError("the receipts are not signed by their sender", code=Code.AUTHENTICATION_FAILED)
+        raise RemoteProtocolError(
+            "the acks are not signed by the sender of the control message", code=Code.AUTHENTICATION_FAILED
+        )
     return batch
 
 
 def _checked_alone(ack: Ack, *, reader: Address, writer: Address) -> BatchAck:
     if ack.type is AckType.DELIVERY:
-        raise RemoteProtocolError("a DELIVERY ack is a node's word, not a recipient's")
+        raise RemoteProtocolError("a recipient cannot send a DELIVERY ack; only nodes do")
     if ack.subject != writer or not is_signed_by(reader, ack.signature, ack_to_sign(ack)):
-        raise RemoteProtocolError("the receipt is not signed by its sender", code=Code.AUTHENTICATION_FAILED)
+        raise RemoteProtocolError(
+            "the ack is not signed by the sender of the control message", code=Code.AUTHENTICATION_FAILED
+        )
     return BatchAck(
         type=ack.type,
         message_ids=(message_id(ack.reference),),

@@ -1,4 +1,4 @@
-"""Prekey bundles, signed by their owner and believed only when the signature holds (SPEC 7.6, 8.1)."""
+"""Sign and verify prekey bundles (SPEC 7.6, 8.1)."""
 
 from dataclasses import replace
 
@@ -12,13 +12,13 @@ from restante.wire.prekey_bundle import bundle_to_sign, decode_bundle, encode_bu
 
 
 def sign_bundle(prekeys: PrekeyStore, owner: Identity, *, now_ms: int) -> bytes:
-    """The bundle as others may have it."""
+    """Return the encoded, signed bundle."""
     unsigned = public_bundle(prekeys, owner.card, now_ms=now_ms)
     return encode_bundle(replace(unsigned, signature=owner.sign(bundle_to_sign(unsigned))))
 
 
 def verify_bundle(raw: bytes, *, owner: Address, now_ms: int) -> PrekeyBundle:
-    """A bundle that somebody handed us, when it is the owner's, unchanged, and young enough to be written to."""
+    """Return the bundle. Raise unless its owner signed it and it is fresh enough to be used."""
     bundle = decode_bundle(raw)
     if bundle.card.address != owner or not is_signed_by(owner, bundle.signature, bundle_to_sign(bundle)):
         raise RemoteProtocolError("the prekey bundle is not signed by its owner", code=Code.AUTHENTICATION_FAILED)

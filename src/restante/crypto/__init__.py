@@ -1,1 +1,1 @@
-"""Keys, signatures and sealing on top of `cryptography`. Knows no files, no clock and no policy."""
+"""Keys, signatures and sealing, on top of `cryptography`. No files, no clock, no policy."""

@@ -1,12 +1,12 @@
-"""The first byte of everything secret that is kept on disk: which release's form it has."""
+"""The version byte at the start of every secret value that is stored on disk."""
 
 from restante.model.errors import Malformed, StoreUnusable
 
 
 def checked_version(raw: bytes, what: str, *, newest: int) -> int:
-    """The version, when this release can read it."""
+    """Return the version. Raise unless this release can read it."""
     if not raw or raw[0] == 0:
-        raise Malformed(f"this is no {what}: it has no version")
+        raise Malformed(f"not a {what}: the version byte is missing")
     if raw[0] > newest:
         raise StoreUnusable(
             f"a {what} of version {raw[0]} was written by a newer release; this one reads versions up to {newest}"

@@ -1,9 +1,9 @@
-"""How two people agree on a session although one of them is away (SPEC 8.1, 8.3), in the manner of Signal's PQXDH.
+"""The handshake of a session, while the responder is offline (SPEC 8.1, 8.3), modelled on Signal's PQXDH.
 
-Four X25519 agreements (three when no one-time prekey is left) and one ML-KEM-768 secret go into one HKDF: the result is
-secret as long as either of the two kinds holds. Nobody signs the transcript; that the initiator could take part in the
-first agreement is what proves it. The transcript names every key and both sides; its hash is the session id, and goes
-with the secret into the ratchet's context.
+Four X25519 agreements (three if no one-time prekey is left) and one ML-KEM-768 secret are the input of one HKDF. The
+result is secret as long as one of the two kinds is unbroken. The transcript is not signed: the initiator is
+authenticated by taking part in the first agreement. The transcript contains every key and both sides. Its hash is the
+session id and part of the ratchet's context.
 """
 
 import hashlib
@@ -24,21 +24,21 @@ from restante.model.ids import Address, SessionId, exactly
 from restante.model.prekey_bundle import OneTimePrekey, Opening, PrekeyBundle
 
 HANDSHAKE_ENTROPY_BYTES: Final = 2 * KEY_BYTES
-"""What `initiate` wants: an ephemeral key and the first ratchet key."""
+"""The entropy that `initiate` needs: an ephemeral key and the first ratchet key."""
 KEM_CIPHERTEXT_BYTES: Final = 1088
 
 _TRANSCRIPT_DOMAIN: Final = b"restante-handshake-v1"
 _SESSION_DOMAIN: Final = b"restante-session-id-v1"
 _SECRET_LABEL: Final = b"restante-handshake-secret-v1"
 _CONTEXT_DOMAIN: Final = b"restante-ratchet-v1"
-_CURVE_PREFIX: Final = b"\xff" * 32  # as PQXDH: keeps the input apart from any encoded curve point
+_CURVE_PREFIX: Final = b"\xff" * 32  # as in PQXDH: separates the input from any encoded curve point
 _ABSENT: Final = b"\x00"
 _PRESENT: Final = b"\x01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encapsulation:
-    """A fresh ML-KEM secret and the ciphertext that brings it to the other side."""
+    """A new ML-KEM secret and the ciphertext that transports it."""
 
     secret: bytes = field(repr=False)
     ciphertext: bytes
@@ -46,7 +46,7 @@ class Encapsulation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """A session as its handshake leaves it, on either side."""
+    """The result of a handshake, on either side."""
 
     session_id: SessionId
     peer: ContactCard
@@ -55,12 +55,13 @@ class Agreed:
 
     @property
     def has_one_time_prekey(self) -> bool:
-        """False when the bundle was exhausted: the first message is then only as safe as the signed prekey is young."""
+        """Return whether a one-time prekey was used. Without one, the first message is protected only by the signed
+        prekey."""
         return self.opening.one_time_id is not None
 
 
 def encapsulate(bundle: PrekeyBundle) -> Encapsulation:
-    """Like sealing, this draws its randomness inside the library, which offers no way to pass it in."""
+    """Encapsulate a new ML-KEM secret. The library draws the randomness and offers no way to pass it in."""
     secret, ciphertext = MLKEM768PublicKey.from_public_bytes(bundle.kem_prekey).encapsulate()
     return Encapsulation(secret=secret, ciphertext=ciphertext)
 
@@ -74,7 +75,7 @@ def initiate(
     entropy: bytes,
     continues: SessionId | None = None,
 ) -> Agreed:
-    """Open a session with the owner of a checked bundle."""
+    """Open a session with the owner of a verified bundle."""
     exactly(entropy, HANDSHAKE_ENTROPY_BYTES, "entropy for a handshake")
     ephemeral = X25519PrivateKey.from_private_bytes(entropy[:KEY_BYTES])
     opening = Opening(
@@ -110,7 +111,7 @@ def initiate(
 
 
 def respond(reader: Identity, opening: Opening, *, prekeys: PrekeyStore, now_ms: int) -> Agreed:
-    """The other side of the same session. Nothing is used up: that is for when the first message opens."""
+    """Compute the responder's side of the session. No prekey is used up before the first message was decrypted."""
     card = checked_card(opening.card)
     signed = signed_prekey(prekeys, opening.prekey_id, now_ms=now_ms)
     one_time = None if opening.one_time_id is None else one_time_prekey(prekeys, opening.one_time_id)
@@ -143,7 +144,7 @@ def _secret(agreements: list[tuple[X25519PrivateKey, bytes]], kem_secret: bytes,
         shared = [own.exchange(X25519PublicKey.from_public_bytes(theirs)) for own, theirs in agreements]
     except ValueError:
         raise RemoteProtocolError(
-            "the handshake holds a key that nothing can be agreed with", code=Code.AUTHENTICATION_FAILED
+            "the handshake contains a key of small order", code=Code.AUTHENTICATION_FAILED
         ) from None
     secret = _CURVE_PREFIX + b"".join(shared) + kem_secret
     return hkdf(secret, salt=bytes(KEY_BYTES), info=_SECRET_LABEL + transcript, size=KEY_BYTES)
@@ -152,7 +153,7 @@ def _secret(agreements: list[tuple[X25519PrivateKey, bytes]], kem_secret: bytes,
 def _transcript(
     opening: Opening, responder: ContactCard, *, prekey: bytes, kem_prekey: bytes, one_time_key: bytes | None
 ) -> bytes:
-    """The hash of all that both sides saw. Every part has a fixed size, or is marked as absent."""
+    """Return the hash of everything both sides saw. Every part has a fixed size or is marked as absent."""
     if opening.one_time_id is None or one_time_key is None:
         one_time = _ABSENT
     else:
@@ -181,7 +182,7 @@ def _session_id(transcript: bytes) -> SessionId:
 
 
 def _context(initiator: Address, responder: Address, session: SessionId) -> bytes:
-    """What every message of the session is bound to, the same in both directions: the chains differ already."""
+    """Return the associated data of all messages of the session, the same in both directions."""
     if initiator == responder:
-        raise Malformed("a session has two ends; nobody opens one with themselves")
+        raise Malformed("initiator and responder of a session must be different addresses")
     return _CONTEXT_DOMAIN + initiator + responder + session

@@ -1,7 +1,7 @@
-"""Who somebody is: one 32-byte seed, from which every long-term key is derived (SPEC 8.1, first part).
+"""Identities: one 32-byte seed, from which all long-term keys are derived (SPEC 8.1).
 
 The address is the Ed25519 public key. The sealing key is a hybrid of ML-KEM-768 and X25519, the agreement key an X25519
-key for handshakes; both are signed by the address, so that a contact card cannot be given another key on its way.
+key for handshakes. The address signs both, so that a contact card's keys cannot be replaced in transit.
 """
 
 from functools import lru_cache
@@ -38,12 +38,12 @@ SMALL_ORDER_KEYS: Final = frozenset(
         "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
     )
 )
-"""Every encoding of the eight Ed25519 points of small order, the two longer ones included, without the sign bit. Under
-such a key one signature fits many messages, so that it proves nothing."""
+"""All encodings of the eight Ed25519 points of small order, including the two non-canonical ones, without the sign bit.
+Under such a key one signature is valid for many messages, so it proves nothing."""
 
 
 class Identity:
-    """The secret side. It signs and unseals; its keys never leave it."""
+    """The secret keys. They sign and unseal, and never leave this object."""
 
     __slots__ = ("_agreement", "_sealing", "_signing", "card", "storage_key", "tag_secret")
 
@@ -66,7 +66,7 @@ class Identity:
         )
 
     def __repr__(self) -> str:
-        return "Identity(…)"  # an identity must be safe to print
+        return "Identity(…)"  # printing an identity must not reveal its keys
 
     @property
     def address(self) -> Address:
@@ -74,7 +74,7 @@ class Identity:
 
     @property
     def node_key(self) -> NodeKey:
-        """A node is known by its own signing key, which is no person's address."""
+        """Return the signing key of a node, which identifies it."""
         return NodeKey(bytes(self.card.address))
 
     @property
@@ -83,12 +83,12 @@ class Identity:
 
     @property
     def agreement_key(self) -> X25519PrivateKey:
-        """The X25519 identity key of handshakes."""
+        """Return the X25519 identity key of handshakes."""
         return self._agreement
 
     @property
     def signing_key(self) -> Ed25519PrivateKey:
-        """For a node's certificate alone: TLS signs by itself, with a prefix of its own."""
+        """Return the key for a node's certificate. Only TLS uses it, with its own prefix."""
         return self._signing
 
     def sign(self, message: bytes) -> bytes:
@@ -96,7 +96,8 @@ class Identity:
 
 
 def is_signed_by(signer: bytes, signature: bytes, message: bytes) -> bool:
-    """Whether the holder of the Ed25519 key `signer` signed exactly `message`. A key of small order signs nothing."""
+    """Return whether the holder of the Ed25519 key `signer` signed `message`. Keys of small order are never
+    accepted."""
     try:
         key = _signer_key(signer)
         if key is None:
@@ -108,24 +109,24 @@ def is_signed_by(signer: bytes, signature: bytes, message: bytes) -> bool:
 
 
 def checked_card(card: ContactCard) -> ContactCard:
-    """The card itself when its signature holds and its key can be sealed for; otherwise a refusal."""
-    # The sizes first: where one key ends and the next begins is not in what is signed.
+    """Return the card. Raise if its signature is wrong or one of its keys is unusable."""
+    # Check the sizes first: the signed bytes do not contain the boundary between the keys.
     exactly(card.sealing_key, MLKEM_PUBLIC_BYTES + X25519_PUBLIC_BYTES, "sealing key")
     exactly(card.agreement_key, X25519_PUBLIC_BYTES, "agreement key")
     if not is_signed_by(card.address, card.signature, _CARD_DOMAIN + card.sealing_key + card.agreement_key):
         raise RemoteProtocolError("the contact card is not signed by its own address", code=Code.AUTHENTICATION_FAILED)
-    # Anybody can sign bytes that are no key; found out only when sealing, they would stop whoever owes a receipt.
+    # A card may be correctly signed and contain an invalid key. Sealing would then fail later, for example for an ack.
     if not is_mlkem_key(card.sealing_key[:MLKEM_PUBLIC_BYTES]) or not is_x25519_key(
         card.sealing_key[MLKEM_PUBLIC_BYTES:]
     ):
-        raise Malformed("the contact card holds a sealing key that nothing can be sealed for")
+        raise Malformed("the contact card contains an invalid sealing key")
     if not is_x25519_key(card.agreement_key):
-        raise Malformed("the contact card holds an agreement key that nothing can be agreed with")
+        raise Malformed("the contact card contains an invalid agreement key")
     return card
 
 
 def is_mlkem_key(raw: bytes) -> bool:
-    """Whether these bytes are an ML-KEM-768 public key."""
+    """Return whether these bytes are an ML-KEM-768 public key."""
     try:
         MLKEM768PublicKey.from_public_bytes(raw)
     except ValueError:
@@ -134,7 +135,8 @@ def is_mlkem_key(raw: bytes) -> bool:
 
 
 def is_x25519_key(raw: bytes) -> bool:
-    """Whether a secret can be agreed on with this key; one of small order gives none to any, so any finds out."""
+    """Return whether this X25519 key can be used. A key of small order fails with every other key, so one test
+    suffices."""
     try:
         _ANY_KEY.exchange(X25519PublicKey.from_public_bytes(raw))
     except ValueError:
@@ -142,7 +144,7 @@ def is_x25519_key(raw: bytes) -> bool:
     return True
 
 
-@lru_cache(maxsize=256)  # a link checks one relay's signatures again and again
+@lru_cache(maxsize=256)  # a connection checks many signatures of one relay
 def _signer_key(signer: bytes) -> Ed25519PublicKey | None:
     return None if _has_small_order(signer) else Ed25519PublicKey.from_public_bytes(signer)
 

@@ -1,4 +1,4 @@
-"""Tags that let a writer's own facts be joined without naming what they are about (SPEC 13.1)."""
+"""Keyed hashes that join a writer's own journal events without revealing a session or inbox (SPEC 13.1)."""
 
 import hashlib
 import hmac
@@ -10,12 +10,12 @@ DAY_MS: Final = 86_400_000
 
 
 def session_tag(secret: bytes, session: SessionId) -> SessionTag:
-    """The same for a session's whole life at one writer, unlinkable between writers."""
+    """Return the tag of a session. It is the same for the session's life, and unlinkable between writers."""
     return _tag(secret, b"session", session)
 
 
 def inbox_tag(secret: bytes, inbox: InboxKey, *, at_ms: int) -> SessionTag:
-    """A node's tag for an inbox; its key changes every day, so days cannot be joined."""
+    """Return a node's tag for an inbox. Its key changes daily, so that tags of different days cannot be linked."""
     day_key = hmac.digest(secret, b"day" + (at_ms // DAY_MS).to_bytes(8, "big"), hashlib.sha256)
     return _tag(day_key, b"inbox", inbox)
 

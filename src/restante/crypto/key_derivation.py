@@ -1,9 +1,7 @@
-"""The three ways in which keys come from keys: HKDF (RFC 5869), the root step and the chain step of the ratchet.
+"""Key derivation with SHA-256: HKDF (RFC 5869), and the root and chain steps of the ratchet.
 
-All of SHA-256. Which secret goes in, and what a label stands for, is the caller's business.
-
-The two steps of the ratchet spell HMAC-SHA-256 out for keys of 32 bytes: `hmac.digest` and the library's HKDF look
-their algorithm up at each call, which takes longer than the hashing and would be half the work of a message.
+The two ratchet steps implement HMAC-SHA-256 for 32-byte keys. `hmac.digest` and the library's HKDF look up their
+algorithm in each call, which takes longer than the hashing and would be half the cost of a message.
 """
 
 import hashlib
@@ -26,19 +24,21 @@ _sha256: Final = hashlib.sha256
 
 
 def hkdf(secret: bytes, *, salt: bytes, info: bytes, size: int) -> bytes:
-    """HKDF-SHA-256, extract and expand."""
+    """Return HKDF-SHA-256, extract and expand."""
     return HKDF(algorithm=hashes.SHA256(), length=size, salt=salt, info=info).derive(secret)
 
 
 def root_step(root_key: bytes, agreed: bytes) -> tuple[bytes, bytes]:
-    """KDF_RK of the Double Ratchet, HKDF with the root key as salt: the next root key and the key of a new chain."""
+    """Return the next root key and the key of a new chain: KDF_RK of the Double Ratchet, HKDF with the root key as
+    salt."""
     extracted = _hmac(root_key, agreed)
     next_root = _hmac(extracted, _ROOT_LABEL + b"\x01")
     return next_root, _hmac(extracted, next_root + _ROOT_LABEL + b"\x02")
 
 
 def chain_step(chain_key: bytes) -> tuple[bytes, bytes]:
-    """KDF_CK of the Double Ratchet: the key of this message, HMAC(chain, 01), and of the rest, HMAC(chain, 02)."""
+    """Return the message key, HMAC(chain, 01), and the next chain key, HMAC(chain, 02): KDF_CK of the Double
+    Ratchet."""
     inner = chain_key.translate(_INNER)
     outer = chain_key.translate(_OUTER) + _OUTER_REST
     return (

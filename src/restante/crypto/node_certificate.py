@@ -1,8 +1,9 @@
-"""A node's certificate: the form TLS wants its key in. It proves nothing by itself; the pinned key proves all.
+"""Make and read node certificates, which carry a node's key in TLS. The certificate proves nothing; the pinned key
+does.
 
-Python's `ssl` accepts only certificates that some authority signed. Ours is a key that is published right here, so that
-everybody can sign with it: whoever connects compares the key in the certificate with the key it meant to reach
-(docs/decisions/0013). Equal keys give equal bytes: no clock, no dice.
+Python's `ssl` accepts only certificates signed by a trusted authority. Ours is a key published in this file, so anyone
+can sign with it. The client compares the key in the certificate with the node key it wants to reach
+(docs/decisions/0013). Equal keys give equal bytes.
 """
 
 import datetime as dt
@@ -28,7 +29,7 @@ _SERIAL_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCertificate:
-    """What a TLS server loads, in PEM. Not to be shown: the secret key is in it."""
+    """Certificate and private key in PEM, as a TLS server loads them. Never log it."""
 
     chain: bytes
     secret_key: bytes
@@ -47,12 +48,12 @@ def node_certificate(identity: Identity) -> NodeCertificate:
 
 @cache
 def authority_certificate() -> bytes:
-    """What both ends are told to trust, in PEM."""
+    """Return the authority's certificate in PEM, which both ends trust."""
     return _certificate(_authority().public_key(), "restante", is_authority=True).public_bytes(Encoding.PEM)
 
 
 def certified_key(certificate: bytes) -> NodeKey:
-    """The Ed25519 key in a certificate (DER); refused when there is none."""
+    """Return the Ed25519 key in a certificate (DER). Raise `Malformed` if there is none."""
     try:
         key = x509.load_der_x509_certificate(certificate).public_key()
     except ValueError:

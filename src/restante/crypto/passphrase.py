@@ -1,7 +1,7 @@
-"""A secret under a passphrase: scrypt makes the key, and how hard it was is written beside it (SPEC 8.6).
+"""Encrypt a secret with a passphrase: scrypt derives the key, and its cost is stored with the ciphertext (SPEC 8.6).
 
-The numbers come from a file that others may have written, so they have a floor, below which guessing is cheap, and a
-ceiling, above which opening would eat the machine. Asking for the passphrase, and the file, is the host's.
+The cost comes from a file that may be forged. So it has a lower bound, below which guessing is cheap, and an upper
+bound, above which scrypt would exhaust memory.
 """
 
 import struct
@@ -26,7 +26,8 @@ _CONTEXT: Final = b"restante-passphrase-v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScryptCost:
-    """Memory is 128 · r · 2^log2_n bytes: 128 MiB as it comes, about half a second; at most 1 GiB."""
+    """The cost of scrypt. Memory is 128 · r · 2^log2_n bytes: by default 128 MiB and about half a second; at most 1
+    GiB."""
 
     log2_n: int = ranged(17, low=15, high=19, unit="(power of two)", clause="8.6")
     r: int = ranged(8, low=8, high=16, unit="", clause="8.6")
@@ -37,7 +38,7 @@ class ScryptCost:
 
 
 def is_under_passphrase(raw: bytes) -> bool:
-    """By its first bytes and its size: a bare secret of 32 random bytes may begin like anything."""
+    """Return whether `raw` is encrypted with a passphrase, by prefix and size. A bare secret is 32 random bytes."""
     return raw.startswith(MAGIC) and len(raw) > _HEAD.size + SALT_BYTES
 
 
@@ -50,25 +51,26 @@ def close_with_passphrase(secret: bytes, passphrase: str, *, entropy: bytes, cos
 
 
 def open_with_passphrase(raw: bytes, passphrase: str) -> bytes:
-    """The secret; refused when the passphrase is another one or a byte was changed, which cannot be told apart."""
+    """Decrypt the secret. A wrong passphrase and a changed byte give the same error, because they cannot be
+    distinguished."""
     if len(raw) < _HEAD.size or not is_under_passphrase(raw):
-        raise Malformed("this is nothing that was closed with a passphrase")
+        raise Malformed("not a secret that was encrypted with a passphrase")
     _, version, log2_n, r, p, salt = _HEAD.unpack_from(raw)
     if version != _VERSION:
         raise Malformed(f"only version {_VERSION} of a secret under a passphrase is known, not {version}")
     try:
         cost = ScryptCost(log2_n=log2_n, r=r, p=p)
     except OutOfRange as problem:
-        raise Malformed(f"a secret was closed with numbers that are not allowed: {problem}") from None
+        raise Malformed(f"the scrypt cost of the secret is not allowed: {problem}") from None
     return _seal(passphrase, salt, cost).open(raw[_HEAD.size :], context=_CONTEXT + raw[: _HEAD.size])
 
 
 def _seal(passphrase: str, salt: bytes, cost: ScryptCost) -> StorageSeal:
     if not passphrase:
         raise Malformed("the passphrase is empty")
-    # The same letters typed on another machine may be other code points.
+    # Normalize: the same characters typed on another machine may be other code points.
     try:
         typed = unicodedata.normalize("NFKC", passphrase).encode("utf-8")
     except UnicodeEncodeError:
-        raise Malformed("the passphrase holds something that is no character") from None
+        raise Malformed("the passphrase contains an invalid character") from None
     return StorageSeal(Scrypt(salt=salt, length=32, n=1 << cost.log2_n, r=cost.r, p=cost.p).derive(typed))

@@ -1,4 +1,4 @@
-"""A prekey store as bytes, to be sealed and kept on this side's own disk (SPEC 8.1, 8.6); versioned."""
+"""Encode and decode a prekey store for the local disk, where it is stored sealed (SPEC 8.1, 8.6). Versioned."""
 
 import struct
 from typing import Final
@@ -32,7 +32,7 @@ def encode_prekeys(store: PrekeyStore) -> bytes:
 
 
 def decode_prekeys(raw: bytes) -> PrekeyStore:
-    """Refuses what a newer release wrote, and whatever is no prekey store."""
+    """Decode a prekey store. Raise for a newer version and for other bytes."""
     checked_version(raw, "prekey store", newest=PREKEYS_VERSION)
     if len(raw) < _HEAD.size:
         raise Malformed("a prekey store is cut short")

@@ -1,8 +1,7 @@
-"""The secret half of prekeys: which there are, which are due, which are spent (SPEC 8.1).
+"""The private prekeys: which exist, which are due for renewal, which were used (SPEC 8.1).
 
-A signed prekey is an X25519 key and an ML-KEM-768 key made together; it is the last resort of a handshake. One-time
-prekeys are X25519 only. Everything is judged by this side's own clock; where the store is kept, and who is given the
-public half, is not known here.
+A signed prekey is an X25519 key and an ML-KEM-768 key generated together; every handshake uses it. One-time prekeys are
+X25519 only. Ages are computed with the local clock.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,12 +20,12 @@ from restante.model.prekey_bundle import OneTimePrekey, PrekeyBundle
 
 DAY_MS: Final = 86_400_000
 ROTATION_MS: Final = 7 * DAY_MS  # SPEC 8.1
-RETENTION_MS: Final = 30 * DAY_MS  # SPEC 8.1: counted from when a prekey was replaced, for mail that waits that long
+RETENTION_MS: Final = 30 * DAY_MS  # SPEC 8.1: counted from when a prekey was replaced
 BUNDLE_LIFE_MS: Final = ROTATION_MS + RETENTION_MS
-"""An older prekey may be gone even if its owner did everything on time: nothing is written to it."""
+"""The oldest prekey that a sender uses. Its owner may have deleted older ones."""
 ONE_TIME_PREKEYS: Final = 100  # SPEC 8.1
 REFILL_BELOW: Final = 50
-"""Making new ones means publishing again; half the stock is time enough."""
+"""New one-time prekeys are made when fewer are left. Each refill publishes the bundle again."""
 
 PRIVATE_BYTES: Final = 32
 KEM_SEED_BYTES: Final = 64
@@ -43,7 +42,7 @@ class SignedPrekey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrekeyStore:
-    """Signed prekeys from the oldest to the one in use, and the one-time prekeys nobody has used yet, by id."""
+    """Signed prekeys from the oldest to the current one, and the unused one-time prekeys by id."""
 
     next_id: int = 1
     signed: tuple[SignedPrekey, ...] = ()
@@ -52,7 +51,7 @@ class PrekeyStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrekeysDue:
-    """What `renewed` would do now: `entropy_bytes` is what it must be given for it."""
+    """What `renewed` would do now; `entropy_bytes` is how much entropy it needs."""
 
     rotate: bool
     one_time: int
@@ -68,10 +67,11 @@ class PrekeysDue:
 
 
 class PrekeyGone(RemoteProtocolError):
-    """A handshake names a prekey that was spent, is too old or never was; the session must be opened anew."""
+    """A handshake names a prekey that was used, is too old or never existed. The initiator must open another
+    session."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the handshake names a {what} that is not kept here", code=Code.SESSION_INVALID)
+        super().__init__(f"the handshake names a {what} that this client no longer has", code=Code.SESSION_INVALID)
 
 
 def prekeys_due(store: PrekeyStore, *, now_ms: int) -> PrekeysDue:
@@ -84,7 +84,7 @@ def prekeys_due(store: PrekeyStore, *, now_ms: int) -> PrekeysDue:
 
 
 def renewed(store: PrekeyStore, *, entropy: bytes, now_ms: int) -> PrekeyStore:
-    """The store with everything done that is due. If anything was, the bundle must be published again."""
+    """Return the store with everything renewed that is due. If anything was, publish the bundle again."""
     due = prekeys_due(store, now_ms=now_ms)
     pieces = _pieces(exactly(entropy, due.entropy_bytes, "entropy for prekeys"))
     next_id, signed = store.next_id, tuple(prekey for prekey in store.signed if _is_kept(prekey, now_ms=now_ms))
@@ -101,7 +101,7 @@ def renewed(store: PrekeyStore, *, entropy: bytes, now_ms: int) -> PrekeyStore:
 
 
 def without_one_time(store: PrekeyStore, prekey_id: int) -> PrekeyStore:
-    """After the first message under it opened, and not before."""
+    """Return the store without a used one-time prekey. Call it only after the first message was decrypted."""
     return replace(store, one_time={other: key for other, key in store.one_time.items() if other != prekey_id})
 
 
@@ -120,9 +120,9 @@ def one_time_prekey(store: PrekeyStore, prekey_id: int) -> X25519PrivateKey:
 
 
 def public_bundle(store: PrekeyStore, card: ContactCard, *, now_ms: int) -> PrekeyBundle:
-    """What is to be signed and published."""
+    """Return the unsigned bundle to publish."""
     if not store.signed:
-        raise Malformed("there are no prekeys yet; make them first")
+        raise Malformed("the prekey store is empty; call renewed() first")
     newest = store.signed[-1]
     return PrekeyBundle(
         card=card,
@@ -139,19 +139,20 @@ def public_bundle(store: PrekeyStore, card: ContactCard, *, now_ms: int) -> Prek
 
 
 def usable_bundle(bundle: PrekeyBundle, *, now_ms: int) -> PrekeyBundle:
-    """The bundle itself when something can be written to it now. Its signature is checked elsewhere."""
+    """Return the bundle if it is fresh and its keys are valid. core/signed_bundles verifies the signature."""
     if now_ms >= bundle.prekey_created_at_ms + BUNDLE_LIFE_MS:
         days = BUNDLE_LIFE_MS // DAY_MS
         raise RemoteProtocolError(f"the prekey is older than {days} days", code=Code.RECIPIENT_NOT_FOUND)
     if not is_x25519_key(bundle.prekey) or not is_mlkem_key(bundle.kem_prekey):
-        raise Malformed("the bundle holds a prekey that nothing can be agreed with")
+        raise Malformed("the bundle contains an invalid prekey")
     return bundle
 
 
 def chosen_one_time(bundle: PrekeyBundle, dice: int) -> OneTimePrekey | None:
-    """Any of the one-time prekeys, by a random number; None when they are used up.
+    """Return one of the one-time prekeys by a random number, or None if there is none.
 
-    At random, because a bundle in the mesh is read by many: two who take the same one cost the second a new handshake.
+    The choice is random because several senders read the same bundle. If two use the same prekey, the second must
+    repeat its handshake.
     """
     return bundle.one_time[dice % len(bundle.one_time)] if bundle.one_time else None
 

@@ -1,12 +1,11 @@
-"""The Double Ratchet by Signal's specification: one key a message, healed by every round trip (SPEC 8.2).
+"""The Double Ratchet by Signal's specification: one key per message, renewed by every round trip (SPEC 8.2).
 
-Every function takes a state and gives a new one; a refused message therefore changes nothing, and a state that did not
-reach the disk is simply not used. A message here is header, nonce and ciphertext; it must be sealed once more for its
-recipient (SPEC 8.5), because the header shows counters. Who the two sides are is told by `context` and not known here.
+Every function takes a state and returns a new one. So a refused message changes nothing, and a state that was not
+written to disk is not used. A message here is header, nonce and ciphertext. It must be sealed once more for its
+recipient (SPEC 8.5), because the header shows counters. `context` binds the messages to both sides.
 
-The sending half of a ratchet turn is left to the next `encrypt`, the latest moment: until then there is neither the new
-ratchet key nor the old one, which has done its work. The nonce is random although no key is used twice: a state
-restored from an old disk would use one again.
+The sending half of a ratchet turn is done by the next `encrypt`. Until then neither the new ratchet key nor the old one
+exists. The nonce is random although each key is used once: a state restored from a backup would use a key again.
 """
 
 import struct
@@ -23,33 +22,31 @@ from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError
 from restante.model.ids import exactly
 
-MAX_SKIPPED_KEYS: Final = 1_000  # SPEC 8.2; also how far ahead of the last one a message may be (SPEC 9.4)
+MAX_SKIPPED_KEYS: Final = 1_000  # SPEC 8.2; also the largest jump from the last message (SPEC 9.4)
 SKIPPED_KEY_LIFE_MS: Final = 30 * 86_400_000  # SPEC 8.2
 MAX_COUNT: Final = 0xFFFF_FFFF
 
 NONCE_BYTES: Final = 12
 ENCRYPT_ENTROPY_BYTES: Final = NONCE_BYTES + KEY_BYTES
-"""What `encrypt` wants each time: a nonce, and a ratchet key in case one is due."""
+"""The entropy that `encrypt` needs: a nonce, and a ratchet key in case one is due."""
 
 _HEADER: Final = struct.Struct(">32sII")
 _HEADER_AND_NONCE: Final = struct.Struct(f">32sII{NONCE_BYTES}s")
-_MESSAGE_NAME_BYTES: Final = 36  # ratchet key and number: what a skipped key is kept under
+_MESSAGE_NAME_BYTES: Final = 36  # ratchet key and number: the name of a skipped key
 RATCHET_OVERHEAD_BYTES: Final = _HEADER_AND_NONCE.size + 16
 NONE_YET: Final = b""
-"""In place of a key that does not exist: no chain, or nobody heard from."""
+"""Stands for a key that does not exist yet."""
 
 
 class MessageKeyGone(RemoteProtocolError):
-    """The key of this message was used before or given up: a replay, or a message that comes too late (SPEC 9.1)."""
+    """The key of this message was used or deleted before: a replay, or a message that arrived too late (SPEC 9.1)."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "the key of this message was used before, or is no longer kept", code=Code.AUTHENTICATION_FAILED
-        )
+        super().__init__("the key of this message was used before or has been deleted", code=Code.AUTHENTICATION_FAILED)
 
 
 class GapTooLarge(RemoteProtocolError):
-    """More messages are missing before this one than keys may be kept for; the session must be reset (SPEC 9.4)."""
+    """More messages are missing before this one than keys may be stored for. The session must be reset (SPEC 9.4)."""
 
     def __init__(self, gap: int) -> None:
         super().__init__(
@@ -63,10 +60,11 @@ class SkippedKey(NamedTuple):
 
 
 class RatchetState(NamedTuple):
-    """All that one side knows of a session. A tuple, not a dataclass: one is made for each message, three times faster.
+    """The state of one side of a session. It is a tuple because one is made per message, three times faster than a
+    dataclass.
 
-    When a turn is due before the next message, `sending_key` and `own_public` are `NONE_YET` and there is no `own_key`;
-    `receiving_key` is `NONE_YET` while nothing was received.
+    If a turn is due before the next message, `sending_key` and `own_public` are `NONE_YET` and `own_key` is None.
+    `receiving_key` is `NONE_YET` until the first message was received.
     """
 
     context: bytes
@@ -82,16 +80,16 @@ class RatchetState(NamedTuple):
     skipped: Mapping[bytes, SkippedKey]
 
     def __repr__(self) -> str:
-        return "RatchetState(…)"  # a state must be safe to print
+        return "RatchetState(…)"  # printing a state must not reveal its keys
 
     @property
     def is_answered(self) -> bool:
-        """Whether the other side was heard; until then the one who wrote first repeats the opening."""
+        """Return whether the peer has sent anything. Until then the initiator repeats the opening."""
         return self.receiving_key != NONE_YET
 
 
 def start_as_initiator(context: bytes, secret: bytes, *, prekey: bytes, private: bytes) -> RatchetState:
-    """The side that writes first, from the agreed secret and the other's signed prekey."""
+    """Return the initiator's state, from the agreed secret and the responder's signed prekey."""
     own = X25519PrivateKey.from_private_bytes(exactly(private, KEY_BYTES, "ratchet key"))
     root_key, sending_key = root_step(exactly(secret, KEY_BYTES, "agreed secret"), _agree(own, prekey))
     own_public = own.public_key().public_bytes_raw()
@@ -99,7 +97,7 @@ def start_as_initiator(context: bytes, secret: bytes, *, prekey: bytes, private:
 
 
 def start_as_responder(context: bytes, secret: bytes, *, prekey: X25519PrivateKey) -> RatchetState:
-    """The side whose signed prekey was used. It must receive before it can send."""
+    """Return the responder's state. It must receive before it can send."""
     exactly(secret, KEY_BYTES, "agreed secret")
     own_public = prekey.public_key().public_bytes_raw()
     return RatchetState(context, secret, prekey, own_public, NONE_YET, NONE_YET, 0, 0, NONE_YET, 0, {})
@@ -108,7 +106,7 @@ def start_as_responder(context: bytes, secret: bytes, *, prekey: X25519PrivateKe
 def encrypt(
     state: RatchetState, plaintext: bytes, associated_data: bytes, *, entropy: bytes
 ) -> tuple[RatchetState, bytes]:
-    """The next message. The new state must be on disk before the message leaves."""
+    """Encrypt the next message. The new state must be on disk before the message is sent."""
     if len(entropy) != ENCRYPT_ENTROPY_BYTES:
         raise Malformed(f"encrypting takes {ENCRYPT_ENTROPY_BYTES} random bytes, not {len(entropy)}")
     if not state.sending_key:
@@ -127,7 +125,7 @@ def encrypt(
 
 
 def decrypt(state: RatchetState, message: bytes, associated_data: bytes, *, now_ms: int) -> tuple[RatchetState, bytes]:
-    """What the other side wrote. A refusal leaves `state` what it was: the caller keeps it."""
+    """Decrypt a message. If it raises, the caller goes on with the old state."""
     if len(message) < RATCHET_OVERHEAD_BYTES:
         raise Malformed(f"a ratchet message has at least {RATCHET_OVERHEAD_BYTES} bytes, not {len(message)}")
     their, number, before, nonce = _HEADER_AND_NONCE.unpack_from(message)
@@ -151,7 +149,7 @@ def decrypt(state: RatchetState, message: bytes, associated_data: bytes, *, now_
 
 
 def forget_old_keys(state: RatchetState, *, now_ms: int) -> RatchetState:
-    """Skipped keys are kept in the order in which they were stored: the oldest are the first."""
+    """Delete expired skipped keys. They are stored in order of age, so that the oldest come first."""
     if not state.skipped or now_ms - next(iter(state.skipped.values())).stored_at_ms < SKIPPED_KEY_LIFE_MS:
         return state
     fresh = {name: kept for name, kept in state.skipped.items() if now_ms - kept.stored_at_ms < SKIPPED_KEY_LIFE_MS}
@@ -159,7 +157,7 @@ def forget_old_keys(state: RatchetState, *, now_ms: int) -> RatchetState:
 
 
 def _at(state: RatchetState, their: bytes, number: int, before: int, *, now_ms: int) -> RatchetState:
-    """The state whose receiving chain stands exactly at the message, with the keys of those it jumps over kept."""
+    """Return the state whose receiving chain is at this message, with the keys of skipped messages stored."""
     has_chain = state.receiving_key != NONE_YET
     if has_chain and their == state.their_public:
         if number == state.received:
@@ -169,8 +167,8 @@ def _at(state: RatchetState, their: bytes, number: int, before: int, *, now_ms: 
         _check_gap(number - state.received)
         return _jump(state, number, now_ms=now_ms)
     if state.own_key is None:
-        raise _refused()  # the other side turns only after it heard from us, and we have not written since it turned
-    # The whole distance counts: SPEC 9.4 resets a session for it, however many turns it is spread over.
+        raise _refused()  # the peer turns only after a message of ours, and we sent none since its last turn
+    # Count the whole distance: SPEC 9.4 limits it across ratchet turns.
     _check_gap(number + (max(0, before - state.received) if has_chain else 0))
     root_key, receiving_key = root_step(state.root_key, _agree(state.own_key, their))
     if has_chain and before > state.received:
@@ -200,14 +198,14 @@ def _jump(state: RatchetState, number: int, *, now_ms: int) -> RatchetState:
 
 
 def _check_gap(gap: int) -> None:
-    """Before any key is derived: a message from far ahead must cost no more than one from nearby."""
+    """Check the gap before any key is derived, so that a message from far ahead costs no more than another."""
     if gap > MAX_SKIPPED_KEYS:
         raise GapTooLarge(gap)
 
 
 def _turn_to_send(state: RatchetState, private: bytes) -> RatchetState:
     if not state.their_public:
-        raise LocalProtocolError("the one who was written to must receive before it can send")
+        raise LocalProtocolError("the responder of a session must receive before it can send")
     own = X25519PrivateKey.from_private_bytes(private)
     root_key, sending_key = root_step(state.root_key, _agree(own, state.their_public))
     return state._replace(
@@ -241,4 +239,4 @@ def _open(message_key: bytes, nonce: bytes, sealed: bytes, bound: bytes) -> byte
 
 
 def _refused() -> RemoteProtocolError:
-    return RemoteProtocolError("the message does not open in this session", code=Code.AUTHENTICATION_FAILED)
+    return RemoteProtocolError("the message cannot be decrypted in this session", code=Code.AUTHENTICATION_FAILED)

@@ -1,8 +1,7 @@
-"""A ratchet state as bytes, to be sealed and kept on this side's own disk (SPEC 8.2, 8.6).
+"""Encode and decode a ratchet state for the local disk, where it is stored sealed (SPEC 8.2, 8.6).
 
-The first byte is the version. A reader knows every version up to its own: states outlive releases, and files of each
-version are kept in tests/vectors. What is read back is not trusted less than what was written: the seal around it
-(`at_rest`) tells whether it was changed.
+The first byte is the version. The seal around the state (`storage_seal`) detects changes, so values are not checked
+further.
 """
 
 import struct
@@ -19,7 +18,7 @@ from restante.model.ids import exactly
 
 RATCHET_VERSION: Final = 1
 _OPTIONAL_KEYS: Final = (1, 2, 4, 8)
-"""Flags: own ratchet key, their ratchet key, sending chain, receiving chain."""
+"""Flags: own ratchet key, peer's ratchet key, sending chain, receiving chain."""
 
 _HEAD: Final = struct.Struct(">BBB")
 _FIXED: Final = struct.Struct(">32sIIIH")
@@ -37,7 +36,7 @@ def encode_ratchet(state: RatchetState) -> bytes:
         _FIXED.pack(state.root_key, state.sent, state.sent_before, state.received, len(state.skipped)),
         *optional,
     ]
-    # Keys skipped under one ratchet key stand together, so it is written once; their order is their age.
+    # Keys skipped under one ratchet key are adjacent, so it is written once. Their order is their age.
     for their_public, group in groupby(state.skipped.items(), key=lambda item: item[0][:KEY_BYTES]):
         run = list(group)
         parts.append(_RUN.pack(their_public, len(run)))
@@ -48,7 +47,7 @@ def encode_ratchet(state: RatchetState) -> bytes:
 
 
 def decode_ratchet(raw: bytes) -> RatchetState:
-    """Refuses what a newer release wrote, and whatever is no state."""
+    """Decode a state. Raise for a newer version and for other bytes."""
     checked_version(raw, "ratchet state", newest=RATCHET_VERSION)
     try:
         return _decode_v1(raw)
@@ -92,11 +91,11 @@ def _decode_skipped(raw: bytes, at: int, expected: int) -> dict[bytes, SkippedKe
         their_public, count = _RUN.unpack_from(raw, at)
         at += _RUN.size
         if len(skipped) + count > MAX_SKIPPED_KEYS or count == 0:
-            raise Malformed(f"a ratchet state keeps at most {MAX_SKIPPED_KEYS} skipped keys, in runs of at least one")
+            raise Malformed(f"a ratchet state has at most {MAX_SKIPPED_KEYS} skipped keys, in runs of at least one")
         for _ in range(count):
             number, key, stored_at_ms = _SKIPPED.unpack_from(raw, at)
             at += _SKIPPED.size
             skipped[their_public + number.to_bytes(4, "big")] = SkippedKey(key, stored_at_ms)
     if len(skipped) != expected:
-        raise Malformed(f"a ratchet state says that it keeps {expected} skipped keys, but has {len(skipped)}")
+        raise Malformed(f"a ratchet state should have {expected} skipped keys, but has {len(skipped)}")
     return skipped

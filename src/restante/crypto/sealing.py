@@ -1,7 +1,7 @@
-"""Closing a message for one recipient with hybrid HPKE (ML-KEM-768 + X25519), RFC 9180 single shot.
+"""Seal a message for one recipient with hybrid HPKE (ML-KEM-768 + X25519), RFC 9180 single shot.
 
-The sender stays anonymous to everyone but the recipient; who wrote is proven inside, by the letter's signature. The
-ephemeral key is drawn by the library: HPKE offers no way to pass it in (docs/decisions/0005).
+Only the recipient learns the sender; the session inside authenticates it. The library draws the ephemeral key, because
+its HPKE offers no way to pass one in (docs/decisions/0005).
 """
 
 from functools import lru_cache
@@ -25,23 +25,23 @@ REMEMBERED_KEYS: Final = 256
 
 
 def seal(plaintext: bytes, recipient: ContactCard) -> bytes:
-    """`plaintext` closed so that only the recipient can open it."""
+    """Seal `plaintext` so that only the recipient can unseal it."""
     return _SUITE.encrypt(plaintext, _public_key(recipient.sealing_key), info=_INFO + recipient.address)
 
 
 def unseal(sealed: bytes, recipient: Identity) -> bytes:
-    """What `seal` closed; refused when it was closed for somebody else or changed on its way."""
+    """Unseal `sealed`. Raise if it was sealed for another recipient or changed."""
     try:
         return _SUITE.decrypt(sealed, recipient.sealing_key, info=_INFO + recipient.address)
     except (InvalidTag, ValueError):
         raise RemoteProtocolError(
-            "the sealed bytes do not open with this identity", code=Code.AUTHENTICATION_FAILED
+            "the sealed bytes cannot be unsealed with this identity", code=Code.AUTHENTICATION_FAILED
         ) from None
 
 
 @lru_cache(maxsize=REMEMBERED_KEYS)
 def _public_key(sealing_key: bytes) -> MLKEM768X25519PublicKey:
-    """Taking a key apart is a fifth of the work of sealing, and most mail goes to few people."""
+    """Parse a sealing key, cached: parsing is a fifth of the cost of sealing, and most mail goes to few recipients."""
     return MLKEM768X25519PublicKey(
         MLKEM768PublicKey.from_public_bytes(sealing_key[:MLKEM_PUBLIC_BYTES]),
         X25519PublicKey.from_public_bytes(sealing_key[MLKEM_PUBLIC_BYTES:]),

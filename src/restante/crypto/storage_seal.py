@@ -1,4 +1,4 @@
-"""Closing what is kept on this machine's own disk under the local storage key (SPEC 8.6)."""
+"""Seal values on the local disk under the storage key (SPEC 8.6)."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _VERSION: Final = b"\x01"
 
 
 class StorageSeal:
-    """Seals and opens under one key. `context` ties a sealed value to its place, so that rows cannot be swapped."""
+    """Seals and opens values under one key. `context` binds a value to its row, so that rows cannot be swapped."""
 
     __slots__ = ("_aead",)
 
@@ -28,12 +28,12 @@ class StorageSeal:
 
     def open(self, sealed: bytes, *, context: bytes) -> bytes:
         if len(sealed) < 1 + NONCE_BYTES + _TAG_BYTES or sealed[:1] != _VERSION:
-            raise Malformed("not a value sealed by this version")
+            raise Malformed("not a sealed value of this version")
         nonce, body = sealed[1 : 1 + NONCE_BYTES], sealed[1 + NONCE_BYTES :]
         try:
             return self._aead.decrypt(nonce, body, _VERSION + context)
         except InvalidTag:
             raise RestanteError(
-                "a value kept on disk does not open: wrong storage key, or the file was changed",
+                "a stored value cannot be unsealed: wrong storage key, or the file was changed",
                 code=Code.AUTHENTICATION_FAILED,
             ) from None

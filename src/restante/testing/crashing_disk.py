@@ -1,8 +1,8 @@
-"""A disk simulator: the power fails at a chosen write, and what was not synced by then is gone.
+"""A disk simulator: power fails at a chosen write, and what was not synced is lost.
 
-Registered as SQLite's default file system while it is in use, it counts what is written, truncated and synced in files
-of any name. It knows nothing of what is stored. What a real disk may do with unsynced bytes is reduced to one choice:
-of the writes to a file since its last sync, a prefix survives, its length drawn from a seed.
+While in use it is SQLite's default file system and counts writes, truncations and syncs. A real disk's behaviour with
+unsynced bytes is reduced to one choice: of the writes to a file since its last sync, a prefix of random length
+survives.
 """
 
 import random
@@ -18,12 +18,12 @@ _NAME: Final = "restante-crashing-disk"
 
 
 class PowerLost(apsw.IOError):
-    """Nothing can be written any more."""
+    """The power failed; nothing can be written any more."""
 
 
 @dataclass(slots=True)
 class _Unsynced:
-    """How to undo one change of a file: what it was before, and how long the file was."""
+    """How to undo one change of a file: the bytes before it, and the file's length."""
 
     offset: int
     before: bytes
@@ -32,7 +32,7 @@ class _Unsynced:
 
 @dataclass(slots=True)
 class CrashingDisk:
-    """Power fails at the `fails_at`-th write, truncation or sync; 0 for a disk that only counts."""
+    """Power fails at operation number `fails_at` (write, truncation or sync). With 0, operations are only counted."""
 
     fails_at: int = 0
     seed: int = 0
@@ -42,7 +42,7 @@ class CrashingDisk:
 
     @contextmanager
     def plugged_in(self) -> Iterator[None]:
-        """Every file that SQLite opens inside lies on this disk, and is closed at the end, power or not."""
+        """Put every file that SQLite opens inside on this disk, and close it at the end."""
         system = _FileSystem(self)
         try:
             yield
@@ -54,22 +54,22 @@ class CrashingDisk:
             system.unregister()
 
     def count(self) -> None:
-        """One more operation; raises when there is no power for it."""
+        """Count one operation. Raise `PowerLost` if the power has failed."""
         self.operations += 1
         if self.operations == self.fails_at:
             self.is_down = True
         if self.is_down:
-            raise PowerLost("the power is gone")
+            raise PowerLost("the power failed")
 
     def remember(self, path: str, change: _Unsynced) -> None:
         self._unsynced.setdefault(path, []).append(change)
 
     def settle(self, path: str) -> None:
-        """The file was synced: nothing of it can be lost any more."""
+        """Record that the file was synced: none of it can be lost any more."""
         self._unsynced.pop(path, None)
 
     def lose_what_was_not_synced(self) -> None:
-        """To be called when every file is closed; the disk is then as the next start finds it."""
+        """Undo unsynced changes. Call it when every file is closed; the disk is then as the next start finds it."""
         dice = random.Random(self.seed)  # noqa: S311 - reproducible on purpose
         for path, changes in self._unsynced.items():
             if Path(path).exists():
@@ -89,11 +89,11 @@ def _undo(path: Path, changes: list[_Unsynced]) -> None:
 class _FileSystem(apsw.VFS):
     def __init__(self, disk: CrashingDisk) -> None:
         self._disk = disk
-        self._below = apsw.vfs_names()[0]  # the default so far: afterwards that is this one
+        self._below = apsw.vfs_names()[0]  # the default until this one is registered
         super().__init__(_NAME, base=self._below, makedefault=True)
 
     def excepthook(self, *_: object) -> bool:
-        """A failure that SQLite has no way to tell its caller of is told to nobody: the power is gone."""
+        """Ignore failures that SQLite cannot report to its caller."""
         return self._disk.is_down
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 - SQLite's name
@@ -126,7 +126,8 @@ class _File(apsw.VFSFile):
         super().xTruncate(newsize)
 
     def xSync(self, flags: int) -> None:  # noqa: N802, ARG002 - SQLite's name
-        """Not passed on: this disk outlives its process anyway, and a real sync would only cost time."""
+        """Record the sync without calling the file system: the real disk does not fail, and a sync would only cost
+        time."""
         self._disk.count()
         self._disk.settle(self._path)
 

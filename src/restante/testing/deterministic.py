@@ -1,4 +1,4 @@
-"""A clock that moves when told and dice that fall the same way every time."""
+"""A clock that moves only when the test moves it, and seeded randomness."""
 
 import random
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class FakeClock:
 
 
 class SeededEntropy:
-    """Reproducible, therefore never for real keys."""
+    """Reproducible randomness. Never use it for real keys."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311 - reproducible on purpose

@@ -1,4 +1,4 @@
-"""A bad network around a good link: loses puts, loses their answers, repeats and holds back arrivals."""
+"""A bad network around a relay connection: loses puts and their answers, repeats and delays arrivals."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _LATE_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """How often each thing goes wrong, from 0 to 1."""
+    """The probability of each fault, from 0 to 1."""
 
     request_lost: float = 0.0
     answer_lost: float = 0.0
@@ -34,9 +34,9 @@ class FaultCounts:
 
 
 class LossyConnection:
-    """Satisfies `ports.relay_connection.RelayConnection` by another one, with faults drawn from `entropy`.
+    """Implements `RelayConnection` on top of another one, with faults drawn from `entropy`.
 
-    A lost request or answer is reported at once as the time-out it would have become, so that nobody has to wait.
+    A lost request or answer raises the time-out error at once, so that tests do not wait.
     """
 
     def __init__(self, inner: RelayConnection, faults: Faults, entropy: Entropy, counts: FaultCounts) -> None:
@@ -50,18 +50,18 @@ class LossyConnection:
     async def put(self, envelope: bytes) -> Evidence:
         if self._happens(self._faults.request_lost):
             self._counts.requests_lost += 1
-            raise AttemptFailed("lost on the way to the relay", failure=Failure.NETWORK_TIMEOUT)
+            raise AttemptFailed("the request to the relay was lost", failure=Failure.NETWORK_TIMEOUT)
         ack = await self._inner.put(envelope)
         if self._happens(self._faults.put_twice):
             self._counts.puts_repeated += 1
             await self._inner.put(envelope)
         if self._happens(self._faults.answer_lost):
             self._counts.answers_lost += 1
-            raise AttemptFailed("the answer was lost on its way back", failure=Failure.NETWORK_TIMEOUT)
+            raise AttemptFailed("the answer of the relay was lost", failure=Failure.NETWORK_TIMEOUT)
         return ack
 
     async def next_blob(self) -> StoredBlob:
-        """A fault is counted when it shows: what is still due when the link is given up has not happened."""
+        """Return the next blob. A fault is counted when it takes effect, not when it is drawn."""
         if (again := self._again) is not None:
             self._again = None
             self._counts.blobs_repeated += 1
@@ -78,7 +78,7 @@ class LossyConnection:
         return blob
 
     async def next_blobs(self) -> list[StoredBlob]:
-        """What has come by now, some of it twice, some of it after what came later."""
+        """Return the blobs that arrived by now, some of them twice or out of order."""
         came = [await self.next_blob()]
         while self._again is not None or self._held_back is not None:
             came.append(await self.next_blob())
@@ -97,7 +97,7 @@ class LossyConnection:
         await self._inner.close()
 
     async def _overtaking(self, held_back: StoredBlob) -> StoredBlob:
-        """The one that comes next, or the one held back when nothing comes to overtake it."""
+        """Return the next blob, or the delayed one if no other arrives."""
         try:
             async with asyncio.timeout(_LATE_S):
                 overtaking = await self._inner.next_blob()

@@ -1,4 +1,4 @@
-"""A chat platform in memory: answers as it is told, and keeps what it was sent."""
+"""A chat platform in memory: gives the answers it was configured with and stores what was sent."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from restante.ports.channel_adapter import ChannelAdapter, NotSent, Outgoing, Pl
 
 
 class MemoryChannel(ChannelAdapter):
-    """Takes every message, after it has given the `answers` it was made with; an exception among them is raised."""
+    """Accepts every message after the configured `answers` are used up. An exception among them is raised."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class MemoryChannel(ChannelAdapter):
     async def start(self) -> None:
         if self.failing_starts:
             self.failing_starts -= 1
-            raise NotSent("it does not start yet")
+            raise NotSent("the channel does not start yet")
 
     async def send(self, message: Outgoing) -> PlatformAck:
         self.asked.append(message)

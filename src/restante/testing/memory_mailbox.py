@@ -1,4 +1,4 @@
-"""A relay's inbox store that lives and dies with its process: for tests and simulations, never for mail."""
+"""A mailbox store in memory, for tests and simulations. It is not durable."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """A blob with what decides who may have it, and until when."""
+    """A blob with its mailbox and expiry."""
 
     inbox: InboxKey
     expires_at_ms: int
@@ -23,7 +23,7 @@ class _Held:
 
 
 class MemoryMailbox:
-    """Satisfies `ports.mailbox_store.MailboxStore`, but for being durable. Keeps no journal."""
+    """Implements `MailboxStore` in memory, without a journal."""
 
     def __init__(self) -> None:
         self._held: dict[int, _Held] = {}
@@ -66,7 +66,7 @@ class MemoryMailbox:
             refused = self._full(keep, quota)
         if refused is not None:
             return refused
-        self._last_id += 1  # an id is never given twice, or a late delete could hit another blob
+        self._last_id += 1  # ids are never reused: a late delete must not hit another blob
         blob = StoredBlob(blob_id=self._last_id, stored_at_ms=now_ms, envelope=keep.envelope)
         self._held[blob.blob_id] = _Held(inbox=keep.inbox_key, expires_at_ms=keep.expires_at_ms, blob=blob)
         return blob.blob_id
@@ -82,7 +82,7 @@ class MemoryMailbox:
 
 
 class InstantCommits:
-    """Stands where a `GroupCommit` stands, for a store that has nothing to commit."""
+    """Replaces `GroupCommit` for a store that has nothing to commit."""
 
     async def run(self, operation: Callable[[], Result]) -> Result:
         return operation()

@@ -1,7 +1,6 @@
-"""A relay without sockets, for simulations of whole clients: its connections end in a store of the same process.
+"""A relay without sockets: connections to a store in the same process, for simulations of whole clients.
 
-Stores and serves mail by the rules of a node and loses nothing. To lose something, wrap a connection in
-`LossyConnection` or call `disconnect_all`.
+It applies the same rules as a node. It loses nothing: wrap a connection in `LossyConnection` for that, or disconnect.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ PAGE_BYTES: Final = 1_000_000
 
 
 class MemoryRelay:
-    """What all links of one relay share. `travel_s` is how long anything is on its way, there or back."""
+    """What all connections of one relay share. `travel_s` is the delay of a message in each direction."""
 
     def __init__(
         self, identity: Identity, store: MailboxStore, *, quota: MailboxQuota, clock: Clock, travel_s: float = 0.0
@@ -37,13 +36,13 @@ class MemoryRelay:
         self._links: set[MemoryRelayConnection] = set()
 
     def link(self, owner: Identity) -> "MemoryRelayConnection":
-        """A new receive session for `owner`: what was not deleted before comes again (SPEC 6.4)."""
+        """Open a subscription for `owner`: blobs that were not deleted are pushed again (SPEC 6.4)."""
         link = MemoryRelayConnection(self, owner)
         self._links.add(link)
         return link
 
     def disconnect_all(self) -> None:
-        """Every link is gone at once, with whatever was under way on it."""
+        """Close every connection at once, with everything in progress on it."""
         for link in tuple(self._links):
             self.drop(link)
 
@@ -55,7 +54,7 @@ class MemoryRelay:
         return self._clock.now_ms()
 
     def take(self, raw: bytes) -> Evidence:
-        """Judge and store one Put; only then is it acknowledged (SPEC 1.3)."""
+        """Validate and store one put, then acknowledge it (SPEC 1.3)."""
         now_ms = self.now_ms()
         try:
             verdict = judge_put(raw, quota=self._quota, now_ms=now_ms)
@@ -72,7 +71,7 @@ class MemoryRelay:
 
 
 class MemoryRelayConnection:
-    """Satisfies `ports.relay_connection.RelayConnection`. Each blob is handed out once, in order (SPEC 6.4)."""
+    """Implements `RelayConnection`. Each blob is returned once, in order (SPEC 6.4)."""
 
     def __init__(self, relay: MemoryRelay, owner: Identity) -> None:
         self._relay = relay
@@ -130,12 +129,12 @@ class MemoryRelayConnection:
         self._news.set()
 
     async def _travel(self) -> None:
-        """Others get their turn meanwhile, and the link may be gone afterwards."""
+        """Wait for the delay. The connection may be closed afterwards."""
         await asyncio.sleep(self._relay.travel_s)
         if self._lost.is_set():
             raise ConnectionLost
 
 
 def _as_failure(refused: Refusal) -> AttemptFailed:
-    """How a sender sees the refusal: worth another try, or not (SPEC 6.7)."""
+    """Map a refusal to the failure that a sender sees: retriable or permanent (SPEC 6.7)."""
     return AttemptFailed(refused.text, failure=failure_of_refusal(refused.code, permanent=refused.permanent))

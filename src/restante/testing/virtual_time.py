@@ -1,8 +1,7 @@
-"""asyncio without waiting: when every task waits, time jumps to the first timer, and the fake clock with it.
+"""asyncio with virtual time: when every task waits, time jumps to the first timer, and the fake clock with it.
 
-An hour of timeouts and retries passes in the time its work takes, and the same seed gives the same run. Only for code
-whose every wait is a timer or another task: a socket would be overtaken by the clock. What is meant for a thread is
-done at once.
+An hour of timeouts and retries takes only the time of its computation, and equal seeds give equal runs. All waits must
+be timers or other tasks; a socket would be too slow for the clock. Work for a thread is done at once.
 """
 
 import asyncio
@@ -21,13 +20,13 @@ MAX_TURNS_AT_A_STAND: Final = 100_000
 
 
 def run_in_virtual_time(main: Coroutine[Any, Any, Result], clock: FakeClock) -> Result:
-    """What `main` returns. `clock` is moved as far as the event loop's own time."""
+    """Run `main` and return its result. `clock` moves with the event loop's time."""
     with asyncio.Runner(loop_factory=lambda: _JumpingLoop(clock)) as runner:
         return runner.run(main)
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Does not wait for the time it is told to wait, but says that it has passed."""
+    """Returns at once instead of waiting, and moves the time by the timeout."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
@@ -41,19 +40,19 @@ class _JumpingSelector(selectors.DefaultSelector):
         if ready:
             return ready
         if timeout is None:
-            raise LocalProtocolError("every task waits for another one, and no timer is set: nothing can happen now")
+            raise LocalProtocolError("deadlock: every task waits for another one and no timer is set")
         if timeout > 0:
             self._pass(timeout)
         elif self._turns_at_a_stand == MAX_TURNS_AT_A_STAND:
-            self._turns_at_a_stand = 0  # the runner still needs some turns to clear the tasks away
-            raise LocalProtocolError(f"{MAX_TURNS_AT_A_STAND} turns of the loop, and no time passed: some task spins")
+            self._turns_at_a_stand = 0  # the runner still needs some turns to cancel the tasks
+            raise LocalProtocolError(f"{MAX_TURNS_AT_A_STAND} turns of the loop without a timer: some task spins")
         self._turns_at_a_stand += 1
         return []
 
     def _pass(self, seconds: float) -> None:
         self._turns_at_a_stand = 0
         self.passed_s += seconds
-        # A sum of fractions may end just below the millisecond it stands for.
+        # Round, because a sum of fractions may end just below a millisecond.
         self._below_ms += seconds * 1_000
         whole_ms = int(self._below_ms + 1e-6)
         self._below_ms -= whole_ms
@@ -74,7 +73,7 @@ class _JumpingLoop(asyncio.SelectorEventLoop):
         func: Callable[[*Args], Result],
         *args: *Args,
     ) -> asyncio.Future[Result]:
-        """Here and now, on nobody else's time: while a thread worked, the clock would run on."""
+        """Run the function at once: in a thread, virtual time would pass during its work."""
         done: asyncio.Future[Result] = self.create_future()
         try:
             done.set_result(func(*args))

@@ -1,1 +1,1 @@
-"""Bytes: how everything that is sent, stored or shown is laid out. No keys, no clock, no decisions."""
+"""Codecs: the layout of everything that is sent, stored or shown. No keys, no clock, no decisions."""

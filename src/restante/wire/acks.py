@@ -1,8 +1,8 @@
-"""Acknowledgements, alone and in batches (SPEC 10.1-10.3). Signatures are carried here, made and checked elsewhere.
+"""Encode and decode acks, single and in batches (SPEC 10.1-10.3). core/signed_acks signs and verifies them.
 
-An ack is built unsigned, signed over `ack_to_sign` or `batch_to_sign`, completed with `dataclasses.replace` and only
-then encoded. A single ack always has 121 bytes and a batch never has, so the length tells the two apart. A node's batch
-of DELIVERY acks has the layout of any batch; what stands for the sender in its signature are the sealed bytes it holds.
+An ack is built unsigned, signed over `ack_to_sign` or `batch_to_sign`, completed with `dataclasses.replace` and then
+encoded. A single ack always has 121 bytes and a batch never has, so the length tells them apart. A node's batch of
+DELIVERY acks has the same layout; its signature covers the hash of the sealed bytes where others have the sender.
 """
 
 import hashlib
@@ -25,15 +25,15 @@ BATCH_BYTES_WITHOUT_IDS: Final = _BATCH_HEAD.size + _BATCH_TIME.size + SIGNATURE
 SUBJECT_BYTES: Final = 32
 
 MAX_BATCH_IDS: Final = 1024
-"""Sixteen times the 64 ids at which a batch is sent (SPEC 10.5). The count field could ask for 65,535, 1 MiB of them,
-which no message could carry (SPEC 2.8)."""
+"""Sixteen times the 64 ids at which a batch is sent (SPEC 10.5). The count field could hold 65,535 ids, which is 1 MiB
+and more than a message may have (SPEC 2.8)."""
 
 _ACK_DOMAIN: Final = b"restante-ack-v1"
 _BATCH_DOMAIN: Final = b"restante-ack-batch-v1"
 
 
 class AckType(IntEnum):
-    """What is acknowledged: DELIVERY by a storing node, the others by the recipient (SPEC 10.1)."""
+    """What is acknowledged: DELIVERY by a storing node, RECEIPT and READ by the recipient (SPEC 10.1)."""
 
     DELIVERY = 0x01
     RECEIPT = 0x02
@@ -42,7 +42,8 @@ class AckType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
-    """RECEIPT and READ name a message_id and its sender; DELIVERY names sealed bytes, see `delivery_subject`."""
+    """One ack. RECEIPT and READ name a message_id and its sender; DELIVERY names sealed bytes, see
+    `delivery_subject`."""
 
     type: AckType
     reference: bytes
@@ -62,7 +63,8 @@ class Ack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAck:
-    """Several messages of one sender. The sender is not in the bytes, but in what is signed (SPEC 10.3)."""
+    """Acks for several messages of one sender. The signature covers the sender, the bytes do not contain it (SPEC
+    10.3)."""
 
     type: AckType
     message_ids: tuple[MessageId, ...]
@@ -84,7 +86,7 @@ class BatchAck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryBatch:
-    """A node's word for several sealed blobs, in the order they were put; equal blobs are named as often as put."""
+    """A node's acks for several blobs, in the order they were put. Equal blobs are listed as often as they were put."""
 
     references: tuple[bytes, ...]
     timestamp_ms: int
@@ -100,21 +102,21 @@ class DeliveryBatch:
 
 
 def delivery_references(sealed_hashes: Sequence[PayloadHash]) -> tuple[bytes, ...]:
-    """What a batch shows of each hash."""
+    """Return the part of each hash that a batch contains."""
     return tuple([sealed[:MESSAGE_ID_BYTES] for sealed in sealed_hashes])
 
 
 def delivery_batch_to_sign(batch: DeliveryBatch, sealed_hashes: Sequence[PayloadHash]) -> bytes:
-    """What the signature covers: the whole hashes are in it, though the bytes show only their beginnings."""
+    """Return the bytes that the signature covers. They contain the whole hashes; the batch only their first bytes."""
     if delivery_references(sealed_hashes) != batch.references:
-        raise Malformed("the batch names other blobs")
+        raise Malformed("the batch does not list these blobs")
     for sealed in sealed_hashes:
         checked_payload_hash(sealed)
     return _BATCH_DOMAIN + _delivery_head(batch) + _delivery_subject_of(sealed_hashes)
 
 
 def unsigned_delivery(sealed_hashes: Sequence[PayloadHash], timestamp_ms: int) -> tuple[bytes, bytes]:
-    """A node's own batch, flat: its bytes up to the signature, and what the signature covers. Nothing is checked."""
+    """Return a node's batch up to the signature, and the bytes to sign. The node's own input is not checked."""
     head = _head_of(AckType.DELIVERY, [sealed[:MESSAGE_ID_BYTES] for sealed in sealed_hashes], timestamp_ms)
     return head, _BATCH_DOMAIN + head + _delivery_subject_of(sealed_hashes)
 
@@ -131,13 +133,14 @@ def decode_delivery_batch(raw: bytes) -> DeliveryBatch:
 
 
 def delivery_subject(sealed_hash: PayloadHash) -> tuple[bytes, bytes]:
-    """Reference and subject of a DELIVERY ack, from the SHA-256 of the sealed bytes: a node knows no more."""
+    """Return reference and subject of a DELIVERY ack, from the SHA-256 of the sealed bytes. A node knows nothing
+    else."""
     subject = checked_payload_hash(sealed_hash)
     return subject[:MESSAGE_ID_BYTES], subject
 
 
 def ack_to_sign(ack: Ack) -> bytes:
-    """What the signature of an ack covers, whether it is there yet or not."""
+    """Return the bytes that the signature of an ack covers."""
     return _ACK_DOMAIN + _ack_head(ack)
 
 
@@ -158,7 +161,8 @@ def decode_ack(raw: bytes) -> Ack:
 
 
 def batch_to_sign(batch: BatchAck, sender: Address) -> bytes:
-    """What the signature of a batch covers; `sender` wrote the messages, so nobody else can use the batch."""
+    """Return the bytes that the signature of a batch covers. They include `sender`, so the batch is of no use to
+    others."""
     return _BATCH_DOMAIN + _batch_head(batch) + address(sender)
 
 
@@ -177,11 +181,11 @@ def decode_batch_ack(raw: bytes) -> BatchAck:
 
 
 def _take_batch_apart(raw: bytes) -> tuple[int, tuple[bytes, ...], int, bytes]:
-    """Type, ids, time and signature."""
+    """Return type, ids, time and signature."""
     if len(raw) < BATCH_BYTES_WITHOUT_IDS:
         raise Malformed(f"a batch of acks must have more than {BATCH_BYTES_WITHOUT_IDS} bytes, not {len(raw)}")
     number, count = _BATCH_HEAD.unpack_from(raw)
-    # Before anything is taken apart: the count is the peer's word, the length is ours.
+    # Check the length before parsing: the peer chose the count.
     exactly(raw, BATCH_BYTES_WITHOUT_IDS + count * MESSAGE_ID_BYTES, f"a batch of {count} acks")
     end_of_ids = _BATCH_HEAD.size + count * MESSAGE_ID_BYTES
     (timestamp_ms,) = _BATCH_TIME.unpack_from(raw, end_of_ids)
@@ -206,7 +210,7 @@ def _batch_head(batch: BatchAck) -> bytes:
 
 
 def _delivery_subject_of(sealed_hashes: Sequence[PayloadHash]) -> bytes:
-    """What stands where other batches have the sender: the hash, or the hash of all hashes."""
+    """Return what replaces the sender in the signature: the hash of one blob, or the hash of all hashes."""
     return sealed_hashes[0] if len(sealed_hashes) == 1 else hashlib.sha256(b"".join(sealed_hashes)).digest()
 
 

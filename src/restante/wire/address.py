@@ -1,4 +1,4 @@
-"""How an address is shown to people and read back: 62 characters of bech32m with the prefix `rst` (SPEC 0)."""
+"""Convert addresses to text and back: 62 characters of bech32m with the prefix `rst` (SPEC 0)."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ def show_address(value: Address) -> str:
 
 
 def parse_address(text: str) -> Address:
-    """The address a person typed, in lower or in upper case. Refusals do not repeat the text: it may be logged."""
+    """Parse an address in lower or upper case. Errors do not contain the text, because they may be logged."""
     if len(text) != ADDRESS_CHARACTERS:
         raise Malformed(f"an address must have {ADDRESS_CHARACTERS} characters, not {len(text)}")
     try:

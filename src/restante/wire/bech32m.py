@@ -1,6 +1,6 @@
-"""Text with a prefix and a checksum that finds typing errors: bech32m, as BIP-350 defines it.
+"""Encode and decode bech32m (BIP-350): text with a prefix and a checksum that detects typing errors.
 
-Works on 5-bit values. What the values mean is not known here; see `address`.
+It works on 5-bit values; `address` converts them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from restante.model.errors import Malformed
 
 ALPHABET: Final = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 CHECKSUM_CHARACTERS: Final = 6
-MAX_CHARACTERS: Final = 90  # BIP-173: beyond it four errors may go unseen
+MAX_CHARACTERS: Final = 90  # BIP-173: the checksum detects up to four errors only up to this length
 _SEPARATOR: Final = "1"
 _FINAL: Final = 0x2BC830A3  # the constant that makes it bech32m; bech32 has 1
 _VALUE_OF: Final = {character: value for value, character in enumerate(ALPHABET)}
@@ -18,7 +18,7 @@ _GENERATOR: Final = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 
 
 def _feedback(carry: int) -> int:
-    """`carry` times the generator polynomial, six coefficients of 5 bits in one number."""
+    """Return `carry` times the generator polynomial, six coefficients of 5 bits in one number."""
     product = 0
     for bit, word in enumerate(_GENERATOR):
         if carry >> bit & 1:
@@ -30,14 +30,14 @@ _FEEDBACK: Final = tuple(_feedback(carry) for carry in range(32))
 
 
 def encode(prefix: str, values: Sequence[int]) -> str:
-    """Prefix (lower case), separator, values and checksum."""
+    """Return prefix (lower case), separator, values and checksum as text."""
     remainder = _remainder(prefix, [*values, *[0] * CHECKSUM_CHARACTERS]) ^ _FINAL
     checksum = [remainder >> shift & 31 for shift in range(25, -1, -5)]
     return prefix + _SEPARATOR + "".join(ALPHABET[value] for value in [*values, *checksum])
 
 
 def decode(text: str) -> tuple[str, list[int]]:
-    """Prefix in lower case and values without the checksum; Malformed says which rule is broken."""
+    """Return the prefix in lower case and the values without checksum. `Malformed` says which rule is broken."""
     if len(text) > MAX_CHARACTERS:
         raise Malformed(f"at most {MAX_CHARACTERS} characters are allowed, not {len(text)}")
     if any(not "!" <= character <= "~" for character in text):

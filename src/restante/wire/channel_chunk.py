@@ -1,7 +1,6 @@
-"""One chunk of a channel delivery as the outbox keeps it: all that its sending needs (SPEC 12.1).
+"""Encode one chunk of a channel delivery, with everything needed to send it, for the outbox (SPEC 12.1).
 
-Bytes in, values out: a version, a few numbers, then texts behind their lengths. A chunk has one encoding and no other.
-What a text means to its platform is not known here.
+The format is a version, a few numbers, then texts with their lengths. A chunk has exactly one encoding.
 """
 
 import struct
@@ -19,8 +18,8 @@ GroupId = NewType("GroupId", bytes)
 GROUP_ID_BYTES: Final = 16
 MAX_CHUNKS: Final = 0xFFFF
 MAX_CHANNEL_CHARS: Final = 64
-MAX_WORD_CHARS: Final = 1_024  # a chat, a thread, a message's name on its platform, a title
-SEAL_BYTES: Final = 29  # what sealing under the storage key adds: a version, a nonce, a tag
+MAX_WORD_CHARS: Final = 1_024  # a chat, a thread, a platform's message id, a title
+SEAL_BYTES: Final = 29  # bytes that sealing under the storage key adds: version, nonce, tag
 MAX_CHUNK_BYTES: Final = MAX_SEALED_BYTES - SEAL_BYTES  # SPEC 2.8: sealed, it is the payload of an outbox entry
 
 _VERSION: Final = 1
@@ -30,7 +29,7 @@ _NONE: Final = ""
 
 
 class Strategy(StrEnum):
-    """What becomes of the later chunks when one can never be delivered."""
+    """What happens to the later chunks if one can never be delivered."""
 
     ALL_OR_ABORT = "all_or_abort"
     BEST_EFFORT = "best_effort"
@@ -41,7 +40,8 @@ _STRATEGIES: Final = tuple(Strategy)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelChunk:
-    """`text` is written in `format`; `plain` is the same without any markup. An absent text is None, never empty."""
+    """One chunk. `text` is in `format`; `plain` is the same text without markup. An absent text is None, never
+    empty."""
 
     group: GroupId
     index: int
@@ -78,7 +78,7 @@ def encode_chunk(chunk: ChannelChunk) -> bytes:
     try:
         encoded = [text.encode() for text in texts]
     except UnicodeEncodeError:
-        raise Malformed("a text of a chunk holds half of a surrogate pair, which no platform can be sent") from None
+        raise Malformed("a text of a chunk contains half of a surrogate pair, which UTF-8 cannot encode") from None
     raw = head + b"".join(_LENGTH.pack(len(one)) + one for one in encoded)
     if len(raw) > MAX_CHUNK_BYTES:
         raise TooLarge("the chunk", size_bytes=len(raw), limit_bytes=MAX_CHUNK_BYTES)
@@ -86,7 +86,7 @@ def encode_chunk(chunk: ChannelChunk) -> bytes:
 
 
 def decode_chunk(raw: bytes) -> ChannelChunk:
-    """Raises Malformed or TooLarge for anything that `encode_chunk` does not write."""
+    """Decode a chunk. Raise `Malformed` or `TooLarge` for anything that `encode_chunk` does not write."""
     if len(raw) > MAX_CHUNK_BYTES:
         raise TooLarge("the chunk", size_bytes=len(raw), limit_bytes=MAX_CHUNK_BYTES)
     if len(raw) < _HEAD.size:
@@ -95,7 +95,7 @@ def decode_chunk(raw: bytes) -> ChannelChunk:
     if version != _VERSION:
         raise Malformed(f"a chunk of version {version}; this version of Restante reads {_VERSION}")
     if strategy >= len(_STRATEGIES):
-        raise Malformed("the strategy of a chunk is not known here")
+        raise Malformed("the chunk has an unknown strategy")
     channel, chat, format_, title, reply_to, thread, text, plain = _texts(raw, 8)
     return ChannelChunk(
         group=GroupId(group),
@@ -123,11 +123,11 @@ def _texts(raw: bytes, count: int) -> list[str]:
         (length,) = _LENGTH.unpack_from(raw, at)
         at = begin + length
         if at > len(raw):
-            raise Malformed("not a chunk: a text is longer than what is there")
+            raise Malformed("not a chunk: a text is longer than the remaining bytes")
         try:
             texts.append(raw[begin:at].decode())
         except UnicodeDecodeError:
             raise Malformed("a text of a chunk is not UTF-8") from None
     if at != len(raw):
-        raise Malformed("not a chunk: something follows its last text")
+        raise Malformed("not a chunk: there are bytes after its last text")
     return texts

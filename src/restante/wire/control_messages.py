@@ -1,7 +1,7 @@
-"""The bodies of control messages: acknowledgements, retransmit requests, session resets (SPEC 8.7, 9.5, 10).
+"""Encode and decode the bodies of control messages: acks, retransmit requests, session resets (SPEC 8.7, 9.5, 10).
 
-The first byte tells them apart. They carry no signature of their own, except acks, which are evidence for others: the
-session that brings a control message proves who wrote it.
+The first byte is the type. Only acks carry a signature, because they are evidence for third parties. For the others,
+the session in which a control message arrives authenticates its sender.
 """
 
 import struct
@@ -21,7 +21,7 @@ from restante.wire.acks import (
 from restante.wire.field_checks import check_number
 
 MAX_CONTROL_BYTES: Final = BATCH_BYTES_WITHOUT_IDS + MESSAGE_ID_BYTES * MAX_BATCH_IDS
-"""A full batch of acks is the longest; looked at before anything is taken apart."""
+"""The size of a full batch of acks, the longest control message. It is checked before parsing."""
 
 MAX_SPAN: Final = 10  # SPEC 9.5: [missing, missing + 10]
 MAX_REASON: Final = 3
@@ -30,7 +30,7 @@ _RESET: Final = struct.Struct(">B32sB")
 
 
 class ControlType(IntEnum):
-    """The first byte of what is no ack; those are below 0x10."""
+    """The first byte of control messages that are not acks. Types of acks are below 0x10."""
 
     RETRANSMIT_REQUEST = 0x11
     SESSION_RESET = 0x12
@@ -38,7 +38,7 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetransmitRequest:
-    """Send the messages from `first` to `last` of this session again, both ends included."""
+    """Requests the messages from `first` to `last` of this session again, both included."""
 
     session_id: SessionId
     first: int
@@ -52,7 +52,7 @@ class RetransmitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReset:
-    """The session that brings this message takes the place of `old`; `reason` is a `ResetReason`."""
+    """States that the session of this message replaces `old`. `reason` is a `ResetReason`."""
 
     old: SessionId
     reason: int
@@ -74,7 +74,7 @@ def encode_session_reset(reset: SessionReset) -> bytes:
 
 
 def decode_control(raw: bytes) -> Control:
-    """What a control message says; acks come as batches, even alone (SPEC 10.5)."""
+    """Decode a control message. A single ack is returned as a batch, too (SPEC 10.5)."""
     if len(raw) > MAX_CONTROL_BYTES:
         raise TooLarge("the control message", size_bytes=len(raw), limit_bytes=MAX_CONTROL_BYTES)
     if not raw:
@@ -91,4 +91,4 @@ def decode_control(raw: bytes) -> Control:
             _, old, reason = _RESET.unpack(raw)
             return SessionReset(old=SessionId(old), reason=reason)
         case other:
-            raise Malformed(f"a control message of type {other} is not known here")
+            raise Malformed(f"unknown type {other} of a control message")

@@ -1,7 +1,7 @@
-"""What a node sees of a message: version, inbox key, rounded expiry, sealed bytes (SPEC 0).
+"""Encode and decode the envelope: what a node sees of a message (SPEC 0).
 
-One envelope has one encoding. Bytes that would come out differently when written again are refused, so nobody can
-hide a mark in them or make two blobs of one.
+An envelope has exactly one valid encoding. All other bytes are refused, so that an envelope can neither carry a hidden
+mark nor be stored twice in two encodings.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ ENVELOPE_VERSION: Final = 1
 ENVELOPE_ALLOWANCE_BYTES: Final = 64  # the other fields take 48 at most
 MAX_ENVELOPE_BYTES: Final = MAX_SEALED_BYTES + ENVELOPE_ALLOWANCE_BYTES
 EXPIRY_STEP_MS: Final = 3_600_000
-"""Expiries are whole hours: an exact one would tie an envelope to the minute its message was written."""
+"""Expiries are whole hours. An exact one would reveal the minute in which the message was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """The version is not a field: there is one, and another is not understood here."""
+    """An envelope. The version is not a field, because only one version exists."""
 
     inbox_key: InboxKey
     expires_at_ms: int
@@ -57,7 +57,7 @@ def decode_envelope(raw: bytes) -> Envelope:
     try:
         message = envelope_pb2.Envelope.FromString(raw)
     except DecodeError:
-        raise Malformed("not an envelope: the bytes are no protobuf message of this form") from None
+        raise Malformed("not an envelope: the bytes are not a protobuf message of this type") from None
     if message.version != ENVELOPE_VERSION:
         raise Malformed(f"only version {ENVELOPE_VERSION} of the envelope is known, not {message.version}")
     envelope = Envelope(
@@ -71,5 +71,6 @@ def decode_envelope(raw: bytes) -> Envelope:
 
 
 def hash_sealed_bytes(sealed: bytes) -> PayloadHash:
-    """The name of sealed bytes: in DELIVERY acks (SPEC 10.2), in the journal (13.1), among replicas (7.4)."""
+    """Return the payload hash, which identifies sealed bytes in DELIVERY acks (SPEC 10.2), journals (13.1) and replicas
+    (7.4)."""
     return PayloadHash(sha256(sealed).digest())

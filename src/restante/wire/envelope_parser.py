@@ -1,7 +1,7 @@
-"""What a node needs of an envelope, read from its one canonical encoding without a protobuf object.
+"""Parse an envelope's canonical encoding without building a protobuf object.
 
-Gives the same answer as `decode_envelope` for every input, only faster where the envelope is an ordinary one; whatever
-is not is left to that function, which also finds the words of a refusal.
+It gives the same result as `decode_envelope` for every input, faster for the usual layout. Anything else is passed to
+that function, which also words the errors.
 """
 
 from functools import lru_cache
@@ -15,15 +15,15 @@ from restante.wire.field_checks import MAX_TIME_MS
 _HEAD: Final = bytes((0x08, ENVELOPE_VERSION, 0x12, INBOX_KEY_BYTES))
 _EXPIRY_TAG_AT: Final = len(_HEAD) + INBOX_KEY_BYTES
 _EXPIRY_AT: Final = _EXPIRY_TAG_AT + 1
-_SEALED_TAG_AT: Final = _EXPIRY_AT + 6  # a moment between 2004 and 2109 takes six bytes
+_SEALED_TAG_AT: Final = _EXPIRY_AT + 6  # a time between 2004 and 2109 takes six bytes
 _LENGTH_AT: Final = _SEALED_TAG_AT + 1
 _EXPIRY_TAG: Final = 0x18
 _SEALED_TAG: Final = 0x22
 _MORE: Final = 0x80
 _LEAST_BYTES: Final = _LENGTH_AT + 2
-_DECIDING_BYTES: Final = _LENGTH_AT + 3  # all that is looked at here, besides the size
+_DECIDING_BYTES: Final = _LENGTH_AT + 3  # the bytes that decide, besides the size
 _SHORT_ENVELOPE_BYTES: Final = _LENGTH_AT + 2 + 0x3FFF
-"""Up to here the length takes two bytes: the third is already the first of the sealed ones, which is any."""
+"""Up to this size the length takes two bytes; the third byte already belongs to the sealed bytes."""
 
 
 EnvelopeView = tuple[InboxKey, int, bytes]
@@ -31,7 +31,7 @@ EnvelopeView = tuple[InboxKey, int, bytes]
 
 
 def view_envelope(raw: bytes) -> EnvelopeView:
-    """As `decode_envelope`, refusals included."""
+    """Parse an envelope like `decode_envelope`, with the same errors."""
     size = len(raw)
     layout = _layout(raw[: _DECIDING_BYTES if size > _SHORT_ENVELOPE_BYTES else _DECIDING_BYTES - 1], size)
     if layout is not None:
@@ -40,9 +40,9 @@ def view_envelope(raw: bytes) -> EnvelopeView:
     return envelope.inbox_key, envelope.expires_at_ms, envelope.sealed
 
 
-@lru_cache(maxsize=4_096)  # letters to one reader within an hour begin alike, and have one of a few sizes
+@lru_cache(maxsize=4_096)  # envelopes to one recipient within an hour begin alike and have few sizes
 def _layout(head: bytes, size: int) -> tuple[InboxKey, int, int] | None:
-    """Inbox key, expiry and where the sealed bytes begin, in an envelope of this size that begins so."""
+    """Return inbox key, expiry and the offset of the sealed bytes for an envelope with this head and size."""
     if (
         size >= _LEAST_BYTES
         and head.startswith(_HEAD)
@@ -56,7 +56,7 @@ def _layout(head: bytes, size: int) -> tuple[InboxKey, int, int] | None:
 
 
 def _expiry(raw: bytes) -> int | None:
-    """The moment these six bytes are as a varint; None when they are none, or not a whole hour."""
+    """Return the time that these six bytes encode as a varint, or None unless it is a whole hour."""
     if any(byte < _MORE for byte in raw[:-1]) or not 0 < raw[-1] < _MORE:
         return None
     value = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(raw))
@@ -64,7 +64,7 @@ def _expiry(raw: bytes) -> int | None:
 
 
 def _start_of_sealed(head: bytes, size: int) -> int | None:
-    """Where the sealed bytes begin; None unless their length is as short as can be and they end the envelope."""
+    """Return the offset of the sealed bytes, or None unless their length is canonical and they end the envelope."""
     low, middle = head[_LENGTH_AT], head[_LENGTH_AT + 1]
     if low < _MORE:
         start, length = _LENGTH_AT + 1, low

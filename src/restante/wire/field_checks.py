@@ -1,4 +1,4 @@
-"""What several formats share: moments, counters and signatures, and how far each may go."""
+"""Checks that several formats share: times, counters and signatures."""
 
 from typing import Final
 
@@ -7,12 +7,12 @@ from restante.model.ids import exactly
 
 SIGNATURE_BYTES: Final = 64  # Ed25519
 UNSIGNED: Final = b""
-"""The signature of something that is still to be signed: it has bytes to sign, and cannot be encoded."""
+"""The signature of a value that is not signed yet. Such a value cannot be encoded."""
 
 MAX_U32: Final = 0xFFFF_FFFF
 MAX_TIME_MS: Final = 253_402_300_799_999
-"""The end of the year 9999. A later moment has no date, and 63-bit columns could overflow once a TTL is added to it:
-a peer could stop a store with one number."""
+"""The end of the year 9999. A later time has no date, and adding a TTL to it could overflow a 63-bit column: a peer
+could stop a store with one number."""
 
 
 def check_number(value: int, what: str, *, low: int = 0, high: int) -> None:
@@ -25,7 +25,7 @@ def check_time(value_ms: int, what: str) -> None:
 
 
 def check_signature(raw: bytes) -> None:
-    """A signature is whole, or not there yet."""
+    """Raise `Malformed` unless the signature is absent or complete."""
     if raw != UNSIGNED:
         exactly(raw, SIGNATURE_BYTES, "signature")
 

@@ -1,7 +1,6 @@
-"""Proposed actions as lines of JSON (SPEC 13.6): how they travel from the fleet's tables to clients and nodes.
+"""Encode and decode actions as lines of JSON, for transport from the fleet to clients and nodes (SPEC 13.6).
 
-Bytes are written as hex. What a line says is believed only in form here; whether it is carried out is decided where it
-is applied.
+Bytes are hex. Only the form is checked here; the client or node that applies an action decides whether to do so.
 """
 
 import json
@@ -30,11 +29,11 @@ _NEEDED: Final = {
     ActionKind.REDRIVE: ("target", "message_id", "fact_at_ms"),
     ActionKind.SCOREBOARD: ("node", "score"),
 }
-"""What an action of a kind cannot be carried out without."""
+"""The keys that each kind of action requires."""
 
 
 def encode_action(action: FleetAction) -> bytes:
-    """One line, its end included."""
+    """Return one line, including its line end."""
     values: dict[str, Any] = {name: getattr(action, name) for name in _NAMES}
     for name in _READ_BYTES:
         values[name] = None if values[name] is None else values[name].hex()
@@ -42,7 +41,7 @@ def encode_action(action: FleetAction) -> bytes:
 
 
 def decode_action(line: bytes) -> FleetAction:
-    """The action of one line; refused unless every key is there, no other, and each value is of its kind."""
+    """Parse one line. Exactly the known keys must be present, each with a value of its type."""
     if len(line) > MAX_LINE_BYTES:
         raise Malformed(f"an action has at most {MAX_LINE_BYTES} bytes")
     try:

@@ -1,7 +1,6 @@
-"""Under which key mail and prekeys of an address are kept (SPEC 7.2, 7.6).
+"""Derive the keys under which nodes store mail and prekeys of an address (SPEC 7.2, 7.6).
 
-A key tells a node nothing about the address until its owner comes to read. Which buckets to read, and when, is
-decided elsewhere.
+A key reveals nothing about the address until its owner reads there.
 """
 
 import hashlib
@@ -18,34 +17,34 @@ _KEYS: Final = b"keys:"
 
 
 def bucket_of(store_time_ms: int) -> int:
-    """The hour a blob is stored in, counted from 1970."""
+    """Return the time bucket (hours since 1970) in which a blob is stored."""
     if store_time_ms < 0:
         raise OutOfRange("store_time", store_time_ms, low=0, high=MAX_BUCKET, unit="ms")
     return store_time_ms // BUCKET_MS
 
 
 def mesh_inbox_key(owner: Address, bucket: int) -> InboxKey:
-    """Where the mesh keeps what is stored for `owner` in that hour."""
+    """Return the inbox key of `owner` in the mesh for that time bucket."""
     if not 0 <= bucket <= MAX_BUCKET:
         raise OutOfRange("bucket", bucket, low=0, high=MAX_BUCKET)
     return InboxKey(hashlib.sha256(_INBOX + address(owner) + bucket.to_bytes(8, "big")).digest())
 
 
 def relay_inbox_key(owner: Address) -> InboxKey:
-    """Where a named relay, which has no buckets, keeps what is stored for `owner`."""
+    """Return the inbox key of `owner` at a named relay, which has no time buckets."""
     return _relay_inbox_key(owner)
 
 
-@lru_cache(maxsize=1_024)  # a reader asks for its own with every letter
+@lru_cache(maxsize=1_024)  # a recipient uses its own for every arrival
 def _relay_inbox_key(owner: Address) -> InboxKey:
     return InboxKey(hashlib.sha256(_INBOX + address(owner)).digest())
 
 
 def prekey_bundle_key(owner: Address) -> bytes:
-    """Where the DHT keeps the signed prekeys of `owner`."""
+    """Return the DHT key of the owner's prekey bundle."""
     return hashlib.sha256(_KEYS + address(owner)).digest()
 
 
 def node_id_of(key: NodeKey) -> NodeId:
-    """Where a node stands in the mesh, and what journals call it (SPEC 7.1)."""
+    """Return the node id: the position in the mesh and the name in journals (SPEC 7.1)."""
     return NodeId(hashlib.sha256(node_key(key)).digest())

@@ -1,6 +1,6 @@
-"""What a message says: the innermost bytes, which only the ratchet of its session opens (SPEC 2.7, 8.4).
+"""Encode and decode the content of a message: the plaintext of the ratchet (SPEC 2.7, 8.4).
 
-No signature: that a message opens in a session proves who wrote it, to the reader and to nobody else.
+There is no signature: decryption in a session authenticates the sender to the recipient, and to no third party.
 """
 
 import struct
@@ -15,14 +15,15 @@ from restante.wire.ttl_header import TTL_HEADER_BYTES, TtlHeader, decode_ttl_hea
 
 _NUMBERS: Final = struct.Struct(">IB")
 MIN_CONTENT_BYTES: Final = TTL_HEADER_BYTES + _NUMBERS.size
-MAX_CONTENT_BYTES: Final = MAX_SEALED_BYTES  # SPEC 2.8: everything around it only adds
+MAX_CONTENT_BYTES: Final = MAX_SEALED_BYTES  # SPEC 2.8: all outer layers only add bytes
 _KINDS: Final = {kind.encode("ascii"): kind for kind in Kind}
 
 
 class Content(NamedTuple):
-    """`sequence` counts the messages of a session in one direction and never restarts, unlike the ratchet's numbers.
+    """The content. `sequence` counts the messages of a session in one direction and never restarts, unlike ratchet
+    counters.
 
-    A tuple: one is made for every message that arrives.
+    It is a tuple because one is made for every arrival.
     """
 
     header: TtlHeader
@@ -49,5 +50,5 @@ def decode_content(raw: bytes) -> Content:
     end = MIN_CONTENT_BYTES + kind_bytes
     kind = _KINDS.get(raw[MIN_CONTENT_BYTES:end]) if len(raw) >= end else None
     if kind is None:
-        raise Malformed("the content is of a kind that is not known here")
+        raise Malformed("the content has an unknown kind")
     return Content(decode_ttl_header(raw[:TTL_HEADER_BYTES]), sequence, kind, raw[end:])

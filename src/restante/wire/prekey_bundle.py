@@ -1,7 +1,7 @@
-"""A prekey bundle as it is published (SPEC 7.6, 8.1): fixed fields, the one-time prekeys, one signature over all.
+"""Encode and decode a prekey bundle (SPEC 7.6, 8.1): fixed fields, the one-time prekeys, one signature over all.
 
-A bundle is built unsigned, signed over `bundle_to_sign`, completed with `dataclasses.replace` and only then encoded.
-Whether the keys are any good, and who signed, is checked elsewhere.
+A bundle is built unsigned, signed over `bundle_to_sign`, completed with `dataclasses.replace` and then encoded.
+core/signed_bundles verifies the signature and crypto/prekeys the keys.
 """
 
 import struct
@@ -34,7 +34,7 @@ _BUNDLE_DOMAIN: Final = b"restante-bundle-v1"
 
 
 def bundle_to_sign(bundle: PrekeyBundle) -> bytes:
-    """What the signature of a bundle covers, whether it is there yet or not."""
+    """Return the bytes that the signature of a bundle covers."""
     return _BUNDLE_DOMAIN + _unsigned(bundle)
 
 
@@ -52,7 +52,7 @@ def decode_bundle(raw: bytes) -> PrekeyBundle:
     )
     if version != BUNDLE_VERSION:
         raise Malformed(f"only version {BUNDLE_VERSION} of a prekey bundle is known, not {version}")
-    # Before anything is taken apart: the count is the peer's word, the length is ours.
+    # Check the length before parsing: the peer chose the count.
     exactly(raw, _FIXED.size + count * _ONE_TIME.size + SIGNATURE_BYTES, f"a bundle of {count} one-time prekeys")
     bundle = PrekeyBundle(
         card=ContactCard(

@@ -1,8 +1,8 @@
-"""What the recipient finds when an envelope is unsealed: whose message it is, in which session, and its ratchet bytes.
+"""Encode and decode a session message: sender, session, message id and ratchet bytes, inside the sealed bytes.
 
-The outside is readable before anything is decrypted, because the verdict of SPEC 9.1 asks for sender, session and
-message id first; no node sees it (SPEC 8.5). Kind, sequence and text are inside the ratchet bytes, which are not looked
-into here. An opening is there until the writer was answered.
+The header is readable before decryption, because SPEC 9.1 needs sender, session and message id for the first verdict.
+No node sees it (SPEC 8.5). Kind, sequence and text are inside the ratchet bytes. An opening is present until the
+initiator was answered.
 """
 
 import struct
@@ -25,7 +25,7 @@ from restante.wire.field_checks import MAX_U32, SIGNATURE_BYTES, check_number
 from restante.wire.prekey_bundle import SEALING_KEY_BYTES, X25519_BYTES
 
 SESSION_MESSAGE_VERSION: Final = 1
-MAX_SESSION_MESSAGE_BYTES: Final = MAX_SEALED_BYTES  # SPEC 2.8: padding and sealing only add
+MAX_SESSION_MESSAGE_BYTES: Final = MAX_SEALED_BYTES  # SPEC 2.8: padding and sealing only add bytes
 MIN_RATCHET_BYTES: Final = 68  # header 40, nonce 12, tag 16
 KEM_CIPHERTEXT_BYTES: Final = 1088
 
@@ -46,7 +46,7 @@ MAX_OPENING_BYTES: Final = _FLAGS_BYTES + _OPENING.size + _ONE_TIME_ID.size + _S
 
 
 class SessionMessage(NamedTuple):
-    """A tuple: one is made for every message that arrives. Its parts are checked on their way in and out."""
+    """A session message. It is a tuple because one is made for every arrival; encoder and decoder check its parts."""
 
     sender: Address
     session_id: SessionId
@@ -88,7 +88,8 @@ def decode_session_message(raw: bytes) -> SessionMessage:
 
 
 def encode_opening(opening: Opening) -> bytes:
-    """Also how the writer keeps it until the first answer. The address is not in it: it is the writer's."""
+    """Encode an opening, for messages and for the initiator's own store. It omits the address, which is the
+    sender's."""
     card, flags = opening.card, _HAS_OPENING
     check_number(opening.prekey_id, "prekey id", high=MAX_U32)
     raw = _OPENING.pack(

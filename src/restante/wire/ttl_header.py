@@ -1,7 +1,4 @@
-"""The 13 bytes that open every plaintext: when a message was made and how long it lives (SPEC 2.7).
-
-Which TTL a kind may have is not known here; policy decides that.
-"""
+"""Encode and decode the TTL header: the first 13 bytes of every plaintext (SPEC 2.7). policy/ttl checks the range."""
 
 import struct
 from typing import Final, NamedTuple
@@ -17,7 +14,8 @@ _TYPES: Final = tuple(TtlType)
 
 
 class TtlHeader(NamedTuple):
-    """A tuple: one is made for every message that arrives. Its numbers are checked on their way in and out."""
+    """Creation time and TTL. It is a tuple because one is made for every arrival; encoder and decoder check its
+    numbers."""
 
     created_at_ms: int
     ttl_s: int
@@ -31,7 +29,7 @@ def encode_ttl_header(header: TtlHeader) -> bytes:
 
 
 def decode_ttl_header(raw: bytes) -> TtlHeader:
-    """Exactly 13 bytes."""
+    """Decode exactly 13 bytes."""
     created_at_ms, ttl_s, type_number = _LAYOUT.unpack(exactly(raw, TTL_HEADER_BYTES, "TTL header"))
     if type_number >= len(_TYPES):
         raise Malformed(f"ttl_type must be 0 (absolute) or 1 (relative), not {type_number}")
@@ -40,7 +38,7 @@ def decode_ttl_header(raw: bytes) -> TtlHeader:
 
 
 def split(plaintext: bytes) -> tuple[TtlHeader, bytes]:
-    """The header and what follows it."""
+    """Return the header and the bytes after it."""
     return decode_ttl_header(plaintext[:TTL_HEADER_BYTES]), plaintext[TTL_HEADER_BYTES:]
 
 

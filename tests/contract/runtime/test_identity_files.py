@@ -205,7 +205,7 @@ def test_an_identity_under_a_passphrase_is_worth_nothing_without_it(tmp_path: Pa
     with pytest.raises(RestanteError, match="closed with a passphrase") as refused:
         load_identity(path)
     assert refused.value.code is Code.AUTHENTICATION_FAILED
-    with pytest.raises(RestanteError, match="does not open"):
+    with pytest.raises(RestanteError, match="cannot be unsealed"):
         load_identity(path, passphrase=WRONG)
 
 

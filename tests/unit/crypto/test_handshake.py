@@ -189,7 +189,7 @@ def test_a_message_of_an_unknown_session_without_an_opening_asks_for_a_reset() -
 
 def test_nobody_opens_a_session_with_themselves() -> None:
     bundle = bundle_of(made_prekeys(seed=3), ALICE)
-    with pytest.raises(Malformed, match="two ends"):
+    with pytest.raises(Malformed, match="different addresses"):
         opened(bundle, ALICE)
 
 

@@ -99,7 +99,7 @@ def test_prekeys_that_are_not_there_are_refused_by_kind() -> None:
     with pytest.raises(PrekeyGone, match="one-time prekey") as refused:
         one_time_prekey(EXHAUSTED, 2)
     assert refused.value.code is Code.SESSION_INVALID
-    with pytest.raises(Malformed, match="no prekeys yet"):
+    with pytest.raises(Malformed, match="prekey store is empty"):
         public_bundle(PrekeyStore(), BOB.card, now_ms=NOW_MS)
 
 

@@ -84,9 +84,9 @@ def test_arbitrary_bytes_are_refused_or_encode_to_themselves(raw: bytes) -> None
         (SEALED_FIELD + VERSION_1 + KEY_FIELD + EXPIRY_FIELD, NOT_CANONICAL),
         (b"\x08\x81\x00" + KEY_FIELD + EXPIRY_FIELD + SEALED_FIELD, NOT_CANONICAL),
         (b"\x08\x81\x80\x80\x80\x10" + KEY_FIELD + EXPIRY_FIELD + SEALED_FIELD, NOT_CANONICAL),
-        (b"\x22\xff\xff\xff\xff\x07", "no protobuf message of this form"),
-        (b"\x0b" * 500, "no protobuf message of this form"),
-        (b"\x0c", "no protobuf message of this form"),
+        (b"\x22\xff\xff\xff\xff\x07", "not a protobuf message of this type"),
+        (b"\x0b" * 500, "not a protobuf message of this type"),
+        (b"\x0c", "not a protobuf message of this type"),
     ],
 )
 def test_each_fault_has_its_own_text(raw: bytes, reason: str) -> None:
@@ -109,7 +109,7 @@ def test_262144_sealed_bytes_fit_and_one_more_is_e006() -> None:
 def test_more_bytes_than_any_envelope_has_are_not_even_parsed() -> None:
     with pytest.raises(TooLarge, match="the envelope has 262209 bytes; at most 262208"):
         decode_envelope(bytes(262_209))
-    with pytest.raises(Malformed, match="no protobuf message of this form"):
+    with pytest.raises(Malformed, match="not a protobuf message of this type"):
         decode_envelope(bytes(262_208))
 
 
