@@ -157,9 +157,10 @@ def test_the_page_lists_clauses_in_the_order_of_the_specification(suite: Suite) 
 
         Which clauses of SPEC are shown to hold, and by which tests. Written by `make test`; do not edit.
         Where all tests of a clause are in `tests/unit` or `tests/vectors`, its rule or its bytes are shown to hold;
-        the part of the product that applies them may still be missing.
+        the part of the product that applies them may still be missing. *Partial*: tests pass, but no test shows what
+        the line "missing" names. *Open*: no test yet. *Planned*: no open issue builds it.
 
-        Clauses: 4. passing: 3, failing: 0, open: 1.
+        Clauses: 4. passing: 3, partial: 0, failing: 0, open: 1, planned: 0.
 
         ## 1. First
 
@@ -181,6 +182,17 @@ def test_the_page_lists_clauses_in_the_order_of_the_specification(suite: Suite) 
           - `tests/unit/test_b.py::test_holds_twice`
         """
     )
+
+
+def test_a_clause_with_a_missing_part_is_partial_and_one_without_tests_may_be_planned(suite: Suite) -> None:
+    suite.write(
+        "index.toml", INDEX + '[missing]\n"1.2" = "the rest"\n[planned]\n"1.10" = "all of it"\n"10.1" = "more"\n'
+    )
+    suite.write("tests/unit/test_a.py", PASSES)
+    page = suite.page()
+    assert "- **1.2** one and two: *partial*\n  - `tests/unit/test_a.py::test_holds`\n  - missing: the rest\n" in page
+    assert "- **1.10** one and ten: *planned*\n" in page
+    assert "- **10.1** ten: *passing*\n  - `tests/unit/test_a.py::test_holds_twice`\n  - planned: more\n" in page
 
 
 def test_equal_results_give_the_same_page_whatever_the_order_of_the_tests(suite: Suite) -> None:
@@ -267,4 +279,4 @@ def test_claims_arrive_from_every_test_process(suite: Suite) -> None:
     suite.write("tests/unit/test_a.py", PASSES)
     suite.write("tests/sim/test_b.py", PASSES.replace('"1.2"', '"1.10"'))
     page = suite.page("-n", "2", "--dist", "loadfile")
-    assert "Clauses: 4. passing: 4, failing: 0, open: 0." in page
+    assert "passing: 4, partial: 0, failing: 0, open: 0" in page

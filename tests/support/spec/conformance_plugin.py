@@ -20,16 +20,20 @@ class Standing(Enum):
     """What the tests of a clause say about it."""
 
     PASSING = "passing"
+    PARTIAL = "partial"
     FAILING = "failing"
     OPEN = "open"
+    PLANNED = "planned"
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The known clauses, in the order of SPEC."""
+    """The known clauses, in the order of SPEC, with what no test shows yet and what no open issue builds."""
 
     sections: Mapping[str, str]
     clauses: Mapping[str, str]
+    missing: Mapping[str, str]
+    planned: Mapping[str, str]
 
 
 def read_index(path: Path) -> Index:
@@ -39,7 +43,12 @@ def read_index(path: Path) -> Index:
     except (OSError, tomllib.TOMLDecodeError) as problem:
         raise pytest.UsageError(f"the clause index {path} cannot be read: {problem}") from None
     numbers = sorted(content["clauses"], key=place)
-    return Index(content["sections"], {number: content["clauses"][number] for number in numbers})
+    return Index(
+        sections=content["sections"],
+        clauses={number: content["clauses"][number] for number in numbers},
+        missing=content.get("missing", {}),
+        planned=content.get("planned", {}),
+    )
 
 
 def place(number: str) -> tuple[int, ...]:
@@ -48,7 +57,7 @@ def place(number: str) -> tuple[int, ...]:
 
 
 def claims_of(item: pytest.Item) -> list[object]:
-    """What the marks of a test say, checked by nobody yet."""
+    """The numbers that the marks of a test name, not checked yet."""
     return [number for mark in item.iter_markers("clause") for number in (mark.args or (None,))]
 
 
@@ -70,10 +79,12 @@ class Results:
             elif report.when == "call" and report.passed and not was_expected_to_fail:
                 self.passed.setdefault(str(number), set()).add(name)
 
-    def standing(self, number: str) -> Standing:
+    def standing(self, number: str, index: Index) -> Standing:
         if self.failed.get(number):
             return Standing.FAILING
-        return Standing.PASSING if self.passed.get(number) else Standing.OPEN
+        if self.passed.get(number):
+            return Standing.PARTIAL if number in index.missing else Standing.PASSING
+        return Standing.PLANNED if number in index.planned else Standing.OPEN
 
     def tests(self, number: str) -> tuple[list[str], list[str]]:
         """Those that passed and those that failed; one that did both failed."""
@@ -83,13 +94,14 @@ class Results:
 
 def render_page(index: Index, results: Results) -> str:
     """The page as Markdown: a line of numbers, then every clause with the tests that speak for it."""
-    standings = [results.standing(number) for number in index.clauses]
+    standings = [results.standing(number, index) for number in index.clauses]
     lines = [
         "# Conformance",
         "",
         "Which clauses of SPEC are shown to hold, and by which tests. Written by `make test`; do not edit.",
         "Where all tests of a clause are in `tests/unit` or `tests/vectors`, its rule or its bytes are shown to hold;",
-        "the part of the product that applies them may still be missing.",
+        "the part of the product that applies them may still be missing. *Partial*: tests pass, but no test shows what",
+        'the line "missing" names. *Open*: no test yet. *Planned*: no open issue builds it.',
         "",
         f"Clauses: {len(standings)}. " + ", ".join(f"{s.value}: {standings.count(s)}" for s in Standing) + ".",
     ]
@@ -102,6 +114,8 @@ def render_page(index: Index, results: Results) -> str:
         passed, failed = results.tests(number)
         lines += [f"  - `{name}`" for name in passed]
         lines += [f"  - failed: `{name}`" for name in failed]
+        for label, notes in (("missing", index.missing), ("planned", index.planned)):
+            lines += [f"  - {label}: {notes[number]}"] if number in notes else []
     return "\n".join(lines) + "\n"
 
 
@@ -162,13 +176,15 @@ class Conformance:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         by_standing: dict[Standing, list[str]] = {standing: [] for standing in Standing}
         for number in self.index.clauses:
-            by_standing[self.results.standing(number)].append(number)
+            by_standing[self.results.standing(number, self.index)].append(number)
         write = terminalreporter.write_line
         write(f"SPEC clauses with a passing test: {len(by_standing[Standing.PASSING])} of {len(self.index.clauses)}")
         if by_standing[Standing.FAILING]:
             write(fill("with a failing test", by_standing[Standing.FAILING]))
-        if by_standing[Standing.OPEN] and not self.is_partial:
-            write(fill("without a test", by_standing[Standing.OPEN]))
+        if not self.is_partial:
+            for label, standing in (("partial", Standing.PARTIAL), ("without a test", Standing.OPEN)):
+                if by_standing[standing]:
+                    write(fill(label, by_standing[standing]))
         if self.page:
             write(f"written: {self.page}")
         elif self.config.getoption("conformance_report"):
