@@ -48,10 +48,10 @@ def test_a_dead_letter_is_redriven_once_its_day_has_come_and_only_for_the_burial
     letter = file.outbox.dead_letters.load(message(1))
     assert letter is not None
     doing = ClientActions(file.database, file.journal, file.outbox)
-    redrive = proposal(ActionKind.REDRIVE, file.journal.writer, message_id=message(1), fact_at_ms=letter.moved_at_ms)
+    redrive = proposal(ActionKind.REDRIVE, file.journal.writer, message_id=message(1), event_at_ms=letter.moved_at_ms)
     due_ms = letter.moved_at_ms + DAY_MS
     assert doing.apply(redrive, now_ms=due_ms - 1) is ActionResult.NOTHING_LEFT
-    assert doing.apply(replace(redrive, fact_at_ms=letter.moved_at_ms - 1), now_ms=due_ms) is ActionResult.NOTHING_LEFT
+    assert doing.apply(replace(redrive, event_at_ms=letter.moved_at_ms - 1), now_ms=due_ms) is ActionResult.NOTHING_LEFT
     assert doing.apply(replace(redrive, target=WriterId(bytes(16))), now_ms=due_ms) is ActionResult.NOT_MINE
     assert doing.apply(redrive, now_ms=due_ms) is ActionResult.DONE
     told = facts(file.journal)
@@ -69,7 +69,7 @@ def test_a_lost_message_is_sent_again_once_for_each_proposal(tmp_path: Path) -> 
     assert file.outbox.lease_next(owner="me", now_ms=NOW_MS) is not None
     file.outbox.apply(message(1), TransmitSucceeded(), now_ms=NOW_MS)
     doing = ClientActions(file.database, file.journal, file.outbox)
-    again = proposal(ActionKind.RETRANSMIT, file.journal.writer, message_id=message(1), fact_at_ms=NOW_MS)
+    again = proposal(ActionKind.RETRANSMIT, file.journal.writer, message_id=message(1), event_at_ms=NOW_MS)
     assert doing.apply(again, now_ms=NOW_MS + 59_999) is ActionResult.NOTHING_LEFT
     assert doing.apply(again, now_ms=NOW_MS + 60_000) is ActionResult.DONE
     told = facts(file.journal)

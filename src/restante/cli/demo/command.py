@@ -95,7 +95,7 @@ def _play(home: Path, *, messages: int, seed: int, as_json: bool) -> None:
                 "in_order_once_each": outcome.in_order_once_each,
                 "relay_kills": outcome.relay_kills,
                 "faults": outcome.faults,
-                "books": conservation_line(report.total),
+                "conservation": conservation_line(report.total),
                 "unaccounted": report.total.unaccounted,
                 "facts": report.events,
             }

@@ -38,7 +38,9 @@ def report(
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
-    """Balance the books of a fleet and name what is missing, and who withheld it.
+    """Check that every accepted message is accounted for.
+
+    List missing messages, missing events and withholding nodes.
 
     Of a lake, what its stream knows is read; or else the tables of a backfill, if no file has come or changed since; or
     else its segments. The report says which.

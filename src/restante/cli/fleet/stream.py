@@ -17,12 +17,12 @@ from restante.cli.terminal import console, print_json
 from restante.views.text_tables import table
 
 _LABELS: Final = {
-    "events": "facts",
-    "duplicates": "copies of a fact",
+    "events": "events",
+    "duplicates": "copies of a event",
     "quarantined": "rows in quarantine",
-    "late": "late facts",
+    "late": "late events",
     "judged_again": "sessions judged again",
-    "revoked": "facts contradicted later",
+    "revoked": "events contradicted later",
 }
 
 

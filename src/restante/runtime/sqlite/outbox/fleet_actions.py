@@ -54,9 +54,9 @@ class ClientActions:
         with self._database.transaction():
             match action.action:
                 case ActionKind.REDRIVE:
-                    return self._redrive(action.message_id, action.fact_at_ms, now_ms)
+                    return self._redrive(action.message_id, action.event_at_ms, now_ms)
                 case ActionKind.RETRANSMIT:
-                    return self._retransmit(action.message_id, action.fact_at_ms, now_ms)
+                    return self._retransmit(action.message_id, action.event_at_ms, now_ms)
         return ActionResult.NOT_MINE
 
     def _redrive(self, message_id: MessageId, moved_at_ms: int | None, now_ms: int) -> ActionResult:
