@@ -122,7 +122,7 @@ def test_synthetic_journals_are_facts_whose_arrivals_are_as_they_say(spark: Spar
     done = filled(spark, lake)
     assert (done.quarantined, done.duplicates, done.bad_files) == (0, 0, ())
     table = spark.read.parquet(lake.table("arrivals"))
-    assert table.filter("verdict != recorded").count() == 0
+    assert table.filter("verdict != recipient_verdict").count() == 0
     counts = {row["verdict"]: row["count"] for row in table.groupBy("verdict").count().collect()}
     assert counts.keys() == {"new", "duplicate", "collision"}
     assert 560 < counts["new"] < 600
