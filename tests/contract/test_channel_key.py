@@ -116,5 +116,5 @@ def test_a_file_that_exists_is_not_created_again(tmp_path: Path) -> None:
 
 
 def test_sealing_adds_as_much_as_the_largest_chunk_leaves_room_for() -> None:
-    sealed = StorageSeal(bytes(32)).close(b"chunk", nonce=bytes(NONCE_BYTES), context=b"")
+    sealed = StorageSeal(bytes(32)).seal(b"chunk", nonce=bytes(NONCE_BYTES), context=b"")
     assert len(sealed) == len(b"chunk") + SEAL_BYTES

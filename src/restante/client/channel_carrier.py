@@ -42,7 +42,7 @@ class ChannelCarrier:
 
     async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
         try:
-            chunk = decode_chunk(self._host.seal.open(entry.payload, context=entry.message_id))
+            chunk = decode_chunk(self._host.seal.unseal(entry.payload, context=entry.message_id))
         except RestanteError as problem:
             raise AttemptFailed("this is no chunk of a message", failure=Failure.INVALID_FORMAT) from problem
         if entry.lease is None:

@@ -214,7 +214,7 @@ class Channels:
     def _sealed(self, ids: Sequence[MessageId], made: Sequence[tuple[ChannelChunk, bytes]]) -> list[bytes]:
         """Bound to their ids, so that nobody can exchange two texts on disk."""
         return [
-            self._seal.close(payload, nonce=self._entropy.draw(NONCE_BYTES), context=message_id)
+            self._seal.seal(payload, nonce=self._entropy.draw(NONCE_BYTES), context=message_id)
             for message_id, (_, payload) in zip(ids, made, strict=True)
         ]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from restante.core.signed_bundles import verify_bundle
-from restante.crypto.identity import checked_card
+from restante.crypto.identity import verify_card
 from restante.model.contact_card import ContactCard
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
@@ -165,7 +165,7 @@ def _parse(raw: bytes, name: str) -> Contact:
         bundle = base64.b64decode(bundle64, validate=True)
     except (binascii.Error, ValueError):
         raise Malformed(f"{what} is no contact: its bundle is not base64") from None
-    card = checked_card(decode_bundle(bundle).card)
+    card = verify_card(decode_bundle(bundle).card)
     if show_address(card.address) != address:
         raise Malformed(f"{what} is no contact: its bundle belongs to another address")
     return Contact(card=card, bundle=bundle, relay=parse_pinned_relay(relay), name=name)

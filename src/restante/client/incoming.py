@@ -11,7 +11,7 @@ from restante.client.ack_sender import AckSender
 from restante.client.contacts import ContactBook
 from restante.client.outgoing import NO_ONE_TIME_PREKEY, OutgoingMessages
 from restante.client.security_events import SecurityNotes
-from restante.core.decrypted_messages import DecryptedMessage, Letter
+from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import UnsealedHeader
 from restante.core.inbox_events import AskReset, RequestRetransmit, ResetReason
 from restante.core.outbox_events import ReadAcked, ReceiptAcked, RetransmitRequested
@@ -239,7 +239,14 @@ class IncomingMessages:
 
 def _opened(arrival: UnsealedMessage, plaintext: bytes) -> DecryptedMessage:
     content, message = decode_content(plaintext), arrival.message
-    letter = Letter(
-        message.message_id, message.sender, message.session_id, content.sequence, content.kind, content.body
+    return DecryptedMessage(
+        content.header,
+        message.message_id,
+        message.sender,
+        message.session_id,
+        content.sequence,
+        content.kind,
+        content.body,
+        arrival.payload_hash,
+        arrival.envelope_bytes,
     )
-    return DecryptedMessage(content.header, letter, arrival.payload_hash, arrival.envelope_bytes)

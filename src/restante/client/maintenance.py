@@ -8,7 +8,7 @@ from typing import Final
 from restante.client.ack_sender import AckSender
 from restante.client.incoming import IncomingMessages
 from restante.client.outgoing import OutgoingMessages
-from restante.crypto.prekeys import prekeys_due, renewed
+from restante.crypto.prekeys import prekeys_due, renew_due
 from restante.model.ids import MessageId
 from restante.policy.settings import Settings
 from restante.ports.entropy import Entropy
@@ -65,7 +65,7 @@ class Maintenance:
         store = self._sessions.prekeys()
         due = prekeys_due(store, now_ms=now_ms)
         if due.anything:
-            fresh = renewed(store, entropy=self._entropy.draw(due.entropy_bytes), now_ms=now_ms)
+            fresh = renew_due(store, entropy=self._entropy.draw(due.entropy_bytes), now_ms=now_ms)
             self._sessions.keep_prekeys(fresh)
 
     def acknowledge(self, *, now_ms: int) -> int:

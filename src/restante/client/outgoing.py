@@ -17,7 +17,7 @@ from restante.core.session_reset import to_reseal
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Agreed, encapsulate, initiate
 from restante.crypto.identity import Identity
 from restante.crypto.journal_tags import session_tag
-from restante.crypto.prekeys import chosen_one_time
+from restante.crypto.prekeys import choose_one_time
 from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState
 from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
 from restante.model.errors import RestanteError, TooLarge
@@ -103,7 +103,7 @@ class OutgoingMessages:
                 lane=to.lane,
                 kind=kind,
                 payload=envelope,
-                sealed_plaintext=self._seal.close(plaintext, nonce=nonce, context=named),
+                sealed_plaintext=self._seal.seal(plaintext, nonce=nonce, context=named),
                 priority=rule.priority,
                 created_at_ms=now_ms,
                 queued_at_ms=now_ms,
@@ -207,7 +207,7 @@ class OutgoingMessages:
         return initiate(
             self._identity,
             bundle,
-            one_time=chosen_one_time(replace(bundle, one_time=left), dice),
+            one_time=choose_one_time(replace(bundle, one_time=left), dice),
             encapsulation=encapsulate(bundle),
             entropy=self._entropy.draw(HANDSHAKE_ENTROPY_BYTES),
             continues=continues,
@@ -247,7 +247,7 @@ class OutgoingMessages:
         entry = self._outbox.load(one.message_id)
         if entry is None:
             return
-        kept = decode_content(self._seal.open(entry.sealed_plaintext, context=one.message_id))
+        kept = decode_content(self._seal.unseal(entry.sealed_plaintext, context=one.message_id))
         plaintext = encode_content(kept._replace(sequence=session.next_sequence))
         ratchet, envelope = self._encrypted(
             session,

@@ -13,25 +13,19 @@ from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.ttl_header import TtlHeader
 
 
-class Letter(NamedTuple):
-    """Who wrote it, in which session and at which place there, and what it says.
+class DecryptedMessage(NamedTuple):
+    """A message after decryption. Its session authenticates the sender.
 
-    A tuple, as DecryptedMessage is: one of each is made for every arrival.
+    It is a tuple because one is made for every arrival.
     """
 
+    header: TtlHeader
     message_id: MessageId
     sender: Address
     session_id: SessionId
     sequence: int
     kind: Kind
     body: bytes
-
-
-class DecryptedMessage(NamedTuple):
-    """A letter whose session opened it, which proves its writer."""
-
-    header: TtlHeader
-    letter: Letter
     payload_hash: PayloadHash
     envelope_bytes: int
 

@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 from typing import Final
 
-from restante.crypto.identity import SEED_BYTES, Identity, checked_card
+from restante.crypto.identity import SEED_BYTES, Identity, verify_card
 from restante.crypto.passphrase import (
     PASSPHRASE_ENTROPY_BYTES,
     ScryptCost,
-    close_with_passphrase,
+    decrypt_with_passphrase,
+    encrypt_with_passphrase,
     is_under_passphrase,
-    open_with_passphrase,
 )
 from restante.model.contact_card import ContactCard
 from restante.model.error_codes import Code
@@ -33,7 +33,7 @@ def create_identity(
     """A new identity, its seed kept at `path`, which must not exist yet."""
     seed = kept = entropy.draw(SEED_BYTES)
     if passphrase is not None:
-        kept = close_with_passphrase(seed, passphrase, entropy=entropy.draw(PASSPHRASE_ENTROPY_BYTES), cost=cost)
+        kept = encrypt_with_passphrase(seed, passphrase, entropy=entropy.draw(PASSPHRASE_ENTROPY_BYTES), cost=cost)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -50,7 +50,7 @@ def load_identity(path: Path, *, passphrase: str | None = None) -> Identity:
         return Identity(kept)
     if passphrase is None:
         raise RestanteError(f"{path.name} is closed with a passphrase; give it", code=Code.AUTHENTICATION_FAILED)
-    return Identity(open_with_passphrase(kept, passphrase))
+    return Identity(decrypt_with_passphrase(kept, passphrase))
 
 
 def needs_passphrase(path: Path) -> bool:
@@ -77,7 +77,7 @@ def read_card(path: Path) -> ContactCard:
         raise RestanteError(f"the contact card cannot be read: {error}", code=Code.NOT_FOUND) from error
     if len(raw) > MAX_CARD_BYTES:
         raise Malformed(f"{path.name} is no contact card: it has more than {MAX_CARD_BYTES} bytes")
-    return checked_card(_parse_card(raw, path.name))
+    return verify_card(_parse_card(raw, path.name))
 
 
 def _parse_card(raw: bytes, name: str) -> ContactCard:

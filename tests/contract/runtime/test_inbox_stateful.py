@@ -173,8 +173,8 @@ class Mirrored(RuleBasedStateMachine):
         ] == [
             (
                 kept.place,
-                kept.opened.letter.message_id,
-                kept.opened.letter.body,
+                kept.opened.message_id,
+                kept.opened.body,
                 kept.is_late,
                 kept.first_read_at_ms,
                 kept.received_at_ms,

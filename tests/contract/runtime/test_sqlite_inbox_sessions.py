@@ -33,9 +33,9 @@ def notices(file: ClientFile) -> list[tuple[InboxNotice, str | None, int]]:
 
 def outside(opened: DecryptedMessage) -> UnsealedHeader:
     return UnsealedHeader(
-        opened.letter.sender,
-        opened.letter.session_id,
-        opened.letter.message_id,
+        opened.sender,
+        opened.session_id,
+        opened.message_id,
         opened.payload_hash,
         opened.envelope_bytes,
     )
@@ -256,7 +256,7 @@ def test_a_batch_in_order_takes_five_statements_however_many_arrivals_share_it(
     monkeypatch.setattr(Database, "query_without_writing", counting_too)
     letters = [letter(number) for number in range(1, 65)]
     with file.inbox.batch(now_ms=NOW_MS) as batch:
-        batch.expect((one.letter.sender, one.letter.message_id) for one in letters)
+        batch.expect((one.sender, one.message_id) for one in letters)
         for one in letters:
             batch.receive(one, server_timestamp_ms=NOW_MS)
     assert len(counted) == 5

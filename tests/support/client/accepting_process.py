@@ -14,7 +14,7 @@ from restante.client.contacts import Contact, ContactBook
 from restante.core.outbox_events import Event, ReceiptAcked, TransmitFailed, TransmitSucceeded
 from restante.core.signed_bundles import sign_bundle
 from restante.crypto.identity import Identity
-from restante.crypto.prekeys import PrekeyStore, prekeys_due, renewed
+from restante.crypto.prekeys import PrekeyStore, prekeys_due, renew_due
 from restante.model.ids import node_key
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
@@ -32,7 +32,7 @@ def relay(number: int) -> PinnedRelay:
 def contact(reader: Identity, number: int) -> Contact:
     now_ms, entropy = SystemClock().now_ms(), SystemEntropy()
     due = prekeys_due(PrekeyStore(), now_ms=now_ms)
-    prekeys = renewed(PrekeyStore(), entropy=entropy.draw(due.entropy_bytes), now_ms=now_ms)
+    prekeys = renew_due(PrekeyStore(), entropy=entropy.draw(due.entropy_bytes), now_ms=now_ms)
     bundle = sign_bundle(prekeys, reader, now_ms=now_ms)
     return Contact(card=reader.card, bundle=bundle, relay=relay(number), name=f"reader-{number}")
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import (
     Fingerprint,
-    content_mark,
-    known_elsewhere,
+    classify_before_decryption,
+    content_fingerprint,
+    known_in_other_session,
     message_key,
-    payload_mark,
-    session_mark,
-    verdict_before_opening,
+    payload_fingerprint,
+    session_fingerprint,
 )
 from restante.core.inbox import InboxSession, next_wake_ms, step
 from restante.core.inbox_events import (
@@ -78,20 +78,20 @@ class InboxModel:
     asks: list[tuple[Who, RequestRetransmit | AskReset]] = field(default_factory=list)
 
     def receive(self, opened: DecryptedMessage, *, now_ms: int) -> Verdict | None:
-        letter = opened.letter
+        letter = opened
         key = message_key(letter.sender, letter.message_id)
         mark = Fingerprint(
-            session_mark(letter.sender, letter.session_id, letter.message_id),
-            payload_mark(opened.payload_hash),
-            content_mark(opened.header, letter.kind, letter.body),
+            session_fingerprint(letter.sender, letter.session_id, letter.message_id),
+            payload_fingerprint(opened.payload_hash),
+            content_fingerprint(opened.header, letter.kind, letter.body),
             letter.kind is not Kind.CONTROL,
         )
         window_ms = self.settings.dedup.window_ms
         marks = [old for its_key, old, at_ms in self.seen if its_key == key and now_ms < at_ms + window_ms]
-        verdict = verdict_before_opening(marks, session=mark.session, payload=mark.payload)
+        verdict = classify_before_decryption(marks, session=mark.session, payload=mark.payload)
         if verdict is not None:
             return self._judged(verdict, opened, key, mark, now_ms)
-        elsewhere = known_elsewhere(marks, session=mark.session, content=mark.content)
+        elsewhere = known_in_other_session(marks, session=mark.session, content=mark.content)
         who = (letter.sender, letter.session_id)
         kept = Kept(opened=opened, received_at_ms=now_ms)
         for effect in self._step(who, Arrived(sequence=letter.sequence, elsewhere=elsewhere), now_ms):
@@ -129,7 +129,7 @@ class InboxModel:
             if kept.place == place and kept.first_read_at_ms is None and kept.is_alive(now_ms):
                 kept.first_read_at_ms = now_ms
                 if acknowledge:
-                    self.owed.append((AckType.READ, kept.opened.letter.sender, kept.opened.letter.message_id))
+                    self.owed.append((AckType.READ, kept.opened.sender, kept.opened.message_id))
                 return True
         return False
 
@@ -167,7 +167,7 @@ class InboxModel:
         ]
         self.seen.append((key, mark, now_ms))
         if mark.is_acknowledged:
-            self.owed.append((AckType.RECEIPT, opened.letter.sender, opened.letter.message_id))
+            self.owed.append((AckType.RECEIPT, opened.sender, opened.message_id))
         return verdict
 
     def _forget_surplus(self) -> None:
@@ -198,8 +198,8 @@ class InboxModel:
                 pass
 
     def _hand_on(self, kept: Kept) -> None:
-        if kept.opened.letter.kind is Kind.CONTROL:
-            self.control.append(kept.opened.letter.body)
+        if kept.opened.kind is Kind.CONTROL:
+            self.control.append(kept.opened.body)
             return
         self.places += 1
         self.handed_on.append(replace(kept, place=self.places))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from restante.core.deduplication import Fingerprint, verdict_before_opening
+from restante.core.deduplication import Fingerprint, classify_before_decryption
 from restante.core.inbox import InboxSession, SkippedRange, step
 from restante.core.inbox_events import (
     Arrived,
@@ -161,7 +161,7 @@ class ExactSession:
     def _arrive(self, row: SessionEvent) -> ArrivalOutcome:
         marks = self._seen.get(row.message_id, [])
         fresh = [mark for mark in marks if is_fresh(self._dedup, seen_at_ms=mark.at_ms, now_ms=row.at_ms)]
-        known = verdict_before_opening(
+        known = classify_before_decryption(
             (Fingerprint(b"", mark.payload, b"") for mark in fresh), session=b"", payload=row.payload
         )
         if known is Verdict.DUPLICATE:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.policy.channel_platforms import Platform
-from restante.policy.channel_rate_limit import ChannelLimits, Pace, free_at_ms, told_to_wait, took_turn
+from restante.policy.channel_rate_limit import ChannelLimits, Pace, free_at_ms, record_retry_after, record_send
 from restante.ports.channel_adapter import ChannelAdapter
 from restante.ports.clock import Clock
 from restante.runtime.channels.channel_config import Registered
@@ -112,12 +112,12 @@ class AdapterPool:
 
     def consume_slot(self, channel: str, chat: str) -> None:
         slot = self._slots[channel]
-        slot.pace = took_turn(slot.pace, slot.registered.limits, chat, at_ms=self._clock.now_ms())
+        slot.pace = record_send(slot.pace, slot.registered.limits, chat, at_ms=self._clock.now_ms())
 
     def pause_channel(self, channel: str, *, until_ms: int) -> None:
         """The platform limits our rate: nothing is sent to any of its chats before then."""
         slot = self._slots[channel]
-        slot.pace = told_to_wait(slot.pace, until_ms=until_ms)
+        slot.pace = record_retry_after(slot.pace, until_ms=until_ms)
         self._in_background(self._wake_at(until_ms))
 
     async def _start(self, slot: _Slot) -> None:
