@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> NodeHome:
 
 
 def put(home: NodeHome, count: int) -> None:
-    restante("relay", "put", "--for", str(home.key), "--count", str(count), RESTANTE_RELAY=str(home.relay))
+    restante("relay", "put", "--identity", str(home.key), "--count", str(count), RESTANTE_RELAY=str(home.relay))
 
 
 def expire_all(home: NodeHome) -> None:

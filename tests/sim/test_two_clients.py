@@ -182,7 +182,7 @@ def test_what_a_killed_client_was_sending_is_taken_up_again_when_its_lease_is_ov
     run_in_virtual_time(scenario(), stage.clock)
     assert stage.bob.received() == [b"half sent"]
     [lapsed] = [row for row in stage.alice.facts() if row.kind is JournalKind.RETRIED]
-    assert lapsed.code == "lease_lapsed"
+    assert lapsed.code == "lease_expired"
     assert 60_000 <= lapsed.at_ms - begun_ms <= 61_000, "the lease of 60 s, and at most one idle second"
 
 

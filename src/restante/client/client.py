@@ -27,7 +27,7 @@ from restante.client.outgoing import OutgoingMessages
 from restante.client.relay_carrier import Connect, RelayCarrier
 from restante.client.relay_connector import Connector, connect_by_tls
 from restante.client.security_events import SecurityNotes
-from restante.core.inbox_events import InboxNotice
+from restante.core.inbox_events import InboxEventType
 from restante.core.outbox_events import OutboxEventType
 from restante.core.signed_bundles import sign_bundle
 from restante.crypto.identity import Identity
@@ -325,7 +325,7 @@ class Client:
     def _tell(self) -> None:
         """After every commit."""
         changes = self.received.take_changes() + self._notes.take_changes()
-        if any(change.notice is InboxNotice.NEW_MESSAGE for change in changes):
+        if any(change.notice is InboxEventType.NEW_MESSAGE for change in changes):
             self._arrived.set()
         self._announcer.announce(changes)
 

@@ -160,8 +160,8 @@ def _take_back(entry: OutboxEntry, now_ms: int, settings: Settings) -> Step:
         return _bury(entry, DeadReason.ATTEMPTS_EXHAUSTED, Code.NETWORK_UNREACHABLE, now_ms, settings)
     free = entry.but(state=State.PENDING, lease=None, next_attempt_at_ms=now_ms)
     return free, (
-        AppendJournalEvent(kind=JournalKind.RETRIED, code="lease_lapsed"),
-        EmitEvent(notice=OutboxEventType.RETRIED, code="lease_lapsed"),
+        AppendJournalEvent(kind=JournalKind.RETRIED, code="lease_expired"),
+        EmitEvent(notice=OutboxEventType.RETRIED, code="lease_expired"),
     )
 
 

@@ -22,7 +22,7 @@ from restante.core.inbox_events import (
     Effect,
     Event,
     Hold,
-    InboxNotice,
+    InboxEventType,
     RecordGap,
     RecordVerdict,
     Release,
@@ -39,7 +39,7 @@ from restante.policy.settings import Settings
 from restante.wire.acks import AckType
 
 Who = tuple[Address, SessionId]
-Told = tuple[InboxNotice, str | None]
+Told = tuple[InboxEventType, str | None]
 
 
 @dataclass(kw_only=True)
@@ -122,7 +122,7 @@ class InboxModel:
     def continue_session(self, who: Who, *, new: SessionId, now_ms: int) -> None:
         self._happen(who, ResetAgreed(), now_ms)
         self.sessions.setdefault((who[0], new), InboxSession())
-        self.told.append((InboxNotice.RESET, "agreed"))
+        self.told.append((InboxEventType.SESSION_RESET, "agreed"))
 
     def mark_read(self, place: int, *, now_ms: int, acknowledge: bool) -> bool:
         for kept in self.handed_on:
@@ -158,7 +158,7 @@ class InboxModel:
         self, verdict: Verdict, opened: DecryptedMessage, key: bytes, mark: Fingerprint, now_ms: int
     ) -> Verdict:
         if verdict in {Verdict.COLLISION, Verdict.REPLAY}:
-            self.told.append((InboxNotice.SECURITY, verdict))
+            self.told.append((InboxEventType.SECURITY, verdict))
             return verdict
         self.seen = [
             entry
@@ -188,11 +188,11 @@ class InboxModel:
             case Release(sequence, is_late):
                 self._hand_on(replace(self.held.pop((*who, sequence)), is_late=is_late))
             case RecordGap(first, last):
-                self.told.append((InboxNotice.GAP, f"{first}_through_{last}"))
+                self.told.append((InboxEventType.GAP, f"{first}_through_{last}"))
             case RequestRetransmit():
                 self.asks.append((who, effect))
             case AskReset(reason):
-                self.told.append((InboxNotice.RESET, reason.name.lower()))
+                self.told.append((InboxEventType.SESSION_RESET, reason.name.lower()))
                 self.asks.append((who, effect))
             case _:
                 pass
@@ -203,4 +203,4 @@ class InboxModel:
             return
         self.places += 1
         self.handed_on.append(replace(kept, place=self.places))
-        self.told.append((InboxNotice.NEW_MESSAGE, None))
+        self.told.append((InboxEventType.NEW_MESSAGE, None))

@@ -83,9 +83,11 @@ def put_all(relay: PinnedRelay, envelopes: Sequence[bytes]) -> tuple[list[Stored
     return asyncio.run(_put_all(relay, envelopes))
 
 
-def flush_all(relay: PinnedRelay, identity: Path, *, delete: bool, limit: int, quiet_ms: int) -> list[HeldEnvelope]:
+def flush_all(
+    relay: PinnedRelay, identity: Path, *, delete: bool, limit: int, idle_timeout_ms: int
+) -> list[HeldEnvelope]:
     owner = load_identity(identity)
-    return asyncio.run(_flush_all(relay, owner, delete=delete, limit=limit, quiet_ms=quiet_ms))
+    return asyncio.run(_flush_all(relay, owner, delete=delete, limit=limit, idle_timeout_ms=idle_timeout_ms))
 
 
 async def _put_all(relay: PinnedRelay, envelopes: Sequence[bytes]) -> tuple[list[StoredEnvelope], float]:
@@ -111,7 +113,7 @@ async def _put_all(relay: PinnedRelay, envelopes: Sequence[bytes]) -> tuple[list
 
 
 async def _flush_all(
-    relay: PinnedRelay, owner: Identity, *, delete: bool, limit: int, quiet_ms: int
+    relay: PinnedRelay, owner: Identity, *, delete: bool, limit: int, idle_timeout_ms: int
 ) -> list[HeldEnvelope]:
     link = await _connect(relay)
     held: list[HeldEnvelope] = []
@@ -119,7 +121,7 @@ async def _flush_all(
         await link.subscribe(owner)
         while len(held) < limit:
             try:
-                async with asyncio.timeout(quiet_ms / 1_000):
+                async with asyncio.timeout(idle_timeout_ms / 1_000):
                     came = (await link.next_blobs())[: limit - len(held)]
             except TimeoutError:
                 break

@@ -70,7 +70,7 @@ class _Actor:
             await self.kill()
 
     def died(self) -> EnvironmentUnsuitable:
-        return EnvironmentUnsuitable(f"the {self._role} ended before its part was over; its own words are above")
+        return EnvironmentUnsuitable(f"the {self._role} ended before its part was over; its last output is above")
 
 
 async def perform(

@@ -19,7 +19,7 @@ def ship(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="PLACE", help="A directory, made if it is not there, or an address: s3://, gs://, hdfs://."
+            "--to", metavar="DEST", help="A directory, made if it is not there, or an address: s3://, gs://, hdfs://."
         ),
     ],
     file: FileOption = None,

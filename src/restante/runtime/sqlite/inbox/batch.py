@@ -27,7 +27,7 @@ from restante.core.inbox_events import (
     Effect,
     Event,
     Hold,
-    InboxNotice,
+    InboxEventType,
     KnownInOtherSession,
     RecordGap,
     RecordVerdict,
@@ -61,7 +61,7 @@ _NEW: Final = Verdict.NEW
 _DUPLICATE: Final = Verdict.DUPLICATE
 _ATTACKS: Final = frozenset({Verdict.COLLISION, Verdict.REPLAY})
 _CONTROL: Final = Kind.CONTROL
-_NEW_MESSAGE: Final = InboxNotice.NEW_MESSAGE
+_NEW_MESSAGE: Final = InboxEventType.NEW_MESSAGE
 _RECEIPT: Final = AckType.RECEIPT
 
 
@@ -184,7 +184,7 @@ class ReceiveBatch:
             session_tag=self._session(sender, new).tag,
             code=self._session(sender, old).tag.hex(),
         )
-        self._tell(InboxNotice.RESET, self._session(sender, old), code="agreed")
+        self._tell(InboxEventType.SESSION_RESET, self._session(sender, old), code="agreed")
         return result
 
     def owe_read(self, sender: Address, message_id: MessageId) -> None:
@@ -209,7 +209,9 @@ class ReceiveBatch:
                 JournalKind.FORGOTTEN, at_ms=self._now_ms, code="dedup_full", latency_ms=pushed.youngest_age_ms
             )
             self.changes.append(
-                InboxEvent(notice=InboxNotice.FORGOTTEN, at_ms=self._now_ms, code="dedup_full", how_many=pushed.early)
+                InboxEvent(
+                    notice=InboxEventType.DEDUP_EVICTED, at_ms=self._now_ms, code="dedup_full", how_many=pushed.early
+                )
             )
         totals = self._totals
         if totals != self._saved:
@@ -290,7 +292,7 @@ class ReceiveBatch:
                 code=verdict,
                 ttl_s=None if opened is None else opened.header.ttl_s,
             )
-            self._tell(InboxNotice.SECURITY, kept, message_id=outside.message_id, code=verdict)
+            self._tell(InboxEventType.SECURITY, kept, message_id=outside.message_id, code=verdict)
 
     def _arrived(
         self, kept: KeptSession, outside: UnsealedHeader, opened: DecryptedMessage | None, *, code: str
@@ -303,7 +305,7 @@ class ReceiveBatch:
         fact = (message_id, kept.tag, sequence, payload_hash, envelope_bytes, kind, code, ttl_s)
         self._tables.journal.append_arrived(fact, self._now_ms)
 
-    def _tell(self, notice: InboxNotice, kept: KeptSession, **details: Any) -> None:
+    def _tell(self, notice: InboxEventType, kept: KeptSession, **details: Any) -> None:
         self.changes.append(
             InboxEvent(notice=notice, at_ms=self._now_ms, sender=kept.sender, session_id=kept.session_id, **details)
         )
@@ -320,7 +322,7 @@ class ReceiveBatch:
                 journal.append(
                     JournalKind.GAP_SKIPPED, at_ms=now_ms, session_tag=kept.tag, sequence=first, code=f"through_{last}"
                 )
-                self._tell(InboxNotice.GAP, kept, code=f"{first}_through_{last}", how_many=last + 1 - first)
+                self._tell(InboxEventType.GAP, kept, code=f"{first}_through_{last}", how_many=last + 1 - first)
             case RequestRetransmit(first, last):
                 journal.append(
                     JournalKind.RETRANSMIT_REQUESTED,
@@ -333,7 +335,7 @@ class ReceiveBatch:
             case AskReset(reason):
                 code = reason.name.lower()
                 journal.append(JournalKind.SESSION_RESET, at_ms=now_ms, session_tag=kept.tag, code=code)
-                self._tell(InboxNotice.RESET, kept, code=code)
+                self._tell(InboxEventType.SESSION_RESET, kept, code=code)
                 self._asks.append(Asked(sender=kept.sender, session_id=kept.session_id, what=effect))
 
     def _release(self, kept: KeptSession, effect: Release, message: TakenMessage) -> None:
