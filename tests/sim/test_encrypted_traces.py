@@ -26,6 +26,7 @@ from restante.wire.message_content import Content, encode_content
 from restante.wire.ttl_header import TtlHeader
 from support.client.simulation import Endpoint, Stage
 from support.spec.clauses import clause
+from support.system.soak import first_now_rest_in_soak
 
 MESSAGES = 14
 BAD = Faults(request_lost=0.15, answer_lost=0.15, put_twice=0.2, blob_twice=0.2, blob_late=0.3)
@@ -155,7 +156,7 @@ def assert_as_sent(endpoint: Endpoint) -> None:
 
 
 @clause("1.1", "1.2", "8.7", "9.4", "9.5")
-@pytest.mark.parametrize("stage", range(10), indirect=True)
+@pytest.mark.parametrize("stage", first_now_rest_in_soak(range(50), now=2), indirect=True)
 def test_whatever_goes_wrong_the_application_sees_what_was_sent_once_each(stage: Stage) -> None:
     trouble = Trouble(stage)
 
@@ -188,7 +189,7 @@ def test_whatever_goes_wrong_the_application_sees_what_was_sent_once_each(stage:
 
 
 @clause("8.7")
-@pytest.mark.parametrize("stage", range(4), indirect=True)
+@pytest.mark.parametrize("stage", first_now_rest_in_soak(range(20), now=2), indirect=True)
 def test_resets_begun_by_both_at_once_end_in_one_session(stage: Stage) -> None:
     async def scenario() -> None:
         async with stage.met(), stage.online():
