@@ -97,11 +97,6 @@ def find_file(explicit: Path | None, environ: Mapping[str, str], directory: Path
     return usual if usual.exists() else None
 
 
-def load_settings(*, file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Settings:
-    """The settings in force; `overrides` are the flags, by key."""
-    return load(file=file, environ=environ, overrides=overrides).settings
-
-
 def load(*, file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Loaded:
     """The settings in force, with the source of each."""
     tables = {} if file is None else read_toml(file)
