@@ -1,4 +1,4 @@
-"""Breadth-first search over symbolic worlds, and the honest rounds that must heal each state (docs/protocol/sessions.md).
+"""Breadth-first search over symbolic worlds, and the honest rounds that must heal each state.
 
 After every step the adversary may stop. Then the old network is lost, retry intervals end, and the two clients exchange
 mail for four rounds. From the second round on both must send in one common session whose ratchet turns; after the
@@ -8,10 +8,12 @@ fourth, all accepted mail is shown and receipted.
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
-from restante.core.peer_sessions import KnownSession, SessionRules
+from restante.core.peer_session_events import KnownSession
+from restante.core.peer_sessions import SessionRules
 from restante.model.ids import SessionId
 from support.model.symbolic_world import BOTH, Client, Envelopes, KeyUsedTwice, Mail, Ratchet, State, World
 
@@ -179,7 +181,7 @@ class Explorer:
                 isinstance(envelope.body, Mail) and envelope.body not in client.acknowledged_again
             )
             if envelope.to == side and not is_idle:
-                yield f"{name} gets {self._shown(number)}", _Deliver(side, number), node
+                yield f"{name} gets {self._shown(number)}", partial(World.deliver, side=side, number=number), node
         if node.elapses[side] and _has_run(client):
             left = (node.elapses[0] - (side == 0), node.elapses[1] - (side == 1))
             yield f"{name}: retry intervals end", lambda world: world.elapse(side), node._replace(elapses=left)
@@ -190,21 +192,33 @@ class Explorer:
             after = node._replace(left=left._replace(forge=left.forge - 1))
             known = {(s.session_id, s.generation) for client in node.state.clients for s in client.peer.sessions}
             for session, generation in sorted(known | {(UNKNOWN, UNKNOWN_GENERATION)}):
-                yield f"forged bytes for {name} claim {session.hex()}", _Forge(side, session, generation), after
+                yield (
+                    f"forged bytes for {name} claim {session.hex()}",
+                    partial(World.forge, side=side, session=session, generation=generation),
+                    after,
+                )
         if left.steal:
             after = node._replace(left=left._replace(steal=left.steal - 1))
             yield f"a third party uses a prekey of {name}", lambda world: world.steal_one_time_prekey(side), after
         if left.forget:
             after = node._replace(left=left._replace(forget=left.forget - 1))
             current = self._world(node.state).current(side)
-            for session in node.state.clients[side].peer.sessions:
-                if session != current:
-                    yield f"{name} forgets {session.session_id.hex()}", _Forget(side, session.session_id), after
+            for held in node.state.clients[side].peer.sessions:
+                if held != current:
+                    yield (
+                        f"{name} forgets {held.session_id.hex()}",
+                        partial(World.forget_session, side=side, session=held.session_id),
+                        after,
+                    )
         if left.lose_key:
             after = node._replace(left=left._replace(lose_key=left.lose_key - 1))
             for number in node.state.network:
                 if self._envelopes.all[number].to == side and number not in node.state.clients[side].seen:
-                    yield f"{name} loses the key of {self._shown(number)}", _LoseKey(side, number), after
+                    yield (
+                        f"{name} loses the key of {self._shown(number)}",
+                        partial(World.lose_skipped_key, side=side, number=number),
+                        after,
+                    )
 
     def _backups(self, node: Node, side: int) -> Iterator[Act]:
         left, name, client = node.left, "AB"[side], node.state.clients[side]
@@ -217,16 +231,26 @@ class Explorer:
             return
         if left.restore_known:
             after = node._replace(left=left._replace(restore_known=left.restore_known - 1))
-            yield f"{name} is restored and knows it", _Restore(side, backup, True), after
+            yield (
+                f"{name} is restored and knows it",
+                partial(World.restore, side=side, backup=backup, is_known=True),
+                after,
+            )
         if left.restore_unnoticed:
             after = node._replace(left=left._replace(restore_unnoticed=left.restore_unnoticed - 1))
-            yield f"{name} is restored and does not know it", _Restore(side, backup, False), after
+            yield (
+                f"{name} is restored and does not know it",
+                partial(World.restore, side=side, backup=backup, is_known=False),
+                after,
+            )
 
     def _shown(self, number: int) -> str:
         envelope = self._envelopes.all[number]
         opening = " with opening" if envelope.opening else ""
         where = f"{envelope.session.hex()} (generation {envelope.generation})"
-        return f"{type(envelope.body).__name__} in {where}{opening}, turn {len(envelope.path)}, number {envelope.number}"
+        return (
+            f"{type(envelope.body).__name__} in {where}{opening}, turn {len(envelope.path)}, number {envelope.number}"
+        )
 
     def _unhealed(self, node: Node) -> str | None:
         clients = node.state.clients
@@ -235,7 +259,7 @@ class Explorer:
             self._healed[key] = self._why_not_healed(node.state)
         return self._healed[key]
 
-    def _why_not_healed(self, state: State) -> str | None:
+    def _why_not_healed(self, state: State) -> str | None:  # noqa: PLR0911 - one return for each property
         world = self._world(state._replace(network=frozenset()))
         common: list[bool] = []
         turns: list[tuple[int, int]] = []
@@ -291,45 +315,3 @@ def _has_run(client: Client) -> bool:
 def _turns(world: World, session: SessionId) -> tuple[int, int]:
     one, other = world.ratchet(0, session), world.ratchet(1, session)
     return (len(one.path) if one else 0, len(other.path) if other else 0)
-
-
-class _Deliver(NamedTuple):
-    side: int
-    number: int
-
-    def __call__(self, world: World) -> None:
-        world.deliver(self.side, self.number)
-
-
-class _Forge(NamedTuple):
-    side: int
-    session: SessionId
-    generation: int
-
-    def __call__(self, world: World) -> None:
-        world.forge(self.side, self.session, self.generation)
-
-
-class _Forget(NamedTuple):
-    side: int
-    session: SessionId
-
-    def __call__(self, world: World) -> None:
-        world.forget_session(self.side, self.session)
-
-
-class _LoseKey(NamedTuple):
-    side: int
-    number: int
-
-    def __call__(self, world: World) -> None:
-        world.lose_skipped_key(self.side, self.number)
-
-
-class _Restore(NamedTuple):
-    side: int
-    backup: Client
-    is_known: bool
-
-    def __call__(self, world: World) -> None:
-        world.restore(self.side, self.backup, is_known=self.is_known)

@@ -1,9 +1,9 @@
 """Two clients and a hostile network with symbolic keys, around the real rules of core/peer_sessions.
 
-A ratchet is the path of its turns. Each turn is named by the incarnation of the side that made it; restoring a backup starts
-a new incarnation, so a turn made twice differs. A message key is (session, path, number, random bytes). A message can be
-read if its path is the reader's path, a prefix of it, or one turn longer, and its key was not used before: the Double
-Ratchet with unlimited skipped keys.
+A ratchet is the path of its turns. Each turn is named by the incarnation of the side that made it; restoring a backup
+starts a new incarnation, so a turn made twice differs. A message key is (session, path, number, random bytes). A
+message can be read if its path is the reader's path, a prefix of it, or one turn longer, and its key was not used
+before: the Double Ratchet with unlimited skipped keys.
 
 The network is the set of all envelopes ever written. Any of them may be delivered at any time, any number of times or
 never; that covers loss, delay, repetition, reordering, and a crash before or after transmission.
@@ -11,7 +11,7 @@ never; that covers loss, delay, repetition, reordering, and a crash before or af
 
 from typing import NamedTuple
 
-from restante.core.peer_sessions import (
+from restante.core.peer_session_events import (
     CannotRead,
     CannotReadReceived,
     DeleteSessions,
@@ -22,19 +22,15 @@ from restante.core.peer_sessions import (
     Opened,
     OpenSession,
     Owed,
-    PeerSessions,
     Read,
     Reencrypt,
     SendControl,
-    SessionRules,
     StateLost,
     TimePassed,
     Unreadable,
     UnreadMessage,
-    current_session,
-    next_generation,
-    step,
 )
+from restante.core.peer_sessions import PeerSessions, SessionRules, current_session, next_generation, step
 from restante.model.ids import MessageId, PayloadHash, SessionId
 from restante.policy.session_recovery import FIRST_RETRY_MS, DailyUse, RetryInterval, is_over
 
@@ -268,7 +264,8 @@ class World:
             case Receipt(mails):
                 self._change(side, outbox=tuple(each for each in client.outbox if each[0] not in mails))
             case Named(hashes):
-                sessions = frozenset(each.session for each in self.envelopes.all if hash_of(self.envelopes.number(each)) in hashes)
+                named = (each for number, each in enumerate(self.envelopes.all) if hash_of(number) in hashes)
+                sessions = frozenset(each.session for each in named)
                 self._step(side, CannotReadReceived(hashes, self._owed(side), sessions))
             case Lost():
                 self._step(side, LostReceived(envelope.session, envelope.generation, self._owed(side)))
@@ -394,13 +391,14 @@ class World:
         return next(each for each in self.clients[side].peer.sessions if each.session_id == session)
 
     def _set_ratchet(self, side: int, session: SessionId, ratchet: Ratchet) -> None:
-        self._change(side, ratchets=tuple(sorted({**dict(self.clients[side].ratchets), session: ratchet}.items(), key=lambda item: item[0])))
+        ratchets = {**dict(self.clients[side].ratchets), session: ratchet}
+        self._change(side, ratchets=tuple(sorted(ratchets.items())))
 
     def _delete_ratchets(self, side: int, sessions: tuple[SessionId, ...]) -> None:
         self._change(side, ratchets=tuple(each for each in self.clients[side].ratchets if each[0] not in sessions))
 
     def _change(self, side: int, **fields: object) -> None:
-        self.clients[side] = self.clients[side]._replace(**fields)  # type: ignore[arg-type]
+        self.clients[side] = Client(**{**self.clients[side]._asdict(), **fields})
 
 
 def _canonical(peer: PeerSessions) -> PeerSessions:
