@@ -209,7 +209,7 @@ def test_what_is_no_nodes_directory_is_told_and_left_alone(tmp_path: Path, comma
 
 def test_a_key_that_others_may_read_is_not_used(home: NodeHome) -> None:
     home.key.chmod(0o644)
-    assert "key is open to others" in spawned("node", "run", str(home.path), status=1).stderr
+    assert "key is accessible to other users" in spawned("node", "run", str(home.path), status=1).stderr
 
 
 def test_a_terminal_gets_a_log_that_people_can_read(home: NodeHome) -> None:

@@ -54,7 +54,7 @@ async def test_the_key_file_is_for_its_owner_alone_and_refused_otherwise(tmp_pat
     key = key_file(here.path)
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     key.chmod(0o640)
-    with pytest.raises(StoreUnusable, match="open to others"):
+    with pytest.raises(StoreUnusable, match="is accessible to other users"):
         here.open(ops=MemoryChannel())
 
 

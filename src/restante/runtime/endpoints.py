@@ -1,4 +1,4 @@
-"""Where something listens, as people write it: `127.0.0.1:7431`, `[::1]:7431`, `relay.example:7431`."""
+"""Parse endpoints such as `127.0.0.1:7431`, `[::1]:7431` and `relay.example:7431`."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -21,7 +21,7 @@ class Endpoint:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can come here; a name is not looked up, only `localhost` is known."""
+        """Return whether only this machine can reach the endpoint. Names other than `localhost` are not resolved."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -30,7 +30,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedRelay:
-    """A relay as a client is told of it: the key it must prove, and where to find it."""
+    """A relay as a client knows it: the key it must prove, and its endpoint."""
 
     key: NodeKey
     endpoint: Endpoint
@@ -40,20 +40,20 @@ class PinnedRelay:
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """Host and port; an IPv6 address stands in brackets. Port 0 lets the system choose one."""
+    """Parse host and port. An IPv6 address is in brackets; port 0 lets the system choose one."""
     host, separator, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
         host = host[1:-1]
     if not separator or not host or (":" in host) != bracketed or not host.isprintable() or " " in host:
-        raise Malformed(f"{text!r} is no place to listen: write host:port, such as 127.0.0.1:7431 or [::1]:7431")
+        raise Malformed(f"{text!r} is not an endpoint: write host:port, such as 127.0.0.1:7431 or [::1]:7431")
     if not (port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
-        raise Malformed(f"{port!r} is no port: give a number from 0 to {MAX_PORT}")
+        raise Malformed(f"{port!r} is not a port: give a number from 0 to {MAX_PORT}")
     return Endpoint(host=host, port=int(port))
 
 
 def parse_pinned_relay(text: str) -> PinnedRelay:
-    """`KEY@HOST:PORT`, as `restante node init` and `node status` print it."""
+    """Parse `KEY@HOST:PORT`, as `restante node init` and `node status` print it."""
     digits, separator, place = text.partition("@")
     try:
         key = bytes.fromhex(digits)

@@ -1,6 +1,6 @@
-"""Identities as files. A seed file is readable by its owner only, or it is not used (SPEC 8.6).
+"""Read and write identity files. A seed file that other users could read is refused (SPEC 8.6).
 
-A seed is kept as it is, 32 bytes, or under a passphrase, and then the file alone is worth nothing.
+The seed is stored as 32 bytes or encrypted with a passphrase.
 """
 
 from pathlib import Path
@@ -19,13 +19,13 @@ from restante.model.errors import RestanteError, StoreUnusable
 from restante.ports.entropy import Entropy
 from restante.runtime.private_file import create_private, read_private
 
-MAX_IDENTITY_BYTES: Final = 256  # a seed has 32 bytes, one under a passphrase 85
+MAX_IDENTITY_BYTES: Final = 256  # a seed has 32 bytes, an encrypted one 85
 
 
 def create_identity(
     path: Path, entropy: Entropy, *, passphrase: str | None = None, cost: ScryptCost | None = None
 ) -> Identity:
-    """A new identity, its seed kept at `path`, which must not exist yet."""
+    """Create an identity and write its seed to `path`, which must not exist."""
     seed = kept = entropy.draw(SEED_BYTES)
     if passphrase is not None:
         kept = encrypt_with_passphrase(seed, passphrase, entropy=entropy.draw(PASSPHRASE_ENTROPY_BYTES), cost=cost)
@@ -39,15 +39,17 @@ def create_identity(
 
 
 def load_identity(path: Path, *, passphrase: str | None = None) -> Identity:
-    """The identity whose seed is at `path`; refused when others on this machine could read it."""
+    """Load the identity whose seed is at `path`. Raise if other users of this machine could read the file."""
     kept = read_private(path, what="the identity file", limit_bytes=MAX_IDENTITY_BYTES)
     if not is_under_passphrase(kept):
         return Identity(kept)
     if passphrase is None:
-        raise RestanteError(f"{path.name} is closed with a passphrase; give it", code=Code.AUTHENTICATION_FAILED)
+        raise RestanteError(
+            f"{path.name} is encrypted with a passphrase, and none was given", code=Code.AUTHENTICATION_FAILED
+        )
     return Identity(decrypt_with_passphrase(kept, passphrase))
 
 
 def needs_passphrase(path: Path) -> bool:
-    """Whether somebody has to be asked before `load_identity`."""
+    """Return whether `load_identity` needs a passphrase for this file."""
     return is_under_passphrase(read_private(path, what="the identity file", limit_bytes=MAX_IDENTITY_BYTES))

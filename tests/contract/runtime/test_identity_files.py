@@ -44,7 +44,7 @@ def test_an_identity_is_never_written_over(tmp_path: Path) -> None:
 def test_a_seed_that_others_can_touch_is_refused(tmp_path: Path, mode: int) -> None:
     create_identity(tmp_path / "identity", SeededEntropy(1))
     (tmp_path / "identity").chmod(mode)
-    with pytest.raises(StoreUnusable, match=f"mode {mode:04o}.*make it 0600"):
+    with pytest.raises(StoreUnusable, match=f"mode {mode:04o}.*run chmod 600"):
         load_identity(tmp_path / "identity")
 
 
@@ -83,7 +83,7 @@ def test_an_identity_under_a_passphrase_is_worth_nothing_without_it(tmp_path: Pa
     assert SeededEntropy(1).draw(32) not in path.read_bytes()
     assert needs_passphrase(path)
     assert load_identity(path, passphrase=RIGHT).card == created.card
-    with pytest.raises(RestanteError, match="closed with a passphrase") as refused:
+    with pytest.raises(RestanteError, match="encrypted with a passphrase") as refused:
         load_identity(path)
     assert refused.value.code is Code.AUTHENTICATION_FAILED
     with pytest.raises(RestanteError, match="cannot be unsealed"):
