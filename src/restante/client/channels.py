@@ -1,10 +1,11 @@
-"""Deliver messages to chat platforms: render, cut, queue all chunks at once, send them in order (SPEC 12).
+"""Messages to chat platforms: rendered, cut, queued all at once, sent in order, and never silently lost (SPEC 12).
 
     channels = Channels.open("mail.db", registered_channels(Path("restante.toml"), os.environ))
-    await channels.deliver(ChannelMessage(channel="ops", chat="-100123", markdown="**Disk full** on `db1`"))
+    await channels.deliver(Draft(channel="ops", chat="-100123", markdown="**Disk full** on `db1`"))
     await channels.run()
 
-The queue is the outbox's route `channel`. Its limits, retries, dead letters, events and journal apply to chunks, too.
+The queue is the outbox's `channel` route: its limits, retries, dead letters, events and facts hold for chunks as they
+do for every message.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from restante.client.channel_key import open_seal
 from restante.client.chunk_sender import ChunkSenderContext
 from restante.client.outbox import Outbox
 from restante.client.outbox_types import Destination, Drained, Message
-from restante.core.channel_chunks import ChannelMessage, RenderedChunk, Stop, check_chat, chunk_id, lane_of, plan
+from restante.core.channel_chunks import Draft, RenderedChunk, Stop, check_chat, chunk_id, lane_of, plan
 from restante.core.outbox_events import OutboxEventType
 from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
 from restante.model.error_codes import Code
@@ -39,7 +40,7 @@ from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.channel_chunk import GROUP_ID_BYTES, ChannelChunk, GroupId, Strategy, encode_chunk
 
-__all__ = ["ChannelMessage", "Channels", "ChunkEnd", "Enqueued", "Skipped", "Stop", "Strategy"]
+__all__ = ["Channels", "ChunkEnd", "Draft", "Enqueued", "Skipped", "Stop", "Strategy"]
 
 EMPTY: Final = "empty"
 IN_A_THREAD_CHARS: Final = 16_384  # rendering more would hold up the loop for longer than a commit
@@ -60,14 +61,14 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Nothing was queued. The reason is `empty` or the one of the before hook."""
+    """Nothing was queued: `empty`, or the before hook's reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkEnd:
-    """How a chunk ended, for the after hook. `name` is the platform's message id."""
+    """How a chunk ended, for the after hook. `name` is what the platform calls it."""
 
     message_id: MessageId
     chunk: ChannelChunk
@@ -76,7 +77,7 @@ class ChunkEnd:
     name: str | None
 
 
-BeforeHook = Callable[[ChannelMessage], Awaitable[ChannelMessage | Stop]]
+BeforeHook = Callable[[Draft], Awaitable[Draft | Stop]]
 AfterHook = Callable[[ChunkEnd], Awaitable[None]]
 
 
@@ -94,7 +95,7 @@ class Channels:
         before: BeforeHook | None = None,
         after: AfterHook | None = None,
     ) -> None:
-        """Borrow an outbox. `seal` seals the chunks on disk: use the same one as long as chunks are in this outbox."""
+        """`seal` closes what waits on disk: the same one for as long as chunks wait in this outbox."""
         self.outbox = outbox
         self._entropy = entropy
         self._before = before
@@ -120,9 +121,9 @@ class Channels:
         before: BeforeHook | None = None,
         after: AfterHook | None = None,
     ) -> "Channels":
-        """Open the channels with the outbox in this file. The file and its key beside it are created if needed.
+        """The channels with the outbox in this file, made if it is not there, as is its key beside it.
 
-        `before` may replace or stop a message. `after` is called for each ended chunk that this process queued or sent.
+        `before` may replace a draft or stop it; `after` is told how each chunk ended that this process queued or sent.
         """
         clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
         outbox = Outbox.open(path, settings=settings, clock=clock, entropy=entropy)
@@ -133,56 +134,56 @@ class Channels:
             raise
         return cls(outbox, channels, seal=seal, clock=clock, entropy=entropy, before=before, after=after)
 
-    async def deliver(self, message: ChannelMessage, *, delivery_id: bytes | None = None) -> Enqueued | Skipped:
-        """Queue a message for a chat. When this returns, either all of its chunks are on disk or none is (SPEC 12.1).
+    async def deliver(self, draft: Draft, *, delivery_id: bytes | None = None) -> Enqueued | Skipped:
+        """Queue a message for a chat: all of its chunks are on disk when this returns, or none is (SPEC 12.1).
 
         A `delivery_id` of 16 random bytes makes the call safe to repeat: the second one raises `DuplicateMessageId`.
         Raises `OutboxFull`, and `RestanteError` with E121 for a channel that is not in the configuration.
         """
-        if message.is_empty:
+        if draft.is_empty:
             return Skipped(EMPTY)
         if self._before is not None:
-            answer = await self._before(message)
+            answer = await self._before(draft)
             if isinstance(answer, Stop):
                 return Skipped(answer.reason)
-            message = answer
-        platform = self._rack.platform(message.channel)
+            draft = answer
+        platform = self._rack.platform(draft.channel)
         if platform is None:
             raise RestanteError("there is no such channel in the configuration", code=Code.CHANNEL_ABSENT)
-        check_chat(message.chat)
+        check_chat(draft.chat)
         group = GroupId(self._entropy.draw(GROUP_ID_BYTES) if delivery_id is None else delivery_id)
         too_many = self.outbox.max_entries + 1
-        if len(message.markdown) > IN_A_THREAD_CHARS:
-            made = await asyncio.to_thread(prepare, message, platform, group, too_many)
+        if len(draft.markdown) > IN_A_THREAD_CHARS:
+            made = await asyncio.to_thread(prepare, draft, platform, group, too_many)
         else:
-            made = prepare(message, platform, group, too_many)
+            made = prepare(draft, platform, group, too_many)
         if not made:
             return Skipped(EMPTY)
-        return await self._enqueue(message, made, group)
+        return await self._enqueue(draft, made, group)
 
     async def start(self) -> None:
-        """Start the adapters; those that fail are started again later. `run` and `drain` call it."""
+        """Start the adapters; those that fail are tried again later. `run` and `drain` do this by themselves."""
         if not self._is_started:
             self._is_started = True
             await self._rack.start()
 
     async def run(self) -> None:
-        """Send queued chunks until cancelled."""
+        """Send whatever is queued, for as long as it is not cancelled."""
         await self.start()
         await self.outbox.run(self.carriers())
 
     async def drain(self, *, only: str | None = None, budget_ms: int | None = None) -> Drained:
-        """Send what is due now, with `only` only on that channel."""
+        """Send what is due now; with `only`, what is due on that channel."""
         await self.start()
         await self.outbox.sweep()
         return await self.outbox.drain(self.carriers(only=only), budget_ms=budget_ms)
 
     def carriers(self, *, only: str | None = None) -> dict[Route, Carrier]:
-        """Return the carriers, for an outbox that also serves other routes: pass them to its `run` and `drain`."""
+        """For an outbox that carries on other routes, too: its `run` and `drain` take them together."""
         return {Route.CHANNEL: ChannelCarrier(self._host, watch=self._saw, only=only)}
 
     async def close(self) -> None:
-        """Drain once more if `run` ran, then close adapters and file."""
+        """One last drain if `run` ran; adapters and file are closed."""
         await self.outbox.close()
         await self._rack.close()
         if self._telling is not None:
@@ -191,20 +192,18 @@ class Channels:
     def health(self) -> list[ChannelHealth]:
         return [self._rack.health(name) for name in self._rack.names()]
 
-    async def _enqueue(
-        self, message: ChannelMessage, made: list[tuple[ChannelChunk, bytes]], group: GroupId
-    ) -> Enqueued:
-        to = Destination(Route.CHANNEL, lane_of(message.channel, message.chat))
+    async def _enqueue(self, draft: Draft, made: list[tuple[ChannelChunk, bytes]], group: GroupId) -> Enqueued:
+        to = Destination(Route.CHANNEL, lane_of(draft.channel, draft.chat))
         ids = tuple(chunk_id(group, one.index) for one, _ in made)
         items = [
-            (Message(payload=sealed, message_id=message_id, ttl_s=message.ttl_s, priority=message.priority), to)
+            (Message(payload=sealed, message_id=message_id, ttl_s=draft.ttl_s, priority=draft.priority), to)
             for message_id, sealed in zip(ids, self._sealed(ids, made), strict=True)
         ]
         if self._after is not None:
             self._seen.update({each: (one, None) for each, (one, _) in zip(ids, made, strict=True)})
         try:
             await self.outbox.send_many(items)
-        except DuplicateMessageId:  # the first delivery with this id may still be in flight
+        except DuplicateMessageId:  # the first delivery of this name may still be on its way
             raise
         except BaseException:
             for each in ids:
@@ -213,9 +212,9 @@ class Channels:
         return Enqueued(delivery_id=group, message_ids=ids)
 
     def _sealed(self, ids: Sequence[MessageId], made: Sequence[tuple[ChannelChunk, bytes]]) -> list[bytes]:
-        """Seal the chunks, bound to their ids, so that two texts cannot be swapped on disk."""
+        """Bound to their ids, so that nobody can exchange two texts on disk."""
         return [
-            self._seal.seal(payload, nonce=self._entropy.draw(NONCE_BYTES), context=message_id)
+            self._seal.close(payload, nonce=self._entropy.draw(NONCE_BYTES), context=message_id)
             for message_id, (_, payload) in zip(ids, made, strict=True)
         ]
 
@@ -233,24 +232,22 @@ class Channels:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 
     async def _tell(self) -> None:
-        """Call the after hook for each ended chunk, in order. A failing hook does not stop the next calls."""
+        """One after the other, in the order of the ends; a hook that fails does not disturb the others."""
         while self._ends and self._after is not None:
             try:
                 await self._after(self._ends.popleft())
-            except Exception as problem:  # noqa: BLE001 - the chunk's end is on disk; a hook's failure must not stop the others
+            except Exception as problem:  # noqa: BLE001 - the end is on disk: nobody else may suffer for it
                 loop = asyncio.get_running_loop()
                 loop.call_exception_handler({"message": "the after hook of a channel failed", "exception": problem})
 
 
-def prepare(
-    message: ChannelMessage, platform: Platform, group: GroupId, too_many: int
-) -> list[tuple[ChannelChunk, bytes]]:
-    """Render, cut and encode a message. Return nothing for a text without visible characters.
+def prepare(draft: Draft, platform: Platform, group: GroupId, too_many: int) -> list[tuple[ChannelChunk, bytes]]:
+    """Render, cut and encode; none for a text of which nothing would be seen.
 
-    If a chunk with its plain text is larger than an entry may be, all are cut smaller. At most `too_many` are made: the
-    outbox would refuse that many, and a line of one character each would make half a million.
+    Where a chunk with its plain text is larger than an entry may be, all are cut smaller. No more than `too_many` are
+    made: the outbox refuses that many, and a line of one letter each would make half a million.
     """
-    rendered = render(message.markdown, platform)
+    rendered = render(draft.markdown, platform)
     if rendered.is_empty:
         return []
     limit: int | None = RULES[platform].chunk_limit
@@ -258,15 +255,15 @@ def prepare(
         try:
             return [
                 (one, encode_chunk(one))
-                for one in _planned(message, rendered, platform, group, limit=limit, at_most=too_many)
+                for one in _planned(draft, rendered, platform, group, limit=limit, at_most=too_many)
             ]
         except TooLarge:
             limit = smaller_limit(limit)
-    raise TooLarge("a character of the message", size_bytes=len(message.markdown.encode()), limit_bytes=0)
+    raise TooLarge("a character of the message", size_bytes=len(draft.markdown.encode()), limit_bytes=0)
 
 
 def _planned(
-    message: ChannelMessage, rendered: Rendered, platform: Platform, group: GroupId, *, limit: int, at_most: int
+    draft: Draft, rendered: Rendered, platform: Platform, group: GroupId, *, limit: int, at_most: int
 ) -> list[ChannelChunk]:
     pieces = [RenderedChunk(one.text, one.plain) for one in chunk(rendered, limit=limit, at_most=at_most)]
-    return plan(message, pieces, form=RULES[platform].format, group=group)
+    return plan(draft, pieces, form=RULES[platform].format, group=group)

@@ -115,12 +115,12 @@ class AskReset:
 Effect = RecordVerdict | Refuse | Hold | Release | Discard | RecordGap | RequestRetransmit | AskReset
 
 
-class InboxEventType(StrEnum):
-    """The application events of the receiving side (SPEC 3.12)."""
+class InboxNotice(StrEnum):
+    """Events of the receiving side for the application."""
 
     NEW_MESSAGE = "new_message"
     GAP = "gap"
-    SESSION_RESET = "session_reset"
+    RESET = "reset"
     SECURITY = "security"
-    DEDUP_EVICTED = "dedup_evicted"
-    """The dedup index was full: it evicted arrivals before their window ended (SPEC 9.2)."""
+    FORGOTTEN = "forgotten"
+    """Fingerprints were evicted before their retention ended, because too many messages arrived (SPEC 9.2)."""

@@ -1,1 +1,1 @@
-"""Hosts of the core on one machine: SQLite, sockets, files, the system's clock and randomness."""
+"""Hosts the core on one machine: SQLite, sockets, files, the system's clock and dice."""

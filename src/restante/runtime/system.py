@@ -1,4 +1,4 @@
-"""The system's clock and randomness."""
+"""The machine's own clock and randomness."""
 
 import os
 import secrets

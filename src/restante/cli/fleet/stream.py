@@ -1,4 +1,4 @@
-"""`restante fleet stream`: the stream from journals to tables, as an operator sees it."""
+"""`restante fleet run`: the stream from journals to tables, as an operator sees it."""
 
 import signal
 import sys
@@ -17,25 +17,22 @@ from restante.cli.terminal import console, print_json
 from restante.views.text_tables import table
 
 _LABELS: Final = {
-    "events": "events",
-    "duplicates": "copies of a event",
+    "events": "facts",
+    "duplicates": "copies of a fact",
     "quarantined": "rows in quarantine",
-    "late": "late events",
+    "late": "late facts",
     "judged_again": "sessions judged again",
-    "revoked": "events contradicted later",
+    "revoked": "facts contradicted later",
 }
 
 
-def stream(
+def run(
     ctx: typer.Context,
     *,
     lake: Root,
     once: Annotated[bool, typer.Option("--once", help="Take all there is, write the tables, and end.")] = False,
-    poll_interval_s: Annotated[
-        float,
-        typer.Option(
-            "--poll-interval-s", metavar="SECONDS", min=1.0, max=3_600.0, help="Time between two looks for segments."
-        ),
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=1.0, max=3_600.0, help="How often to look for segments.")
     ] = 10.0,
     tables_every: Annotated[
         float,
@@ -43,8 +40,8 @@ def stream(
             "--tables-every", metavar="SECONDS", min=1.0, max=86_400.0, help="How often to write tables/ from it."
         ),
     ] = 900.0,
-    reset: Annotated[
-        bool, typer.Option("--reset", help="Delete the stream's state and start with the first segment.")
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Forget what the stream knows and begin with the first segment.")
     ] = False,
     buckets: Annotated[
         int, typer.Option(min=1, max=10_000, help="Tasks a step is divided into; chosen when the stream begins.")
@@ -68,9 +65,7 @@ def stream(
         from restante.fleet.lake.layout import Lake
 
     err = Console(stderr=True, quiet=as_json, highlight=False)
-    options = RunOptions(
-        once=once, anew=reset, every_s=poll_interval_s, write_tables_every_s=tables_every, buckets=buckets
-    )
+    options = RunOptions(once=once, anew=anew, every_s=every, write_tables_every_s=tables_every, buckets=buckets)
     stop = threading.Event()
     with _asked_to_stop(stop, err) as listen:
         err.print("starting Spark")

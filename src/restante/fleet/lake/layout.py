@@ -20,7 +20,7 @@ EVENTS_TABLE: Final = "events"
 QUARANTINE_TABLE: Final = "quarantine"
 ARRIVALS_TABLE: Final = "arrivals"
 DAY: Final = "day"
-"""Tables of events are divided by the UTC day of the event."""
+"""Tables of facts are divided by the UTC day of the fact."""
 
 
 @dataclass(frozen=True, slots=True)

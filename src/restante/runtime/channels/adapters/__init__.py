@@ -1,1 +1,1 @@
-"""Adapters of single platforms."""
+"""Adapters: how one platform is called."""
