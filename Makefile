@@ -19,7 +19,7 @@ BROKER := $(VENV)/.mosquitto-tried
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test check unit soak lint format docs bench lock proto clean
+.PHONY: help run test check unit soak explore lint format docs bench lock proto clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ test: $(READY) $(SYNAPSE)/.tried $(BROKER) lint ## every check and every test; w
 
 soak: $(READY) ## the long cases, of which `make test` runs one each: kill matrices, many seeds, floods
 	@$(PYTEST) --soak
+
+explore: $(READY) ## the long explorations of small worlds, of which `make test` runs the first states
+	@$(PYTEST) --soak -m model
 
 unit: $(READY) ## only the tests without I/O, in seconds
 	@$(BIN)/python -m pytest -q -m "unit or vectors"

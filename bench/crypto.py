@@ -19,7 +19,7 @@ from restante.core.signed_bundles import sign_bundle, verify_bundle
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Agreed, encapsulate, initiate
 from restante.crypto.identity import Identity
 from restante.crypto.key_derivation import chain_step, root_step
-from restante.crypto.prekeys import PrekeyStore, chosen_one_time, prekeys_due, renewed
+from restante.crypto.prekeys import PrekeyStore, choose_one_time, prekeys_due, renew_due
 from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState, decrypt, encrypt
 from restante.crypto.ratchet_codec import decode_ratchet, encode_ratchet
 from restante.crypto.sealing import seal, unseal
@@ -46,7 +46,7 @@ class Ours:
     def __init__(self) -> None:
         empty = PrekeyStore()
         due = prekeys_due(empty, now_ms=NOW_MS)
-        self._prekeys = renewed(empty, entropy=os.urandom(due.entropy_bytes), now_ms=NOW_MS)
+        self._prekeys = renew_due(empty, entropy=os.urandom(due.entropy_bytes), now_ms=NOW_MS)
         self._bundle = sign_bundle(self._prekeys, BOB, now_ms=NOW_MS)
         agreed = self.open_session()
         self.alice, first = self._write(agreed)
@@ -80,7 +80,7 @@ class Ours:
         return initiate(
             ALICE,
             bundle,
-            one_time=chosen_one_time(bundle, 7),
+            one_time=choose_one_time(bundle, 7),
             encapsulation=encapsulate(bundle),
             entropy=os.urandom(HANDSHAKE_ENTROPY_BYTES),
         )

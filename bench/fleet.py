@@ -215,7 +215,7 @@ def report_on_tables(spark: SparkSession, lake: Lake) -> None:
     )
     if report.read_from is not ReadFrom.TABLES:
         raise AssertionError("the report must take the tables that were just written")
-    if not report.books.balanced:
+    if not report.conservation.balanced:
         raise AssertionError("the books of journals without losses must balance")
 
 

@@ -11,11 +11,11 @@ import duckdb
 import polars as pl
 from pyspark.sql import SparkSession
 
-_COLUMNS = """event_id, session_tag, at_ms, event, sequence, message_id, verdict, recorded, placement,
-  expected::bigint as expected, released::bigint as released, gaps, reset"""
-_DUCKDB_GAPS = "struct(first bigint, last bigint, asked boolean)[]"
-_SPARK_GAPS = "array<struct<first: bigint, last: bigint, asked: boolean>>"
-_POLARS_GAPS = pl.List(pl.Struct({"first": pl.Int64, "last": pl.Int64, "asked": pl.Boolean}))
+_COLUMNS = """event_id, session_tag, at_ms, event, sequence, message_id, verdict, recipient_verdict, placement,
+  next_expected::bigint as next_expected, released::bigint as released, gaps, reset"""
+_DUCKDB_GAPS = "struct(first bigint, last bigint, retransmit_requested boolean)[]"
+_SPARK_GAPS = "array<struct<first: bigint, last: bigint, retransmit_requested: boolean>>"
+_POLARS_GAPS = pl.List(pl.Struct({"first": pl.Int64, "last": pl.Int64, "retransmit_requested": pl.Boolean}))
 _SUM = "with rows as (from ({table})) select count(*), sum(hash(rows)::hugeint) from rows"
 _MISSING = "select count(*) from (({one}) except all ({other}))"
 
@@ -24,7 +24,7 @@ _FACTS = (
 )
 _WORDS = """
   case when is_first then 'new' when payload_hash = first_payload then 'duplicate' else 'collision' end as verdict,
-  code as recorded,
+  code as recipient_verdict,
   case when released_by = r.event_id then 'released' when released_by is not null then 'held' end as placement"""
 
 GROUPS_AND_WINDOWS = """
@@ -46,7 +46,7 @@ r as (
   select placed.*, case when released_by = placed.event_id then coalesce(several, 1) else 0 end as released
   from placed left join counts on counts.event_id = placed.event_id)
 select event_id, session_tag, at_ms, 'arrived' as event, sequence, message_id, {words},
-  sum(released) over (partition by session_tag order by event_id) as expected, released,
+  sum(released) over (partition by session_tag order by event_id) as next_expected, released,
   cast(null as {gaps}) as gaps, cast(null as {text}) as reset
 from r
 """
@@ -65,7 +65,7 @@ r as (
     as released
   from placed)
 select event_id, session_tag, at_ms, 'arrived' as event, sequence, message_id, {words},
-  sum(released) over (partition by session_tag order by event_id) as expected, released,
+  sum(released) over (partition by session_tag order by event_id) as next_expected, released,
   cast(null as {gaps}) as gaps, cast(null as {text}) as reset
 from r
 """
@@ -125,9 +125,9 @@ def by_polars(segments: str, out: Path) -> None:
             "sequence",
             "message_id",
             verdict.alias("verdict"),
-            pl.col("code").alias("recorded"),
+            pl.col("code").alias("recipient_verdict"),
             placement.alias("placement"),
-            released.cum_sum().over("session").alias("expected"),
+            released.cum_sum().over("session").alias("next_expected"),
             released.alias("released"),
             pl.lit(None, dtype=_POLARS_GAPS).alias("gaps"),
             pl.lit(None, dtype=pl.String).alias("reset"),

@@ -19,13 +19,13 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from restante.fleet.jobs.stream import Stream
-from restante.fleet.kernels.arrivals_fallback import ExactSession, Fact, StateRow
+from restante.fleet.kernels.arrivals_fallback import ExactSession, SessionEvent, StateRow
 from restante.fleet.kernels.arrivals_schema import JUDGED as OUT_OF_THE_KERNEL
 from restante.fleet.kernels.arrivals_schema import SEEN
 from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
 from restante.fleet.lake.layout import Lake, spark_path
 from restante.fleet.tables.journal_schema import JOURNAL
-from restante.fleet.transforms.arrivals import JUDGED, arrival_facts, in_words
+from restante.fleet.transforms.arrivals import JUDGED, in_words, session_events
 from restante.policy.settings import Settings
 
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -49,7 +49,9 @@ class OneSession(StatefulProcessor):
         session = ExactSession(known, writer=0, order=self._settings.order, dedup=self._settings.dedup)
         for row in facts:
             told = session.take(
-                Fact(row.event, row.at_ms, row.sequence, bytes(row.message_id), bytes(row.payload), row.recorded)
+                SessionEvent(
+                    row.event, row.at_ms, row.sequence, bytes(row.message_id), bytes(row.payload), row.recorded
+                )
             )
             yield _JUDGED_ROW(
                 row.event_id,
@@ -135,7 +137,7 @@ def with_rocks(spark: SparkSession) -> Iterator[None]:
 
 def by_state(spark: SparkSession, lake: Lake, home: Path, processor: OneSession) -> None:
     """All segments in one micro-batch."""
-    facts = arrival_facts(spark.readStream.schema(JOURNAL).parquet(spark_path(lake.segments)))
+    facts = session_events(spark.readStream.schema(JOURNAL).parquet(spark_path(lake.segments)))
     judged = facts.groupBy("session_tag").transformWithState(processor, JUDGED, "Append", "ProcessingTime")
     query = (
         in_words(judged)

@@ -15,7 +15,7 @@ from statistics import median
 import apsw
 
 from bench.measure import ratio_line, take_turns
-from restante.core.decrypted_messages import DecryptedMessage, Letter
+from restante.core.decrypted_messages import DecryptedMessage
 from restante.crypto.storage_seal import StorageSeal
 from restante.model.ids import Address, PayloadHash, SessionId, mint_message_id
 from restante.model.kinds import Kind, TtlType
@@ -37,14 +37,12 @@ def opened(number: int) -> DecryptedMessage:
     who = bytes([number % SESSIONS]) * 32
     return DecryptedMessage(
         header=TtlHeader(created_at_ms=NOW_MS, ttl_s=86_400, ttl_type=TtlType.ABSOLUTE),
-        letter=Letter(
-            message_id=mint_message_id(os.urandom(16)),
-            sender=Address(who),
-            session_id=SessionId(who),
-            sequence=number // SESSIONS,
-            kind=Kind.TEXT,
-            body=os.urandom(1_024),
-        ),
+        message_id=mint_message_id(os.urandom(16)),
+        sender=Address(who),
+        session_id=SessionId(who),
+        sequence=number // SESSIONS,
+        kind=Kind.TEXT,
+        body=os.urandom(1_024),
         payload_hash=PayloadHash(os.urandom(32)),
         envelope_bytes=1_696,
     )
@@ -85,16 +83,14 @@ def write_bare(directory: Path, batch_size: int, letters: Sequence[DecryptedMess
             connection.executemany(
                 seen["remember"], [(hash(one.payload_hash), at, bytes(40), 1, 1) for at, one in part]
             )
-            connection.executemany(
-                owed["owe"], [(at, 2, one.letter.sender, one.letter.message_id, 1) for at, one in part]
-            )
+            connection.executemany(owed["owe"], [(at, 2, one.sender, one.message_id, 1) for at, one in part])
             connection.executemany(
                 inbox["add_message"],
-                [(at, at, 1, at, one.letter.message_id, kind, 0, 0, 1, 1, 1, at, one.letter.body) for at, one in part],
+                [(at, at, 1, at, one.message_id, kind, 0, 0, 1, 1, 1, at, one.body) for at, one in part],
             )
             for fact in ("arrived", "released"):
                 rows = [
-                    (1, fact, one.letter.message_id, bytes(16), at, one.payload_hash, 1, kind, *nothing, None, None, 1)
+                    (1, fact, one.message_id, bytes(16), at, one.payload_hash, 1, kind, *nothing, None, None, 1)
                     for at, one in part
                 ]
                 connection.executemany(journal["append_fact"], rows)

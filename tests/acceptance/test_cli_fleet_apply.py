@@ -25,12 +25,12 @@ def test_applying_twice_changes_nothing_more(tmp_path: Path) -> None:
     files.add(FleetAction(action=ActionKind.REPAIR, target=node.journal.writer, payload_hash=sealed(1), **common))
     files.add(FleetAction(action=ActionKind.SCOREBOARD, node=node_id(1), score=0.5, **common))
     assert files.publish() == 2
-    assert [row["outcome"] for row in operator.json("fleet apply actions")] == ["not possible here", "done"]
+    assert [row["outcome"] for row in operator.json("fleet apply actions")] == ["not supported", "done"]
     told = facts(node.journal)
     assert [fact.kind for fact in told] == ["stored", "scoreboard_taken"]
     assert [row["outcome"] for row in operator.json("fleet apply actions")] == [
-        "not possible here",
-        "nothing left to do",
+        "not supported",
+        "already done",
     ]
     assert facts(node.journal) == told
     node.database.close()
@@ -41,6 +41,6 @@ def test_a_broken_line_and_a_missing_directory_are_named(tmp_path: Path) -> None
     open_node_file(operator.path).database.close()
     assert "nowhere is not a directory" in operator.run("fleet apply nowhere", status=1).stderr
     (tmp_path / "actions").mkdir()
-    assert "Nothing is asked of this file." in operator.run("fleet apply actions").stdout
+    assert "No actions for this file." in operator.run("fleet apply actions").stdout
     (tmp_path / "actions" / "everybody.actions.jsonl").write_text("{}\n", "utf-8")
     assert "everybody.actions.jsonl, line 1:" in operator.run("fleet apply actions", status=2).stderr

@@ -76,10 +76,10 @@ def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
     assert fetched(bob, pair).endswith("  alice  bonjour\n")
     sent = json.loads(bob(pair, "send", "alice", "salut", "--json").stdout)
     assert sent["state"] == "sent"
-    [line] = fetched(alice, pair, "--json", "--quiet-ms", "500").splitlines()
+    [line] = fetched(alice, pair, "--json", "--idle-timeout-ms", "500").splitlines()
     got = json.loads(line)
     assert (got["message_id"], got["from"], got["text"]) == (sent["message_id"], "bob", "salut")
-    assert bob(pair, "inbox", "--quiet-ms", "500").stdout == "No new messages.\n"
+    assert bob(pair, "inbox", "--idle-timeout-ms", "500").stdout == "No new messages.\n"
     [session] = json.loads(bob(pair, "sessions", "--json").stdout)
     assert (session["contact"], session["state"]) == ("alice", "in use")
     assert bob(pair, "security").stdout == "Nothing was out of order.\n"
@@ -92,7 +92,7 @@ def test_a_relay_that_is_slow_to_answer_is_waited_for(pair: Path, node: NodeProc
     goes_on = threading.Timer(1.0, node.process.send_signal, (signal.SIGCONT,))
     goes_on.start()
     try:
-        assert bob(pair, "inbox", "--quiet-ms", "100").stdout == "No new messages.\n"
+        assert bob(pair, "inbox", "--idle-timeout-ms", "100").stdout == "No new messages.\n"
     finally:
         goes_on.join()
 
@@ -123,7 +123,9 @@ def test_who_follows_sees_each_message_as_it_comes_until_it_is_interrupted(pair:
         process.kill()
         process.wait()
     assert (rest, errors, process.returncode) == ("", "", 130)
-    assert bob(pair, "inbox", "--quiet-ms", "500").stdout == "No new messages.\n", "each was shown, and only once"
+    assert bob(pair, "inbox", "--idle-timeout-ms", "500").stdout == "No new messages.\n", (
+        "each was shown, and only once"
+    )
 
 
 def at_terminal(home: Path, command: str, *answers: str) -> tuple[int, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from restante.crypto.identity import Identity
 from restante.model.ids import NodeKey
+from restante.runtime.endpoints import Endpoint
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.address import show_address
@@ -47,15 +48,15 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def flushed(node: NodeProcess, key: str, *more: str, count: int | None = None) -> list[dict[str, object]]:
     """The first `count`, however long they take to come; without it, all that come before it is quiet for a while."""
-    patient = ["--limit", str(count), "--quiet-ms", "60000"] if count is not None else []
-    done = restante("relay", "flush", "--for", key, "--relay", str(node.relay), *patient, *more, "--json")
+    patient = ["--limit", str(count), "--idle-timeout-ms", "60000"] if count is not None else []
+    done = restante("relay", "flush", "--identity", key, "--relay", str(node.relay), *patient, *more, "--json")
     messages: list[dict[str, object]] = json.loads(done.stdout)["messages"]
     return messages
 
 
 @clause("6.1")
 def test_what_was_put_is_listed_in_order_and_stays_until_it_is_deleted(node: NodeProcess, key: str) -> None:
-    put = restante("relay", "put", "--for", key, "--count", "20", "--json", RESTANTE_RELAY=str(node.relay))
+    put = restante("relay", "put", "--identity", key, "--count", "20", "--json", RESTANTE_RELAY=str(node.relay))
     stored = [one["payload_hash"] for one in json.loads(put.stdout)["stored"]]
     assert len(set(stored)) == 20
     assert [one["payload_hash"] for one in flushed(node, key, count=20)] == stored
@@ -66,15 +67,15 @@ def test_what_was_put_is_listed_in_order_and_stays_until_it_is_deleted(node: Nod
 
 def test_the_tables_are_for_people(node: NodeProcess, key: str, reader: Identity) -> None:
     to = show_address(reader.address)
-    shown = restante("relay", "put", "--to", to, "--size", "100", RESTANTE_RELAY=str(node.relay)).stdout
+    shown = restante("relay", "put", "--address", to, "--size", "100", RESTANTE_RELAY=str(node.relay)).stdout
     assert "1 on the relay's disk, " in shown
-    one = ("relay", "flush", "--for", key, "--limit", "1", "--quiet-ms", "60000")
+    one = ("relay", "flush", "--identity", key, "--limit", "1", "--idle-timeout-ms", "60000")
     shown = restante(*one, RESTANTE_RELAY=str(node.relay)).stdout
     assert shown.startswith("Held: 1\n")
     assert max(map(len, shown.splitlines())) <= 80
     shown = restante(*one, "--delete", RESTANTE_RELAY=str(node.relay)).stdout
     assert shown.startswith("Taken and deleted: 1\n")
-    shown = restante("relay", "flush", "--for", key, RESTANTE_RELAY=str(node.relay)).stdout
+    shown = restante("relay", "flush", "--identity", key, RESTANTE_RELAY=str(node.relay)).stdout
     assert shown == "The relay holds nothing for this identity.\n"
 
 
@@ -91,7 +92,7 @@ def test_an_envelope_from_a_file_is_put_as_it_is(node: NodeProcess, tmp_path: Pa
 
 
 def test_another_identity_sees_nothing_of_it(node: NodeProcess, tmp_path: Path, key: str) -> None:
-    restante("relay", "put", "--for", key, RESTANTE_RELAY=str(node.relay))
+    restante("relay", "put", "--identity", key, RESTANTE_RELAY=str(node.relay))
     create_identity(tmp_path / "other.key", SystemEntropy())
     assert flushed(node, str(tmp_path / "other.key"), "--delete") == []
     assert len(flushed(node, key, count=1)) == 1
@@ -99,32 +100,36 @@ def test_another_identity_sees_nothing_of_it(node: NodeProcess, tmp_path: Path, 
 
 @clause("6.7")
 def test_a_refusal_is_told_with_its_code(node: NodeProcess, key: str) -> None:
-    too_long = restante("relay", "put", "--for", key, "--hours", "1400", status=2, RESTANTE_RELAY=str(node.relay))
+    too_long = restante(
+        "relay", "put", "--identity", key, "--ttl-hours", "1400", status=2, RESTANTE_RELAY=str(node.relay)
+    )
     assert too_long.stderr.startswith("error E102: the expiry is more than")
     assert "0 of 1 were stored" in too_long.stderr
 
 
 def test_another_node_at_the_same_place_is_refused(node: NodeProcess, key: str) -> None:
-    wrong = replace(node.relay, node_key=NodeKey(bytes(32)))
-    refused = restante("relay", "put", "--for", key, status=1, RESTANTE_RELAY=str(wrong))
+    wrong = replace(node.relay, key=NodeKey(bytes(32)))
+    refused = restante("relay", "put", "--identity", key, status=1, RESTANTE_RELAY=str(wrong))
     assert refused.stderr.startswith("error E103:")
 
 
 def test_nobody_at_the_place_is_told(node: NodeProcess, key: str) -> None:
-    silent = replace(node.relay, port=free_port())
-    assert restante("relay", "put", "--for", key, status=1, RESTANTE_RELAY=str(silent)).stderr.startswith("error E001:")
+    silent = replace(node.relay, endpoint=Endpoint(host="127.0.0.1", port=free_port()))
+    assert restante("relay", "put", "--identity", key, status=1, RESTANTE_RELAY=str(silent)).stderr.startswith(
+        "error E001:"
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "status", "expected"),
     [
-        (["put"], 2, "give one of FILE, --for FILE and --to ADDRESS"),
-        (["put", "a", "--to", "b"], 2, "give one of FILE"),
+        (["put"], 2, "give one of FILE, --identity FILE and --address ADDRESS"),
+        (["put", "a", "--address", "b"], 2, "give one of FILE"),
         (["put", "absent.bin"], 1, "absent.bin cannot be read: No such file"),
-        (["put", "--to", "rst1x"], 2, "error E101: an address must have"),
-        (["put", "--for", "absent.key"], 1, "error E109: the identity file cannot be read"),
-        (["put", "--to", "x", "--relay", "nonsense"], 2, "error E101: a relay is named KEY@HOST:PORT"),
-        (["flush"], 2, "say whose mail it is with --for FILE"),
+        (["put", "--address", "rst1x"], 2, "error E101: an address must have"),
+        (["put", "--identity", "absent.key"], 1, "error E109: the identity file cannot be read"),
+        (["put", "--address", "x", "--relay", "nonsense"], 2, "error E101: a relay is named KEY@HOST:PORT"),
+        (["flush"], 2, "say whose mail it is with --identity FILE"),
         (["put", "/dev/null"], 2, "error E101: only version 1 of the envelope is known"),
     ],
 )

@@ -6,11 +6,13 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
-from restante.model.places import RelayPlace
+from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.sqlite.file.integrity import check_file
 from restante.runtime.system import SystemClock, SystemEntropy
 from support.client import sending_process
@@ -18,15 +20,14 @@ from support.client.client_pairs import facts, security
 from support.relay.node_processes import NodeHome, running_node
 from support.spec.clauses import clause
 from support.system.programs import command
+from support.system.soak import first_now_rest_in_soak
 from support.system.wait_until import LIMIT_S
 
-COUNT = 300
-KILLS = 8
 LOOK_S = 0.1
 NAMES = ("alice", "bob")
 
 
-def introduce(home: Path, relay: RelayPlace) -> None:
+def introduce(home: Path, relay: PinnedRelay) -> None:
     async def work() -> None:
         clients = {name: Client.open(home / name) for name in NAMES}
         for name, peer in (NAMES, NAMES[::-1]):
@@ -39,19 +40,19 @@ def introduce(home: Path, relay: RelayPlace) -> None:
     asyncio.run(work())
 
 
-def start(home: Path, name: str, peer: str) -> subprocess.Popen[bytes]:
+def start(home: Path, name: str, peer: str, count: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [*command(sending_process), str(home / name), peer, str(COUNT)],
+        [*command(sending_process), str(home / name), peer, str(count)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
 
 
-def hear(process: subprocess.Popen[bytes], lines: int) -> None:
+def hear(process: subprocess.Popen[bytes], lines: int, count: int) -> None:
     """So many lines, or the one for the last message if that comes first."""
     assert process.stdout is not None
     for _ in range(lines):
-        if process.stdout.readline() in {b"", b"%d\n" % (COUNT - 1)}:
+        if process.stdout.readline() in {b"", b"%d\n" % (count - 1)}:
             return
 
 
@@ -85,20 +86,23 @@ async def look(home: Path, name: str) -> tuple[list[bytes], list[str | None], di
 
 
 @clause("1.1", "3.11", "8.4")
-def test_clients_that_are_killed_lose_nothing_show_nothing_twice_and_use_no_key_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kills", "count"), first_now_rest_in_soak([(3, 120), (8, 300), (40, 1_500)]))
+def test_clients_that_are_killed_lose_nothing_show_nothing_twice_and_use_no_key_twice(
+    tmp_path: Path, kills: int, count: int
+) -> None:
     moments = random.Random(20_260_102)  # noqa: S311 - where the kills fall, not a secret
     with running_node(NodeHome.made(tmp_path / "node")) as node:
         introduce(tmp_path, node.relay)
-        processes = {name: start(tmp_path, name, peer) for name, peer in (NAMES, NAMES[::-1])}
+        processes = {name: start(tmp_path, name, peer, count) for name, peer in (NAMES, NAMES[::-1])}
         try:
-            for kill in range(KILLS):
+            for kill in range(kills):
                 name, peer = NAMES if kill % 2 else NAMES[::-1]
-                hear(processes[name], moments.randint(10, 60))
+                hear(processes[name], moments.randint(10, 60), count)
                 processes[name].kill()
                 processes[name].communicate()
-                processes[name] = start(tmp_path, name, peer)
+                processes[name] = start(tmp_path, name, peer, count)
             for process in processes.values():
-                hear(process, COUNT)
+                hear(process, count, count)
                 process.communicate(timeout=LIMIT_S)  # its input ends: it leaves
         finally:
             for process in processes.values():
@@ -107,7 +111,7 @@ def test_clients_that_are_killed_lose_nothing_show_nothing_twice_and_use_no_key_
         asyncio.run(settled(tmp_path))
     for name in NAMES:
         bodies, suspicions, numbers = asyncio.run(look(tmp_path, name))
-        assert sorted(map(int, bodies)) == list(range(COUNT)), "each once"
+        assert sorted(map(int, bodies)) == list(range(count)), "each once"
         assert suspicions == [], "a key used twice would be a replay to its reader, or would not open"
         for given in numbers.values():
             assert given == list(range(len(given))), "no number twice, none left out"

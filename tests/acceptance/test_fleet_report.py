@@ -102,7 +102,7 @@ def test_a_report_runs_where_no_java_is_installed_says_nothing_and_leaves_nothin
             "dead": 0,
             "in_flight": 0,
             "unaccounted": 0,
-            "adds_up": True,
+            "is_balanced": True,
         },
         "balanced": True,
         "complete": True,

@@ -1,4 +1,4 @@
-"""`restante fleet run` as an operator runs it: killed at any moment and started again, stopped, started twice."""
+"""`restante fleet stream` as an operator runs it: killed at any moment and started again, stopped, started twice."""
 
 import json
 import os
@@ -154,16 +154,18 @@ def test_killed_at_random_moments_and_started_again_it_makes_the_tables_of_one_r
 
 def test_it_is_stopped_kindly_refused_a_second_time_and_says_what_it_did(tmp_path: Path, environment: Environ) -> None:
     ship(tmp_path / "segments")
-    words = restante("fleet", "run", "--lake", str(tmp_path), "--master", "local[1]", "--every", "1", "--buckets", "2")
+    words = restante(
+        "fleet", "stream", "--lake", str(tmp_path), "--master", "local[1]", "--poll-interval-s", "1", "--buckets", "2"
+    )
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(3)]
         assert lines[:2] == ["starting Spark\n", "looking for segments\n"]
         assert lines[2].startswith("commit 1: ")
-        second = told(environment, "fleet", "run", "--lake", str(tmp_path))
+        second = told(environment, "fleet", "stream", "--lake", str(tmp_path))
         assert second.returncode == 1
-        assert "another 'restante fleet run' works on" in second.stderr
+        assert "another 'restante fleet stream' works on" in second.stderr
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=WAIT_S)
     finally:
@@ -177,7 +179,7 @@ def test_it_is_stopped_kindly_refused_a_second_time_and_says_what_it_did(tmp_pat
 
 
 def test_a_lake_that_is_none_is_named(tmp_path: Path, environment: Environ) -> None:
-    done = told(environment, "fleet", "run", "--lake", str(tmp_path))
+    done = told(environment, "fleet", "stream", "--lake", str(tmp_path))
     assert done.returncode == 1
     assert "is not a directory; journals are shipped to 'segments' in a lake" in done.stderr
 
@@ -186,13 +188,13 @@ def test_a_run_for_a_program_prints_json_and_nothing_else(tmp_path: Path, enviro
     """Of a lake by its address, with the stream's own files elsewhere."""
     (tmp_path / "lake" / "segments").mkdir(parents=True)
     where = ["--lake", f"file://{tmp_path}/lake", "--state", str(tmp_path / "state")]
-    done = told(environment, "fleet", "run", *where, "--master", "local[1]", "--once", "--json")
+    done = told(environment, "fleet", "stream", *where, "--master", "local[1]", "--once", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["rows"] == 0
     assert sorted(path.name for path in (tmp_path / "lake").iterdir()) == ["segments"]
 
 
 def test_a_lake_elsewhere_wants_a_place_for_the_streams_files(environment: Environ) -> None:
-    done = told(environment, "fleet", "run", "--lake", "s3a://bucket/lake")
+    done = told(environment, "fleet", "stream", "--lake", "s3a://bucket/lake")
     assert done.returncode == 2
     assert "name a directory for the stream's own files, with --state" in done.stderr

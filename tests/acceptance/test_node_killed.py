@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import pytest
 
 from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey
@@ -20,11 +21,10 @@ from restante.wire.envelope import Envelope, decode_envelope, encode_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 from support.relay.node_processes import NodeHome, NodeProcess, start_node
 from support.spec.clauses import clause
+from support.system.soak import first_now_rest_in_soak
 
 CONNECTIONS = 50
-PUTS_EACH = 400
 IN_FLIGHT = 16
-KILLS = 8
 HOUR_MS = 3_600_000
 LIFTED = {"put_rate_per_s": 1_000_000, "put_burst": 10_000_000}
 MARK = struct.Struct(">HHI")  # who, on its how-manieth link, which put
@@ -63,9 +63,9 @@ def inbox(who: int) -> InboxKey:
     return relay_inbox_key(Identity(who.to_bytes(32, "big")).address)
 
 
-async def send_all(story: Story, who: int) -> None:
+async def send_all(story: Story, who: int, puts: int) -> None:
     """Every put, over as many links as it takes: what was not acknowledged on one is put again on the next."""
-    waiting = list(range(PUTS_EACH))
+    waiting = list(range(puts))
     inbox_key = inbox(who)
     for link_number in itertools.count():
         if not waiting:
@@ -73,7 +73,7 @@ async def send_all(story: Story, who: int) -> None:
         await story.up.wait()
         place = story.home.relay
         try:
-            link = await TlsRelayConnection.connect(place.host, place.port, node=place.node_key)
+            link = await TlsRelayConnection.connect(place.endpoint.host, place.endpoint.port, node=place.key)
         except AttemptFailed:
             await asyncio.sleep(0)  # killed meanwhile: wait for the next
             continue
@@ -119,26 +119,29 @@ INBOXES = [inbox(who) for who in range(CONNECTIONS)]
 
 
 @clause("1.3", "6.1", "6.2")
-async def test_every_acknowledged_put_survives_a_node_killed_again_and_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kills", "puts_each"), first_now_rest_in_soak([(3, 100), (8, 400), (30, 2_000)]))
+async def test_every_acknowledged_put_survives_a_node_killed_again_and_again(
+    tmp_path: Path, kills: int, puts_each: int
+) -> None:
     moments = random.Random(20_261_115)  # noqa: S311 - where the kills fall, not a secret
     home = NodeHome.made(tmp_path / "node", relay=LIFTED)
     story = Story(
         home=home,
         node=await asyncio.to_thread(start_node, home),
-        kill_after=sorted(moments.sample(range(1, CONNECTIONS * PUTS_EACH - 1_000), KILLS)),
+        kill_after=sorted(moments.sample(range(1, CONNECTIONS * puts_each - 1_000), kills)),
         expires_at_ms=(SystemClock().now_ms() // HOUR_MS + 48) * HOUR_MS,
     )
     story.up.set()
     try:
-        async with asyncio.timeout(300):
-            await asyncio.gather(*(send_all(story, who) for who in range(CONNECTIONS)))
+        async with asyncio.timeout(900):
+            await asyncio.gather(*(send_all(story, who, puts_each) for who in range(CONNECTIONS)))
     finally:
         if story.restarting is not None:
             await story.restarting
         story.node.kill()
     held, facts = on_disk(home)
     assert story.kill_after == []
-    wanted = {(who, number) for who in range(CONNECTIONS) for number in range(PUTS_EACH)}
+    wanted = {(who, number) for who in range(CONNECTIONS) for number in range(puts_each)}
     assert {(who, number) for who, _, number in story.acknowledged} == wanted
     assert len(set(held)) == len(held) == facts
     assert set(story.acknowledged) <= set(held)  # none that was promised is lost

@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> NodeHome:
 
 
 def put(home: NodeHome, count: int) -> None:
-    restante("relay", "put", "--for", str(home.key), "--count", str(count), RESTANTE_RELAY=str(home.relay))
+    restante("relay", "put", "--identity", str(home.key), "--count", str(count), RESTANTE_RELAY=str(home.relay))
 
 
 def expire_all(home: NodeHome) -> None:
@@ -168,10 +168,9 @@ def test_a_node_killed_outright_leaves_no_lock(home: NodeHome) -> None:
 def test_a_place_that_is_taken_is_named(home: NodeHome, tmp_path: Path) -> None:
     with running_node(home) as node:
         other = NodeHome.made(tmp_path / "other")
-        listen = f"{home.relay.host}:{home.relay.port}"
-        other.set("node", listen=listen)
+        other.set("node", listen=str(home.relay.endpoint))
         refused = spawned("node", "run", str(other.path), status=1)
-        assert f"error E110: node.listen = {listen} cannot be listened at: Address" in refused.stderr
+        assert f"error E110: node.listen = {home.relay.endpoint} cannot be listened at: Address" in refused.stderr
         other.set("node", listen=f"127.0.0.1:{free_port()}", status=str(node.status))
         refused = spawned("node", "run", str(other.path), status=1)
         assert f"error E110: node.status = {node.status} cannot be listened at: Address" in refused.stderr
@@ -210,7 +209,7 @@ def test_what_is_no_nodes_directory_is_told_and_left_alone(tmp_path: Path, comma
 
 def test_a_key_that_others_may_read_is_not_used(home: NodeHome) -> None:
     home.key.chmod(0o644)
-    assert "key is open to others" in spawned("node", "run", str(home.path), status=1).stderr
+    assert "key is accessible to other users" in spawned("node", "run", str(home.path), status=1).stderr
 
 
 def test_a_terminal_gets_a_log_that_people_can_read(home: NodeHome) -> None:

@@ -56,7 +56,7 @@ def assert_tries_never_overlap(rows: list[JournalEvent]) -> None:
             tried_at_ms = row.at_ms
         elif row.kind in (JournalKind.RETRIED, JournalKind.SENT):
             assert tried_at_ms is not None
-            if row.code == "lease_lapsed":
+            if row.code == "lease_expired":
                 assert row.at_ms >= tried_at_ms + LEASE_MS
             tried_at_ms = None
 

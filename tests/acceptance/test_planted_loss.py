@@ -58,12 +58,12 @@ def test_the_report_names_the_message_of_the_lost_fact_and_the_node_that_withhel
     )
     found = json.loads(done.stdout)
     assert found["read_from"] == "segments"
-    assert found["suspects"] == [show_message_id(message(LOST_FACT_OF))]
-    assert [hole["writer"] for hole in found["holes"]] == [writer(1).hex()]
+    assert found["likely_affected"] == [show_message_id(message(LOST_FACT_OF))]
+    assert [hole["writer"] for hole in found["missing_events"]] == [writer(1).hex()]
     assert found["withheld"] == [
         {"node": CROOKED.hex(), "message_id": show_message_id(message(WITHHELD)), "evidence": "never_stored"}
     ]
-    assert found["books"].startswith("accepted 10 = delivered 8 ")
+    assert found["conservation"].startswith("accepted 10 = delivered 8 ")
     page = (tmp_path / "page.html").read_text("utf-8")
     for named in (show_message_id(message(LOST_FACT_OF)), show_message_id(message(WITHHELD)), CROOKED.hex()):
         assert named in page

@@ -2,7 +2,16 @@
 
 from restante.core.inbox import Phase
 from restante.model.states import ENDED, State
-from support.docs.state_machine_pages import INBOX_PAGE, OUTBOX_PAGE, inbox_moves, inbox_page, outbox_moves, outbox_page
+from support.docs.state_machine_pages import (
+    INBOX_PAGE,
+    LINK_PAGE,
+    OUTBOX_PAGE,
+    inbox_moves,
+    inbox_page,
+    link_page,
+    outbox_moves,
+    outbox_page,
+)
 
 
 def test_the_drawing_of_the_outbox_is_current() -> None:
@@ -19,3 +28,7 @@ def test_the_drawing_of_the_inbox_is_current() -> None:
 
 def test_an_ended_session_never_comes_back() -> None:
     assert {after for before, after in inbox_moves() if before in {Phase.BROKEN, Phase.CLOSED}} == {Phase.CLOSED}
+
+
+def test_the_drawing_of_the_link_is_current() -> None:
+    assert LINK_PAGE.read_text("utf-8") == link_page(), "run: make docs"

@@ -54,7 +54,7 @@ async def test_the_key_file_is_for_its_owner_alone_and_refused_otherwise(tmp_pat
     key = key_file(here.path)
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     key.chmod(0o640)
-    with pytest.raises(StoreUnusable, match="open to others"):
+    with pytest.raises(StoreUnusable, match="is accessible to other users"):
         here.open(ops=MemoryChannel())
 
 
@@ -116,5 +116,5 @@ def test_a_file_that_exists_is_not_created_again(tmp_path: Path) -> None:
 
 
 def test_sealing_adds_as_much_as_the_largest_chunk_leaves_room_for() -> None:
-    sealed = StorageSeal(bytes(32)).close(b"chunk", nonce=bytes(NONCE_BYTES), context=b"")
+    sealed = StorageSeal(bytes(32)).seal(b"chunk", nonce=bytes(NONCE_BYTES), context=b"")
     assert len(sealed) == len(b"chunk") + SEAL_BYTES

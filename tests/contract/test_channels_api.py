@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.client.channels import Channels, ChunkEnd, Draft, Enqueued, Skipped, Stop, Strategy
+from restante.client.channels import ChannelMessage, Channels, ChunkEnd, Enqueued, Skipped, Stop, Strategy
 from restante.client.outbox_types import Destination, Message
 from restante.core.channel_delivery import ChunkState
 from restante.core.outbox_events import OutboxEventType
@@ -86,7 +86,7 @@ async def test_nothing_is_queued_for_a_text_of_which_nothing_would_be_seen(here:
 
 
 async def test_the_before_hook_replaces_or_stops_a_draft_and_the_caller_sees_it(here: Place) -> None:
-    async def before(given: Draft) -> Draft | Stop:
+    async def before(given: ChannelMessage) -> ChannelMessage | Stop:
         return Stop("quiet hours") if "hush" in given.markdown else draft(given.markdown.upper())
 
     ops = MemoryChannel()

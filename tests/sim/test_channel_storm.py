@@ -22,8 +22,9 @@ from restante.testing.deterministic import FakeClock
 from restante.testing.memory_channel import MemoryChannel
 from support.channels.fixtures import Place, StillDice, draft, long_text
 from support.spec.clauses import clause
+from support.system.soak import first_now_rest_in_soak
 
-SEEDS = range(16)
+SEEDS = range(100)
 CHATS = ("one", "two")
 CHUNKS = 3
 MOST_ROUNDS = 400
@@ -138,7 +139,7 @@ def history(place: Place) -> tuple[dict[MessageId, State], Counter[MessageId]]:
 
 @clause("12.1", "12.4", "12.6")
 @pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", first_now_rest_in_soak(SEEDS, now=3))
 async def test_whatever_the_weather_every_chunk_is_accounted_for_in_order_and_no_repeat_is_silent(
     tmp_path: Path, seed: int, strategy: Strategy
 ) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from restante.core.inbox_events import ResetReason
-from restante.core.relay_envelope import build_relay_envelope
 from restante.model.inbox_entry import InboxEntry
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, TtlType
@@ -27,6 +26,7 @@ from restante.wire.message_content import Content, encode_content
 from restante.wire.ttl_header import TtlHeader
 from support.client.simulation import Endpoint, Stage
 from support.spec.clauses import clause
+from support.system.soak import first_now_rest_in_soak
 
 MESSAGES = 14
 BAD = Faults(request_lost=0.15, answer_lost=0.15, put_twice=0.2, blob_twice=0.2, blob_late=0.3)
@@ -58,9 +58,9 @@ async def reset(endpoint: Endpoint) -> None:
     client, peer = endpoint.client, endpoint.peer.identity.address
 
     def work() -> None:
-        current = client.parts.sessions.current(peer)
+        current = client._sessions.current(peer)
         if current is not None:
-            client.parts.outgoing.reset(peer, current.session_id, ResetReason.ASKED_FOR, now_ms=client._clock.now_ms())
+            client._writing.reset(peer, current.session_id, ResetReason.ASKED_FOR, now_ms=client._clock.now_ms())
 
     await client.file.run(work)
     client.outbox.wake()
@@ -72,19 +72,25 @@ async def collide(endpoint: Endpoint) -> bytes | None:
     to = client.contacts.get(endpoint.peer.identity.address)
 
     def work() -> bytes | None:
-        session = client.parts.sessions.current(endpoint.peer.identity.address)
+        session = client._sessions.current(endpoint.peer.identity.address)
         if session is None or not taken or to is None:
             return None
         known, now_ms = taken[-1], client._clock.now_ms()
         header = TtlHeader(created_at_ms=now_ms, ttl_s=86_400, ttl_type=TtlType.ABSOLUTE)
         content = Content(header=header, sequence=session.next_sequence, kind=Kind.TEXT, body=b"under a used id")
-        ratchet, sealed = client.parts.outgoing._encrypted(session, to, known.message_id, encode_content(content))
-        client.parts.sessions.advance(session, ratchet)
-        if known.session_id != session.session_id:  # or else it is known without being opened, and its number unused
-            client.parts.sessions.take_number(session, known.message_id)
-        return build_relay_envelope(
-            sealed, recipient=to.address, kind=Kind.TEXT, expires_at_ms=now_ms + 86_400_000, now_ms=now_ms
+        ratchet, envelope = client._writing._encrypted(
+            session,
+            to,
+            known.message_id,
+            encode_content(content),
+            kind=Kind.TEXT,
+            expires_at_ms=now_ms + 86_400_000,
+            now_ms=now_ms,
         )
+        client._sessions.advance(session, ratchet)
+        if known.session_id != session.session_id:  # or else it is known without being opened, and its number unused
+            client._sessions.take_number(session, known.message_id)
+        return envelope
 
     return await client.file.run(work)
 
@@ -150,7 +156,7 @@ def assert_as_sent(endpoint: Endpoint) -> None:
 
 
 @clause("1.1", "1.2", "8.7", "9.4", "9.5")
-@pytest.mark.parametrize("stage", range(10), indirect=True)
+@pytest.mark.parametrize("stage", first_now_rest_in_soak(range(50), now=2), indirect=True)
 def test_whatever_goes_wrong_the_application_sees_what_was_sent_once_each(stage: Stage) -> None:
     trouble = Trouble(stage)
 
@@ -183,7 +189,7 @@ def test_whatever_goes_wrong_the_application_sees_what_was_sent_once_each(stage:
 
 
 @clause("8.7")
-@pytest.mark.parametrize("stage", range(4), indirect=True)
+@pytest.mark.parametrize("stage", first_now_rest_in_soak(range(20), now=2), indirect=True)
 def test_resets_begun_by_both_at_once_end_in_one_session(stage: Stage) -> None:
     async def scenario() -> None:
         async with stage.met(), stage.online():

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from restante.core.inbox_events import InboxNotice, ResetReason
+from restante.core.inbox_events import InboxEventType, ResetReason
 from support.inbox.decrypted_messages import shown
 from support.inbox.lossy_peers import Peers
 from support.spec.clauses import clause
@@ -102,9 +102,9 @@ def test_the_application_sees_what_was_sent_once_each_in_order_but_for_what_is_m
             numbers = [entry.sequence_number for entry in in_order if entry.session_id == session]
             assert all(earlier < later for earlier, later in pairwise(numbers))
         told = Counter(change.notice for change in peers.reader.changes)
-        assert told[InboxNotice.NEW_MESSAGE] == len(entries)
+        assert told[InboxEventType.NEW_MESSAGE] == len(entries)
         if any(entry.is_late for entry in entries):
-            assert told[InboxNotice.GAP], "nothing is late unless a gap was skipped, and that was told"
+            assert told[InboxEventType.GAP], "nothing is late unless a gap was skipped, and that was told"
         peers.reader.file.database.close()
 
 
@@ -121,5 +121,5 @@ def test_disorder_and_repeats_alone_leave_the_sent_sequence(happened: list[tuple
         peers.reader.receive(peers.network)
         entries = shown(peers.reader.file)
         assert [entry.plaintext for entry in entries] == peers.writer.sent
-        assert {change.notice for change in peers.reader.changes} == {InboxNotice.NEW_MESSAGE}
+        assert {change.notice for change in peers.reader.changes} == {InboxEventType.NEW_MESSAGE}
         peers.reader.file.database.close()

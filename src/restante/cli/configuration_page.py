@@ -48,6 +48,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "relay.handshake_timeout_ms": "how long a new connection may take to authenticate",
         "relay.idle_timeout_ms": "how long a connection may be silent before the relay closes it",
         "relay.slow_reader_timeout_ms": "how long a connection may leave sent bytes unread before the relay closes it",
+        "relay.frame_timeout_ms": "how long a frame may take from its first byte to its last",
         "relay.heartbeat_interval_ms": "the time between two heartbeats of a client",
         "relay.reap_interval_ms": "the time between two removals of expired blobs",
         "relay.max_send_buffer_bytes": "unsent bytes of one connection above which the relay pauses sending to it",

@@ -47,7 +47,7 @@ EXAMPLES = """\
   restante journal ship --file my.db --to segments
   restante fleet report segments --html report.html
   restante fleet backfill --lake DIR  tables from a fleet's journals, on Spark
-  restante fleet run --lake DIR       the same, kept up to date while journals come in
+  restante fleet stream --lake DIR      the same, kept up to date while journals come in
 """
 
 app = typer.Typer(

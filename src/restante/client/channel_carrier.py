@@ -1,4 +1,4 @@
-"""The channel route's carrier: which chunks of the outbox may leave, and through which adapter (SPEC 12.7)."""
+"""The carrier of the route `channel`: selects the adapter for each chunk of the outbox (SPEC 12.7)."""
 
 from collections.abc import Callable
 from typing import Final
@@ -21,8 +21,11 @@ Watch = Callable[[MessageId, ChannelChunk, str | None], None]
 
 
 class ChannelCarrier:
-    """`watch` is told of every chunk when its sending begins, and again, with its name on the platform, when the
-    platform has taken it; the latter is not on disk yet. With `only`, every other channel is left alone."""
+    """Transmits chunks through adapters. With `only`, other channels are ignored.
+
+    `watch` is called when the sending of a chunk begins, and again with the platform's message id when the platform has
+    accepted it. The second call comes before that is on disk.
+    """
 
     def __init__(self, host: ChunkSenderContext, *, watch: Watch, only: str | None = None) -> None:
         self._host = host
@@ -33,7 +36,7 @@ class ChannelCarrier:
         return True
 
     def is_connected(self, lane: str) -> bool:
-        """An absent channel counts as connected: its entries are to fail, not to wait."""
+        """Return whether the channel has started. An absent channel counts as connected, so that its entries fail."""
         channel = channel_of(lane)
         if self._only not in (None, channel):
             return False
@@ -42,11 +45,13 @@ class ChannelCarrier:
 
     async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
         try:
-            chunk = decode_chunk(self._host.seal.open(entry.payload, context=entry.message_id))
+            chunk = decode_chunk(self._host.seal.unseal(entry.payload, context=entry.message_id))
         except RestanteError as problem:
-            raise AttemptFailed("this is no chunk of a message", failure=Failure.INVALID_FORMAT) from problem
+            raise AttemptFailed(
+                "the payload is not a chunk of a channel message", failure=Failure.INVALID_FORMAT
+            ) from problem
         if entry.lease is None:
-            raise AttemptFailed("channels take only what is queued", failure=Failure.INVALID_FORMAT)
+            raise AttemptFailed("a channel sends only leased entries of the outbox", failure=Failure.INVALID_FORMAT)
         self._watch(entry.message_id, chunk, None)
         adapter = self._adapter(chunk.channel)
         for neighbour in neighbours_to_ask(chunk, entry):

@@ -1,6 +1,6 @@
-"""The key under which the chunks of channel messages lie on disk: a file of its own beside the outbox's (SPEC 8.6).
+"""The storage key of channel chunks, in a file beside the outbox (SPEC 8.6).
 
-A mark in the outbox's file tells the right key from a wrong one before anything is sealed or opened.
+A sealed mark in the outbox's file detects a wrong key before anything is sealed or unsealed.
 """
 
 from pathlib import Path
@@ -22,16 +22,17 @@ def key_file(outbox_file: Path) -> Path:
 
 
 def open_seal(outbox_file: Path, journal: Journal, entropy: Entropy) -> StorageSeal:
-    """The seal of this file's chunks; its key is made the first time. Refused where the file knows another key."""
+    """Return the seal of this file's chunks; create the key the first time. Raise if the file was sealed with another
+    key."""
     path = key_file(outbox_file)
     is_new = not path.exists() and create_private(path, entropy.draw(KEY_BYTES))
     key = read_private(path, what="the key file", limit_bytes=KEY_BYTES)
     if len(key) != KEY_BYTES:
-        raise StoreUnusable(f"{path.name} is no key file: it must have {KEY_BYTES} bytes")
+        raise StoreUnusable(f"{path.name} is not a key file: it must have {KEY_BYTES} bytes")
     seal = StorageSeal(key)
-    mark = journal.kept(_MARK, lambda: seal.close(b"", nonce=entropy.draw(NONCE_BYTES), context=_MARK_CONTEXT))
+    mark = journal.kept(_MARK, lambda: seal.seal(b"", nonce=entropy.draw(NONCE_BYTES), context=_MARK_CONTEXT))
     try:
-        seal.open(mark, context=_MARK_CONTEXT)
+        seal.unseal(mark, context=_MARK_CONTEXT)
     except RestanteError as problem:
         if is_new:
             path.unlink()

@@ -1,11 +1,10 @@
-"""Messages to chat platforms: rendered, cut, queued all at once, sent in order, and never silently lost (SPEC 12).
+"""Deliver messages to chat platforms: render, cut, queue all chunks at once, send them in order (SPEC 12).
 
     channels = Channels.open("mail.db", registered_channels(Path("restante.toml"), os.environ))
-    await channels.deliver(Draft(channel="ops", chat="-100123", markdown="**Disk full** on `db1`"))
+    await channels.deliver(ChannelMessage(channel="ops", chat="-100123", markdown="**Disk full** on `db1`"))
     await channels.run()
 
-The queue is the outbox's `channel` route: its limits, retries, dead letters, events and facts hold for chunks as they
-do for every message.
+The queue is the outbox's route `channel`. Its limits, retries, dead letters, events and journal apply to chunks, too.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from restante.client.channel_key import open_seal
 from restante.client.chunk_sender import ChunkSenderContext
 from restante.client.outbox import Outbox
 from restante.client.outbox_types import Destination, Drained, Message
-from restante.core.channel_chunks import Draft, RenderedChunk, Stop, check_chat, chunk_id, lane_of, plan
+from restante.core.channel_chunks import ChannelMessage, RenderedChunk, Stop, check_chat, chunk_id, lane_of, plan
 from restante.core.outbox_events import OutboxEventType
 from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
 from restante.model.error_codes import Code
@@ -40,7 +39,7 @@ from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.channel_chunk import GROUP_ID_BYTES, ChannelChunk, GroupId, Strategy, encode_chunk
 
-__all__ = ["Channels", "ChunkEnd", "Draft", "Enqueued", "Skipped", "Stop", "Strategy"]
+__all__ = ["ChannelMessage", "Channels", "ChunkEnd", "Enqueued", "Skipped", "Stop", "Strategy"]
 
 EMPTY: Final = "empty"
 IN_A_THREAD_CHARS: Final = 16_384  # rendering more would hold up the loop for longer than a commit
@@ -61,14 +60,14 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Nothing was queued: `empty`, or the before hook's reason."""
+    """Nothing was queued. The reason is `empty` or the one of the before hook."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkEnd:
-    """How a chunk ended, for the after hook. `name` is what the platform calls it."""
+    """How a chunk ended, for the after hook. `name` is the platform's message id."""
 
     message_id: MessageId
     chunk: ChannelChunk
@@ -77,7 +76,7 @@ class ChunkEnd:
     name: str | None
 
 
-BeforeHook = Callable[[Draft], Awaitable[Draft | Stop]]
+BeforeHook = Callable[[ChannelMessage], Awaitable[ChannelMessage | Stop]]
 AfterHook = Callable[[ChunkEnd], Awaitable[None]]
 
 
@@ -95,7 +94,7 @@ class Channels:
         before: BeforeHook | None = None,
         after: AfterHook | None = None,
     ) -> None:
-        """`seal` closes what waits on disk: the same one for as long as chunks wait in this outbox."""
+        """Borrow an outbox. `seal` seals the chunks on disk: use the same one as long as chunks are in this outbox."""
         self.outbox = outbox
         self._entropy = entropy
         self._before = before
@@ -121,9 +120,9 @@ class Channels:
         before: BeforeHook | None = None,
         after: AfterHook | None = None,
     ) -> "Channels":
-        """The channels with the outbox in this file, made if it is not there, as is its key beside it.
+        """Open the channels with the outbox in this file. The file and its key beside it are created if needed.
 
-        `before` may replace a draft or stop it; `after` is told how each chunk ended that this process queued or sent.
+        `before` may replace or stop a message. `after` is called for each ended chunk that this process queued or sent.
         """
         clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
         outbox = Outbox.open(path, settings=settings, clock=clock, entropy=entropy)
@@ -134,56 +133,56 @@ class Channels:
             raise
         return cls(outbox, channels, seal=seal, clock=clock, entropy=entropy, before=before, after=after)
 
-    async def deliver(self, draft: Draft, *, delivery_id: bytes | None = None) -> Enqueued | Skipped:
-        """Queue a message for a chat: all of its chunks are on disk when this returns, or none is (SPEC 12.1).
+    async def deliver(self, message: ChannelMessage, *, delivery_id: bytes | None = None) -> Enqueued | Skipped:
+        """Queue a message for a chat. When this returns, either all of its chunks are on disk or none is (SPEC 12.1).
 
         A `delivery_id` of 16 random bytes makes the call safe to repeat: the second one raises `DuplicateMessageId`.
         Raises `OutboxFull`, and `RestanteError` with E121 for a channel that is not in the configuration.
         """
-        if draft.is_empty:
+        if message.is_empty:
             return Skipped(EMPTY)
         if self._before is not None:
-            answer = await self._before(draft)
+            answer = await self._before(message)
             if isinstance(answer, Stop):
                 return Skipped(answer.reason)
-            draft = answer
-        platform = self._rack.platform(draft.channel)
+            message = answer
+        platform = self._rack.platform(message.channel)
         if platform is None:
             raise RestanteError("there is no such channel in the configuration", code=Code.CHANNEL_ABSENT)
-        check_chat(draft.chat)
+        check_chat(message.chat)
         group = GroupId(self._entropy.draw(GROUP_ID_BYTES) if delivery_id is None else delivery_id)
         too_many = self.outbox.max_entries + 1
-        if len(draft.markdown) > IN_A_THREAD_CHARS:
-            made = await asyncio.to_thread(prepare, draft, platform, group, too_many)
+        if len(message.markdown) > IN_A_THREAD_CHARS:
+            made = await asyncio.to_thread(prepare, message, platform, group, too_many)
         else:
-            made = prepare(draft, platform, group, too_many)
+            made = prepare(message, platform, group, too_many)
         if not made:
             return Skipped(EMPTY)
-        return await self._enqueue(draft, made, group)
+        return await self._enqueue(message, made, group)
 
     async def start(self) -> None:
-        """Start the adapters; those that fail are tried again later. `run` and `drain` do this by themselves."""
+        """Start the adapters; those that fail are started again later. `run` and `drain` call it."""
         if not self._is_started:
             self._is_started = True
             await self._rack.start()
 
     async def run(self) -> None:
-        """Send whatever is queued, for as long as it is not cancelled."""
+        """Send queued chunks until cancelled."""
         await self.start()
         await self.outbox.run(self.carriers())
 
     async def drain(self, *, only: str | None = None, budget_ms: int | None = None) -> Drained:
-        """Send what is due now; with `only`, what is due on that channel."""
+        """Send what is due now, with `only` only on that channel."""
         await self.start()
         await self.outbox.sweep()
         return await self.outbox.drain(self.carriers(only=only), budget_ms=budget_ms)
 
     def carriers(self, *, only: str | None = None) -> dict[Route, Carrier]:
-        """For an outbox that carries on other routes, too: its `run` and `drain` take them together."""
+        """Return the carriers, for an outbox that also serves other routes: pass them to its `run` and `drain`."""
         return {Route.CHANNEL: ChannelCarrier(self._host, watch=self._saw, only=only)}
 
     async def close(self) -> None:
-        """One last drain if `run` ran; adapters and file are closed."""
+        """Drain once more if `run` ran, then close adapters and file."""
         await self.outbox.close()
         await self._rack.close()
         if self._telling is not None:
@@ -192,18 +191,20 @@ class Channels:
     def health(self) -> list[ChannelHealth]:
         return [self._rack.health(name) for name in self._rack.names()]
 
-    async def _enqueue(self, draft: Draft, made: list[tuple[ChannelChunk, bytes]], group: GroupId) -> Enqueued:
-        to = Destination(Route.CHANNEL, lane_of(draft.channel, draft.chat))
+    async def _enqueue(
+        self, message: ChannelMessage, made: list[tuple[ChannelChunk, bytes]], group: GroupId
+    ) -> Enqueued:
+        to = Destination(Route.CHANNEL, lane_of(message.channel, message.chat))
         ids = tuple(chunk_id(group, one.index) for one, _ in made)
         items = [
-            (Message(payload=sealed, message_id=message_id, ttl_s=draft.ttl_s, priority=draft.priority), to)
+            (Message(payload=sealed, message_id=message_id, ttl_s=message.ttl_s, priority=message.priority), to)
             for message_id, sealed in zip(ids, self._sealed(ids, made), strict=True)
         ]
         if self._after is not None:
             self._seen.update({each: (one, None) for each, (one, _) in zip(ids, made, strict=True)})
         try:
             await self.outbox.send_many(items)
-        except DuplicateMessageId:  # the first delivery of this name may still be on its way
+        except DuplicateMessageId:  # the first delivery with this id may still be in flight
             raise
         except BaseException:
             for each in ids:
@@ -212,9 +213,9 @@ class Channels:
         return Enqueued(delivery_id=group, message_ids=ids)
 
     def _sealed(self, ids: Sequence[MessageId], made: Sequence[tuple[ChannelChunk, bytes]]) -> list[bytes]:
-        """Bound to their ids, so that nobody can exchange two texts on disk."""
+        """Seal the chunks, bound to their ids, so that two texts cannot be swapped on disk."""
         return [
-            self._seal.close(payload, nonce=self._entropy.draw(NONCE_BYTES), context=message_id)
+            self._seal.seal(payload, nonce=self._entropy.draw(NONCE_BYTES), context=message_id)
             for message_id, (_, payload) in zip(ids, made, strict=True)
         ]
 
@@ -232,22 +233,24 @@ class Channels:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 
     async def _tell(self) -> None:
-        """One after the other, in the order of the ends; a hook that fails does not disturb the others."""
+        """Call the after hook for each ended chunk, in order. A failing hook does not stop the next calls."""
         while self._ends and self._after is not None:
             try:
                 await self._after(self._ends.popleft())
-            except Exception as problem:  # noqa: BLE001 - the end is on disk: nobody else may suffer for it
+            except Exception as problem:  # noqa: BLE001 - the chunk's end is on disk; a hook's failure must not stop the others
                 loop = asyncio.get_running_loop()
                 loop.call_exception_handler({"message": "the after hook of a channel failed", "exception": problem})
 
 
-def prepare(draft: Draft, platform: Platform, group: GroupId, too_many: int) -> list[tuple[ChannelChunk, bytes]]:
-    """Render, cut and encode; none for a text of which nothing would be seen.
+def prepare(
+    message: ChannelMessage, platform: Platform, group: GroupId, too_many: int
+) -> list[tuple[ChannelChunk, bytes]]:
+    """Render, cut and encode a message. Return nothing for a text without visible characters.
 
-    Where a chunk with its plain text is larger than an entry may be, all are cut smaller. No more than `too_many` are
-    made: the outbox refuses that many, and a line of one letter each would make half a million.
+    If a chunk with its plain text is larger than an entry may be, all are cut smaller. At most `too_many` are made: the
+    outbox would refuse that many, and a line of one character each would make half a million.
     """
-    rendered = render(draft.markdown, platform)
+    rendered = render(message.markdown, platform)
     if rendered.is_empty:
         return []
     limit: int | None = RULES[platform].chunk_limit
@@ -255,15 +258,15 @@ def prepare(draft: Draft, platform: Platform, group: GroupId, too_many: int) -> 
         try:
             return [
                 (one, encode_chunk(one))
-                for one in _planned(draft, rendered, platform, group, limit=limit, at_most=too_many)
+                for one in _planned(message, rendered, platform, group, limit=limit, at_most=too_many)
             ]
         except TooLarge:
             limit = smaller_limit(limit)
-    raise TooLarge("a character of the message", size_bytes=len(draft.markdown.encode()), limit_bytes=0)
+    raise TooLarge("a character of the message", size_bytes=len(message.markdown.encode()), limit_bytes=0)
 
 
 def _planned(
-    draft: Draft, rendered: Rendered, platform: Platform, group: GroupId, *, limit: int, at_most: int
+    message: ChannelMessage, rendered: Rendered, platform: Platform, group: GroupId, *, limit: int, at_most: int
 ) -> list[ChannelChunk]:
     pieces = [RenderedChunk(one.text, one.plain) for one in chunk(rendered, limit=limit, at_most=at_most)]
-    return plan(draft, pieces, form=RULES[platform].format, group=group)
+    return plan(message, pieces, form=RULES[platform].format, group=group)

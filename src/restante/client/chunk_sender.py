@@ -1,7 +1,6 @@
-"""One lease on one chunk: the machine of core/channel_delivery with its waits, rows and calls (SPEC 12.4, 12.6).
+"""Run core/channel_delivery for one lease on one chunk: wait, store the state, call the platform (SPEC 12.4, 12.6).
 
-Decides nothing: it waits when told to, stores each progress before and after the platform is called, and reports how
-the call ended.
+The machine decides. This host stores each state before and after the call and reports how the call ended.
 """
 
 import asyncio
@@ -44,14 +43,15 @@ from restante.wire.channel_chunk import ChannelChunk
 
 MAY_REPEAT: Final = "may_repeat"
 RECOGNISED: Final = "recognised"
-"""What the report of a repeated send says (SPEC 12.6): the chat may show it twice, or the platform knows the key."""
+"""The code of a repeated send that the platform recognises by its key (SPEC 12.6). Otherwise the chat may show it
+twice."""
 
-_SLACK: Final = 10  # a send ends before the last tenth of its lease: nobody else may have begun meanwhile
+_SLACK: Final = 10  # a send ends before the last tenth of its lease, so that no other process has begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkSenderContext:
-    """What every sending shares."""
+    """What all sends share."""
 
     outbox: Outbox
     seal: StorageSeal
@@ -61,7 +61,7 @@ class ChunkSenderContext:
 
 
 class ChunkSender:
-    """Runs once, for as long as `lease` holds."""
+    """Sends one chunk while `lease` is held."""
 
     def __init__(
         self, host: ChunkSenderContext, entry: OutboxEntry, lease: Lease, chunk: ChannelChunk, adapter: ChannelAdapter
@@ -80,7 +80,7 @@ class ChunkSender:
         self._name: str | None = None
 
     async def run(self) -> str | None:
-        """Returns what the platform calls the message, once all of it has arrived; raises `AttemptFailed` otherwise."""
+        """Return the platform's message id once the whole chunk has arrived. Raise `AttemptFailed` otherwise."""
         progress = await self._host.outbox.within(lambda store: store.progress.load(self._entry.message_id))
         effect: Effect
         progress, effect = self._step(progress, TakenUp())
@@ -89,7 +89,7 @@ class ChunkSender:
         if isinstance(effect, GiveBack):
             await self._store(progress)
             raise AttemptFailed(
-                "the platform did not take the message", failure=effect.failure, retry_after_ms=effect.retry_after_ms
+                "the platform did not accept the message", failure=effect.failure, retry_after_ms=effect.retry_after_ms
             )
         return self._name
 
@@ -108,7 +108,8 @@ class ChunkSender:
         )
 
     async def _wait(self, progress: ChunkState, send: Send) -> Step | None:
-        """Until it is this chunk's turn; a step instead if that takes too long, or if the chunk expires first."""
+        """Wait until this chunk may be sent. Return a step instead if that takes too long or the chunk expires
+        first."""
         channel, chat = self._chunk.channel, self._chunk.chat
         while True:
             now_ms = self._host.clock.now_ms()
@@ -123,15 +124,15 @@ class ChunkSender:
             await asyncio.sleep((at_ms - now_ms) / 1_000)
 
     async def _send(self, progress: ChunkState) -> Step:
-        """One call of the platform, with the mark of SPEC 12.6 on disk before it."""
+        """Call the platform once, with the send-started mark of SPEC 12.6 on disk before."""
         part = self._part(progress)
         await self._host.outbox.within(lambda store: self._begin(store, progress))
         self._attempts += 1
         after, effect = self._step(replace(progress, is_open=True), await self._call(progress, part))
         if (after.part_limit, after.offset) != (progress.part_limit, progress.offset):
-            self._attempts = 0  # another text, with tries of its own
+            self._attempts = 0  # another text starts counting again
         if isinstance(effect, Send):
-            # What has arrived whole is left open: its end and the entry's are one transaction.
+            # A complete chunk stays open: its end and the entry's are one transaction.
             await self._store(after)
         return after, effect
 
@@ -143,13 +144,15 @@ class ChunkSender:
         await self._host.outbox.within(store_if_held)
 
     def _is_held(self, store: SqliteOutbox) -> bool:
-        """Whether nobody has taken the entry over or away: this machine may have slept for longer than its lease."""
+        """Return whether the lease is still ours. The machine may have slept for longer than the lease."""
         entry = store.load(self._entry.message_id)
         return entry is not None and entry.lease == self._lease
 
     def _begin(self, store: SqliteOutbox, progress: ChunkState) -> None:
         if not self._is_held(store):
-            raise AttemptFailed("the entry is somebody else's by now", failure=Failure.CHANNEL_UNAVAILABLE)
+            raise AttemptFailed(
+                "the lease on the entry expired and another process took it", failure=Failure.CHANNEL_UNAVAILABLE
+            )
         store.progress.store(self._entry.message_id, replace(progress, is_open=True))
         if progress.may_have_arrived:
             code = RECOGNISED if self._adapter.recognises_repeats else MAY_REPEAT
@@ -171,7 +174,7 @@ class ChunkSender:
             return NotReached()
         except SendRefused as refused:
             return self._refused(refused, message)
-        except Exception:  # noqa: BLE001 - an adapter may raise anything, and then nobody knows what has arrived
+        except Exception:  # noqa: BLE001 - an adapter may raise anything; whether the text arrived is then unknown
             return AnswerLost()
         self._name = self._name or taken.name
         return Accepted(next_offset=part.next_offset)
@@ -184,14 +187,14 @@ class ChunkSender:
         return Refused(error=error, size=measure(message.text, self._rules.counting), retry_after_ms=told_ms)
 
     def _part(self, progress: ChunkState) -> Part:
-        """What is sent next: the chunk, or, once it was found too long, a part of its plain text."""
+        """Return what is sent next: the chunk or, after it was found too long, a part of its plain text."""
         if progress.part_limit is not None:
             counting = self._rules.counting
             return next_part(self._chunk.plain, offset=progress.offset, limit=progress.part_limit, counting=counting)
         return Part(text=self._chunk.plain if self._is_plain(progress) else self._chunk.text, next_offset=None)
 
     def _is_plain(self, progress: ChunkState) -> bool:
-        """The platform refused the format, or the channel leads to another platform than when it was rendered."""
+        """Return whether plain text is sent: the platform refused the format, or the channel's platform has changed."""
         return progress.as_plain or self._chunk.format != self._rules.format
 
     def _outgoing(self, progress: ChunkState, part: Part) -> Outgoing:

@@ -1,7 +1,7 @@
 """What looks like an attack or lowers a protection: a fact in the journal, an event for the application (3.12)."""
 
 from restante.core.deduplication import UnsealedHeader
-from restante.core.inbox_events import InboxNotice
+from restante.core.inbox_events import InboxEventType
 from restante.crypto.journal_tags import session_tag
 from restante.model.ids import Address, SessionId
 from restante.model.journal import JournalKind
@@ -10,7 +10,7 @@ from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.inbox.results import InboxEvent
 
 
-class SecurityEvents:
+class SecurityNotes:
     """Facts are written with the transaction under way; events are to be taken after its commit."""
 
     def __init__(self, database: Database, journal: Journal, *, tag_secret: bytes) -> None:
@@ -30,14 +30,14 @@ class SecurityEvents:
             payload_hash=None if outside is None else outside.payload_hash,
             size_bytes=size_bytes if outside is None else outside.envelope_bytes,
         )
-        self._changes.append(InboxEvent(notice=InboxNotice.SECURITY, at_ms=now_ms, code=code))
+        self._changes.append(InboxEvent(notice=InboxEventType.SECURITY, at_ms=now_ms, code=code))
 
     def warn(self, code: str, *, peer: Address, session_id: SessionId, now_ms: int) -> None:
         """A session is less protected than it could be, or cannot be had."""
         tag = session_tag(self._tag_secret, session_id)
         self._journal.append(JournalKind.SECURITY, at_ms=now_ms, code=code, session_tag=tag)
         self._changes.append(
-            InboxEvent(notice=InboxNotice.SECURITY, at_ms=now_ms, sender=peer, session_id=session_id, code=code)
+            InboxEvent(notice=InboxEventType.SECURITY, at_ms=now_ms, sender=peer, session_id=session_id, code=code)
         )
 
     def take_changes(self) -> list[InboxEvent]:

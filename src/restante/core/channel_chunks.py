@@ -20,7 +20,7 @@ LANE_SEPARATOR: Final = "/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class ChannelMessage:
     """A message to a chat, as the application passes it. The before hook may replace it."""
 
     channel: str
@@ -53,26 +53,28 @@ class RenderedChunk:
     plain: str
 
 
-def plan(draft: Draft, pieces: Sequence[RenderedChunk], *, form: Format, group: GroupId) -> list[ChannelChunk]:
+def plan(
+    message: ChannelMessage, rendered: Sequence[RenderedChunk], *, form: Format, group: GroupId
+) -> list[ChannelChunk]:
     """Return the chunks of a delivery. Only the first carries `reply_to`; all carry `thread`."""
-    if len(pieces) > MAX_CHUNKS:
-        raise TooLarge("the message in chunks", size_bytes=len(draft.markdown.encode()), limit_bytes=MAX_CHUNKS)
+    if len(rendered) > MAX_CHUNKS:
+        raise TooLarge("the message in chunks", size_bytes=len(message.markdown.encode()), limit_bytes=MAX_CHUNKS)
     return [
         ChannelChunk(
             group=group,
             index=index,
-            count=len(pieces),
-            strategy=draft.strategy,
-            channel=draft.channel,
-            chat=draft.chat,
+            count=len(rendered),
+            strategy=message.strategy,
+            channel=message.channel,
+            chat=message.chat,
             format=form,
-            text=piece.text,
-            plain=piece.plain,
-            title=draft.title,
-            reply_to=None if index else draft.reply_to,
-            thread=draft.thread,
+            text=one.text,
+            plain=one.plain,
+            title=message.title,
+            reply_to=None if index else message.reply_to,
+            thread=message.thread,
         )
-        for index, piece in enumerate(pieces)
+        for index, one in enumerate(rendered)
     ]
 
 

@@ -16,9 +16,9 @@ from restante.model.kinds import Kind
 from restante.model.states import Verdict
 from restante.wire.ttl_header import TtlHeader, encode_ttl_header
 
-SESSION_MARK_BYTES: Final = 8
-PAYLOAD_MARK_BYTES: Final = 16
-CONTENT_MARK_BYTES: Final = 8
+SESSION_FINGERPRINT_BYTES: Final = 8
+PAYLOAD_FINGERPRINT_BYTES: Final = 16
+CONTENT_FINGERPRINT_BYTES: Final = 8
 MESSAGE_KEY_BYTES: Final = 16
 """Hashes are truncated so that 100,000 entries fit in 10 MB (SPEC 9.2). Only a sender can find two messages with equal
 fingerprints, and can thereby hide only a message of its own."""
@@ -53,22 +53,22 @@ def message_key(sender: Address, message: MessageId) -> bytes:
     return hashlib.sha256(sender + message).digest()[:MESSAGE_KEY_BYTES]
 
 
-def session_mark(sender: Address, session: SessionId, message: MessageId) -> bytes:
+def session_fingerprint(sender: Address, session: SessionId, message: MessageId) -> bytes:
     """Return the first bytes of SPEC 9.1's key, which differ between sessions."""
-    return dedup_key(sender, session, message)[:SESSION_MARK_BYTES]
+    return dedup_key(sender, session, message)[:SESSION_FINGERPRINT_BYTES]
 
 
-def payload_mark(payload: PayloadHash) -> bytes:
-    return payload[:PAYLOAD_MARK_BYTES]
+def payload_fingerprint(payload: PayloadHash) -> bytes:
+    return payload[:PAYLOAD_FINGERPRINT_BYTES]
 
 
-def content_mark(header: TtlHeader, kind: Kind, body: bytes) -> bytes:
+def content_fingerprint(header: TtlHeader, kind: Kind, body: bytes) -> bytes:
     """Return a hash that stays the same when a message is re-encrypted in another session."""
     whole = b"\x00".join((kind.encode(), encode_ttl_header(header) + body))
-    return hashlib.sha256(whole).digest()[:CONTENT_MARK_BYTES]
+    return hashlib.sha256(whole).digest()[:CONTENT_FINGERPRINT_BYTES]
 
 
-def verdict_before_opening(marks: Iterable[Fingerprint], *, session: bytes, payload: bytes) -> Verdict | None:
+def classify_before_decryption(marks: Iterable[Fingerprint], *, session: bytes, payload: bytes) -> Verdict | None:
     """Return the verdict that needs no decryption, or None if the message must be decrypted first (SPEC 9.1)."""
     known = [mark.payload for mark in marks if mark.session == session]
     if not known:
@@ -76,7 +76,7 @@ def verdict_before_opening(marks: Iterable[Fingerprint], *, session: bytes, payl
     return Verdict.DUPLICATE if payload in known else Verdict.COLLISION
 
 
-def known_elsewhere(marks: Iterable[Fingerprint], *, session: bytes, content: bytes) -> KnownInOtherSession:
+def known_in_other_session(marks: Iterable[Fingerprint], *, session: bytes, content: bytes) -> KnownInOtherSession:
     """Return whether another session delivered this message before, and whether its content was the same."""
     known = [mark.content for mark in marks if mark.session != session]
     if not known:

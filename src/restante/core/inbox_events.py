@@ -115,12 +115,12 @@ class AskReset:
 Effect = RecordVerdict | Refuse | Hold | Release | Discard | RecordGap | RequestRetransmit | AskReset
 
 
-class InboxNotice(StrEnum):
-    """Events of the receiving side for the application."""
+class InboxEventType(StrEnum):
+    """The application events of the receiving side (SPEC 3.12)."""
 
     NEW_MESSAGE = "new_message"
     GAP = "gap"
-    RESET = "reset"
+    SESSION_RESET = "session_reset"
     SECURITY = "security"
-    FORGOTTEN = "forgotten"
-    """Fingerprints were evicted before their retention ended, because too many messages arrived (SPEC 9.2)."""
+    DEDUP_EVICTED = "dedup_evicted"
+    """The dedup index was full: it evicted arrivals before their window ended (SPEC 9.2)."""

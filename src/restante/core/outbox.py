@@ -42,7 +42,7 @@ from restante.policy.dead_letters import expires_at_ms as letter_expires_at_ms
 from restante.policy.failures import FAILURE_RULES, GiveUp, Remove, RetryAt, decide
 from restante.policy.pruning import Pruning, pruning
 from restante.policy.retry import Schedule
-from restante.policy.send_order import has_outwaited, is_abandoned
+from restante.policy.send_order import has_exceeded_queue_time, is_abandoned
 from restante.policy.settings import Settings
 
 Step = tuple[OutboxEntry, tuple[Effect, ...]]
@@ -135,7 +135,7 @@ def _ended_by_time(entry: OutboxEntry, now_ms: int, settings: Settings) -> Step 
     fate = pruning(settings.outbox, entry, now_ms)
     if fate is not _KEEP:
         return _expired(entry, now_ms, settings, notify=fate is Pruning.EXPIRE)
-    if entry.state is _PENDING and has_outwaited(
+    if entry.state is _PENDING and has_exceeded_queue_time(
         priority=entry.priority, queued_at_ms=entry.queued_at_ms, was_sent=entry.was_sent, now_ms=now_ms
     ):
         return _bury(entry, DeadReason.QUEUE_TIME_EXCEEDED, None, now_ms, settings)
@@ -160,8 +160,8 @@ def _take_back(entry: OutboxEntry, now_ms: int, settings: Settings) -> Step:
         return _bury(entry, DeadReason.ATTEMPTS_EXHAUSTED, Code.NETWORK_UNREACHABLE, now_ms, settings)
     free = entry.but(state=State.PENDING, lease=None, next_attempt_at_ms=now_ms)
     return free, (
-        AppendJournalEvent(kind=JournalKind.RETRIED, code="lease_lapsed"),
-        EmitEvent(notice=OutboxEventType.RETRIED, code="lease_lapsed"),
+        AppendJournalEvent(kind=JournalKind.RETRIED, code="lease_expired"),
+        EmitEvent(notice=OutboxEventType.RETRIED, code="lease_expired"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from restante.crypto.identity import Identity, checked_card, is_signed_by
+from restante.crypto.identity import Identity, is_signed_by, verify_card
 from restante.crypto.prekeys import PrekeyStore, public_bundle, usable_bundle
 from restante.model.error_codes import Code
 from restante.model.errors import RemoteProtocolError
@@ -22,5 +22,5 @@ def verify_bundle(raw: bytes, *, owner: Address, now_ms: int) -> PrekeyBundle:
     bundle = decode_bundle(raw)
     if bundle.card.address != owner or not is_signed_by(owner, bundle.signature, bundle_to_sign(bundle)):
         raise RemoteProtocolError("the prekey bundle is not signed by its owner", code=Code.AUTHENTICATION_FAILED)
-    checked_card(bundle.card)
+    verify_card(bundle.card)
     return usable_bundle(bundle, now_ms=now_ms)

@@ -3,7 +3,7 @@
 from restante.model.errors import Malformed, StoreUnusable
 
 
-def checked_version(raw: bytes, what: str, *, newest: int) -> int:
+def check_version(raw: bytes, what: str, *, newest: int) -> int:
     """Return the version. Raise unless this release can read it."""
     if not raw or raw[0] == 0:
         raise Malformed(f"not a {what}: the version byte is missing")

@@ -13,7 +13,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from restante.crypto.identity import Identity, checked_card
+from restante.crypto.identity import Identity, verify_card
 from restante.crypto.key_derivation import KEY_BYTES, hkdf
 from restante.crypto.prekeys import PrekeyStore, one_time_prekey, signed_prekey
 from restante.crypto.ratchet import RatchetState, start_as_initiator, start_as_responder
@@ -112,7 +112,7 @@ def initiate(
 
 def respond(reader: Identity, opening: Opening, *, prekeys: PrekeyStore, now_ms: int) -> Agreed:
     """Compute the responder's side of the session. No prekey is used up before the first message was decrypted."""
-    card = checked_card(opening.card)
+    card = verify_card(opening.card)
     signed = signed_prekey(prekeys, opening.prekey_id, now_ms=now_ms)
     one_time = None if opening.one_time_id is None else one_time_prekey(prekeys, opening.one_time_id)
     prekey = X25519PrivateKey.from_private_bytes(signed.private)

@@ -108,7 +108,7 @@ def is_signed_by(signer: bytes, signature: bytes, message: bytes) -> bool:
     return True
 
 
-def checked_card(card: ContactCard) -> ContactCard:
+def verify_card(card: ContactCard) -> ContactCard:
     """Return the card. Raise if its signature is wrong or one of its keys is unusable."""
     # Check the sizes first: the signed bytes do not contain the boundary between the keys.
     exactly(card.sealing_key, MLKEM_PUBLIC_BYTES + X25519_PUBLIC_BYTES, "sealing key")

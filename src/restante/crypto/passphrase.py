@@ -42,15 +42,15 @@ def is_under_passphrase(raw: bytes) -> bool:
     return raw.startswith(MAGIC) and len(raw) > _HEAD.size + SALT_BYTES
 
 
-def close_with_passphrase(secret: bytes, passphrase: str, *, entropy: bytes, cost: ScryptCost | None = None) -> bytes:
+def encrypt_with_passphrase(secret: bytes, passphrase: str, *, entropy: bytes, cost: ScryptCost | None = None) -> bytes:
     exactly(entropy, PASSPHRASE_ENTROPY_BYTES, "entropy for a passphrase")
     salt, nonce = entropy[:SALT_BYTES], entropy[SALT_BYTES:]
     chosen = ScryptCost() if cost is None else cost
     head = _HEAD.pack(MAGIC, _VERSION, chosen.log2_n, chosen.r, chosen.p, salt)
-    return head + _seal(passphrase, salt, chosen).close(secret, nonce=nonce, context=_CONTEXT + head)
+    return head + _seal(passphrase, salt, chosen).seal(secret, nonce=nonce, context=_CONTEXT + head)
 
 
-def open_with_passphrase(raw: bytes, passphrase: str) -> bytes:
+def decrypt_with_passphrase(raw: bytes, passphrase: str) -> bytes:
     """Decrypt the secret. A wrong passphrase and a changed byte give the same error, because they cannot be
     distinguished."""
     if len(raw) < _HEAD.size or not is_under_passphrase(raw):
@@ -62,7 +62,7 @@ def open_with_passphrase(raw: bytes, passphrase: str) -> bytes:
         cost = ScryptCost(log2_n=log2_n, r=r, p=p)
     except OutOfRange as problem:
         raise Malformed(f"the scrypt cost of the secret is not allowed: {problem}") from None
-    return _seal(passphrase, salt, cost).open(raw[_HEAD.size :], context=_CONTEXT + raw[: _HEAD.size])
+    return _seal(passphrase, salt, cost).unseal(raw[_HEAD.size :], context=_CONTEXT + raw[: _HEAD.size])
 
 
 def _seal(passphrase: str, salt: bytes, cost: ScryptCost) -> StorageSeal:

@@ -3,7 +3,7 @@
 import struct
 from typing import Final
 
-from restante.crypto.format_version import checked_version
+from restante.crypto.format_version import check_version
 from restante.crypto.prekeys import KEM_SEED_BYTES, ONE_TIME_PREKEYS, PRIVATE_BYTES, PrekeyStore, SignedPrekey
 from restante.model.errors import Malformed
 from restante.model.ids import exactly
@@ -33,7 +33,7 @@ def encode_prekeys(store: PrekeyStore) -> bytes:
 
 def decode_prekeys(raw: bytes) -> PrekeyStore:
     """Decode a prekey store. Raise for a newer version and for other bytes."""
-    checked_version(raw, "prekey store", newest=PREKEYS_VERSION)
+    check_version(raw, "prekey store", newest=PREKEYS_VERSION)
     if len(raw) < _HEAD.size:
         raise Malformed("a prekey store is cut short")
     _, next_id, signed_count, one_time_count = _HEAD.unpack_from(raw)

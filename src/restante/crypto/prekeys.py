@@ -51,7 +51,7 @@ class PrekeyStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrekeysDue:
-    """What `renewed` would do now; `entropy_bytes` is how much entropy it needs."""
+    """What `renew_due` would do now; `entropy_bytes` is how much entropy it needs."""
 
     rotate: bool
     one_time: int
@@ -83,7 +83,7 @@ def prekeys_due(store: PrekeyStore, *, now_ms: int) -> PrekeysDue:
     )
 
 
-def renewed(store: PrekeyStore, *, entropy: bytes, now_ms: int) -> PrekeyStore:
+def renew_due(store: PrekeyStore, *, entropy: bytes, now_ms: int) -> PrekeyStore:
     """Return the store with everything renewed that is due. If anything was, publish the bundle again."""
     due = prekeys_due(store, now_ms=now_ms)
     pieces = _pieces(exactly(entropy, due.entropy_bytes, "entropy for prekeys"))
@@ -122,7 +122,7 @@ def one_time_prekey(store: PrekeyStore, prekey_id: int) -> X25519PrivateKey:
 def public_bundle(store: PrekeyStore, card: ContactCard, *, now_ms: int) -> PrekeyBundle:
     """Return the unsigned bundle to publish."""
     if not store.signed:
-        raise Malformed("the prekey store is empty; call renewed() first")
+        raise Malformed("the prekey store is empty; call renew_due() first")
     newest = store.signed[-1]
     return PrekeyBundle(
         card=card,
@@ -148,7 +148,7 @@ def usable_bundle(bundle: PrekeyBundle, *, now_ms: int) -> PrekeyBundle:
     return bundle
 
 
-def chosen_one_time(bundle: PrekeyBundle, dice: int) -> OneTimePrekey | None:
+def choose_one_time(bundle: PrekeyBundle, dice: int) -> OneTimePrekey | None:
     """Return one of the one-time prekeys by a random number, or None if there is none.
 
     The choice is random because several senders read the same bundle. If two use the same prekey, the second must

@@ -132,7 +132,7 @@ def decrypt(state: RatchetState, message: bytes, associated_data: bytes, *, now_
     bound = state.context + message[: _HEADER.size] + associated_data
     sealed = message[_HEADER_AND_NONCE.size :]
     if state.skipped:
-        state = forget_old_keys(state, now_ms=now_ms)
+        state = delete_expired_keys(state, now_ms=now_ms)
         kept = state.skipped.get(message[:_MESSAGE_NAME_BYTES])
         if kept is not None:
             plaintext = _open(kept.key, nonce, sealed, bound)
@@ -148,7 +148,7 @@ def decrypt(state: RatchetState, message: bytes, associated_data: bytes, *, now_
     return after, plaintext
 
 
-def forget_old_keys(state: RatchetState, *, now_ms: int) -> RatchetState:
+def delete_expired_keys(state: RatchetState, *, now_ms: int) -> RatchetState:
     """Delete expired skipped keys. They are stored in order of age, so that the oldest come first."""
     if not state.skipped or now_ms - next(iter(state.skipped.values())).stored_at_ms < SKIPPED_KEY_LIFE_MS:
         return state

@@ -10,7 +10,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from restante.crypto.format_version import checked_version
+from restante.crypto.format_version import check_version
 from restante.crypto.key_derivation import KEY_BYTES
 from restante.crypto.ratchet import MAX_SKIPPED_KEYS, NONE_YET, RatchetState, SkippedKey
 from restante.model.errors import Malformed
@@ -48,7 +48,7 @@ def encode_ratchet(state: RatchetState) -> bytes:
 
 def decode_ratchet(raw: bytes) -> RatchetState:
     """Decode a state. Raise for a newer version and for other bytes."""
-    checked_version(raw, "ratchet state", newest=RATCHET_VERSION)
+    check_version(raw, "ratchet state", newest=RATCHET_VERSION)
     try:
         return _decode_v1(raw)
     except struct.error:

@@ -22,11 +22,11 @@ class StorageSeal:
     def __init__(self, key: bytes) -> None:
         self._aead = AESGCM(exactly(key, 32, "storage key"))
 
-    def close(self, plaintext: bytes, *, nonce: bytes, context: bytes) -> bytes:
+    def seal(self, plaintext: bytes, *, nonce: bytes, context: bytes) -> bytes:
         exactly(nonce, NONCE_BYTES, "nonce")
         return _VERSION + nonce + self._aead.encrypt(nonce, plaintext, _VERSION + context)
 
-    def open(self, sealed: bytes, *, context: bytes) -> bytes:
+    def unseal(self, sealed: bytes, *, context: bytes) -> bytes:
         if len(sealed) < 1 + NONCE_BYTES + _TAG_BYTES or sealed[:1] != _VERSION:
             raise Malformed("not a sealed value of this version")
         nonce, body = sealed[1 : 1 + NONCE_BYTES], sealed[1 + NONCE_BYTES :]

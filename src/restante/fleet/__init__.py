@@ -1,1 +1,1 @@
-"""The rules of delivery at work on a whole fleet: journals in, message table, books and latencies out, on Spark."""
+"""The Spark pipeline: journals in; events, arrivals, messages, conservation and the other tables out."""

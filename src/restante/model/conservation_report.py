@@ -18,17 +18,17 @@ HISTOGRAM_EDGES_MS: Final = (0, *(step * 10**power for power in range(9) for ste
 class Inconsistency(StrEnum):
     """Why the events about a message contradict each other or are incomplete (SPEC 1.4)."""
 
-    NAMELESS = "nameless"
+    MISSING_MESSAGE_ID = "missing_message_id"
     """Events that change a message's state but carry no message id. They are counted together in one row."""
     NEVER_ACCEPTED = "never_accepted"
     """There are events about the message, but none that records its acceptance."""
-    ACCEPTED_LATE = "accepted_late"
+    ACCEPTED_AGAIN = "accepted_again"
     """The message was accepted when it already had a state: accepted twice, or after another event."""
-    MOVED_AFTER_END = "moved_after_end"
+    CHANGED_AFTER_END = "changed_after_end"
     """The message's state changed after it had ended, without a recovery."""
-    RECOVERED_ALIVE = "recovered_alive"
+    RECOVERED_IN_FLIGHT = "recovered_in_flight"
     """The message was recovered although it was not a dead letter (SPEC 5.4)."""
-    SEVERAL_SENDERS = "several_senders"
+    MULTIPLE_SENDERS = "multiple_senders"
     """More than one writer journaled a change of the message's state."""
 
 
@@ -40,7 +40,7 @@ class Withheld(StrEnum):
     message."""
     DROPPED_EARLY = "dropped_early"
     """The node deleted the message before it expired and before its recipient fetched it."""
-    SILENT_AND_LOST = "silent_and_lost"
+    NO_JOURNAL_AND_LOST = "no_journal_and_lost"
     """The node signed for the message, its journal has no later event, and the message ended without arriving."""
 
 
@@ -73,7 +73,7 @@ class DayBalance:
     dead: int = 0
     in_flight: int = 0
     unaccounted: int = 0
-    adds_up: bool = True
+    is_balanced: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +81,22 @@ class UnaccountedMessage:
     """A message whose events are inconsistent. `message_id` is None for events that carry no message id."""
 
     message_id: MessageId | None
-    doubt: Inconsistency
+    inconsistency: Inconsistency
     state: State | None
-    last_fact: JournalKind
-    last_fact_at_ms: int
+    last_event: JournalKind
+    last_event_at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingEvents:
-    """Event numbers of a writer that never arrived. `last_fact` is the event before them, None at the start of the
+    """Event numbers of a writer that never arrived. `last_event` is the event before them, None at the start of the
     journal."""
 
     writer: WriterId
     missing_from: int
     missing_to: int
-    last_fact: JournalKind | None
-    last_fact_at_ms: int | None
+    last_event: JournalKind | None
+    last_event_at_ms: int | None
     last_message_id: MessageId | None
 
 
@@ -106,7 +106,7 @@ class Latency:
 
     span: str
     message_kind: Kind | None
-    of_all_kinds: bool
+    is_total: bool
     messages: int
     p50_ms: float
     p90_ms: float
@@ -136,10 +136,10 @@ class ConservationReport:
     duplicates: int
     quarantine: tuple[QuarantinedRows, ...]
     bad_files: tuple[BadSegment, ...]
-    books: tuple[DayBalance, ...]
+    days: tuple[DayBalance, ...]
     unaccounted: tuple[UnaccountedMessage, ...]
-    holes: tuple[MissingEvents, ...]
-    hole_count: int
+    missing_events: tuple[MissingEvents, ...]
+    missing_event_count: int
     latency: tuple[Latency, ...]
 
     @property
@@ -149,12 +149,12 @@ class ConservationReport:
     @property
     def total(self) -> DayBalance:
         """Return the sum of all days."""
-        return reduce(_plus, self.books, DayBalance(day=None))
+        return reduce(_plus, self.days, DayBalance(day=None))
 
     @property
     def balanced(self) -> bool:
         """Return whether every accepted message is accounted for and no writer has missing events."""
-        return self.total.adds_up and self.total.unaccounted == 0 and self.hole_count == 0
+        return self.total.is_balanced and self.total.unaccounted == 0 and self.missing_event_count == 0
 
     @property
     def complete(self) -> bool:
@@ -172,5 +172,5 @@ def _plus(one: DayBalance, other: DayBalance) -> DayBalance:
         dead=one.dead + other.dead,
         in_flight=one.in_flight + other.in_flight,
         unaccounted=one.unaccounted + other.unaccounted,
-        adds_up=one.adds_up and other.adds_up,
+        is_balanced=one.is_balanced and other.is_balanced,
     )

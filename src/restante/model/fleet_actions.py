@@ -21,7 +21,7 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetAction:
-    """One proposal. `target` None means all writers. `fact_at_ms` is the time of the event that the action responds
+    """One proposal. `target` None means all writers. `event_at_ms` is the time of the event that the action responds
     to."""
 
     action: ActionKind
@@ -30,6 +30,6 @@ class FleetAction:
     payload_hash: PayloadHash | None = None
     node: NodeId | None = None
     score: float | None = None
-    fact_at_ms: int | None = None
+    event_at_ms: int | None = None
     reason: str
     as_of_ms: int

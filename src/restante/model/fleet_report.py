@@ -16,7 +16,7 @@ class ServiceLevel:
     hour_ms: int
     message_kind: Kind | None
     priority: Priority | None
-    of_all: bool
+    is_total: bool
     accepted: int
     delivered: int
     in_flight: int
@@ -24,15 +24,15 @@ class ServiceLevel:
     p50_ms: float | None
     p99_ms: float | None
     duplicates: int
-    shown_twice: int
+    repeated_releases: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyBar:
-    """Deliveries that took at least `from_ms` and less than the next bar's. None counts negative latencies (clock
+    """Deliveries that took at least `lower_bound_ms` and less than the next bar's. None counts negative ones (clock
     skew)."""
 
-    from_ms: int | None
+    lower_bound_ms: int | None
     messages: int
 
 
@@ -61,7 +61,7 @@ class WithheldMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspect:
+class LikelyAffected:
     """A message that the missing events were probably about."""
 
     message_id: MessageId
@@ -97,8 +97,8 @@ class FleetReport:
 
     as_of_ms: int
     read_from: ReadFrom = field(compare=False)
-    books: ConservationReport
-    suspects: tuple[Suspect, ...]
+    conservation: ConservationReport
+    likely_affected: tuple[LikelyAffected, ...]
     levels: tuple[ServiceLevel, ...]
     histogram: tuple[LatencyBar, ...]
     nodes: tuple[NodeScore, ...]
@@ -113,4 +113,4 @@ class FleetReport:
     @property
     def sound(self) -> bool:
         """Return whether the report is balanced and complete and no node withheld a message."""
-        return self.books.balanced and self.books.complete and self.withheld_count == 0
+        return self.conservation.balanced and self.conservation.complete and self.withheld_count == 0

@@ -40,7 +40,7 @@ def free_at_ms(pace: Pace, chat: str) -> int:
     return max(pace.silent_until_ms, pace.channel_free_at_ms, pace.chat_free_at_ms.get(chat, 0))
 
 
-def took_turn(pace: Pace, limits: ChannelLimits, chat: str, *, at_ms: int) -> Pace:
+def record_send(pace: Pace, limits: ChannelLimits, chat: str, *, at_ms: int) -> Pace:
     """Record a send at `at_ms`; the next one must keep the configured interval."""
     chats = pace.chat_free_at_ms
     if limits.chat_interval_ms:
@@ -49,6 +49,6 @@ def took_turn(pace: Pace, limits: ChannelLimits, chat: str, *, at_ms: int) -> Pa
     return replace(pace, channel_free_at_ms=at_ms + limits.channel_interval_ms, chat_free_at_ms=chats)
 
 
-def told_to_wait(pace: Pace, *, until_ms: int) -> Pace:
+def record_retry_after(pace: Pace, *, until_ms: int) -> Pace:
     """Record a Retry-After. The longest one counts."""
     return replace(pace, silent_until_ms=max(pace.silent_until_ms, until_ms))

@@ -24,6 +24,7 @@ class RelayLimits:
     handshake_timeout_ms: int = ranged(10_000, low=50, high=60_000, unit="ms", clause="6.8")
     idle_timeout_ms: int = ranged(75_000, low=50, high=HOUR_MS, unit="ms", clause="6.8")
     slow_reader_timeout_ms: int = ranged(30_000, low=50, high=HOUR_MS, unit="ms", clause="6.8")
+    frame_timeout_ms: int = ranged(30_000, low=50, high=HOUR_MS, unit="ms", clause="6.8")
     heartbeat_interval_ms: int = ranged(25_000, low=20, high=HOUR_MS, unit="ms", clause="6.8")
     reap_interval_ms: int = ranged(HOUR_MS, low=1_000, high=24 * HOUR_MS, unit="ms", clause="6.1")
     max_send_buffer_bytes: int = ranged(MIB, low=65_536, high=64 * MIB, unit="bytes", clause="6.8")

@@ -28,7 +28,7 @@ def queue_deadline_ms(*, priority: Priority, queued_at_ms: int) -> int:
     return queued_at_ms + QUEUE_TIME_MS[priority]
 
 
-def has_outwaited(*, priority: Priority, queued_at_ms: int, was_sent: bool, now_ms: int) -> bool:
+def has_exceeded_queue_time(*, priority: Priority, queued_at_ms: int, was_sent: bool, now_ms: int) -> bool:
     """Whether the time to wait unsent is over; the deadline itself is already too late, as in SPEC 2.6."""
     return not was_sent and now_ms >= queue_deadline_ms(priority=priority, queued_at_ms=queued_at_ms)
 

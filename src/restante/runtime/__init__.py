@@ -1,1 +1,1 @@
-"""Hosts the core on one machine: SQLite, sockets, files, the system's clock and dice."""
+"""Hosts of the core on one machine: SQLite, sockets, files, the system's clock and randomness."""

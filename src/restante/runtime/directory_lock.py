@@ -1,6 +1,6 @@
-"""One process a directory. The lock is the kernel's: it goes with the process, however that ends.
+"""Lock a directory for one process. The kernel releases the lock when the process ends, however it ends.
 
-The lock file also says where the holder can be asked; what it says counts only while the lock is held.
+The lock file contains a note for other processes. It is valid only while the lock is held.
 """
 
 import contextlib
@@ -14,19 +14,19 @@ from typing import Any, Final
 
 from restante.model.errors import StoreUnusable
 
-PATIENCE_S: Final = 0.5  # whoever only looks whether the lock is held holds it for an instant, too
+PATIENCE_S: Final = 0.5  # `note_of_holder` takes the lock for an instant, too
 LOOK_AGAIN_S: Final = 0.02
 MAX_NOTE_BYTES: Final = 4_096
 
 
 class DirectoryLock:
-    """Held from `hold` on; see there."""
+    """A held lock, see `hold`."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
 
     def tell(self, note: dict[str, Any]) -> None:
-        """Leave word for those who find the directory in use."""
+        """Write the note for processes that find the directory locked."""
         raw = json.dumps(note).encode()
         os.ftruncate(self._handle, 0)
         os.pwrite(self._handle, raw, 0)
@@ -34,7 +34,7 @@ class DirectoryLock:
 
 @contextlib.contextmanager
 def hold(path: Path, *, what: str) -> Iterator[DirectoryLock]:
-    """The lock at `path`, made when it is not there; refused while another process has it."""
+    """Hold the lock at `path`, creating the file if needed. Raise `StoreUnusable` while another process holds it."""
     try:
         handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -54,7 +54,7 @@ def hold(path: Path, *, what: str) -> Iterator[DirectoryLock]:
 
 
 def note_of_holder(path: Path) -> dict[str, Any] | None:
-    """What the process that holds the lock has left word of; None when nobody holds it."""
+    """Return the note of the process that holds the lock, or None if none does."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,7 +1,4 @@
-"""A node's directory: its key, its configuration, its database and the lock of the process that runs it.
-
-Decides what the files are called and who may read them; knows nothing of what they mean.
-"""
+"""The files of a node's home directory: key, configuration, database and the lock of the running process."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +32,7 @@ class NodeDirectory:
 
     @property
     def wal(self) -> Path:
-        """What SQLite has written and not yet moved into the database."""
+        """Return the path of SQLite's write-ahead log."""
         return self.path / "node.db-wal"
 
     @property
@@ -43,7 +40,7 @@ class NodeDirectory:
         return self.path / "lock"
 
     def create(self, config_text: str, entropy: Entropy) -> Identity:
-        """A new directory for a new node; one that is there must be empty, so that nothing is ever overwritten."""
+        """Create the directory of a new node. An existing one must be empty, so that nothing is overwritten."""
         try:
             self.path.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
             if any(self.path.iterdir()):
@@ -56,10 +53,10 @@ class NodeDirectory:
         return identity
 
     def check(self) -> None:
-        """Refuse what is no node's directory, before any file is made in it."""
+        """Raise unless this is the home directory of a node. Called before any file is created in it."""
         if not (self.key.is_file() and self.config.is_file()):
             raise RestanteError(
-                f"{self.path} is no node's directory: it needs the files {self.key.name} and {self.config.name}, "
+                f"{self.path} is not a node's directory: it needs the files {self.key.name} and {self.config.name}, "
                 f"which 'restante node init' makes",
                 code=Code.NOT_FOUND,
             )

@@ -1,4 +1,4 @@
-"""A file that only its owner may read, and that is there whole or not at all."""
+"""Write files atomically, readable by their owner only."""
 
 import contextlib
 import os
@@ -12,9 +12,9 @@ from restante.model.errors import RestanteError, StoreUnusable
 
 
 def write_private(path: Path, pieces: Iterable[bytes]) -> int:
-    """Write the pieces to `path`, replacing what was there, only once all are on disk; how many there were.
+    """Write the pieces to `path` and return how many there were. An existing file is replaced once all are on disk.
 
-    Whatever interrupts it, `path` is as it was before.
+    If the write is interrupted, `path` is unchanged.
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     written = 0
@@ -39,7 +39,7 @@ def write_private(path: Path, pieces: Iterable[bytes]) -> int:
 
 
 def read_private(path: Path, *, what: str, limit_bytes: int) -> bytes:
-    """Up to one byte more than `limit_bytes`; refused when others on this machine could read it."""
+    """Read up to one byte more than `limit_bytes`. Raise if other users of this machine could read the file."""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -47,12 +47,13 @@ def read_private(path: Path, *, what: str, limit_bytes: int) -> bytes:
     except OSError as error:
         raise RestanteError(f"{what} cannot be read: {error}", code=Code.NOT_FOUND) from error
     if mode & 0o077:
-        raise StoreUnusable(f"{path.name} is open to others (mode {mode:04o}); make it 0600")
+        raise StoreUnusable(f"{path.name} is accessible to other users (mode {mode:04o}); run chmod 600 {path.name}")
     return raw
 
 
 def create_private(path: Path, content: bytes) -> bool:
-    """Write a file that must not exist yet; False, and nothing done, where it does. Nobody ever sees half of it."""
+    """Write a file that must not exist. Return False and do nothing if it does. The file appears complete or not at
+    all."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with os.fdopen(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:

@@ -1,7 +1,6 @@
-"""Where the settings come from: flags before the environment, before one TOML file, before the defaults.
+"""Load the settings. Flags override the environment, which overrides one TOML file, which overrides the defaults.
 
-Decides which source wins and refuses what is not a setting. It knows no key and no range by name: keys are the fields
-of `policy.settings.Settings`, and those classes check their own ranges when they are made.
+Keys are the fields of `policy.settings.Settings`; those classes check their ranges. Anything else is refused.
 """
 
 import tomllib
@@ -30,7 +29,7 @@ SHIP_TO_VARIABLE: Final = f"{PREFIX}JOURNAL__SHIP_TO"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One number that may be configured, as its class declares it."""
+    """One numeric setting, as its class declares it."""
 
     section: str
     name: str
@@ -49,7 +48,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The settings in force and, by key, who set each."""
+    """The settings in force and the source of each, by key."""
 
     settings: Settings
     sources: Mapping[str, str]
@@ -73,7 +72,7 @@ def _sections() -> dict[str, type[Any]]:
 
 
 def known_settings() -> tuple[Setting, ...]:
-    """Every setting there is, in the order of the classes."""
+    """Return all settings, in the order of their classes."""
     return tuple(
         Setting(
             section=section,
@@ -88,7 +87,7 @@ def known_settings() -> tuple[Setting, ...]:
 
 
 def find_file(explicit: Path | None, environ: Mapping[str, str], directory: Path) -> Path | None:
-    """The file to read: the one asked for, else the one of RESTANTE_CONFIG, else restante.toml if there is one."""
+    """Return the file to read: `explicit`, else the one in RESTANTE_CONFIG, else restante.toml if it exists."""
     if explicit is not None:
         return explicit
     if environ.get(FILE_VARIABLE):
@@ -97,13 +96,8 @@ def find_file(explicit: Path | None, environ: Mapping[str, str], directory: Path
     return usual if usual.exists() else None
 
 
-def load_settings(*, file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Settings:
-    """The settings in force; `overrides` are the flags, by key."""
-    return load(file=file, environ=environ, overrides=overrides).settings
-
-
 def load(*, file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Loaded:
-    """The settings in force, with the source of each."""
+    """Return the settings in force with the source of each."""
     tables = {} if file is None else read_toml(file)
     return load_tables(tables, source=str(file), environ=environ, overrides=overrides)
 
@@ -111,7 +105,7 @@ def load(*, file: Path | None, environ: Mapping[str, str], overrides: Mapping[st
 def load_tables(
     tables: Mapping[str, Any], *, source: str, environ: Mapping[str, str], overrides: Mapping[str, str]
 ) -> Loaded:
-    """The same for a file that was read already; `source` is what it is called in errors."""
+    """Return the settings for a file that was parsed already. Errors call it `source`."""
     known = {setting.key: setting for setting in known_settings()}
     ship_to = _ship_to(tables, source, environ, overrides)
     given = _from_tables(known, tables, source) | _from_environ(known, environ) | _from_flags(known, overrides)
@@ -179,7 +173,7 @@ def _from_tables(known: Mapping[str, Setting], tables: Mapping[str, Any], source
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """What a TOML file says; an error names the file and the line."""
+    """Parse a TOML file. Errors name the file and the line."""
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except OSError as problem:
@@ -228,7 +222,7 @@ def _setting(known: Mapping[str, Setting], section: str, name: str, source: str)
 
 
 def _section_keys(known: Mapping[str, Setting], section: str, source: str) -> list[str]:
-    """The keys of a section; refuses one that does not exist."""
+    """Return the keys of a section. Raise if the section does not exist."""
     keys = (*known, SHIP_TO)
     names = [name for of, _, name in (key.partition(".") for key in keys) if of == section]
     if not names:
@@ -241,20 +235,20 @@ def _section_keys(known: Mapping[str, Setting], section: str, source: str) -> li
 
 
 def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
-    """Half a sentence that names the nearest known word, or nothing."""
+    """Return a hint that names the closest known word, or an empty text."""
     nearest = get_close_matches(word, list(known), n=1)
     return f" Did you mean {prefix}{nearest[0]}?" if nearest else ""
 
 
 def _number(setting: Setting, value: object, source: str) -> int | float:
-    """A value of the file; TOML has types, so a text is not a number and 1.0 is not an integer."""
+    """Check a value of the file. TOML has types: a text is not a number, and 1.0 is not an integer."""
     if isinstance(value, bool) or not isinstance(value, (int, setting.type)):
         raise _wrong_type(setting, value, source)
     return setting.type(value)
 
 
 def _parse(setting: Setting, text: str, source: str) -> int | float:
-    """A value of the environment or of a flag, which are always text."""
+    """Parse a value of the environment or of a flag, which are always text."""
     try:
         return setting.type(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The machine's own clock and randomness."""
+"""The system's clock and randomness."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""Telling systemd how a service fares (its sd_notify protocol); says nothing where no service manager listens."""
+"""Notify systemd of a service's state (sd_notify). Does nothing without a service manager."""
 
 import os
 import socket
@@ -10,18 +10,18 @@ VARIABLE: Final = "NOTIFY_SOCKET"
 
 
 class Word(StrEnum):
-    """What we tell, in systemd's words."""
+    """The states in systemd's notation."""
 
     READY = "READY=1"
     STOPPING = "STOPPING=1"
 
 
 def notify(word: Word, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a service manager was told. One that cannot be reached is no reason to fail."""
+    """Notify the service manager; return whether that succeeded. A failure is ignored."""
     place = environ.get(VARIABLE, "")
     if place[:1] not in ("/", "@"):
         return False
-    where = "\0" + place[1:] if place.startswith("@") else place  # @ stands for Linux's abstract names
+    where = "\0" + place[1:] if place.startswith("@") else place  # @ marks a name in Linux's abstract namespace
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
             channel.sendto(word.encode(), where)

@@ -17,12 +17,12 @@ from restante.views.text_tables import table
 SPAN_NAMES = {"accepted_to_delivered": "accepted → receipt", "accepted_to_released": "accepted → read by app"}
 
 
-def conservation_line(books: DayBalance) -> str:
+def conservation_line(balance: DayBalance) -> str:
     """The proof of SPEC 13.4 in one line."""
     return (
-        f"accepted {books.accepted:,} = delivered {books.delivered:,} + expired {books.expired:,}"
-        f" + evicted {books.evicted:,} + dead {books.dead:,} + in flight {books.in_flight:,},"
-        f" unaccounted {books.unaccounted:,}"
+        f"accepted {balance.accepted:,} = delivered {balance.delivered:,} + expired {balance.expired:,}"
+        f" + evicted {balance.evicted:,} + dead {balance.dead:,} + in flight {balance.in_flight:,},"
+        f" unaccounted {balance.unaccounted:,}"
     )
 
 
@@ -30,7 +30,7 @@ def print_report(out: Console, report: ConservationReport) -> None:
     """The books first: green when they balance, red when they do not."""
     out.print("Conservation", style="bold")
     out.print(
-        f"from {report.events:,} facts in {report.segments} segments"
+        f"from {report.events:,} events in {report.segments} segments"
         f" ({report.duplicates:,} shipped twice, {report.quarantined_rows:,} in quarantine)",
         style="dim",
     )
@@ -43,9 +43,11 @@ def print_report(out: Console, report: ConservationReport) -> None:
 
 def _tables(report: ConservationReport) -> Iterator[RenderableType]:
     if report.unaccounted:
-        yield table("Unaccounted for", "message", "why", "last fact", rows=map(_unaccounted_row, report.unaccounted))
-    if report.holes:
-        yield table("Missing facts", "writer", "numbers", "last fact before", rows=map(_hole_row, report.holes))
+        yield table("Unaccounted for", "message", "why", "last event", rows=map(_unaccounted_row, report.unaccounted))
+    if report.missing_events:
+        yield table(
+            "Missing events", "writer", "numbers", "last event before", rows=map(_missing_row, report.missing_events)
+        )
     if report.bad_files:
         yield table("Files that could not be read", "file", "why", rows=((f.name, f.reason) for f in report.bad_files))
     yield table(
@@ -64,14 +66,14 @@ def _tables(report: ConservationReport) -> Iterator[RenderableType]:
 
 def _unaccounted_row(missing: UnaccountedMessage) -> tuple[str, ...]:
     shown = "(names no message)" if missing.message_id is None else show_message_id(missing.message_id)
-    return shown, missing.doubt, missing.last_fact
+    return shown, missing.inconsistency, missing.last_event
 
 
-def _hole_row(hole: MissingEvents) -> tuple[str, ...]:
-    return hole.writer.hex()[:16], f"{hole.missing_from}-{hole.missing_to}", hole.last_fact or "(none)"
+def _missing_row(one: MissingEvents) -> tuple[str, ...]:
+    return one.writer.hex()[:16], f"{one.missing_from}-{one.missing_to}", one.last_event or "(none)"
 
 
 def _latency_row(row: Latency) -> tuple[str, ...]:
-    kind = "all" if row.of_all_kinds else row.message_kind or "(unknown)"
+    kind = "all" if row.is_total else row.message_kind or "(unknown)"
     numbers = (row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms)
     return SPAN_NAMES[row.span], kind, f"{row.messages:,}", *(f"{number:,.0f}" for number in numbers)

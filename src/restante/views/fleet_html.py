@@ -42,11 +42,11 @@ def html_page(report: FleetReport) -> str:
 
 
 def _sections(report: FleetReport) -> Iterator[str]:
-    books = report.books
+    conservation = report.conservation
     as_of = datetime.fromtimestamp(report.as_of_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M")
-    shares = f"{books.duplicates:,} shipped twice, {books.quarantined_rows:,} in quarantine"
-    yield f"<h1>Fleet report</h1><p class='dim'>as of {as_of} UTC, from {books.events:,} facts in"
-    yield f"{books.segments:,} segments ({shares}); times are UTC</p>"
+    shares = f"{conservation.duplicates:,} shipped twice, {conservation.quarantined_rows:,} in quarantine"
+    yield f"<h1>Fleet report</h1><p class='dim'>as of {as_of} UTC, from {conservation.events:,} events in"
+    yield f"{conservation.segments:,} segments ({shares}); times are UTC</p>"
     yield f'<p class="verdict{"" if report.sound else " bad"}">{escape(_verdict(report))}</p>'
     yield from _books(report)
     yield from _losses(report)
@@ -58,22 +58,22 @@ def _sections(report: FleetReport) -> Iterator[str]:
 
 
 def _verdict(report: FleetReport) -> str:
-    line = conservation_line(report.books.total)
+    line = conservation_line(report.conservation.total)
     if report.sound:
         return f"Everything is accounted for: {line}."
     found = [
-        (report.books.total.unaccounted, "messages unaccounted for"),
-        (report.books.hole_count, "holes in journals"),
+        (report.conservation.total.unaccounted, "messages unaccounted for"),
+        (report.conservation.missing_event_count, "ranges of missing events"),
         (report.withheld_count, "messages withheld by nodes"),
-        (len(report.books.bad_files), "files that could not be read"),
-        (report.books.quarantined_rows, "rows in quarantine"),
+        (len(report.conservation.bad_files), "files that could not be read"),
+        (report.conservation.quarantined_rows, "rows in quarantine"),
     ]
     return f"Not everything is accounted for: {', '.join(f'{n:,} {what}' for n, what in found if n)}. {line}."
 
 
 def _books(report: FleetReport) -> Iterator[str]:
-    days = report.books.books
-    yield "<h2>Books by day of acceptance</h2>"
+    days = report.conservation.days
+    yield "<h2>Conservation by day of acceptance</h2>"
     labels = [str(day.day) for day in days]
     series = [
         Series(name=name.replace("_", " "), style=style, values=tuple(getattr(day, name) for day in days))
@@ -83,52 +83,53 @@ def _books(report: FleetReport) -> Iterator[str]:
         yield bars("What became of accepted messages", labels, series, unit="messages")
     names = ("accepted", "delivered", "expired", "evicted", "dead", "in_flight", "unaccounted")
     rows = [
-        (str(day.day), *(f"{getattr(day, name):,}" for name in names), "yes" if day.adds_up else "NO") for day in days
+        (str(day.day), *(f"{getattr(day, name):,}" for name in names), "yes" if day.is_balanced else "NO")
+        for day in days
     ]
     heads = ("day", *(name.replace("_", " ") for name in names), "adds up")
-    yield _table("The books", heads, rows, numbers=range(1, 8))
+    yield _table("Conservation", heads, rows, numbers=range(1, 8))
 
 
 def _losses(report: FleetReport) -> Iterator[str]:
-    books = report.books
+    conservation = report.conservation
     rows: Sequence[tuple[str, ...]]
-    if books.unaccounted:
+    if conservation.unaccounted:
         rows = [
             (
                 "(names no message)" if one.message_id is None else show_message_id(one.message_id),
-                one.doubt,
-                one.last_fact,
+                one.inconsistency,
+                one.last_event,
             )
-            for one in books.unaccounted
+            for one in conservation.unaccounted
         ]
         yield _table("Unaccounted for", ("message", "why", "last fact"), rows)
-    if books.holes:
+    if conservation.missing_events:
         rows = [
-            (hole.writer.hex(), f"{hole.missing_from}-{hole.missing_to}", hole.last_fact or "(none)")
-            for hole in books.holes
+            (one.writer.hex(), f"{one.missing_from}-{one.missing_to}", one.last_event or "(none)")
+            for one in conservation.missing_events
         ]
-        yield _table("Facts missing from journals", ("writer", "numbers", "last fact before"), rows)
-    if report.suspects:
+        yield _table("Events missing from journals", ("writer", "numbers", "last fact before"), rows)
+    if report.likely_affected:
         rows = [
             (show_message_id(one.message_id), one.state, f"{one.missing_from}-{one.missing_to}", one.writer.hex())
-            for one in report.suspects
+            for one in report.likely_affected
         ]
         heads = ("message", "state by what is left", "missing numbers", "writer")
-        yield _table("Messages the missing facts were probably about: they arrived", heads, rows)
+        yield _table("Messages the missing events were probably about: they arrived", heads, rows)
     if report.withheld:
         rows = [
             (one.node.hex(), show_message_id(one.message_id), one.evidence.replace("_", " "), one.message_state)
             for one in report.withheld
         ]
         yield _table("Signed for and withheld", ("node", "message", "evidence", "state of the message"), rows)
-    if books.bad_files:
+    if conservation.bad_files:
         yield _table(
-            "Files that could not be read", ("file", "why"), [(one.name, one.reason) for one in books.bad_files]
+            "Files that could not be read", ("file", "why"), [(one.name, one.reason) for one in conservation.bad_files]
         )
 
 
 def _delivery(report: FleetReport) -> Iterator[str]:
-    hours = [level for level in report.levels if level.of_all][-HOURS_SHOWN:]
+    hours = [level for level in report.levels if level.is_total][-HOURS_SHOWN:]
     if not hours:
         return
     labels = [_moment(level.hour_ms) for level in hours]
@@ -157,17 +158,17 @@ def _undelivered(level: ServiceLevel) -> int:
 def _by_kind(levels: Iterable[ServiceLevel]) -> list[tuple[str, ...]]:
     sums: dict[tuple[str, str], list[int]] = {}
     for level in levels:
-        if level.of_all:
+        if level.is_total:
             continue
         key = (level.message_kind or "(unknown)", "" if level.priority is None else level.priority.name.lower())
-        counts = (level.accepted, level.delivered, level.in_flight, level.duplicates, level.shown_twice)
+        counts = (level.accepted, level.delivered, level.in_flight, level.duplicates, level.repeated_releases)
         sums[key] = [so_far + more for so_far, more in zip(sums.get(key, [0] * 5), counts, strict=True)]
     return [(*key, *(f"{number:,}" for number in sums[key])) for key in sorted(sums)]
 
 
 def _latency(report: FleetReport) -> Iterator[str]:
     yield "<h2>Latency</h2>"
-    counts = {bar.from_ms: bar.messages for bar in report.histogram if bar.from_ms is not None}
+    counts = {bar.lower_bound_ms: bar.messages for bar in report.histogram if bar.lower_bound_ms is not None}
     if counts:
         low, high = (HISTOGRAM_EDGES_MS.index(edge) for edge in (min(counts), max(counts)))
         edges = HISTOGRAM_EDGES_MS[low : high + 1]
@@ -177,14 +178,14 @@ def _latency(report: FleetReport) -> Iterator[str]:
     rows = [
         (
             SPAN_NAMES[row.span],
-            "all" if row.of_all_kinds else row.message_kind or "(unknown)",
+            "all" if row.is_total else row.message_kind or "(unknown)",
             *(f"{number:,.0f}" for number in (row.messages, row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms)),
         )
-        for row in report.books.latency
+        for row in report.conservation.latency
     ]
     heads = ("from → to", "kind", "messages", "P50 ms", "P90 ms", "P99 ms", "max ms")
     yield _table("Exact percentiles", heads, rows, numbers=range(2, 7))
-    hours = [level for level in report.levels if level.of_all and level.p99_ms is not None][-HOURS_SHOWN:]
+    hours = [level for level in report.levels if level.is_total and level.p99_ms is not None][-HOURS_SHOWN:]
     if hours:
         yield lines(
             "Latency by hour of acceptance",

@@ -39,13 +39,13 @@ def run_with_progress(
 
 
 def print_fleet_report(out: Console, report: FleetReport) -> None:
-    """The books first, then who lost what, then the rest."""
-    print_report(out, report.books)
+    """The day balances first, then who lost what, then the rest."""
+    print_report(out, report.conservation)
     out.print(f"read from {READ_FROM[report.read_from]}\n", style="dim")
-    if report.suspects:
+    if report.likely_affected:
         rows = [
             (show_message_id(one.message_id), one.state.value, f"{one.missing_from}-{one.missing_to}")
-            for one in report.suspects[:SHOWN]
+            for one in report.likely_affected[:SHOWN]
         ]
         out.print(table("Probably what is missing: they arrived", "message", "state", "missing numbers", rows=rows))
     if report.withheld:
@@ -86,20 +86,26 @@ def _print_counts(out: Console, report: FleetReport) -> None:
 
 def report_data(report: FleetReport) -> dict[str, Any]:
     """For a program: counts and names."""
-    books = report.books
+    conservation = report.conservation
     return {
         "sound": report.sound,
-        "balanced": books.balanced,
-        "complete": books.complete,
-        "books": conservation_line(books.total),
-        "facts": books.events,
+        "balanced": conservation.balanced,
+        "complete": conservation.complete,
+        "conservation": conservation_line(conservation.total),
+        "events": conservation.events,
         "read_from": report.read_from.value,
         "unaccounted": [
-            {"message_id": None if one.message_id is None else show_message_id(one.message_id), "why": one.doubt.value}
-            for one in books.unaccounted
+            {
+                "message_id": None if one.message_id is None else show_message_id(one.message_id),
+                "why": one.inconsistency.value,
+            }
+            for one in conservation.unaccounted
         ],
-        "holes": [{"writer": one.writer.hex(), "from": one.missing_from, "to": one.missing_to} for one in books.holes],
-        "suspects": [show_message_id(one.message_id) for one in report.suspects],
+        "missing_events": [
+            {"writer": one.writer.hex(), "from": one.missing_from, "to": one.missing_to}
+            for one in conservation.missing_events
+        ],
+        "likely_affected": [show_message_id(one.message_id) for one in report.likely_affected],
         "withheld": [
             {"node": one.node.hex(), "message_id": show_message_id(one.message_id), "evidence": one.evidence.value}
             for one in report.withheld

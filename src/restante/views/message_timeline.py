@@ -38,7 +38,7 @@ def facts_table(facts: Sequence[JournalEvent]) -> Group:
         )
         for fact in facts
     ]
-    return table("Facts", "at (UTC)", "after", "fact", "try", "why", rows=rows, right=("after", "try"))
+    return table("Facts", "at (UTC)", "after", "fact", "attempt", "why", rows=rows, right=("after", "attempt"))
 
 
 def words_of(code: str | None) -> str:

@@ -46,7 +46,7 @@ def waiting_data(waiting: WaitingEntry) -> dict[str, Any]:
         "created_at_ms": entry.created_at_ms,
         "queued_at_ms": entry.queued_at_ms,
         "next_attempt_at_ms": entry.next_attempt_at_ms,
-        "behind_another": waiting.is_behind,
+        "blocked": waiting.is_behind,
         "expires_at_ms": entry.expires_at_ms,
         "last_error": entry.last_error,
         "first_attempt_at_ms": entry.first_attempt_at_ms,
@@ -102,9 +102,9 @@ def next_step(waiting: WaitingEntry, now_ms: int) -> str:
     """What an entry waits for, as short as it goes."""
     entry = waiting.entry
     if entry.state is State.SENDING:
-        return "lapsed" if entry.lease is None or entry.lease.until_ms <= now_ms else "in use"
+        return "lease expired" if entry.lease is None or entry.lease.until_ms <= now_ms else "leased"
     if waiting.is_behind:
-        return "behind"
+        return "blocked"
     if _waits_for_receipt(waiting):
         return "receipt"
     return ahead(entry.next_attempt_at_ms, now_ms)
@@ -121,10 +121,8 @@ def waiting_row(waiting: WaitingEntry, now_ms: int) -> tuple[str, ...]:
         short_id(entry.message_id),
         entry.state.value,
         entry.kind.value,
-        entry.priority.name.lower(),
         str(entry.attempts),
         next_step(waiting, now_ms),
-        formatting.roughly(max(0, now_ms - entry.created_at_ms)),
         ahead(entry.expires_at_ms, now_ms),
         entry.last_error or "",
         f"{entry.route.value} {formatting.printable(entry.lane)}",
@@ -150,19 +148,19 @@ def waiting_fields(waiting: WaitingEntry, settings: Settings, now_ms: int) -> It
     schedule = settings.channel_retry if entry.route is Route.CHANNEL else settings.retry
     yield "state", entry.state.value
     yield from _common_fields(waiting.entry.route, entry.lane, entry.kind, entry.priority.name, waiting.size_bytes)
-    yield "made", at(entry.created_at_ms, now_ms)
+    yield "created", at(entry.created_at_ms, now_ms)
     yield "expires", at(entry.expires_at_ms, now_ms)
-    yield "tries", f"{entry.attempts} of {schedule.max_attempts}"
+    yield "attempts", f"{entry.attempts} of {schedule.max_attempts}"
     if entry.lease is not None:
         yield "held by", f"{formatting.printable(entry.lease.owner)} until {at(entry.lease.until_ms, now_ms)}"
     elif waiting.is_behind:
-        yield "next try", "after an earlier message of its lane"
+        yield "next attempt", "after an earlier message of its lane"
     elif _waits_for_receipt(waiting):
-        yield "next try", "none; it waits for its receipt"
+        yield "next attempt", "none; it waits for its receipt"
     else:
-        yield "next try", at(max(entry.next_attempt_at_ms, now_ms), now_ms)
+        yield "next attempt", at(max(entry.next_attempt_at_ms, now_ms), now_ms)
     if entry.last_attempt_at_ms is not None:
-        yield "last try", at(entry.last_attempt_at_ms, now_ms)
+        yield "last attempt", at(entry.last_attempt_at_ms, now_ms)
     if entry.last_error is not None:
         yield "last error", words_of(entry.last_error)
     yield "confirmed", CONFIRMED[entry.confirmation]
@@ -178,12 +176,12 @@ def letter_fields(letter: StoredDeadLetter, now_ms: int) -> Iterator[tuple[str, 
     yield from _common_fields(entry.route, entry.lane, entry.kind, entry.priority.name, letter.size_bytes)
     if not letter.body_id:
         yield "payload", "deleted when it expired"
-    yield "made", at(entry.created_at_ms, now_ms)
+    yield "created", at(entry.created_at_ms, now_ms)
     yield "expires", at(entry.expires_at_ms, now_ms)
-    yield "tries", str(entry.attempts)
+    yield "attempts", str(entry.attempts)
     if entry.first_attempt_at_ms is not None and entry.last_attempt_at_ms is not None:
-        yield "first try", at(entry.first_attempt_at_ms, now_ms)
-        yield "last try", at(entry.last_attempt_at_ms, now_ms)
+        yield "first attempt", at(entry.first_attempt_at_ms, now_ms)
+        yield "last attempt", at(entry.last_attempt_at_ms, now_ms)
     yield "given up", at(letter.moved_at_ms, now_ms)
     yield "kept until", at(letter.expires_at_ms, now_ms)
     yield "next retry", "never by itself" if letter.retry_at_ms is None else at(letter.retry_at_ms, now_ms)

@@ -78,12 +78,12 @@ def _many(count: int, what: str, ending: str) -> str:
 def _counts(relay: dict[str, Any]) -> list[tuple[str, str, str]]:
     refused = [(f"refused {code}", count, None) for code, count in sorted(relay["refusals_total"].items())]
     rows: list[tuple[str, int, int | None]] = [
-        ("connections taken", relay["connections_total"], None),
-        ("turned away, too many", relay["turned_away_total"], None),
-        ("failed to introduce themselves", relay["handshakes_failed_total"], None),
-        ("closed, silent", relay["closed_idle_total"], None),
-        ("closed, not reading", relay["closed_slow_total"], None),
-        ("closed, not keeping to the format", relay["broke_format_total"], None),
+        ("connections accepted", relay["connections_total"], None),
+        ("rejected, limit reached", relay["turned_away_total"], None),
+        ("handshake failed", relay["handshakes_failed_total"], None),
+        ("closed, idle timeout", relay["closed_idle_total"], None),
+        ("closed, slow reader", relay["closed_slow_total"], None),
+        ("closed, protocol error", relay["broke_format_total"], None),
         ("puts stored", relay["puts_stored_total"], relay["bytes_stored_total"]),
         ("messages served", relay["blobs_served_total"], relay["bytes_served_total"]),
         ("messages deleted by recipients", relay["blobs_deleted_total"], None),

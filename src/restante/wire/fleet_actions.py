@@ -24,9 +24,9 @@ _READ_BYTES: Final[dict[str, Callable[[bytes], bytes]]] = {
     "node": lambda raw: NodeId(exactly(raw, NODE_ID_BYTES, "node")),
 }
 _NEEDED: Final = {
-    ActionKind.RETRANSMIT: ("target", "message_id", "fact_at_ms"),
+    ActionKind.RETRANSMIT: ("target", "message_id", "event_at_ms"),
     ActionKind.REPAIR: ("target", "payload_hash"),
-    ActionKind.REDRIVE: ("target", "message_id", "fact_at_ms"),
+    ActionKind.REDRIVE: ("target", "message_id", "event_at_ms"),
     ActionKind.SCOREBOARD: ("node", "score"),
 }
 """The keys that each kind of action requires."""
@@ -56,8 +56,8 @@ def decode_action(line: bytes) -> FleetAction:
         raise Malformed(f"action: must be one of {', '.join(ActionKind)}") from None
     for name, read in _READ_BYTES.items():
         values[name] = _bytes(name, values[name], read)
-    for name in ("fact_at_ms", "as_of_ms"):
-        _check_moment(name, values[name], may_be_null=name == "fact_at_ms")
+    for name in ("event_at_ms", "as_of_ms"):
+        _check_moment(name, values[name], may_be_null=name == "event_at_ms")
     score = values["score"]
     if score is not None and (not isinstance(score, float | int) or isinstance(score, bool) or not 0 <= score <= 1):
         raise Malformed("score: must be in 0..1")

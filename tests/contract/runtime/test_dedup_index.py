@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from restante.core.deduplication import Fingerprint
-from restante.core.inbox_events import InboxNotice
+from restante.core.inbox_events import InboxEventType
 from restante.model.journal import JournalKind
 from restante.model.states import Verdict
 from restante.policy.dedup import DedupLimits
@@ -84,8 +84,8 @@ def test_the_least_recently_seen_is_forgotten_first_and_that_shows(small: Client
     [forgotten] = [fact for fact in facts(small.journal) if fact.kind is JournalKind.FORGOTTEN]
     assert (forgotten.code, forgotten.latency_ms) == ("dedup_full", 2)
     assert [(change.notice, change.how_many) for change in small.inbox.take_changes()] == [
-        (InboxNotice.NEW_MESSAGE, 1),
-        (InboxNotice.FORGOTTEN, 1),
+        (InboxEventType.NEW_MESSAGE, 1),
+        (InboxEventType.DEDUP_EVICTED, 1),
     ]
     assert receive(small, letter(0), now_ms=NOW_MS + 3) is Verdict.DUPLICATE, "it was seen again in between"
     assert receive(small, letter(1), now_ms=NOW_MS + 3) is Verdict.REPLAY, "forgotten, but its number was used"

@@ -48,15 +48,15 @@ def test_a_dead_letter_is_redriven_once_its_day_has_come_and_only_for_the_burial
     letter = file.outbox.dead_letters.load(message(1))
     assert letter is not None
     doing = ClientActions(file.database, file.journal, file.outbox)
-    redrive = proposal(ActionKind.REDRIVE, file.journal.writer, message_id=message(1), fact_at_ms=letter.moved_at_ms)
+    redrive = proposal(ActionKind.REDRIVE, file.journal.writer, message_id=message(1), event_at_ms=letter.moved_at_ms)
     due_ms = letter.moved_at_ms + DAY_MS
-    assert doing.apply(redrive, now_ms=due_ms - 1) is ActionResult.NOTHING_LEFT
-    assert doing.apply(replace(redrive, fact_at_ms=letter.moved_at_ms - 1), now_ms=due_ms) is ActionResult.NOTHING_LEFT
+    assert doing.apply(redrive, now_ms=due_ms - 1) is ActionResult.ALREADY_DONE
+    assert doing.apply(replace(redrive, event_at_ms=letter.moved_at_ms - 1), now_ms=due_ms) is ActionResult.ALREADY_DONE
     assert doing.apply(replace(redrive, target=WriterId(bytes(16))), now_ms=due_ms) is ActionResult.NOT_MINE
     assert doing.apply(redrive, now_ms=due_ms) is ActionResult.DONE
     told = facts(file.journal)
     assert (told[-1].kind, told[-1].code, told[-1].at_ms) == (JournalKind.RECOVERED, "daily_retry", due_ms)
-    assert doing.apply(redrive, now_ms=due_ms) is ActionResult.NOTHING_LEFT
+    assert doing.apply(redrive, now_ms=due_ms) is ActionResult.ALREADY_DONE
     assert facts(file.journal) == told
     assert_books_balance(file)
     file.database.close()
@@ -69,8 +69,8 @@ def test_a_lost_message_is_sent_again_once_for_each_proposal(tmp_path: Path) -> 
     assert file.outbox.lease_next(owner="me", now_ms=NOW_MS) is not None
     file.outbox.apply(message(1), TransmitSucceeded(), now_ms=NOW_MS)
     doing = ClientActions(file.database, file.journal, file.outbox)
-    again = proposal(ActionKind.RETRANSMIT, file.journal.writer, message_id=message(1), fact_at_ms=NOW_MS)
-    assert doing.apply(again, now_ms=NOW_MS + 59_999) is ActionResult.NOTHING_LEFT
+    again = proposal(ActionKind.RETRANSMIT, file.journal.writer, message_id=message(1), event_at_ms=NOW_MS)
+    assert doing.apply(again, now_ms=NOW_MS + 59_999) is ActionResult.ALREADY_DONE
     assert doing.apply(again, now_ms=NOW_MS + 60_000) is ActionResult.DONE
     told = facts(file.journal)
     assert (told[-1].kind, told[-1].message_id, told[-1].code) == (
@@ -78,13 +78,13 @@ def test_a_lost_message_is_sent_again_once_for_each_proposal(tmp_path: Path) -> 
         message(1),
         "fleet",
     )
-    assert doing.apply(again, now_ms=NOW_MS + 60_000) is ActionResult.NOTHING_LEFT
+    assert doing.apply(again, now_ms=NOW_MS + 60_000) is ActionResult.ALREADY_DONE
     assert facts(file.journal) == told
     leased = file.outbox.lease_next(owner="me", now_ms=NOW_MS + 60_000)
     assert leased is not None
     assert (leased.message_id, leased.state) == (message(1), State.SENDING)
     file.outbox.apply(message(1), TransmitSucceeded(), now_ms=NOW_MS + 60_001)
-    assert doing.apply(again, now_ms=NOW_MS + DAY_MS) is ActionResult.NOTHING_LEFT
+    assert doing.apply(again, now_ms=NOW_MS + DAY_MS) is ActionResult.ALREADY_DONE
     assert_books_balance(file)
     file.database.close()
 
@@ -114,10 +114,10 @@ def test_a_newer_scoreboard_takes_the_place_of_an_older_one_and_never_the_other_
     for board, outcome in (
         ([score], ActionResult.DONE),
         ([newer], ActionResult.DONE),
-        ([score], ActionResult.NOTHING_LEFT),
+        ([score], ActionResult.ALREADY_DONE),
     ):
         assert take_scoreboard(node.database, node.journal, board, now_ms=NOW_MS + 2) is outcome
-    assert take_scoreboard(node.database, node.journal, [newer], now_ms=NOW_MS + 2) is ActionResult.NOTHING_LEFT
+    assert take_scoreboard(node.database, node.journal, [newer], now_ms=NOW_MS + 2) is ActionResult.ALREADY_DONE
     assert scoreboard(node.database) == {node_id(1): 0.75}
     assert [fact.kind for fact in facts(node.journal)] == [JournalKind.SCOREBOARD_TAKEN] * 2
     node.database.close()

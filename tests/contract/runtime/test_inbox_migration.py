@@ -26,7 +26,7 @@ def old_file(path: Path) -> None:
     connection.pragma("user_version", 1)
     connection.execute("INSERT INTO incoming_session VALUES (?, ?, 2)", (ALICE, SESSION))
     for number, place in ((0, 1), (1, 2), (3, None)):
-        sealed = seal.close(b"body %d" % number, nonce=os.urandom(NONCE_BYTES), context=message(number))
+        sealed = seal.seal(b"body %d" % number, nonce=os.urandom(NONCE_BYTES), context=message(number))
         connection.execute(
             "INSERT INTO inbox (released, message_id, sender, session_id, sequence_number, kind, sealed_plaintext,"
             " received_at_ms, server_timestamp_ms) VALUES (?, ?, ?, ?, ?, 'text', ?, ?, ?)",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from restante.core.decrypted_messages import DecryptedMessage
-from restante.core.inbox_events import InboxNotice, ResetReason
+from restante.core.inbox_events import InboxEventType, ResetReason
 from restante.model.ids import Address, SessionId
 from restante.model.kinds import Kind, TtlType
 from restante.policy.ack_batching import AckBatching
@@ -75,7 +75,7 @@ class Mirrored(RuleBasedStateMachine):
         self._lives = 0
         self._control: list[bytes] = []
         self._asks: list[object] = []
-        self._told: list[tuple[InboxNotice, str | None]] = []
+        self._told: list[tuple[InboxEventType, str | None]] = []
         self._open()
 
     def _open(self) -> None:
@@ -173,8 +173,8 @@ class Mirrored(RuleBasedStateMachine):
         ] == [
             (
                 kept.place,
-                kept.opened.letter.message_id,
-                kept.opened.letter.body,
+                kept.opened.message_id,
+                kept.opened.body,
                 kept.is_late,
                 kept.first_read_at_ms,
                 kept.received_at_ms,

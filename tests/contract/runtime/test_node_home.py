@@ -54,5 +54,5 @@ def test_a_key_that_others_may_read_is_not_used(tmp_path: Path) -> None:
     there = NodeDirectory(tmp_path)
     there.create("", SeededEntropy(1))
     there.key.chmod(0o640)
-    with pytest.raises(StoreUnusable, match="key is open to others"):
+    with pytest.raises(StoreUnusable, match="key is accessible to other users"):
         there.identity()

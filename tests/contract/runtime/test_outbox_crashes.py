@@ -25,12 +25,13 @@ from support.sqlite.files import (
     states_by_rows,
 )
 from support.system.full_disk import no_file_longer_than
+from support.system.soak import first_now_rest_in_soak
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 PAYLOAD_BYTES = 9_000
-CRASH_SEEDS = (0, 1)
+CRASH_SEEDS = range(8)
 
 
 @dataclass(kw_only=True)
@@ -137,7 +138,7 @@ def assert_nothing_is_stuck(file: ClientFile) -> None:
 
 
 @clause("3.2", "3.11", "1.3", "1.4")
-@pytest.mark.parametrize("seed", CRASH_SEEDS)
+@pytest.mark.parametrize("seed", first_now_rest_in_soak(CRASH_SEEDS))
 def test_the_power_may_fail_at_any_write_or_sync_and_nothing_promised_is_lost(tmp_path: Path, seed: int) -> None:
     whole = operations_of_a_whole_life(tmp_path)
     assert whole > 100

@@ -7,7 +7,7 @@ import pytest
 
 from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import UnsealedHeader
-from restante.core.inbox_events import AskReset, InboxNotice, RequestRetransmit, ResetReason
+from restante.core.inbox_events import AskReset, InboxEventType, RequestRetransmit, ResetReason
 from restante.model.errors import LocalProtocolError
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
@@ -27,15 +27,15 @@ class Interrupted(Exception):
     """Something went wrong in the middle."""
 
 
-def notices(file: ClientFile) -> list[tuple[InboxNotice, str | None, int]]:
+def notices(file: ClientFile) -> list[tuple[InboxEventType, str | None, int]]:
     return [(change.notice, change.code, change.how_many) for change in file.inbox.take_changes()]
 
 
 def outside(opened: DecryptedMessage) -> UnsealedHeader:
     return UnsealedHeader(
-        opened.letter.sender,
-        opened.letter.session_id,
-        opened.letter.message_id,
+        opened.sender,
+        opened.session_id,
+        opened.message_id,
         opened.payload_hash,
         opened.envelope_bytes,
     )
@@ -55,7 +55,7 @@ def test_after_five_minutes_the_gap_is_recorded_skipped_and_asked_for(file: Clie
     told = [(fact.kind, fact.sequence, fact.code) for fact in facts(again.journal)]
     assert (JournalKind.GAP_SKIPPED, 1, "through_2") in told
     assert (JournalKind.RETRANSMIT_REQUESTED, 1, "through_11") in told
-    assert notices(again)[0] == (InboxNotice.GAP, "1_through_2", 2)
+    assert notices(again)[0] == (InboxEventType.GAP, "1_through_2", 2)
     again.database.close()
 
 
@@ -97,7 +97,7 @@ def test_a_thousand_wait_over_reopening_and_the_next_one_ends_the_session(file: 
     assert refused.verdict is None
     assert [ask.what for ask in refused.asks] == [AskReset(ResetReason.GAP_TOO_WIDE)]
     assert bodies(again) == [b"body %d" % number for number in range(1, 1_001)]
-    assert notices(again)[-1] == (InboxNotice.RESET, "gap_too_wide", 1)
+    assert notices(again)[-1] == (InboxEventType.SESSION_RESET, "gap_too_wide", 1)
     again.database.close()
 
 
@@ -148,7 +148,7 @@ def test_another_content_under_a_known_id_is_a_collision_and_holds_nothing_up(fi
     assert receive(file, forged) is Verdict.COLLISION
     assert receive(file, letter(1, session=NEXT_SESSION)) is Verdict.NEW
     assert bodies(file) == [b"body 0", b"body 1"]
-    assert (InboxNotice.SECURITY, "collision", 1) in notices(file)
+    assert (InboxEventType.SECURITY, "collision", 1) in notices(file)
     assert file.inbox.take_owed(ALICE, limit=64) == (message(0), message(1))
 
 
@@ -197,7 +197,7 @@ def test_a_repeat_is_recognised_without_being_opened(file: ClientFile) -> None:
     assert file.database.run("SELECT message_id FROM owed_ack") == [(message(0),), (message(0),)]
     told = [fact.code for fact in facts(file.journal) if fact.kind is JournalKind.ARRIVED]
     assert told == ["new", "new", "duplicate", "duplicate", "collision", "replay"]
-    assert [code for notice, code, _ in notices(file) if notice is InboxNotice.SECURITY] == ["collision", "replay"]
+    assert [code for notice, code, _ in notices(file) if notice is InboxEventType.SECURITY] == ["collision", "replay"]
 
 
 @clause("9.3")
@@ -256,7 +256,7 @@ def test_a_batch_in_order_takes_five_statements_however_many_arrivals_share_it(
     monkeypatch.setattr(Database, "query_without_writing", counting_too)
     letters = [letter(number) for number in range(1, 65)]
     with file.inbox.batch(now_ms=NOW_MS) as batch:
-        batch.expect((one.letter.sender, one.letter.message_id) for one in letters)
+        batch.expect((one.sender, one.message_id) for one in letters)
         for one in letters:
             batch.receive(one, server_timestamp_ms=NOW_MS)
     assert len(counted) == 5

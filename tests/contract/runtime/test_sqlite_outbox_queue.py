@@ -16,7 +16,7 @@ from restante.model.outbox_entry import Lease, OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.failures import Failure
 from restante.policy.pruning import Pruning, pruning
-from restante.policy.send_order import has_outwaited, is_abandoned, sendable_now
+from restante.policy.send_order import has_exceeded_queue_time, is_abandoned, sendable_now
 from support.fleet.journal_files import message
 from support.outbox.entries import DAY_MS, accept, entry
 from support.spec.clauses import clause
@@ -289,7 +289,7 @@ def swept(one: OutboxEntry) -> OutboxEntry | None:
         return None
     if one.state is State.SENDING:
         return replace(one, state=State.PENDING, lease=None, next_attempt_at_ms=NOW_MS)
-    outwaited = has_outwaited(
+    outwaited = has_exceeded_queue_time(
         priority=one.priority, queued_at_ms=one.queued_at_ms, was_sent=one.was_sent, now_ms=NOW_MS
     )
     return None if one.state is State.PENDING and outwaited else one

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from restante.fleet.kernels.arrivals_schema import FACTS
+from restante.fleet.kernels.arrivals_schema import SESSION_EVENTS
 from restante.fleet.stream.rows import kernel_facts
 from restante.fleet.stream.told import described
 from restante.fleet.tables.journal_schema import JOURNAL, JOURNAL_COLUMNS
-from restante.fleet.transforms.arrivals import EVENT_OF_KIND, RECORDED, RESETS, arrival_facts
+from restante.fleet.transforms.arrivals import EVENT_OF_KIND, RECORDED, RESETS, session_events
 from restante.model.ids import event_id
 from restante.model.journal import JournalKind
 from support.fleet.journal_files import Record, message, sealed, writer
@@ -53,7 +53,7 @@ def facts_of_backfill(spark: SparkSession, rows: Sequence[Record]) -> list[tuple
     frame = spark.createDataFrame([tuple(row[name] for name in JOURNAL_COLUMNS) for row in rows], JOURNAL)
     plain = [
         tuple(bytes(value) if isinstance(value, bytearray) else value for value in row)
-        for row in arrival_facts(frame).select(*FACTS.names).collect()
+        for row in session_events(frame).select(*SESSION_EVENTS.names).collect()
     ]
     return sorted(plain)
 
@@ -73,7 +73,7 @@ def test_every_kind_with_every_odd_code_tells_the_same(spark: SparkSession) -> N
     ]
     found = facts_of_stream(rows)
     assert found == facts_of_backfill(spark, rows)
-    assert {row[FACTS.get_field_index("event")] for row in found} == set(EVENT_OF_KIND.values())
+    assert {row[SESSION_EVENTS.get_field_index("event")] for row in found} == set(EVENT_OF_KIND.values())
 
 
 @clause("13.7")

@@ -30,9 +30,9 @@ def table_of(spark: SparkSession, rows: list[JournalEvent]) -> dict[bytes, Told]
         bytes(row["event_id"]): Told(
             row["verdict"],
             row["placement"],
-            row["expected"],
+            row["next_expected"],
             row["released"],
-            tuple((gap["first"], gap["last"], gap["asked"]) for gap in row["gaps"] or ()),
+            tuple((gap["first"], gap["last"], gap["retransmit_requested"]) for gap in row["gaps"] or ()),
             None if row["reset"] is None else RESETS[row["reset"]],
         )
         for row in found

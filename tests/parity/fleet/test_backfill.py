@@ -13,7 +13,7 @@ from restante.fleet.jobs.generate import generate
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.segments import find_segments
 from restante.fleet.transforms.arrivals import UNUSABLE
-from restante.fleet.transforms.synthetic import Scenario, all_facts
+from restante.fleet.transforms.synthetic import Scenario, all_events
 from restante.model.conservation_report import BadSegment
 from restante.model.errors import ConfigurationInvalid
 from restante.model.ids import PayloadHash, SessionTag
@@ -46,7 +46,7 @@ def filled(spark: SparkSession, lake: Lake, first: date = FIRST_DAY, last: date 
 
 def order(spark: SparkSession, lake: Lake) -> list[tuple[date, int, str, int]]:
     rows = spark.read.parquet(lake.table("arrivals")).orderBy("event_id").collect()
-    return [(row["day"], row["sequence"], row["placement"], row["expected"]) for row in rows]
+    return [(row["day"], row["sequence"], row["placement"], row["next_expected"]) for row in rows]
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_synthetic_journals_are_facts_whose_arrivals_are_as_they_say(spark: Spar
     done = filled(spark, lake)
     assert (done.quarantined, done.duplicates, done.bad_files) == (0, 0, ())
     table = spark.read.parquet(lake.table("arrivals"))
-    assert table.filter("verdict != recorded").count() == 0
+    assert table.filter("verdict != recipient_verdict").count() == 0
     counts = {row["verdict"]: row["count"] for row in table.groupBy("verdict").count().collect()}
     assert counts.keys() == {"new", "duplicate", "collision"}
     assert 560 < counts["new"] < 600
@@ -132,7 +132,7 @@ def test_synthetic_journals_are_facts_whose_arrivals_are_as_they_say(spark: Spar
 
 def test_the_same_seed_makes_the_same_journals(spark: SparkSession) -> None:
     one, again, other = (
-        all_facts(spark, Scenario(messages=20, sessions=2, seed=seed)).orderBy("event_id").collect()
+        all_events(spark, Scenario(messages=20, sessions=2, seed=seed)).orderBy("event_id").collect()
         for seed in (1, 1, 2)
     )
     assert one == again

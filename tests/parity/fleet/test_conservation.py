@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from restante.fleet.tables.journal_schema import JOURNAL
-from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
+from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
 from restante.fleet.transforms.messages import message_lifecycles, messages
 from restante.model.ids import event_number
 from restante.model.journal import JournalEvent, JournalKind
@@ -16,7 +16,7 @@ from support.fleet.journal_files import Journal, message, records, writer
 from support.spec.clauses import clause
 
 MIDNIGHT_MS = 1_767_571_200_000  # 2026-01-05 00:00 UTC
-TABLE = "accepted_at_ms long, state string, first_fact_at_ms long, doubt string"
+TABLE = "accepted_at_ms long, state string, first_event_at_ms long, inconsistency string"
 STORY = (
     JournalKind.ACCEPTED,
     JournalKind.ATTEMPTED,
@@ -43,15 +43,15 @@ def test_each_day_says_what_became_of_the_messages_accepted_on_it(far_east: Spar
     states = ["pending", "sending", "sent", "delivered", "delivered", "expired", "evicted", "dead"]
     first_day: list[tuple[int | None, str, str | None]]
     first_day = [(MIDNIGHT_MS + place, state, None) for place, state in enumerate(states)]
-    first_day.append((MIDNIGHT_MS + 86_399_999, "delivered", "moved_after_end"))
+    first_day.append((MIDNIGHT_MS + 86_399_999, "delivered", "changed_after_end"))
     day_before: list[tuple[int | None, str, str | None]]
     day_before = [(MIDNIGHT_MS - 1, "delivered", None), (None, "sent", "never_accepted")]
     rows = [
-        (accepted_at_ms, state, accepted_at_ms or MIDNIGHT_MS - 2, doubt)
-        for accepted_at_ms, state, doubt in first_day + day_before
+        (accepted_at_ms, state, accepted_at_ms or MIDNIGHT_MS - 2, inconsistency)
+        for accepted_at_ms, state, inconsistency in first_day + day_before
     ]
-    found = books(far_east.createDataFrame(rows, TABLE)).orderBy("day").collect()
-    columns = ("day", "accepted", "delivered", "expired", "evicted", "dead", "in_flight", "unaccounted", "adds_up")
+    found = conservation(far_east.createDataFrame(rows, TABLE)).orderBy("day").collect()
+    columns = ("day", "accepted", "delivered", "expired", "evicted", "dead", "in_flight", "unaccounted", "is_balanced")
     assert [tuple(row[name] for name in columns) for row in found] == [
         (date(2026, 1, 4), 1, 1, 0, 0, 0, 0, 1, False),
         (date(2026, 1, 5), 9, 2, 1, 1, 1, 3, 1, True),
@@ -74,12 +74,12 @@ def copies_of_a_story_with_one_loss_each() -> tuple[list[JournalEvent], list[Jou
 def test_a_lost_fact_is_missed_whichever_it_was(spark: SparkSession) -> None:
     kept, lost = copies_of_a_story_with_one_loss_each()
     facts = spark.createDataFrame([tuple(record.values()) for record in records(kept)], JOURNAL)
-    holes = journal_holes(facts).orderBy("writer").collect()
+    holes = missing_events(facts).orderBy("writer").collect()
     # Of the last fact nobody knows that it was ever written.
     assert [(row["writer"], row["missing_from"], row["missing_to"]) for row in holes] == [
         (row.writer, Decimal(event_number(row.event_id)), Decimal(event_number(row.event_id))) for row in lost[:-1]
     ]
-    assert [(row["last_fact"], row["last_fact_at_ms"], row["last_message_id"]) for row in holes] == [
+    assert [(row["last_event"], row["last_event_at_ms"], row["last_message_id"]) for row in holes] == [
         (None, None, None),
         ("accepted", MIDNIGHT_MS, message(1)),
         ("attempted", MIDNIGHT_MS + 1, message(2)),
@@ -88,7 +88,7 @@ def test_a_lost_fact_is_missed_whichever_it_was(spark: SparkSession) -> None:
         ("sent", MIDNIGHT_MS + 4, message(5)),
     ]
     [named] = unaccounted(messages(message_lifecycles(facts))).collect()
-    assert (named["message_id"], named["doubt"], named["last_fact"]) == (message(0), "never_accepted", "read")
+    assert (named["message_id"], named["inconsistency"], named["last_event"]) == (message(0), "never_accepted", "read")
 
 
 @clause("13.4")
@@ -98,6 +98,6 @@ def test_a_run_of_lost_facts_is_one_hole_up_to_the_largest_number(spark: SparkSe
         rows.write(JournalKind.STORED, None, MIDNIGHT_MS)
     highest = {**records(rows.rows)[0], "event_id": writer(7)[:8] + b"\xff" * 8}
     kept = [*records(rows.rows[2:3]), highest]
-    holes = journal_holes(spark.createDataFrame([tuple(record.values()) for record in kept], JOURNAL)).collect()
+    holes = missing_events(spark.createDataFrame([tuple(record.values()) for record in kept], JOURNAL)).collect()
     spans = sorted((int(row["missing_from"]), int(row["missing_to"])) for row in holes)
     assert spans == [(1, 2), (4, 18_446_744_073_709_551_614)]

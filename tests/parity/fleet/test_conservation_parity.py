@@ -1,4 +1,4 @@
-"""What senders' machines did to their messages is what the books say, from a backfill and from the stream."""
+"""The conservation table of a backfill and of a stream equals what the senders' outboxes did."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ from restante.fleet.jobs.stream import Stream
 from restante.fleet.jobs.stream_tables import stream_events
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.segments import find_segments
-from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
+from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
 from restante.fleet.transforms.messages import message_lifecycles, messages
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
@@ -85,13 +85,13 @@ class Senders:
 
 
 def told(facts: DataFrame) -> tuple[dict[date, dict[str, int]], dict[MessageId, State]]:
-    """The books and the messages' states from a table of events; nothing may be in doubt or missing."""
+    """The books and the messages' states from a table of events; nothing may be in inconsistency or missing."""
     table = messages(message_lifecycles(facts)).persist()
     try:
-        rows: list[dict[str, Any]] = [row.asDict() for row in books(table).collect()]
-        assert all(row["adds_up"] and not row["unaccounted"] for row in rows)
+        rows: list[dict[str, Any]] = [row.asDict() for row in conservation(table).collect()]
+        assert all(row["is_balanced"] and not row["unaccounted"] for row in rows)
         assert unaccounted(table).isEmpty()
-        assert journal_holes(facts).isEmpty()
+        assert missing_events(facts).isEmpty()
         states = {MessageId(bytes(row["message_id"])): State(row["state"]) for row in table.collect()}
     finally:
         table.unpersist()

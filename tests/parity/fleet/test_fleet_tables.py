@@ -110,7 +110,7 @@ def test_nodes_that_signed_and_did_not_keep_are_named_and_the_others_are_not(fle
     assert rows(fleet, "withholding", "node", "message_id", "evidence", "has_arrived") == {
         (node_id(2), message(SWALLOWED), "never_stored", False),
         (node_id(2), message(DROPPED), "dropped_early", False),
-        (node_id(3), message(LOST), "silent_and_lost", False),
+        (node_id(3), message(LOST), "no_journal_and_lost", False),
     }
 
 
@@ -131,8 +131,8 @@ def test_replicas_join_nodes_and_messages_by_the_hash_of_the_sealed_bytes(fleet:
 
 @clause("8.7")
 def test_a_message_that_was_sealed_anew_is_one_message_under_both_its_hashes(fleet: FleetTables) -> None:
-    [found] = [row for row in rows(fleet, "messages", "message_id", "payload_hash", "size_bytes", "arrivals", "doubt")
-               if row[0] == message(RESEALED)]  # fmt: skip
+    columns = ("message_id", "payload_hash", "size_bytes", "arrivals", "inconsistency")
+    [found] = [row for row in rows(fleet, "messages", *columns) if row[0] == message(RESEALED)]
     assert found[1:] == (sealed(ANEW), 1_024, 1, None)
     assert message(RESEALED) not in {row[0] for row in rows(fleet, "withholding", "message_id")}
 
@@ -146,7 +146,7 @@ def test_dead_letters_have_a_row_each_and_tombstones_too(fleet: FleetTables) -> 
 
 @clause("13.6")
 def test_actions_name_who_should_do_what_and_why(fleet: FleetTables) -> None:
-    found = rows(fleet, "actions", "action", "target", "message_id", "payload_hash", "node", "fact_at_ms", "reason")
+    found = rows(fleet, "actions", "action", "target", "message_id", "payload_hash", "node", "event_at_ms", "reason")
     sent_again: set[MessageId] = {row[2] for row in found if row[0] == "retransmit"}
     assert sent_again == {message(SWALLOWED), message(DROPPED), message(KEPT_TO_THE_END)}
     others = {row for row in found if row[0] != "retransmit"}
@@ -159,13 +159,13 @@ def test_actions_name_who_should_do_what_and_why(fleet: FleetTables) -> None:
 
 
 def test_service_levels_count_by_hour_kind_and_priority_and_for_all(fleet: FleetTables) -> None:
-    columns = ("message_kind", "priority", "of_all", "accepted", "delivered", "in_flight", "delivery_rate", "p50_ms")
-    assert rows(fleet, "service_levels", *columns, "p99_ms", "duplicates", "shown_twice") == {
+    columns = ("message_kind", "priority", "is_total", "accepted", "delivered", "in_flight", "delivery_rate", "p50_ms")
+    assert rows(fleet, "service_levels", *columns, "p99_ms", "duplicates", "repeated_releases") == {
         ("text", 1, False, 9, 2, 6, 2 / 3, 203.5, 206.93, 1, 0),
         ("media", 0, False, 1, 0, 0, 0.0, None, None, 0, 0),
         (None, None, True, 10, 2, 6, 0.5, 203.5, 206.93, 1, 0),
     }
-    assert rows(fleet, "latency_histogram", "from_ms", "messages") == {(200, 2)}
+    assert rows(fleet, "latency_histogram", "lower_bound_ms", "messages") == {(200, 2)}
 
 
 def test_gaps_and_security_events_are_listed(fleet: FleetTables) -> None:

@@ -4,7 +4,7 @@ from pyspark.sql import SparkSession
 
 from restante.fleet.transforms.latency import latency
 
-TABLE = "message_kind string, delivery_latency_ms long, release_latency_ms long, doubt string"
+TABLE = "message_kind string, delivery_latency_ms long, release_latency_ms long, inconsistency string"
 
 
 def test_percentiles_are_exact_for_each_kind_and_for_all(spark: SparkSession) -> None:
@@ -15,10 +15,10 @@ def test_percentiles_are_exact_for_each_kind_and_for_all(spark: SparkSession) ->
         ("text", 20, 7, None),
         ("media", 100, None, None),
         (None, None, None, None),
-        ("text", 1_000_000, 1_000_000, "moved_after_end"),
+        ("text", 1_000_000, 1_000_000, "changed_after_end"),
     ]
-    found = latency(spark.createDataFrame(rows, TABLE)).orderBy("span", "of_all_kinds", "message_kind").collect()
-    columns = ("span", "message_kind", "of_all_kinds", "messages", "max_ms")
+    found = latency(spark.createDataFrame(rows, TABLE)).orderBy("span", "is_total", "message_kind").collect()
+    columns = ("span", "message_kind", "is_total", "messages", "max_ms")
     assert [tuple(row[name] for name in columns) for row in found] == [
         ("accepted_to_delivered", "media", False, 1, 100),
         ("accepted_to_delivered", "text", False, 4, 40),

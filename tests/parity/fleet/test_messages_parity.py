@@ -31,7 +31,7 @@ class Life:
     state: State | None = None
     state_at_ms: int | None = None
     attempts: int = 0
-    doubt: str | None = None
+    inconsistency: str | None = None
 
 
 def fold(facts: list[JournalEvent]) -> dict[str, Any]:
@@ -42,11 +42,11 @@ def fold(facts: list[JournalEvent]) -> dict[str, Any]:
     released = [fact.at_ms for fact in facts if fact.kind is JournalKind.RELEASED]
     senders = {fact.writer for fact in facts if fact.kind in STATE_AFTER}
     last = max(facts, key=lambda row: (row.at_ms, row.event_id))
-    doubt = (
-        ("nameless" if facts[0].message_id is None else None)
+    inconsistency = (
+        ("missing_message_id" if facts[0].message_id is None else None)
         or ("never_accepted" if life.accepted_at_ms is None else None)
-        or ("several_senders" if len(senders) > 1 else None)
-        or life.doubt
+        or ("multiple_senders" if len(senders) > 1 else None)
+        or life.inconsistency
     )
     in_order = sorted(facts, key=lambda row: row.event_id)
     of_sender = [fact for fact in in_order if fact.kind in STATE_AFTER]
@@ -78,10 +78,10 @@ def fold(facts: list[JournalEvent]) -> dict[str, Any]:
         "arrivals": len(arrived),
         "duplicates": sum(fact.code == "duplicate" for fact in arrived),
         "releases": len(released),
-        "first_fact_at_ms": min(fact.at_ms for fact in facts),
-        "last_fact": last.kind,
-        "last_fact_at_ms": last.at_ms,
-        "doubt": doubt,
+        "first_event_at_ms": min(fact.at_ms for fact in facts),
+        "last_event": last.kind,
+        "last_event_at_ms": last.at_ms,
+        "inconsistency": inconsistency,
     }
 
 
@@ -95,7 +95,7 @@ def live(life: Life, fact: JournalEvent) -> None:
     life.kind = life.kind or fact.message_kind
     life.priority = fact.priority if life.priority is None else life.priority
     life.attempts += fact.kind is JournalKind.ATTEMPTED
-    life.doubt = life.doubt or objection(life.state, fact.kind)
+    life.inconsistency = life.inconsistency or objection(life.state, fact.kind)
     if fact.kind is JournalKind.ACCEPTED and life.accepted_at_ms is None:
         life.accepted_at_ms = fact.at_ms
     life.state, life.state_at_ms = STATE_AFTER[fact.kind], fact.at_ms
@@ -106,10 +106,10 @@ def objection(state: State | None, kind: JournalKind) -> str | None:
         case None, _:
             return None
         case _, JournalKind.ACCEPTED:
-            return "accepted_late"
+            return "accepted_again"
         case _, JournalKind.RECOVERED:
-            return None if state is State.DEAD else "recovered_alive"
-    return "moved_after_end" if state in OVER else None
+            return None if state is State.DEAD else "recovered_in_flight"
+    return "changed_after_end" if state in OVER else None
 
 
 def between(start_ms: int | None, end_ms: int | None) -> int | None:
@@ -175,12 +175,12 @@ def test_the_table_equals_a_fold_over_the_facts_of_any_trace(spark: SparkSession
     found = message_table(spark, rows)
     folded = {message_id: fold(facts) for message_id, facts in expected.items()}
     assert found == folded
-    assert {row["doubt"] for row in folded.values()} == {
+    assert {row["inconsistency"] for row in folded.values()} == {
         None,
-        "nameless",
+        "missing_message_id",
         "never_accepted",
-        "accepted_late",
-        "moved_after_end",
-        "recovered_alive",
-        "several_senders",
+        "accepted_again",
+        "changed_after_end",
+        "recovered_in_flight",
+        "multiple_senders",
     }

@@ -127,7 +127,7 @@ def test_nothing_is_lost_nothing_doubled_and_each_oddity_named_with_file_and_rea
     assert got.events == expected.events
     assert got.arrivals == expected.arrivals
     assert len(got.events) == 2 * ARRIVALS
-    assert {(row["verdict"], row["recorded"]) for row in got.arrivals} == {("new", "new")}
+    assert {(row["verdict"], row["recipient_verdict"]) for row in got.arrivals} == {("new", "new")}
     assert got.quarantine == set(named.items()) | {
         ("unknown.parquet", "kind: must be a known word"),
         ("unknown.parquet", "at_ms: must be in 0..253402300799999"),

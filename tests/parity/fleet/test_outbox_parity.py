@@ -40,5 +40,5 @@ def test_the_final_states_are_those_of_the_outbox_machine(spark: SparkSession) -
     collect()
     found = message_table(spark, journal.rows)
     assert {message_id: row["state"] for message_id, row in found.items()} == ended
-    assert {row["doubt"] for row in found.values()} == {None}
+    assert {row["inconsistency"] for row in found.values()} == {None}
     assert set(ended.values()) == set(State)

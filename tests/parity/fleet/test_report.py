@@ -111,12 +111,12 @@ def test_a_cut_and_a_damaged_file_are_named_and_the_job_goes_on(messy: Conservat
 
 @clause("1.4", "13.4")
 def test_the_books_balance_day_by_day_though_a_segment_came_twice(messy: ConservationReport) -> None:
-    assert messy.books == (
+    assert messy.days == (
         DayBalance(day=date(2026, 1, 5), accepted=6, delivered=3, expired=1, evicted=1, in_flight=1),
         DayBalance(day=date(2026, 1, 6), accepted=2, dead=1, in_flight=1),
     )
     assert messy.unaccounted == ()
-    assert messy.holes == ()
+    assert messy.missing_events == ()
     assert messy.balanced
 
 
@@ -157,66 +157,66 @@ def test_unaccounted_messages_are_listed_by_id_with_the_last_fact(lossy: Conserv
     assert lossy.unaccounted == (
         UnaccountedMessage(
             message_id=message(0),
-            doubt=Inconsistency.MOVED_AFTER_END,
+            inconsistency=Inconsistency.CHANGED_AFTER_END,
             state=State.SENDING,
-            last_fact=JournalKind.ATTEMPTED,
-            last_fact_at_ms=NOON_MS + 900,
+            last_event=JournalKind.ATTEMPTED,
+            last_event_at_ms=NOON_MS + 900,
         ),
         UnaccountedMessage(
             message_id=message(1),
-            doubt=Inconsistency.NEVER_ACCEPTED,
+            inconsistency=Inconsistency.NEVER_ACCEPTED,
             state=State.DELIVERED,
-            last_fact=JournalKind.DELIVERED,
-            last_fact_at_ms=NOON_MS + 300,
+            last_event=JournalKind.DELIVERED,
+            last_event_at_ms=NOON_MS + 300,
         ),
         UnaccountedMessage(
             message_id=None,
-            doubt=Inconsistency.NAMELESS,
+            inconsistency=Inconsistency.MISSING_MESSAGE_ID,
             state=State.DELIVERED,
-            last_fact=JournalKind.DELIVERED,
-            last_fact_at_ms=NOON_MS + 901,
+            last_event=JournalKind.DELIVERED,
+            last_event_at_ms=NOON_MS + 901,
         ),
     )
 
 
 @clause("13.4")
 def test_missing_facts_are_listed_by_writer_and_number(lossy: ConservationReport) -> None:
-    assert lossy.holes[:3] == (
+    assert lossy.missing_events[:3] == (
         MissingEvents(
             writer=SENDER,
             missing_from=6,
             missing_to=6,
-            last_fact=JournalKind.READ,
-            last_fact_at_ms=NOON_MS + 400,
+            last_event=JournalKind.READ,
+            last_event_at_ms=NOON_MS + 400,
             last_message_id=message(0),
         ),
         MissingEvents(
             writer=RECIPIENT,
             missing_from=1,
             missing_to=3,
-            last_fact=None,
-            last_fact_at_ms=None,
+            last_event=None,
+            last_event_at_ms=None,
             last_message_id=None,
         ),
         MissingEvents(
             writer=RELAY,
             missing_from=2,
             missing_to=2,
-            last_fact=JournalKind.STORED,
-            last_fact_at_ms=NOON_MS + 150,
+            last_event=JournalKind.STORED,
+            last_event_at_ms=NOON_MS + 150,
             last_message_id=None,
         ),
     )
 
 
 def test_a_long_list_ends_and_its_count_goes_on(lossy: ConservationReport) -> None:
-    assert len(lossy.holes) == 1_000
-    assert lossy.hole_count == 3 + 1_001
+    assert len(lossy.missing_events) == 1_000
+    assert lossy.missing_event_count == 3 + 1_001
 
 
 @clause("1.4", "13.4")
 def test_the_day_of_a_loss_does_not_balance_and_the_other_does(lossy: ConservationReport) -> None:
-    assert lossy.books == (
+    assert lossy.days == (
         DayBalance(
             day=date(2026, 1, 5),
             accepted=5,
@@ -225,7 +225,7 @@ def test_the_day_of_a_loss_does_not_balance_and_the_other_does(lossy: Conservati
             evicted=1,
             in_flight=1,
             unaccounted=3,
-            adds_up=False,
+            is_balanced=False,
         ),
         DayBalance(day=date(2026, 1, 6), accepted=2, dead=1, in_flight=1),
     )
@@ -236,4 +236,4 @@ def test_a_directory_of_broken_files_gives_a_report_without_facts(spark: SparkSe
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     report = report_on(spark, tmp_path)
     assert report.bad_files == (BadSegment(name="a.parquet", reason="not a whole Parquet file"),)
-    assert (report.input_rows, report.books, report.latency) == (0, (), ())
+    assert (report.input_rows, report.days, report.latency) == (0, (), ())

@@ -73,7 +73,7 @@ def test_a_report_from_tables_is_that_of_their_segments_and_says_so(spark: Spark
     assert (by_segments[0], by_tables[0]) == (ReadFrom.SEGMENTS, ReadFrom.TABLES)
     books = by_tables[1]
     assert books == by_segments[1]
-    assert (books.duplicates, books.quarantined_rows, books.hole_count) == (2, 3, 2)
+    assert (books.duplicates, books.quarantined_rows, books.missing_event_count) == (2, 3, 2)
     assert [file.name for file in books.bad_files] == ["cut.parquet"]
     assert read_from(spark, lake.segments) is ReadFrom.SEGMENTS
 

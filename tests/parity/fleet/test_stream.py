@@ -132,7 +132,9 @@ def test_any_traces_shipped_in_any_order_make_the_tables_of_a_backfill_and_of_th
     tables = streamed(spark, lake)
     assert tables == backfilled(spark, lake)
     judged = (
-        stream_arrivals(spark, lake.local_stream, stream.commit).select("event_id", "verdict", "expected").collect()
+        stream_arrivals(spark, lake.local_stream, stream.commit)
+        .select("event_id", "verdict", "next_expected")
+        .collect()
     )
     assert {bytes(row[0]): (row[1], row[2]) for row in judged} == {
         event: (told.verdict, told.expected) for event, told in expected.items()

@@ -148,8 +148,8 @@ def judged(spark: SparkSession) -> DataFrame:
     """Four facts: one once, one in two files, one in one file three times, one in two versions; and three bad rows."""
     one, two, three, four = ({**EVERYTHING, "event_id": event_id(writer(1), number)} for number in range(1, 5))
     bad = {**EVERYTHING, "kind": "sneezed"}
-    nameless = {**EVERYTHING, "event_id": None}
-    rows = [one, two, two, three, three, three, four, {**four, "code": None}, four, bad, bad, nameless]
+    missing_message_id = {**EVERYTHING, "event_id": None}
+    rows = [one, two, two, three, three, three, four, {**four, "code": None}, four, bad, bad, missing_message_id]
     files = ["a", "a", "b", "b", "b", "b", "a", "b", "c", "b", "c", "c"]
     return validate_rows(frame(spark, rows, files)).cache()
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from restante.client.channels import Channels, Draft, Enqueued
+from restante.client.channels import ChannelMessage, Channels, Enqueued
 from restante.model.journal import JournalKind
 from restante.model.states import State
 from restante.policy.settings import Settings
@@ -79,8 +79,8 @@ def long_text(chunks: int) -> str:
     return "\n\n".join(f"{number} " + "x" * 3_000 for number in range(chunks))
 
 
-def draft(markdown: str = "hello", **more: Any) -> Draft:
-    return Draft(**{"channel": "ops", "chat": "room", "markdown": markdown, **more})
+def draft(markdown: str = "hello", **more: Any) -> ChannelMessage:
+    return ChannelMessage(**{"channel": "ops", "chat": "room", "markdown": markdown, **more})
 
 
 async def states(channels: Channels, sent: object) -> list[State | None]:

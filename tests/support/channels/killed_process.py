@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from restante.client.channels import Channels, ChunkEnd, Draft
+from restante.client.channels import ChannelMessage, Channels, ChunkEnd
 from restante.core.channel_delivery import ChunkState
 from restante.model.ids import MessageId
 from restante.policy.capacity import OutboxLimits
@@ -89,7 +89,7 @@ async def deliver_and_die(path: Path, api: str, victim: str) -> None:
     channels = Channels.open(
         path, registered(api, step, chunk), settings=HURRIED, entropy=StillDice(len(victim) + chunk), after=after
     )
-    await channels.deliver(Draft(channel="ops", chat=victim, markdown=long_text(CHUNKS)))
+    await channels.deliver(ChannelMessage(channel="ops", chat=victim, markdown=long_text(CHUNKS)))
     if step == "queued":
         die()
     await channels.drain()

@@ -181,7 +181,7 @@ def seen_text(rendered: Rendered, chunk: Chunk) -> str:
     if rendered.platform in (Platform.MATRIX, Platform.EMAIL):
         hidden.add(Role.RULE)
     seen = ""
-    for piece, start in zip(rendered.message.pieces, rendered.message.starts, strict=True):
-        if piece.role not in hidden:
-            seen += piece.text[max(0, chunk.start - start) : max(0, chunk.end - start)]
+    for run, start in zip(rendered.message.runs, rendered.message.starts, strict=True):
+        if run.role not in hidden:
+            seen += run.text[max(0, chunk.start - start) : max(0, chunk.end - start)]
     return seen

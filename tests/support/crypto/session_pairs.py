@@ -6,7 +6,7 @@ from restante.core.session_messages import Accepted, accept_session, decrypt_mes
 from restante.core.signed_bundles import sign_bundle, verify_bundle
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Agreed, encapsulate, initiate
 from restante.crypto.identity import Identity
-from restante.crypto.prekeys import PrekeyStore, chosen_one_time, prekeys_due, renewed
+from restante.crypto.prekeys import PrekeyStore, choose_one_time, prekeys_due, renew_due
 from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES
 from restante.model.ids import Address, MessageId, SessionId, mint_message_id
 from restante.model.prekey_bundle import PrekeyBundle
@@ -25,7 +25,7 @@ DICE = SeededEntropy(5)
 def made_prekeys(*, now_ms: int = NOW_MS, store: PrekeyStore | None = None, seed: int = 5) -> PrekeyStore:
     before = PrekeyStore() if store is None else store
     needed = prekeys_due(before, now_ms=now_ms).entropy_bytes
-    return renewed(before, entropy=SeededEntropy(seed).draw(needed), now_ms=now_ms)
+    return renew_due(before, entropy=SeededEntropy(seed).draw(needed), now_ms=now_ms)
 
 
 BOBS_PREKEYS = made_prekeys()
@@ -43,7 +43,7 @@ def opened(
     return initiate(
         writer,
         bundle,
-        one_time=chosen_one_time(bundle, dice),
+        one_time=choose_one_time(bundle, dice),
         encapsulation=encapsulate(bundle),
         entropy=DICE.draw(HANDSHAKE_ENTROPY_BYTES),
         continues=continues,

@@ -8,6 +8,10 @@ from pathlib import Path
 from restante.core.inbox import Phase
 from restante.core.inbox import step as inbox_step
 from restante.core.inbox_events import Effect
+from restante.core.link.messages import Effect as LinkEffect
+from restante.core.link.messages import WakeAt
+from restante.core.link.table import Input
+from restante.core.link.table import Phase as LinkPhase
 from restante.core.outbox import step
 from restante.core.outbox_events import (
     Cancelled,
@@ -28,11 +32,13 @@ from restante.model.journal import STATE_AFTER
 from restante.model.states import ENDED, State
 from restante.policy.failures import Failure
 from support.inbox import session_states
+from support.link import phases as link_phases
 from support.outbox.entry_states import DAY_MS, MINUTE_MS, NOW_MS, OWNER, SETTINGS, reached
 
 PAGES = Path(__file__).parents[3] / "docs" / "state-machines"
 OUTBOX_PAGE = PAGES / "outbox.md"
 INBOX_PAGE = PAGES / "inbox.md"
+LINK_PAGE = PAGES / "link.md"
 TIMES_MS = (NOW_MS, NOW_MS + 2 * MINUTE_MS, NOW_MS + DAY_MS, NOW_MS + 29 * DAY_MS, NOW_MS + 30 * DAY_MS)
 EVENTS: tuple[Event, ...] = (
     Leased(owner=OWNER, until_ms=NOW_MS + 40 * DAY_MS),
@@ -162,7 +168,62 @@ def _shown(effects: tuple[str, ...]) -> str:
     return ", ".join(f"`{effect}`" for effect in effects) or "none"
 
 
+def _link_taken(end: str) -> Iterator[tuple[LinkPhase, Input, LinkPhase, tuple[str, ...]]]:
+    for phase in LinkPhase:
+        for given in Input:
+            if given not in link_phases.TABLES[end][phase]:
+                continue
+            for act in link_phases.acts(end, given):
+                link = link_phases.reached(end, phase)
+                effects = act(link)
+                yield phase, given, link.phase, _kinds(effects)
+
+
+def _kinds(effects: list[LinkEffect]) -> tuple[str, ...]:
+    """The effects by name, timers aside."""
+    return tuple(type(effect).__name__ for effect in effects if not isinstance(effect, WakeAt))
+
+
+def link_page() -> str:
+    lines = [
+        "# The link machine",
+        "",
+        "One for each end of a connection. Drawn from the machine: every phase met every input that its table",
+        "(`src/restante/core/link/table.py`) allows. A test keeps this page current. An input that is not listed is",
+        "an error and changes nothing: the node refuses such a frame, the client ends the connection.",
+    ]
+    for end in link_phases.TABLES:
+        taken = list(_link_taken(end))
+        moves: dict[tuple[LinkPhase, LinkPhase], set[Input]] = {}
+        for before, given, after, _ in taken:
+            if before is not after:
+                moves.setdefault((before, after), set()).add(given)
+        rows: dict[tuple[LinkPhase, Input, LinkPhase], set[tuple[str, ...]]] = {}
+        for before, given, after, effects in taken:
+            rows.setdefault((before, given, after), set()).add(effects)
+        lines += [
+            "",
+            f"## The {end}'s end",
+            "",
+            "```mermaid",
+            "stateDiagram-v2",
+            f"    [*] --> {LinkPhase.CONNECTING}",
+            *(f"    {before} --> {after}: {', '.join(sorted(moves[before, after]))}" for before, after in moves),
+            f"    {LinkPhase.CLOSED} --> [*]",
+            "```",
+            "",
+            "| phase | input | phase after | effects, timers aside |",
+            "|---|---|---|---|",
+            *(
+                f"| {before} | {given} | {after} | {' or '.join(sorted(map(_shown, effects)))} |"
+                for (before, given, after), effects in rows.items()
+            ),
+        ]
+    return "\n".join([*lines, ""])
+
+
 if __name__ == "__main__":
     PAGES.mkdir(parents=True, exist_ok=True)
     OUTBOX_PAGE.write_text(outbox_page(), encoding="utf-8")
     INBOX_PAGE.write_text(inbox_page(), encoding="utf-8")
+    LINK_PAGE.write_text(link_page(), encoding="utf-8")

@@ -24,7 +24,7 @@ from restante.core.inbox_events import (
     SessionFailed,
     TimePassed,
 )
-from restante.fleet.kernels.arrivals_schema import FACTS
+from restante.fleet.kernels.arrivals_schema import SESSION_EVENTS
 from restante.model.ids import event_id
 from restante.model.states import Verdict
 from restante.policy.dedup import DedupLimits
@@ -99,7 +99,7 @@ class Recipient:
         )
         if told.verdict in {"new", "duplicate"}:
             self.seen.append([fact.session, fact.message, fact.payload, now_ms])
-        return told._replace(placement="void") if told.verdict in {"duplicate", "collision"} else told
+        return told._replace(placement="placeholder") if told.verdict in {"duplicate", "collision"} else told
 
     def _plain(self, fact: TraceFact, verdict: str) -> Told:
         session = self.sessions.setdefault(fact.session, InboxSession())
@@ -155,7 +155,7 @@ def payload_hash(fact: TraceFact) -> bytes:
 
 
 def kernel_facts(trace: Sequence[TraceFact]) -> list[dict[str, Any]]:
-    """The trace as rows of kernels.tables.FACTS, in order."""
+    """The trace as rows of kernels.tables.SESSION_EVENTS, in order."""
     events = {"arrived": 0, "passed": 1, "failed": 2, "agreed": 3}
     return [
         {
@@ -173,19 +173,19 @@ def kernel_facts(trace: Sequence[TraceFact]) -> list[dict[str, Any]]:
 
 
 def facts_table(rows: Iterable[dict[str, Any]]) -> Any:
-    return pa.Table.from_pylist(list(rows), schema=FACTS)
+    return pa.Table.from_pylist(list(rows), schema=SESSION_EVENTS)
 
 
 def told_by(judged: Any) -> dict[bytes, Told]:
     """Rows of kernels.tables.JUDGED by their event."""
-    placements = {0: "released", 1: "late", 2: "held", 3: "void"}
+    placements = {0: "released", 1: "late", 2: "held", 3: "placeholder"}
     return {
         row["event_id"]: Told(
             None if row["verdict"] < 0 else WORDS[row["verdict"]],
             placements.get(row["placement"]),
             row["expected"],
             row["released"],
-            tuple((gap["first"], gap["last"], gap["asked"]) for gap in row["gaps"] or ()),
+            tuple((gap["first"], gap["last"], gap["retransmit_requested"]) for gap in row["gaps"] or ()),
             None if row["reset"] < 0 else row["reset"],
         )
         for row in judged.to_pylist()

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from restante.core.decrypted_messages import DecryptedMessage, Letter
+from restante.core.decrypted_messages import DecryptedMessage
 from restante.model.ids import Address, SessionId
 from restante.model.inbox_entry import InboxEntry
 from restante.model.kinds import Kind, TtlType
@@ -34,14 +34,12 @@ def letter(
     """Message `number`, which is also its place in the session unless told otherwise."""
     return DecryptedMessage(
         header=TtlHeader(created_at_ms=written_at_ms, ttl_s=ttl_s, ttl_type=ttl_type),
-        letter=Letter(
-            message_id=message(number),
-            sender=sender,
-            session_id=session,
-            sequence=number if sequence is None else sequence,
-            kind=kind,
-            body=b"body %d" % number if body is None else body,
-        ),
+        message_id=message(number),
+        sender=sender,
+        session_id=session,
+        sequence=number if sequence is None else sequence,
+        kind=kind,
+        body=b"body %d" % number if body is None else body,
         payload_hash=hash_sealed_bytes(sealed or session + b"sealed %d" % number),
         envelope_bytes=1_696,
     )

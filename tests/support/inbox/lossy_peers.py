@@ -45,7 +45,7 @@ class Writer:
     def write(self) -> DecryptedMessage:
         number, self.numbers = self.numbers, self.numbers + 1
         envelope = self._seal(number)
-        self.sent.append(envelope.letter.body)
+        self.sent.append(envelope.body)
         self._keep(number, envelope)
         return envelope
 
@@ -93,9 +93,9 @@ class Writer:
     def _keep(self, number: int, envelope: DecryptedMessage) -> None:
         self.kept.append(
             Written(
-                message_id=envelope.letter.message_id,
-                session_id=envelope.letter.session_id,
-                sequence=envelope.letter.sequence,
+                message_id=envelope.message_id,
+                session_id=envelope.session_id,
+                sequence=envelope.sequence,
                 state=State.SENT,
                 number=number,
                 envelope=envelope,
@@ -190,8 +190,8 @@ class Peers:
     def forged(self, envelope: DecryptedMessage, *, new_id: bool) -> DecryptedMessage:
         """Other bytes under a known id, or a used number under a new one."""
         number, self.writer.numbers = self.writer.numbers, self.writer.numbers + 1
-        known = envelope.letter
+        known = envelope
         made = letter(
             number, sequence=known.sequence, session=known.session_id, body=b"forged", sealed=b"forged %d" % number
         )
-        return made if new_id else made._replace(letter=made.letter._replace(message_id=known.message_id))
+        return made if new_id else made._replace(message_id=known.message_id)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import (
     Fingerprint,
-    content_mark,
-    known_elsewhere,
+    classify_before_decryption,
+    content_fingerprint,
+    known_in_other_session,
     message_key,
-    payload_mark,
-    session_mark,
-    verdict_before_opening,
+    payload_fingerprint,
+    session_fingerprint,
 )
 from restante.core.inbox import InboxSession, next_wake_ms, step
 from restante.core.inbox_events import (
@@ -22,7 +22,7 @@ from restante.core.inbox_events import (
     Effect,
     Event,
     Hold,
-    InboxNotice,
+    InboxEventType,
     RecordGap,
     RecordVerdict,
     Release,
@@ -39,7 +39,7 @@ from restante.policy.settings import Settings
 from restante.wire.acks import AckType
 
 Who = tuple[Address, SessionId]
-Told = tuple[InboxNotice, str | None]
+Told = tuple[InboxEventType, str | None]
 
 
 @dataclass(kw_only=True)
@@ -78,20 +78,20 @@ class InboxModel:
     asks: list[tuple[Who, RequestRetransmit | AskReset]] = field(default_factory=list)
 
     def receive(self, opened: DecryptedMessage, *, now_ms: int) -> Verdict | None:
-        letter = opened.letter
+        letter = opened
         key = message_key(letter.sender, letter.message_id)
         mark = Fingerprint(
-            session_mark(letter.sender, letter.session_id, letter.message_id),
-            payload_mark(opened.payload_hash),
-            content_mark(opened.header, letter.kind, letter.body),
+            session_fingerprint(letter.sender, letter.session_id, letter.message_id),
+            payload_fingerprint(opened.payload_hash),
+            content_fingerprint(opened.header, letter.kind, letter.body),
             letter.kind is not Kind.CONTROL,
         )
         window_ms = self.settings.dedup.window_ms
         marks = [old for its_key, old, at_ms in self.seen if its_key == key and now_ms < at_ms + window_ms]
-        verdict = verdict_before_opening(marks, session=mark.session, payload=mark.payload)
+        verdict = classify_before_decryption(marks, session=mark.session, payload=mark.payload)
         if verdict is not None:
             return self._judged(verdict, opened, key, mark, now_ms)
-        elsewhere = known_elsewhere(marks, session=mark.session, content=mark.content)
+        elsewhere = known_in_other_session(marks, session=mark.session, content=mark.content)
         who = (letter.sender, letter.session_id)
         kept = Kept(opened=opened, received_at_ms=now_ms)
         for effect in self._step(who, Arrived(sequence=letter.sequence, elsewhere=elsewhere), now_ms):
@@ -122,14 +122,14 @@ class InboxModel:
     def continue_session(self, who: Who, *, new: SessionId, now_ms: int) -> None:
         self._happen(who, ResetAgreed(), now_ms)
         self.sessions.setdefault((who[0], new), InboxSession())
-        self.told.append((InboxNotice.RESET, "agreed"))
+        self.told.append((InboxEventType.SESSION_RESET, "agreed"))
 
     def mark_read(self, place: int, *, now_ms: int, acknowledge: bool) -> bool:
         for kept in self.handed_on:
             if kept.place == place and kept.first_read_at_ms is None and kept.is_alive(now_ms):
                 kept.first_read_at_ms = now_ms
                 if acknowledge:
-                    self.owed.append((AckType.READ, kept.opened.letter.sender, kept.opened.letter.message_id))
+                    self.owed.append((AckType.READ, kept.opened.sender, kept.opened.message_id))
                 return True
         return False
 
@@ -158,7 +158,7 @@ class InboxModel:
         self, verdict: Verdict, opened: DecryptedMessage, key: bytes, mark: Fingerprint, now_ms: int
     ) -> Verdict:
         if verdict in {Verdict.COLLISION, Verdict.REPLAY}:
-            self.told.append((InboxNotice.SECURITY, verdict))
+            self.told.append((InboxEventType.SECURITY, verdict))
             return verdict
         self.seen = [
             entry
@@ -167,7 +167,7 @@ class InboxModel:
         ]
         self.seen.append((key, mark, now_ms))
         if mark.is_acknowledged:
-            self.owed.append((AckType.RECEIPT, opened.letter.sender, opened.letter.message_id))
+            self.owed.append((AckType.RECEIPT, opened.sender, opened.message_id))
         return verdict
 
     def _forget_surplus(self) -> None:
@@ -188,19 +188,19 @@ class InboxModel:
             case Release(sequence, is_late):
                 self._hand_on(replace(self.held.pop((*who, sequence)), is_late=is_late))
             case RecordGap(first, last):
-                self.told.append((InboxNotice.GAP, f"{first}_through_{last}"))
+                self.told.append((InboxEventType.GAP, f"{first}_through_{last}"))
             case RequestRetransmit():
                 self.asks.append((who, effect))
             case AskReset(reason):
-                self.told.append((InboxNotice.RESET, reason.name.lower()))
+                self.told.append((InboxEventType.SESSION_RESET, reason.name.lower()))
                 self.asks.append((who, effect))
             case _:
                 pass
 
     def _hand_on(self, kept: Kept) -> None:
-        if kept.opened.letter.kind is Kind.CONTROL:
-            self.control.append(kept.opened.letter.body)
+        if kept.opened.kind is Kind.CONTROL:
+            self.control.append(kept.opened.body)
             return
         self.places += 1
         self.handed_on.append(replace(kept, place=self.places))
-        self.told.append((InboxNotice.NEW_MESSAGE, None))
+        self.told.append((InboxEventType.NEW_MESSAGE, None))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.core.channel_chunks import (
-    Draft,
+    ChannelMessage,
     RenderedChunk,
     channel_of,
     chunk_id,
@@ -21,7 +21,7 @@ from restante.wire.channel_chunk import GroupId, Strategy
 from support.outbox.entries import entry
 
 GROUP = GroupId(bytes(16))
-DRAFT = Draft(channel="ops", chat="c/1", markdown="x", title="T", reply_to="9", thread="4")
+DRAFT = ChannelMessage(channel="ops", chat="c/1", markdown="x", title="T", reply_to="9", thread="4")
 
 
 def test_chunks_carry_their_place_and_only_the_first_one_answers() -> None:

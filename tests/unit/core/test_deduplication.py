@@ -4,11 +4,11 @@ import pytest
 
 from restante.core.deduplication import (
     Fingerprint,
-    content_mark,
-    known_elsewhere,
+    classify_before_decryption,
+    content_fingerprint,
+    known_in_other_session,
     message_key,
-    session_mark,
-    verdict_before_opening,
+    session_fingerprint,
 )
 from restante.core.inbox_events import KnownInOtherSession
 from restante.model.ids import Address, SessionId
@@ -36,7 +36,7 @@ SEEN = Fingerprint(b"session1", b"p" * 16, b"content1")
     ids=["never seen: open it", "seen, same bytes", "seen, other bytes", "seen in another session: open it"],
 )
 def test_the_verdict_before_opening(marks: list[Fingerprint], payload: bytes, verdict: Verdict | None) -> None:
-    assert verdict_before_opening(marks, session=b"session1", payload=payload) is verdict
+    assert classify_before_decryption(marks, session=b"session1", payload=payload) is verdict
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_the_verdict_before_opening(marks: list[Fingerprint], payload: bytes, ve
 def test_whether_another_session_brought_it(
     marks: list[Fingerprint], content: bytes, answer: KnownInOtherSession
 ) -> None:
-    assert known_elsewhere(marks, session=b"session2", content=content) is answer
+    assert known_in_other_session(marks, session=b"session2", content=content) is answer
 
 
 def test_marks_tell_senders_sessions_and_messages_apart() -> None:
     keys = {message_key(sender, message(number)) for sender in (ALICE, CAROL) for number in (1, 2)}
     assert len(keys) == 4
-    assert len({session_mark(ALICE, session, message(1)) for session in (OLD, NEW)}) == 2
+    assert len({session_fingerprint(ALICE, session, message(1)) for session in (OLD, NEW)}) == 2
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_marks_tell_senders_sessions_and_messages_apart() -> None:
     ],
 )
 def test_another_life_kind_or_body_is_another_content(other: tuple[TtlHeader, Kind, bytes]) -> None:
-    assert content_mark(HEADER, Kind.TEXT, b"hello") == content_mark(HEADER, Kind.TEXT, b"hello")
-    assert content_mark(*other) != content_mark(HEADER, Kind.TEXT, b"hello")
+    assert content_fingerprint(HEADER, Kind.TEXT, b"hello") == content_fingerprint(HEADER, Kind.TEXT, b"hello")
+    assert content_fingerprint(*other) != content_fingerprint(HEADER, Kind.TEXT, b"hello")

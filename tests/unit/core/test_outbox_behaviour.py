@@ -151,7 +151,7 @@ def test_a_claim_whose_owner_died_is_taken_back_at_its_deadline_and_due_at_once(
     assert after(entry, TimePassed(), at_ms=lapse_ms - 1) == entry
     free, effects = taken(entry, TimePassed(), at_ms=lapse_ms)
     assert (free.state, free.lease, free.attempts, free.next_attempt_at_ms) == (State.PENDING, None, 1, lapse_ms)
-    assert records(effects) == notices(effects) == [("retried", "lease_lapsed")]
+    assert records(effects) == notices(effects) == [("retried", "lease_expired")]
     assert after(free, lease(lapse_ms), at_ms=lapse_ms).attempts == 2
 
 

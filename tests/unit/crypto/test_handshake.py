@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from restante.core.session_messages import session_to_send_in
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Encapsulation, encapsulate, initiate, respond
 from restante.crypto.identity import Identity
-from restante.crypto.prekeys import PrekeyStore, chosen_one_time
+from restante.crypto.prekeys import PrekeyStore, choose_one_time
 from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, RestanteError, TooLarge
 from restante.model.ids import SessionId
@@ -140,7 +140,7 @@ def test_nobody_can_open_a_session_in_anothers_name() -> None:
 def test_every_secret_of_the_handshake_matters() -> None:
     bundle = bundle_of()
     kem = encapsulate(bundle)
-    one_time = chosen_one_time(bundle, 0)
+    one_time = choose_one_time(bundle, 0)
     honest = initiate(ALICE, bundle, one_time=one_time, encapsulation=kem, entropy=ENTROPY)
     wrong_kem = Encapsulation(secret=bytes(32), ciphertext=kem.ciphertext)
     others = [

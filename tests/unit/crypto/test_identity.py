@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.crypto.identity import SMALL_ORDER_KEYS, Identity, checked_card, is_signed_by
+from restante.crypto.identity import SMALL_ORDER_KEYS, Identity, is_signed_by, verify_card
 from restante.model.contact_card import ContactCard
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
@@ -28,7 +28,7 @@ ALICE_TAG_SECRET = "4770f417dc71fdb4d327d5e3732741dbc8f998f1cef1886a6725dd6b6997
 
 def refusal_of(card: ContactCard) -> Code | None:
     try:
-        checked_card(card)
+        verify_card(card)
     except RemoteProtocolError as refused:
         return refused.code
     return None
@@ -75,7 +75,7 @@ def test_a_node_is_known_by_its_signing_key() -> None:
 @given(seeds)
 def test_a_card_as_it_was_issued_is_accepted(seed: bytes) -> None:
     card = Identity(seed).card
-    assert checked_card(card) is card
+    assert verify_card(card) is card
 
 
 def test_every_single_bit_flip_of_a_card_is_refused() -> None:

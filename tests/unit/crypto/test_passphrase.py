@@ -6,9 +6,9 @@ from restante.crypto.passphrase import (
     MAGIC,
     PASSPHRASE_ENTROPY_BYTES,
     ScryptCost,
-    close_with_passphrase,
+    decrypt_with_passphrase,
+    encrypt_with_passphrase,
     is_under_passphrase,
-    open_with_passphrase,
 )
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, OutOfRange, RestanteError
@@ -18,12 +18,12 @@ from support.wire.codec_properties import flipped
 CHEAP = ScryptCost(log2_n=15)
 ENTROPY = bytes(range(PASSPHRASE_ENTROPY_BYTES))
 SECRET = b"s" * 32
-CLOSED = close_with_passphrase(SECRET, "correct horse", entropy=ENTROPY, cost=CHEAP)
+CLOSED = encrypt_with_passphrase(SECRET, "correct horse", entropy=ENTROPY, cost=CHEAP)
 
 
 def outcome(raw: bytes, passphrase: str = "correct horse") -> bytes | Code:  # noqa: S107 - a test's
     try:
-        return open_with_passphrase(raw, passphrase)
+        return decrypt_with_passphrase(raw, passphrase)
     except RestanteError as refused:
         return refused.code
 
@@ -38,7 +38,7 @@ def test_only_the_passphrase_opens_it() -> None:
 
 def test_the_same_letters_in_other_code_points_are_the_same_passphrase() -> None:
     composed, decomposed = "caf\u00e9", "cafe\u0301"
-    closed = close_with_passphrase(SECRET, composed, entropy=ENTROPY, cost=CHEAP)
+    closed = encrypt_with_passphrase(SECRET, composed, entropy=ENTROPY, cost=CHEAP)
     assert outcome(closed, decomposed) == SECRET
 
 
@@ -89,4 +89,4 @@ def test_a_bare_secret_is_not_taken_for_a_closed_one() -> None:
 @pytest.mark.parametrize("passphrase", ["", "\udc80"], ids=["empty", "no character"])
 def test_what_is_no_passphrase_is_refused(passphrase: str) -> None:
     with pytest.raises(Malformed, match="passphrase"):
-        close_with_passphrase(SECRET, passphrase, entropy=ENTROPY, cost=CHEAP)
+        encrypt_with_passphrase(SECRET, passphrase, entropy=ENTROPY, cost=CHEAP)

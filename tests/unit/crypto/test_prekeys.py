@@ -11,11 +11,11 @@ from restante.crypto.prekeys import (
     PrekeyGone,
     PrekeysDue,
     PrekeyStore,
-    chosen_one_time,
+    choose_one_time,
     one_time_prekey,
     prekeys_due,
     public_bundle,
-    renewed,
+    renew_due,
     signed_prekey,
     without_one_time,
 )
@@ -90,7 +90,7 @@ def test_after_renewal_nothing_is_due(steps: list[tuple[int, int]]) -> None:
 
 def test_renewal_takes_exactly_the_entropy_it_asked_for() -> None:
     with pytest.raises(Malformed, match="entropy for prekeys must have 3296 bytes, not 3295"):
-        renewed(PrekeyStore(), entropy=bytes(3_295), now_ms=NOW_MS)
+        renew_due(PrekeyStore(), entropy=bytes(3_295), now_ms=NOW_MS)
 
 
 def test_prekeys_that_are_not_there_are_refused_by_kind() -> None:
@@ -157,5 +157,5 @@ def test_a_truly_signed_prekey_that_is_no_key_is_refused(unsigned: PrekeyBundle)
 @clause("8.1")
 @given(st.integers(0, 2**64))
 def test_any_one_time_prekey_may_be_chosen_until_none_is_left(dice: int) -> None:
-    assert chosen_one_time(PUBLIC, dice) in PUBLIC.one_time
-    assert chosen_one_time(replace(PUBLIC, one_time=()), dice) is None
+    assert choose_one_time(PUBLIC, dice) in PUBLIC.one_time
+    assert choose_one_time(replace(PUBLIC, one_time=()), dice) is None

@@ -15,8 +15,8 @@ from restante.crypto.ratchet import (
     MessageKeyGone,
     RatchetState,
     decrypt,
+    delete_expired_keys,
     encrypt,
-    forget_old_keys,
 )
 from restante.crypto.ratchet_codec import encode_ratchet
 from restante.model.error_codes import Code
@@ -170,10 +170,10 @@ def test_a_skipped_key_is_kept_for_thirty_days() -> None:
     bob.receive(alice.send(b"here"), now_ms=NOW_MS)
     last_ms = NOW_MS + 30 * DAY_MS - 1
     assert bob.receive(one, now_ms=last_ms) == b"one"
-    assert forget_old_keys(bob.state, now_ms=last_ms) is bob.state
+    assert delete_expired_keys(bob.state, now_ms=last_ms) is bob.state
     with pytest.raises(MessageKeyGone):
         bob.receive(other, now_ms=last_ms + 1)
-    assert forget_old_keys(bob.state, now_ms=last_ms + 1).skipped == {}
+    assert delete_expired_keys(bob.state, now_ms=last_ms + 1).skipped == {}
     bob.receive(alice.send(b"later"), now_ms=last_ms + 1)
     assert bob.state.skipped == {}, "any message that opens sweeps the old keys out"
 

@@ -11,7 +11,7 @@ from support.wire.codec_properties import flipped
 
 SEAL = StorageSeal(b"k" * 32)
 NONCE = bytes(range(12))
-SEALED = SEAL.close(b"dear diary", nonce=NONCE, context=b"row 1")
+SEALED = SEAL.seal(b"dear diary", nonce=NONCE, context=b"row 1")
 keys = st.binary(min_size=32, max_size=32)
 nonces = st.binary(min_size=12, max_size=12)
 
@@ -19,22 +19,22 @@ nonces = st.binary(min_size=12, max_size=12)
 def outcome(sealed: bytes, *, seal: StorageSeal = SEAL, context: bytes = b"row 1") -> bytes | Code:
     """What came out, or the code of the refusal; any other exception fails the test."""
     try:
-        return seal.open(sealed, context=context)
+        return seal.unseal(sealed, context=context)
     except RestanteError as refused:
         return refused.code
 
 
 @given(keys, nonces, st.binary(max_size=300), st.binary(max_size=40))
 def test_what_was_closed_opens_again(key: bytes, nonce: bytes, plaintext: bytes, context: bytes) -> None:
-    sealed = StorageSeal(key).close(plaintext, nonce=nonce, context=context)
-    assert StorageSeal(key).open(sealed, context=context) == plaintext
+    sealed = StorageSeal(key).seal(plaintext, nonce=nonce, context=context)
+    assert StorageSeal(key).unseal(sealed, context=context) == plaintext
     assert len(sealed) == len(plaintext) + 1 + NONCE_BYTES + 16
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40))
 def test_a_value_moved_to_another_place_does_not_open(context: bytes, other: bytes) -> None:
     assume(context != other)
-    sealed = SEAL.close(b"dear diary", nonce=NONCE, context=context)
+    sealed = SEAL.seal(b"dear diary", nonce=NONCE, context=context)
     assert outcome(sealed, context=other) is Code.AUTHENTICATION_FAILED
 
 
@@ -70,7 +70,7 @@ def test_a_key_of_another_size_is_refused(size: int) -> None:
 @pytest.mark.parametrize("size", [0, 11, 13])
 def test_a_nonce_of_another_size_is_refused(size: int) -> None:
     with pytest.raises(Malformed, match=f"nonce must have 12 bytes, not {size}"):
-        SEAL.close(b"x", nonce=bytes(size), context=b"")
+        SEAL.seal(b"x", nonce=bytes(size), context=b"")
 
 
 def test_printing_a_seal_shows_nothing_of_its_key() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from restante.fleet.kernels.message_lifecycles import FACTS, KINDS, lives_of
+from restante.fleet.kernels.message_lifecycles import KINDS, MESSAGE_EVENTS, lives_of
 from restante.model.journal import STATE_AFTER, JournalKind
 from support.fleet.journal_files import message, node_id, sealed
 
@@ -62,7 +62,7 @@ def lives(facts: list[Fact]) -> dict[bytes, dict[str, Any]]:
         }
         for number, fact in enumerate(facts, 1)
     ]
-    return {row["message_id"]: row for row in lives_of(pa.Table.from_pylist(rows[::-1], FACTS)).to_pylist()}
+    return {row["message_id"]: row for row in lives_of(pa.Table.from_pylist(rows[::-1], MESSAGE_EVENTS)).to_pylist()}
 
 
 def writer_of(fact: Fact) -> bytes:

@@ -15,10 +15,10 @@ REPORT = ConservationReport(
     duplicates=0,
     quarantine=(),
     bad_files=(),
-    books=(MONDAY, TUESDAY),
+    days=(MONDAY, TUESDAY),
     unaccounted=(),
-    holes=(),
-    hole_count=0,
+    missing_events=(),
+    missing_event_count=0,
     latency=(),
 )
 
@@ -32,21 +32,21 @@ def test_the_days_add_up_to_one_line() -> None:
 @clause("13.4")
 def test_one_unaccounted_message_on_one_day_unbalances_the_books() -> None:
     doubtful = replace(TUESDAY, delivered=2, unaccounted=1)
-    assert not replace(REPORT, books=(MONDAY, doubtful)).balanced
+    assert not replace(REPORT, days=(MONDAY, doubtful)).balanced
 
 
 @clause("13.4")
 def test_a_day_that_does_not_add_up_unbalances_the_books() -> None:
-    assert not replace(REPORT, books=(replace(MONDAY, adds_up=False), TUESDAY)).balanced
+    assert not replace(REPORT, days=(replace(MONDAY, is_balanced=False), TUESDAY)).balanced
 
 
 @clause("13.4")
 def test_a_missing_fact_unbalances_the_books() -> None:
-    assert not replace(REPORT, hole_count=1).balanced
+    assert not replace(REPORT, missing_event_count=1).balanced
 
 
 def test_an_empty_journal_balances() -> None:
-    assert replace(REPORT, books=()).balanced
+    assert replace(REPORT, days=()).balanced
 
 
 def test_refused_rows_are_counted_over_files_and_reasons() -> None:

@@ -71,7 +71,7 @@ def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
         ("[retry]\nbase_ms = 500", ConfigurationInvalid, "unknown section retry"),
         ("[nod]", ConfigurationInvalid, "Did you mean node? A node's sections are node, relay, mailbox, journal"),
         ("[node]\nlisten = 7431", ConfigurationInvalid, "node.listen must be a text in quotes, not 7431"),
-        ("[node]\nlisten = 'here'", ConfigurationInvalid, "node.listen: 'here' is no place to listen"),
+        ("[node]\nlisten = 'here'", ConfigurationInvalid, "node.listen: 'here' is not an endpoint"),
         ("[node]\nlog_level = 'loud'", ConfigurationInvalid, "must be one of debug, info, warning, error, not 'loud'"),
         ("[node]\nlisen = 'x'", ConfigurationInvalid, "Did you mean node.listen? Section node has listen, status"),
         ("[journal]\nship_to = 1", ConfigurationInvalid, "journal.ship_to must be a text in quotes, not 1"),

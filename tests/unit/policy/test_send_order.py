@@ -12,7 +12,7 @@ from restante.model.outbox_entry import Lease, OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.send_order import (
     choice_key,
-    has_outwaited,
+    has_exceeded_queue_time,
     is_abandoned,
     is_ready,
     may_overtake,
@@ -67,7 +67,7 @@ def test_an_unsent_entry_waits_1_24_or_72_hours_by_priority(priority: Priority, 
     assert queue_deadline_ms(priority=priority, queued_at_ms=NOW_MS) == deadline
 
     def outwaited(now_ms: int, *, was_sent: bool = False) -> bool:
-        return has_outwaited(priority=priority, queued_at_ms=NOW_MS, was_sent=was_sent, now_ms=now_ms)
+        return has_exceeded_queue_time(priority=priority, queued_at_ms=NOW_MS, was_sent=was_sent, now_ms=now_ms)
 
     assert not outwaited(deadline - 1)
     assert outwaited(deadline)

@@ -47,6 +47,7 @@ DEFAULTS: dict[str, dict[str, float]] = {
         "handshake_timeout_ms": 10_000,
         "idle_timeout_ms": 75_000,
         "slow_reader_timeout_ms": 30_000,
+        "frame_timeout_ms": 30_000,
         "heartbeat_interval_ms": 25_000,
         "reap_interval_ms": 3_600_000,
         "max_send_buffer_bytes": 1_048_576,

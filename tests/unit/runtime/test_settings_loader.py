@@ -12,26 +12,26 @@ from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, OutOfRange, RestanteError
 from restante.model.setting_ranges import ranges_of
 from restante.policy.settings import Settings
-from restante.runtime.settings_loader import Setting, find_file, known_settings, load, load_settings
+from restante.runtime.settings_loader import Setting, find_file, known_settings, load
 from support.spec.clauses import clause
 
 
 def from_toml(directory: Path, text: str) -> Settings:
     file = directory / "restante.toml"
     file.write_text(text, "utf-8")
-    return load_settings(file=file, environ={}, overrides={})
+    return load(file=file, environ={}, overrides={}).settings
 
 
 def from_environ(**variables: str) -> Settings:
-    return load_settings(file=None, environ=variables, overrides={})
+    return load(file=None, environ=variables, overrides={}).settings
 
 
 def from_flags(overrides: dict[str, str]) -> Settings:
-    return load_settings(file=None, environ={}, overrides=overrides)
+    return load(file=None, environ={}, overrides=overrides).settings
 
 
 def test_without_any_source_the_defaults_hold() -> None:
-    assert load_settings(file=None, environ={}, overrides={}) == Settings()
+    assert load(file=None, environ={}, overrides={}).settings == Settings()
 
 
 def test_every_field_of_every_section_has_a_range_and_so_is_a_setting() -> None:
@@ -215,13 +215,13 @@ def test_a_file_that_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None
     file = tmp_path / "x.toml"
     file.write_bytes(b"[retry]\n# \xff\n")
     with pytest.raises(ConfigurationInvalid, match=r"x\.toml is not UTF-8 text \(at line 2\)"):
-        load_settings(file=file, environ={}, overrides={})
+        load(file=file, environ={}, overrides={})
 
 
 @pytest.mark.parametrize("name", ["absent.toml", "."])
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationInvalid, match="cannot read"):
-        load_settings(file=tmp_path / name, environ={}, overrides={})
+        load(file=tmp_path / name, environ={}, overrides={})
 
 
 @given(text=st.text(max_size=40))

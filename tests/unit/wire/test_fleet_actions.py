@@ -15,7 +15,7 @@ REDRIVE = FleetAction(
     action=ActionKind.REDRIVE,
     target=writer(1),
     message_id=message(1),
-    fact_at_ms=5,
+    event_at_ms=5,
     reason="daily_retry_due",
     as_of_ms=9,
 )
@@ -38,7 +38,7 @@ def test_an_action_reads_back_equal(action: FleetAction) -> None:
         ({"target": None}, "target"),
         ({"message_id": "00" * 16}, "UUIDv4"),
         ({"message_id": 7}, "message_id"),
-        ({"fact_at_ms": -1}, "fact_at_ms"),
+        ({"event_at_ms": -1}, "event_at_ms"),
         ({"as_of_ms": None}, "as_of_ms"),
         ({"score": 1.5}, "score"),
         ({"reason": "two words"}, "reason"),

@@ -130,9 +130,9 @@ def send(
         raise ConfigurationInvalid(f"which client's file? Add --file PATH, or set {FILE_VARIABLE}")
     with _needs_the_extra():
         from restante.cli.client.channel_send import print_sent, send_now
-        from restante.client.channels import Draft, Strategy
+        from restante.client.channels import ChannelMessage, Strategy
 
-    draft = Draft(
+    draft = ChannelMessage(
         channel=channel,
         chat=chat,
         markdown=_text(source),

@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from restante.cli.terminal import console, print_json
-from restante.client.channels import Channels, Draft, Enqueued
+from restante.client.channels import ChannelMessage, Channels, Enqueued
 from restante.client.outbox_types import Status
 from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId, show_message_id
@@ -31,7 +31,7 @@ class SentByHand:
 
 
 async def send_now(
-    file: Path, channels: Mapping[str, Registered], draft: Draft, *, settings: Settings, budget_ms: int | None
+    file: Path, channels: Mapping[str, Registered], draft: ChannelMessage, *, settings: Settings, budget_ms: int | None
 ) -> SentByHand:
     """Queue it, send what is due on this channel within the budget, and say where each chunk is then."""
     try:

@@ -57,9 +57,9 @@ def list_letters(
     if not found:
         out.print("There are no such dead letters." if category else "There are no dead letters.")
         return
-    columns = ("message", "category", "code", "try", "moved", "kept", "retry", "reason", "to")
+    columns = ("message", "category", "code", "attempts", "moved", "kept", "retry", "reason", "to")
     rows = [letter_row(one, client.now_ms) for one in found]
-    right = ("try", "moved", "kept", "retry")
+    right = ("attempts", "moved", "kept", "retry")
     out.print(table(f"Dead letters: {total:,}", *columns, rows=rows, right=right, dense=True))
     if total > len(found):
         out.print(f"{total - len(found):,} more; show them with --limit {total}")

@@ -23,7 +23,7 @@ RECEIPTS_S: Final = 2.0  # they wait up to a second for company
 
 
 async def send_one(
-    client: Client, to: str, body: bytes, *, kind: Kind, ttl_s: int | None, wait_s: float
+    client: Client, to: str, body: bytes, *, kind: Kind, ttl_s: int | None, timeout_s: float
 ) -> tuple[SendReceipt, str]:
     try:
         with hinting("See who is known with 'restante contact list'."):
@@ -40,13 +40,13 @@ async def send_one(
             return await state() not in ("pending", "sending")
 
         async with _running(client) as working:
-            await _until(has_left, working, within_s=wait_s)
+            await _until(has_left, working, within_s=timeout_s)
         return receipt, await state()
     finally:
         await client.close()
 
 
-async def show_all(client: Client, *, follow: bool, quiet_s: float, as_json: bool) -> tuple[int, bool]:
+async def show_all(client: Client, *, follow: bool, idle_timeout_s: float, as_json: bool) -> tuple[int, bool]:
     """How many were shown, and whether the relay was reached."""
     shown = 0
     try:
@@ -63,13 +63,13 @@ async def show_all(client: Client, *, follow: bool, quiet_s: float, as_json: boo
             await _until(has_something_to_say, working, within_s=REACH_S)
             while True:
                 before = shown
-                await _until(client.has_unread, working, within_s=quiet_s)
+                await _until(client.has_unread, working, within_s=idle_timeout_s)
                 async for entry in client.inbox(follow=False):
                     _print_message(client, entry, as_json=as_json)
                     shown += 1
                 if shown == before:
                     break
-            await _until(client.has_acknowledged, working, within_s=quiet_s + RECEIPTS_S)
+            await _until(client.has_acknowledged, working, within_s=idle_timeout_s + RECEIPTS_S)
             return shown, client.was_connected
     finally:
         await client.close()

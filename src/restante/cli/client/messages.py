@@ -24,8 +24,8 @@ def send(
     home: HomeOption = None,
     kind: Annotated[Kind, typer.Option(help="The kind of message.")] = Kind.TEXT,
     ttl_s: Annotated[int | None, typer.Option("--ttl-s", help="How long it may live, in seconds.")] = None,
-    wait_s: Annotated[
-        float, typer.Option("--wait-s", min=0, max=600, help="How long to try to reach the relay now.")
+    timeout_s: Annotated[
+        float, typer.Option("--timeout-s", min=0, max=600, help="How long to try to reach the relay now.")
     ] = 10.0,
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
@@ -39,7 +39,7 @@ def send(
     from restante.cli.client.message_exchange import send_one
 
     client = opened_client(ctx, home, passphrase_file)
-    receipt, state = asyncio.run(send_one(client, to, body, kind=kind, ttl_s=ttl_s, wait_s=wait_s))
+    receipt, state = asyncio.run(send_one(client, to, body, kind=kind, ttl_s=ttl_s, timeout_s=timeout_s))
     message_id = show_message_id(receipt.message_id)
     if as_json:
         print_json({"message_id": message_id, "state": state})
@@ -57,11 +57,11 @@ def inbox(
     *,
     home: HomeOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay, and show messages as they come.")] = False,
-    quiet_ms: Annotated[
-        int, typer.Option("--quiet-ms", min=100, max=60_000, help="Nothing for so long means: that was all.")
+    idle_timeout_ms: Annotated[
+        int, typer.Option("--idle-timeout-ms", min=100, max=60_000, help="Stop after this long without a new message.")
     ] = 1_000,
-    read_acks: Annotated[
-        bool, typer.Option("--read-acks", help="Tell the senders that their messages were read.")
+    send_read_acks: Annotated[
+        bool, typer.Option("--send-read-acks", help="Send a READ ack for each message shown.")
     ] = False,
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
@@ -75,7 +75,9 @@ def inbox(
     from restante.cli.client.message_exchange import show_all
 
     client = opened_client(ctx, home, passphrase_file)
-    client.sends_read_acks = read_acks
-    shown, reached = asyncio.run(show_all(client, follow=follow, quiet_s=quiet_ms / 1_000, as_json=as_json))
+    client.sends_read_acks = send_read_acks
+    shown, reached = asyncio.run(
+        show_all(client, follow=follow, idle_timeout_s=idle_timeout_ms / 1_000, as_json=as_json)
+    )
     if not shown and not as_json:
         console().print("No new messages." if reached else "No new messages here; the relay could not be reached.")

@@ -53,7 +53,7 @@ def list_waiting(
     limit: LimitOption = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List the messages that are on their way, the oldest first."""
+    """List the messages in flight, oldest first."""
     from restante.cli.client.database_file import open_client_database
     from restante.views.messages import waiting_data, waiting_row
 
@@ -66,12 +66,12 @@ def list_waiting(
         return
     out = console()
     if not found:
-        out.print("No such message is on its way." if only or lane else "Nothing is on its way.")
+        out.print("No such message is in flight." if only or lane else "Nothing is in flight.")
         return
-    columns = ("message", "state", "kind", "prio", "try", "next", "age", "ends", "error", "to")
+    columns = ("message", "state", "kind", "attempts", "next", "expires", "error", "to")
     rows = [waiting_row(one, client.now_ms) for one in found]
-    right = ("try", "next", "age", "ends")
-    out.print(table(f"On their way: {total:,}", *columns, rows=rows, right=right, dense=True))
+    right = ("attempts", "next", "expires")
+    out.print(table(f"In flight: {total:,}", *columns, rows=rows, right=right, dense=True))
     if total > len(found):
         out.print(f"{total - len(found):,} more; show them with --limit {total}")
 
@@ -191,7 +191,7 @@ def _payload(client: "ClientFile", message_id: MessageId) -> bytes | None:
 
 def _refuse_unless_waiting(client: "ClientFile", message_id: MessageId) -> None:
     if client.reading.one_waiting(message_id) is None:
-        raise RestanteError(f"it is not on its way any more, but {client.where(message_id)}", code=Code.NOT_FOUND)
+        raise RestanteError(f"it is no longer in flight, but {client.where(message_id)}", code=Code.NOT_FOUND)
 
 
 def _cancel(client: "ClientFile", message_id: MessageId) -> None:

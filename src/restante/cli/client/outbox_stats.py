@@ -40,7 +40,7 @@ def stats_data(client: ClientFile) -> dict[str, Any]:
 
 def print_stats(out: Console, data: dict[str, Any]) -> None:
     now_ms = data["now_ms"]
-    out.print(_sums("On their way", "state", data["states"]))
+    out.print(_sums("In flight", "state", data["states"]))
     full = [
         _fill_row("messages", data["limits"]["messages"], "messages"),
         _fill_row("payload", data["limits"]["payload_bytes"], "bytes"),

@@ -12,7 +12,7 @@ from restante.model.limits import MAX_SEALED_BYTES
 from restante.views.text_tables import table
 
 if TYPE_CHECKING:
-    from restante.model.places import RelayPlace
+    from restante.runtime.endpoints import PinnedRelay
 
 RELAY_VARIABLE: Final = "RESTANTE_RELAY"
 MOST_PUTS: Final = 100_000
@@ -22,11 +22,11 @@ EXAMPLES = """\
 
   export RESTANTE_RELAY=KEY@127.0.0.1:7431     as 'node status' prints it
 
-  restante relay put --for ./my.key            a test message for that identity
-  restante relay put --for ./my.key --count 100 --size 1024
+  restante relay put --identity ./my.key            a test message for that identity
+  restante relay put --identity ./my.key --count 100 --size 1024
   restante relay put letter.bin                an envelope from a file
-  restante relay flush --for ./my.key          what the relay holds for it
-  restante relay flush --for ./my.key --delete and take it away
+  restante relay flush --identity ./my.key          what the relay holds for it
+  restante relay flush --identity ./my.key --delete and take it away
 """
 
 app = typer.Typer(
@@ -48,14 +48,14 @@ def put(
     *,
     relay: RelayOption = None,
     identity: Annotated[
-        Path | None, typer.Option("--for", metavar="FILE", help="Make test envelopes for this identity instead.")
+        Path | None, typer.Option("--identity", metavar="FILE", help="Make test envelopes for this identity instead.")
     ] = None,
     address: Annotated[
-        str | None, typer.Option("--to", metavar="ADDRESS", help="Make test envelopes for this address instead.")
+        str | None, typer.Option("--address", metavar="ADDRESS", help="Make test envelopes for this address instead.")
     ] = None,
     count: Annotated[int, typer.Option(min=1, max=MOST_PUTS, help="How many test envelopes.")] = 1,
     size: Annotated[int, typer.Option(min=1, max=MAX_SEALED_BYTES, help="Sealed bytes in each.")] = 1_024,
-    hours: Annotated[int, typer.Option(min=1, max=24 * 60, help="How long each may be kept.")] = 24,
+    ttl_hours: Annotated[int, typer.Option(min=1, max=24 * 60, help="TTL of each test envelope.")] = 24,
     as_json: JsonOption = False,
 ) -> None:
     """Put an envelope, and say when the relay has it on disk.
@@ -66,11 +66,13 @@ def put(
 
     pinned = _pinned(relay)
     if sum(one is not None for one in (file, identity, address)) != 1:
-        raise ConfigurationInvalid("give one of FILE, --for FILE and --to ADDRESS: what is to be put, or for whom")
+        raise ConfigurationInvalid(
+            "give one of FILE, --identity FILE and --address ADDRESS: what is to be put, or for whom"
+        )
     if file is not None:
         envelopes = [read_envelope(file)]
     else:
-        envelopes = random_envelopes(identity, address, count=count, size=size, hours=hours)
+        envelopes = random_envelopes(identity, address, count=count, size=size, hours=ttl_hours)
     stored, seconds = put_all(pinned, envelopes)
     if as_json:
         print_json({"stored": [one.data() for one in stored], "seconds": round(seconds, 6)})
@@ -87,12 +89,12 @@ def flush(
     *,
     relay: RelayOption = None,
     identity: Annotated[
-        Path | None, typer.Option("--for", metavar="FILE", help="The identity whose mail it is.")
+        Path | None, typer.Option("--identity", metavar="FILE", help="The identity whose mail it is.")
     ] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Have the relay forget what it handed over.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many to take at most.")] = 1_000,
-    quiet_ms: Annotated[
-        int, typer.Option("--quiet-ms", min=10, max=60_000, help="Nothing for so long means: that was all.")
+    idle_timeout_ms: Annotated[
+        int, typer.Option("--idle-timeout-ms", min=10, max=60_000, help="Stop after this long without another message.")
     ] = 500,
     as_json: JsonOption = False,
 ) -> None:
@@ -106,8 +108,8 @@ def flush(
 
     pinned = _pinned(relay)
     if identity is None:
-        raise ConfigurationInvalid("say whose mail it is with --for FILE, an identity's file")
-    held = flush_all(pinned, identity, delete=delete, limit=limit, quiet_ms=quiet_ms)
+        raise ConfigurationInvalid("say whose mail it is with --identity FILE, an identity's file")
+    held = flush_all(pinned, identity, delete=delete, limit=limit, idle_timeout_ms=idle_timeout_ms)
     if as_json:
         print_json({"deleted": delete, "messages": [one.data() for one in held]})
         return
@@ -133,12 +135,12 @@ def flush(
         out.print(f"There may be more: --limit {limit} was reached.")
 
 
-def _pinned(relay: str | None) -> "RelayPlace":
-    from restante.runtime.endpoints import parse_relay_place
+def _pinned(relay: str | None) -> "PinnedRelay":
+    from restante.runtime.endpoints import parse_pinned_relay
 
     if relay is None:
         raise ConfigurationInvalid(
             f"say which relay with --relay KEY@HOST:PORT or the variable {RELAY_VARIABLE}; "
             "'restante node status' prints it"
         )
-    return parse_relay_place(relay)
+    return parse_pinned_relay(relay)

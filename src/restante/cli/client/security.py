@@ -76,8 +76,8 @@ def sessions(home: HomeOption = None, as_json: JsonOption = False) -> None:
         )
         for one in found
     ]
-    columns = ("session", "began", "sent", "received", "on their way", "state", "with")
-    out.print(table("Sessions", *columns, rows=rows, right=("began", "sent", "received", "on their way"), dense=True))
+    columns = ("session", "began", "sent", "received", "in flight", "state", "with")
+    out.print(table("Sessions", *columns, rows=rows, right=("began", "sent", "received", "in flight"), dense=True))
 
 
 def security(home: HomeOption = None, limit: LimitOption = 50, as_json: JsonOption = False) -> None:

@@ -26,8 +26,9 @@ def demo(
     ctx: typer.Context,
     messages: Annotated[int, typer.Option(min=10, max=10_000, help="How many messages to send.")] = 300,
     seed: Annotated[int, typer.Option(help="Which faults the network has; the same seed, the same dice.")] = 7,
-    keep: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep databases and journal segments in this new directory.")
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="DIR", help="Keep databases and journal segments in this new directory."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -41,10 +42,10 @@ def demo(
     from restante.model.errors import ConfigurationInvalid
 
     inputs_of(ctx).load()
-    if keep is not None and keep.exists() and any(keep.iterdir() if keep.is_dir() else [keep]):
-        raise ConfigurationInvalid(f"--keep {keep}: must be a new or empty directory")
-    if keep is not None:
-        _play(keep, messages=messages, seed=seed, as_json=as_json)
+    if output is not None and output.exists() and any(output.iterdir() if output.is_dir() else [output]):
+        raise ConfigurationInvalid(f"--output {output}: must be a new or empty directory")
+    if output is not None:
+        _play(output, messages=messages, seed=seed, as_json=as_json)
         return
     with tempfile.TemporaryDirectory(prefix="restante-demo-") as made:
         _play(Path(made), messages=messages, seed=seed, as_json=as_json)
@@ -95,7 +96,7 @@ def _play(home: Path, *, messages: int, seed: int, as_json: bool) -> None:
                 "in_order_once_each": outcome.in_order_once_each,
                 "relay_kills": outcome.relay_kills,
                 "faults": outcome.faults,
-                "books": conservation_line(report.total),
+                "conservation": conservation_line(report.total),
                 "unaccounted": report.total.unaccounted,
                 "facts": report.events,
             }

@@ -78,14 +78,16 @@ def generate(
     sessions: Annotated[int, typer.Option(min=1, help="How many sessions they went through.")] = 1_000,
     clients: Annotated[int, typer.Option(min=1, help="How many senders, and how many recipients.")] = 100,
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes.")] = 10,
-    duplicates: Annotated[float, Share] = 0.01,
-    reordered: Annotated[float, Share] = 0.02,
-    lost: Annotated[float, Share] = 0.001,
-    collisions: Annotated[float, Share] = 0.0,
+    duplicates_rate: Annotated[float, Share] = 0.01,
+    reordered_rate: Annotated[float, Share] = 0.02,
+    lost_rate: Annotated[float, Share] = 0.001,
+    collisions_rate: Annotated[float, Share] = 0.0,
     start: Annotated[datetime, typer.Option(formats=_DAYS, help="UTC day of the first message.")] = datetime(
         2026, 1, 1, tzinfo=UTC
     ),
-    only_arrivals: Annotated[bool, typer.Option("--only-arrivals", help="Only what recipients say arrived.")] = False,
+    recipients_only: Annotated[
+        bool, typer.Option("--recipients-only", help="Make only the journals of recipients.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same journals.")] = 7,
     master: Master = "local[*]",
 ) -> None:
@@ -100,15 +102,15 @@ def generate(
         sessions=sessions,
         clients=clients,
         nodes=nodes,
-        duplicates=duplicates,
-        reordered=reordered,
-        lost=lost,
-        collisions=collisions,
+        duplicates=duplicates_rate,
+        reordered=reordered_rate,
+        lost=lost_rate,
+        collisions=collisions_rate,
         start_ms=int(start.replace(tzinfo=UTC).timestamp() * 1_000),
         seed=seed,
     )
     with _shown(quiet=False) as tell:
-        run_generate(Lake(lake), scenario, only_arrivals=only_arrivals, master=master, tell=tell)
+        run_generate(Lake(lake), scenario, only_arrivals=recipients_only, master=master, tell=tell)
     console().print(f"journals of {messages:,} messages are in {lake}")
 
 

@@ -8,7 +8,7 @@ import typer
 from restante.cli.client.options import FileOption, JsonOption
 from restante.cli.error_advice import EXIT_FAILURE
 from restante.cli.fleet.batch_jobs import NEEDS_SPARK, State, backfill, generate
-from restante.cli.fleet.stream import run
+from restante.cli.fleet.stream import stream
 from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import console, print_json
 from restante.views.text_tables import table
@@ -17,7 +17,7 @@ app = typer.Typer(name="fleet", help="Reports on a fleet's journals, and what th
 
 app.command()(backfill)
 app.command()(generate)
-app.command()(run)
+app.command()(stream)
 
 
 @app.command()
@@ -26,7 +26,7 @@ def report(
     segments: Annotated[
         str,
         typer.Argument(
-            metavar="PLACE", help="The directory that journals were shipped to, or a lake; any path of Hadoop's."
+            metavar="SOURCE", help="The directory that journals were shipped to, or a lake; any path of Hadoop's."
         ),
     ],
     *,
@@ -38,7 +38,9 @@ def report(
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
-    """Balance the books of a fleet and name what is missing, and who withheld it.
+    """Check that every accepted message is accounted for.
+
+    List missing messages, missing events and withholding nodes.
 
     Of a lake, what its stream knows is read; or else the tables of a backfill, if no file has come or changed since; or
     else its segments. The report says which.
@@ -112,4 +114,4 @@ def apply(
         return
     rows = [(action.value, outcome.value, f"{n:,}") for (action, outcome), n in counts.items()]
     out = console()
-    out.print(table("Actions", "action", "outcome", "times", rows=rows) if rows else "Nothing is asked of this file.")
+    out.print(table("Actions", "action", "outcome", "times", rows=rows) if rows else "No actions for this file.")

@@ -1,4 +1,4 @@
-"""`restante journal`: how the facts of a client or a node leave for the fleet's tables."""
+"""`restante journal`: how the events of a client or a node leave for the fleet's tables."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,15 +19,15 @@ def ship(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="PLACE", help="A directory, made if it is not there, or an address: s3://, gs://, hdfs://."
+            "--to", metavar="DEST", help="A directory, made if it is not there, or an address: s3://, gs://, hdfs://."
         ),
     ],
     file: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write every fact that has not left yet into segments, each with a manifest beside it.
+    """Write every event that has not left yet into segments, each with a manifest beside it.
 
-    Safe to repeat and to interrupt: a fact counts as shipped only once its segment is on disk, and one that is shipped
+    Safe to repeat and to interrupt: a event counts as shipped only once its segment is on disk, and one that is shipped
     twice is counted once.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -37,20 +37,20 @@ def ship(
 
     try:
         from restante.runtime.journal.object_store import open_depot
-        from restante.runtime.journal.segment_writer import ship as ship_facts
+        from restante.runtime.journal.segment_writer import ship as ship_events
     except ImportError as missing:
         raise EnvironmentUnsuitable("segments need pyarrow: pip install 'restante[fleet]'") from missing
     depot = open_depot(to if urlsplit(to).scheme else str(Path(to).absolute()), key="--to")
     out = console()
     with journal_of(file) as (kind, _, journal):
         waiting = journal.last_number() - journal.shipped_through()
-        columns = (TextColumn("shipping facts"), BarColumn(), MofNCompleteColumn())
+        columns = (TextColumn("shipping events"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=out, transient=True, disable=as_json or not out.is_terminal) as progress:
-            task = progress.add_task("facts", total=waiting)
+            task = progress.add_task("events", total=waiting)
             try:
-                segments = ship_facts(journal, depot, on_segment=lambda rows: progress.advance(task, rows))
+                segments = ship_events(journal, depot, on_segment=lambda rows: progress.advance(task, rows))
             except StoreUnusable as problem:
-                problem.add_note(f"{HINT}Nothing is lost: the facts stay in the journal. Mend it, then ship again.")
+                problem.add_note(f"{HINT}Nothing is lost: the events stay in the journal. Mend it, then ship again.")
                 raise
         through = journal.shipped_through()
         writer = journal.writer.hex()
@@ -59,20 +59,20 @@ def ship(
         return
     out.print(
         f"{len(segments):,} segment{'' if len(segments) == 1 else 's'} written to {to}; "
-        f"shipped through fact {through:,}",
+        f"shipped through event {through:,}",
         soft_wrap=True,
     )
 
 
 @app.command()
 def status(file: FileOption = None, as_json: JsonOption = False) -> None:
-    """Show how many facts a file holds and how many of them have not left yet."""
+    """Show how many events a file holds and how many of them have not left yet."""
     from restante.cli.fleet.journal_file import journal_of
 
     with journal_of(file) as (kind, _, journal):
         last, through = journal.last_number(), journal.shipped_through()
         writer = journal.writer.hex()
     if as_json:
-        print_json({"kind": kind, "writer": writer, "last_fact": last, "shipped_through": through})
+        print_json({"kind": kind, "writer": writer, "last_event": last, "shipped_through": through})
         return
-    console().print(f"a {kind}'s journal: {last:,} facts, {last - through:,} of them not shipped yet")
+    console().print(f"a {kind}'s journal: {last:,} events, {last - through:,} of them not shipped yet")

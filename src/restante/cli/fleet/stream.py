@@ -1,4 +1,4 @@
-"""`restante fleet run`: the stream from journals to tables, as an operator sees it."""
+"""`restante fleet stream`: the stream from journals to tables, as an operator sees it."""
 
 import signal
 import sys
@@ -17,22 +17,25 @@ from restante.cli.terminal import console, print_json
 from restante.views.text_tables import table
 
 _LABELS: Final = {
-    "events": "facts",
-    "duplicates": "copies of a fact",
+    "events": "events",
+    "duplicates": "copies of a event",
     "quarantined": "rows in quarantine",
-    "late": "late facts",
+    "late": "late events",
     "judged_again": "sessions judged again",
-    "revoked": "facts contradicted later",
+    "revoked": "events contradicted later",
 }
 
 
-def run(
+def stream(
     ctx: typer.Context,
     *,
     lake: Root,
     once: Annotated[bool, typer.Option("--once", help="Take all there is, write the tables, and end.")] = False,
-    every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=1.0, max=3_600.0, help="How often to look for segments.")
+    poll_interval_s: Annotated[
+        float,
+        typer.Option(
+            "--poll-interval-s", metavar="SECONDS", min=1.0, max=3_600.0, help="Time between two looks for segments."
+        ),
     ] = 10.0,
     tables_every: Annotated[
         float,
@@ -40,8 +43,8 @@ def run(
             "--tables-every", metavar="SECONDS", min=1.0, max=86_400.0, help="How often to write tables/ from it."
         ),
     ] = 900.0,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="Forget what the stream knows and begin with the first segment.")
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Delete the stream's state and start with the first segment.")
     ] = False,
     buckets: Annotated[
         int, typer.Option(min=1, max=10_000, help="Tasks a step is divided into; chosen when the stream begins.")
@@ -65,7 +68,9 @@ def run(
         from restante.fleet.lake.layout import Lake
 
     err = Console(stderr=True, quiet=as_json, highlight=False)
-    options = RunOptions(once=once, anew=anew, every_s=every, write_tables_every_s=tables_every, buckets=buckets)
+    options = RunOptions(
+        once=once, anew=reset, every_s=poll_interval_s, write_tables_every_s=tables_every, buckets=buckets
+    )
     stop = threading.Event()
     with _asked_to_stop(stop, err) as listen:
         err.print("starting Spark")

@@ -34,7 +34,7 @@ LAST_DAY: Final = date(9999, 12, 31)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfilled:
-    """input_rows = events + duplicates + quarantined, over all days that there are facts of."""
+    """input_rows = events + duplicates + quarantined, over all days that there are events of."""
 
     segments: int
     input_rows: int

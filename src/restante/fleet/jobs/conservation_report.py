@@ -1,4 +1,4 @@
-"""The report on a directory of journal segments: the books, what is unaccounted for, and how long messages took.
+"""The report on a directory of journal segments: day balances, what is unaccounted for, and how long messages took.
 
 It puts the transforms together and hands back plain values. It prints nothing and judges nothing itself.
 """
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from restante.fleet.lake.segments import Segment, damaged, find_segments, read_segments
 from restante.fleet.spark.map_in_arrow import partitions_for
 from restante.fleet.spark.session import open_session
-from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
+from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
 from restante.fleet.transforms.latency import latency
 from restante.fleet.transforms.messages import message_lifecycles, messages
 from restante.fleet.transforms.prescan import (
@@ -60,16 +60,16 @@ def make_report(
 ) -> ConservationReport:
     """The report on `segments`; or on their `rows` as somebody has judged them already."""
     with surveyed(spark, segments) if rows is None else rows as (judged, found):
-        facts = events(judged)
-        table = messages(message_lifecycles(facts, partitions=tasks_for(spark, found))).persist()
+        valid = events(judged)
+        table = messages(message_lifecycles(valid, partitions=tasks_for(spark, found))).persist()
         try:
-            return report_on(found, table, journal_holes(facts), segments=segments, bad=bad)
+            return report_on(found, table, missing_events(valid), segments=segments, bad=bad)
         finally:
             table.unpersist()
 
 
 def tasks_for(spark: SparkSession, verdicts: Sequence[RowCount]) -> int:
-    """In how many tasks a kernel takes the facts among rows with these verdicts."""
+    """In how many tasks a kernel takes the events among rows with these verdicts."""
     return partitions_for(count_of(verdicts, RowVerdict.EVENT), at_least=spark.sparkContext.defaultParallelism)
 
 
@@ -102,12 +102,17 @@ def counted(judged: DataFrame) -> Iterator[tuple[DataFrame, tuple[RowCount, ...]
 
 
 def report_on(
-    verdicts: Sequence[RowCount], table: DataFrame, holes: DataFrame, *, segments: list[Segment], bad: list[BadSegment]
+    verdicts: Sequence[RowCount],
+    table: DataFrame,
+    missing: DataFrame,
+    *,
+    segments: list[Segment],
+    bad: list[BadSegment],
 ) -> ConservationReport:
-    """The report from the verdicts on all rows, the message table and the holes that were made of them."""
-    days = [DayBalance(**row.asDict()) for row in books(table).collect()]
+    """The report from the verdicts on all rows, the message table and the missing that were made of them."""
+    days = [DayBalance(**row.asDict()) for row in conservation(table).collect()]
     in_doubt = unaccounted(table) if any(day.unaccounted for day in days) else None
-    listed_holes = first_rows(holes, "writer", "missing_from")
+    listed = first_rows(missing, "writer", "missing_from")
     return ConservationReport(
         segments=len(segments) + len(bad),
         input_rows=count_of(verdicts),
@@ -115,10 +120,10 @@ def report_on(
         duplicates=count_of(verdicts, RowVerdict.DUPLICATE),
         quarantine=_quarantine(verdicts),
         bad_files=tuple(sorted([*bad, *damaged(segments, rows_by_file(verdicts))], key=lambda file: file.name)),
-        books=tuple(sorted(days, key=lambda day: day.day or date.min)),
+        days=tuple(sorted(days, key=lambda day: day.day or date.min)),
         unaccounted=_unaccounted(in_doubt),
-        holes=tuple(_hole(row) for row in listed_holes),
-        hole_count=len(listed_holes) if len(listed_holes) < LISTED_AT_MOST else holes.count(),
+        missing_events=tuple(_missing(row) for row in listed),
+        missing_event_count=len(listed) if len(listed) < LISTED_AT_MOST else missing.count(),
         latency=_latencies(latency(table).collect()),
     )
 
@@ -137,26 +142,26 @@ def _quarantine(verdicts: Iterable[RowCount]) -> tuple[QuarantinedRows, ...]:
 
 
 def _unaccounted(table: DataFrame | None) -> tuple[UnaccountedMessage, ...]:
-    rows = first_rows(table, "first_fact_at_ms", "message_id") if table is not None else []
+    rows = first_rows(table, "first_event_at_ms", "message_id") if table is not None else []
     return tuple(
         UnaccountedMessage(
             message_id=_message_id(row["message_id"]),
-            doubt=Inconsistency(row["doubt"]),
+            inconsistency=Inconsistency(row["inconsistency"]),
             state=None if row["state"] is None else State(row["state"]),
-            last_fact=JournalKind(row["last_fact"]),
-            last_fact_at_ms=row["last_fact_at_ms"],
+            last_event=JournalKind(row["last_event"]),
+            last_event_at_ms=row["last_event_at_ms"],
         )
         for row in rows
     )
 
 
-def _hole(row: Row) -> MissingEvents:
+def _missing(row: Row) -> MissingEvents:
     return MissingEvents(
         writer=WriterId(bytes(row["writer"])),
         missing_from=int(row["missing_from"]),
         missing_to=int(row["missing_to"]),
-        last_fact=None if row["last_fact"] is None else JournalKind(row["last_fact"]),
-        last_fact_at_ms=row["last_fact_at_ms"],
+        last_event=None if row["last_event"] is None else JournalKind(row["last_event"]),
+        last_event_at_ms=row["last_event_at_ms"],
         last_message_id=_message_id(row["last_message_id"]),
     )
 
@@ -167,7 +172,7 @@ def _latencies(rows: Iterable[Row]) -> tuple[Latency, ...]:
         Latency(
             span=row["span"],
             message_kind=None if row["message_kind"] is None else Kind(row["message_kind"]),
-            of_all_kinds=row["of_all_kinds"],
+            is_total=row["is_total"],
             messages=row["messages"],
             p50_ms=row["p50_ms"],
             p90_ms=row["p90_ms"],
@@ -176,7 +181,7 @@ def _latencies(rows: Iterable[Row]) -> tuple[Latency, ...]:
         )
         for row in rows
     )
-    return tuple(sorted(found, key=lambda row: (row.span, row.of_all_kinds, row.message_kind or "")))
+    return tuple(sorted(found, key=lambda row: (row.span, row.is_total, row.message_kind or "")))
 
 
 def _message_id(raw: bytes | None) -> MessageId | None:

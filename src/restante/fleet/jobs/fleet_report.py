@@ -1,7 +1,6 @@
-"""The whole report on a fleet: the books, and beside them service levels, nodes, gaps, dead letters and actions.
+"""Make the fleet report: conservation, service levels, nodes, gaps, dead letters and actions.
 
-It puts the tables together and hands back plain values, each list cut at LISTED_AT_MOST with its count going on. It
-prints nothing, and what the numbers are worth is for the reader to say.
+The report is plain values. Each list ends at LISTED_AT_MOST; its count does not.
 """
 
 from collections.abc import Callable
@@ -24,10 +23,10 @@ from restante.model.fleet_report import (
     FleetReport,
     LatencyBar,
     LetterCount,
+    LikelyAffected,
     NodeScore,
     SequenceGap,
     ServiceLevel,
-    Suspect,
     WithheldMessage,
 )
 from restante.model.ids import MessageId, NodeId, PayloadHash, WriterId
@@ -35,7 +34,7 @@ from restante.model.kinds import Kind, Priority
 from restante.model.states import DeadCategory, State
 from restante.policy.dead_letters import DeadLetterRetention
 
-STAGES: Final = ("reading segments", "books", "service levels", "nodes", "gaps and dead letters", "actions")
+STAGES: Final = ("reading segments", "conservation", "service levels", "nodes", "gaps and dead letters", "actions")
 
 OnStage = Callable[[str], None]
 OnAction = Callable[[FleetAction], None]
@@ -91,11 +90,13 @@ def make_fleet_report(
         partitions = tasks_for(spark, found)
         tables = fleet_tables(events(verdicts), now_ms=now_ms, retention=retention, partitions=partitions, keep=keep)
         on_stage(STAGES[1])
-        books = report_on(found, tables["messages"], tables["journal_holes"], segments=segments, bad=bad)
-        suspects = first_rows(tables["suspects"], "message_id") if books.hole_count else []
+        conservation = report_on(found, tables["messages"], tables["missing_events"], segments=segments, bad=bad)
+        likely_affected = (
+            first_rows(tables["likely_affected"], "message_id") if conservation.missing_event_count else []
+        )
         on_stage(STAGES[2])
-        levels = tables["service_levels"].orderBy("hour_ms", "of_all", "message_kind", "priority").collect()
-        histogram = tables["latency_histogram"].orderBy("from_ms").collect()
+        levels = tables["service_levels"].orderBy("hour_ms", "is_total", "message_kind", "priority").collect()
+        histogram = tables["latency_histogram"].orderBy("lower_bound_ms").collect()
         on_stage(STAGES[3])
         nodes = first_rows(tables["node_scores"], "score", "node")
         withheld, withheld_count = _listed(tables["withholding"], "confirmed_at_ms", "node", "message_id")
@@ -107,8 +108,8 @@ def make_fleet_report(
         return FleetReport(
             as_of_ms=now_ms,
             read_from=read_from,
-            books=books,
-            suspects=tuple(map(_suspect, suspects)),
+            conservation=conservation,
+            likely_affected=tuple(map(_likely_affected, likely_affected)),
             levels=tuple(map(_level, levels)),
             histogram=tuple(LatencyBar(**row.asDict()) for row in histogram),
             nodes=tuple(map(_node, nodes)),
@@ -183,8 +184,8 @@ def _withheld(row: Row) -> WithheldMessage:
     )
 
 
-def _suspect(row: Row) -> Suspect:
-    return Suspect(
+def _likely_affected(row: Row) -> LikelyAffected:
+    return LikelyAffected(
         message_id=MessageId(bytes(row["message_id"])),
         writer=WriterId(bytes(row["writer"])),
         state=State(row["state"]),
@@ -214,7 +215,7 @@ def _action(row: Row) -> FleetAction:
         payload_hash=None if raw["payload_hash"] is None else PayloadHash(raw["payload_hash"]),
         node=None if raw["node"] is None else NodeId(raw["node"]),
         score=row["score"],
-        fact_at_ms=row["fact_at_ms"],
+        event_at_ms=row["event_at_ms"],
         reason=row["reason"],
         as_of_ms=row["as_of_ms"],
     )

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from restante.fleet.lake.layout import Lake, exists, spark_path
 from restante.fleet.spark.job_progress import Watcher, nobody, watched
 from restante.fleet.spark.session import open_session
-from restante.fleet.transforms.synthetic import Scenario, all_facts, recipients_facts
+from restante.fleet.transforms.synthetic import Scenario, all_events, recipients_events
 from restante.model.errors import ConfigurationInvalid
 
 ROWS_PER_SEGMENT: Final = 1_000_000
@@ -26,7 +26,7 @@ def generate(
 ) -> None:
     if exists(spark, lake.segments):
         raise ConfigurationInvalid(f"{lake.segments} is there already; synthetic journals need a new lake")
-    facts = (recipients_facts if only_arrivals else all_facts)(spark, scenario)
+    events = (recipients_events if only_arrivals else all_events)(spark, scenario)
     with watched(spark, "making journals", tell):
-        writer = facts.write.option("compression", "zstd").option("maxRecordsPerFile", ROWS_PER_SEGMENT)
+        writer = events.write.option("compression", "zstd").option("maxRecordsPerFile", ROWS_PER_SEGMENT)
         writer.parquet(spark_path(lake.segments))

@@ -1,1 +1,1 @@
-"""Rules of the core for whole partitions at once: Arrow tables in, Arrow tables out. Nothing here knows Spark."""
+"""Rules of the core for whole partitions: Arrow tables in, Arrow tables out, without Spark."""

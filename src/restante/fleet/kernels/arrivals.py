@@ -1,8 +1,8 @@
-"""Verdict, order, gaps and resets for a whole partition of recipients' facts at once (SPEC 9.1, 9.4, 9.5, 13.7).
+"""Verdict, order, gaps and resets of all arrivals of a partition of recipients (SPEC 9.1, 9.4, 9.5, 13.7).
 
-`judge_arrivals` is what batch and stream both call: facts and the state before them in, outcomes and the state after
-them out. How facts are cut into calls makes no difference. The common sessions are judged together (kernels/smooth),
-the awkward ones each by the core's machine (kernels/exact).
+Batch and stream call `judge_arrivals`: events and the state before them in, outcomes and the state after them out. The
+result does not depend on how events are cut into calls. Common sessions take the vectorized path
+(kernels/arrivals_vectorized), the others the fallback path, which runs the core's machine (kernels/arrivals_fallback).
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from restante.fleet.kernels.arrivals_fallback import ExactSession, Fact, StateRow
+from restante.fleet.kernels.arrivals_fallback import ExactSession, SessionEvent, StateRow
 from restante.fleet.kernels.arrivals_schema import JUDGED, NOTHING, Gaps, Ints, Small, Words, gap_lists, halves, ints
 from restante.fleet.kernels.arrivals_state import SessionArrays, new_state
 from restante.fleet.kernels.arrivals_vectorized import After, Rows, judge_smooth
@@ -24,10 +24,10 @@ _MOST_SESSIONS: Final = 1 << 23  # with the number, what fits into 63 bits
 
 @dataclass(slots=True, kw_only=True)
 class Judgement:
-    """What came of a table of facts; the new state is only put together for those who ask."""
+    """What came of a table of events; the new state is only put together for those who ask."""
 
     judged: Any
-    """Every fact with its outcome, in the order given: a table JUDGED."""
+    """Every event with its outcome, in the order given: a table JUDGED."""
     _held: SessionArrays
     _rows: Rows
     _after: After
@@ -37,7 +37,7 @@ class Judgement:
     _dedup: DedupLimits
 
     def state(self) -> Any:
-        """What is to be known before the next facts: a table STATE."""
+        """What is to be known before the next events: a table STATE."""
         return new_state(
             self._held,
             self._rows,
@@ -49,14 +49,14 @@ class Judgement:
         )
 
 
-def judge_arrivals(facts: Any, state: Any, *, order: OrderLimits, dedup: DedupLimits) -> Judgement:
-    """The outcome of each of `facts`, for sessions that were in `state` before.
+def judge_arrivals(events: Any, state: Any, *, order: OrderLimits, dedup: DedupLimits) -> Judgement:
+    """The outcome of each of `events`, for sessions that were in `state` before.
 
-    A fact must come after all earlier facts of its session: in this call or in one before. Within a call its number
+    An event must come after all earlier events of its session: in this call or in one before. Within a call its number
     decides, not its place.
     """
-    session, state_session, sessions = _number_sessions(facts["session_tag"], state["session_tag"])
-    in_order, rows, writer = _sorted_rows(facts, session, sessions)
+    session, state_session, sessions = _number_sessions(events["session_tag"], state["session_tag"])
+    in_order, rows, writer = _sorted_rows(events, session, sessions)
     held = SessionArrays(state, state_session, sessions)
     after = judge_smooth(
         rows,
@@ -72,7 +72,7 @@ def judge_arrivals(facts: Any, state: Any, *, order: OrderLimits, dedup: DedupLi
     for one in np.flatnonzero(after.is_awkward).tolist():
         machine = ExactSession(held_rows.get(one, ()), writer=int(writer[one]), order=order, dedup=dedup)
         for place in range(rows.start[one], rows.last[one] + 1):
-            outcome = machine.take(_fact(rows, place))
+            outcome = machine.take(_session_event(rows, place))
             after.verdict[place], after.placement[place] = outcome.verdict, outcome.placement
             after.expected[place], after.released[place] = outcome.expected, outcome.released
             reset[place] = outcome.reset
@@ -80,18 +80,18 @@ def judge_arrivals(facts: Any, state: Any, *, order: OrderLimits, dedup: DedupLi
                 gaps[int(in_order[place])] = outcome.gaps
         exact_rows += [(one, row) for row in machine.rows()]
     return Judgement(
-        judged=_judged(facts, after, reset, gaps, in_order),
+        judged=_judged(events, after, reset, gaps, in_order),
         _held=held,
         _rows=rows,
         _after=after,
-        _tags=halves(facts["session_tag"])[in_order[rows.start]],
+        _tags=halves(events["session_tag"])[in_order[rows.start]],
         _writer=writer,
         _exact_rows=exact_rows,
         _dedup=dedup,
     )
 
 
-def _judged(facts: Any, after: After, reset: Small, gaps: dict[int, Gaps], in_order: Ints) -> Any:
+def _judged(events: Any, after: After, reset: Small, gaps: dict[int, Gaps], in_order: Ints) -> Any:
     outcomes = {
         "verdict": after.verdict,
         "placement": after.placement,
@@ -101,7 +101,7 @@ def _judged(facts: Any, after: After, reset: Small, gaps: dict[int, Gaps], in_or
     }
     columns = {name: pa.array(_put_back(values, in_order)) for name, values in outcomes.items()}
     columns["gaps"] = gap_lists(gaps, len(in_order))
-    return pa.table([columns[name] if name in columns else facts[name] for name in JUDGED.names], schema=JUDGED)
+    return pa.table([columns[name] if name in columns else events[name] for name in JUDGED.names], schema=JUDGED)
 
 
 def _put_back(values: Any, in_order: Ints) -> Any:
@@ -111,7 +111,7 @@ def _put_back(values: Any, in_order: Ints) -> Any:
 
 
 def _number_sessions(tags: Any, state_tags: Any) -> tuple[Ints, Ints, int]:
-    """Each session's number: those with facts come first; how many these are."""
+    """Each session's number: those with events come first; how many these are."""
     together = pa.concat_arrays([*_chunks(tags), *_chunks(state_tags)]) if len(tags) + len(state_tags) else None
     if together is None:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), 0
@@ -124,9 +124,9 @@ def _chunks(column: Any) -> list[Any]:
     return [chunk.cast(pa.binary()) for chunk in column.chunks] if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def _sorted_rows(facts: Any, session: Ints, sessions: int) -> tuple[Ints, Rows, Ints]:
-    """The order of the facts, the facts in it, and the writer of each session."""
-    event_id = halves(facts["event_id"])
+def _sorted_rows(events: Any, session: Ints, sessions: int) -> tuple[Ints, Rows, Ints]:
+    """The order of the events, the events in it, and the writer of each session."""
+    event_id = halves(events["event_id"])
     number = event_id[:, 1].byteswap()  # a number is written with its highest byte first
     if len(number) and (int(number.max()) >> _NUMBER_BITS or sessions >= _MOST_SESSIONS):
         in_order = np.lexsort((number, session))
@@ -137,18 +137,18 @@ def _sorted_rows(facts: Any, session: Ints, sessions: int) -> tuple[Ints, Rows, 
     rows = Rows(
         session=session,
         start=start,
-        event=ints(facts["event"])[in_order],
-        at_ms=ints(facts["at_ms"])[in_order],
-        sequence=ints(facts["sequence"])[in_order],
-        message=halves(facts["message_id"])[in_order],
-        payload=halves(facts["payload"])[in_order],
-        recorded=ints(facts["recorded"])[in_order],
+        event=ints(events["event"])[in_order],
+        at_ms=ints(events["at_ms"])[in_order],
+        sequence=ints(events["sequence"])[in_order],
+        message=halves(events["message_id"])[in_order],
+        payload=halves(events["payload"])[in_order],
+        recorded=ints(events["recorded"])[in_order],
     )
     return in_order, rows, event_id[in_order[start], 0].view(np.int64)
 
 
-def _fact(rows: Rows, place: int) -> Fact:
-    return Fact(
+def _session_event(rows: Rows, place: int) -> SessionEvent:
+    return SessionEvent(
         event=int(rows.event[place]),
         at_ms=int(rows.at_ms[place]),
         sequence=int(rows.sequence[place]),

@@ -1,14 +1,14 @@
-"""One session at a time, by the machine of core/inbox itself: for the sessions that kernels/smooth leaves alone.
+"""The fallback path: one session at a time, by the machine of core/inbox.
 
-Takes the facts of a session in order and the rows of its state, gives an outcome for each fact and the rows of the
-state after it. Nothing is decided here that core and policy do not decide, but what a fact without a number may mean.
+It takes the events of a session in order and its state rows; it returns an outcome for each event and the new state
+rows. Core and policy take all decisions except one: what an event without a sequence number may mean.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from restante.core.deduplication import Fingerprint, verdict_before_opening
+from restante.core.deduplication import Fingerprint, classify_before_decryption
 from restante.core.inbox import InboxSession, SkippedRange, step
 from restante.core.inbox_events import (
     Arrived,
@@ -39,6 +39,7 @@ from restante.fleet.kernels.arrivals_schema import (
     NO_TIME,
     NOTHING,
     PHASES,
+    PLACEHOLDER,
     REFUSED,
     RELEASED,
     REPLAY,
@@ -47,7 +48,6 @@ from restante.fleet.kernels.arrivals_schema import (
     SESSION_FAILED,
     TIME_PASSED,
     VERDICTS,
-    VOID,
     WAITING,
     ZERO_MARK,
 )
@@ -59,8 +59,8 @@ _ELSEWHERE = {DUPLICATE: KnownInOtherSession.SAME_CONTENT, COLLISION: KnownInOth
 _NUMBER_OF = {verdict: number for number, verdict in enumerate(VERDICTS)}
 
 
-class Fact(NamedTuple):
-    """A row of the facts, but for its session and its id."""
+class SessionEvent(NamedTuple):
+    """A row of SESSION_EVENTS without its session and its id."""
 
     event: int
     at_ms: int
@@ -101,7 +101,7 @@ class _Seen:
 
 
 class ExactSession:
-    """A session between its facts."""
+    """A session between its events."""
 
     def __init__(self, rows: Iterable[StateRow], *, writer: int, order: OrderLimits, dedup: DedupLimits) -> None:
         self._writer = writer
@@ -112,15 +112,15 @@ class ExactSession:
         self._last_at_ms = NO_TIME
         self._load(rows)
 
-    def take(self, fact: Fact) -> ArrivalOutcome:
-        """The outcome of the next fact."""
-        self._last_at_ms = max(self._last_at_ms, fact.at_ms)
-        outcome = self._arrive(fact) if fact.event == ARRIVED else self._happen(fact)
+    def take(self, row: SessionEvent) -> ArrivalOutcome:
+        """The outcome of the next row."""
+        self._last_at_ms = max(self._last_at_ms, row.at_ms)
+        outcome = self._arrive(row) if row.event == ARRIVED else self._happen(row)
         outcome.expected = self._session.expected
         return outcome
 
     def rows(self) -> Iterator[StateRow]:
-        """What is to be known of the session before its next fact."""
+        """What is to be known of the session before its next row."""
         session, writer = self._session, self._writer
         yield StateRow(
             SESSION,
@@ -158,34 +158,34 @@ class ExactSession:
                 reason=None if row.reason == NOTHING else ResetReason(row.reason),
             )
 
-    def _arrive(self, fact: Fact) -> ArrivalOutcome:
-        marks = self._seen.get(fact.message_id, [])
-        fresh = [mark for mark in marks if is_fresh(self._dedup, seen_at_ms=mark.at_ms, now_ms=fact.at_ms)]
-        known = verdict_before_opening(
-            (Fingerprint(b"", mark.payload, b"") for mark in fresh), session=b"", payload=fact.payload
+    def _arrive(self, row: SessionEvent) -> ArrivalOutcome:
+        marks = self._seen.get(row.message_id, [])
+        fresh = [mark for mark in marks if is_fresh(self._dedup, seen_at_ms=mark.at_ms, now_ms=row.at_ms)]
+        known = classify_before_decryption(
+            (Fingerprint(b"", mark.payload, b"") for mark in fresh), session=b"", payload=row.payload
         )
         if known is Verdict.DUPLICATE:
-            next(mark for mark in fresh if mark.payload == fact.payload).at_ms = fact.at_ms
+            next(mark for mark in fresh if mark.payload == row.payload).at_ms = row.at_ms
         if known is not None:
             return ArrivalOutcome(verdict=_NUMBER_OF[known])
-        if fact.sequence == NO_SEQUENCE:
-            # Never opened: its recipient knew it from facts that never came, or had no key left for it.
-            return ArrivalOutcome(verdict=fact.recorded if fact.recorded in _ELSEWHERE else REPLAY)
-        elsewhere = _ELSEWHERE.get(fact.recorded, KnownInOtherSession.UNKNOWN)
-        outcome = self._step(Arrived(sequence=fact.sequence, elsewhere=elsewhere), fact.at_ms, fact.sequence)
+        if row.sequence == NO_SEQUENCE:
+            # Never opened: its recipient knew it from events that never came, or had no key left for it.
+            return ArrivalOutcome(verdict=row.recorded if row.recorded in _ELSEWHERE else REPLAY)
+        elsewhere = _ELSEWHERE.get(row.recorded, KnownInOtherSession.UNKNOWN)
+        outcome = self._step(Arrived(sequence=row.sequence, elsewhere=elsewhere), row.at_ms, row.sequence)
         if outcome.verdict in (NEW, DUPLICATE):
-            self._seen.setdefault(fact.message_id, []).append(_Seen(fact.payload, fact.at_ms))
+            self._seen.setdefault(row.message_id, []).append(_Seen(row.payload, row.at_ms))
         if outcome.verdict in _ELSEWHERE:
-            outcome.placement = VOID
+            outcome.placement = PLACEHOLDER
         return outcome
 
-    def _happen(self, fact: Fact) -> ArrivalOutcome:
+    def _happen(self, row: SessionEvent) -> ArrivalOutcome:
         event: Event = ResetAgreed()
-        if fact.event == TIME_PASSED:
+        if row.event == TIME_PASSED:
             event = TimePassed()
-        elif fact.event == SESSION_FAILED:
-            event = SessionFailed(reason=ResetReason(fact.recorded))
-        return self._step(event, fact.at_ms, None)
+        elif row.event == SESSION_FAILED:
+            event = SessionFailed(reason=ResetReason(row.recorded))
+        return self._step(event, row.at_ms, None)
 
     def _step(self, event: Event, now_ms: int, arrived: int | None) -> ArrivalOutcome:
         self._session, effects = step(self._session, event, now_ms=now_ms, limits=self._order)

@@ -26,7 +26,7 @@ TIME_PASSED: Final = 1
 SESSION_FAILED: Final = 2
 SESSION_ENDED: Final = 3
 EVENTS: Final = ("arrived", "time_passed", "session_failed", "session_ended")
-"""What a fact of a recipient is to its session; the place in this tuple is the number in a table."""
+"""What an event of a recipient is to its session; the place in this tuple is the number in a table."""
 
 VERDICTS: Final = (Verdict.NEW, Verdict.DUPLICATE, Verdict.COLLISION, Verdict.REPLAY)
 NEW, DUPLICATE, COLLISION, REPLAY = range(4)
@@ -37,9 +37,9 @@ NOTHING: Final = -1
 RELEASED: Final = 0
 LATE: Final = 1
 HELD: Final = 2
-VOID: Final = 3
-PLACEMENTS: Final = ("released", "late", "held", "void")
-"""What became of the arrival itself. Void: its number was taken, with nothing to show (docs/decisions/0016)."""
+PLACEHOLDER: Final = 3
+PLACEMENTS: Final = ("released", "late", "held", "placeholder")
+"""What became of the arrival itself. Placeholder: its number was taken, with nothing to show (docs/decisions/0016)."""
 
 PHASES: Final = (Phase.FLOWING, Phase.WAITING, Phase.BROKEN, Phase.CLOSED)
 OPEN_PHASES: Final = 2  # the first two of them
@@ -48,7 +48,7 @@ NO_SEQUENCE: Final = -1
 NO_TIME: Final = -1
 MARK_BYTES: Final = 16
 
-FACTS: Final = pa.schema(
+SESSION_EVENTS: Final = pa.schema(
     [
         ("event_id", pa.binary()),
         ("session_tag", pa.binary()),
@@ -63,7 +63,7 @@ FACTS: Final = pa.schema(
 """No nulls: a number that is not known is -1, bytes that do not apply are zeros, every binary has 16 bytes. `recorded`
 is the verdict the recipient wrote down; of a failed session, the number of the reason."""
 
-GAPS: Final = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64()), ("asked", pa.bool_())]))
+GAPS: Final = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64()), ("retransmit_requested", pa.bool_())]))
 OUTCOMES: Final = pa.schema(
     [
         ("verdict", pa.int8()),
@@ -74,7 +74,9 @@ OUTCOMES: Final = pa.schema(
         ("reset", pa.int8()),
     ]
 )
-JUDGED: Final = pa.schema([*(FACTS.field(name) for name in FACTS.names if name != "payload"), *OUTCOMES])
+JUDGED: Final = pa.schema(
+    [*(SESSION_EVENTS.field(name) for name in SESSION_EVENTS.names if name != "payload"), *OUTCOMES]
+)
 
 SESSION: Final = 0
 WAITING: Final = 1
@@ -96,8 +98,8 @@ STATE: Final = pa.schema(
 )
 """What a session is between two batches, as rows:
 
-- SESSION: first = expected, last = when a reset was asked for, at_ms = its latest fact, flag = phase, reason;
-- WAITING: first = the number, at_ms = when it came, flag = 1 when it is void;
+- SESSION: first = expected, last = when a reset was asked for, at_ms = its latest event, flag = phase, reason;
+- WAITING: first = the number, at_ms = when it came, flag = 1 when it is a placeholder;
 - MISSING: first to last, at_ms = when they were skipped;
 - SEEN: message_id and payload mark, at_ms = when last seen.
 
@@ -147,7 +149,7 @@ def gap_lists(gaps: dict[int, Gaps], rows: int) -> Any:
             pa.array([gap[1] for gap in flat], pa.int64()),
             pa.array([gap[2] for gap in flat], pa.bool_()),
         ],
-        ["first", "last", "asked"],
+        ["first", "last", "retransmit_requested"],
     )
     lists = pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(sizes == 0))
     return lists.cast(GAPS)

@@ -32,7 +32,7 @@ CLOCK_SLACK_MS: Final = DAY_MS
 
 
 class SessionArrays:
-    """The state before, as arrays. Rows of sessions without facts stay as they are."""
+    """The state before, as arrays. Rows of sessions without events stay as they are."""
 
     def __init__(self, state: Any, session: Ints, sessions: int) -> None:
         self.table = state
@@ -138,7 +138,7 @@ def new_state(
 
 
 def _latest(held: SessionArrays, rows: Rows) -> Ints:
-    """The latest moment of each session that has facts."""
+    """The latest moment of each session that has events."""
     latest = np.maximum.reduceat(rows.at_ms, rows.start) if len(rows.start) else np.empty(0, dtype=np.int64)
     known = np.flatnonzero(held.is_active & (held.entry == SESSION))
     latest[held.session[known]] = np.maximum(latest[held.session[known]], held.at_ms[known])

@@ -1,6 +1,6 @@
 """The common case, for all sessions of a partition at once: in order, small reorderings, repeats (SPEC 9.1, 9.4).
 
-Works on facts sorted by session and number. A session that might need more than that (a gap that times out or is too
+Works on events sorted by session and number. A session that might need more than that (a gap that times out or is too
 wide, a number used twice, a message from another session, anything but arrivals) is marked awkward and left to
 kernels/exact; what is computed here for an awkward session means nothing. No Python call for a row or a session.
 """
@@ -32,7 +32,7 @@ _SEQUENCE_BITS: Final = 32
 
 @dataclass(slots=True, kw_only=True)
 class Rows:
-    """Facts in order: by session, then by number. `session` counts from 0 and has no holes."""
+    """Events in order: by session, then by number. `session` counts from 0 and has no holes."""
 
     session: Ints
     start: Ints
@@ -236,7 +236,7 @@ def _find_double_use(rows: Rows, after: After, key: Words) -> None:
 def _put_in_order(rows: Rows, before: Before, after: After, *, max_gap: int, gap_timeout_ms: int) -> None:
     """Everything that came or waits, by number: up to the first hole, each is released by the latest before it.
 
-    What had to wait must not have waited too long, at its release or at the latest fact.
+    What had to wait must not have waited too long, at its release or at the latest event.
     """
     leaders = np.flatnonzero(after.is_leader)
     session = np.concatenate([before.waiting_session, rows.session[leaders]])
@@ -277,7 +277,7 @@ def _place(rows: Rows, after: After, leaders: Ints, counts: Any, max_gap: int) -
 
 
 def _runs_back(rows: Rows) -> Flags:
-    """Whether a session's clock was set back: then the latest fact need not be the one with the latest time."""
+    """Whether a session's clock was set back: then the latest event need not be the one with the latest time."""
     runs_back = np.zeros(len(rows.start), dtype=np.bool_)
     back = np.flatnonzero(rows.at_ms[1:] < rows.at_ms[:-1]) + 1
     back = back[rows.session[back] == rows.session[back - 1]]

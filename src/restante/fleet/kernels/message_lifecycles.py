@@ -1,7 +1,7 @@
-"""The lives of many messages at once, from their facts: what came first, what last, and what cannot be true.
+"""Summarise the events of many messages at once: first and last events, counts, impossible changes.
 
-Facts are sorted by message and then by event id; everything else is the first or the last fact of some sort within a
-message, or a count. Which doubt makes a message one in doubt is decided in transforms/messages.
+Events are sorted by message and then by event id. Everything else is the first or last event of some kind within a
+message, or a count. transforms/messages decides which inconsistency a message is reported with.
 """
 
 from typing import Any, Final
@@ -20,10 +20,10 @@ STATES: Final = tuple(State)
 ARRIVED_AGAIN: Final = len(KINDS)
 """An arrival that its recipient knew as a duplicate: the one code that is looked at here."""
 
-ACCEPTED_LATE, RECOVERED_ALIVE, MOVED_AFTER_END = range(3)
+ACCEPTED_AGAIN, RECOVERED_IN_FLIGHT, CHANGED_AFTER_END = range(3)
 NOTHING: Final = -1
 
-FACTS: Final = pa.schema(
+MESSAGE_EVENTS: Final = pa.schema(
     [
         ("message_id", pa.binary()),
         ("event_id", pa.binary()),
@@ -40,14 +40,14 @@ FACTS: Final = pa.schema(
     ]
 )
 """The first five have no nulls; a message without a name has 16 zeros for it. Ids are of 16 bytes. What the last eight
-say of a fact that they are not asked of is null."""
+say of an event that they are not asked of is null."""
 
 LIVES: Final = (
     "message_id binary, first_sender binary, last_sender binary, message_kind string, priority int, "
     "payload_hash binary, size_bytes bigint, ttl_s bigint, accepted_at_ms bigint, state tinyint, last_code string, "
     "state_at_ms bigint, attempts bigint, last_attempt_at_ms bigint, sent_at_ms bigint, read_at_ms bigint, "
-    "arrivals bigint, duplicates bigint, releases bigint, released_at_ms bigint, first_fact_at_ms bigint, "
-    "last_fact tinyint, last_fact_at_ms bigint, first_doubt tinyint, other_hashes array<binary>, "
+    "arrivals bigint, duplicates bigint, releases bigint, released_at_ms bigint, first_event_at_ms bigint, "
+    "last_event tinyint, last_event_at_ms bigint, first_inconsistency tinyint, other_hashes array<binary>, "
     "confirmed array<struct<node: binary, at_ms: bigint, took_ms: bigint>>"
 )
 """`other_hashes`: what the message was sealed as besides `payload_hash`; one may be there more than once. `confirmed`:
@@ -61,17 +61,17 @@ _STATE_AFTER: Final[Small] = np.array(
 _IS_ENDED: Final[Flags] = np.array([state in ENDED for state in STATES])
 
 
-def lives_of(facts: Any) -> Any:
-    """One row a message of `facts`, as LIVES has it. All facts of a message must be there."""
-    return _Sorted(facts).lives()
+def lives_of(rows: Any) -> Any:
+    """One row a message of `events`, as LIVES has it. All events of a message must be there."""
+    return _Sorted(rows).lives()
 
 
 class _Sorted:
-    """Facts in order of message and event id. `order` leads from a place there to a row of the table."""
+    """Events in order of message and event id. `order` leads from a place there to a row of the table."""
 
-    def __init__(self, facts: Any) -> None:
-        self.facts = {name: pa.concat_arrays(facts[name].chunks) for name in FACTS.names}
-        ids, events = halves(self.facts["message_id"]), halves(self.facts["event_id"]).byteswap()
+    def __init__(self, rows: Any) -> None:
+        self.columns = {name: pa.concat_arrays(rows[name].chunks) for name in MESSAGE_EVENTS.names}
+        ids, events = halves(self.columns["message_id"]), halves(self.columns["event_id"]).byteswap()
         self.order = _order(ids, events)
         high, low = (ids[:, half][self.order] for half in range(2))
         begins = np.ones(len(high), dtype=np.bool_)
@@ -79,8 +79,8 @@ class _Sorted:
         self.message: Ints = np.cumsum(begins) - 1
         self.starts: Ints = np.flatnonzero(begins)
         self.is_nameless: Flags = (high[self.starts] == 0) & (low[self.starts] == 0)
-        self.kind: Small = ints(self.facts["kind"])[self.order]
-        self.at_ms: Ints = ints(self.facts["at_ms"])[self.order]
+        self.kind: Small = ints(self.columns["kind"])[self.order]
+        self.at_ms: Ints = ints(self.columns["at_ms"])[self.order]
         self.state: Small = _STATE_AFTER[self.kind]
         self.changes: Flags = self.state != NOTHING
 
@@ -88,7 +88,7 @@ class _Sorted:
         kind, changes = self.kind, self.changes
         changed = self.last(changes)
         latest = np.maximum.reduceat(self.at_ms, self.starts)[self.message]
-        # Facts of several writers have no common number: here, and only here, their clocks must do.
+        # Events of several writers have no common number: here, and only here, their clocks must do.
         told = self.last(self.at_ms == latest)
         first_sender, last_sender = self.senders()
         is_arrival = (kind == _KIND[JournalKind.ARRIVED]) | (kind == ARRIVED_AGAIN)
@@ -114,17 +114,17 @@ class _Sorted:
             "duplicates": self.count(kind == ARRIVED_AGAIN),
             "releases": self.count(released),
             "released_at_ms": self.earliest(released),
-            "first_fact_at_ms": pa.array(np.minimum.reduceat(self.at_ms, self.starts)),
-            "last_fact": self.numbers(np.where(kind == ARRIVED_AGAIN, _KIND[JournalKind.ARRIVED], kind), told),
-            "last_fact_at_ms": self.at(told),
-            "first_doubt": self.doubts(),
+            "first_event_at_ms": pa.array(np.minimum.reduceat(self.at_ms, self.starts)),
+            "last_event": self.numbers(np.where(kind == ARRIVED_AGAIN, _KIND[JournalKind.ARRIVED], kind), told),
+            "last_event_at_ms": self.at(told),
+            "first_inconsistency": self.inconsistencies(),
             "other_hashes": self.other_hashes(sealed["payload_hash"]),
             "confirmed": self.confirmed(),
         }
         return pa.table(columns)
 
     def first(self, where: Flags) -> Ints:
-        """For each message the place of its first fact of these, or NOTHING."""
+        """For each message the place of its first event of these, or NOTHING."""
         places = np.flatnonzero(where)
         of = self.message[places]
         is_first = np.ones(len(of), dtype=np.bool_)
@@ -148,7 +148,7 @@ class _Sorted:
         return pa.array(found, mask=found == never)
 
     def has(self, name: str) -> Flags:
-        valid: Flags = self.facts[name].is_valid().to_numpy(zero_copy_only=False)
+        valid: Flags = self.columns[name].is_valid().to_numpy(zero_copy_only=False)
         return valid[self.order]
 
     def sealed(self, name: str) -> Ints:
@@ -197,7 +197,7 @@ class _Sorted:
         is_lowest, is_highest = np.append(True, is_edge)[: len(of)], np.append(is_edge, True)[: len(of)]
         return self._by_message(of[is_lowest], places[is_lowest]), self._by_message(of[is_highest], places[is_highest])
 
-    def doubts(self) -> Any:
+    def inconsistencies(self) -> Any:
         """The first change of each message's state that cannot have been."""
         places = np.flatnonzero(self.changes)
         of, kind, after = self.message[places], self.kind[places], self.state[places]
@@ -209,17 +209,17 @@ class _Sorted:
             is_recovery & (before != _STATE[State.DEAD]),
             ~is_recovery & _IS_ENDED[before],
         ]
-        doubt = np.full(len(self.kind), NOTHING, dtype=np.int8)
-        found = np.select(cases, [ACCEPTED_LATE, RECOVERED_ALIVE, MOVED_AFTER_END], NOTHING)
-        doubt[places] = np.where(before == NOTHING, NOTHING, found)
-        return self.numbers(doubt, self.first(doubt != NOTHING))
+        inconsistency = np.full(len(self.kind), NOTHING, dtype=np.int8)
+        found = np.select(cases, [ACCEPTED_AGAIN, RECOVERED_IN_FLIGHT, CHANGED_AFTER_END], NOTHING)
+        inconsistency[places] = np.where(before == NOTHING, NOTHING, found)
+        return self.numbers(inconsistency, self.first(inconsistency != NOTHING))
 
     def names(self) -> Any:
         return self.taken("message_id", np.where(self.is_nameless, NOTHING, self.starts))
 
     def taken(self, name: str, places: Ints) -> Any:
         """The value of a column in these places; null where there is none."""
-        return self.facts[name].take(pa.array(self.order[places], mask=places == NOTHING))
+        return self.columns[name].take(pa.array(self.order[places], mask=places == NOTHING))
 
     def lists(self, places: Ints, values: Any) -> Any:
         """What messages have of something: `values` are those of these places, message by message."""
@@ -228,7 +228,7 @@ class _Sorted:
 
     def writers(self, places: Ints) -> Words:
         """In the order of their bytes."""
-        found: Words = halves(self.facts["writer"])[self.order[places]].byteswap()
+        found: Words = halves(self.columns["writer"])[self.order[places]].byteswap()
         return found
 
     def at(self, places: Ints) -> Any:

@@ -1,7 +1,6 @@
-"""The numbers of facts as runs: from here to there. Facts come almost in order, so millions are a few runs.
+"""Event numbers as runs (first to last). Events come almost in order, so millions are a few runs.
 
-Tells which numbers of a writer were given more than once, without comparing fact with fact. What to do about them is
-decided in transforms/survey.
+Finds numbers of a writer that occur more than once, without comparing rows. transforms/prescan decides what follows.
 """
 
 from collections.abc import Iterable, Iterator

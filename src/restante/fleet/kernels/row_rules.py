@@ -82,7 +82,7 @@ RULES: Final = tuple(_rules())
 
 
 def row_faults(rows: Any) -> Any:
-    """For each row of a table with the journal's columns the first rule that it breaks, as text; null for a fact."""
+    """For each row of a table with the journal's columns the first rule that it breaks, as text; null for an event."""
     first = np.full(len(rows), -1, dtype=np.int16)
     for number, rule in enumerate(RULES):
         broken = _BROKEN[rule.must](rows[rule.field.name], rule, rows)

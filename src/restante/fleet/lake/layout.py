@@ -20,7 +20,7 @@ EVENTS_TABLE: Final = "events"
 QUARANTINE_TABLE: Final = "quarantine"
 ARRIVALS_TABLE: Final = "arrivals"
 DAY: Final = "day"
-"""Tables of facts are divided by the UTC day of the fact."""
+"""Tables of events are divided by the UTC day of the event."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The segments of a lake, found before Spark is started where that can be, so that a wrong path is told at once."""
+"""List the segments of a lake, before Spark starts where possible, so that a wrong path fails at once."""
 
 from dataclasses import dataclass, field
 

@@ -117,7 +117,7 @@ def _look(folder: Folder, name: str, *, has_manifest: bool) -> _Look:
     try:
         manifest = decode_manifest(folder.read(beside, MAX_MANIFEST_BYTES + 1))
     except (Malformed, OSError) as error:
-        # Nothing can be held against it, and its facts are needed: the segment is read, the manifest named.
+        # Nothing can be held against it, and its events are needed: the segment is read, the manifest named.
         return _Look(segment=segment, bad=(BadSegment(name=beside, reason=_told(error)),))
     difference = _difference(manifest, name, size_bytes=folder.size(name), rows=rows)
     if difference:

@@ -29,22 +29,22 @@ WRITE_OPTIONS: Final[Mapping[str, str]] = {
 }
 
 
-def with_day(facts: DataFrame) -> DataFrame:
-    """With the UTC day of each fact, whatever the session's time zone is."""
-    return facts.withColumn(DAY, sf.date_from_unix_date(sf.floor(sf.col("at_ms") / DAY_MS).cast("int")))
+def with_day(rows: DataFrame) -> DataFrame:
+    """With the UTC day of each event, whatever the session's time zone is."""
+    return rows.withColumn(DAY, sf.date_from_unix_date(sf.floor(sf.col("at_ms") / DAY_MS).cast("int")))
 
 
-def write_days(facts: DataFrame, lake: Lake, table: str) -> None:
-    """Each day among `facts` takes the place of that day in the table; other days stay."""
-    writer = facts.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").options(**WRITE_OPTIONS)
+def write_days(rows: DataFrame, lake: Lake, table: str) -> None:
+    """Each day among `rows` takes the place of that day in the table; other days stay."""
+    writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").options(**WRITE_OPTIONS)
     writer.partitionBy(DAY).parquet(spark_path(lake.table(table)))
 
 
-def write_all_days(facts: DataFrame, lake: Lake, table: str) -> None:
-    """The same, and a day that `facts` have no row of is gone from the table."""
-    spark = facts.sparkSession
+def write_all_days(rows: DataFrame, lake: Lake, table: str) -> None:
+    """The same, and a day that `events` have no row of is gone from the table."""
+    spark = rows.sparkSession
     before = _files_by_day(spark, lake.table(table))
-    write_days(facts, lake, table)
+    write_days(rows, lake, table)
     after = _files_by_day(spark, lake.table(table))
     for day, files in before.items():
         if after.get(day) == files:  # every write has names of its own

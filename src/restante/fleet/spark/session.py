@@ -41,8 +41,7 @@ LOCAL_READ_TASKS: Final = 12
 """Segments are read in so many tasks at least: with one a core, all would wait for the one with the longest files."""
 HEAP_SHARE: Final = 4  # of the machine's memory, so much for Java where all of Spark is in this process
 HEAP_MIB: Final = (1_024, 3_072)
-"""At least Spark's own default. With more than that, ten million facts are sorted without a spill; more than 3 GiB were
-never needed, and what is not needed is not taken."""
+"""At least Spark's default. With 3 GiB, ten million events are sorted without a spill; more was never needed."""
 WORKER_MEMORY: Final[Mapping[str, str]] = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),  # the most that every glibc takes

@@ -11,7 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from restante.fleet.kernels.arrivals_schema import FACTS, MARK_BYTES, NO_SEQUENCE, ZERO_MARK, Flags, Ints, halves
+from restante.fleet.kernels.arrivals_schema import (
+    MARK_BYTES,
+    NO_SEQUENCE,
+    SESSION_EVENTS,
+    ZERO_MARK,
+    Flags,
+    Ints,
+    halves,
+)
 from restante.model.journal import JournalKind
 from restante.wire.journal_schema import FIELDS
 
@@ -62,7 +70,7 @@ def same_content(one: Any, other: Any) -> Flags:
 
 
 def kernel_facts(events: Any) -> Any:
-    """What these events tell of incoming sessions, as kernels.tables.FACTS."""
+    """What these events tell of incoming sessions, as kernels.tables.SESSION_EVENTS."""
     told = events.filter(pc.is_valid(events["told_event"]))
     columns = {
         "event_id": told["event_id"],
@@ -74,7 +82,7 @@ def kernel_facts(events: Any) -> Any:
         "payload": pc.fill_null(pc.binary_slice(told["payload_hash"], 0, MARK_BYTES), ZERO_MARK),
         "recorded": told["told_recorded"],
     }
-    return pa.table([columns[name] for name in FACTS.names], schema=FACTS)
+    return pa.table([columns[name] for name in SESSION_EVENTS.names], schema=SESSION_EVENTS)
 
 
 def told_tags(events: Any) -> Any:

@@ -1,4 +1,4 @@
-"""All tables of SPEC 13.3 to 13.6, put together from the facts. Which exist, and what each is made of, stands here.
+"""All tables of SPEC 13.3 to 13.6, put together from the events. Which exist, and what each is made of, stands here.
 
 The rules are in transforms/, one table each. Nothing is computed before somebody asks a table for its rows.
 """
@@ -10,11 +10,11 @@ from types import MappingProxyType
 from pyspark.sql import DataFrame
 
 from restante.fleet.transforms.actions import actions
-from restante.fleet.transforms.conservation import books, journal_holes, unaccounted
+from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
 from restante.fleet.transforms.dead_letters import dead_letters
 from restante.fleet.transforms.gaps import gaps
 from restante.fleet.transforms.latency import latency, latency_histogram
-from restante.fleet.transforms.likely_affected import suspects
+from restante.fleet.transforms.likely_affected import likely_affected
 from restante.fleet.transforms.messages import message_lifecycles, messages
 from restante.fleet.transforms.node_scores import node_measures, node_scores
 from restante.fleet.transforms.replicas import replicas
@@ -43,7 +43,7 @@ def fleet_tables(
     partitions: int | None = None,
     keep: Callable[[DataFrame], DataFrame] = lambda table: table,
 ) -> FleetTables:
-    """The tables of these facts as they stand at `now_ms`; `partitions` as transforms/messages has it.
+    """The tables of these events as they stand at `now_ms`; `partitions` as transforms/messages has it.
 
     `keep` is given each table that others are made from: a caller that wants several tables persists it there, so that
     it is not made anew for each.
@@ -55,13 +55,13 @@ def fleet_tables(
     withheld = keep(withholding(events, known, copies))
     letters = keep(dead_letters(events, retention))
     scores = keep(node_scores(node_measures(events, known), withheld))
-    holes = keep(journal_holes(events))
+    missing = keep(missing_events(events))
     made = {
         "messages": entries,
-        "books": books(entries),
+        "conservation": conservation(entries),
         "unaccounted": unaccounted(entries),
-        "journal_holes": holes,
-        "suspects": suspects(events, entries, holes),
+        "missing_events": missing,
+        "likely_affected": likely_affected(events, entries, missing),
         "latency": latency(entries),
         "latency_histogram": latency_histogram(entries),
         "service_levels": service_levels(entries),

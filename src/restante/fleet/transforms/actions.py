@@ -1,7 +1,7 @@
-"""What nodes and clients should do next, from what the other tables know (SPEC 13.6).
+"""Actions for nodes and clients, proposed from the other tables (SPEC 13.6). None of them deletes mail.
 
-Proposals only: the client or node that applies one checks its own file first (runtime/sqlite/outbox/fleet_actions).
-`fact_at_ms` is the moment of the fact a proposal answers; once that is no longer the newest, the proposal is void.
+The client or node that applies an action checks its own file first (runtime/sqlite/outbox/fleet_actions). `event_at_ms`
+is the time of the event that an action answers; if a newer event exists there, the action is void.
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ def actions(
             "payload_hash",
             "node",
             "score",
-            "fact_at_ms",
+            "event_at_ms",
             "reason",
             sf.lit(now_ms).cast("long").alias("as_of_ms"),
         )
@@ -59,7 +59,7 @@ def _retransmit(messages: DataFrame, replicas: DataFrame, withholding: DataFrame
     withheld = withholding.groupBy("message_id").agg(sf.count(sf.lit(1)).alias("withheld_copies"))
     is_lost = (
         (sf.col("state") == State.SENT)
-        & sf.col("doubt").isNull()
+        & sf.col("inconsistency").isNull()
         & (sf.col("arrivals") == 0)
         & (sf.coalesce("safe_copies", sf.lit(0)) == 0)
         & (sf.coalesce("reaped_copies", sf.lit(0)) + sf.coalesce("withheld_copies", sf.lit(0)) > 0)
@@ -75,7 +75,7 @@ def _retransmit(messages: DataFrame, replicas: DataFrame, withholding: DataFrame
                 target=sf.col("sender"),
                 message_id=sf.col("message_id"),
                 payload_hash=sf.col("payload_hash"),
-                fact_at_ms=sf.col("last_attempt_at_ms"),
+                event_at_ms=sf.col("last_attempt_at_ms"),
                 reason=sf.lit("no_copy_left"),
             )
         )
@@ -110,7 +110,7 @@ def _repair(messages: DataFrame, replicas: DataFrame, withholding: DataFrame) ->
                 ActionKind.REPAIR,
                 target=sf.col("holder"),
                 payload_hash=sf.col("payload_hash"),
-                fact_at_ms=sf.col("stored_at_ms"),
+                event_at_ms=sf.col("stored_at_ms"),
                 reason=sf.lit("too_few_copies"),
             )
         )
@@ -124,7 +124,7 @@ def _redrive(dead_letters: DataFrame, now_ms: int) -> DataFrame:
             ActionKind.REDRIVE,
             target=sf.col("sender"),
             message_id=sf.col("message_id"),
-            fact_at_ms=sf.col("moved_at_ms"),
+            event_at_ms=sf.col("moved_at_ms"),
             reason=sf.lit("daily_retry_due"),
         )
     )
@@ -145,7 +145,7 @@ def _row(
     payload_hash: Column | None = None,
     node: Column | None = None,
     score: Column | None = None,
-    fact_at_ms: Column | None = None,
+    event_at_ms: Column | None = None,
 ) -> list[Column]:
     nothing = sf.lit(None)
     return [
@@ -155,6 +155,6 @@ def _row(
         (nothing if payload_hash is None else payload_hash).cast("binary").alias("payload_hash"),
         (nothing if node is None else node).cast("binary").alias("node"),
         (nothing if score is None else score).cast("double").alias("score"),
-        (nothing if fact_at_ms is None else fact_at_ms).cast("long").alias("fact_at_ms"),
+        (nothing if event_at_ms is None else event_at_ms).cast("long").alias("event_at_ms"),
         reason.alias("reason"),
     ]

@@ -1,8 +1,8 @@
 """One row for each thing that happened to an incoming session: verdict, place in order, gaps and resets (SPEC 13.3).
 
-Which facts of a recipient tell of its sessions is decided here; what follows from them in kernels/arrivals. The
+Which events of a recipient tell of its sessions is decided here; what follows from them in kernels/arrivals. The
 recipient's own verdict goes in only where the journal cannot know better (docs/decisions/0019), and comes out beside
-ours as `recorded`.
+ours as `recipient_verdict`.
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from restante.fleet.kernels.arrivals_schema import (
     ARRIVED,
     EMPTY_STATE,
     EVENTS,
-    FACTS,
     MARK_BYTES,
     NO_SEQUENCE,
     PLACEMENTS,
     REFUSED,
     SESSION_ENDED,
+    SESSION_EVENTS,
     SESSION_FAILED,
     TIME_PASSED,
     VERDICTS,
@@ -45,7 +45,7 @@ EVENT_OF_KIND: Final = {
     JournalKind.SESSION_CONTINUED: SESSION_ENDED,
     JournalKind.SESSION_RESET: SESSION_FAILED,
 }
-"""The kinds of facts that tell of incoming sessions, and what each is to its session."""
+"""The kinds of events that tell of incoming sessions, and what each is to its session."""
 RECORDED: Final = (*VERDICTS, Code.SESSION_INVALID)
 RESETS: Final = tuple(reason.name.lower() for reason in ResetReason)
 TOLD_BY_US: Final = ResetReason.GAP_TOO_WIDE.name.lower()
@@ -54,27 +54,27 @@ UNUSABLE: Final = "arrived: must have a session tag, a message id and a payload 
 
 ARRIVALS: Final = (
     "event_id binary, session_tag binary, at_ms bigint, event string, sequence bigint, message_id binary, "
-    "verdict string, recorded string, placement string, expected bigint, released bigint, "
-    "gaps array<struct<first: bigint, last: bigint, asked: boolean>>, reset string"
+    "verdict string, recipient_verdict string, placement string, next_expected bigint, released bigint, "
+    "gaps array<struct<first: bigint, last: bigint, retransmit_requested: boolean>>, reset string"
 )
-"""`expected`: the lowest number not passed after this; `released`: how many messages it let through. `gaps` are the
-numbers given up at this moment; `asked`: they were asked for again."""
+"""`next_expected`: the lowest sequence number not passed after this; `released`: how many messages it released. `gaps`:
+the numbers skipped at this moment, and whether the recipient requested them again."""
 
 JUDGED: Final = (
     "event_id binary, session_tag binary, event tinyint, at_ms bigint, sequence bigint, message_id binary, "
     "recorded tinyint, verdict tinyint, placement tinyint, expected bigint, released bigint, "
-    "gaps array<struct<first: bigint, last: bigint, asked: boolean>>, reset tinyint"
+    "gaps array<struct<first: bigint, last: bigint, retransmit_requested: boolean>>, reset tinyint"
 )
 
 
 def arrivals(events: DataFrame, *, partitions: int, order: OrderLimits, dedup: DedupLimits) -> DataFrame:
     """The table of arrivals from the whole of `events`, in `partitions` tasks."""
-    facts = arrival_facts(events).repartition(partitions, "session_tag")
-    return in_words(map_in_arrow(facts, _judge_partition(order, dedup), JUDGED))
+    rows = session_events(events).repartition(partitions, "session_tag")
+    return in_words(map_in_arrow(rows, _judge_partition(order, dedup), JUDGED))
 
 
-def arrival_facts(events: DataFrame) -> DataFrame:
-    """The facts that tell of incoming sessions, as the kernel takes them.
+def session_events(events: DataFrame) -> DataFrame:
+    """The events that tell of incoming sessions, as the kernel takes them.
 
     Its kind is a row's longest word: it is compared once, and what depends on it looks at the number made of it.
     """
@@ -90,7 +90,7 @@ def arrival_facts(events: DataFrame) -> DataFrame:
         event,
         _told_recorded(event).alias("recorded"),
     )
-    return found.filter(sf.length("session_tag") == MARK_BYTES).select(*FACTS.names)
+    return found.filter(sf.length("session_tag") == MARK_BYTES).select(*SESSION_EVENTS.names)
 
 
 def _told_tag(event: Column) -> Column:
@@ -140,9 +140,9 @@ def in_words(judged: DataFrame) -> DataFrame:
         sf.when(verdict == REFUSED, sf.lit(Code.SESSION_INVALID.value))
         .otherwise(decode_enum("verdict", VERDICTS))
         .alias("verdict"),
-        _of_arrivals(decode_enum("recorded", RECORDED)).alias("recorded"),
+        _of_arrivals(decode_enum("recorded", RECORDED)).alias("recipient_verdict"),
         decode_enum("placement", PLACEMENTS).alias("placement"),
-        "expected",
+        sf.col("expected").alias("next_expected"),
         "released",
         "gaps",
         decode_enum("reset", (None, *RESETS)).alias("reset"),
@@ -154,8 +154,8 @@ def _judge_partition(order: OrderLimits, dedup: DedupLimits) -> BatchFunction:
         came = list(batches)
         if not came:
             return
-        facts = pa.Table.from_batches(came).select(FACTS.names)
-        done = judge_arrivals(facts, EMPTY_STATE, order=order, dedup=dedup)
+        rows = pa.Table.from_batches(came).select(SESSION_EVENTS.names)
+        done = judge_arrivals(rows, EMPTY_STATE, order=order, dedup=dedup)
         yield from done.judged.to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
 
     return judge

@@ -1,8 +1,8 @@
-"""The books (SPEC 1.4, 13.4): of what was accepted, what became of it, and what cannot be accounted for.
+"""The conservation table (SPEC 1.4, 13.4): the state of every accepted message, by day, and what is unaccounted for.
 
-Two things are unaccounted for: a message whose facts contradict each other (its `doubt`, see transforms/messages), and
-a fact whose number a writer gave out but which never came. The last facts of a writer leave no such hole: a message
-whose end is still to be shipped is in flight.
+Two things are unaccounted for: a message whose events contradict each other (column `inconsistency`, see
+transforms/messages), and an event whose number a writer used but which never came. Unshipped events at the end of a
+journal leave no gap in the numbers: such a message is in flight.
 """
 
 from typing import Final
@@ -17,63 +17,63 @@ DAY_MS: Final = 86_400_000
 ENDS: Final = (State.DELIVERED, State.EXPIRED, State.EVICTED, State.DEAD)
 
 
-def books(messages: DataFrame) -> DataFrame:
-    """One row a UTC day of acceptance. A message without a known acceptance is entered on the day of its first fact.
+def conservation(messages: DataFrame) -> DataFrame:
+    """One row a UTC day of acceptance. A message without a known acceptance is entered on the day of its first event.
 
-    `adds_up` is false where a message is unaccounted for that is not among the accepted ones.
+    `is_balanced` is false where a message is unaccounted for that is not among the accepted ones.
     """
-    accounted = sf.col("doubt").isNull()
+    accounted = sf.col("inconsistency").isNull()
     counts = [sf.count_if(accounted & (sf.col("state") == end)).alias(end.value) for end in ENDS]
     in_flight = sf.count_if(accounted & sf.col("state").isin(*IN_FLIGHT))
     columns = [*(end.value for end in ENDS), "in_flight", "unaccounted"]
     total = sum((sf.col(name) for name in columns), sf.lit(0))
     return (
-        messages.groupBy(_utc_day(sf.coalesce("accepted_at_ms", "first_fact_at_ms")).alias("day"))
+        messages.groupBy(_utc_day(sf.coalesce("accepted_at_ms", "first_event_at_ms")).alias("day"))
         .agg(
             sf.count("accepted_at_ms").alias("accepted"),
             *counts,
             in_flight.alias("in_flight"),
-            sf.count("doubt").alias("unaccounted"),
+            sf.count("inconsistency").alias("unaccounted"),
         )
-        .select("day", "accepted", *columns, (sf.col("accepted") == total).alias("adds_up"))
+        .select("day", "accepted", *columns, (sf.col("accepted") == total).alias("is_balanced"))
     )
 
 
 def unaccounted(messages: DataFrame) -> DataFrame:
-    """The messages in doubt by id, with the reason and the last fact known."""
-    return messages.filter(sf.col("doubt").isNotNull()).select(
-        "message_id", "doubt", "state", "first_fact_at_ms", "last_fact", "last_fact_at_ms"
+    """The messages in inconsistency by id, with the reason and the last event known."""
+    return messages.filter(sf.col("inconsistency").isNotNull()).select(
+        "message_id", "inconsistency", "state", "first_event_at_ms", "last_event", "last_event_at_ms"
     )
 
 
-def journal_holes(events: DataFrame) -> DataFrame:
-    """One row for every run of numbers missing from a writer's facts, with the fact before it: numbers start at 1."""
+def missing_events(events: DataFrame) -> DataFrame:
+    """One row for every run of numbers missing from a writer's events, with the event before it: numbers start at 1."""
     in_order = Window.partitionBy("writer").orderBy("event_id")
     before = sf.coalesce(sf.lag("number").over(in_order), sf.lit(0))
     return (
-        _of_writers_with_holes(events)
+        _of_writers_with_missing_events(events)
         .withColumn("number", _number())
         .select(
             "writer",
             (before + 1).cast("decimal(20,0)").alias("missing_from"),
             (sf.col("number") - 1).cast("decimal(20,0)").alias("missing_to"),
-            sf.lag("kind").over(in_order).alias("last_fact"),
-            sf.lag("at_ms").over(in_order).alias("last_fact_at_ms"),
+            sf.lag("kind").over(in_order).alias("last_event"),
+            sf.lag("at_ms").over(in_order).alias("last_event_at_ms"),
             sf.lag("message_id").over(in_order).alias("last_message_id"),
         )
         .filter(sf.col("missing_from") <= sf.col("missing_to"))
     )
 
 
-def _of_writers_with_holes(events: DataFrame) -> DataFrame:
-    """No two facts of a writer have one number: as many as the highest of them says are all, and need no sorting."""
+def _of_writers_with_missing_events(events: DataFrame) -> DataFrame:
+    """No two events of a writer have one number: as many as the highest of them says are all, and need no sorting."""
     short = (
         writer_hours(events)
         .groupBy("writer")
-        .agg(sf.max("highest").alias("highest"), sf.min("lowest").alias("lowest"), sf.sum("facts").alias("facts"))
-        .filter((sf.col("highest") != sf.col("facts")) | (sf.col("lowest") < 0))
+        .agg(sf.max("highest").alias("highest"), sf.min("lowest").alias("lowest"), sf.sum("events").alias("events"))
+        .filter((sf.col("highest") != sf.col("events")) | (sf.col("lowest") < 0))
     )
-    # Told to everybody, or Spark would send all facts around before it knows that nobody's are short.
+    # Broadcast this side; otherwise Spark shuffles all events even when no writer has a gap.
     return events.join(sf.broadcast(short.select("writer")), on="writer", how="left_semi")
 
 

@@ -1,4 +1,4 @@
-"""Dead letters with their category and deadlines (SPEC 5.3, 13.3), told from the facts alone.
+"""Dead letters with their category and deadlines (SPEC 5.3, 13.3), told from the events alone.
 
 The rules are those of policy/dead_letters and policy/failures, here as columns; a parity test holds them equal to what
 core/outbox does. A recovery that a person asked for begins a new life; a daily retry only goes on with the old one.
@@ -35,7 +35,7 @@ def dead_letters(events: DataFrame, retention: DeadLetterRetention) -> DataFrame
     buried = graves.select("message_id").distinct()
     beginning = sf.substring("message_id", 1, PREFIX_BYTES).alias("beginning")
     beginnings = graves.select(beginning).distinct()
-    facts = (
+    last_lives = (
         events.filter(sf.col("message_id").isNotNull() & sf.col("kind").isin(*STATE_AFTER, JournalKind.DISCARDED))
         .withColumn("beginning", beginning)
         .join(sf.broadcast(beginnings), on="beginning", how="left_semi")
@@ -44,11 +44,11 @@ def dead_letters(events: DataFrame, retention: DeadLetterRetention) -> DataFrame
         .withColumn("is_in_last_life", sf.col("life") == sf.max("life").over(whole_life))
         .groupBy("message_id")
         .agg(*_summary())
-        .filter(sf.col("state_fact").isin(*GRAVES))
+        .filter(sf.col("state_event").isin(*GRAVES))
         .withColumn("category", _category())
     )
     return (
-        facts.withColumn("expires_at_ms", _expires_at_ms(retention))
+        last_lives.withColumn("expires_at_ms", _expires_at_ms(retention))
         .withColumn("due_ms", sf.col("moved_at_ms") + retention.auto_retry_interval_ms)
         .select(
             "message_id",
@@ -57,7 +57,7 @@ def dead_letters(events: DataFrame, retention: DeadLetterRetention) -> DataFrame
             "code",
             "attempts",
             "moved_at_ms",
-            "first_buried_at_ms",
+            "first_dead_at_ms",
             "expires_at_ms",
             "message_expires_at_ms",
             sf.when(_is_retried(), sf.col("due_ms")).alias("next_retry_at_ms"),
@@ -80,11 +80,11 @@ def _summary() -> list[Column]:
     queued = kind.isin(JournalKind.ACCEPTED, JournalKind.RECOVERED)
     return [
         sf.min_by("writer", sf.when(changes_state, number)).alias("sender"),
-        sf.max_by("kind", sf.when(changes_state, number)).alias("state_fact"),
+        sf.max_by("kind", sf.when(changes_state, number)).alias("state_event"),
         sf.max_by("code", sf.when(is_grave, number)).alias("code"),
         sf.max_by("attempt", sf.when(is_grave, number)).alias("attempts"),
         sf.max_by("at_ms", sf.when(is_grave, number)).alias("moved_at_ms"),
-        sf.min_by("at_ms", sf.when(this_life & is_grave, number)).alias("first_buried_at_ms"),
+        sf.min_by("at_ms", sf.when(this_life & is_grave, number)).alias("first_dead_at_ms"),
         sf.coalesce(
             sf.max(sf.when(sealed_again, number)) > sf.max(sf.when(queued, number)),
             sf.lit(False),
@@ -98,7 +98,7 @@ def _summary() -> list[Column]:
 
 
 def _message_expires_at_ms() -> Column:
-    """The beginning of the last life and the TTL the message was accepted with; null where no fact says that."""
+    """The beginning of the last life and the TTL the message was accepted with; null where no event says that."""
     kind, number = sf.col("kind"), sf.col("event_id")
     began_at_ms = sf.min_by("at_ms", sf.when(sf.col("is_in_last_life"), number))
     ttl_s = sf.min_by("ttl_s", sf.when(kind == JournalKind.ACCEPTED, number))
@@ -108,13 +108,13 @@ def _message_expires_at_ms() -> Column:
 
 
 def _category() -> Column:
-    """A fact says either why a letter was given up or the code of the failure that ended it, never both."""
+    """An event says either why a letter was given up or the code of the failure that ended it, never both."""
     code = sf.col("code")
     is_sealed_in_vain = code.isin(*RETRIED_ONCE_CODES) & sf.col("was_sealed_again")
     told = reduce(
         lambda found, reason: found.when(code == reason, category_of(reason)),
         DeadReason,
-        sf.when(sf.col("state_fact") == JournalKind.EXPIRED, DeadCategory.EXPIRED),
+        sf.when(sf.col("state_event") == JournalKind.EXPIRED, DeadCategory.EXPIRED),
     )
     return told.when(code.isin(*PERMANENT_CODES) | is_sealed_in_vain, DeadCategory.PERMANENT).otherwise(
         DeadCategory.RETRIABLE
@@ -126,8 +126,8 @@ def _expires_at_ms(retention: DeadLetterRetention) -> Column:
     category = sf.col("category")
     return (
         sf.when(category == DeadCategory.EXPIRED, sf.col("moved_at_ms") + retention.tombstone_retention_ms)
-        .when(category == DeadCategory.PERMANENT, sf.col("first_buried_at_ms") + retention.permanent_retention_ms)
-        .otherwise(sf.col("first_buried_at_ms") + retention.retriable_retention_ms)
+        .when(category == DeadCategory.PERMANENT, sf.col("first_dead_at_ms") + retention.permanent_retention_ms)
+        .otherwise(sf.col("first_dead_at_ms") + retention.retriable_retention_ms)
     )
 
 

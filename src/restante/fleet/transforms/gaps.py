@@ -1,4 +1,4 @@
-"""Gaps that recipients gave up waiting for (SPEC 9.5), as their facts tell them."""
+"""Sequence gaps that recipients skipped (SPEC 9.5), from their journals."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _THROUGH: Final = r"^through_(\d{1,10})$"
 
 
 def gaps(events: DataFrame) -> DataFrame:
-    """One row a gap. `last_sequence` is null where the fact does not say how far it goes."""
+    """One row a gap. `last_sequence` is null where the event does not say how far it goes."""
     last = sf.regexp_extract(sf.coalesce("code", sf.lit("")), _THROUGH, 1)
     return events.filter(sf.col("kind") == JournalKind.GAP_SKIPPED).select(
         "event_id",

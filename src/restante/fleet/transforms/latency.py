@@ -1,7 +1,7 @@
-"""How long messages took (SPEC 1.7): exact percentiles, for each kind of message and for all together.
+"""Latency of messages (SPEC 1.7): exact percentiles for each kind of message and for all together.
 
-Acceptance and delivery are read from one clock, the sender's; release is read from the recipient's, so that where two
-clocks disagree a time may even be below zero. It is shown as it is.
+Acceptance and delivery are read from the sender's clock, release from the recipient's. Where the two clocks disagree a
+latency may be negative; it is reported as measured.
 """
 
 from typing import Final
@@ -18,14 +18,14 @@ ACCEPTED_TO_RELEASED: Final = "accepted_to_released"
 def latency(messages: DataFrame) -> DataFrame:
     """One row for each span and kind of message that has times, and one a span for all kinds (`message_kind` null).
 
-    Messages in doubt are left out: times between facts that contradict each other prove nothing.
+    Messages in inconsistency are left out: times between events that contradict each other prove nothing.
     """
     spans = sf.array(
         _span(ACCEPTED_TO_DELIVERED, "delivery_latency_ms"),
         _span(ACCEPTED_TO_RELEASED, "release_latency_ms"),
     )
     times = (
-        messages.filter(sf.col("doubt").isNull())
+        messages.filter(sf.col("inconsistency").isNull())
         .select("message_kind", sf.inline(spans))
         .filter(sf.col("took_ms").isNotNull())
     )
@@ -33,7 +33,7 @@ def latency(messages: DataFrame) -> DataFrame:
     return (
         times.groupingSets([["span", "message_kind"], ["span"]], "span", "message_kind")
         .agg(
-            sf.grouping("message_kind").alias("of_all_kinds"),
+            sf.grouping("message_kind").alias("is_total"),
             sf.count("took_ms").alias("messages"),
             percentiles.alias("percentiles"),
             sf.max("took_ms").alias("max_ms"),
@@ -41,7 +41,7 @@ def latency(messages: DataFrame) -> DataFrame:
         .select(
             "span",
             "message_kind",
-            (sf.col("of_all_kinds") == 1).alias("of_all_kinds"),
+            (sf.col("is_total") == 1).alias("is_total"),
             "messages",
             sf.col("percentiles")[0].alias("p50_ms"),
             sf.col("percentiles")[1].alias("p90_ms"),
@@ -52,17 +52,17 @@ def latency(messages: DataFrame) -> DataFrame:
 
 
 def latency_histogram(messages: DataFrame) -> DataFrame:
-    """How many deliveries took from `from_ms` up to the next edge; only bars that have any.
+    """How many deliveries took from `lower_bound_ms` up to the next edge; only bars that have any.
 
-    `from_ms` is null for those that took less than nothing: the sender's clock was set back.
+    `lower_bound_ms` is null for those that took less than nothing: the sender's clock was set back.
     """
     edges = sf.array(*(sf.lit(edge).cast("long") for edge in HISTOGRAM_EDGES_MS))
     reached = sf.array_max(sf.filter(edges, lambda edge: edge <= sf.col("delivery_latency_ms")))
     return (
-        messages.filter(sf.col("doubt").isNull() & sf.col("delivery_latency_ms").isNotNull())
-        .groupBy(reached.alias("from_ms"))
+        messages.filter(sf.col("inconsistency").isNull() & sf.col("delivery_latency_ms").isNotNull())
+        .groupBy(reached.alias("lower_bound_ms"))
         .agg(sf.count(sf.lit(1)).alias("messages"))
-        .select("from_ms", "messages")
+        .select("lower_bound_ms", "messages")
     )
 
 

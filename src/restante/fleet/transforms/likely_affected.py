@@ -1,7 +1,8 @@
-"""Which messages a missing fact was probably about (SPEC 13.4).
+"""Name the messages that a missing event was probably about (SPEC 13.4).
 
-A hole in a writer's numbers says that a fact is missing, not which. A message that is in flight by its sender's facts,
-while its recipient wrote down that it arrived, and whose sender lost facts after the last one about it, is named here.
+A gap in a writer's numbers says that an event is missing, not which. A message is likely affected if its sender's
+events say it is in flight, its recipient journaled its arrival, and the sender's journal has a gap after the last event
+about it.
 """
 
 from pyspark.sql import DataFrame
@@ -11,8 +12,8 @@ from restante.model.journal import STATE_AFTER
 from restante.model.states import IN_FLIGHT
 
 
-def suspects(events: DataFrame, messages: DataFrame, journal_holes: DataFrame) -> DataFrame:
-    """One row a message: the first hole after the last fact its sender wrote about it."""
+def likely_affected(events: DataFrame, messages: DataFrame, missing_events: DataFrame) -> DataFrame:
+    """Return one row per message, with the first gap after the last event its sender wrote about it."""
     number = sf.conv(sf.hex(sf.substring("event_id", 9, 8)), 16, 10).cast("decimal(20,0)")
     last_told = (
         events.filter(sf.col("kind").isin(*STATE_AFTER) & sf.col("message_id").isNotNull())
@@ -20,22 +21,22 @@ def suspects(events: DataFrame, messages: DataFrame, journal_holes: DataFrame) -
         .agg(sf.max(number).alias("last_number"))
     )
     arrived = messages.filter(
-        sf.col("doubt").isNull() & sf.col("state").isin(*IN_FLIGHT) & (sf.col("arrivals") > 0)
-    ).select("message_id", "state", "last_fact", "last_fact_at_ms")
+        sf.col("inconsistency").isNull() & sf.col("state").isin(*IN_FLIGHT) & (sf.col("arrivals") > 0)
+    ).select("message_id", "state", "last_event", "last_event_at_ms")
     is_after = sf.col("missing_from") > sf.col("last_number")
     return (
         arrived.join(last_told, on="message_id", how="inner")
-        .join(journal_holes.select("writer", "missing_from", "missing_to"), on="writer", how="inner")
+        .join(missing_events.select("writer", "missing_from", "missing_to"), on="writer", how="inner")
         .filter(is_after)
-        .groupBy("message_id", "writer", "state", "last_fact", "last_fact_at_ms")
-        .agg(sf.min(sf.struct("missing_from", "missing_to")).alias("hole"))
+        .groupBy("message_id", "writer", "state", "last_event", "last_event_at_ms")
+        .agg(sf.min(sf.struct("missing_from", "missing_to")).alias("gap"))
         .select(
             "message_id",
             "writer",
             "state",
-            sf.col("hole.missing_from").alias("missing_from"),
-            sf.col("hole.missing_to").alias("missing_to"),
-            "last_fact",
-            "last_fact_at_ms",
+            sf.col("gap.missing_from").alias("missing_from"),
+            sf.col("gap.missing_to").alias("missing_to"),
+            "last_event",
+            "last_event_at_ms",
         )
     )

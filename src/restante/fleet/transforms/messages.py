@@ -1,7 +1,7 @@
-"""One row a message: its life and where it stands, told from the facts about it (SPEC 13.3).
+"""One row per message: its history and final state, from the events about it (SPEC 13.3).
 
-Which fact leads to which state is the table in model/journal. Here is decided only when the facts of a message cannot
-all be true; such a message has a `doubt` and is not accounted for.
+The table in model/journal maps events to states. This module decides only when the events of a message contradict each
+other; such a message has an `inconsistency` and is unaccounted for.
 """
 
 from collections.abc import Iterator
@@ -19,18 +19,22 @@ from restante.model.conservation_report import Inconsistency
 from restante.model.journal import STATE_AFTER, JournalKind
 from restante.model.states import ENDED, State, Verdict
 
-_FACT_DOUBTS: Final = (Inconsistency.ACCEPTED_LATE, Inconsistency.RECOVERED_ALIVE, Inconsistency.MOVED_AFTER_END)
+_EVENT_INCONSISTENCIES: Final = (
+    Inconsistency.ACCEPTED_AGAIN,
+    Inconsistency.RECOVERED_IN_FLIGHT,
+    Inconsistency.CHANGED_AFTER_END,
+)
 """In the order of their numbers in the kernel."""
 
 
 def message_lifecycles(events: DataFrame, *, partitions: int | None = None) -> DataFrame:
-    """All that one look at the facts of each message tells: what `messages` has, and what other tables are made of.
+    """All that one look at the events of each message tells: what `messages` has, and what other tables are made of.
 
-    In `partitions` tasks, or as many as the session has for any shuffle. Among a writer's facts their number decides
+    In `partitions` tasks, or as many as the session has for any shuffle. Among a writer's events their number decides
     what came last, not a clock.
     """
-    facts = _facts(events)
-    by_message = facts.repartition("message_id") if partitions is None else facts.repartition(partitions, "message_id")
+    rows = _kernel_rows(events)
+    by_message = rows.repartition("message_id") if partitions is None else rows.repartition(partitions, "message_id")
     return (
         map_in_arrow(by_message, _live, LIVES)
         .withColumn("state", decode_enum("state", STATES))
@@ -57,10 +61,10 @@ def message_lifecycles(events: DataFrame, *, partitions: int | None = None) -> D
             "arrivals",
             "duplicates",
             "releases",
-            "first_fact_at_ms",
-            decode_enum("last_fact", KINDS).alias("last_fact"),
-            "last_fact_at_ms",
-            _doubt().alias("doubt"),
+            "first_event_at_ms",
+            decode_enum("last_event", KINDS).alias("last_event"),
+            "last_event_at_ms",
+            _inconsistency().alias("inconsistency"),
             "other_hashes",
             "confirmed",
         )
@@ -68,7 +72,7 @@ def message_lifecycles(events: DataFrame, *, partitions: int | None = None) -> D
 
 
 def messages(told: DataFrame) -> DataFrame:
-    """The messages that facts tell of, from their `lives`."""
+    """The messages that events tell of, from their `lives`."""
     return told.select(
         "message_id",
         "sender",
@@ -92,15 +96,15 @@ def messages(told: DataFrame) -> DataFrame:
         "arrivals",
         "duplicates",
         "releases",
-        "first_fact_at_ms",
-        "last_fact",
-        "last_fact_at_ms",
-        "doubt",
+        "first_event_at_ms",
+        "last_event",
+        "last_event_at_ms",
+        "inconsistency",
     )
 
 
-def _facts(events: DataFrame) -> DataFrame:
-    """What the kernel takes. What only a sender's fact can say is left out of the others, and not sent around."""
+def _kernel_rows(events: DataFrame) -> DataFrame:
+    """What the kernel takes. What only a sender's event can say is left out of the others, and not sent around."""
     kind = sf.col("kind")
     changes_state = kind.isin(*STATE_AFTER)
     is_sealed = changes_state | (kind == JournalKind.RESEALED)
@@ -124,12 +128,12 @@ def _live(batches: Iterator[Any]) -> Iterator[Any]:
         yield from lives_of(pa.Table.from_batches(came)).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
 
 
-def _doubt() -> Column:
+def _inconsistency() -> Column:
     return (
-        sf.when(sf.col("message_id").isNull(), Inconsistency.NAMELESS)
+        sf.when(sf.col("message_id").isNull(), Inconsistency.MISSING_MESSAGE_ID)
         .when(sf.col("accepted_at_ms").isNull(), Inconsistency.NEVER_ACCEPTED)
-        .when(sf.col("first_sender") != sf.col("last_sender"), Inconsistency.SEVERAL_SENDERS)
-        .otherwise(decode_enum("first_doubt", _FACT_DOUBTS))
+        .when(sf.col("first_sender") != sf.col("last_sender"), Inconsistency.MULTIPLE_SENDERS)
+        .otherwise(decode_enum("first_inconsistency", _EVENT_INCONSISTENCIES))
     )
 
 

@@ -1,4 +1,4 @@
-"""Whose journal is whose: a node says with each start which node it is (decision 0020). Nothing else is known here."""
+"""Map journal writers to nodes: a node journals its id at each start (decision 0020)."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -18,6 +18,6 @@ def node_writers(events: DataFrame) -> DataFrame:
 
 
 def node_journals(events: DataFrame) -> DataFrame:
-    """The same, and until when its facts have come."""
-    last_facts = writer_hours(events).groupBy("writer").agg(sf.max("last_fact_at_ms").alias("last_fact_at_ms"))
-    return node_writers(events).join(last_facts, on="writer").select("writer", "node", "last_fact_at_ms")
+    """The same, and until when its events have come."""
+    last_events = writer_hours(events).groupBy("writer").agg(sf.max("last_event_at_ms").alias("last_event_at_ms"))
+    return node_writers(events).join(last_events, on="writer").select("writer", "node", "last_event_at_ms")

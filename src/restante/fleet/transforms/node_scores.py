@@ -1,7 +1,6 @@
-"""How good a place each node is for a message: measured from the journals, scored by the rule of SPEC 7.3.
+"""Score each node by the rule of SPEC 7.3, measured from the journals.
 
-The rule and its weights are those of policy/scoring, here as columns; all nodes are compared with each other. What is
-measured, and how, is decision 0020.
+Rule and weights are those of policy/scoring, here as columns. Decision 0020 says what is measured and how.
 """
 
 from typing import Final

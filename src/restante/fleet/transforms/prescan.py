@@ -1,7 +1,7 @@
-"""A first look over all rows of the segments: how many there are of what, and which facts came more than once.
+"""Scan all rows of the segments once: count verdicts and find event numbers that occur more than once.
 
-One pass without a shuffle. Most fleets ship every fact once and well formed: then every row is an event, and nobody
-needs to compare rows (decision 0023). Where that is not so, transforms/validate judges the rows in question.
+One pass without a shuffle. If every event came once and well formed, every row is an event and no rows need comparing
+(decision 0023). Otherwise transforms/validate compares the rows in question.
 """
 
 from collections import Counter
@@ -50,7 +50,7 @@ class Prescan:
     unusable: int
     """Well-formed arrivals that do not say what arrived where."""
     repeated: tuple[tuple[bytes, bytes], ...] | None
-    """First and last event id of facts that came more than once; None when it took too long to tell."""
+    """First and last event id of events that came more than once; None when it took too long to tell."""
 
     @property
     def events_at_most(self) -> int:

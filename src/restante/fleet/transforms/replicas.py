@@ -1,7 +1,7 @@
-"""Copies of sealed messages at nodes, from the nodes' own facts (SPEC 13.3).
+"""Copies of sealed messages at nodes, from the nodes' own events (SPEC 13.3).
 
-A node never learns a message's id; the hash of the sealed bytes joins its facts to a sender's. What a node did not
-write down is unknown here: transforms/withholding holds it against what the node signed.
+A node does not know message ids; the hash of the sealed bytes joins its events to a sender's. transforms/withholding
+compares what a node did not journal with what it signed.
 """
 
 from enum import StrEnum
@@ -30,7 +30,7 @@ class ReplicaState(StrEnum):
 
 
 def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
-    """One row for each node and hash of sealed bytes; `message_id` is null where no sender's facts name that hash."""
+    """One row for each node and hash of sealed bytes; `message_id` is null where no sender's events name that hash."""
     kinds = (JournalKind.STORED, JournalKind.SERVED, JournalKind.REMOVED, JournalKind.REAPED)
     copies = (
         events.filter(sf.col("kind").isin(*kinds) & sf.col("payload_hash").isNotNull())
@@ -77,7 +77,7 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
             "removed_at_ms",
             "reaped_at_ms",
             sf.col("stored").alias("copies_stored"),
-            (sf.col("removed") + sf.col("reaped")).alias("copies_gone"),
+            (sf.col("removed") + sf.col("reaped")).alias("copies_removed"),
             _state().alias("state"),
         )
     )

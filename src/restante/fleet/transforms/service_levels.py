@@ -1,6 +1,6 @@
-"""What the service was worth, hour by hour (SPEC 1.7, 13.3): delivery rate, exact P50 and P99, duplicates.
+"""Service levels by hour (SPEC 1.7, 13.3): delivery rate, P50 and P99, duplicates.
 
-An hour is that of acceptance, in UTC. Messages in doubt are left out: the books name them.
+The hour is that of acceptance, in UTC. Inconsistent messages are left out; the table `unaccounted` lists them.
 """
 
 from typing import Final
@@ -14,12 +14,13 @@ HOUR_MS: Final = 3_600_000
 
 
 def service_levels(messages: DataFrame) -> DataFrame:
-    """One row for each hour, kind and priority, and one an hour for all of them (`of_all`).
+    """One row for each hour, kind and priority, and one an hour for all of them (`is_total`).
 
-    `delivery_rate` counts what has ended; null while all of an hour's messages are in flight. `shown_twice` counts
-    hand-overs to an application beyond the first; `duplicates` those that arrived again and were recognised.
+    `delivery_rate` counts ended messages; it is null while all of an hour's messages are in flight.
+    `repeated_releases` counts releases to an application beyond the first, `duplicates` the arrivals that the recipient
+    recognised as repeated.
     """
-    accepted = messages.filter(sf.col("doubt").isNull() & sf.col("accepted_at_ms").isNotNull()).withColumn(
+    accepted = messages.filter(sf.col("inconsistency").isNull() & sf.col("accepted_at_ms").isNotNull()).withColumn(
         "hour_ms", sf.floor(sf.col("accepted_at_ms") / HOUR_MS) * HOUR_MS
     )
     percentiles = sf.percentile("delivery_latency_ms", [0.5, 0.99])
@@ -34,14 +35,14 @@ def service_levels(messages: DataFrame) -> DataFrame:
             sf.count_if(sf.col("state").isin(*IN_FLIGHT)).alias("in_flight"),
             percentiles.alias("percentiles"),
             sf.sum("duplicates").alias("duplicates"),
-            sf.sum(sf.greatest(sf.col("releases") - 1, sf.lit(0))).alias("shown_twice"),
+            sf.sum(sf.greatest(sf.col("releases") - 1, sf.lit(0))).alias("repeated_releases"),
         )
         .withColumn("ended", sf.col("accepted") - sf.col("in_flight"))
         .select(
             "hour_ms",
             "message_kind",
             "priority",
-            (sf.col("left_out") != 0).alias("of_all"),
+            (sf.col("left_out") != 0).alias("is_total"),
             "accepted",
             "delivered",
             "in_flight",
@@ -49,6 +50,6 @@ def service_levels(messages: DataFrame) -> DataFrame:
             sf.col("percentiles")[0].alias("p50_ms"),
             sf.col("percentiles")[1].alias("p99_ms"),
             "duplicates",
-            "shown_twice",
+            "repeated_releases",
         )
     )

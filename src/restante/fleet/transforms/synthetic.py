@@ -1,7 +1,7 @@
-"""Journals of a fleet that never was: any number of messages, with faults at chosen rates, made from a seed.
+"""Synthetic journals: any number of messages, with faults at chosen rates, made from a seed.
 
-The same seed gives the same facts, however many machines make them. Times, ids and faults are hashes of seed and place;
-the numbers of each writer's facts have no holes.
+The same seed gives the same events on any number of machines, because times, ids and faults are hashes of seed and
+position. The numbers of each writer's events have no gaps.
 """
 
 from dataclasses import dataclass
@@ -41,12 +41,12 @@ class Scenario:
         check_ranges(self, "scenario")
 
 
-def recipients_facts(spark: SparkSession, scenario: Scenario) -> DataFrame:
+def recipients_events(spark: SparkSession, scenario: Scenario) -> DataFrame:
     """What recipients wrote of arrivals, in columns of the journal: one row for each copy that arrived."""
     return _numbered(_arrived(_messages(spark, scenario), scenario))
 
 
-def all_facts(spark: SparkSession, scenario: Scenario) -> DataFrame:
+def all_events(spark: SparkSession, scenario: Scenario) -> DataFrame:
     """The whole journals of senders, nodes and recipients."""
     sent = _messages(spark, scenario)
     first = _arrived(sent, scenario).filter(sf.col("code") == Verdict.NEW)
@@ -117,35 +117,35 @@ def _arrived(messages: DataFrame, scenario: Scenario) -> DataFrame:
 def _sent(messages: DataFrame, scenario: Scenario) -> DataFrame:
     took_ms = scenario.spacing_ms // 2 + 400
     life = sf.array(
-        _fact(JournalKind.ACCEPTED, 0),
-        _fact(JournalKind.ATTEMPTED, 10),
-        sf.when(~sf.col("is_lost"), _fact(JournalKind.SENT, 50)),
-        sf.when(~sf.col("is_lost"), _fact(JournalKind.DELIVERED, scenario.spacing_ms * 2 + took_ms)),
-        sf.when(sf.col("is_lost"), _fact(JournalKind.DEAD_LETTERED, 60, Code.NETWORK_UNREACHABLE)),
+        _event(JournalKind.ACCEPTED, 0),
+        _event(JournalKind.ATTEMPTED, 10),
+        sf.when(~sf.col("is_lost"), _event(JournalKind.SENT, 50)),
+        sf.when(~sf.col("is_lost"), _event(JournalKind.DELIVERED, scenario.spacing_ms * 2 + took_ms)),
+        sf.when(sf.col("is_lost"), _event(JournalKind.DEAD_LETTERED, 60, Code.NETWORK_UNREACHABLE)),
     )
-    return messages.select("*", sf.explode(sf.array_compact(life)).alias("fact")).select(
+    return messages.select("*", sf.explode(sf.array_compact(life)).alias("event")).select(
         *_columns(
-            at_ms=sf.col("sent_at_ms") + sf.col("fact.after_ms"),
-            kind=sf.col("fact.kind"),
+            at_ms=sf.col("sent_at_ms") + sf.col("event.after_ms"),
+            kind=sf.col("event.kind"),
             writer=sf.col("sender"),
             message_id=sf.col("message_id"),
             payload_hash=sf.col("payload_hash"),
             message_kind=sf.lit(Kind.TEXT.value),
             priority=sf.lit(int(Priority.NORMAL)),
-            code=sf.col("fact.code"),
+            code=sf.col("event.code"),
         )
     )
 
 
 def _stored(messages: DataFrame, scenario: Scenario) -> DataFrame:
-    life = sf.array(_fact(JournalKind.STORED, 40), _fact(JournalKind.SERVED, 150))
+    life = sf.array(_event(JournalKind.STORED, 40), _event(JournalKind.SERVED, 150))
     return (
         messages.filter(~sf.col("is_lost"))
-        .select("*", sf.explode(life).alias("fact"))
+        .select("*", sf.explode(life).alias("event"))
         .select(
             *_columns(
-                at_ms=sf.col("sent_at_ms") + sf.col("fact.after_ms"),
-                kind=sf.col("fact.kind"),
+                at_ms=sf.col("sent_at_ms") + sf.col("event.after_ms"),
+                kind=sf.col("event.kind"),
                 writer=_bytes(scenario, 16, "node writer", sf.col("id") % scenario.nodes),
                 payload_hash=sf.col("payload_hash"),
                 size_bytes=sf.lit(1_696),
@@ -155,12 +155,12 @@ def _stored(messages: DataFrame, scenario: Scenario) -> DataFrame:
     )
 
 
-def _numbered(facts: DataFrame) -> DataFrame:
-    """Each writer's facts get their numbers in order of time."""
+def _numbered(events: DataFrame) -> DataFrame:
+    """Each writer's events get their numbers in order of time."""
     in_order = Window.partitionBy("writer").orderBy("at_ms", "session_tag", "message_id", "kind", "payload_hash")
     number = sf.lpad(sf.hex(sf.row_number().over(in_order).cast("long")), 16, "0")
     event_id = sf.concat(sf.substring("writer", 1, 8), sf.unhex(number))
-    return facts.withColumn("event_id", event_id).select(*JOURNAL.fieldNames())
+    return events.withColumn("event_id", event_id).select(*JOURNAL.fieldNames())
 
 
 def _columns(**known: Column) -> list[Column]:
@@ -175,7 +175,7 @@ def _copy(after_ms: int, verdict: Verdict) -> Column:
     return sf.struct(sf.lit(after_ms).alias("after_ms"), sf.lit(verdict.value).alias("code"))
 
 
-def _fact(kind: JournalKind, after_ms: int, code: Code | None = None) -> Column:
+def _event(kind: JournalKind, after_ms: int, code: Code | None = None) -> Column:
     return sf.struct(
         sf.lit(kind.value).alias("kind"),
         sf.lit(after_ms).alias("after_ms"),

@@ -1,6 +1,6 @@
-"""Which rows of the segments are facts (SPEC 13.2). Nothing is dropped: every row read gets exactly one verdict.
+"""Decide which rows of the segments are events (SPEC 13.2). Every row gets exactly one verdict.
 
-What a row must keep to is a table of rules in kernels/row_faults. What a fact means for its message is not known here.
+The rules for a row are in kernels/row_rules. What an event means for its message is decided elsewhere.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ CONFLICT: Final = "event_id: rows that differ have the same one"
 
 
 class RowVerdict(StrEnum):
-    """What became of a row: the first copy of a fact, a further copy, or not understood."""
+    """What became of a row: the first copy of an event, a further copy, or not understood."""
 
     EVENT = "event"
     DUPLICATE = "duplicate"
@@ -59,7 +59,7 @@ def validate_rows(rows: DataFrame) -> DataFrame:
 
 
 def events(judged: DataFrame) -> DataFrame:
-    """The facts, each once: the columns of the journal."""
+    """The events, each once: the columns of the journal."""
     return judged.filter(sf.col("verdict") == RowVerdict.EVENT).select(*JOURNAL_COLUMNS)
 
 

@@ -1,8 +1,8 @@
-"""Nodes that signed for a message and then did not do what they signed for (SPEC 7.8, 13.5).
+"""Name nodes that acknowledged a message and then did not keep it (SPEC 7.8, 13.5).
 
-The sender's fact of a node's signed DELIVERY ack is held against the node's own facts and the recipient's. A node that
-still holds the message, or handed it to its owner, or kept it to its end, did its part. One whose journal has not come
-as far as its own signature is not judged, unless the message is lost for good.
+A sender's event of a node's signed DELIVERY ack is compared with the node's own events and the recipient's. A node that
+still holds the message, served it, or kept it until it expired is not listed. A node whose journal ends before its own
+signature is listed only if the message is lost.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ def withholding(events: DataFrame, lives: DataFrame, replicas: DataFrame) -> Dat
         .groupBy("node", "message_id", "payload_hash", "message_state", "arrivals")
         .agg(sf.min("at_ms").alias("confirmed_at_ms"))
     )
-    told = node_journals(events).groupBy("node").agg(sf.max("last_fact_at_ms").alias("node_last_fact_at_ms"))
+    told = node_journals(events).groupBy("node").agg(sf.max("last_event_at_ms").alias("node_last_event_at_ms"))
     return (
         claims.join(told, on="node", how="left")
         .join(_kept(replicas), on=["node", "message_id"], how="left")
@@ -42,7 +42,7 @@ def withholding(events: DataFrame, lives: DataFrame, replicas: DataFrame) -> Dat
             "evidence",
             "message_state",
             "has_arrived",
-            "node_last_fact_at_ms",
+            "node_last_event_at_ms",
         )
     )
 
@@ -50,7 +50,7 @@ def withholding(events: DataFrame, lives: DataFrame, replicas: DataFrame) -> Dat
 def _kept(replicas: DataFrame) -> DataFrame:
     """What each node says of each message, however it was sealed; a node may have kept several journals in its life.
 
-    A fact of a node's signature does not say for which bytes it was: a message that was sealed anew counts as kept
+    An event of a node's signature does not say for which bytes it was: a message that was sealed anew counts as kept
     whichever of them the node kept.
     """
     return (
@@ -58,7 +58,7 @@ def _kept(replicas: DataFrame) -> DataFrame:
         .groupBy("node", "message_id")
         .agg(
             sf.sum("copies_stored").alias("copies_stored"),
-            sf.sum("copies_gone").alias("copies_gone"),
+            sf.sum("copies_removed").alias("copies_removed"),
             sf.max(sf.coalesce("served_at_ms", "removed_at_ms")).alias("handed_out_at_ms"),
             sf.max("expires_at_ms").alias("expires_at_ms"),
             sf.max("reaped_at_ms").alias("reaped_at_ms"),
@@ -69,14 +69,14 @@ def _kept(replicas: DataFrame) -> DataFrame:
 def _evidence() -> Column:
     was_handed_out = sf.col("handed_out_at_ms").isNotNull()
     was_stored = sf.coalesce(sf.col("copies_stored") > 0, sf.lit(False))
-    is_gone = sf.col("copies_gone") >= sf.col("copies_stored")
+    is_gone = sf.col("copies_removed") >= sf.col("copies_stored")
     ended_early = is_gone & (sf.col("reaped_at_ms") < sf.col("expires_at_ms") - CLOCK_MARGIN_MS)
-    goes_on = sf.col("node_last_fact_at_ms") > sf.col("confirmed_at_ms") + CLOCK_MARGIN_MS
+    goes_on = sf.col("node_last_event_at_ms") > sf.col("confirmed_at_ms") + CLOCK_MARGIN_MS
     is_lost = sf.col("message_state").isin(State.EXPIRED, State.DEAD) & ~sf.col("has_arrived")
     return (
         sf.when(was_handed_out, sf.lit(None))
         .when(was_stored & ended_early, Withheld.DROPPED_EARLY)
         .when(was_stored, sf.lit(None))
         .when(goes_on, Withheld.NEVER_STORED)
-        .when(is_lost, Withheld.SILENT_AND_LOST)
+        .when(is_lost, Withheld.NO_JOURNAL_AND_LOST)
     )

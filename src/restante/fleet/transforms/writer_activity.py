@@ -1,6 +1,6 @@
-"""How much each writer wrote in each hour, and how far its numbers and its clock went: what is asked of all facts.
+"""Per writer and hour: number of events, range of event numbers, latest time, bytes stored.
 
-One pass over all of them with a small result, for the tables that look at every writer (holes, nodes).
+One pass over all events with a small result, for the tables about writers (missing events, nodes).
 """
 
 from typing import Final
@@ -14,9 +14,9 @@ HOUR_MS: Final = 3_600_000
 
 
 def writer_hours(events: DataFrame) -> DataFrame:
-    """One row for each writer and hour of its facts.
+    """One row for each writer and hour of its events.
 
-    `highest` and `lowest` are of the facts' numbers, and below zero from 2**63 on; `facts` are those with any number
+    `highest` and `lowest` are of the events' numbers, and below zero from 2**63 on; `events` are those with any number
     but zero.
     """
     is_stored = sf.col("kind") == JournalKind.STORED
@@ -30,16 +30,16 @@ def writer_hours(events: DataFrame) -> DataFrame:
         )
         .groupBy("writer", "hour")
         .agg(
-            sf.count_if(sf.col("number") != 0).alias("facts"),
+            sf.count_if(sf.col("number") != 0).alias("events"),
             sf.max("number").alias("highest"),
             sf.min("number").alias("lowest"),
-            sf.max("at_ms").alias("last_fact_at_ms"),
+            sf.max("at_ms").alias("last_event_at_ms"),
             sf.sum("stored_bytes").alias("stored_bytes"),
         )
-        .select("writer", "hour", "facts", "highest", "lowest", "last_fact_at_ms", "stored_bytes")
+        .select("writer", "hour", "events", "highest", "lowest", "last_event_at_ms", "stored_bytes")
     )
 
 
 def _number() -> Column:
-    """The number of a fact as a signed one."""
+    """The number of an event as a signed one."""
     return sf.conv(sf.hex(sf.substring("event_id", 9, 8)), 16, -10).cast("long")

@@ -1,1 +1,1 @@
-"""Delivery to chat platforms: Markdown rendered for each, cut to size (SPEC 12)."""
+"""Delivery to chat platforms: rendering, cutting, adapters (SPEC 12)."""

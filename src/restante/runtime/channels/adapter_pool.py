@@ -1,7 +1,6 @@
-"""The adapters of one process: which are there, which have started, how fast each may go (SPEC 12.7).
+"""The adapters of one process: which exist, which have started, when each may send (SPEC 12.7).
 
-Absent and not started are different things: an absent channel fails what is queued for it, one that did not start
-keeps it waiting and is started again. Knows nothing of queues or chunks.
+An absent channel fails its queued entries. One that failed to start keeps them waiting and is started again.
 """
 
 import asyncio
@@ -14,21 +13,23 @@ from typing import Any, Final
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.policy.channel_platforms import Platform
-from restante.policy.channel_rate_limit import ChannelLimits, Pace, free_at_ms, told_to_wait, took_turn
+from restante.policy.channel_rate_limit import ChannelLimits, Pace, free_at_ms, record_retry_after, record_send
 from restante.ports.channel_adapter import ChannelAdapter
 from restante.ports.clock import Clock
 from restante.runtime.channels.channel_config import Registered
 
 WAKE_MARGIN_MS: Final = 5
-"""The wall clock may be a little slower than the loop's: woken too early, nobody would look a second time."""
+"""The wall clock may be slightly behind the loop's clock. A wake-up that is too early would not be repeated."""
 
 
 class Condition(StrEnum):
+    """The condition of a channel."""
+
     READY = "ready"
     DOWN = "down"
-    """Its start failed; what is queued waits."""
+    """Its start failed; queued entries wait."""
     SILENT = "silent"
-    """The platform asked to be left alone for a while."""
+    """The platform sent a Retry-After that is not over."""
     ABSENT = "absent"
 
 
@@ -49,7 +50,7 @@ class _Slot:
 
 
 class AdapterPool:
-    """`when_ready` is called whenever a channel that could not be used may be used again."""
+    """All adapters. `when_ready` is called whenever a channel can be used again."""
 
     def __init__(
         self, channels: Mapping[str, Registered], *, clock: Clock, when_ready: Callable[[], None] = lambda: None
@@ -63,7 +64,7 @@ class AdapterPool:
         return list(self._slots)
 
     def platform(self, channel: str) -> Platform | None:
-        """None for a channel that is not in the configuration."""
+        """Return the platform of a channel, or None if the channel is not in the configuration."""
         slot = self._slots.get(channel)
         return None if slot is None else slot.registered.platform
 
@@ -71,7 +72,7 @@ class AdapterPool:
         return self._slots[channel].registered.limits
 
     def adapter(self, channel: str) -> ChannelAdapter | None:
-        """The adapter, if it has started."""
+        """Return the adapter if it has started, else None."""
         slot = self._slots.get(channel)
         return None if slot is None else slot.adapter
 
@@ -91,7 +92,7 @@ class AdapterPool:
         return ChannelHealth(channel=channel, condition=Condition.READY)
 
     async def start(self) -> None:
-        """Start every channel, all at once; those that fail are tried again in the background."""
+        """Start all channels concurrently. Those that fail are started again in the background."""
         await asyncio.gather(*(self._start(slot) for slot in self._slots.values()))
         for slot in self._slots.values():
             if slot.adapter is None:
@@ -103,7 +104,7 @@ class AdapterPool:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for slot in self._slots.values():
             if slot.adapter is not None:
-                with contextlib.suppress(Exception):  # whatever it is, nothing is lost by it
+                with contextlib.suppress(Exception):  # a failure to close loses nothing
                     await slot.adapter.close()
                 slot.adapter = None
 
@@ -112,12 +113,12 @@ class AdapterPool:
 
     def consume_slot(self, channel: str, chat: str) -> None:
         slot = self._slots[channel]
-        slot.pace = took_turn(slot.pace, slot.registered.limits, chat, at_ms=self._clock.now_ms())
+        slot.pace = record_send(slot.pace, slot.registered.limits, chat, at_ms=self._clock.now_ms())
 
     def pause_channel(self, channel: str, *, until_ms: int) -> None:
-        """The platform limits our rate: nothing is sent to any of its chats before then."""
+        """Record a Retry-After: nothing is sent to any chat of the channel before then."""
         slot = self._slots[channel]
-        slot.pace = told_to_wait(slot.pace, until_ms=until_ms)
+        slot.pace = record_retry_after(slot.pace, until_ms=until_ms)
         self._in_background(self._wake_at(until_ms))
 
     async def _start(self, slot: _Slot) -> None:
@@ -127,7 +128,7 @@ class AdapterPool:
                 await adapter.start()
         except RestanteError as problem:
             slot.problem = problem.code
-        except Exception:  # noqa: BLE001 - somebody's own adapter may raise anything; the others must go on
+        except Exception:  # noqa: BLE001 - a user's adapter may raise anything; the others must go on
             slot.problem = Code.CHANNEL_UNAVAILABLE
         else:
             slot.adapter = adapter

@@ -1,12 +1,11 @@
-"""Channels as the configuration file registers them: `[channels.NAME]`, an adapter, its options (SPEC 12.7).
+"""Read channels from the configuration file: `[channels.NAME]`, an adapter, its options (SPEC 12.7).
 
     [channels.ops]
     adapter = "telegram"
     token_file = "telegram.token"
 
-An adapter is a class with keyword-only options; their annotations are the documentation and the check. An option of
-type `Secret` is given as NAME_file or NAME_env, never in the file itself. What an option means is its adapter's
-business.
+An adapter is a class with keyword-only options. Options are checked against their annotations. An option of type
+`Secret` is given as NAME_file or NAME_env, never in the file itself.
 """
 
 import inspect
@@ -40,7 +39,7 @@ _WORDS: Final = {str: "text", int: "an integer", float: "a number", bool: "true 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """One channel. `make` reads its secrets and builds the adapter; it raises where that fails."""
+    """One channel. `make` reads its secrets and builds the adapter; it raises if that fails."""
 
     name: str
     adapter: str
@@ -50,7 +49,7 @@ class Registered:
 
 
 def registered_channels(file: Path | None, environ: Mapping[str, str]) -> dict[str, Registered]:
-    """The channels of a configuration file, checked except for what only their start can tell."""
+    """Return the channels of a configuration file. Everything is checked that does not need a start."""
     section = {} if file is None else read_toml(file).get(CHANNELS_SECTION, {})
     if file is None or not isinstance(section, dict):
         if section:
@@ -123,7 +122,7 @@ def _words(failure: Exception) -> str:
 
 
 def _options(key: str, adapter: str, made_by: type[ChannelAdapter]) -> dict[str, type]:
-    """The options of an adapter and their types; of `X | None`, X."""
+    """Return an adapter's options with their types. For `X | None` the type is X."""
     try:
         hints = get_type_hints(made_by.__init__)
         parameters = inspect.signature(made_by).parameters.values()

@@ -1,8 +1,8 @@
-"""A message cut into chunks that a platform takes, each complete in itself (SPEC 12.3, 12.4).
+"""Cut a message into chunks that a platform accepts, each complete in itself (SPEC 12.3, 12.4).
 
-Cuts are places in the visible text. Blank space at a cut is left out, and in code the one line break at it; everything
-else of the visible text is in exactly one chunk. Should a single grapheme be longer than a whole chunk, it is cut
-between code points, and the chunk says so: losing it, or never sending the message, would be worse.
+Cuts are positions in the visible text. Blanks at a cut are dropped, and in code the one line break at it. All other
+visible text is in exactly one chunk. A single grapheme that is longer than a chunk is cut between code points, and the
+chunk says so, because the alternatives are to lose it or never to send the message.
 """
 
 from bisect import bisect_right
@@ -12,13 +12,13 @@ from typing import Final
 from restante.model.errors import OutOfRange
 from restante.policy.channel_platforms import MIN_LIMIT, RULES, Counting, Format, Platform
 from restante.runtime.channels.gc_pause import collector_paused
-from restante.runtime.channels.measured_text import Track, cost_in
+from restante.runtime.channels.measured_text import MeasuredText, cost_in
 from restante.runtime.channels.rendering.dialects import Dialect, Plain
 from restante.runtime.channels.rendering.html_dialects import TelegramHtml, TelegramParsed, WebHtml
 from restante.runtime.channels.rendering.markdown_parser import Document
 from restante.runtime.channels.rendering.marker_dialects import Discord, Irc, Slack, WhatsApp
 from restante.runtime.channels.rendering.run_builder import build
-from restante.runtime.channels.rendering.text_runs import Pieces, Role
+from restante.runtime.channels.rendering.text_runs import Role, StyledText
 from restante.runtime.channels.text_breaks import best_cut, grapheme_boundary
 
 DIALECTS: Final[dict[Format, Dialect]] = {
@@ -38,10 +38,10 @@ _ATOMS: Final = frozenset({Role.TARGET, Role.ADDRESS, Role.MARKER, Role.RULE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """A message for one platform, not yet cut. `visible` is its text without any markup."""
+    """A message rendered for one platform, not cut yet. `visible` is its text without markup."""
 
     platform: Platform
-    message: Pieces
+    message: StyledText
 
     @property
     def visible(self) -> str:
@@ -49,21 +49,21 @@ class Rendered:
 
     @property
     def is_empty(self) -> bool:
-        """SPEC 12.1: nothing would be seen, so nothing is sent."""
+        """Return whether there is nothing visible, so that nothing is sent (SPEC 12.1)."""
         return not self.visible.strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """One message to the platform: `text` in its format, `plain` should it refuse the format (SPEC 12.4)."""
+    """One message to the platform: `text` in its format, `plain` in case it refuses the format (SPEC 12.4)."""
 
     text: str
     plain: str
     start: int
     end: int
-    """The part of the visible text that this chunk shows."""
+    """`start` to `end` is the part of the visible text in this chunk."""
     splits_grapheme: bool = False
-    """Its end lies inside a grapheme that is longer than a whole chunk."""
+    """The chunk ends inside a grapheme that is longer than a whole chunk."""
 
 
 def render(markdown: str, platform: Platform) -> Rendered:
@@ -72,15 +72,16 @@ def render(markdown: str, platform: Platform) -> Rendered:
 
 
 def chunk(rendered: Rendered, *, limit: int | None = None, at_most: int | None = None) -> list[Chunk]:
-    """The chunks of a message, in order: all of them, or the first `at_most`. `limit` replaces the platform's own, in
-    the platform's unit.
+    """Return the chunks of a message in order: all, or the first `at_most`.
+
+    `limit` replaces the platform's limit, in the platform's unit.
     """
     with collector_paused():
         return _cut(rendered, 0, len(rendered.visible), limit, at_most)
 
 
 def rechunk(rendered: Rendered, refused: Chunk, *, limit: int) -> list[Chunk]:
-    """A chunk that the platform found too long, cut again to a smaller limit (SPEC 12.5)."""
+    """Cut a chunk that the platform found too long to a smaller limit (SPEC 12.5)."""
     around = Rendered(platform=rendered.platform, message=rendered.message.around(refused.start, refused.end))
     parts = _cut(around, refused.start, refused.end, limit)
     if parts and refused.splits_grapheme:
@@ -91,7 +92,7 @@ def rechunk(rendered: Rendered, refused: Chunk, *, limit: int) -> list[Chunk]:
 def _cut(rendered: Rendered, start: int, end: int, limit: int | None, at_most: int | None = None) -> list[Chunk]:
     cutter = _Cutter(rendered, limit)
     chunks: list[Chunk] = []
-    position = start or cutter.after_blank(0, end)  # elsewhere a cut has chosen where the text goes on
+    position = start or cutter.after_blank(0, end)  # other starts were chosen by the previous cut
     while position < end and (at_most is None or len(chunks) < at_most):
         stop, splits = cutter.next_stop(position, end)
         made = cutter.chunk(position, stop, splits=splits)
@@ -110,31 +111,29 @@ class _Cutter:
         self.message = message = rendered.message
         self.one_line = rules.one_line
         cost = cost_in(rules.counting, message)
-        self.plain = Track(message, DIALECTS[Format.PLAIN], cost=cost, limit=ceiling)
-        self.tracks = [self.plain]
+        self.plain = MeasuredText(message, DIALECTS[Format.PLAIN], cost=cost, limit=ceiling)
+        self.measured = [self.plain]
         dialect = DIALECTS[rules.format]
         if rules.markup_bytes is not None:
-            self.tracks.append(Track(message, TelegramParsed(), cost=cost, limit=ceiling))
-            self.tracks.append(
-                Track(message, dialect, cost=cost_in(Counting.UTF8_BYTES, message), limit=rules.markup_bytes)
+            self.measured.append(MeasuredText(message, TelegramParsed(), cost=cost, limit=ceiling))
+            self.measured.append(
+                MeasuredText(message, dialect, cost=cost_in(Counting.UTF8_BYTES, message), limit=rules.markup_bytes)
             )
         elif rules.format is not Format.PLAIN:
-            self.tracks.append(Track(message, dialect, cost=cost, limit=ceiling))
-        self.main = self.tracks[-1]
+            self.measured.append(MeasuredText(message, dialect, cost=cost, limit=ceiling))
+        self.main = self.measured[-1]
         self.atom_limit = ceiling // 2
-        self.gaps = [
-            start for start, piece in zip(message.starts, message.pieces, strict=True) if piece.role is Role.GAP
-        ]
+        self.gaps = [start for start, run in zip(message.starts, message.runs, strict=True) if run.role is Role.GAP]
 
     def next_stop(self, start: int, end: int) -> tuple[int, bool]:
-        """Where the chunk that begins at `start` ends, and whether that is inside a grapheme."""
+        """Return where the chunk that begins at `start` ends, and whether that is inside a grapheme."""
         visible = self.message.visible
         if self.one_line:
             line_end = visible.find("\n", start + 1, start + self.main.limit + 1)
             end = line_end if line_end >= 0 else end
         reach = end
-        for track in self.tracks:
-            reach = track.end_of_fit(start, reach)
+        for candidate in self.measured:
+            reach = candidate.end_of_fit(start, reach)
         reach = max(reach, start + 1)
         if reach == end:
             return end, False
@@ -150,11 +149,11 @@ class _Cutter:
         return self.gaps[at] if at >= 0 else -1
 
     def _before_atom(self, start: int, position: int) -> int:
-        """Addresses and the like stay whole where they are not too long for it."""
+        """Move a cut in front of an address or the like, unless that is too long for a chunk."""
         index, offset = self.main.place(position)
-        piece = self.message.pieces[index]
+        run = self.message.runs[index]
         begin = self.message.starts[index]
-        if offset and piece.role in _ATOMS and len(piece.text) <= self.atom_limit and begin > start:
+        if offset and run.role in _ATOMS and len(run.text) <= self.atom_limit and begin > start:
             return begin
         return position
 
@@ -166,7 +165,7 @@ class _Cutter:
         return trimmed
 
     def after_blank(self, position: int, end: int) -> int:
-        """The first position at or after this one that a chunk should begin with."""
+        """Return the first position from here on that a chunk should begin with."""
         visible = self.message.visible
         if not self.one_line and position < end and visible[position] == "\n" and self._in_code(position):
             return position + 1
@@ -180,10 +179,10 @@ class _Cutter:
         return place
 
     def _in_code(self, position: int) -> bool:
-        return self.message.pieces[self.main.place(position)[0]].role is Role.CODE
+        return self.message.runs[self.main.place(position)[0]].role is Role.CODE
 
     def chunk(self, start: int, end: int, *, splits: bool) -> Chunk | None:
-        """None where there is nothing to see in it."""
+        """Return the chunk, or None if nothing in it is visible."""
         if not self.message.visible[start:end].strip():
             return None
         shown = self.main.shows(start, end)

@@ -1,4 +1,4 @@
-"""The garbage collector, held back while many small values that form no cycles are made."""
+"""Pause the garbage collector while many small objects without cycles are made."""
 
 import gc
 from collections.abc import Iterator
@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Looking through a million tokens again and again nearly doubles the time. Safe to nest and to use in threads:
-    whoever found it running sets it running again.
+    """Pause the collector inside the block; scanning a million tokens repeatedly nearly doubles the time.
+
+    It can be nested and used in threads: the block that found the collector enabled enables it again.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,6 +1,6 @@
-"""A plain text cut into parts for a platform that found it too long (SPEC 12.5).
+"""Cut plain text into parts for a platform that found it too long (SPEC 12.5).
 
-Works from a place in the text on, so that a restart goes on where the last part ended.
+It starts at an offset, so that a restart continues where the last part ended.
 """
 
 from bisect import bisect_right
@@ -12,14 +12,14 @@ from restante.runtime.channels.text_breaks import best_cut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """`next_offset` is where the next part begins; None when this is the last one."""
+    """A part. `next_offset` is where the next one begins, None if this is the last."""
 
     text: str
     next_offset: int | None
 
 
 def next_part(text: str, *, offset: int, limit: int, counting: Counting) -> Part:
-    """The part that begins at `offset`. A limit always has room for something: one character at least is taken."""
+    """Return the part that begins at `offset`. It has at least one character."""
     fits = bisect_right(range(offset, len(text)), limit, key=lambda at: measure(text[offset : at + 1], counting))
     end = min(len(text), offset + max(fits, 1))
     if end < len(text):

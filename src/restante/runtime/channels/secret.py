@@ -1,4 +1,4 @@
-"""A token or password: read from a file that only its owner can read, or from the environment; never shown."""
+"""A token or password, read from a private file or from the environment, and never printed."""
 
 import stat
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ MAX_SECRET_BYTES: Final = 65_536
 
 
 class Secret:
-    """Says nothing about itself; `reveal` is called where it is handed to a platform, and nowhere else."""
+    """Hides its value in `repr` and refuses pickling. Only adapters call `reveal`."""
 
     __slots__ = ("_value",)
 
@@ -36,7 +36,7 @@ def from_environment(variable: str, environ: Mapping[str, str], key: str) -> Sec
 
 
 def from_file(path: Path, key: str) -> Secret:
-    """The first line of a file with mode 0600 or stricter."""
+    """Read the first line of a file with mode 0600 or stricter."""
     try:
         with path.open("rb") as file:
             mode = path.stat().st_mode
@@ -44,7 +44,7 @@ def from_file(path: Path, key: str) -> Secret:
     except OSError as problem:
         raise ConfigurationInvalid(f"{key}: cannot read {path}: {problem.strerror}") from None
     if stat.S_IMODE(mode) & 0o077:
-        raise ConfigurationInvalid(f"{key}: others may read {path}: chmod 600 {path}")
+        raise ConfigurationInvalid(f"{key}: other users can read {path}; run chmod 600 {path}")
     try:
         value = raw.decode().split("\n", 1)[0].strip()
     except UnicodeDecodeError:

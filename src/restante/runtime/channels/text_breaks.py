@@ -1,6 +1,6 @@
-"""Where a text is best cut: between blocks, lines, sentences, words; never inside a grapheme (SPEC 12.3).
+"""Find the best place to cut a text: between blocks, lines, sentences, words; never inside a grapheme (SPEC 12.3).
 
-Works on visible text and positions in it. What fits is known elsewhere.
+It works on positions in the visible text. The caller knows how much fits.
 """
 
 from typing import Final
@@ -17,39 +17,39 @@ _SPACE: Final = regex.compile(r"(?r)[ \t\n]")
 
 
 def grapheme_boundary(text: str, start: int, position: int) -> int:
-    """The last boundary of a grapheme at or before `position`; `start`, itself one, where there is no other."""
+    """Return the last grapheme boundary at or before `position`, or `start`, which is one."""
     if position >= len(text):
         return len(text)
     begin = _sure_boundary(text, start, position)
     boundary = begin
-    # Only this stretch is shown to regex: for each flag it looks back to where the flags began, however far that is.
+    # Pass only this stretch to regex: for each flag it searches back to where the flags begin, however far that is.
     for found in _GRAPHEME.finditer(text[begin : position + 1]):
         boundary = begin + found.start()
     return boundary
 
 
 def _sure_boundary(text: str, start: int, position: int) -> int:
-    """A boundary at or before `position`, as near as can be told from pairs of characters alone."""
+    """Return a boundary at or before `position`, as close as pairs of characters alone can tell."""
     begin = position
     while begin > start and not _surely_apart(text[begin - 1], text[begin]):
         begin -= 1
         if _FLAG_LETTER.match(text, begin):
             first = begin - len(_FLAG_LETTERS_BEFORE.match(text, start, begin)[0])
             begin -= (begin - first) % 2
-            if begin > first:  # two of them are a flag, so every second one begins another
+            if begin > first:  # two regional indicators are one flag
                 break
     return begin
 
 
 def _surely_apart(before: str, after: str) -> bool:
-    """Two characters of ASCII never share a grapheme, except CR LF, which no rendered text contains."""
+    """Return whether two characters are certainly in different graphemes. All ASCII ones are, except CR LF."""
     return before < "\x80" and after < "\x80"
 
 
 def best_cut(text: str, start: int, end: int, *, block: int | None) -> int:
-    """The best place to cut after `start` and at or before `end`; `block` is the last gap between blocks in reach.
+    """Return the best cut after `start` and at or before `end`. `block` is the last gap between blocks in reach.
 
-    A place in the first half is taken only between words: better a cut inside a block than many short messages.
+    A position in the first half is used only between words: a cut inside a block is better than many short messages.
     """
     half = start + (end - start) // 2
     if block is not None and block > half:

@@ -1,7 +1,7 @@
 """Journal rows as Parquet segments that appear whole or not at all, each with its manifest (SPEC 13.1).
 
-A segment's name says whose facts it holds and which: shipping again after a crash writes the same file again. Facts
-added meanwhile make it a longer one beside it; a fact that is in both is known by its event_id. A fact counts as
+A segment's name says whose events it holds and which: shipping again after a crash writes the same file again. Events
+added meanwhile make it a longer one beside it; an event that is in both is known by its event_id. An event counts as
 shipped only once its segment and manifest are in their depot under their names.
 """
 
@@ -34,12 +34,12 @@ SEGMENT_SCHEMA: Final = pa.schema(
 )
 
 Columns = Sequence[Sequence[Any]]
-"""The numbers of facts, then the journal's columns but for event_id and writer."""
+"""The numbers of events, then the journal's columns but for event_id and writer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedSegment:
-    """The bytes of a segment and of its manifest, in memory. `last` is the number of its newest fact."""
+    """The bytes of a segment and of its manifest, in memory. `last` is the number of its newest event."""
 
     name: str
     raw: bytes
@@ -49,7 +49,7 @@ class PackedSegment:
 
 
 def ship(journal: Journal, depot: SegmentStore, *, on_segment: Callable[[int], None] = lambda _rows: None) -> list[str]:
-    """Every fact that has not left yet, as segments in `depot`; `on_segment` is told the rows of each."""
+    """Every event that has not left yet, as segments in `depot`; `on_segment` is told the rows of each."""
     shipped = []
     while (segment := ship_next(depot, journal)) is not None:
         journal.mark_shipped(segment.last)
@@ -59,9 +59,9 @@ def ship(journal: Journal, depot: SegmentStore, *, on_segment: Callable[[int], N
 
 
 def ship_next(depot: SegmentStore, journal: Journal, /) -> PackedSegment | None:
-    """The oldest facts that have not left, in a segment in `depot`; None when all have left.
+    """The oldest events that have not left, in a segment in `depot`; None when all have left.
 
-    Only after this the facts may be marked as shipped.
+    Only after this the events may be marked as shipped.
     """
     segment = pack(journal.writer, _slices(journal))
     if segment is None:
@@ -101,7 +101,7 @@ def pack(writer: WriterId, slices: Iterable[Columns]) -> PackedSegment | None:
 
 
 def _slices(journal: Journal) -> Iterator[Columns]:
-    """The facts of one segment, a few at a time: rows as Python has them take many times the memory of Arrow's."""
+    """The events of one segment, a few at a time: rows as Python has them take many times the memory of Arrow's."""
     after, left = journal.shipped_through(), ROWS_PER_SEGMENT
     while left and (columns := journal.columns(after=after, limit=min(ROWS_PER_SLICE, left))):
         yield columns

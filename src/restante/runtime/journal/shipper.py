@@ -1,7 +1,7 @@
 """Shipping that goes on beside other work, in a node or a client (SPEC 13.1).
 
-Decides when the next segment is written and what becomes of one that cannot be: the facts stay in the journal and are
-tried again, so nothing is lost by it. Facts are read through a connection of their own and packed and written in a
+Decides when the next segment is written and what becomes of one that cannot be: the events stay in the journal and are
+tried again, so nothing is lost by it. Events are read through a connection of their own and packed and written in a
 thread; only the mark of what was shipped goes through the file's one writer.
 """
 
@@ -23,7 +23,7 @@ from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 
 FINISH_S: Final = 5.0
-"""How long the end of a process waits for its last facts to leave; the next start ships what did not."""
+"""How long the end of a process waits for its last events to leave; the next start ships what did not."""
 
 
 Result = TypeVar("Result")
@@ -39,7 +39,7 @@ class Shipped(Protocol):
 
 
 class ShipNext(Protocol):
-    """Puts the oldest facts that have not left into a segment; None when all have left."""
+    """Puts the oldest events that have not left into a segment; None when all have left."""
 
     def __call__(self, journal: Journal, /) -> Shipped | None: ...
 

@@ -204,13 +204,13 @@ class SessionStore:
         if self._prekeys is None:
             rows = self._database.rows(_SQL["load_prekeys"])
             self._prekeys = (
-                decode_prekeys(self._seal.open(rows[0][0], context=_PREKEYS_CONTEXT)) if rows else PrekeyStore()
+                decode_prekeys(self._seal.unseal(rows[0][0], context=_PREKEYS_CONTEXT)) if rows else PrekeyStore()
             )
         return self._prekeys
 
     def keep_prekeys(self, store: PrekeyStore) -> None:
         nonce = self._entropy.draw(NONCE_BYTES)
-        sealed = self._seal.close(encode_prekeys(store), nonce=nonce, context=_PREKEYS_CONTEXT)
+        sealed = self._seal.seal(encode_prekeys(store), nonce=nonce, context=_PREKEYS_CONTEXT)
         self._database.rows(_SQL["store_prekeys"], sealed)
         self._prekeys = store
 
@@ -236,7 +236,7 @@ class SessionStore:
                 is_left=left_at_ms is not None,
                 next_sequence=next_sequence,
                 opening=None if opening is None else decode_opening(opening, writer=self._owner),
-                ratchet=decode_ratchet(self._seal.open(sealed, context=peer + session_id)),
+                ratchet=decode_ratchet(self._seal.unseal(sealed, context=peer + session_id)),
             )
         )
 
@@ -255,7 +255,7 @@ class SessionStore:
 
     def _sealed_state(self, peer: Address, session_id: SessionId, ratchet: RatchetState) -> bytes:
         nonce = self._entropy.draw(NONCE_BYTES)
-        return self._seal.close(encode_ratchet(ratchet), nonce=nonce, context=peer + session_id)
+        return self._seal.seal(encode_ratchet(ratchet), nonce=nonce, context=peer + session_id)
 
     def _write_changed(self) -> None:
         changed, self._changed = self._changed, {}

@@ -123,7 +123,7 @@ def test_a_secret_is_read_when_the_adapter_is_made_and_not_before(tmp_path: Path
         channel.make()
     (tmp_path / "m.token").write_text("abc\n")
     (tmp_path / "m.token").chmod(0o644)
-    with pytest.raises(ConfigurationInvalid, match="others may read"):
+    with pytest.raises(ConfigurationInvalid, match="other users can read"):
         channel.make()
     (tmp_path / "m.token").chmod(0o600)
     assert isinstance(channel.make(), MatrixAdapter)

@@ -1,1 +1,1 @@
-"""Adapters: how one platform is called."""
+"""Adapters of single platforms."""

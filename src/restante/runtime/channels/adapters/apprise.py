@@ -1,7 +1,6 @@
-"""Everything Apprise knows how to reach, by its URLs.
+"""Send through any service that Apprise supports, by its URLs.
 
-Apprise answers yes or no and writes the reason to a log; that text is read here for the classifier and goes nowhere
-else.
+Apprise returns a bool and logs the reason. The log text is captured here for the classifier and not passed on.
 """
 
 import asyncio
@@ -22,13 +21,13 @@ _LOG: Final = logging.getLogger("apprise")
 
 
 class AppriseAdapter(ChannelAdapter):
-    """`url` is one of Apprise; where it holds {chat}, the chat takes its place. Say in `platform` what it leads to, so
-    that texts are rendered and cut for it."""
+    """`url` is an Apprise URL in which {chat} is replaced. Set `platform`, so that texts are rendered and cut for
+    it."""
 
     def __init__(self, *, url: Secret, platform: Platform = Platform.OTHER) -> None:
         self.platform = platform
         self._url = url
-        self._one_at_a_time = asyncio.Lock()  # or the reasons of two sends would be mixed up
+        self._one_at_a_time = asyncio.Lock()  # otherwise the log texts of two sends would be mixed
 
     async def start(self) -> None:
         self._notifier("chat")
@@ -44,7 +43,7 @@ class AppriseAdapter(ChannelAdapter):
     def _notifier(self, chat: str) -> apprise.Apprise:
         notifier = apprise.Apprise()
         if not notifier.add(self._url.reveal().replace(CHAT, quote(chat, safe=""))):
-            raise ConfigurationInvalid("the URL is none that Apprise knows; see its list of services")
+            raise ConfigurationInvalid("Apprise does not know this URL; see its list of services")
         return notifier
 
 

@@ -1,7 +1,7 @@
-"""One HTTP request for an adapter: what came back, or which of the two ways it failed.
+"""Send one HTTP request for an adapter, and tell the two kinds of failure apart.
 
-Below httpx' client on purpose: that logs whole addresses, and a bot's token is part of some. Redirects are not
-followed, for they would take a signed message elsewhere.
+It uses httpx's transport, not its client, because the client logs whole URLs and some contain a bot's token. Redirects
+are not followed, because they would send a signed message elsewhere.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from restante.runtime.system import SystemClock
 
 MAX_ANSWER_BYTES: Final = 65_536
 CONNECT_S: Final = 5.0
-"""Shorter than a channel's own limit usually is, so that what cannot be reached is not taken for a lost answer."""
+"""Shorter than most channels' time limits, so that an unreachable platform does not count as a lost answer."""
 MAX_RETRY_AFTER_MS: Final = 30 * 86_400_000
 _NOTHING_LEFT: Final = (
     httpx.ConnectError,
@@ -44,7 +44,7 @@ class HttpResponse:
         return self.body.decode(errors="replace")
 
     def json(self) -> dict[str, Any]:
-        """The object of the body; an empty one for anything else."""
+        """Return the JSON object of the body, or an empty one for anything else."""
         try:
             value = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -56,7 +56,7 @@ class HttpResponse:
 
 
 class HttpCaller:
-    """Connections to one platform, always with TLS or always without, kept while they are used."""
+    """Pooled connections to one platform, either all with TLS or all without."""
 
     def __init__(self) -> None:
         self._transport: httpx.AsyncHTTPTransport | None = None
@@ -65,7 +65,8 @@ class HttpCaller:
     async def call(
         self, method: str, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float = 60.0
     ) -> HttpResponse:
-        """Raises `NotSent` or `NoAnswer`. The channel's own time limit usually ends it before `timeout_s` does."""
+        """Send a request. Raise `NotSent` or `NoAnswer`. The channel's time limit usually ends it before
+        `timeout_s`."""
         transport = await self._opened(has_tls=not url.startswith("http://"))
         limits = dict.fromkeys(("read", "write", "pool"), timeout_s) | {"connect": CONNECT_S}
         try:
@@ -81,7 +82,7 @@ class HttpCaller:
             raise NoAnswer(f"the platform did not answer ({type(problem).__name__})") from None
 
     async def _opened(self, *, has_tls: bool) -> httpx.AsyncHTTPTransport:
-        """In a thread: reading the certificates of all authorities takes a third of a second, needed only for TLS."""
+        """Create the transport in a thread, because loading all CA certificates for TLS takes a third of a second."""
         async with self._opening:
             if self._transport is None:
                 self._transport = await asyncio.to_thread(httpx.AsyncHTTPTransport, verify=has_tls)
@@ -108,7 +109,7 @@ async def _read(response: httpx.Response) -> HttpResponse:
 
 
 def retry_after_ms(told: str, *, now_ms: int) -> int | None:
-    """Seconds or a date, as HTTP allows; None for anything else."""
+    """Parse Retry-After as seconds or as a date; return None for anything else."""
     if told.strip().isdecimal() and told.isascii():
         return min(int(told[:20]) * 1_000, MAX_RETRY_AFTER_MS)
     try:

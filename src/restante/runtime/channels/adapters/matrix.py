@@ -1,4 +1,4 @@
-"""Matrix' client-server API: a PUT whose transaction id is the idempotency key, so that a repeat is recognised."""
+"""Matrix client-server API: PUT with the idempotency key as transaction id, so that repeats are recognised."""
 
 from typing import Any, Final
 from urllib.parse import quote
@@ -15,11 +15,11 @@ _SAID: Final = {
     "M_TOO_LARGE": "message is too long",
     "M_LIMIT_EXCEEDED": "too many requests",
 }
-"""Matrix' codes in the words of the one classifier; on a send, these mean just that."""
+"""Matrix error codes as texts that the classifier knows."""
 
 
 class MatrixAdapter(ChannelAdapter):
-    """`chat` is a room id, `thread` and `reply_to` are event ids."""
+    """`chat` is a room id; `thread` and `reply_to` are event ids."""
 
     platform = Platform.MATRIX
     recognises_repeats = True
@@ -47,7 +47,7 @@ class MatrixAdapter(ChannelAdapter):
 
     async def check(self) -> str:
         told = await self._call("GET", "/account/whoami", b"")
-        return f"the homeserver knows us as {told.get('user_id', '?')}"
+        return f"logged in as {told.get('user_id', '?')}"
 
     async def close(self) -> None:
         await self._http.close()

@@ -1,4 +1,4 @@
-"""MQTT 5: a message is published with QoS 1 and counts as sent when the broker has acknowledged it."""
+"""MQTT 5: publish with QoS 1; a message counts as sent when the broker has acknowledged it."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from restante.runtime.channels.secret import Secret
 MAX_TOPIC_BYTES: Final = 65_535
 _WILDCARDS: Final = frozenset("+#\0")
 _QUIET: Final = logging.getLogger(f"{__name__}.paho")
-_QUIET.disabled = True  # it would tell topics, which are chats
+_QUIET.disabled = True  # it would log topics, which are chats
 
 
 _REASONS: Final = {
@@ -26,11 +26,12 @@ _REASONS: Final = {
     0x95: "message is too long",
     0x97: "too many requests",
 }
-"""Not authorized, topic name invalid, packet too large, quota exceeded: in the words of the one classifier."""
+"""Reason codes as texts that the classifier knows: not authorized, topic name invalid, packet too large, quota
+exceeded."""
 
 
 class _Client(aiomqtt.Client):
-    """Remembers a refusal in an acknowledgement, which aiomqtt takes for a success."""
+    """Records a refusal in an acknowledgement, which aiomqtt treats as a success."""
 
     refused: ReasonCode | None = None
 
@@ -42,7 +43,8 @@ class _Client(aiomqtt.Client):
         super()._on_publish(client, userdata, mid, reason_code, properties)
 
     async def leave(self) -> None:
-        """Disconnect, or look at why we were: asyncio complains of an exception that nobody has seen."""
+        """Disconnect. Retrieve the exception of a lost connection, because asyncio logs exceptions that are never
+        retrieved."""
         with contextlib.suppress(aiomqtt.MqttError):
             await self.__aexit__(None, None, None)
         if self._disconnected.done() and not self._disconnected.cancelled():
@@ -50,9 +52,9 @@ class _Client(aiomqtt.Client):
 
 
 class MqttAdapter(ChannelAdapter):
-    """`chat` is a topic. Subscribers find key, place and format in the message's user properties.
+    """`chat` is a topic. Key, index and format are in the message's user properties.
 
-    The connection is made when it is needed and kept; one that broke is made anew by the next send.
+    The connection is opened on demand and kept. If it breaks, the next send opens another.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class MqttAdapter(ChannelAdapter):
             self._made["tls_params"] = aiomqtt.TLSParameters()
         self._client: _Client | None = None
         self._connecting = asyncio.Lock()
-        self._one_at_a_time = asyncio.Lock()  # or nobody knew whose message an acknowledgement refused
+        self._one_at_a_time = asyncio.Lock()  # so that a refusal belongs to a known message
 
     async def start(self) -> None:
         await self._connected()

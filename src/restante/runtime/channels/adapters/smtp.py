@@ -1,4 +1,4 @@
-"""E-mail by SMTP: both the HTML and the plain text, a Message-ID that stays the same when it is sent again."""
+"""E-mail by SMTP, with HTML and plain text. The Message-ID stays the same when a message is sent again."""
 
 import asyncio
 import smtplib
@@ -17,9 +17,9 @@ _ENHANCED_TOO_LARGE: Final = b"5.3.4"
 
 
 class SmtpAdapter(ChannelAdapter):
-    """`chat` is an e-mail address; `title` becomes the subject. One connection a message.
+    """`chat` is an e-mail address; `title` becomes the subject. Each message uses one connection.
 
-    Later chunks answer the first one, so that they stand together in the reader's mailbox.
+    Later chunks are replies to the first, so that mail programs show them together.
     """
 
     platform = Platform.EMAIL
@@ -50,7 +50,7 @@ class SmtpAdapter(ChannelAdapter):
 
     async def check(self) -> str:
         await asyncio.to_thread(self._greet)
-        return "the mail server answers" + (" and knows the password" if self._password else "")
+        return "the mail server answers" + (" and accepts the password" if self._password else "")
 
     def _mail(self, message: Outgoing) -> EmailMessage:
         domain = self._sender.rpartition("@")[2]
@@ -83,7 +83,7 @@ class SmtpAdapter(ChannelAdapter):
                 server.login(self._user, self._password.reveal())
         except (OSError, smtplib.SMTPException) as problem:
             server.close()
-            raise NotSent(f"the mail server did not let us in ({type(problem).__name__})") from None
+            raise NotSent(f"the mail server refused the login ({type(problem).__name__})") from None
         return server
 
     def _greet(self) -> None:
@@ -103,7 +103,7 @@ class SmtpAdapter(ChannelAdapter):
         except smtplib.SMTPResponseException as refused:
             raise _refusal(refused.smtp_code, refused.smtp_error, permanent="") from None
         except smtplib.SMTPNotSupportedError:
-            raise SendRefused("invalid recipient: the server takes no such address") from None
+            raise SendRefused("invalid recipient: the server does not support this address") from None
         except (OSError, smtplib.SMTPException) as problem:
             raise NoAnswer(f"the mail server did not answer ({type(problem).__name__})") from None
         finally:
@@ -111,7 +111,7 @@ class SmtpAdapter(ChannelAdapter):
 
 
 def _refusal(status: int, said: bytes | str, *, permanent: str) -> SendRefused:
-    """5xx to RCPT is final and means the recipient; of the other answers only the size is."""
+    """Map an SMTP status. A 5xx answer to RCPT is permanent; of the other answers, only "too large" is final."""
     raw = said if isinstance(said, bytes) else said.encode()
     if status == _TOO_LARGE or raw.startswith(_ENHANCED_TOO_LARGE):
         return SendRefused("message is too long")

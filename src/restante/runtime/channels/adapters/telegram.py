@@ -1,4 +1,4 @@
-"""Telegram's Bot API: `sendMessage` and how it says no."""
+"""Telegram's Bot API: `sendMessage` and its errors."""
 
 from typing import Any, Final
 
@@ -12,8 +12,10 @@ _JSON: Final = {"content-type": "application/json"}
 
 
 class TelegramAdapter(ChannelAdapter):
-    """`chat` is a chat id or @channel, `thread` a forum topic, `reply_to` a message id. Telegram knows no idempotency
-    keys: a message that is sent again arrives again."""
+    """`chat` is a chat id or @channel, `thread` a forum topic, `reply_to` a message id.
+
+    Telegram has no idempotency keys: a message that is sent again arrives again.
+    """
 
     platform = Platform.TELEGRAM
 

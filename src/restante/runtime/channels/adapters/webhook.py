@@ -1,7 +1,7 @@
-"""A signed POST to an address of your own: the simplest way into a system that has no adapter yet.
+"""Send a signed POST to a URL: the simplest way into a system without an adapter.
 
-The receiver checks `X-Restante-Signature`, an HMAC-SHA-256 over time, dot and body, and drops what is too old; it
-recognises a repeat by `Idempotency-Key` (docs/howto/channels.md).
+The receiver verifies `X-Restante-Signature`, an HMAC-SHA-256 over time, dot and body, drops old requests, and
+recognises repeats by `Idempotency-Key` (docs/howto/channels.md).
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _NAME_CHARS: Final = 256
 
 
 class WebhookAdapter(ChannelAdapter):
-    """`chat` is whatever the receiver makes of it. Set `recognises_repeats` if it heeds `Idempotency-Key`."""
+    """The receiver interprets `chat`. Set `recognises_repeats` if it evaluates `Idempotency-Key`."""
 
     _clock: Clock = SystemClock()
 

@@ -1,1 +1,1 @@
-"""From Markdown to pieces, and from pieces to what each platform reads (SPEC 12.2)."""
+"""Turn Markdown into text runs, and text runs into each platform's format (SPEC 12.2)."""

@@ -1,7 +1,7 @@
-"""Block rules for markdown-it: one that knows prose when it sees it, and an end to nesting that loses nothing.
+"""Block rules for markdown-it: a fast path for prose, and a nesting limit that loses no text.
 
-Most blocks are paragraphs of lines that begin with a letter. No construct begins with one, so none of markdown-it's ten
-rules needs to be asked about such a line. The paragraph that comes out is the one its own rules would make.
+Most blocks are paragraphs of lines that begin with a letter. No block construct begins with one, so markdown-it's ten
+rules need not be tried on such a line. The resulting paragraph equals that of markdown-it's rules.
 """
 
 import re
@@ -16,11 +16,11 @@ BlockRule = Callable[[StateBlock, int, int, bool], bool]
 _CODE_INDENT: Final = 4
 _ITEM: Final = re.compile(r"(?:[-+*]|\d{1,9}[.)]) [^\W\d_]")
 _MAY_UNDERLINE: Final = "-=|:"
-"""What the line under a heading or under the head of a table begins with."""
+"""First characters of a line under a heading or under the head of a table."""
 
 
 def prose(state: StateBlock, start: int, _end: int, silent: bool) -> bool:
-    """A paragraph from the line `start` on, if that is a matter of course."""
+    """Parse a paragraph from the line `start` on, if it is certainly one."""
     begin = state.bMarks[start] + state.tShift[start]
     if silent or not state.src[begin].isalpha() or state.sCount[start] - state.blkIndent >= _CODE_INDENT:
         return False
@@ -35,13 +35,13 @@ def prose(state: StateBlock, start: int, _end: int, silent: bool) -> bool:
     state.push("paragraph_open", "p", 1)
     state.push("inline", "", 0).content = mdTrim(content)
     state.push("paragraph_close", "p", -1)
-    # As markdown-it leaves it after each paragraph; whether a list may follow depends on it.
+    # Restore what markdown-it sets after each paragraph; it decides whether a list may follow.
     state.parentType = "paragraph"
     return True
 
 
 def _end_of_prose(state: StateBlock, line: int) -> int:
-    """The line after the paragraph; -1 where markdown-it has to say."""
+    """Return the line after the paragraph, or -1 if markdown-it must decide."""
     src, begins, shifts, ends = state.src, state.bMarks, state.tShift, state.eMarks
     while line < state.lineMax:
         at = begins[line] + shifts[line]
@@ -57,7 +57,7 @@ def _end_of_prose(state: StateBlock, line: int) -> int:
 
 
 def _interrupts(state: StateBlock, line: int) -> bool:
-    """Whether another block begins in this line of a paragraph."""
+    """Return whether another block begins in this line of a paragraph."""
     if state.sCount[line] - state.blkIndent >= _CODE_INDENT or state.sCount[line] < 0:
         return False
     outer, state.parentType = state.parentType, "paragraph"
@@ -67,8 +67,9 @@ def _interrupts(state: StateBlock, line: int) -> bool:
 
 
 def no_deeper_than(levels: int, rule: BlockRule) -> BlockRule:
-    """The rule of a construct that contains blocks, which sees nothing so deep inside others: the line is then text.
-    Markdown-it itself leaves out whatever is nested too deep.
+    """Wrap a rule of a construct that contains blocks: nested deeper than `levels`, the line is text.
+
+    Markdown-it itself would omit what is nested too deep.
     """
 
     def bounded(state: StateBlock, start: int, end: int, silent: bool) -> bool:

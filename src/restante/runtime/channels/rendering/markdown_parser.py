@@ -1,7 +1,7 @@
-"""Markdown in, markdown-it's blocks and the steps through their text out, in bounded time (SPEC 12.2).
+"""Parse Markdown into blocks and inline steps, in bounded time (SPEC 12.2).
 
-CommonMark with tables and strikethrough. HTML is not markup here: it stays the text that it is. A document that asks
-for more work than the budgets below is shown as it was written, in whole or in part; nothing of it is lost.
+CommonMark with tables and strikethrough. HTML is text. A document that exceeds a budget below is shown as written, in
+whole or in part; no text is lost.
 """
 
 import re
@@ -18,9 +18,9 @@ from restante.runtime.channels.rendering.fast_inline import BREAK, Step, is_plai
 MAX_NESTING: Final = 20
 """Deeper quotes and lists are text."""
 MAX_LINES: Final = 60_000
-"""A document with more lines is one text: the block rules cost up to 20 us a line."""
+"""A document with more lines is one text: the block rules cost up to 20 µs a line."""
 MAX_INLINE_MARKS: Final = 50_000
-"""After this many characters that could begin a mark, paragraphs are text: each costs up to 20 us."""
+"""After this many characters that could begin a mark, paragraphs are text: each costs up to 20 µs."""
 MAX_TABLE_BARS: Final = 20_000
 """A document with more bars has no tables: each cell costs three tokens."""
 
@@ -33,10 +33,10 @@ _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 class Document:
-    """The blocks of a document; their inline text is read in their order, as long as the budget lasts."""
+    """The blocks of a document. Their inline text is parsed in order, while the budget lasts."""
 
     def __init__(self, markdown: str) -> None:
-        """Control characters and lone surrogates become U+FFFD: no platform takes them."""
+        """Parse the blocks. Control characters and lone surrogates become U+FFFD, because no platform accepts them."""
         source = _UNPRINTABLE.sub(_REPLACEMENT, markdown)
         self._env: dict[str, Any] = {}
         self._spent = 0
@@ -47,7 +47,7 @@ class Document:
             self.blocks = self._parser.parse(source, self._env)
 
     def steps(self, text: str) -> Sequence[Step]:
-        """The steps through the inline text of a block."""
+        """Return the steps through the inline text of a block."""
         if _INLINE.search(text) is None:
             return [("text", text, "")]
         if self._spent <= MAX_INLINE_MARKS:
@@ -61,7 +61,7 @@ class Document:
 
 
 def _steps_of(tokens: Sequence[Token]) -> list[Step]:
-    """Neighbouring texts become one: an escaped character is a token of its own."""
+    """Join adjacent texts; markdown-it makes a token of each escaped character."""
     steps: list[Step] = []
     text = ""
     for token in tokens:
@@ -86,7 +86,7 @@ def _step_of(token: Token) -> Step:
 
 
 def _alternative(children: Sequence[Token]) -> str:
-    """The text of an image's description, whatever marks it has."""
+    """Return the text of an image's description, without its marks."""
     return "".join(
         _alternative(child.children or []) if child.type == "image" else child.content or " " * ("break" in child.type)
         for child in children
@@ -108,7 +108,7 @@ def _as_written(source: str) -> list[Token]:
 
 
 class QuickLinks(MarkdownIt):
-    """Most addresses are plain; normalising those is a tenth of the time of a page and changes nothing."""
+    """Skips the normalisation of plain addresses, which is a tenth of the time of a page and changes nothing."""
 
     def normalizeLink(self, url: str) -> str:  # noqa: N802  (markdown-it's name)
         return url if is_plain_address(url) else super().normalizeLink(url)

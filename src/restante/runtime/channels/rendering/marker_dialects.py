@@ -1,6 +1,6 @@
 """The formats with marks in the text: Slack, Discord, WhatsApp, IRC (SPEC 12.2).
 
-Discord has an escape character. Slack and WhatsApp have none: a literal mark that could be taken for formatting gets
+Discord has an escape character. Slack and WhatsApp have none: a literal mark that could be parsed as formatting gets
 zero-width spaces around it, so that it touches no word.
 """
 
@@ -13,11 +13,11 @@ from restante.runtime.channels.rendering.dialects import (
     without_bold_headings,
     without_marks_around_code,
 )
-from restante.runtime.channels.rendering.text_runs import LINK_KINDS, Role, Stack, Wrap, WrapKind
+from restante.runtime.channels.rendering.text_runs import LINK_KINDS, Element, ElementKind, Role, Stack
 
 ZERO_WIDTH: Final = "\N{ZERO WIDTH SPACE}"
 GRAVE: Final = "\N{MODIFIER LETTER GRAVE ACCENT}"
-"""Stands for a backtick inside a code span, which a backtick would end."""
+"""Replaces a backtick inside a code span, which a backtick would end."""
 
 _FENCE: Final = "```"
 _BROKEN_FENCE: Final = f"`{ZERO_WIDTH}`{ZERO_WIDTH}`"
@@ -26,46 +26,47 @@ _NO_ADDRESS: Final = re.compile(r"[\s<>`\\]")
 _LOOSE_MARKS: Final = {
     mark: re.compile(rf"{re.escape(mark)}(?:(?<![^\W_]{re.escape(mark)})|(?![^\W_]))") for mark in "*_~"
 }
-"""Each mark that does not stand between two letters or digits."""
+"""Each mark that is not between two letters or digits."""
 _DISCORD_ESCAPES: Final = str.maketrans({mark: f"\\{mark}" for mark in "\\*_~`|<>[]()#"})
 _DISCORD_ADDRESS: Final = re.compile(r"https?://[\w./?=&%+:,;-]+")
 _DISCORD_ITEM: Final = re.compile(r"^[-+](?=\s)", re.MULTILINE)
 
 
 class _Marked(Dialect):
-    """Symmetric marks, and fences on lines of their own."""
+    """Symmetric marks, and fences on separate lines."""
 
-    marks: ClassVar[dict[WrapKind, str]]
+    marks: ClassVar[dict[ElementKind, str]]
     names_languages = False
 
-    def opening(self, wrap: Wrap) -> str:
-        if wrap.kind is WrapKind.FENCE:
-            return f"{_FENCE}{wrap.argument if self.names_languages else ''}\n"
-        return self.marks.get(wrap.kind) or super().opening(wrap)
+    def opening(self, element: Element) -> str:
+        if element.kind is ElementKind.FENCE:
+            return f"{_FENCE}{element.argument if self.names_languages else ''}\n"
+        return self.marks.get(element.kind) or super().opening(element)
 
-    def closing(self, wrap: Wrap) -> str:
-        if wrap.kind is WrapKind.FENCE:
+    def closing(self, element: Element) -> str:
+        if element.kind is ElementKind.FENCE:
             return f"\n{_FENCE}"
-        return self.marks.get(wrap.kind, "")
+        return self.marks.get(element.kind, "")
 
-    def kept(self, stack: Stack) -> Stack:
+    def expressible(self, stack: Stack) -> Stack:
         return without_bold_headings(without_marks_around_code(stack))
 
     def joint(self, *, closes: bool, opens: bool, before: str, after: str) -> str:
-        """Marks count only at the edges of words; a zero-width space is such an edge."""
+        """Return a zero-width space where a mark needs a word edge."""
         if closes and opens:
             return ZERO_WIDTH
         return ZERO_WIDTH if (after if closes else before).isalnum() else ""
 
 
-def _code(text: str, kind: WrapKind) -> str:
-    """What would end the code early is made harmless, and nothing else."""
-    return text.replace("`", GRAVE) if kind is WrapKind.CODE else text.replace(_FENCE, _BROKEN_FENCE)
+def _code(text: str, kind: ElementKind) -> str:
+    """Replace what would end the code early."""
+    return text.replace("`", GRAVE) if kind is ElementKind.CODE else text.replace(_FENCE, _BROKEN_FENCE)
 
 
 def _set_apart(text: str) -> str:
-    """Marks between two letters format nothing and stay; all others stand alone. One plain replacement a mark: a text
-    may be full of them, and a function called for each takes ten times as long.
+    """Put zero-width spaces around all marks except those between two letters, which format nothing.
+
+    One plain replacement per mark: a function called for each match takes ten times as long.
     """
     for mark, loose in _LOOSE_MARKS.items():
         if mark in text:
@@ -74,15 +75,15 @@ def _set_apart(text: str) -> str:
 
 
 class WhatsApp(_Marked):
-    marks: ClassVar[dict[WrapKind, str]] = {
-        WrapKind.STRONG: "*",
-        WrapKind.HEADING: "*",
-        WrapKind.EMPHASIS: "_",
-        WrapKind.STRIKE: "~",
-        WrapKind.CODE: "`",
+    marks: ClassVar[dict[ElementKind, str]] = {
+        ElementKind.STRONG: "*",
+        ElementKind.HEADING: "*",
+        ElementKind.EMPHASIS: "_",
+        ElementKind.STRIKE: "~",
+        ElementKind.CODE: "`",
     }
 
-    def text(self, text: str, role: Role, *, code: WrapKind | None) -> str:
+    def text(self, text: str, role: Role, *, code: ElementKind | None) -> str:
         if code is not None:
             return _code(text, code)
         return text if role is Role.ADDRESS or role is Role.TARGET else _set_apart(text)
@@ -93,54 +94,54 @@ class Slack(WhatsApp):
 
     hidden = frozenset({Role.TARGET})
 
-    def opening(self, wrap: Wrap) -> str:
-        if wrap.kind in LINK_KINDS:
-            return f"<{escape(wrap.argument, quote=False)}|"
-        return super().opening(wrap)
+    def opening(self, element: Element) -> str:
+        if element.kind in LINK_KINDS:
+            return f"<{escape(element.argument, quote=False)}|"
+        return super().opening(element)
 
-    def closing(self, wrap: Wrap) -> str:
-        return ">" if wrap.kind in LINK_KINDS else super().closing(wrap)
+    def closing(self, element: Element) -> str:
+        return ">" if element.kind in LINK_KINDS else super().closing(element)
 
-    def kept(self, stack: Stack) -> Stack:
-        """Marks in a label are not read: they stand around the link or nowhere."""
-        at = next((place for place, wrap in enumerate(stack) if wrap.kind in LINK_KINDS), None)
-        return super().kept(stack if at is None else stack[: at + 1])
+    def expressible(self, stack: Stack) -> Stack:
+        """Keep marks around a link only: Slack does not parse marks in a label."""
+        at = next((place for place, element in enumerate(stack) if element.kind in LINK_KINDS), None)
+        return super().expressible(stack if at is None else stack[: at + 1])
 
-    def text(self, text: str, role: Role, *, code: WrapKind | None) -> str:
+    def text(self, text: str, role: Role, *, code: ElementKind | None) -> str:
         return escape(super().text(text, role, code=code), quote=False)
 
 
 class Discord(_Marked):
-    marks: ClassVar[dict[WrapKind, str]] = {
-        WrapKind.STRONG: "**",
-        WrapKind.EMPHASIS: "*",
-        WrapKind.STRIKE: "~~",
-        WrapKind.CODE: "`",
+    marks: ClassVar[dict[ElementKind, str]] = {
+        ElementKind.STRONG: "**",
+        ElementKind.EMPHASIS: "*",
+        ElementKind.STRIKE: "~~",
+        ElementKind.CODE: "`",
     }
     names_languages = True
     hidden = frozenset({Role.TARGET})
 
-    def opening(self, wrap: Wrap) -> str:
-        if wrap.kind is WrapKind.LINK:
+    def opening(self, element: Element) -> str:
+        if element.kind is ElementKind.LINK:
             return "["
-        if wrap.kind is WrapKind.ADDRESS:
+        if element.kind is ElementKind.ADDRESS:
             return "<"
-        if wrap.kind is WrapKind.HEADING:
-            return "#" * min(wrap.number, 3) + " "
-        return super().opening(wrap)
+        if element.kind is ElementKind.HEADING:
+            return "#" * min(element.number, 3) + " "
+        return super().opening(element)
 
-    def closing(self, wrap: Wrap) -> str:
-        if wrap.kind is WrapKind.LINK:
-            target = wrap.argument.replace("(", "%28").replace(")", "%29")
+    def closing(self, element: Element) -> str:
+        if element.kind is ElementKind.LINK:
+            target = element.argument.replace("(", "%28").replace(")", "%29")
             return f"](<{_MASS_MENTION.sub('%40', target)}>)"
-        if wrap.kind is WrapKind.ADDRESS:
+        if element.kind is ElementKind.ADDRESS:
             return ">"
-        return super().closing(wrap)
+        return super().closing(element)
 
-    def kept(self, stack: Stack) -> Stack:
+    def expressible(self, stack: Stack) -> Stack:
         return without_marks_around_code(stack)
 
-    def text(self, text: str, role: Role, *, code: WrapKind | None) -> str:
+    def text(self, text: str, role: Role, *, code: ElementKind | None) -> str:
         if code is not None:
             return _code(text, code)
         if role is Role.MARKER:
@@ -154,7 +155,7 @@ class Discord(_Marked):
 
 
 def _discord_escape(text: str) -> str:
-    """Addresses keep their underscores: an escaped one leads nowhere."""
+    """Escape marks, but not in addresses: an escaped underscore would change the address."""
     if "://" not in text:
         escaped = text.translate(_DISCORD_ESCAPES)
     else:
@@ -170,21 +171,21 @@ def _discord_escape(text: str) -> str:
 
 
 class Irc(Dialect):
-    """Toggles of mIRC's formatting. Each line is a message, and each message begins without any."""
+    """mIRC's formatting toggles. Each line is a message, and each message begins without formatting."""
 
-    marks: ClassVar[dict[WrapKind, str]] = {
-        WrapKind.STRONG: "\x02",
-        WrapKind.HEADING: "\x02",
-        WrapKind.EMPHASIS: "\x1d",
-        WrapKind.STRIKE: "\x1e",
-        WrapKind.CODE: "\x11",
+    marks: ClassVar[dict[ElementKind, str]] = {
+        ElementKind.STRONG: "\x02",
+        ElementKind.HEADING: "\x02",
+        ElementKind.EMPHASIS: "\x1d",
+        ElementKind.STRIKE: "\x1e",
+        ElementKind.CODE: "\x11",
     }
 
-    def opening(self, wrap: Wrap) -> str:
-        return self.marks.get(wrap.kind) or super().opening(wrap)
+    def opening(self, element: Element) -> str:
+        return self.marks.get(element.kind) or super().opening(element)
 
-    def closing(self, wrap: Wrap) -> str:
-        return self.marks.get(wrap.kind, "")
+    def closing(self, element: Element) -> str:
+        return self.marks.get(element.kind, "")
 
-    def kept(self, stack: Stack) -> Stack:
+    def expressible(self, stack: Stack) -> Stack:
         return without_bold_headings(stack)

@@ -1,8 +1,7 @@
-"""What a message is between Markdown and a platform: pieces of visible text inside wraps.
+"""The form of a message between Markdown and a platform: text runs inside elements.
 
-A wrap is a construct that is open (bold, a quote, a fence); a piece stands in a stack of wraps, outermost first.
-Pieces know no markup: a dialect turns stacks and pieces into text. A cut anywhere closes the stack and opens it again,
-so what a dialect writes is balanced by construction.
+An element is an open construct (bold, a quote, a fence). A run has a stack of elements, outermost first, and no markup:
+a dialect writes both. A cut closes the stack and opens it again, so the output is balanced by construction.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,7 +11,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 
-class WrapKind(IntEnum):
+class ElementKind(IntEnum):
     PARAGRAPH = auto()
     HEADING = auto()
     QUOTE = auto()
@@ -29,22 +28,22 @@ class WrapKind(IntEnum):
     """A link whose label is its address."""
 
 
-LINK_KINDS: Final = frozenset({WrapKind.LINK, WrapKind.ADDRESS})
-INLINE_KINDS: Final = LINK_KINDS | {WrapKind.STRONG, WrapKind.EMPHASIS, WrapKind.STRIKE, WrapKind.CODE}
+LINK_KINDS: Final = frozenset({ElementKind.LINK, ElementKind.ADDRESS})
+INLINE_KINDS: Final = LINK_KINDS | {ElementKind.STRONG, ElementKind.EMPHASIS, ElementKind.STRIKE, ElementKind.CODE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Wrap:
-    """One construct of the document. Compared by identity: two quotes in a row are two quotes."""
+class Element:
+    """One construct of the document. Compared by identity: two adjacent quotes are two elements."""
 
-    kind: WrapKind
+    kind: ElementKind
     argument: str = ""
     """The target of a link, the language of a fence, the marker of a list item."""
     number: int = 0
     """The level of a heading, the number of an ordered item, the first number of its list."""
 
 
-Stack = tuple[Wrap, ...]
+Stack = tuple[Element, ...]
 
 
 class Role(IntEnum):
@@ -59,7 +58,7 @@ class Role(IntEnum):
     """The bullet or number of a list item."""
     RULE = auto()
     TARGET = auto()
-    """A link's address after its label, for readers whose format has no links."""
+    """A link's address after its label, for formats without links."""
     ADDRESS = auto()
     """An address that is its own label."""
 
@@ -68,7 +67,8 @@ _MERGED: Final = frozenset({Role.TEXT, Role.CODE})
 
 
 class TextRun(NamedTuple):
-    """A tuple, since there are many: a frozen dataclass takes four times as long to make."""
+    """Text with one style. It is a tuple because there are many: a frozen dataclass takes four times as long to
+    make."""
 
     text: str
     stack: Stack
@@ -76,41 +76,41 @@ class TextRun(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
-    """A whole message. `visible` is the text of all pieces; positions in it are how cuts are named."""
+class StyledText:
+    """A whole message. `visible` is the text of all runs; cuts are positions in it."""
 
-    pieces: tuple[TextRun, ...]
+    runs: tuple[TextRun, ...]
     starts: tuple[int, ...]
     visible: str
 
-    def around(self, start: int, end: int) -> "Pieces":
-        """Only the pieces that have a part in this stretch of the visible text; positions stay what they are."""
+    def around(self, start: int, end: int) -> "StyledText":
+        """Return only the runs that overlap this stretch of the visible text. Positions stay the same."""
         first, last = bisect_right(self.starts, start) - 1, bisect_left(self.starts, end)
-        return Pieces(pieces=self.pieces[first:last], starts=self.starts[first:last], visible=self.visible)
+        return StyledText(runs=self.runs[first:last], starts=self.starts[first:last], visible=self.visible)
 
 
-def assemble(pieces: list[TextRun]) -> Pieces:
-    """Neighbours in the same wraps become one piece: what a dialect must not let pass may stand across both."""
+def assemble(runs: list[TextRun]) -> StyledText:
+    """Join adjacent runs with the same elements, because a sequence that a dialect must escape may span both."""
     merged: list[TextRun] = []
     stack: Stack = ()
     role: Role | None = None
     more: list[str] = []
-    for piece in pieces:
-        text, its_stack, its_role = piece
+    for run in runs:
+        text, its_stack, its_role = run
         if its_role is role and its_stack == stack and role in _MERGED:
             more.append(text)
             continue
         if more:
             merged[-1] = _longer(merged[-1], more)
             more = []
-        merged.append(piece)
+        merged.append(run)
         stack, role = its_stack, its_role
     if more:
         merged[-1] = _longer(merged[-1], more)
-    texts = [piece.text for piece in merged]
+    texts = [run.text for run in merged]
     starts = tuple(accumulate(map(len, texts), initial=0))
-    return Pieces(pieces=tuple(merged), starts=starts[:-1], visible="".join(texts))
+    return StyledText(runs=tuple(merged), starts=starts[:-1], visible="".join(texts))
 
 
-def _longer(piece: TextRun, more: list[str]) -> TextRun:
-    return TextRun("".join((piece.text, *more)), piece.stack, piece.role)
+def _longer(run: TextRun, more: list[str]) -> TextRun:
+    return TextRun("".join((run.text, *more)), run.stack, run.role)

@@ -1,17 +1,17 @@
-"""A table as lines of equal columns, for a font of equal widths."""
+"""Format a table with aligned columns, for a fixed-width font."""
 
 import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
 MAX_COLUMN_WIDTH: Final = 32
-"""No cell is padded beyond this: one long cell must not blow up every other row."""
+"""No cell is padded beyond this, so that one long cell does not widen every other row."""
 
 _GLUE: Final = " | "
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """The rows as text; the first is the head, with a line under it. Nothing of a cell is cut."""
+    """Return the rows as text. The first is the head, with a line under it. Cells are never cut."""
     columns = max(map(len, rows), default=0)
     widths = [
         min(MAX_COLUMN_WIDTH, max((_width(row[column]) for row in rows if column < len(row)), default=0))
@@ -28,7 +28,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns on a terminal: wide characters take two, combining marks none."""
+    """Return the columns on a terminal: wide characters take two, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -12,12 +12,12 @@ from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import (
     Fingerprint,
     UnsealedHeader,
-    content_mark,
-    known_elsewhere,
+    classify_before_decryption,
+    content_fingerprint,
+    known_in_other_session,
     message_key,
-    payload_mark,
-    session_mark,
-    verdict_before_opening,
+    payload_fingerprint,
+    session_fingerprint,
 )
 from restante.core.inbox import step
 from restante.core.inbox_events import (
@@ -27,7 +27,7 @@ from restante.core.inbox_events import (
     Effect,
     Event,
     Hold,
-    InboxNotice,
+    InboxEventType,
     KnownInOtherSession,
     RecordGap,
     RecordVerdict,
@@ -61,7 +61,7 @@ _NEW: Final = Verdict.NEW
 _DUPLICATE: Final = Verdict.DUPLICATE
 _ATTACKS: Final = frozenset({Verdict.COLLISION, Verdict.REPLAY})
 _CONTROL: Final = Kind.CONTROL
-_NEW_MESSAGE: Final = InboxNotice.NEW_MESSAGE
+_NEW_MESSAGE: Final = InboxEventType.NEW_MESSAGE
 _RECEIPT: Final = AckType.RECEIPT
 
 
@@ -125,8 +125,7 @@ class ReceiveBatch:
 
     def receive(self, opened: DecryptedMessage, *, server_timestamp_ms: int) -> ReceiveResult:
         """RecordVerdict, record and place one arrival. What `recognise` was just asked about is not looked up again."""
-        header, letter, payload_hash, envelope_bytes = opened
-        message_id, sender, session_id, number, kind, body = letter
+        header, message_id, sender, session_id, number, kind, body, payload_hash, envelope_bytes = opened
         told = (sender, session_id, message_id, payload_hash, envelope_bytes)
         if self._unrecognised is not None and self._unrecognised[0] == told:
             outside, key, known = self._unrecognised
@@ -138,14 +137,14 @@ class ReceiveBatch:
                 return ReceiveResult(verdict=early)
         self._unrecognised = None
         mark = Fingerprint(
-            session_mark(sender, session_id, message_id),
-            payload_mark(payload_hash),
-            content_mark(header, kind, body),
+            session_fingerprint(sender, session_id, message_id),
+            payload_fingerprint(payload_hash),
+            content_fingerprint(header, kind, body),
             kind is not _CONTROL,
         )
         elsewhere = KnownInOtherSession.UNKNOWN
         if known:
-            elsewhere = known_elsewhere((one.mark for one in known), session=mark.session, content=mark.content)
+            elsewhere = known_in_other_session((one.mark for one in known), session=mark.session, content=mark.content)
         self._totals.arrivals += 1
         kept = self._session(sender, session_id)
         verdict = None
@@ -185,7 +184,7 @@ class ReceiveBatch:
             session_tag=self._session(sender, new).tag,
             code=self._session(sender, old).tag.hex(),
         )
-        self._tell(InboxNotice.RESET, self._session(sender, old), code="agreed")
+        self._tell(InboxEventType.SESSION_RESET, self._session(sender, old), code="agreed")
         return result
 
     def owe_read(self, sender: Address, message_id: MessageId) -> None:
@@ -210,7 +209,9 @@ class ReceiveBatch:
                 JournalKind.FORGOTTEN, at_ms=self._now_ms, code="dedup_full", latency_ms=pushed.youngest_age_ms
             )
             self.changes.append(
-                InboxEvent(notice=InboxNotice.FORGOTTEN, at_ms=self._now_ms, code="dedup_full", how_many=pushed.early)
+                InboxEvent(
+                    notice=InboxEventType.DEDUP_EVICTED, at_ms=self._now_ms, code="dedup_full", how_many=pushed.early
+                )
             )
         totals = self._totals
         if totals != self._saved:
@@ -251,9 +252,9 @@ class ReceiveBatch:
         known = self._tables.seen.find(key, now_ms=self._now_ms)
         if not known:
             return None, known
-        session = session_mark(outside.sender, outside.session_id, outside.message_id)
-        payload = payload_mark(outside.payload_hash)
-        verdict = verdict_before_opening((one.mark for one in known), session=session, payload=payload)
+        session = session_fingerprint(outside.sender, outside.session_id, outside.message_id)
+        payload = payload_fingerprint(outside.payload_hash)
+        verdict = classify_before_decryption((one.mark for one in known), session=session, payload=payload)
         if verdict is None:
             return None, known
         self._totals.arrivals += 1
@@ -284,14 +285,14 @@ class ReceiveBatch:
                 at_ms=self._now_ms,
                 message_id=outside.message_id,
                 session_tag=kept.tag,
-                sequence=None if opened is None else opened.letter.sequence,
+                sequence=None if opened is None else opened.sequence,
                 payload_hash=outside.payload_hash,
                 size_bytes=outside.envelope_bytes,
-                message_kind=None if opened is None else opened.letter.kind,
+                message_kind=None if opened is None else opened.kind,
                 code=verdict,
                 ttl_s=None if opened is None else opened.header.ttl_s,
             )
-            self._tell(InboxNotice.SECURITY, kept, message_id=outside.message_id, code=verdict)
+            self._tell(InboxEventType.SECURITY, kept, message_id=outside.message_id, code=verdict)
 
     def _arrived(
         self, kept: KeptSession, outside: UnsealedHeader, opened: DecryptedMessage | None, *, code: str
@@ -300,11 +301,11 @@ class ReceiveBatch:
         _, _, message_id, payload_hash, envelope_bytes = outside
         sequence = kind = ttl_s = None
         if opened is not None:
-            (_, ttl_s, _), (_, _, _, sequence, kind, _), _, _ = opened
+            sequence, kind, ttl_s = opened.sequence, opened.kind, opened.header.ttl_s
         fact = (message_id, kept.tag, sequence, payload_hash, envelope_bytes, kind, code, ttl_s)
         self._tables.journal.append_arrived(fact, self._now_ms)
 
-    def _tell(self, notice: InboxNotice, kept: KeptSession, **details: Any) -> None:
+    def _tell(self, notice: InboxEventType, kept: KeptSession, **details: Any) -> None:
         self.changes.append(
             InboxEvent(notice=notice, at_ms=self._now_ms, sender=kept.sender, session_id=kept.session_id, **details)
         )
@@ -321,7 +322,7 @@ class ReceiveBatch:
                 journal.append(
                     JournalKind.GAP_SKIPPED, at_ms=now_ms, session_tag=kept.tag, sequence=first, code=f"through_{last}"
                 )
-                self._tell(InboxNotice.GAP, kept, code=f"{first}_through_{last}", how_many=last + 1 - first)
+                self._tell(InboxEventType.GAP, kept, code=f"{first}_through_{last}", how_many=last + 1 - first)
             case RequestRetransmit(first, last):
                 journal.append(
                     JournalKind.RETRANSMIT_REQUESTED,
@@ -334,7 +335,7 @@ class ReceiveBatch:
             case AskReset(reason):
                 code = reason.name.lower()
                 journal.append(JournalKind.SESSION_RESET, at_ms=now_ms, session_tag=kept.tag, code=code)
-                self._tell(InboxNotice.RESET, kept, code=code)
+                self._tell(InboxEventType.SESSION_RESET, kept, code=code)
                 self._asks.append(Asked(sender=kept.sender, session_id=kept.session_id, what=effect))
 
     def _release(self, kept: KeptSession, effect: Release, message: TakenMessage) -> None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from restante.core.deduplication import (
-    CONTENT_MARK_BYTES,
+    CONTENT_FINGERPRINT_BYTES,
     MESSAGE_KEY_BYTES,
-    PAYLOAD_MARK_BYTES,
-    SESSION_MARK_BYTES,
+    PAYLOAD_FINGERPRINT_BYTES,
+    SESSION_FINGERPRINT_BYTES,
     Fingerprint,
 )
 from restante.policy.dedup import DedupLimits, is_fresh, to_evict
@@ -24,9 +24,9 @@ ENTRY_BYTES: Final = 100
 
 _BUCKET_BYTES: Final = 8
 _REST_BYTES: Final = MESSAGE_KEY_BYTES - _BUCKET_BYTES
-_SESSION_END: Final = _REST_BYTES + SESSION_MARK_BYTES
-_PAYLOAD_END: Final = _SESSION_END + PAYLOAD_MARK_BYTES
-_CONTENT_END: Final = _PAYLOAD_END + CONTENT_MARK_BYTES
+_SESSION_END: Final = _REST_BYTES + SESSION_FINGERPRINT_BYTES
+_PAYLOAD_END: Final = _SESSION_END + PAYLOAD_FINGERPRINT_BYTES
+_CONTENT_END: Final = _PAYLOAD_END + CONTENT_FINGERPRINT_BYTES
 _SWEEP_PAGE: Final = 1_000
 _SQL: Final = load_queries("seen")
 _FIND_MANY: Final = _SQL["find_many"]

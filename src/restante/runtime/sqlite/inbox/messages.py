@@ -39,8 +39,7 @@ ReleasedMessage = tuple[int, int, int, TakenMessage, bool]
 
 
 def taken_from(opened: DecryptedMessage, *, arrival: int, server_timestamp_ms: int, now_ms: int) -> TakenMessage:
-    message_id, _, _, _, kind, body = opened.letter
-    created_at_ms, ttl_s, ttl_type = opened.header
+    (created_at_ms, ttl_s, ttl_type), message_id, _, _, _, kind, body, _, _ = opened
     return TakenMessage(arrival, message_id, kind, ttl_type, ttl_s, created_at_ms, now_ms, server_timestamp_ms, body)
 
 
@@ -86,7 +85,7 @@ class MessageTable:
             created_at_ms=created_at_ms,
             received_at_ms=received_at_ms,
             server_timestamp_ms=server_timestamp_ms,
-            body=self._seal.open(sealed, context=message_id),
+            body=self._seal.unseal(sealed, context=message_id),
         )
 
     def add(self, messages: Sequence[ReleasedMessage]) -> None:
@@ -99,7 +98,7 @@ class MessageTable:
             # Many at once: a call into the system costs as much as the sealing.
             drawn = self._entropy.draw(NONCE_BYTES * _NONCES_AT_ONCE)
             self._nonces = [drawn[at : at + NONCE_BYTES] for at in range(0, len(drawn), NONCE_BYTES)]
-        return self._seal.close(message.body, nonce=self._nonces.pop(), context=message.message_id)
+        return self._seal.seal(message.body, nonce=self._nonces.pop(), context=message.message_id)
 
 
 def _row(handed_on: ReleasedMessage, sealed: bytes) -> tuple[Column, ...]:

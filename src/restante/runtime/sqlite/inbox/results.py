@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from restante.core.inbox_events import AskReset, InboxNotice, RequestRetransmit
+from restante.core.inbox_events import AskReset, InboxEventType, RequestRetransmit
 from restante.model.ids import Address, MessageId, SessionId
 from restante.model.states import Verdict
 
@@ -41,7 +41,7 @@ class ReceiveResult(NamedTuple):
 class InboxEvent(NamedTuple):
     """What the application is to be told, after the commit; `how_many` messages were skipped, or arrivals forgotten."""
 
-    notice: InboxNotice
+    notice: InboxEventType
     at_ms: int
     sender: Address | None = None
     session_id: SessionId | None = None

@@ -172,7 +172,7 @@ class SqliteInbox:
             session_id=SessionId(session),
             sequence_number=sequence,
             kind=Kind(kind),
-            plaintext=self._seal.open(sealed, context=message_id),
+            plaintext=self._seal.unseal(sealed, context=message_id),
             received_at_ms=received_at_ms,
             server_timestamp_ms=server_timestamp_ms,
             ack_sent=bool(ack_sent),

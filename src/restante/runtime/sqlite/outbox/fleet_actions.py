@@ -1,7 +1,7 @@
 """Carrying out what the fleet's tables propose, in the file where the truth is (SPEC 13.6).
 
 A proposal is made from facts that may be old. It is carried out only if the file still stands as it says, in one
-transaction with the fact that tells of it; a second time there is nothing left to do. No table of done actions is
+transaction with the fact that tells of it; a second time it is already done. No table of done actions is
 needed for that.
 """
 
@@ -30,12 +30,12 @@ class ActionResult(StrEnum):
     """What became of a proposal."""
 
     DONE = "done"
-    NOTHING_LEFT = "nothing left to do"
+    ALREADY_DONE = "already done"
     """The file has moved on since, or it was done before."""
     NOT_MINE = "not for this file"
-    NO_ROOM = "no room now"
+    OUTBOX_FULL = "outbox full"
     """A full outbox takes nothing back; the letter stays, and due."""
-    NOT_POSSIBLE = "not possible here"
+    NOT_SUPPORTED = "not supported"
     """A copy to another node: a single relay knows no other."""
 
 
@@ -54,32 +54,32 @@ class ClientActions:
         with self._database.transaction():
             match action.action:
                 case ActionKind.REDRIVE:
-                    return self._redrive(action.message_id, action.fact_at_ms, now_ms)
+                    return self._redrive(action.message_id, action.event_at_ms, now_ms)
                 case ActionKind.RETRANSMIT:
-                    return self._retransmit(action.message_id, action.fact_at_ms, now_ms)
+                    return self._retransmit(action.message_id, action.event_at_ms, now_ms)
         return ActionResult.NOT_MINE
 
     def _redrive(self, message_id: MessageId, moved_at_ms: int | None, now_ms: int) -> ActionResult:
         """The daily retry (SPEC 5.3): only of the very burial that was seen, and only once its day has come."""
         letter = self._outbox.dead_letters.load(message_id)
         if letter is None or letter.moved_at_ms != moved_at_ms:
-            return ActionResult.NOTHING_LEFT
+            return ActionResult.ALREADY_DONE
         if letter.retry_at_ms is None or letter.retry_at_ms > now_ms:
-            return ActionResult.NOTHING_LEFT
+            return ActionResult.ALREADY_DONE
         try:
             self._outbox.apply(message_id, Recovered(by_itself=True), now_ms=now_ms)
         except OutboxFull:
-            return ActionResult.NO_ROOM
+            return ActionResult.OUTBOX_FULL
         return ActionResult.DONE
 
     def _retransmit(self, message_id: MessageId, tried_at_ms: int | None, now_ms: int) -> ActionResult:
         """The same sealed bytes again, if nothing was tried since and the last try is not too young."""
         entry = self._outbox.load(message_id)
         if entry is None or entry.state is not State.SENT or entry.last_attempt_at_ms != tried_at_ms:
-            return ActionResult.NOTHING_LEFT
+            return ActionResult.ALREADY_DONE
         is_young = entry.last_attempt_at_ms is not None and now_ms < entry.last_attempt_at_ms + PAUSE_MS
         if is_young or entry.next_attempt_at_ms <= now_ms:
-            return ActionResult.NOTHING_LEFT
+            return ActionResult.ALREADY_DONE
         self._outbox.send_again(message_id, now_ms=now_ms)
         self._journal.append(
             JournalKind.RETRANSMIT_REQUESTED,
@@ -101,20 +101,20 @@ class NodeActions:
     def apply(self, action: FleetAction) -> ActionResult:
         """Apply one proposal. Scores are applied by `take_scoreboard`, all of them together."""
         is_mine = action.target == self._journal.writer and action.action is ActionKind.REPAIR
-        return ActionResult.NOT_POSSIBLE if is_mine else ActionResult.NOT_MINE
+        return ActionResult.NOT_SUPPORTED if is_mine else ActionResult.NOT_MINE
 
 
 def take_scoreboard(database: Database, journal: Journal, scores: list[FleetAction], *, now_ms: int) -> ActionResult:
     """Remember the scores of nodes, all of one moment; an older board never takes the place of a newer one."""
     if not scores:
-        return ActionResult.NOTHING_LEFT
+        return ActionResult.ALREADY_DONE
     as_of_ms = max(action.as_of_ms for action in scores)
     newest = [action for action in scores if action.as_of_ms == as_of_ms][:SCORES_KEPT]
     board = {action.node.hex(): action.score for action in newest if action.node is not None}
     with database.transaction():
         known = _stored_board(database)
         if known is not None and known["as_of_ms"] >= as_of_ms:
-            return ActionResult.NOTHING_LEFT
+            return ActionResult.ALREADY_DONE
         value = json.dumps({"as_of_ms": as_of_ms, "scores": board}).encode()
         database.run(_SQL["set_meta"], key=SCOREBOARD_KEY, value=value)
         journal.append(JournalKind.SCOREBOARD_TAKEN, at_ms=now_ms, latency_ms=now_ms - as_of_ms)

@@ -1,0 +1,67 @@
+"""The request table of a link: request numbers, what waits for each answer, and until when."""
+
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from restante.wire.field_checks import MAX_U32
+
+MAX_IN_FLIGHT: Final = 1_024
+"""Puts without an answer on one connection: four full commit batches of a relay."""
+
+Waiting = TypeVar("Waiting")
+
+
+class _Open(NamedTuple, Generic[Waiting]):
+    due_s: float
+    waiting: Waiting
+
+
+class RequestTable(Generic[Waiting]):
+    """Open requests, oldest first. All have the same time-out, so the oldest is always due first."""
+
+    def __init__(self, *, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._open: dict[int, _Open[Waiting]] = {}
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._open) >= MAX_IN_FLIGHT
+
+    @property
+    def next_due_s(self) -> float | None:
+        """Return when the oldest request expires."""
+        for oldest in self._open.values():
+            return oldest.due_s
+        return None
+
+    def open(self, waiting: Waiting, *, now_s: float) -> int:
+        """Return a number that no open request has. 0 is never given: it marks frames that answer nothing."""
+        number = self._last % MAX_U32 + 1
+        while number in self._open:
+            number = number % MAX_U32 + 1
+        self._last = number
+        self._open[number] = _Open(now_s + self._timeout_s, waiting)
+        return number
+
+    def close(self, request: int) -> Waiting | None:
+        """Remove the request and return what waited for it; None if no such request is open."""
+        found = self._open.pop(request, None)
+        return None if found is None else found.waiting
+
+    def expire(self, now_s: float) -> tuple[Waiting, ...]:
+        """Remove the requests whose deadline has passed and return what waited for them."""
+        late: list[int] = []
+        for number, found in self._open.items():
+            if found.due_s > now_s:
+                break
+            late.append(number)
+        return tuple([self._open.pop(number).waiting for number in late])
+
+    def close_all(self) -> list[Waiting]:
+        """Remove every request and return what waited for them."""
+        waiting = [found.waiting for found in self._open.values()]
+        self._open.clear()
+        return waiting

@@ -1,0 +1,71 @@
+"""Flow control of blobs on a subscription: what the node may send ahead, and when the client gives credit."""
+
+from collections import deque
+from typing import Final, NamedTuple
+
+WINDOW_BLOBS: Final = 1_024
+WINDOW_BYTES: Final = 2_097_152
+CREDIT_INTERVAL_BLOBS: Final = 128  # blobs the application takes before the client sends CREDIT, at the latest
+MAX_UNTAKEN_BLOBS: Final = 4_096
+"""Several times a node's window: a node that sends more ahead breaks the protocol."""
+
+
+class _Page(NamedTuple):
+    through: int
+    blobs: int
+    size_bytes: int
+
+
+class SendWindow:
+    """The node's end: blobs that were sent and for which no credit has arrived."""
+
+    __slots__ = ("_blobs", "_bytes", "_pages", "sent_through")
+
+    def __init__(self) -> None:
+        self._pages: deque[_Page] = deque()
+        self._blobs = 0
+        self._bytes = 0
+        self.sent_through = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._blobs < WINDOW_BLOBS and self._bytes < WINDOW_BYTES
+
+    def sent(self, *, through: int, blobs: int, size_bytes: int) -> None:
+        """Count a page; `through` is its last blob id."""
+        self._pages.append(_Page(through, blobs, size_bytes))
+        self._blobs += blobs
+        self._bytes += size_bytes
+        self.sent_through = through
+
+    def credit(self, through: int) -> None:
+        """Forget the pages that the client has taken whole."""
+        pages = self._pages
+        while pages and pages[0].through <= through:
+            page = pages.popleft()
+            self._blobs -= page.blobs
+            self._bytes -= page.size_bytes
+
+
+class ReceiveWindow:
+    """The client's end: blobs that arrived, and blobs the application took since the last credit."""
+
+    __slots__ = ("_taken", "_untaken")
+
+    def __init__(self) -> None:
+        self._untaken = 0
+        self._taken = 0
+
+    def received(self, blobs: int) -> bool:
+        """Count blobs that arrived; return whether the node kept to the window."""
+        self._untaken += blobs
+        return self._untaken <= MAX_UNTAKEN_BLOBS
+
+    def taken(self, blobs: int) -> bool:
+        """Count blobs the application took; return whether to send CREDIT now."""
+        self._untaken -= blobs
+        self._taken += blobs
+        if self._untaken and self._taken < CREDIT_INTERVAL_BLOBS:
+            return False
+        self._taken = 0
+        return True

@@ -1,0 +1,92 @@
+"""The request table and the flow-control windows of a link, against simple models."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restante.core.link.requests import MAX_IN_FLIGHT, RequestTable
+from restante.core.link.windows import (
+    CREDIT_INTERVAL_BLOBS,
+    MAX_UNTAKEN_BLOBS,
+    WINDOW_BLOBS,
+    WINDOW_BYTES,
+    ReceiveWindow,
+    SendWindow,
+)
+from support.spec.clauses import clause
+
+TIMEOUT_S = 10.0
+
+
+@given(st.lists(st.tuples(st.sampled_from(["open", "close", "expire"]), st.integers(0, 30)), max_size=60))
+def test_a_request_is_open_from_its_number_to_its_answer_or_its_deadline(steps: list[tuple[str, int]]) -> None:
+    table: RequestTable[str] = RequestTable(timeout_s=TIMEOUT_S)
+    model: dict[int, tuple[float, str]] = {}
+    now_s = 0.0
+    for step, value in steps:
+        now_s += value / 10
+        if step == "open":
+            number = table.open(f"caller {value}", now_s=now_s)
+            assert number > 0
+            assert number not in model
+            model[number] = (now_s + TIMEOUT_S, f"caller {value}")
+        elif step == "close":
+            found = model.pop(value, None)
+            assert table.close(value) == (None if found is None else found[1])
+        else:
+            late = [number for number, (due_s, _) in model.items() if due_s <= now_s]
+            assert table.expire(now_s) == tuple(model.pop(number)[1] for number in late)
+        assert len(table) == len(model)
+        assert table.next_due_s == min((due_s for due_s, _ in model.values()), default=None)
+
+
+def test_a_number_in_use_is_not_given_again_when_numbers_wrap() -> None:
+    table: RequestTable[str] = RequestTable(timeout_s=TIMEOUT_S)
+    table._last = 2**32 - 2
+    assert [table.open("caller", now_s=0.0) for _ in range(3)] == [2**32 - 1, 1, 2]
+    table._last = 2**32 - 2
+    assert table.open("caller", now_s=0.0) == 3
+
+
+def test_a_table_is_full_at_its_limit() -> None:
+    table: RequestTable[int] = RequestTable(timeout_s=TIMEOUT_S)
+    for number in range(MAX_IN_FLIGHT):
+        assert not table.is_full
+        table.open(number, now_s=0.0)
+    assert table.is_full
+    assert table.close_all() == list(range(MAX_IN_FLIGHT))
+    assert not len(table)
+
+
+@clause("6.4")
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 600_000), st.booleans()), max_size=60))
+def test_a_send_window_counts_exactly_what_has_no_credit(pages: list[tuple[int, int, bool]]) -> None:
+    window = SendWindow()
+    model: list[tuple[int, int, int]] = []
+    through = 0
+    for blobs, size_bytes, gets_credit in pages:
+        through += blobs
+        window.sent(through=through, blobs=blobs, size_bytes=size_bytes)
+        model.append((through, blobs, size_bytes))
+        if gets_credit:
+            middle = model[len(model) // 2][0]
+            window.credit(middle)
+            model = [page for page in model if page[0] > middle]
+        in_flight = (sum(page[1] for page in model), sum(page[2] for page in model))
+        assert window.is_open == (in_flight[0] < WINDOW_BLOBS and in_flight[1] < WINDOW_BYTES)
+        assert window.sent_through == through
+
+
+def test_credit_is_given_every_so_many_blobs_and_when_all_are_taken() -> None:
+    window = ReceiveWindow()
+    assert window.received(CREDIT_INTERVAL_BLOBS + 2)
+    gave = [window.taken(1) for _ in range(CREDIT_INTERVAL_BLOBS + 2)]
+    assert [place for place, given_now in enumerate(gave, 1) if given_now] == [
+        CREDIT_INTERVAL_BLOBS,
+        CREDIT_INTERVAL_BLOBS + 2,
+    ]
+
+
+def test_a_node_that_sends_far_beyond_the_window_is_noticed() -> None:
+    window = ReceiveWindow()
+    assert window.received(MAX_UNTAKEN_BLOBS)
+    assert not window.received(1)
