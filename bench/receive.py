@@ -14,23 +14,26 @@ from pathlib import Path
 from statistics import median
 
 from restante.client.client import BATCH, Client
+from restante.client.contacts import CONTROL_LANE
 from restante.client.home import ClientDirectory
+from restante.core.relay_envelope import build_relay_envelope
 from restante.core.session_messages import unseal_envelopes
 from restante.model.ids import node_key
 from restante.model.outbox_entry import OutboxEntry
+from restante.model.places import RelayPlace
 from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits
 from restante.policy.settings import Settings
 from restante.ports.carrier import StoredByNode
 from restante.ports.relay_connection import StoredBlob
-from restante.runtime.endpoints import Endpoint, PinnedRelay
 from restante.runtime.system import SystemClock, SystemEntropy
+from restante.wire.address import parse_address
 
 MESSAGES = 1_024
 ROUNDS = 7
 BAR = 5_000
 SETTINGS = Settings(outbox=OutboxLimits(max_pending_per_upstream_lane=10_000))
-RELAY = PinnedRelay(key=node_key(b"n" * 32), endpoint=Endpoint(host="127.0.0.1", port=7431))
+RELAY = RelayPlace(node_key=node_key(b"n" * 32), host="127.0.0.1", port=7431)
 
 
 class Pile:
@@ -46,7 +49,14 @@ class Pile:
         return bool(lane)
 
     async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
-        self.envelopes.append(entry.payload)
+        envelope = build_relay_envelope(
+            entry.payload,
+            recipient=parse_address(entry.lane.removeprefix(CONTROL_LANE)),
+            kind=entry.kind,
+            expires_at_ms=entry.expires_at_ms,
+            now_ms=SystemClock().now_ms(),
+        )
+        self.envelopes.append(envelope)
         return ()
 
 

@@ -36,8 +36,8 @@ def shipping_home(tmp_path: Path) -> NodeHome:
 
 
 async def put_many(node: NodeProcess, count: int, *, size: int = 100) -> None:
-    place = node.relay.endpoint
-    link = await TlsRelayConnection.connect(place.host, place.port, node=node.relay.key)
+    place = node.relay
+    link = await TlsRelayConnection.connect(place.host, place.port, node=place.node_key)
     try:
         await asyncio.gather(*map(link.put, node.home.envelopes(*(b"%d" % n + bytes(size) for n in range(count)))))
     finally:

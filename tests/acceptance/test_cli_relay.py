@@ -9,7 +9,6 @@ import pytest
 
 from restante.crypto.identity import Identity
 from restante.model.ids import NodeKey
-from restante.runtime.endpoints import Endpoint
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.address import show_address
@@ -108,13 +107,13 @@ def test_a_refusal_is_told_with_its_code(node: NodeProcess, key: str) -> None:
 
 
 def test_another_node_at_the_same_place_is_refused(node: NodeProcess, key: str) -> None:
-    wrong = replace(node.relay, key=NodeKey(bytes(32)))
+    wrong = replace(node.relay, node_key=NodeKey(bytes(32)))
     refused = restante("relay", "put", "--identity", key, status=1, RESTANTE_RELAY=str(wrong))
     assert refused.stderr.startswith("error E103:")
 
 
 def test_nobody_at_the_place_is_told(node: NodeProcess, key: str) -> None:
-    silent = replace(node.relay, endpoint=Endpoint(host="127.0.0.1", port=free_port()))
+    silent = replace(node.relay, port=free_port())
     assert restante("relay", "put", "--identity", key, status=1, RESTANTE_RELAY=str(silent)).stderr.startswith(
         "error E001:"
     )

@@ -12,7 +12,7 @@ from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
-from restante.runtime.endpoints import PinnedRelay
+from restante.model.places import RelayPlace
 from restante.runtime.sqlite.file.integrity import check_file
 from restante.runtime.system import SystemClock, SystemEntropy
 from support.client import sending_process
@@ -27,7 +27,7 @@ LOOK_S = 0.1
 NAMES = ("alice", "bob")
 
 
-def introduce(home: Path, relay: PinnedRelay) -> None:
+def introduce(home: Path, relay: RelayPlace) -> None:
     async def work() -> None:
         clients = {name: Client.open(home / name) for name in NAMES}
         for name, peer in (NAMES, NAMES[::-1]):

@@ -36,8 +36,8 @@ def held(home: NodeHome) -> list[bytes]:
 
 @asynccontextmanager
 async def linked(node: NodeProcess) -> AsyncIterator[TlsRelayConnection]:
-    place = node.relay.endpoint
-    link = await TlsRelayConnection.connect(place.host, place.port, node=node.relay.key)
+    place = node.relay
+    link = await TlsRelayConnection.connect(place.host, place.port, node=place.node_key)
     try:
         yield link
     finally:
@@ -71,7 +71,7 @@ async def test_sigterm_finishes_and_answers_the_puts_under_way_and_ends_with_zer
 async def test_a_connection_that_says_nothing_does_not_keep_a_node_from_stopping(home: NodeHome) -> None:
     home.set("relay", handshake_timeout_ms=60_000)  # that is how long the silent one may stay
     with running_node(home) as node:
-        _, writer = await asyncio.open_connection(node.relay.endpoint.host, node.relay.endpoint.port)
+        _, writer = await asyncio.open_connection(node.relay.host, node.relay.port)
         async with asyncio.timeout(LIMIT_S / 2), linked(node):
             node.process.terminate()
             assert await asyncio.to_thread(node.ended) == 0

@@ -73,7 +73,7 @@ async def send_all(story: Story, who: int, puts: int) -> None:
         await story.up.wait()
         place = story.home.relay
         try:
-            link = await TlsRelayConnection.connect(place.endpoint.host, place.endpoint.port, node=place.key)
+            link = await TlsRelayConnection.connect(place.host, place.port, node=place.node_key)
         except AttemptFailed:
             await asyncio.sleep(0)  # killed meanwhile: wait for the next
             continue

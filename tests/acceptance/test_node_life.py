@@ -168,9 +168,10 @@ def test_a_node_killed_outright_leaves_no_lock(home: NodeHome) -> None:
 def test_a_place_that_is_taken_is_named(home: NodeHome, tmp_path: Path) -> None:
     with running_node(home) as node:
         other = NodeHome.made(tmp_path / "other")
-        other.set("node", listen=str(home.relay.endpoint))
+        listen = f"{home.relay.host}:{home.relay.port}"
+        other.set("node", listen=listen)
         refused = spawned("node", "run", str(other.path), status=1)
-        assert f"error E110: node.listen = {home.relay.endpoint} cannot be listened at: Address" in refused.stderr
+        assert f"error E110: node.listen = {listen} cannot be listened at: Address" in refused.stderr
         other.set("node", listen=f"127.0.0.1:{free_port()}", status=str(node.status))
         refused = spawned("node", "run", str(other.path), status=1)
         assert f"error E110: node.status = {node.status} cannot be listened at: Address" in refused.stderr

@@ -34,10 +34,10 @@ def envelope(reader: Identity, sealed: bytes, *, hours: int = 48) -> bytes:
 
 async def keep_busy(node: NodeProcess) -> None:
     """Puts, refusals, receiving, deleting, noise, and links that end in the middle."""
-    place = node.relay.endpoint
+    place = node.relay
 
     async def link() -> TlsRelayConnection:
-        return await TlsRelayConnection.connect(place.host, place.port, node=node.relay.key)
+        return await TlsRelayConnection.connect(place.host, place.port, node=place.node_key)
 
     sender = await link()
     for number, sealed in enumerate(SEALED):
@@ -74,7 +74,7 @@ def everything_that_names_somebody(home: NodeHome) -> dict[str, bytes]:
         named[f"address {number}"] = identity.address
         named[f"inbox {number}"] = relay_inbox_key(identity.address)
     named |= {f"hash {number}": hash_sealed_bytes(sealed) for number, sealed in enumerate(SEALED)}
-    return named | {"node key": home.relay.key}
+    return named | {"node key": home.relay.node_key}
 
 
 def spellings(raw: bytes) -> list[str]:

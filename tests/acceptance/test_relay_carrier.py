@@ -1,84 +1,210 @@
-"""The outbox's relay route over real links: what drains is at the relay, also when the relay was away meanwhile."""
+"""The relay route over real connections: what drains is stored at a relay of its recipient (SPEC 3.14, 6.5)."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from restante.client.contacts import Recipient
 from restante.client.outbox import Destination, Message, Outbox
-from restante.client.relay_carrier import Connect, RelayCarrier
+from restante.client.relay_carrier import RelayCarrier
+from restante.client.relay_connector import connect_by_tls
+from restante.crypto.identity import Identity
+from restante.model.error_codes import Code
+from restante.model.ids import NodeKey
 from restante.model.journal import JournalKind
-from restante.model.states import Route
+from restante.model.places import RelayPlace
+from restante.model.states import Route, State
 from restante.policy.retry import RetrySchedule
+from restante.ports.relay_connection import RelayConnection
 from restante.runtime.system import SystemEntropy
-from restante.runtime.transport.relay_connection import TlsRelayConnection
+from restante.testing.deterministic import FakeClock
+from restante.wire.envelope import decode_envelope
+from support.relay.node_processes import free_port
 from support.relay.raw_peer import BOB, LOOPBACK, NODE, SOON_S, RunningRelay, running_relay
 from support.spec.clauses import clause
 from support.sqlite.files import facts, open_client_file
+from support.system.wait_until import until_true
 
-LANE = "relay-1"
+LANE = "bob"
 HASTY = RetrySchedule(base_ms=100)
 
 
-def carrier_to(port: Callable[[], int]) -> RelayCarrier:
-    def connect() -> Connect:
-        return lambda: TlsRelayConnection.connect(LOOPBACK, port(), node=NODE.node_key)
+class Book:
+    """One recipient, in lane `bob`."""
 
-    return RelayCarrier({LANE: connect()}, schedule=HASTY, entropy=SystemEntropy())
+    def __init__(self, *places: RelayPlace) -> None:
+        self.places: Sequence[RelayPlace] = places
+
+    def recipient(self, lane: str) -> Recipient | None:
+        return Recipient(BOB.address, tuple(self.places)) if lane == LANE else None
 
 
-async def queue(outbox: Outbox, relay: RunningRelay, numbers: range) -> list[bytes]:
-    envelopes = [relay.envelope(b"%d" % number) for number in numbers]
-    for envelope in envelopes:
-        await outbox.send(Message(payload=envelope), Destination(Route.RELAY, LANE))
-    return envelopes
+class Dialler:
+    """Connects by TLS and counts the connections it opened, or tried to open."""
+
+    def __init__(self) -> None:
+        self.dialled: list[RelayPlace] = []
+
+    async def __call__(self, place: RelayPlace, owner: Identity | None) -> RelayConnection:
+        self.dialled.append(place)
+        return await connect_by_tls(place, owner)
+
+
+def place_of(relay: RunningRelay) -> RelayPlace:
+    return RelayPlace(node_key=NODE.node_key, host=LOOPBACK, port=relay.port)
+
+
+def nowhere() -> RelayPlace:
+    return RelayPlace(node_key=NODE.node_key, host=LOOPBACK, port=free_port())
+
+
+@contextlib.asynccontextmanager
+async def sending(
+    home: Path, clock: FakeClock, *places: RelayPlace, wrong_keys: list[None] | None = None
+) -> AsyncIterator[tuple[Outbox, RelayCarrier, Dialler]]:
+    dialler = Dialler()
+    noted = [] if wrong_keys is None else wrong_keys
+    carrier = RelayCarrier(
+        Book(*places),
+        dialler,
+        schedule=HASTY,
+        clock=clock,
+        entropy=SystemEntropy(),
+        on_wrong_key=lambda: noted.append(None),
+    )
+    outbox = Outbox.open(home / "client.db", clock=clock)
+    try:
+        async with carrier, asyncio.timeout(SOON_S):
+            yield outbox, carrier, dialler
+    finally:
+        outbox.abandon()
+
+
+async def queue(outbox: Outbox, count: int, lane: str = LANE) -> list[bytes]:
+    sealed = [b"%d" % number for number in range(count)]
+    for each in sealed:
+        await outbox.send(Message(payload=each), Destination(Route.RELAY, lane))
+    return sealed
+
+
+def stored(relay: RunningRelay) -> list[bytes]:
+    return [decode_envelope(raw).sealed for raw in relay.held()]
 
 
 @clause("3.4", "6.1")
-async def test_a_drain_puts_everything_at_the_relay_in_order(tmp_path: Path) -> None:
-    async with running_relay(tmp_path) as relay, carrier_to(lambda: relay.port) as carrier:
-        outbox = Outbox.open(tmp_path / "client.db", clock=relay.clock)
-        sent = await queue(outbox, relay, range(50))
-        async with asyncio.timeout(SOON_S):
-            await carrier.connected(LANE)
-            drained = await outbox.drain({Route.RELAY: carrier})
+async def test_a_drain_stores_everything_at_the_relay_in_order_over_one_connection(tmp_path: Path) -> None:
+    async with (
+        running_relay(tmp_path) as relay,
+        sending(tmp_path, relay.clock, place_of(relay)) as (outbox, carrier, dialler),
+    ):
+        sent = await queue(outbox, 50)
+        assert dialler.dialled == []
+        drained = await outbox.drain({Route.RELAY: carrier})
         assert (drained.sent, drained.failed) == (50, 0)
-        assert relay.held() == sent
+        assert stored(relay) == sent
+        assert dialler.dialled == [place_of(relay)]
         reader = await relay.link(BOB)
-        assert [(await reader.next_blob()).envelope for _ in sent] == sent
+        assert [decode_envelope((await reader.next_blob()).envelope).sealed for _ in sent] == sent
         await reader.close()
-        await outbox.close()
 
 
-async def test_a_relay_that_comes_back_is_found_again(tmp_path: Path) -> None:
-    port = 0
-    async with carrier_to(lambda: port) as carrier:
+@clause("3.14")
+async def test_an_attempt_tries_the_places_in_order_and_ends_at_the_first_that_stores(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay:
+        dead, alive = nowhere(), place_of(relay)
+        async with sending(tmp_path, relay.clock, dead, alive) as (outbox, carrier, dialler):
+            await queue(outbox, 1)
+            assert (await outbox.drain({Route.RELAY: carrier})).sent == 1
+            assert dialler.dialled == [dead, alive]
+        assert stored(relay) == [b"0"]
+
+
+@clause("3.14", "4.3")
+async def test_an_attempt_that_reached_no_place_waits_and_does_not_count(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with sending(tmp_path, clock, nowhere(), nowhere()) as (outbox, carrier, dialler):
+        receipt = await outbox.send(Message(payload=b"x"), Destination(Route.RELAY, LANE))
+        assert (await outbox.drain({Route.RELAY: carrier})).failed == 1
+        status = await outbox.status(receipt.message_id)
+        assert status is not None
+        assert (status.state, status.attempts, status.last_error) == (State.PENDING, 0, Code.NETWORK_UNREACHABLE)
+        assert len(dialler.dialled) == 2
+        assert not carrier.is_connected(LANE)
         assert not carrier.is_up()
-        for round_number in range(2):
-            async with running_relay(tmp_path) as relay:
-                port = relay.port
-                outbox = Outbox.open(tmp_path / f"client-{round_number}.db", clock=relay.clock)
-                await queue(outbox, relay, range(3))
-                async with asyncio.timeout(SOON_S):
-                    await carrier.connected(LANE)
-                    assert carrier.is_connected(LANE)
-                    assert (await outbox.drain({Route.RELAY: carrier})).sent == 3
-                await outbox.close()
-            async with asyncio.timeout(SOON_S):
-                while carrier.is_up():  # noqa: ASYNC110 - a turn of the loop, not a wait
-                    await asyncio.sleep(0)
+
+
+async def test_a_relay_that_comes_back_is_tried_again(tmp_path: Path) -> None:
+    place = nowhere()
+    clock = FakeClock()
+    async with sending(tmp_path, clock, place) as (outbox, carrier, _):
+        await queue(outbox, 3)
+        assert (await outbox.drain({Route.RELAY: carrier})).sent == 0
+        async with running_relay(tmp_path, port=place.port) as relay:
+            await until_true(carrier.is_up)
+            clock.advance(2_000)
+            relay.clock.advance(2_000)
+            assert (await outbox.drain({Route.RELAY: carrier})).sent == 3
+
+
+@clause("4.3", "4.4")
+async def test_a_lane_without_contact_fails_with_recipient_not_found(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with sending(tmp_path, clock) as (outbox, carrier, _):
+        receipt = await outbox.send(Message(payload=b"x"), Destination(Route.RELAY, "carol"))
+        await outbox.drain({Route.RELAY: carrier})
+        status = await outbox.status(receipt.message_id)
+        assert status is not None
+        assert (status.state, status.last_error) == (State.PENDING, Code.RECIPIENT_NOT_FOUND)
+
+
+async def test_another_node_at_the_relays_place_is_reported_and_costs_no_message(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay:
+        other: list[None] = []
+        wrong = replace(place_of(relay), node_key=NodeKey(BOB.node_key))
+        async with sending(tmp_path, relay.clock, wrong, wrong_keys=other) as (outbox, carrier, _):
+            receipt = await outbox.send(Message(payload=b"x"), Destination(Route.RELAY, LANE))
+            await outbox.drain({Route.RELAY: carrier})
+            status = await outbox.status(receipt.message_id)
+            assert status is not None
+            assert (status.state, status.attempts, status.last_error) == (
+                State.PENDING,
+                0,
+                Code.AUTHENTICATION_FAILED,
+            )
+        assert other == [None]
+        assert relay.held() == []
+
+
+@clause("6.5")
+async def test_a_connection_that_only_puts_is_closed_when_it_was_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("restante.client.relay_connections.IDLE_S", 0.05)
+    async with (
+        running_relay(tmp_path) as relay,
+        sending(tmp_path, relay.clock, place_of(relay)) as (outbox, carrier, dialler),
+    ):
+        await queue(outbox, 1)
+        await outbox.drain({Route.RELAY: carrier})
+        await until_true(lambda: relay.relay.figures().connections == 0)
+        assert carrier.is_connected(LANE)
+        await queue(outbox, 1)
+        assert (await outbox.drain({Route.RELAY: carrier})).sent == 1
+        assert len(dialler.dialled) == 2
 
 
 async def test_what_no_relay_would_take_is_a_dead_letter_at_once(tmp_path: Path) -> None:
-    async with running_relay(tmp_path) as relay, carrier_to(lambda: relay.port) as carrier:
-        outbox = Outbox.open(tmp_path / "client.db", clock=relay.clock)
-        lane = Destination(Route.RELAY, LANE)
-        await outbox.send(Message(payload=b"no envelope"), lane)
-        await outbox.send(Message(payload=relay.envelope(b"brief", hours=0)), lane)
-        async with asyncio.timeout(SOON_S):
-            await carrier.connected(LANE)
-            drained = await outbox.drain({Route.RELAY: carrier})
-        assert (drained.sent, drained.failed) == (0, 2)
-        await outbox.close()
+    async with (
+        running_relay(tmp_path) as relay,
+        sending(tmp_path, relay.clock, place_of(relay)) as (outbox, carrier, _),
+    ):
+        await outbox.send(Message(payload=b""), Destination(Route.RELAY, LANE))
+        drained = await outbox.drain({Route.RELAY: carrier})
+        assert (drained.sent, drained.failed) == (0, 1)
     file = open_client_file(tmp_path / "client.db")
-    assert [fact.code for fact in facts(file.journal) if fact.kind is JournalKind.DEAD_LETTERED] == ["E101", "E102"]
+    assert [fact.code for fact in facts(file.journal) if fact.kind is JournalKind.DEAD_LETTERED] == ["E101"]
     file.database.close()

@@ -49,7 +49,7 @@ async def test_no_key_of_an_identity_a_session_or_a_prekey_is_in_a_byte_of_its_d
     for client, peer in ((alice, bob), (bob, alice)):
         keys += [client.identity.storage_key, client.identity.tag_secret]
         keys.append((tmp_path / ("alice" if client is alice else "bob") / "identity").read_bytes())
-        store = client._sessions
+        store = client.parts.sessions
         session = store.current(peer.identity.address)
         assert session is not None
         ratchet = session.ratchet

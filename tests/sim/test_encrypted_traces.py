@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from restante.core.inbox_events import ResetReason
+from restante.core.relay_envelope import build_relay_envelope
 from restante.model.inbox_entry import InboxEntry
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, TtlType
@@ -58,9 +59,9 @@ async def reset(endpoint: Endpoint) -> None:
     client, peer = endpoint.client, endpoint.peer.identity.address
 
     def work() -> None:
-        current = client._sessions.current(peer)
+        current = client.parts.sessions.current(peer)
         if current is not None:
-            client._writing.reset(peer, current.session_id, ResetReason.ASKED_FOR, now_ms=client._clock.now_ms())
+            client.parts.outgoing.reset(peer, current.session_id, ResetReason.ASKED_FOR, now_ms=client._clock.now_ms())
 
     await client.file.run(work)
     client.outbox.wake()
@@ -72,25 +73,19 @@ async def collide(endpoint: Endpoint) -> bytes | None:
     to = client.contacts.get(endpoint.peer.identity.address)
 
     def work() -> bytes | None:
-        session = client._sessions.current(endpoint.peer.identity.address)
+        session = client.parts.sessions.current(endpoint.peer.identity.address)
         if session is None or not taken or to is None:
             return None
         known, now_ms = taken[-1], client._clock.now_ms()
         header = TtlHeader(created_at_ms=now_ms, ttl_s=86_400, ttl_type=TtlType.ABSOLUTE)
         content = Content(header=header, sequence=session.next_sequence, kind=Kind.TEXT, body=b"under a used id")
-        ratchet, envelope = client._writing._encrypted(
-            session,
-            to,
-            known.message_id,
-            encode_content(content),
-            kind=Kind.TEXT,
-            expires_at_ms=now_ms + 86_400_000,
-            now_ms=now_ms,
-        )
-        client._sessions.advance(session, ratchet)
+        ratchet, sealed = client.parts.outgoing._encrypted(session, to, known.message_id, encode_content(content))
+        client.parts.sessions.advance(session, ratchet)
         if known.session_id != session.session_id:  # or else it is known without being opened, and its number unused
-            client._sessions.take_number(session, known.message_id)
-        return envelope
+            client.parts.sessions.take_number(session, known.message_id)
+        return build_relay_envelope(
+            sealed, recipient=to.address, kind=Kind.TEXT, expires_at_ms=now_ms + 86_400_000, now_ms=now_ms
+        )
 
     return await client.file.run(work)
 

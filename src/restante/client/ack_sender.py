@@ -25,13 +25,13 @@ class AckSender:
         identity: Identity,
         *,
         contacts: ContactBook,
-        writing: OutgoingMessages,
+        outgoing: OutgoingMessages,
         inbox: SqliteInbox,
         batching: AckBatching,
     ) -> None:
         self._identity = identity
         self._contacts = contacts
-        self._writing = writing
+        self._outgoing = outgoing
         self._inbox = inbox
         self._batching = batching
 
@@ -57,6 +57,6 @@ class AckSender:
             return  # no contact any more: nobody to seal it for
         while ids := self._inbox.first_owed(sender, limit=self._batching.max_ids, type_=type_):
             body = sign_receipts(self._identity, ids, writer=sender, now_ms=now_ms, ack_type=type_)
-            self._writing.write(contact, body, kind=Kind.CONTROL, now_ms=now_ms)
+            self._outgoing.write(contact, body, kind=Kind.CONTROL, now_ms=now_ms)
             # After it is queued: when the outbox is full, they are still owed.
             self._inbox.take_owed(sender, limit=self._batching.max_ids, type_=type_)

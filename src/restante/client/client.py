@@ -1,61 +1,55 @@
-"""One endpoint: sends, receives and acknowledges, encrypted end to end, from one directory on this machine.
+"""One endpoint: sends, receives and acknowledges messages, encrypted end to end, from one directory.
 
     client = Client.open("alice", passphrase="correct horse")
     receipt = await client.send(bob, b"bonjour")
     async for message in client.inbox(): ...
 
-Composition only: rules are in core and policy, storage in runtime/sqlite, what is written in client/outgoing, what
-arrives in client/incoming. Outbox, inbox and sessions borrow one `ClientFile`, through which every change is committed.
+`client/composition` builds the parts, `client/outgoing` encrypts, `client/incoming` decrypts, the carriers transmit.
+Outbox, inbox and sessions borrow one `ClientFile`, through which every change is committed.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from restante.client.ack_sender import AckSender
+from restante.client.composition import build_parts
 from restante.client.contacts import Contact, ContactBook
 from restante.client.event_stream import EventBroadcaster, EventStream
 from restante.client.home import ClientDirectory
-from restante.client.incoming import IncomingMessages, Unsealed
-from restante.client.journal_shipping import ClientShipping
-from restante.client.maintenance import Maintenance
-from restante.client.outbox import Outbox
-from restante.client.outgoing import OutgoingMessages
-from restante.client.relay_carrier import Connect, RelayCarrier
+from restante.client.incoming import Unsealed
+from restante.client.mail_receiver import RECEIVE_DELAY_S, MailReceiver
+from restante.client.relay_carrier import RelayCarrier
 from restante.client.relay_connector import Connector, connect_by_tls
-from restante.client.security_events import SecurityNotes
 from restante.core.inbox_events import InboxEventType
 from restante.core.outbox_events import OutboxEventType
 from restante.core.signed_bundles import sign_bundle
+from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity
-from restante.crypto.storage_seal import StorageSeal
 from restante.model.errors import OutboxFull
 from restante.model.ids import MESSAGE_ID_BYTES, Address, mint_message_id
 from restante.model.inbox_entry import InboxEntry
 from restante.model.kinds import Kind
 from restante.model.outbox_entry import OutboxEntry
+from restante.model.places import RelayPlace
 from restante.model.send_receipt import Delivery, Dropped, Outcome, Queued, SendReceipt
 from restante.model.states import Route
 from restante.policy.eligibility import classify
 from restante.policy.settings import Settings
+from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
-from restante.ports.relay_connection import AttemptFailed, ConnectionLost, RelayConnection, StoredBlob
-from restante.runtime.endpoints import PinnedRelay
-from restante.runtime.sqlite.file.client_file import ClientFile
+from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.inbox.results import InboxEvent
-from restante.runtime.sqlite.inbox.store import SqliteInbox
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
-from restante.runtime.sqlite.session_store import SessionStore, SessionSummary, summaries
+from restante.runtime.sqlite.session_store import SessionSummary, summaries
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.wire.frames.mailbox import MAX_DELETED_AT_ONCE
 
-BATCH: Final = 128  # arrivals that share a transaction at most
+BATCH: Final = 128  # the most arrivals that share a transaction
 INBOX_PAGE: Final = 256
-LOOK_AGAIN_S: Final = 1.0  # another process may have taken in what the application here waits for
+LOOK_AGAIN_S: Final = 1.0  # another process may have received what the application here waits for
 
 ClientEvent = OutboxEvent | InboxEvent
 
@@ -69,71 +63,53 @@ class Client:
         identity: Identity,
         *,
         contacts: ContactBook,
-        relay: PinnedRelay,
+        places: Sequence[RelayPlace],
         settings: Settings,
         clock: Clock,
         entropy: Entropy,
         sends_read_acks: bool = False,
         ship_to: str | None = None,
+        carriers: Mapping[Route, Carrier] | None = None,
+        receive_delay_s: float = RECEIVE_DELAY_S,
     ) -> None:
+        """`places` is where this client's own mail is stored. `carriers` adds to, or replaces, the relay carrier."""
         self.identity = identity
         self.contacts = contacts
-        self.relay = relay
+        self.places = tuple(places)
+        self.sends_read_acks = sends_read_acks
         self._clock = clock
         self._settings = settings
         self._entropy = entropy
-        self.sends_read_acks = sends_read_acks
-        self.file = ClientFile.open(path, entropy=entropy)
-        database = self.file.database
-        seal = StorageSeal(identity.storage_key)
-        self.outbox = Outbox(self.file, settings=settings, clock=clock, entropy=entropy, reseal=self._reseal)
-        self.journal = self.file.journal
-        store = self.outbox.store
-        self.received = SqliteInbox(
-            database, self.journal, settings, seal=seal, entropy=entropy, tag_secret=identity.tag_secret
-        )
-        self._sessions = SessionStore(database, owner=identity.address, seal=seal, entropy=entropy)
-        self._notes = SecurityNotes(database, self.journal, tag_secret=identity.tag_secret)
-        self._writing = OutgoingMessages(
+        self._carriers = dict(carriers or {})
+        self.parts = parts = build_parts(
+            path,
             identity,
             contacts=contacts,
-            sessions=self._sessions,
-            outbox=store,
-            seal=seal,
-            entropy=entropy,
-            notes=self._notes,
-            journal=self.journal,
-        )
-        acknowledging = AckSender(
-            identity, contacts=contacts, writing=self._writing, inbox=self.received, batching=settings.acks
-        )
-        self._receiving = IncomingMessages(
-            identity,
-            contacts=contacts,
-            sessions=self._sessions,
-            writing=self._writing,
-            acknowledging=acknowledging,
-            outbox=store,
-            notes=self._notes,
-            limits=settings.order,
-        )
-        self._house = Maintenance(
-            sessions=self._sessions,
-            writing=self._writing,
-            receiving=self._receiving,
-            acknowledging=acknowledging,
-            inbox=self.received,
             settings=settings,
+            clock=clock,
             entropy=entropy,
+            reseal=self._reencrypt,
+            ship_to=ship_to,
         )
-        self.shipping = ClientShipping(ship_to, self.file, settings=settings, clock=clock, entropy=entropy)
-        self._announcer: EventBroadcaster[ClientEvent] = EventBroadcaster()
-        self.outbox.on_event(self._pass_on)
-        self.file.after_commit(self._tell)
+        self.file = parts.file
+        self.journal = parts.file.journal
+        self.outbox = parts.outbox
+        self.received = parts.inbox
+        self.shipping = parts.shipping
+        self._receiver = MailReceiver(
+            identity,
+            self.places,
+            take=self.receive,
+            schedule=settings.retry,
+            entropy=entropy,
+            delay_s=receive_delay_s,
+            on_wrong_key=self._report_wrong_key,
+        )
+        self._events: EventBroadcaster[ClientEvent] = EventBroadcaster()
+        self.outbox.on_event(self._forward_outbox_event)
+        self.file.after_commit(self._emit_inbox_events)
         self._arrived = asyncio.Event()
-        self._house_work = asyncio.Event()
-        self._links: asyncio.Queue[RelayConnection] = asyncio.Queue()
-        self.was_connected = False
+        self._maintenance_due = asyncio.Event()
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
         self._stopped.set()
@@ -149,39 +125,43 @@ class Client:
         entropy: Entropy | None = None,
         sends_read_acks: bool = False,
         ship_to: str | None = None,
+        carriers: Mapping[Route, Carrier] | None = None,
+        receive_delay_s: float = RECEIVE_DELAY_S,
     ) -> "Client":
-        """The client of this directory, which `restante id new` or `ClientDirectory.create` made.
+        """Open the client of a directory that `restante id new` or `ClientDirectory.create` made.
 
-        With `ship_to`, an absolute path or an address, its journal leaves for there while it runs and when it ends.
+        With `ship_to`, an absolute path or a URL, the client ships its journal there while it runs and when it ends.
         """
         home = ClientDirectory(Path(directory))
         return cls(
             home.database,
             home.identity(passphrase=passphrase),
             contacts=home.contact_book(),
-            relay=home.relay(),
+            places=(home.relay(),),
             settings=settings or Settings(),
             clock=clock or SystemClock(),
             entropy=entropy or SystemEntropy(),
             sends_read_acks=sends_read_acks,
             ship_to=ship_to,
+            carriers=carriers,
+            receive_delay_s=receive_delay_s,
         )
 
     async def send(self, to: Address, body: bytes, *, kind: str = Kind.TEXT, ttl_s: int | None = None) -> SendReceipt:
         """Accept one message for a contact; it is encrypted and on disk when this returns (SPEC 3.2, 3.7).
 
-        Raises `TooLarge`, `OutOfRange`, `OutboxFull`, or `RestanteError` for somebody who is no contact or whose
-        prekeys are too old; nothing was kept then.
+        Raises `TooLarge`, `OutOfRange`, `OutboxFull`, or `RestanteError` if `to` is no contact or its prekeys are too
+        old; then nothing was stored.
         """
         contact = self._contact(to)
-        # No live path: a relay stores, and refuses what would not outlive an hour there.
+        # No live path: a relay stores, and refuses what expires within the hour.
         decision = classify(kind, connected=False)
         message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
         outcome: Outcome = decision if isinstance(decision, Dropped) else Queued()
         if not isinstance(decision, Dropped):
 
             def accept() -> None:
-                self._writing.write(
+                self.parts.outgoing.write(
                     contact, body, kind=Kind(kind), ttl_s=ttl_s, message_id=message_id, now_ms=self._clock.now_ms()
                 )
 
@@ -190,9 +170,9 @@ class Client:
         return SendReceipt(deliveries=(Delivery(destination=contact.lane, message_id=message_id, outcome=outcome),))
 
     async def inbox(self, *, follow: bool = True) -> AsyncIterator[InboxEntry]:
-        """Messages nobody was shown yet, in order, then each new one as it comes; with `follow` False, no more.
+        """Yield unread messages in order, then each new one as it arrives; with `follow` False, stop after the first.
 
-        A message counts as read when the next one is asked for: an application that dies before is shown it again.
+        A message counts as read when the next one is asked for. If the application dies before, it gets it again.
         """
         after = -1
         while not self._stopping.is_set():
@@ -211,72 +191,86 @@ class Client:
                     await self._arrived.wait()
 
     def events(self) -> EventStream[ClientEvent]:
-        """What happens to messages in both directions from now on: the outbox's changes and the inbox's."""
-        return self._announcer.stream()
+        """Return a stream of everything that happens to messages in both directions from now on (SPEC 3.12)."""
+        return self._events.stream()
 
     async def run(self, connect: Connector = connect_by_tls) -> None:
-        """Stay connected, send, take in and acknowledge until `close` or cancellation."""
+        """Stay connected, send, receive and acknowledge until `close` or cancellation."""
         self._stopped.clear()
         self.shipping.start()
         try:
-            async with RelayCarrier({}, schedule=self._settings.retry, entropy=self._entropy) as carrier:
-                carrier.add(str(self.relay), self._connect(connect, self.relay, self.identity))
-                self._add_lanes(carrier, connect)
-                await self._work(carrier, connect)
+            async with RelayCarrier(
+                self.contacts,
+                connect,
+                schedule=self._settings.retry,
+                clock=self._clock,
+                entropy=self._entropy,
+                on_change=self.outbox.wake,
+                on_wrong_key=self._report_wrong_key,
+            ) as relay_carrier:
+                await self._work({Route.RELAY: relay_carrier, **self._carriers}, connect)
         finally:
             self._stopped.set()
 
     async def close(self) -> None:
-        """End `run` after one last drain of connected lanes (SPEC 3.10), ship the last facts, then close the file."""
+        """End `run` after a last drain of connected lanes (SPEC 3.10), ship the journal, then close the file."""
         self._stopping.set()
         self._arrived.set()
-        self._house_work.set()
+        self._maintenance_due.set()
         await self._stopped.wait()
-        self._announcer.close()
+        self._events.close()
         await self.shipping.finish()
         await self.outbox.close()
         self.file.close()
 
     async def receive(self, blobs: Sequence[StoredBlob]) -> None:
-        """Arrivals, whatever they are; all on disk when this returns."""
+        """Unseal, decrypt and store arrivals. All of them are on disk when this returns."""
         for start in range(0, len(blobs), BATCH):
-            arrivals = self._receiving.unseal(blobs[start : start + BATCH])
-            await self.file.run(partial(self._take_in, arrivals))
-        self._house_work.set()
+            unsealed = self.parts.incoming.unseal(blobs[start : start + BATCH])
+            await self.file.run(partial(self._store_arrivals, unsealed))
+        self._maintenance_due.set()
         self.outbox.wake()
 
     async def run_maintenance(self) -> int:
-        """Do what time has made due (SPEC 8.1, 9.5, 9.7, 10.5); when there is something to do again."""
-        next_ms = await self.file.run(lambda: self._house.work(now_ms=self._clock.now_ms()))
+        """Do what is due by time (SPEC 8.1, 9.5, 9.7, 10.5) and return when to run again."""
+        maintenance = self.parts.maintenance
+        next_ms = await self.file.run(lambda: maintenance.run_due(now_ms=self._clock.now_ms()))
         with contextlib.suppress(OutboxFull):
-            due_ms = await self.file.run(lambda: self._house.acknowledge(now_ms=self._clock.now_ms()))
+            due_ms = await self.file.run(lambda: maintenance.acknowledge(now_ms=self._clock.now_ms()))
             next_ms = min(next_ms, due_ms)
         self.outbox.wake()
         return next_ms
 
     async def bundle(self) -> bytes:
-        """Our prekeys as others need them, signed; made first, or renewed, if that is due (SPEC 8.1)."""
+        """Return our signed prekey bundle, after creating or renewing prekeys that are due (SPEC 8.1)."""
 
         def make() -> bytes:
             now_ms = self._clock.now_ms()
-            self._house.renew_prekeys(now_ms=now_ms)
-            return sign_bundle(self._sessions.prekeys(), self.identity, now_ms=now_ms)
+            self.parts.maintenance.renew_prekeys(now_ms=now_ms)
+            return sign_bundle(self.parts.sessions.prekeys(), self.identity, now_ms=now_ms)
 
         return await self.file.run(make)
 
     async def as_contact(self) -> Contact:
-        """What to hand to those who shall write to us."""
-        return Contact(card=self.identity.card, bundle=await self.bundle(), relay=self.relay)
+        """Return what others need to write to us: card, prekeys and places, all signed."""
+        places = sign_places(self.places, self.identity, now_ms=self._clock.now_ms())
+        return Contact(card=self.identity.card, bundle=await self.bundle(), places=places)
 
     async def sessions(self) -> list[SessionSummary]:
+        """Return a summary of every session; it contains no key."""
         return await self.file.run(partial(summaries, self.file.database))
 
+    @property
+    def was_connected(self) -> bool:
+        """Whether one of our own places was reached since `run` began."""
+        return self._receiver.was_connected
+
     async def has_unread(self) -> bool:
-        """Whether something arrived that nobody was shown yet."""
+        """Return whether a message arrived that was not shown yet."""
         return await self.file.run(self.received.first_unread) is not None
 
     async def has_acknowledged(self) -> bool:
-        """Whether no acknowledgement is owed, and none waits to be sent."""
+        """Return whether no acknowledgement is pending, and none waits to be sent."""
 
         def waiting() -> bool:
             return bool(self.received.owed(self._settings.acks)) or any(
@@ -286,20 +280,20 @@ class Client:
         return not await self.file.run(waiting)
 
     async def is_settled(self) -> bool:
-        """Whether nothing is in flight and no acknowledgement is owed."""
+        """Return whether nothing is in flight and no acknowledgement is pending."""
         counts = await self.outbox.counts()
         owed = await self.file.run(lambda: self.received.owed(self._settings.acks))
         return not counts and not owed
 
-    def _take_in(self, arrivals: Sequence[Unsealed]) -> None:
+    def _store_arrivals(self, arrivals: Sequence[Unsealed]) -> None:
         now_ms = self._clock.now_ms()
         with self.received.batch(now_ms=now_ms) as batch:
-            self._receiving.receive(arrivals, batch, now_ms=now_ms)
+            self.parts.incoming.receive(arrivals, batch, now_ms=now_ms)
 
-    def _contact(self, who: Address) -> Contact:
-        if self.contacts.get(who) is None:
+    def _contact(self, address: Address) -> Contact:
+        if self.contacts.get(address) is None:
             self.contacts.refresh()
-        return self.contacts.expect(who)
+        return self.contacts.expect(address)
 
     def _unread(self, after: int) -> list[tuple[int, InboxEntry]]:
         first = self.received.first_unread()
@@ -311,46 +305,35 @@ class Client:
     def _mark_read(self, place: int) -> None:
         self.received.mark_read(place, now_ms=self._clock.now_ms(), acknowledge=self.sends_read_acks)
         if self.sends_read_acks:
-            self._house_work.set()
+            self._maintenance_due.set()
 
-    def _reseal(self, entry: OutboxEntry) -> bytes:
-        return self._writing.reencrypt(entry, now_ms=self._clock.now_ms())
+    def _reencrypt(self, entry: OutboxEntry) -> bytes:
+        return self.parts.outgoing.reencrypt(entry, now_ms=self._clock.now_ms())
 
-    def _pass_on(self, change: OutboxEvent) -> None:
-        if change.notice is OutboxEventType.SECURITY:
-            self._house.session_failed(change.message_id)
-            self._house_work.set()
-        self._announcer.announce([change])
+    def _forward_outbox_event(self, event: OutboxEvent) -> None:
+        if event.notice is OutboxEventType.SECURITY:
+            self.parts.maintenance.session_failed(event.message_id)
+            self._maintenance_due.set()
+        self._events.announce([event])
 
-    def _tell(self) -> None:
-        """After every commit."""
-        changes = self.received.take_changes() + self._notes.take_changes()
-        if any(change.notice is InboxEventType.NEW_MESSAGE for change in changes):
+    def _emit_inbox_events(self) -> None:
+        """Emit what the last commit made visible."""
+        events = self.received.take_changes() + self.parts.security.take_changes()
+        if any(event.notice is InboxEventType.NEW_MESSAGE for event in events):
             self._arrived.set()
-        self._announcer.announce(changes)
+        self._events.announce(events)
 
-    def _connect(self, connect: Connector, relay: PinnedRelay, owner: Identity | None) -> Connect:
-        async def connected() -> RelayConnection:
-            link = await connect(relay, owner)
-            if owner is not None:
-                self._links.put_nowait(link)
-                self.was_connected = True
-            # Not at once: the carrier has yet to be given the link.
-            asyncio.get_running_loop().call_soon(self.outbox.wake)
-            return link
+    def _report_wrong_key(self) -> None:
+        """Another node than the pinned one answers at a relay's place: journal it and emit a security event."""
+        self.parts.maintenance.wrong_node_key()
+        self._maintenance_due.set()
 
-        return connected
-
-    def _add_lanes(self, carrier: RelayCarrier, connect: Connector) -> None:
-        for contact in self.contacts:
-            carrier.add(contact.lane, self._connect(connect, contact.relay, None))
-
-    async def _work(self, carrier: RelayCarrier, connect: Connector) -> None:
-        # Not a TaskGroup: before Python 3.13 it forgets a cancellation that comes together with a task's own error.
+    async def _work(self, carriers: Mapping[Route, Carrier], connect: Connector) -> None:
+        # Not a TaskGroup: before Python 3.13 it loses a cancellation that comes together with a task's own error.
         tasks = [
-            asyncio.create_task(self.outbox.run({Route.RELAY: carrier})),
-            asyncio.create_task(self._receive()),
-            asyncio.create_task(self._keep_house(carrier, connect)),
+            asyncio.create_task(self.outbox.run(carriers)),
+            asyncio.create_task(self._receiver.run(connect)),
+            asyncio.create_task(self._run_maintenance_when_due()),
             asyncio.create_task(self._stopping.wait()),
         ]
         try:
@@ -361,36 +344,14 @@ class Client:
             await asyncio.gather(*tasks, return_exceptions=True)
         for task in done:
             task.result()
-        await self.outbox.drain({Route.RELAY: carrier}, budget_ms=self._settings.outbox.drain_budget_ms)
+        await self.outbox.drain(carriers, budget_ms=self._settings.outbox.drain_budget_ms)
 
-    async def _receive(self) -> None:
-        """From one link after the other. A blob is deleted at the relay only once it is on our disk."""
+    async def _run_maintenance_when_due(self) -> None:
         while True:
-            link = await self._links.get()
-            try:
-                while True:
-                    blobs = await link.next_blobs()
-                    await self.receive(blobs)
-                    await self._delete(link, [blob.blob_id for blob in blobs])
-            except ConnectionLost:
-                continue
-
-    async def _delete(self, link: RelayConnection, blob_ids: list[int]) -> None:
-        for start in range(0, len(blob_ids), MAX_DELETED_AT_ONCE):
-            try:
-                await link.delete_many(blob_ids[start : start + MAX_DELETED_AT_ONCE])
-            except ConnectionLost:
-                raise
-            except AttemptFailed:
-                continue  # it stays at the relay and comes again in the next session, as a duplicate
-
-    async def _keep_house(self, carrier: RelayCarrier, connect: Connector) -> None:
-        while True:
-            self._house_work.clear()
+            self._maintenance_due.clear()
             next_ms = await self.run_maintenance()
-            if self.contacts.refresh():
-                self._add_lanes(carrier, connect)
+            self.contacts.refresh()
             wait_ms = max(0, next_ms - self._clock.now_ms())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1_000):
-                    await self._house_work.wait()
+                    await self._maintenance_due.wait()

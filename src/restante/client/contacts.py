@@ -1,7 +1,7 @@
-"""Those we write to and take mail from: one file each, with card, prekey bundle and relay (SPEC 8.1).
+"""The contacts of a client: one file each, with card, prekey bundle and places (SPEC 3.14, 8.1).
 
-A card and a bundle are believed only when their owner signed them. The relay is where to leave mail for them; it is
-not signed: a wrong one costs delivery, not secrecy.
+Card, bundle and places must be signed by the contact's identity. Card and places are verified when a file is read, the
+bundle when a session is opened with it.
 """
 
 import base64
@@ -11,32 +11,45 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from restante.core.signed_bundles import verify_bundle
+from restante.core.signed_places import SignedPlaces, verify_places
 from restante.crypto.identity import verify_card
 from restante.model.contact_card import ContactCard
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.model.ids import Address
+from restante.model.places import Place
 from restante.model.prekey_bundle import PrekeyBundle
-from restante.runtime.endpoints import PinnedRelay, parse_pinned_relay
+from restante.runtime.endpoints import parse_relay_place
 from restante.runtime.private_file import write_private
 from restante.wire.address import show_address
+from restante.wire.places import MAX_PLACES
 from restante.wire.prekey_bundle import MAX_BUNDLE_BYTES, decode_bundle
 
 MAX_CONTACT_BYTES: Final = 2 * MAX_BUNDLE_BYTES
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_FORM: Final = "restante-contact-1"
+CONTROL_LANE: Final = "control:"
+"""Prefix of the lane of control messages to a contact (SPEC 3.4)."""
+_FORM: Final = "restante-contact-2"
+_TEXTS: Final = ("address", "bundle", "places_signature")
+
+
+class Recipient(NamedTuple):
+    """Whose mail a lane carries, and where it may be stored, in the order to try (SPEC 3.14)."""
+
+    address: Address
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
-    """`bundle` is as it was signed; whether it is young enough is asked when a session is opened with it."""
+    """An identity we exchange mail with. `bundle` is kept as signed; its age is checked when a session is opened."""
 
     card: ContactCard
     bundle: bytes
-    relay: PinnedRelay
+    places: SignedPlaces
     name: str = ""
 
     @property
@@ -45,52 +58,80 @@ class Contact:
 
     @property
     def lane(self) -> str:
-        """The outbox's name for where their mail goes."""
-        return str(self.relay)
+        """The outbox lane of mail to this contact: its address, whatever its places (SPEC 3.4, 3.14)."""
+        return show_address(self.address)
+
+    @property
+    def control_lane(self) -> str:
+        """The outbox lane of acks and other control messages to this contact."""
+        return CONTROL_LANE + self.lane
 
     def usable_bundle(self, *, now_ms: int) -> PrekeyBundle:
         return verify_bundle(self.bundle, owner=self.address, now_ms=now_ms)
 
 
 def encode_contact(contact: Contact) -> bytes:
-    """What `restante id export` writes; all of it is public."""
+    """Return the contact file that `restante id export` writes. Everything in it is public."""
     fields = {
         "form": _FORM,
         "address": show_address(contact.address),
         "bundle": base64.b64encode(contact.bundle).decode(),
-        "relay": str(contact.relay),
+        "places": [{"relay": str(place)} for place in contact.places.places],
+        "places_issued_at_ms": contact.places.issued_at_ms,
+        "places_signature": base64.b64encode(contact.places.signature).decode(),
     }
     return json.dumps(fields, indent=1).encode() + b"\n"
 
 
 def decode_contact(raw: bytes, *, now_ms: int, name: str = "") -> Contact:
-    """Refused unless the owner of the address signed card and bundle, and something can be written to it now."""
+    """Parse a contact file and verify every signature in it. Refuses a bundle too old to open a session with."""
     contact = _parse(raw, name)
     contact.usable_bundle(now_ms=now_ms)
     return contact
 
 
 class ContactBook:
-    """The contacts of one directory, read anew when the directory changed."""
+    """The contacts of one directory, read again when the directory changed.
+
+    A file that can't be used is left out and named in `problems`; the other contacts stay usable.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._contacts: dict[Address, Contact] = {}
+        self._by_name: dict[str, Contact] = {}
+        self._recipients: dict[str, Recipient] = {}
+        self.places: frozenset[Place] = frozenset()
         self._stamp: tuple[tuple[str, int], ...] = ()
+        self.problems: dict[str, str] = {}
         self.refresh()
 
     def refresh(self) -> bool:
-        """Look again; whether anything was different."""
+        """Read the directory again if a file in it changed, and return whether one did."""
         try:
             files = sorted(self._directory.glob("*.json")) if self._directory.is_dir() else []
             stamp = tuple((file.name, file.stat().st_mtime_ns) for file in files)
-            if stamp == self._stamp:
-                return False
-            found = [_parse(_read(file), file.stem) for file in files]
         except OSError as error:
             raise StoreUnusable(f"the contacts cannot be read: {error.strerror}") from error
-        self._contacts = {contact.address: contact for contact in found}
-        self._stamp = stamp
+        if stamp == self._stamp:
+            return False
+        contacts: dict[Address, Contact] = {}
+        problems: dict[str, str] = {}
+        for file in files:
+            try:
+                contact = _parse(_read(file), file.stem)
+            except OSError as error:
+                problems[file.name] = f"cannot be read: {error.strerror}"
+            except RestanteError as error:
+                problems[file.name] = str(error)
+            else:
+                contacts[contact.address] = contact
+        self._contacts, self.problems, self._stamp = contacts, problems, stamp
+        self._by_name = {contact.name: contact for contact in contacts.values()}
+        self._recipients = {
+            contact.lane: Recipient(contact.address, contact.places.places) for contact in contacts.values()
+        }
+        self.places = frozenset(place for each in self._recipients.values() for place in each.places)
         return True
 
     def __iter__(self) -> Iterator[Contact]:
@@ -99,30 +140,41 @@ class ContactBook:
     def get(self, address: Address) -> Contact | None:
         return self._contacts.get(address)
 
+    def recipient(self, lane: str) -> Recipient | None:
+        """Return whose mail an outbox lane carries and where it goes; None if that address is no contact."""
+        return self._recipients.get(lane.removeprefix(CONTROL_LANE))
+
     def expect(self, address: Address) -> Contact:
+        """Return the contact with this address; refuse with `NOT_FOUND` otherwise."""
         contact = self._contacts.get(address)
         if contact is None:
             raise RestanteError("that address is not among the contacts; add its file first", code=Code.NOT_FOUND)
         return contact
 
     def named(self, name: str) -> Contact:
-        """By the name it was added under, or by its address."""
-        for contact in self._contacts.values():
-            if name in (contact.name, show_address(contact.address)):
-                return contact
-        raise RestanteError(f"there is no contact called {name!r}", code=Code.NOT_FOUND)
+        """Return the contact that was added under this name, or that has this address."""
+        contact = self._by_name.get(name)
+        if contact is None and (recipient := self._recipients.get(name)) is not None:
+            contact = self._contacts[recipient.address]
+        if contact is None:
+            raise RestanteError(f"there is no contact called {name!r}", code=Code.NOT_FOUND)
+        return contact
 
     def add(self, contact: Contact) -> None:
-        """Kept under its name; a newer file of the same address takes the place of the older."""
+        """Write the contact's file under its name. A newer file of the same address replaces the older one."""
         if not NAME.fullmatch(contact.name):
             raise Malformed(
-                f"{contact.name!r} is no name for a contact: give 1 to 64 small letters, digits, dots, hyphens"
+                f"{contact.name!r} cannot be a contact's name: use 1 to 64 of a-z, 0-9, dot, underscore and hyphen, "
+                "beginning with a letter or digit"
             )
         known = self._contacts.get(contact.address)
         if known is not None and known.name != contact.name:
             raise Malformed(f"this address is among the contacts already, as {known.name!r}")
-        if any(one.name == contact.name and one.address != contact.address for one in self._contacts.values()):
+        namesake = self._by_name.get(contact.name)
+        if namesake is not None and namesake.address != contact.address:
             raise Malformed(f"another address is among the contacts as {contact.name!r}; choose another name")
+        if known is not None and known.places.issued_at_ms > contact.places.issued_at_ms:
+            raise Malformed("this file is older than the one already known; ask the contact for a new one")
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -132,7 +184,7 @@ class ContactBook:
 
 
 def read_contact(path: Path, *, now_ms: int, name: str = "") -> Contact:
-    """A contact somebody handed us as a file."""
+    """Read and verify a contact file."""
     try:
         raw = _read(path)
     except OSError as error:
@@ -144,28 +196,48 @@ def _read(path: Path) -> bytes:
     with path.open("rb") as file:
         raw = file.read(MAX_CONTACT_BYTES + 1)
     if len(raw) > MAX_CONTACT_BYTES:
-        raise Malformed(f"{path.name} is no contact: it has more than {MAX_CONTACT_BYTES} bytes")
+        raise Malformed(f"{path.name} is no contact file: it has more than {MAX_CONTACT_BYTES} bytes")
     return raw
 
 
 def _parse(raw: bytes, name: str) -> Contact:
-    """Cheap enough for every start: the owner's signature over card and bundle is checked when they are used."""
+    """Parse a contact file and verify card and places."""
     what = name or "the file"
     try:
         fields: Any = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError):  # the latter for a file of nothing but brackets
-        raise Malformed(f"{what} is no contact: it is not JSON") from None
+        raise Malformed(f"{what} is no contact file: it is not JSON") from None
     if not isinstance(fields, dict) or fields.get("form") != _FORM:
-        raise Malformed(f"{what} is no contact: it must be of the form {_FORM}")
-    texts = [fields.get(key) for key in ("address", "bundle", "relay")]
+        raise Malformed(f"{what} is no contact file: it must be of the form {_FORM}")
+    texts = [fields.get(key) for key in _TEXTS]
     if not all(isinstance(text, str) for text in texts):
-        raise Malformed(f"{what} is no contact: it must have the texts address, bundle and relay")
-    address, bundle64, relay = (str(text) for text in texts)
-    try:
-        bundle = base64.b64decode(bundle64, validate=True)
-    except (binascii.Error, ValueError):
-        raise Malformed(f"{what} is no contact: its bundle is not base64") from None
+        raise Malformed(f"{what} is no contact file: it must have the texts {', '.join(_TEXTS)}")
+    address, bundle64, signature64 = (str(text) for text in texts)
+    bundle = _base64(bundle64, f"{what} is no contact file: its bundle")
     card = verify_card(decode_bundle(bundle).card)
     if show_address(card.address) != address:
-        raise Malformed(f"{what} is no contact: its bundle belongs to another address")
-    return Contact(card=card, bundle=bundle, relay=parse_pinned_relay(relay), name=name)
+        raise Malformed(f"{what} is no contact file: its bundle belongs to another address")
+    issued_at_ms = fields.get("places_issued_at_ms")
+    if not isinstance(issued_at_ms, int) or isinstance(issued_at_ms, bool):
+        raise Malformed(f"{what} is no contact file: places_issued_at_ms must be a whole number")
+    signed = SignedPlaces(
+        places=_places(fields.get("places"), what),
+        issued_at_ms=issued_at_ms,
+        signature=_base64(signature64, f"{what} is no contact file: its places_signature"),
+    )
+    return Contact(card=card, bundle=bundle, places=verify_places(signed, owner=card.address), name=name)
+
+
+def _places(listed: Any, what: str) -> tuple[Place, ...]:
+    if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_PLACES:
+        raise Malformed(f"{what} is no contact file: it must list 1 to {MAX_PLACES} places")
+    if not all(isinstance(each, dict) and isinstance(each.get("relay"), str) for each in listed):
+        raise Malformed(f"{what} is no contact file: each of its places must name a relay")
+    return tuple(parse_relay_place(each["relay"]) for each in listed)
+
+
+def _base64(text: str, what: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Malformed(f"{what} is not base64") from None

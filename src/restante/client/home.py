@@ -12,8 +12,9 @@ from restante.crypto.identity import Identity
 from restante.crypto.passphrase import ScryptCost
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError, StoreUnusable
+from restante.model.places import RelayPlace
 from restante.ports.entropy import Entropy
-from restante.runtime.endpoints import PinnedRelay, parse_pinned_relay
+from restante.runtime.endpoints import parse_relay_place
 from restante.runtime.identity_files import create_identity, load_identity, needs_passphrase
 from restante.runtime.private_file import write_private
 
@@ -43,7 +44,7 @@ class ClientDirectory:
 
     def create(
         self,
-        relay: PinnedRelay,
+        relay: RelayPlace,
         entropy: Entropy,
         *,
         passphrase: str | None = None,
@@ -78,12 +79,12 @@ class ClientDirectory:
         self.check()
         return load_identity(self.key, passphrase=passphrase)
 
-    def relay(self) -> PinnedRelay:
+    def relay(self) -> RelayPlace:
         """Where this client's own mail is kept."""
         self.check()
         with self.relay_file.open("rb") as file:
             raw = file.read(MAX_RELAY_BYTES)
-        return parse_pinned_relay(raw.decode("utf-8", errors="replace").strip())
+        return parse_relay_place(raw.decode("utf-8", errors="replace").strip())
 
     def contact_book(self) -> ContactBook:
         return ContactBook(self.contacts)

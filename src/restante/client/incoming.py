@@ -10,7 +10,7 @@ from typing import Final
 from restante.client.ack_sender import AckSender
 from restante.client.contacts import ContactBook
 from restante.client.outgoing import NO_ONE_TIME_PREKEY, OutgoingMessages
-from restante.client.security_events import SecurityNotes
+from restante.client.security_events import SecurityEvents
 from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import UnsealedHeader
 from restante.core.inbox_events import AskReset, RequestRetransmit, ResetReason
@@ -61,19 +61,19 @@ class IncomingMessages:
         *,
         contacts: ContactBook,
         sessions: SessionStore,
-        writing: OutgoingMessages,
-        acknowledging: AckSender,
+        outgoing: OutgoingMessages,
+        ack_sender: AckSender,
         outbox: SqliteOutbox,
-        notes: SecurityNotes,
+        security: SecurityEvents,
         limits: OrderLimits,
     ) -> None:
         self._identity = identity
         self._contacts = contacts
         self._sessions = sessions
-        self._writing = writing
-        self._acknowledging = acknowledging
+        self._outgoing = outgoing
+        self._ack_sender = ack_sender
         self._outbox = outbox
-        self._notes = notes
+        self._security = security
         self._limits = limits
         self._asked_at_ms: dict[Address, int] = {}
         self._has_stranded = False
@@ -91,13 +91,13 @@ class IncomingMessages:
             if isinstance(arrival, UnsealedMessage):
                 self._take_in(arrival, batch, stored_at_ms=blob.stored_at_ms, now_ms=now_ms)
             else:
-                self._notes.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
+                self._security.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
         if self._has_stranded:
             # Not before: receipts that came along tell what need not be sealed anew.
             self._has_stranded = False
-            self._writing.reencrypt_retired_sessions(now_ms=now_ms)
+            self._outgoing.reencrypt_retired_sessions(now_ms=now_ms)
 
-    def follow(self, arrival: ReceiveResult, *, now_ms: int) -> None:
+    def apply_results(self, arrival: ReceiveResult, *, now_ms: int) -> None:
         """Act on the control messages whose turn has come, and ask for what is missing."""
         for control in arrival.control:
             try:
@@ -105,14 +105,14 @@ class IncomingMessages:
             except StoreUnusable:
                 raise
             except RestanteError as problem:
-                self._notes.suspect(problem.code, now_ms=now_ms)
+                self._security.suspect(problem.code, now_ms=now_ms)
         for asked in arrival.asks:
             try:
                 self._ask(asked, now_ms)
             except StoreUnusable:
                 raise
             except RestanteError as problem:  # no room in the outbox: what arrived must not suffer for it
-                self._notes.warn(problem.code, peer=asked.sender, session_id=asked.session_id, now_ms=now_ms)
+                self._security.warn(problem.code, peer=asked.sender, session_id=asked.session_id, now_ms=now_ms)
 
     def _take_in(self, arrival: UnsealedMessage, batch: ReceiveBatch, *, stored_at_ms: int, now_ms: int) -> None:
         message = arrival.message
@@ -121,7 +121,7 @@ class IncomingMessages:
         )
         if self._contacts.get(message.sender) is None:
             # Nobody we could open a session with; taking it in would promise a receipt.
-            self._notes.suspect("unknown_sender", now_ms=now_ms, outside=outside)
+            self._security.suspect("unknown_sender", now_ms=now_ms, outside=outside)
             return
         if batch.record_if_known(outside) is not None:
             return
@@ -141,9 +141,11 @@ class IncomingMessages:
         except MessageKeyGone:
             batch.replayed(outside)
         except GapTooLarge:
-            self.follow(batch.fail_session(message.sender, message.session_id, ResetReason.GAP_TOO_WIDE), now_ms=now_ms)
+            self.apply_results(
+                batch.fail_session(message.sender, message.session_id, ResetReason.GAP_TOO_WIDE), now_ms=now_ms
+            )
         except RestanteError as problem:
-            self._notes.suspect(problem.code, now_ms=now_ms, outside=outside)
+            self._security.suspect(problem.code, now_ms=now_ms, outside=outside)
             if session is None and problem.code is Code.SESSION_INVALID:
                 self._ask_for_another(message.sender, message.session_id, now_ms)
         else:
@@ -151,7 +153,7 @@ class IncomingMessages:
             if ratchet is not None and taken.verdict in _MOVES_ON:
                 self._move_on(session, ratchet, batch, now_ms)
             if taken.control or taken.asks:
-                self.follow(taken, now_ms=now_ms)
+                self.apply_results(taken, now_ms=now_ms)
 
     def _begin(self, accepted: Accepted, batch: ReceiveBatch, now_ms: int) -> StoredSession:
         """A session somebody opened with us: kept, its prekey used up, and perhaps the one we write in from now on."""
@@ -160,11 +162,11 @@ class IncomingMessages:
         self._sessions.keep_prekeys(accepted.prekeys)
         session = self._sessions.add(agreed, peer, now_ms=now_ms)
         if not agreed.has_one_time_prekey:
-            self._notes.warn(NO_ONE_TIME_PREKEY, peer=peer, session_id=session.session_id, now_ms=now_ms)
+            self._security.warn(NO_ONE_TIME_PREKEY, peer=peer, session_id=session.session_id, now_ms=now_ms)
         current = self._sessions.current(peer)
         old = session.continues
         if old is not None:
-            self.follow(batch.continue_session(peer, old=old, new=session.session_id), now_ms=now_ms)
+            self.apply_results(batch.continue_session(peer, old=old, new=session.session_id), now_ms=now_ms)
         if current is None:
             self._sessions.set_current(session)
         elif old is None:
@@ -173,9 +175,9 @@ class IncomingMessages:
         else:
             standing = Standing(current=current.session_id, replaced=current.continues if current.is_ours else None)
             if on_reset(standing, old=old, new=session.session_id) is Move.ADOPT:
-                self._writing.adopt(session, now_ms=now_ms)
+                self._outgoing.adopt(session, now_ms=now_ms)
         if old is not None:
-            self._writing.leave(peer, old, now_ms=now_ms)
+            self._outgoing.retire_session(peer, old, now_ms=now_ms)
             self._has_stranded = True
         return session
 
@@ -185,7 +187,7 @@ class IncomingMessages:
         self._sessions.advance(session, ratchet)
         if is_first_answer and session.continues is not None:
             old = batch.continue_session(session.peer, old=session.continues, new=session.session_id)
-            self.follow(old, now_ms=now_ms)
+            self.apply_results(old, now_ms=now_ms)
 
     def _obey(self, control: Released, now_ms: int) -> None:
         body = control.body
@@ -208,7 +210,7 @@ class IncomingMessages:
             if known == reader:
                 self._outbox.apply(message_id, event, now_ms=now_ms)
         if set(readers.values()) - {reader, None}:
-            self._notes.suspect(FOREIGN_ACK, now_ms=now_ms)
+            self._security.suspect(FOREIGN_ACK, now_ms=now_ms)
 
     def _send_again(self, request: RetransmitRequest, peer: Address, now_ms: int) -> None:
         session = self._sessions.find(peer, request.session_id)
@@ -223,10 +225,10 @@ class IncomingMessages:
         match asked.what:
             case RequestRetransmit(first, last) if contact is not None:
                 request = RetransmitRequest(session_id=asked.session_id, first=first, last=last)
-                self._writing.write(contact, encode_retransmit_request(request), kind=Kind.CONTROL, now_ms=now_ms)
+                self._outgoing.write(contact, encode_retransmit_request(request), kind=Kind.CONTROL, now_ms=now_ms)
             case AskReset(reason):
-                self._acknowledging.queue_all_for(asked.sender, now_ms=now_ms)
-                self._writing.reset(asked.sender, asked.session_id, reason, now_ms=now_ms)
+                self._ack_sender.queue_all_for(asked.sender, now_ms=now_ms)
+                self._outgoing.reset(asked.sender, asked.session_id, reason, now_ms=now_ms)
 
     def _ask_for_another(self, peer: Address, session_id: SessionId, now_ms: int) -> None:
         """A session we cannot know, or whose prekey is gone. Anybody can pretend that: so not often."""
@@ -234,7 +236,7 @@ class IncomingMessages:
         if asked_at_ms is not None and now_ms < asked_at_ms + self._limits.gap_timeout_ms:
             return
         self._asked_at_ms[peer] = now_ms
-        self._writing.reset(peer, session_id, ResetReason.UNREADABLE, now_ms=now_ms)
+        self._outgoing.reset(peer, session_id, ResetReason.UNREADABLE, now_ms=now_ms)
 
 
 def _opened(arrival: UnsealedMessage, plaintext: bytes) -> DecryptedMessage:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from restante.client.contacts import Contact, ContactBook
-from restante.client.security_events import SecurityNotes
-from restante.core.decrypted_messages import seal_envelope
+from restante.client.security_events import SecurityEvents
 from restante.core.inbox_events import ResetReason
 from restante.core.outbox_events import RetransmitRequested
 from restante.core.session_messages import encrypt_message
@@ -19,6 +18,7 @@ from restante.crypto.identity import Identity
 from restante.crypto.journal_tags import session_tag
 from restante.crypto.prekeys import choose_one_time
 from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState
+from restante.crypto.sealing import seal
 from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
 from restante.model.errors import RestanteError, TooLarge
 from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, SessionId, mint_message_id
@@ -34,7 +34,6 @@ from restante.runtime.sqlite.outbox.store import SqliteOutbox
 from restante.runtime.sqlite.session_store import RetiredSessionMessage, SessionStore, StoredSession
 from restante.wire.control_messages import SessionReset, encode_session_reset
 from restante.wire.envelope import hash_sealed_bytes
-from restante.wire.envelope_parser import view_envelope
 from restante.wire.message_content import Content, decode_content, encode_content
 from restante.wire.session_message import MAX_OPENING_BYTES, MIN_SESSION_MESSAGE_BYTES
 from restante.wire.ttl_header import TtlHeader
@@ -60,7 +59,7 @@ class OutgoingMessages:
         outbox: SqliteOutbox,
         seal: StorageSeal,
         entropy: Entropy,
-        notes: SecurityNotes,
+        security: SecurityEvents,
         journal: Journal,
     ) -> None:
         self._identity = identity
@@ -69,7 +68,7 @@ class OutgoingMessages:
         self._outbox = outbox
         self._seal = seal
         self._entropy = entropy
-        self._notes = notes
+        self._security = security
         self._journal = journal
 
     def write(
@@ -92,17 +91,15 @@ class OutgoingMessages:
         expires_at_ms = transport_expiry_ms(ttl_type=rule.ttl_type, created_at_ms=now_ms, ttl_s=life_s)
         content = Content(header=header, sequence=session.next_sequence, kind=kind, body=body)
         plaintext = encode_content(content)
-        ratchet, envelope = self._encrypted(
-            session, to, named, plaintext, kind=kind, expires_at_ms=expires_at_ms, now_ms=now_ms
-        )
+        ratchet, sealed = self._encrypted(session, to, named, plaintext)
         nonce = self._entropy.draw(NONCE_BYTES)
         self._outbox.accept(
             OutboxEntry(
                 message_id=named,
                 route=Route.RELAY,
-                lane=to.lane,
+                lane=to.control_lane if kind is Kind.CONTROL else to.lane,
                 kind=kind,
-                payload=envelope,
+                payload=sealed,
                 sealed_plaintext=self._seal.seal(plaintext, nonce=nonce, context=named),
                 priority=rule.priority,
                 created_at_ms=now_ms,
@@ -111,7 +108,7 @@ class OutgoingMessages:
                 expires_at_ms=expires_at_ms,
                 next_attempt_at_ms=now_ms,
             ),
-            sealed_hash=hash_sealed_bytes(view_envelope(envelope)[2]),
+            sealed_hash=hash_sealed_bytes(sealed),
             session_tag=session_tag(self._identity.tag_secret, session.session_id),
             sequence=session.next_sequence,
             now_ms=now_ms,
@@ -134,10 +131,10 @@ class OutgoingMessages:
             try:
                 agreed = self._agree(contact, continues=old, now_ms=now_ms)
             except RestanteError as problem:  # its bundle is too old: nothing can be done until there is another
-                self._notes.warn(problem.code, peer=peer, session_id=old, now_ms=now_ms)
+                self._security.warn(problem.code, peer=peer, session_id=old, now_ms=now_ms)
                 return False
             self._move_to(self._add(agreed, peer, now_ms), now_ms)
-        self.leave(peer, old, now_ms=now_ms)
+        self.retire_session(peer, old, now_ms=now_ms)
         # What is sealed anew comes first: receipts among it, which the peer should have before it seals anew itself.
         self.reencrypt_retired_sessions(now_ms=now_ms)
         body = encode_session_reset(SessionReset(old=old, reason=reason))
@@ -148,7 +145,7 @@ class OutgoingMessages:
         """Write in the session that the peer began in place of ours; what is stranded is to be sealed anew."""
         self._move_to(session, now_ms)
 
-    def leave(self, peer: Address, session_id: SessionId, *, now_ms: int) -> None:
+    def retire_session(self, peer: Address, session_id: SessionId, *, now_ms: int) -> None:
         """The peer does not read this session any more, whether we write in it or once did."""
         session = self._sessions.find(peer, session_id)
         if session is not None and not session.is_left:
@@ -216,7 +213,7 @@ class OutgoingMessages:
     def _add(self, agreed: Agreed, peer: Address, now_ms: int) -> StoredSession:
         used = agreed.opening.one_time_id
         if used is None:
-            self._notes.warn(NO_ONE_TIME_PREKEY, peer=peer, session_id=agreed.session_id, now_ms=now_ms)
+            self._security.warn(NO_ONE_TIME_PREKEY, peer=peer, session_id=agreed.session_id, now_ms=now_ms)
         else:
             self._sessions.spend(peer, used)
         return self._sessions.add(agreed, peer, now_ms=now_ms)
@@ -227,11 +224,8 @@ class OutgoingMessages:
         to: Contact,
         message_id: MessageId,
         plaintext: bytes,
-        *,
-        kind: Kind,
-        expires_at_ms: int,
-        now_ms: int,
     ) -> tuple[RatchetState, bytes]:
+        """Return the ratchet after this message, and the message's sealed bytes."""
         ratchet, padded = encrypt_message(
             session.ratchet,
             plaintext,
@@ -241,7 +235,7 @@ class OutgoingMessages:
             opening=session.opening,
             entropy=self._entropy.draw(ENCRYPT_ENTROPY_BYTES),
         )
-        return ratchet, seal_envelope(padded, kind=kind, reader=to.card, expires_at_ms=expires_at_ms, now_ms=now_ms)
+        return ratchet, seal(padded, to.card)
 
     def _reseal(self, one: RetiredSessionMessage, session: StoredSession, contact: Contact, now_ms: int) -> None:
         entry = self._outbox.load(one.message_id)
@@ -249,25 +243,17 @@ class OutgoingMessages:
             return
         kept = decode_content(self._seal.unseal(entry.sealed_plaintext, context=one.message_id))
         plaintext = encode_content(kept._replace(sequence=session.next_sequence))
-        ratchet, envelope = self._encrypted(
-            session,
-            contact,
-            one.message_id,
-            plaintext,
-            kind=entry.kind,
-            expires_at_ms=entry.expires_at_ms,
-            now_ms=now_ms,
-        )
-        self._outbox.replace_payload(one.message_id, envelope, now_ms=now_ms)
-        # Nodes and reader know these bytes by a hash that no fact of ours has named: theirs would not be joined to it.
+        ratchet, sealed = self._encrypted(session, contact, one.message_id, plaintext)
+        self._outbox.replace_payload(one.message_id, sealed, now_ms=now_ms)
+        # Nodes and the recipient journal the hash of these bytes; without this event Spark could not join theirs.
         self._journal.append(
             JournalKind.RESEALED,
             at_ms=now_ms,
             message_id=one.message_id,
             session_tag=session_tag(self._identity.tag_secret, session.session_id),
             sequence=session.next_sequence,
-            payload_hash=hash_sealed_bytes(view_envelope(envelope)[2]),
-            size_bytes=len(envelope),
+            payload_hash=hash_sealed_bytes(sealed),
+            size_bytes=len(sealed),
             message_kind=entry.kind,
             priority=entry.priority,
         )

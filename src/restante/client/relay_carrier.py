@@ -1,102 +1,110 @@
-"""The outbox's way out by relays: one link a lane, kept up by the retry schedule (SPEC 4.1), for `Outbox.drain`.
+"""The carrier of route `relay`: puts each message at the first of its recipient's places that stores it (SPEC 3.14).
 
-    async with RelayCarrier({"relay-1": connect}, schedule=RetrySchedule(), entropy=SystemEntropy()) as carrier:
-        await carrier.connected("relay-1")
+    async with RelayCarrier(contacts, connect_by_tls, schedule=..., clock=..., entropy=...) as carrier:
         await outbox.drain({Route.RELAY: carrier})
 
-What is put must be an envelope already. Which relay a lane is, the caller says by how it connects.
+A lane is a recipient. An entry's payload is its sealed bytes; the envelope is built for each attempt.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Collection
 from types import TracebackType
-from typing import Self
+from typing import Final, Protocol, Self
 
+from restante.client.contacts import Recipient
+from restante.client.relay_connections import NotReached, RelayConnections
+from restante.client.relay_connector import Connector
+from restante.core.relay_envelope import build_relay_envelope
+from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
-from restante.model.ids import NodeId
 from restante.model.outbox_entry import OutboxEntry
-from restante.policy.retry import RetrySchedule, jittered_delay_ms
+from restante.model.places import RelayPlace
+from restante.policy.failures import Failure, failure_of_refusal
+from restante.policy.retry import RetrySchedule
 from restante.ports.carrier import StoredByNode
+from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
-from restante.ports.relay_connection import AttemptFailed, ConnectionLost, RelayConnection
-from restante.runtime.endpoints import parse_pinned_relay
+from restante.ports.relay_connection import AttemptFailed
 from restante.wire.inbox_keys import node_id_of
 
-Connect = Callable[[], Awaitable[RelayConnection]]
+TRY_NEXT_PLACE: Final = frozenset(
+    {Code.NETWORK_UNREACHABLE, Code.CIRCUIT_BUILD_FAILED, Code.DHT_LOOKUP_FAILED, Code.STORAGE_FAILED}
+)
+"""SPEC 3.14: an attempt has failed when all places answered E001 to E004. Another code ends it at once."""
+
+
+class Recipients(Protocol):
+    """Maps lanes to recipients; a `ContactBook` does."""
+
+    @property
+    def places(self) -> Collection[RelayPlace]:
+        """Every place of every recipient, once."""
+        ...
+
+    def recipient(self, lane: str) -> Recipient | None: ...
 
 
 class RelayCarrier:
     """Satisfies `ports.carrier.Carrier`."""
 
-    def __init__(self, relays: Mapping[str, Connect], *, schedule: RetrySchedule, entropy: Entropy) -> None:
-        self._relays = dict(relays)
-        self._schedule = schedule
-        self._entropy = entropy
-        self._links: dict[str, RelayConnection] = {}
-        self._changed = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+    def __init__(
+        self,
+        recipients: Recipients,
+        connect: Connector,
+        *,
+        schedule: RetrySchedule,
+        clock: Clock,
+        entropy: Entropy,
+        on_change: Callable[[], None] = lambda: None,
+        on_wrong_key: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_change` is called when lanes may have become connected, `on_wrong_key` when another node answered."""
+        self._recipients = recipients
+        self._clock = clock
+        self._connections = RelayConnections(
+            connect, schedule=schedule, entropy=entropy, on_change=on_change, on_wrong_key=on_wrong_key
+        )
 
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(self._keep_up(lane, connect)) for lane, connect in self._relays.items()]
         return self
-
-    def add(self, lane: str, connect: Connect) -> None:
-        """One more relay; a lane that is there keeps its link."""
-        if lane not in self._relays:
-            self._relays[lane] = connect
-            self._tasks.append(asyncio.create_task(self._keep_up(lane, connect)))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._connections.close()
 
     def is_up(self) -> bool:
-        return bool(self._links)
+        """Return whether any relay of any contact can be tried; with no contacts, old entries must still fail."""
+        places = self._recipients.places
+        return not places or any(map(self._connections.can_try, places))
 
     def is_connected(self, lane: str) -> bool:
-        return lane in self._links
-
-    async def connected(self, lane: str) -> None:
-        """Returns once the lane has a link."""
-        while lane not in self._links:
-            self._changed.clear()
-            await self._changed.wait()
+        """Return whether one of the lane's relays can be tried. A lane without contact counts, so that it fails."""
+        recipient = self._recipients.recipient(lane)
+        return recipient is None or any(map(self._connections.can_try, recipient.places))
 
     async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
-        link = self._links.get(entry.lane)
-        if link is None:
-            raise ConnectionLost
-        return (StoredByNode(await link.put(entry.payload), _node_of(entry.lane)),)
-
-    async def _keep_up(self, lane: str, connect: Connect) -> None:
-        """Ends only by cancellation."""
-        failures = 0
-        while True:
-            try:
-                link = await connect()
-            except AttemptFailed:
-                failures = min(failures + 1, self._schedule.max_attempts)
-            else:
-                failures = 1
-                await self._use(lane, link)
-            await asyncio.sleep(jittered_delay_ms(self._schedule, attempt=failures, dice=self._entropy.dice()) / 1_000)
-
-    async def _use(self, lane: str, link: RelayConnection) -> None:
-        self._links[lane] = link
-        self._changed.set()
+        recipient = self._recipients.recipient(entry.lane)
+        if recipient is None:
+            raise AttemptFailed("the recipient is no contact", failure=Failure.RECIPIENT_KEY_NOT_FOUND)
         try:
-            await link.lost()
-        finally:
-            del self._links[lane]
-            await link.close()
-
-
-def _node_of(lane: str) -> NodeId | None:
-    """Who the relay is, if the lane has its name (`KEY@HOST:PORT`)."""
-    try:
-        return node_id_of(parse_pinned_relay(lane).key)
-    except RestanteError:
-        return None
+            envelope = build_relay_envelope(
+                entry.payload,
+                recipient=recipient.address,
+                kind=entry.kind,
+                expires_at_ms=entry.expires_at_ms,
+                now_ms=self._clock.now_ms(),
+            )
+        except RestanteError as problem:
+            raise AttemptFailed(str(problem), failure=failure_of_refusal(problem.code, permanent=True)) from problem
+        failed: AttemptFailed = NotReached()
+        for place in recipient.places:
+            try:
+                evidence = await self._connections.put(place, envelope)
+            except AttemptFailed as problem:
+                if problem.code not in TRY_NEXT_PLACE and not isinstance(problem, NotReached):
+                    raise
+                if not isinstance(problem, NotReached) or isinstance(failed, NotReached):
+                    failed = problem  # a failure after a connection counts; one without does not hide it
+            else:
+                return (StoredByNode(evidence, node_id_of(place.node_key)),)
+        raise failed

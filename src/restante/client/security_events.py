@@ -10,7 +10,7 @@ from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.inbox.results import InboxEvent
 
 
-class SecurityNotes:
+class SecurityEvents:
     """Facts are written with the transaction under way; events are to be taken after its commit."""
 
     def __init__(self, database: Database, journal: Journal, *, tag_secret: bytes) -> None:

@@ -111,7 +111,7 @@ def encrypt_message(
     opening: Opening | None,
     entropy: bytes,
 ) -> tuple[RatchetState, bytes]:
-    """Encrypt and pad the next message, ready for `seal_envelope`. `opening` is the session's, if we are its initiator.
+    """Encrypt and pad the next message, ready for the outer seal. `opening` is the session's, if we are its initiator.
 
     Padding is outside the ratchet, so that a first message, which is longer, has one of the usual sizes, too.
     """

@@ -5,7 +5,7 @@ circuit rebuilt; the host does it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -29,6 +29,7 @@ class Failure(StrEnum):
     CIRCUIT_BUILD_FAILED = "circuit_build_failed"
     INSUFFICIENT_REPLICATION = "insufficient_replication"
     TLS_HANDSHAKE_FAILED = "tls_handshake_failed"
+    WRONG_NODE_KEY = "wrong_node_key"
     RECIPIENT_KEY_NOT_FOUND = "recipient_key_not_found"
     RATE_LIMITED = "rate_limited"
     INVALID_FORMAT = "invalid_format"
@@ -81,11 +82,16 @@ def _unreachable(code: Code) -> FailureRule:
 FAILURE_RULES: Final[Mapping[Failure, FailureRule]] = MappingProxyType(
     {
         Failure.NETWORK_TIMEOUT: _unreachable(Code.NETWORK_UNREACHABLE),
-        Failure.CONNECTION_REFUSED: _unreachable(Code.NETWORK_UNREACHABLE),
+        # No connection to a node of the place was made: SPEC 4.3 does not count such an attempt.
+        Failure.CONNECTION_REFUSED: replace(_unreachable(Code.NETWORK_UNREACHABLE), counts_as_attempt=False),
         Failure.DHT_LOOKUP_FAILED: _unreachable(Code.DHT_LOOKUP_FAILED),
         Failure.CIRCUIT_BUILD_FAILED: _unreachable(Code.CIRCUIT_BUILD_FAILED),
         Failure.INSUFFICIENT_REPLICATION: _unreachable(Code.STORAGE_FAILED),
         Failure.TLS_HANDSHAKE_FAILED: FailureRule(code=Code.NETWORK_UNREACHABLE, backoff=Backoff.LINEAR),
+        # Another node answers at the place. The message is not at fault: it waits until the pinned node is back.
+        Failure.WRONG_NODE_KEY: FailureRule(
+            code=Code.AUTHENTICATION_FAILED, backoff=Backoff.LINEAR, counts_as_attempt=False, notifies=True
+        ),
         Failure.RECIPIENT_KEY_NOT_FOUND: FailureRule(
             code=Code.RECIPIENT_NOT_FOUND, backoff=Backoff.ONE_HOUR, notifies=True
         ),
@@ -247,6 +253,14 @@ def decide(
 
 def _give_up(reason: DeadReason, code: Code) -> GiveUp:
     return GiveUp(reason=reason, category=category_of(reason), code=code)
+
+
+def delay_after_failure_ms(failure: Failure, *, attempts: int, dice: float, schedule: Schedule) -> int:
+    """Return how long to wait before dialling a node again after `attempts` failures in a row (SPEC 4.1, 4.3)."""
+    backoff = FAILURE_RULES[failure].backoff
+    if backoff not in (Backoff.EXPONENTIAL, Backoff.LINEAR):
+        backoff = Backoff.LINEAR  # refused for good by this node: it may be replaced or repaired
+    return _wait_ms(backoff, attempts=attempts, dice=dice, schedule=schedule, retry_after_ms=None)
 
 
 def _wait_ms(backoff: Backoff, *, attempts: int, dice: float, schedule: Schedule, retry_after_ms: int | None) -> int:

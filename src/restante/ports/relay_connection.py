@@ -21,7 +21,7 @@ class ConnectionLost(AttemptFailed):
     """The connection has ended; every later call on it raises this."""
 
     def __init__(self) -> None:
-        super().__init__("the connection to the relay is gone", failure=Failure.CONNECTION_REFUSED)
+        super().__init__("the connection to the relay is gone", failure=Failure.NETWORK_TIMEOUT)
 
 
 class StoredBlob(NamedTuple):

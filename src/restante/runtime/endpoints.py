@@ -1,11 +1,12 @@
-"""Parse endpoints such as `127.0.0.1:7431`, `[::1]:7431` and `relay.example:7431`."""
+"""Parse host and port as people write them: `127.0.0.1:7431`, `[::1]:7431`, `relay.example:7431`."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
 from restante.model.errors import Malformed
-from restante.model.ids import NODE_KEY_BYTES, NodeKey, node_key
+from restante.model.ids import NODE_KEY_BYTES, node_key
+from restante.model.places import RelayPlace
 
 MAX_PORT: Final = 65_535
 _KEY_DIGITS: Final = 2 * NODE_KEY_BYTES
@@ -21,26 +22,15 @@ class Endpoint:
 
     @property
     def is_loopback(self) -> bool:
-        """Return whether only this machine can reach the endpoint. Names other than `localhost` are not resolved."""
+        """Return whether only this machine can connect here. No name is resolved; only `localhost` is known."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinnedRelay:
-    """A relay as a client knows it: the key it must prove, and its endpoint."""
-
-    key: NodeKey
-    endpoint: Endpoint
-
-    def __str__(self) -> str:
-        return f"{self.key.hex()}@{self.endpoint}"
-
-
 def parse_endpoint(text: str) -> Endpoint:
-    """Parse host and port. An IPv6 address is in brackets; port 0 lets the system choose one."""
+    """Parse host and port. An IPv6 address needs brackets; port 0 lets the system choose one."""
     host, separator, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
@@ -52,7 +42,7 @@ def parse_endpoint(text: str) -> Endpoint:
     return Endpoint(host=host, port=int(port))
 
 
-def parse_pinned_relay(text: str) -> PinnedRelay:
+def parse_relay_place(text: str) -> RelayPlace:
     """Parse `KEY@HOST:PORT`, as `restante node init` and `node status` print it."""
     digits, separator, place = text.partition("@")
     try:
@@ -64,4 +54,5 @@ def parse_pinned_relay(text: str) -> PinnedRelay:
             f"a relay is named KEY@HOST:PORT, its key as {_KEY_DIGITS} hexadecimal digits, "
             "as 'restante node status' shows it"
         )
-    return PinnedRelay(key=node_key(key), endpoint=parse_endpoint(place))
+    endpoint = parse_endpoint(place)
+    return RelayPlace(node_key=node_key(key), host=endpoint.host, port=endpoint.port)

@@ -33,12 +33,12 @@ class MemoryRelay:
         self.travel_s = travel_s
         self._quota = quota
         self._clock = clock
-        self._links: set[MemoryRelayConnection] = set()
+        self._links: dict[MemoryRelayConnection, None] = {}  # in the order they were made, so that a seed decides all
 
     def link(self, owner: Identity) -> "MemoryRelayConnection":
         """Open a subscription for `owner`: blobs that were not deleted are pushed again (SPEC 6.4)."""
         link = MemoryRelayConnection(self, owner)
-        self._links.add(link)
+        self._links[link] = None
         return link
 
     def disconnect_all(self) -> None:
@@ -47,7 +47,7 @@ class MemoryRelay:
             self.drop(link)
 
     def drop(self, link: "MemoryRelayConnection") -> None:
-        self._links.discard(link)
+        self._links.pop(link, None)
         link.lose()
 
     def now_ms(self) -> int:

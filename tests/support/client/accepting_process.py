@@ -13,20 +13,21 @@ from restante.client.client import Client
 from restante.client.contacts import Contact, ContactBook
 from restante.core.outbox_events import Event, ReceiptAcked, TransmitFailed, TransmitSucceeded
 from restante.core.signed_bundles import sign_bundle
+from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity
 from restante.crypto.prekeys import PrekeyStore, prekeys_due, renew_due
 from restante.model.ids import node_key
+from restante.model.places import RelayPlace
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
-from restante.runtime.endpoints import Endpoint, PinnedRelay
 from restante.runtime.system import SystemClock, SystemEntropy
 
 READERS = tuple(Identity(bytes([number]) * 32) for number in range(1, 21))  # few entries a lane: none is evicted
 SENDER = Identity(b"s" * 32)
 
 
-def relay(number: int) -> PinnedRelay:
-    return PinnedRelay(key=node_key(b"n" * 32), endpoint=Endpoint(host="127.0.0.1", port=number))
+def relay(number: int) -> RelayPlace:
+    return RelayPlace(node_key=node_key(b"n" * 32), host="127.0.0.1", port=number)
 
 
 def contact(reader: Identity, number: int) -> Contact:
@@ -34,7 +35,12 @@ def contact(reader: Identity, number: int) -> Contact:
     due = prekeys_due(PrekeyStore(), now_ms=now_ms)
     prekeys = renew_due(PrekeyStore(), entropy=entropy.draw(due.entropy_bytes), now_ms=now_ms)
     bundle = sign_bundle(prekeys, reader, now_ms=now_ms)
-    return Contact(card=reader.card, bundle=bundle, relay=relay(number), name=f"reader-{number}")
+    return Contact(
+        card=reader.card,
+        bundle=bundle,
+        places=sign_places((relay(number),), reader, now_ms=now_ms),
+        name=f"reader-{number}",
+    )
 
 
 def open_client(home: Path) -> Client:
@@ -46,7 +52,7 @@ def open_client(home: Path) -> Client:
         home / "client.db",
         SENDER,
         contacts=contacts,
-        relay=relay(9),
+        places=(relay(9),),
         settings=Settings(),
         clock=SystemClock(),
         entropy=SystemEntropy(),

@@ -4,20 +4,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from restante.client.client import Client
-from restante.client.contacts import ContactBook
+from restante.client.contacts import CONTROL_LANE, ContactBook
 from restante.client.home import ClientDirectory
+from restante.core.relay_envelope import build_relay_envelope
 from restante.model.ids import node_key
 from restante.model.inbox_entry import InboxEntry
 from restante.model.journal import JournalEvent, JournalKind
 from restante.model.outbox_entry import OutboxEntry
+from restante.model.places import RelayPlace
 from restante.model.states import Route
 from restante.policy.settings import Settings
 from restante.ports.carrier import StoredByNode
 from restante.ports.relay_connection import StoredBlob
-from restante.runtime.endpoints import Endpoint, PinnedRelay
 from restante.testing.deterministic import FakeClock, SeededEntropy
+from restante.wire.address import parse_address
 
-RELAY = PinnedRelay(key=node_key(b"n" * 32), endpoint=Endpoint(host="127.0.0.1", port=7431))
+RELAY = RelayPlace(node_key=node_key(b"n" * 32), host="127.0.0.1", port=7431)
 DEFAULTS = Settings()
 
 
@@ -68,7 +70,14 @@ class Post:
         return bool(lane)
 
     async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
-        self.carried.append(entry.payload)
+        envelope = build_relay_envelope(
+            entry.payload,
+            recipient=parse_address(entry.lane.removeprefix(CONTROL_LANE)),
+            kind=entry.kind,
+            expires_at_ms=entry.expires_at_ms,
+            now_ms=self.clock.now_ms(),
+        )
+        self.carried.append(envelope)
         return ()
 
     async def collect(self, client: Client) -> list[bytes]:

@@ -14,13 +14,12 @@ from restante.crypto.identity import Identity
 from restante.model.ids import MessageId, node_key
 from restante.model.inbox_entry import InboxEntry
 from restante.model.journal import STATE_AFTER, JournalEvent
+from restante.model.places import RelayPlace
 from restante.model.states import State
 from restante.policy.retry import RetrySchedule
 from restante.policy.settings import Settings
 from restante.ports.mailbox_store import MailboxStore
 from restante.ports.relay_connection import RelayConnection
-from restante.runtime.endpoints import Endpoint as Place
-from restante.runtime.endpoints import PinnedRelay
 from restante.testing.deterministic import FakeClock, SeededEntropy
 from restante.testing.lossy_connection import FaultCounts, Faults, LossyConnection
 from restante.testing.memory_relay import MemoryRelay
@@ -84,7 +83,7 @@ class Endpoint:
     def go_online(self, connect: Callable[[], Awaitable[RelayConnection]] | None = None) -> None:
         """Over the stage's network, unless the test has links of its own."""
 
-        async def connected(_relay: PinnedRelay, _owner: Identity | None) -> RelayConnection:
+        async def connected(_relay: RelayPlace, _owner: Identity | None) -> RelayConnection:
             return await (connect or self._connect)()
 
         self._working = asyncio.create_task(self.client.run(connected))
@@ -125,15 +124,20 @@ class Endpoint:
         return self._stage.home / f"{self.name}-{self._lives}.db"
 
     def _open(self) -> Client:
-        return Client(
+        client = Client(
             self._path(),
             self.identity,
             contacts=ContactBook(self._stage.home / f"contacts of {self.name}"),
-            relay=self._stage.place,
+            places=(self._stage.place,),
             settings=self._stage.settings,
             clock=self._stage.clock,
             entropy=self._stage.entropy(f"{self.name}, life {self._lives}"),
+            receive_delay_s=0.0,
         )
+        # A group commit waits for a slow disk in a thread: on a busy machine that would change the order of things.
+        client.file.commits._time_s = lambda: 0.0
+        client.file.commits._disk_took_s = 0.0
+        return client
 
     async def _connect(self) -> RelayConnection:
         link = self._stage.relay.link(self.identity)
@@ -156,9 +160,7 @@ class Stage:
         self.relay = MemoryRelay(
             self.identity("relay"), self.store, quota=SETTINGS.mailbox, clock=self.clock, travel_s=TRAVEL_S
         )
-        self.place = PinnedRelay(
-            key=node_key(self.relay.identity.node_key), endpoint=Place(host="127.0.0.1", port=7431)
-        )
+        self.place = RelayPlace(node_key=node_key(self.relay.identity.node_key), host="127.0.0.1", port=7431)
         self.alice = Endpoint("alice", self)
         self.bob = Endpoint("bob", self)
         self.both = (self.alice, self.bob)

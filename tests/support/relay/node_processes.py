@@ -20,7 +20,8 @@ import pytest
 
 from restante.cli.main import app, run
 from restante.cli.node.config_template import node_toml
-from restante.runtime.endpoints import Endpoint, PinnedRelay, parse_endpoint
+from restante.model.places import RelayPlace
+from restante.runtime.endpoints import Endpoint, parse_endpoint
 from restante.runtime.identity_files import load_identity
 from restante.runtime.node_home import NodeDirectory
 from restante.runtime.system import SystemClock, SystemEntropy
@@ -92,14 +93,14 @@ class NodeHome:
     """A node's directory. Its port stays the same over restarts, as it does for real nodes."""
 
     path: Path
-    relay: PinnedRelay
+    relay: RelayPlace
 
     @classmethod
     def made(cls, path: Path, **settings: dict[str, int]) -> "NodeHome":
         listen = Endpoint(host="127.0.0.1", port=free_port())
         text = node_toml(listen=str(listen), status="127.0.0.1:0")
         identity = NodeDirectory(path).create(text, SystemEntropy())
-        home = cls(path, PinnedRelay(key=identity.node_key, endpoint=listen))
+        home = cls(path, RelayPlace(node_key=identity.node_key, host=listen.host, port=listen.port))
         for section, values in settings.items():
             home.set(section, **values)
         return home
@@ -146,7 +147,7 @@ class NodeProcess:
     reader: threading.Thread = field(repr=False)
 
     @property
-    def relay(self) -> PinnedRelay:
+    def relay(self) -> RelayPlace:
         return self.home.relay
 
     @property

@@ -61,7 +61,7 @@ class RunningRelay:
 
 @contextlib.asynccontextmanager
 async def running_relay(
-    home: Path, *, quota: MailboxQuota | None = None, limits: RelayLimits | None = None
+    home: Path, *, quota: MailboxQuota | None = None, limits: RelayLimits | None = None, port: int = 0
 ) -> AsyncIterator[RunningRelay]:
     database = Database(home / "node.db", schema="node", busy_timeout_ms=50)
     store = SqliteMailbox(database, Journal(database, SystemEntropy()), tag_secret=NODE.tag_secret)
@@ -69,7 +69,7 @@ async def running_relay(
     commits = GroupCommit(database)
     settings = Settings(mailbox=quota or MailboxQuota(), relay=limits or RelayLimits())
     relay = Relay(NODE, store, commits=commits, settings=settings, clock=clock, entropy=SystemEntropy())
-    server = await relay.listen(LOOPBACK, 0)
+    server = await relay.listen(LOOPBACK, port)
     try:
         yield RunningRelay(port=server.sockets[0].getsockname()[1], database=database, clock=clock, relay=relay)
     finally:

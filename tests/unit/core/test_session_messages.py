@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.core.decrypted_messages import dedup_key, seal_envelope
+from restante.core.decrypted_messages import dedup_key
+from restante.core.relay_envelope import build_relay_envelope
 from restante.core.session_messages import (
     UNSEALED_TOGETHER,
     UnsealedMessage,
@@ -14,6 +15,7 @@ from restante.core.session_messages import (
 )
 from restante.crypto.identity import Identity
 from restante.crypto.ratchet_codec import encode_ratchet
+from restante.crypto.sealing import seal
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.model.ids import MessageId, SessionId
@@ -35,7 +37,13 @@ def content(sequence: int, body: bytes = b"hello") -> bytes:
 
 
 def envelope(message: bytes, reader: Identity = BOB) -> bytes:
-    return seal_envelope(pad(message), kind=Kind.TEXT, reader=reader.card, expires_at_ms=EXPIRES_AT_MS, now_ms=NOW_MS)
+    return build_relay_envelope(
+        seal(pad(message), reader.card),
+        recipient=reader.address,
+        kind=Kind.TEXT,
+        expires_at_ms=EXPIRES_AT_MS,
+        now_ms=NOW_MS,
+    )
 
 
 @clause("8.4", "8.5")

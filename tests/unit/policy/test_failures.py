@@ -17,8 +17,9 @@ from restante.policy.failures import (
     Remove,
     RetryAt,
     decide,
+    delay_after_failure_ms,
 )
-from restante.policy.retry import ChannelSchedule, RetrySchedule, Schedule
+from restante.policy.retry import ChannelSchedule, RetrySchedule, Schedule, delay_ms
 from support.spec.clauses import clause
 
 NOW_MS = 1_700_000_000_000
@@ -34,6 +35,7 @@ FAILURE_TABLE = {
     Failure.CIRCUIT_BUILD_FAILED: ("E002", Backoff.EXPONENTIAL),
     Failure.INSUFFICIENT_REPLICATION: ("E004", Backoff.EXPONENTIAL),
     Failure.TLS_HANDSHAKE_FAILED: ("E001", Backoff.LINEAR),
+    Failure.WRONG_NODE_KEY: ("E103", Backoff.LINEAR),
     Failure.RECIPIENT_KEY_NOT_FOUND: ("E005", Backoff.ONE_HOUR),
     Failure.RATE_LIMITED: ("E007", Backoff.RETRY_AFTER),
     Failure.INVALID_FORMAT: ("E101", Backoff.NEVER),
@@ -118,6 +120,7 @@ def test_an_unreachable_mesh_gets_a_new_circuit_and_other_nodes() -> None:
 def test_who_is_notified_which_sessions_are_reset_and_what_is_sealed_anew() -> None:
     rules = FAILURE_RULES.items()
     assert {failure for failure, rule in rules if rule.notifies} == {
+        Failure.WRONG_NODE_KEY,
         Failure.RECIPIENT_KEY_NOT_FOUND,
         Failure.TOO_LARGE,
         Failure.LIFE_REFUSED,
@@ -135,7 +138,11 @@ def test_who_is_notified_which_sessions_are_reset_and_what_is_sealed_anew() -> N
         Failure.ENCRYPTION_FAILED,
         Failure.SESSION_INVALID,
     }
-    assert {failure for failure, rule in rules if not rule.counts_as_attempt} == {Failure.RATE_LIMITED}
+    assert {failure for failure, rule in rules if not rule.counts_as_attempt} == {
+        Failure.CONNECTION_REFUSED,
+        Failure.WRONG_NODE_KEY,
+        Failure.RATE_LIMITED,
+    }
 
 
 @clause("4.3", "4.4")
@@ -252,7 +259,8 @@ def test_an_expired_message_is_removed_however_often_it_was_tried(attempts: int)
     [
         failure
         for failure, (_, backoff) in FAILURE_TABLE.items()
-        if backoff in (Backoff.EXPONENTIAL, Backoff.LINEAR, Backoff.ONE_HOUR)
+        if FAILURE_RULES[failure].counts_as_attempt
+        and backoff in (Backoff.EXPONENTIAL, Backoff.LINEAR, Backoff.ONE_HOUR)
     ],
 )
 def test_the_fifteenth_counted_failure_makes_a_retriable_dead_letter(failure: Failure) -> None:
@@ -298,3 +306,19 @@ def test_every_failure_ends_in_a_later_try_or_in_a_coded_end(
         assert attempts < schedule.max_attempts or not decision.counts
     else:
         assert decision.code.value == FAILURE_TABLE[failure][0]
+
+
+@clause("4.3")
+def test_an_attempt_that_reached_no_node_never_uses_up_the_attempts() -> None:
+    for attempts in (1, 15, 50):
+        assert after(Failure.CONNECTION_REFUSED, attempts) == retry_in(delay_ms(SCHEDULE, attempts), counts=False)
+
+
+@clause("4.1", "4.3")
+def test_a_node_is_dialled_again_exponentially_or_after_a_failed_tls_handshake_linearly() -> None:
+    def delays(failure: Failure) -> list[int]:
+        return [delay_after_failure_ms(failure, attempts=n, dice=0, schedule=SCHEDULE) for n in (1, 2, 3)]
+
+    assert delays(Failure.CONNECTION_REFUSED) == [1_000, 2_000, 4_000]
+    assert delays(Failure.TLS_HANDSHAKE_FAILED) == [5 * MINUTE_MS, 10 * MINUTE_MS, 15 * MINUTE_MS]
+    assert delays(Failure.AUTHENTICATION_FAILED) == [5 * MINUTE_MS, 10 * MINUTE_MS, 15 * MINUTE_MS]

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from restante.model.errors import Malformed
 from restante.model.ids import NodeKey
-from restante.runtime.endpoints import Endpoint, PinnedRelay, parse_endpoint, parse_pinned_relay
+from restante.model.places import RelayPlace
+from restante.runtime.endpoints import Endpoint, parse_endpoint, parse_relay_place
 
 HOSTS = st.one_of(
     st.ip_addresses().map(str), st.from_regex(r"[a-z][a-z0-9-]{0,20}(\.[a-z]{2,10}){0,2}", fullmatch=True)
@@ -21,8 +22,8 @@ def test_an_endpoint_is_read_back_as_it_is_shown(endpoint: Endpoint) -> None:
 
 @given(ENDPOINTS, st.binary(min_size=32, max_size=32))
 def test_a_pinned_relay_is_read_back_as_it_is_shown(endpoint: Endpoint, key: bytes) -> None:
-    pinned = PinnedRelay(key=NodeKey(key), endpoint=endpoint)
-    assert parse_pinned_relay(str(pinned)) == pinned
+    pinned = RelayPlace(node_key=NodeKey(key), host=endpoint.host, port=endpoint.port)
+    assert parse_relay_place(str(pinned)) == pinned
 
 
 @pytest.mark.parametrize(
@@ -36,12 +37,12 @@ def test_what_names_no_place_is_refused(text: str) -> None:
 @pytest.mark.parametrize("key", ["", "ab", "g" * 64, "a" * 63, "a" * 66, "aa " * 21 + "a"])
 def test_a_key_of_another_length_or_alphabet_is_refused(key: str) -> None:
     with pytest.raises(Malformed, match="KEY@HOST:PORT"):
-        parse_pinned_relay(f"{key}@127.0.0.1:7431")
+        parse_relay_place(f"{key}@127.0.0.1:7431")
 
 
 def test_a_relay_without_a_key_is_refused() -> None:
     with pytest.raises(Malformed, match="KEY@HOST:PORT"):
-        parse_pinned_relay("127.0.0.1:7431")
+        parse_relay_place("127.0.0.1:7431")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_loopback_is_told_from_the_open(host: str, loopback: bool) -> None:
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
-    for parse in (parse_endpoint, parse_pinned_relay):
+    for parse in (parse_endpoint, parse_relay_place):
         try:
             parse(text)
         except Malformed:

@@ -1,6 +1,5 @@
 """`restante contact`: whom one can write to, and whose mail is taken in."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,9 +22,6 @@ def add(
     *,
     name: Annotated[str, typer.Option("--name", help="What to call them.")],
     home: HomeOption = None,
-    relay: Annotated[
-        str | None, typer.Option("--relay", metavar="KEY@HOST:PORT", help="Leave their mail at this relay instead.")
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add somebody, or renew their prekeys. Card and prekeys must be signed by their address.
@@ -33,17 +29,14 @@ def add(
     Compare the address with them over a way you trust: it is all that tells them from somebody else.
     """
     from restante.client.contacts import read_contact
-    from restante.runtime.endpoints import parse_pinned_relay
     from restante.runtime.system import SystemClock
     from restante.wire.address import show_address
 
     directory = directory_of(home)
     contact = read_contact(file, now_ms=SystemClock().now_ms(), name=name)
-    if relay is not None:
-        contact = replace(contact, relay=parse_pinned_relay(relay))
     directory.contact_book().add(contact)
     if as_json:
-        print_json({"name": name, "address": show_address(contact.address), "relay": contact.lane})
+        print_json({"name": name, "address": show_address(contact.address), "relay": str(contact.places.places[0])})
         return
     out = console()
     out.print(f"{name} is a contact:", markup=False)
@@ -66,7 +59,7 @@ def list_contacts(home: HomeOption = None, as_json: JsonOption = False) -> None:
                 {
                     "name": contact.name,
                     "address": show_address(contact.address),
-                    "relay": contact.lane,
+                    "relay": str(contact.places.places[0]),
                     "prekeys_until_ms": bundle.prekey_created_at_ms + BUNDLE_LIFE_MS,
                 }
                 for contact, bundle in found

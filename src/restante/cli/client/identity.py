@@ -48,13 +48,13 @@ def new(
     Asks for a passphrase, under which the key is kept. Who has the key is you: keep a copy of it.
     """
     from restante.client.home import ClientDirectory
-    from restante.runtime.endpoints import parse_pinned_relay
+    from restante.runtime.endpoints import parse_relay_place
     from restante.runtime.system import SystemEntropy
     from restante.wire.address import show_address
 
     if relay is None:
         raise ConfigurationInvalid(f"say which relay keeps your mail with --relay KEY@HOST:PORT or {RELAY_VARIABLE}")
-    pinned = parse_pinned_relay(relay)
+    pinned = parse_relay_place(relay)
     if no_passphrase and passphrase_file is not None:
         raise ConfigurationInvalid("--no-passphrase and --passphrase-file exclude each other")
     passphrase = None if no_passphrase else _new_passphrase(passphrase_file)

@@ -12,7 +12,7 @@ from restante.model.limits import MAX_SEALED_BYTES
 from restante.views.text_tables import table
 
 if TYPE_CHECKING:
-    from restante.runtime.endpoints import PinnedRelay
+    from restante.model.places import RelayPlace
 
 RELAY_VARIABLE: Final = "RESTANTE_RELAY"
 MOST_PUTS: Final = 100_000
@@ -135,12 +135,12 @@ def flush(
         out.print(f"There may be more: --limit {limit} was reached.")
 
 
-def _pinned(relay: str | None) -> "PinnedRelay":
-    from restante.runtime.endpoints import parse_pinned_relay
+def _pinned(relay: str | None) -> "RelayPlace":
+    from restante.runtime.endpoints import parse_relay_place
 
     if relay is None:
         raise ConfigurationInvalid(
             f"say which relay with --relay KEY@HOST:PORT or the variable {RELAY_VARIABLE}; "
             "'restante node status' prints it"
         )
-    return parse_pinned_relay(relay)
+    return parse_relay_place(relay)

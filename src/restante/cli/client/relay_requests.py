@@ -14,8 +14,8 @@ from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError, TooLarge
 from restante.model.ids import Address
+from restante.model.places import RelayPlace
 from restante.ports.relay_connection import AttemptFailed, StoredBlob
-from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.identity_files import load_identity
 from restante.runtime.system import SystemClock
 from restante.runtime.transport.relay_connection import TlsRelayConnection
@@ -78,19 +78,19 @@ def random_envelopes(identity: Path | None, address: str | None, *, count: int, 
     ]
 
 
-def put_all(relay: PinnedRelay, envelopes: Sequence[bytes]) -> tuple[list[StoredEnvelope], float]:
+def put_all(relay: RelayPlace, envelopes: Sequence[bytes]) -> tuple[list[StoredEnvelope], float]:
     """The relay's word for each, and how long all of them took; the first refusal ends it."""
     return asyncio.run(_put_all(relay, envelopes))
 
 
 def flush_all(
-    relay: PinnedRelay, identity: Path, *, delete: bool, limit: int, idle_timeout_ms: int
+    relay: RelayPlace, identity: Path, *, delete: bool, limit: int, idle_timeout_ms: int
 ) -> list[HeldEnvelope]:
     owner = load_identity(identity)
     return asyncio.run(_flush_all(relay, owner, delete=delete, limit=limit, idle_timeout_ms=idle_timeout_ms))
 
 
-async def _put_all(relay: PinnedRelay, envelopes: Sequence[bytes]) -> tuple[list[StoredEnvelope], float]:
+async def _put_all(relay: RelayPlace, envelopes: Sequence[bytes]) -> tuple[list[StoredEnvelope], float]:
     link = await _connect(relay)
     try:
         began_s = time.perf_counter()
@@ -113,7 +113,7 @@ async def _put_all(relay: PinnedRelay, envelopes: Sequence[bytes]) -> tuple[list
 
 
 async def _flush_all(
-    relay: PinnedRelay, owner: Identity, *, delete: bool, limit: int, idle_timeout_ms: int
+    relay: RelayPlace, owner: Identity, *, delete: bool, limit: int, idle_timeout_ms: int
 ) -> list[HeldEnvelope]:
     link = await _connect(relay)
     held: list[HeldEnvelope] = []
@@ -135,9 +135,9 @@ async def _flush_all(
     return held
 
 
-async def _connect(relay: PinnedRelay) -> TlsRelayConnection:
+async def _connect(relay: RelayPlace) -> TlsRelayConnection:
     try:
-        return await TlsRelayConnection.connect(relay.endpoint.host, relay.endpoint.port, node=relay.key)
+        return await TlsRelayConnection.connect(relay.host, relay.port, node=relay.node_key)
     except AttemptFailed as problem:
         problem.add_note(f"{HINT}Compare key and place with what 'restante node status' prints where the node runs.")
         raise

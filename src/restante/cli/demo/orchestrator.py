@@ -13,8 +13,8 @@ from restante.cli.demo.processes import LOOPBACK, Part, message_text
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.model.errors import EnvironmentUnsuitable
+from restante.model.places import RelayPlace
 from restante.ports.entropy import Entropy
-from restante.runtime.endpoints import Endpoint, PinnedRelay
 from restante.runtime.identity_files import create_identity
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
@@ -94,7 +94,7 @@ async def _perform(
     async with contextlib.AsyncExitStack() as stage:
         relay = await _enter(stage, Part(role="relay", home=str(home / "relay"), **common))
         common["port"] = (await relay.hear("listening"))["port"]
-        place = PinnedRelay(key=node, endpoint=Endpoint(host=LOOPBACK, port=common["port"]))
+        place = RelayPlace(node_key=node, host=LOOPBACK, port=common["port"])
         await _introduce(home, ("alice", "bob"), place, entropy)
         alice = await _enter(stage, _client_part("sender", home, "alice", "bob", seed=seed, **common))
         bob = await _enter(stage, _client_part("receiver", home, "bob", "alice", seed=seed + 1, **common))
@@ -120,7 +120,7 @@ async def _perform(
     )
 
 
-async def _introduce(home: Path, names: tuple[str, str], relay: PinnedRelay, entropy: Entropy) -> None:
+async def _introduce(home: Path, names: tuple[str, str], relay: RelayPlace, entropy: Entropy) -> None:
     """Two new clients that have each other's cards and prekeys."""
     for name in names:
         ClientDirectory(home / name).create(relay, entropy)

@@ -19,11 +19,11 @@ from restante.client.home import ClientDirectory
 from restante.client.relay_connector import connect_by_tls
 from restante.crypto.identity import Identity
 from restante.model.ids import Address
+from restante.model.places import RelayPlace
 from restante.node.relay import Relay
 from restante.policy.retry import RetrySchedule
 from restante.policy.settings import Settings
 from restante.ports.relay_connection import RelayConnection
-from restante.runtime.endpoints import PinnedRelay
 from restante.runtime.identity_files import load_identity
 from restante.runtime.journal.node_identity import append_node_started
 from restante.runtime.journal.segment_directory import DirectoryDepot
@@ -143,7 +143,7 @@ async def _connected(client: Client, part: Part, counts: FaultCounts) -> AsyncIt
     """The client works over a bad network until the block ends."""
     dice = SeededEntropy(part.seed)
 
-    async def connect(relay: PinnedRelay, owner: Identity | None) -> RelayConnection:
+    async def connect(relay: RelayPlace, owner: Identity | None) -> RelayConnection:
         return LossyConnection(await connect_by_tls(relay, owner), DEMO_FAULTS, dice, counts)
 
     working = asyncio.create_task(client.run(connect))

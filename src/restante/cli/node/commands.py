@@ -51,8 +51,9 @@ def init(
     Clients know the node by its key: keep a copy of DIR/key in a safe place, and show it to nobody.
     """
     from restante.cli.node.config_template import node_toml
+    from restante.model.places import RelayPlace
     from restante.node.config import DEFAULT_LISTEN, DEFAULT_STATUS
-    from restante.runtime.endpoints import PinnedRelay, parse_endpoint
+    from restante.runtime.endpoints import parse_endpoint
     from restante.runtime.node_home import NodeDirectory
     from restante.runtime.system import SystemEntropy
     from restante.views.node_status import print_relay
@@ -61,7 +62,7 @@ def init(
     there = NodeDirectory(directory)
     text = node_toml(listen=str(listen_at), status=str(status_at))
     identity = there.create(text, SystemEntropy())
-    relay = PinnedRelay(key=identity.node_key, endpoint=listen_at)
+    relay = RelayPlace(node_key=identity.node_key, host=listen_at.host, port=listen_at.port)
     if as_json:
         print_json({"directory": str(directory), "config": str(there.config), "relay": str(relay)})
         return

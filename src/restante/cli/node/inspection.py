@@ -12,9 +12,10 @@ from typing import Any, Final
 from restante.cli.terminal import HINT
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError, StoreUnusable
+from restante.model.places import RelayPlace
 from restante.node.config import NodeConfig, load_node_config
 from restante.runtime.directory_lock import hold, note_of_holder
-from restante.runtime.endpoints import Endpoint, PinnedRelay, parse_endpoint
+from restante.runtime.endpoints import Endpoint, parse_endpoint
 from restante.runtime.node_home import NodeDirectory
 from restante.runtime.settings_loader import PREFIX
 from restante.runtime.sqlite.file.database import Database
@@ -40,7 +41,7 @@ def status_data(there: NodeDirectory, overrides: Mapping[str, str]) -> dict[str,
     listen = config.listen if note is None else parse_endpoint(note["listen"])
     data: dict[str, Any] = {
         "directory": str(there.path),
-        "relay_address": str(PinnedRelay(key=there.identity().node_key, endpoint=listen)),
+        "relay_address": str(RelayPlace(node_key=there.identity().node_key, host=listen.host, port=listen.port)),
         "running": note is not None,
         "now_ms": SystemClock().now_ms(),
         "store": _holdings(there),

@@ -1,0 +1,103 @@
+"""Builds the parts of a client over one database file, and nothing else.
+
+Rules are in core and policy, storage in runtime/sqlite. Each part gets only what it uses.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from restante.client.ack_sender import AckSender
+from restante.client.contacts import ContactBook
+from restante.client.incoming import IncomingMessages
+from restante.client.journal_shipping import ClientShipping
+from restante.client.maintenance import Maintenance
+from restante.client.outbox import Outbox, Reseal
+from restante.client.outgoing import OutgoingMessages
+from restante.client.security_events import SecurityEvents
+from restante.crypto.identity import Identity
+from restante.crypto.storage_seal import StorageSeal
+from restante.policy.settings import Settings
+from restante.ports.clock import Clock
+from restante.ports.entropy import Entropy
+from restante.runtime.sqlite.file.client_file import ClientFile
+from restante.runtime.sqlite.inbox.store import SqliteInbox
+from restante.runtime.sqlite.session_store import SessionStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientParts:
+    """Everything that shares a client's file."""
+
+    file: ClientFile
+    outbox: Outbox
+    inbox: SqliteInbox
+    sessions: SessionStore
+    security: SecurityEvents
+    outgoing: OutgoingMessages
+    incoming: IncomingMessages
+    maintenance: Maintenance
+    shipping: ClientShipping
+
+
+def build_parts(
+    path: Path,
+    identity: Identity,
+    *,
+    contacts: ContactBook,
+    settings: Settings,
+    clock: Clock,
+    entropy: Entropy,
+    reseal: Reseal,
+    ship_to: str | None,
+) -> ClientParts:
+    """Open the file, create it if it does not exist, and build the parts over it."""
+    file = ClientFile.open(path, entropy=entropy)
+    seal = StorageSeal(identity.storage_key)
+    outbox = Outbox(file, settings=settings, clock=clock, entropy=entropy, reseal=reseal)
+    inbox = SqliteInbox(
+        file.database, file.journal, settings, seal=seal, entropy=entropy, tag_secret=identity.tag_secret
+    )
+    sessions = SessionStore(file.database, owner=identity.address, seal=seal, entropy=entropy)
+    security = SecurityEvents(file.database, file.journal, tag_secret=identity.tag_secret)
+    outgoing = OutgoingMessages(
+        identity,
+        contacts=contacts,
+        sessions=sessions,
+        outbox=outbox.store,
+        seal=seal,
+        entropy=entropy,
+        security=security,
+        journal=file.journal,
+    )
+    ack_sender = AckSender(identity, contacts=contacts, outgoing=outgoing, inbox=inbox, batching=settings.acks)
+    incoming = IncomingMessages(
+        identity,
+        contacts=contacts,
+        sessions=sessions,
+        outgoing=outgoing,
+        ack_sender=ack_sender,
+        outbox=outbox.store,
+        security=security,
+        limits=settings.order,
+    )
+    maintenance = Maintenance(
+        sessions=sessions,
+        outgoing=outgoing,
+        incoming=incoming,
+        ack_sender=ack_sender,
+        security=security,
+        inbox=inbox,
+        settings=settings,
+        entropy=entropy,
+    )
+    return ClientParts(
+        file=file,
+        outbox=outbox,
+        inbox=inbox,
+        sessions=sessions,
+        security=security,
+        outgoing=outgoing,
+        incoming=incoming,
+        maintenance=maintenance,
+        shipping=ClientShipping(ship_to, file, settings=settings, clock=clock, entropy=entropy),
+    )

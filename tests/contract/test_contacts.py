@@ -1,0 +1,109 @@
+"""client/contacts: contact files, verified before they are believed, and a book that survives a broken one."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from restante.client.contacts import Contact, ContactBook, decode_contact, encode_contact
+from restante.core.signed_places import sign_places
+from restante.crypto.identity import Identity
+from restante.model.error_codes import Code
+from restante.model.errors import Malformed, RestanteError
+from restante.testing.deterministic import FakeClock
+from restante.wire.address import show_address
+from support.client.client_pairs import RELAY, client_in
+from support.spec.clauses import clause
+
+MALLORY = Identity(b"m" * 32)
+
+
+@pytest_asyncio.fixture
+async def exported(tmp_path: Path) -> AsyncIterator[tuple[Contact, FakeClock]]:
+    clock = FakeClock()
+    client = client_in(tmp_path / "bob", clock=clock)
+    yield replace(await client.as_contact(), name="bob"), clock
+    await client.close()
+
+
+def changed(contact: Contact, **fields: Any) -> bytes:
+    return json.dumps(json.loads(encode_contact(contact)) | fields).encode()
+
+
+async def test_a_contact_file_is_read_as_it_was_written(exported: tuple[Contact, FakeClock]) -> None:
+    contact, clock = exported
+    assert decode_contact(encode_contact(contact), now_ms=clock.now_ms(), name="bob") == contact
+    assert contact.lane == show_address(contact.address)
+    assert contact.control_lane == f"control:{contact.lane}"
+
+
+@clause("3.14")
+async def test_a_relay_that_the_owner_did_not_sign_is_refused(exported: tuple[Contact, FakeClock]) -> None:
+    contact, clock = exported
+    other = str(replace(RELAY, host="10.0.0.1"))
+    with pytest.raises(RestanteError, match="not signed by their owner") as refused:
+        decode_contact(changed(contact, places=[{"relay": other}]), now_ms=clock.now_ms())
+    assert refused.value.code is Code.AUTHENTICATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"form": "restante-contact-1"}, "must be of the form"),
+        ({"places": []}, "1 to 8 places"),
+        ({"places": "KEY@HOST:1"}, "1 to 8 places"),
+        ({"places": [{"mesh": ""}]}, "must name a relay"),
+        ({"places_issued_at_ms": "now"}, "whole number"),
+        ({"places_signature": 7}, "must have the texts"),
+        ({"places_signature": "~"}, "is not base64"),
+        ({"bundle": base64.b64encode(b"x").decode()}, "at least"),
+    ],
+)
+async def test_a_file_that_breaks_the_form_is_refused_by_name(
+    exported: tuple[Contact, FakeClock], fields: dict[str, Any], reason: str
+) -> None:
+    contact, clock = exported
+    with pytest.raises(Malformed, match=reason):
+        decode_contact(changed(contact, **fields), now_ms=clock.now_ms())
+
+
+async def test_one_broken_file_is_named_and_the_other_contacts_stay_usable(
+    exported: tuple[Contact, FakeClock], tmp_path: Path
+) -> None:
+    contact, _ = exported
+    book = ContactBook(tmp_path / "contacts")
+    book.add(contact)
+    (tmp_path / "contacts" / "eve.json").write_bytes(b"{")
+    assert book.refresh()
+    assert [each.name for each in book] == ["bob"]
+    assert book.problems == {"eve.json": "eve is no contact file: it is not JSON"}
+    assert book.named(contact.lane) == book.named("bob") == contact
+
+
+@clause("3.14")
+async def test_an_older_list_of_places_never_replaces_a_newer_one(
+    exported: tuple[Contact, FakeClock], tmp_path: Path
+) -> None:
+    contact, _ = exported
+    book = ContactBook(tmp_path / "contacts")
+    book.add(contact)
+    older = replace(contact.places, issued_at_ms=contact.places.issued_at_ms - 1)
+    with pytest.raises(Malformed, match="older than the one already known"):
+        book.add(replace(contact, places=older))
+    assert book.named("bob") == contact
+
+
+async def test_a_place_of_another_identity_is_refused_when_a_file_is_read(
+    exported: tuple[Contact, FakeClock], tmp_path: Path
+) -> None:
+    contact, clock = exported
+    forged = replace(contact, places=sign_places((RELAY,), MALLORY, now_ms=clock.now_ms()))
+    book = ContactBook(tmp_path / "contacts")
+    book.add(forged)
+    assert list(book) == []
+    assert list(book.problems) == ["bob.json"]
