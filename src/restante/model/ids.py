@@ -8,6 +8,7 @@ from restante.model.errors import Malformed
 MessageId = NewType("MessageId", bytes)
 Address = NewType("Address", bytes)
 InboxKey = NewType("InboxKey", bytes)
+BlindedKey = NewType("BlindedKey", bytes)
 SessionId = NewType("SessionId", bytes)
 NodeId = NewType("NodeId", bytes)
 NodeKey = NewType("NodeKey", bytes)
@@ -19,6 +20,7 @@ SessionTag = NewType("SessionTag", bytes)
 MESSAGE_ID_BYTES: Final = 16
 ADDRESS_BYTES: Final = 32
 INBOX_KEY_BYTES: Final = 32
+BLINDED_KEY_BYTES: Final = 32
 SESSION_ID_BYTES: Final = 32
 NODE_ID_BYTES: Final = 32
 NODE_KEY_BYTES: Final = 32
@@ -65,6 +67,11 @@ def address(raw: bytes) -> Address:
 
 def inbox_key(raw: bytes) -> InboxKey:
     return InboxKey(exactly(raw, INBOX_KEY_BYTES, "inbox key"))
+
+
+def blinded_key(raw: bytes) -> BlindedKey:
+    """Return `raw` as the public key of an inbox in one time bucket or at one relay (SPEC 7.2)."""
+    return BlindedKey(exactly(raw, BLINDED_KEY_BYTES, "blinded key"))
 
 
 def session_id(raw: bytes) -> SessionId:
