@@ -1,13 +1,13 @@
-"""The entry point: shared options, the list of commands, and how errors become exit statuses.
+"""The entry point: shared options, the list of commands, and the exit statuses of errors.
 
-Imported for every call, `restante --version` too: commands import the heavy rooms (client, node, fleet) inside their
-functions.
+Every call imports this module, even `restante --version`. The packages client, node and fleet are slow to import, so
+commands import them inside their functions.
 """
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn, cast
 
 import typer
 
@@ -22,14 +22,23 @@ from restante.cli.client.relay import app as relay_app
 from restante.cli.client.security import security, sessions
 from restante.cli.config import config
 from restante.cli.demo.command import demo
-from restante.cli.error_advice import EXIT_INTERRUPTED, exit_status
+from restante.cli.error_advice import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, advice_for, exit_status
 from restante.cli.fleet.commands import app as fleet_app
 from restante.cli.fleet.journal import app as journal_app
 from restante.cli.node.commands import app as node_app
 from restante.cli.policy import policy
 from restante.cli.shared_options import Inputs
-from restante.cli.terminal import print_error
-from restante.model.errors import RestanteError
+from restante.cli.terminal import (
+    HINT,
+    OutputLost,
+    discard_output,
+    prepare_streams,
+    print_error,
+    print_json_error,
+    wants_json,
+)
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError, StoreUnusable
 
 EXAMPLES = """\
 [bold]Examples[/bold]
@@ -102,18 +111,51 @@ app.add_typer(journal_app, name="journal")
 app.add_typer(fleet_app, name="fleet")
 
 
+USAGE_ERROR: Final = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
+"""The base class of typer's own errors: unknown options, missing arguments, values of the wrong type."""
+
+
 def main() -> None:
-    """What the installed command calls."""
+    """The installed command."""
+    prepare_streams()
     run(app)
 
 
 def run(application: typer.Typer, args: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and end the process: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    arguments = sys.argv[1:] if args is None else list(args)
+    as_json = wants_json(arguments)
     try:
-        application(args, prog_name="restante")
+        status = _invoke(application, arguments, as_json=as_json)
+        sys.stdout.flush()
     except RestanteError as problem:
-        print_error(problem)
-        sys.exit(exit_status(problem.code))
+        print_error(problem, as_json=as_json)
+        status = exit_status(problem.code)
     except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
-    sys.exit(0)
+        status = EXIT_INTERRUPTED
+    except OutputLost as problem:
+        status = _report_lost_output(problem, as_json=as_json)
+    sys.exit(status)
+
+
+def _invoke(application: typer.Typer, arguments: list[str], *, as_json: bool) -> int:
+    """Run the command and return its status. With --json, usage errors are JSON too."""
+    try:
+        ended = application(arguments, prog_name="restante", standalone_mode=not as_json)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else EXIT_FAILURE
+    except USAGE_ERROR as problem:
+        code = Code.CONFIGURATION_INVALID
+        print_json_error(code=code.value, text=problem.format_message(), notes=[], hint=advice_for(code))
+        return EXIT_BAD_INPUT
+    return ended if isinstance(ended, int) else 0
+
+
+def _report_lost_output(problem: OutputLost, *, as_json: bool) -> int:
+    """Print why the output was lost. A closed pipe is the reader's decision and gets no error line."""
+    discard_output()
+    if not problem.is_closed_pipe:
+        lost = StoreUnusable(f"the output could not be written: {problem}")
+        lost.add_note(f"{HINT}Free space where the output goes, or send it elsewhere, and run the command again.")
+        print_error(lost, as_json=as_json)
+    return EXIT_FAILURE

@@ -1,8 +1,17 @@
-"""How tables, JSON and errors are printed. Colours only where a terminal wants them (NO_COLOR is honoured by rich)."""
+"""Print tables, JSON and errors, on any terminal, pipe or file.
 
+Colours appear only on a terminal that supports them (rich honours NO_COLOR). Results go to standard output, errors to
+standard error; with `--json` both are JSON.
+"""
+
+import codecs
+import contextlib
+import io
 import json
+import os
 import sys
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import typer
 from rich.console import Console
@@ -11,16 +20,80 @@ from restante.cli.error_advice import EXIT_FAILURE, advice_for
 from restante.model.errors import ConfigurationInvalid, RestanteError
 
 HINT: Final = "hint: "
+JSON_OPTION: Final = "--json"
+_ASCII: Final = {"…": "...", "→": "->", "•": "*", "─": "-", "█": "#", "░": "."}
+_ENCODING_ERRORS: Final = "restante-ascii"
 
 
 def console() -> Console:
     return Console(highlight=False)
 
 
+class OutputLost(Exception):
+    """Standard output could not be written: its disk is full, or the reader closed the pipe."""
+
+    def __init__(self, problem: OSError) -> None:
+        super().__init__(problem.strerror)
+        self.is_closed_pipe = isinstance(problem, BrokenPipeError)
+
+
+class _CheckedOutput(io.TextIOWrapper):
+    """Standard output whose failures can be told from those of other files."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as problem:
+            raise OutputLost(problem) from problem
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as problem:
+            raise OutputLost(problem) from problem
+
+
+def prepare_streams() -> None:
+    """Let standard output report its failures, and let both streams replace characters their encoding lacks.
+
+    Without a replacement, a table in a terminal with the encoding ASCII ends in a UnicodeEncodeError.
+    """
+    codecs.register_error(_ENCODING_ERRORS, _substitute)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ENCODING_ERRORS)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        out = sys.stdout
+        sys.stdout = _CheckedOutput(
+            out.buffer, encoding=out.encoding, errors=_ENCODING_ERRORS, line_buffering=out.line_buffering
+        )
+
+
+def _substitute(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_ASCII.get(character, "?") for character in missing), error.end
+
+
+def discard_output() -> None:
+    """Send the rest of standard output nowhere, so that the interpreter does not fail on it when it exits."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Return whether the command line has the option --json."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return JSON_OPTION in options
+
+
 def ask(question: str, *, as_json: bool) -> None:
-    """Go on only if a person says yes; where nobody can be asked, that has to be said beforehand."""
+    """Continue only if the user answers yes. Without a terminal there is no answer, so --yes is required."""
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ConfigurationInvalid("this changes messages and nobody can be asked here: add --yes to go ahead")
+        raise ConfigurationInvalid("this command changes messages and needs a confirmation: add --yes")
     if not typer.confirm(question):
         typer.echo("Nothing was changed.")
         raise typer.Exit(EXIT_FAILURE)
@@ -30,16 +103,28 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def print_error(problem: RestanteError) -> None:
-    """The code first, since it is what stays; then the text, where it came from and what to do next.
+def print_error(problem: RestanteError, *, as_json: bool = False) -> None:
+    """Print the code, the text, the notes and a hint.
 
-    A command that knows better than the code what to do says so in a note of the error that begins with `HINT`.
+    A note that begins with `HINT` replaces the general advice for the code.
     """
+    notes = [str(note) for note in getattr(problem, "__notes__", ())]
+    hints = [note.removeprefix(HINT) for note in notes if note.startswith(HINT)] or [advice_for(problem.code)]
+    notes = [note for note in notes if not note.startswith(HINT)]
+    if as_json:
+        print_json_error(code=problem.code.value, text=str(problem), notes=notes, hint=" ".join(hints))
+        return
     err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     err.print(f"error {problem.code.value}:", style="bold red", end=" ")
     err.print(str(problem))
-    notes = list(getattr(problem, "__notes__", ()))
-    if not any(note.startswith(HINT) for note in notes):
-        notes.append(HINT + advice_for(problem.code))
-    for line in notes:
+    for line in [*notes, *(HINT + hint for hint in hints)]:
         err.print(f"  {line}")
+
+
+def print_json_error(**fields: Any) -> None:
+    typer.echo(json.dumps({"error": fields}), err=True)
+
+
+def warn(text: str, *, as_json: bool) -> None:
+    """Print a warning to standard error. The command continues."""
+    typer.echo(json.dumps({"warning": text}) if as_json else f"warning: {text}", err=True)
