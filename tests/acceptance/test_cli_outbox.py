@@ -75,7 +75,7 @@ def test_the_list_can_be_narrowed(operator: Operator, options: str, names: list[
 def test_a_list_that_is_cut_says_how_many_more_there_are(operator: Operator) -> None:
     assert "3 more; show them with --limit 5" in operator.run("outbox list --limit 2").stdout
     assert "more" not in operator.run("outbox list --limit 5").stdout
-    assert "4 more; show them with --limit 5" in operator.run("dlq list --limit 1").stdout
+    assert "4 more; show them with --limit 5" in operator.run("dlq list --limit 1", status=3).stdout
 
 
 def test_empty_lists_say_so(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_the_payload_is_shown_only_on_request(operator: Operator) -> None:
 
 @clause("3.6")
 def test_the_sums_show_states_limits_and_dead_letters(operator: Operator) -> None:
-    data = operator.json("--set outbox.max_entries=100 outbox stats")
+    data = operator.json("--set outbox.max_entries=100 outbox stats", status=3)
     assert {state: one["messages"] for state, one in data["states"].items()} == {"pending": 3, "sending": 1, "sent": 1}
     assert data["limits"]["messages"] == {"held": 5, "limit": 100}
     assert data["limits"]["payload_bytes"] == {"held": 111, "limit": 50_000_000}
@@ -142,7 +142,8 @@ def test_the_sums_show_states_limits_and_dead_letters(operator: Operator) -> Non
     }
     assert data["dead_letters"]["expired"]["payload_bytes"] == 0
     assert data["delivered_remembered"] == 2
-    output = operator.run("--set outbox.max_entries=100 outbox stats").stdout
+    output = operator.run("--set outbox.max_entries=100 outbox stats", status=3).stdout
+    assert output.startswith("Not delivered"), "failures come first"
     assert re.search(r"^messages +█░{19} +5% +5 of 100 messages", output, re.MULTILINE)
     assert max(map(len, output.splitlines())) <= 80
 
@@ -160,7 +161,7 @@ def test_where_nobody_can_be_asked_a_change_needs_yes(operator: Operator) -> Non
     before = operator.files()
     for command in ("outbox cancel", "outbox cancel --json"):
         done = operator.run(command, short("pending"), status=2)
-        assert done.stderr.startswith("error E107: ")
+        assert "E107" in done.stderr
         assert "--yes" in done.stderr
     assert "--yes" in operator.run("dlq delete", short("permanent"), status=2).stderr
     assert operator.files() == before

@@ -12,6 +12,7 @@ from restante.policy.failures import CODE_RULES
 
 EXIT_FAILURE: Final = 1
 EXIT_BAD_INPUT: Final = 2  # as for an unknown option
+EXIT_UNDELIVERED: Final = 3  # the command worked, and found messages that failed: dead, expired or evicted
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT
 
 BAD_INPUT: Final = frozenset({Code.MALFORMED, Code.OUT_OF_RANGE, Code.CONFIGURATION_INVALID})

@@ -1,4 +1,4 @@
-"""A fleet report as a person reads it: the books in one line, what is missing by name, latencies as a table."""
+"""A conservation report as text: what failed, the balance in one line, missing messages and latencies as tables."""
 
 from collections.abc import Iterator
 
@@ -17,8 +17,22 @@ from restante.views.text_tables import table
 SPAN_NAMES = {"accepted_to_delivered": "accepted → receipt", "accepted_to_released": "accepted → read by app"}
 
 
+def failed(balance: DayBalance) -> int:
+    """Return how many messages ended without being delivered."""
+    return balance.dead + balance.expired + balance.evicted
+
+
+def outcome_line(balance: DayBalance) -> str:
+    """Say in one sentence whether messages arrived. A balance of zero alone does not say that: failed ones count."""
+    ends = ((balance.dead, "dead"), (balance.expired, "expired"), (balance.evicted, "evicted"))
+    lost = ", ".join(f"{count:,} {end}" for count, end in ends if count)
+    arrived = f"{balance.delivered:,} of {balance.accepted:,} accepted messages were delivered"
+    waiting = f", {balance.in_flight:,} are in flight" if balance.in_flight else ""
+    return f"Not delivered: {lost}. {arrived}{waiting}." if lost else f"{arrived}{waiting}, none failed."
+
+
 def conservation_line(balance: DayBalance) -> str:
-    """The proof of SPEC 13.4 in one line."""
+    """The equation of SPEC 13.4 in one line."""
     return (
         f"accepted {balance.accepted:,} = delivered {balance.delivered:,} + expired {balance.expired:,}"
         f" + evicted {balance.evicted:,} + dead {balance.dead:,} + in flight {balance.in_flight:,},"
@@ -27,14 +41,16 @@ def conservation_line(balance: DayBalance) -> str:
 
 
 def print_report(out: Console, report: ConservationReport) -> None:
-    """The books first: green when they balance, red when they do not."""
+    """Print the outcome first, then the balance: green if it holds, red if it does not."""
+    out.print(outcome_line(report.total), style="bold red" if failed(report.total) else "green", soft_wrap=True)
+    out.print()
     out.print("Conservation", style="bold")
     out.print(
         f"from {report.events:,} events in {report.segments} segments"
         f" ({report.duplicates:,} shipped twice, {report.quarantined_rows:,} in quarantine)",
         style="dim",
     )
-    # Never cropped or broken, however narrow the terminal: it is what scripts look for.
+    # Not wrapped or cut in a narrow terminal: scripts search for it.
     out.print(conservation_line(report.total), style="green" if report.balanced else "bold red", soft_wrap=True)
     out.print()
     for part in _tables(report):

@@ -13,7 +13,7 @@ from typing import Final
 from restante.model.conservation_report import HISTOGRAM_EDGES_MS
 from restante.model.fleet_report import FleetReport, ServiceLevel
 from restante.model.ids import show_message_id
-from restante.views.conservation_text import SPAN_NAMES, conservation_line
+from restante.views.conservation_text import SPAN_NAMES, conservation_line, outcome_line
 from restante.views.svg_plots import Series, bars, lines
 
 WORST_NODES: Final = 10
@@ -59,8 +59,9 @@ def _sections(report: FleetReport) -> Iterator[str]:
 
 def _verdict(report: FleetReport) -> str:
     line = conservation_line(report.conservation.total)
+    outcome = outcome_line(report.conservation.total)
     if report.sound:
-        return f"Everything is accounted for: {line}."
+        return f"{outcome} Every accepted message is accounted for: {line}."
     found = [
         (report.conservation.total.unaccounted, "messages unaccounted for"),
         (report.conservation.missing_event_count, "ranges of missing events"),
@@ -68,7 +69,8 @@ def _verdict(report: FleetReport) -> str:
         (len(report.conservation.bad_files), "files that could not be read"),
         (report.conservation.quarantined_rows, "rows in quarantine"),
     ]
-    return f"Not everything is accounted for: {', '.join(f'{n:,} {what}' for n, what in found if n)}. {line}."
+    missing = ", ".join(f"{n:,} {what}" for n, what in found if n)
+    return f"Not every message is accounted for: {missing}. {outcome} {line}."
 
 
 def _books(report: FleetReport) -> Iterator[str]:
@@ -86,7 +88,7 @@ def _books(report: FleetReport) -> Iterator[str]:
         (str(day.day), *(f"{getattr(day, name):,}" for name in names), "yes" if day.is_balanced else "NO")
         for day in days
     ]
-    heads = ("day", *(name.replace("_", " ") for name in names), "adds up")
+    heads = ("day", *(name.replace("_", " ") for name in names), "balanced")
     yield _table("Conservation", heads, rows, numbers=range(1, 8))
 
 
@@ -102,7 +104,7 @@ def _losses(report: FleetReport) -> Iterator[str]:
             )
             for one in conservation.unaccounted
         ]
-        yield _table("Unaccounted for", ("message", "why", "last fact"), rows)
+        yield _table("Unaccounted for", ("message", "why", "last event"), rows)
     if conservation.missing_events:
         rows = [
             (one.writer.hex(), f"{one.missing_from}-{one.missing_to}", one.last_event or "(none)")

@@ -1,19 +1,13 @@
-"""A fleet report on a terminal, as data, and as a file; and progress while Spark works on it."""
+"""A fleet report as tables for a terminal and as JSON."""
 
-import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from restante.model.conservation_report import ReadFrom
-from restante.model.errors import StoreUnusable
 from restante.model.fleet_report import FleetReport
 from restante.model.ids import show_message_id
-from restante.views.conservation_text import conservation_line, print_report
-from restante.views.fleet_html import html_page
+from restante.views.conservation_text import conservation_line, failed, print_report
 from restante.views.text_tables import table
 
 SHOWN: Final = 20
@@ -22,20 +16,6 @@ READ_FROM: Final = {
     ReadFrom.TABLES: "the tables of a backfill of the same segments",
     ReadFrom.SEGMENTS: "the segments",
 }
-
-
-def run_with_progress(
-    out: Console, stages: Sequence[str], work: Callable[[Callable[[str], None]], FleetReport], *, quiet: bool
-) -> FleetReport:
-    """Do `work`, telling which stage it is at where somebody watches."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal) as progress:
-        task = progress.add_task("starting Spark", total=len(stages) + 1)
-
-        def on_stage(stage: str) -> None:
-            progress.update(task, description=stage, advance=1)
-
-        return work(on_stage)
 
 
 def print_fleet_report(out: Console, report: FleetReport) -> None:
@@ -90,6 +70,7 @@ def report_data(report: FleetReport) -> dict[str, Any]:
     return {
         "sound": report.sound,
         "balanced": conservation.balanced,
+        "failed": failed(conservation.total),
         "complete": conservation.complete,
         "conservation": conservation_line(conservation.total),
         "events": conservation.events,
@@ -113,14 +94,3 @@ def report_data(report: FleetReport) -> dict[str, Any]:
         "gaps": report.gap_count,
         "actions": {kind.value: count for kind, count in report.actions},
     }
-
-
-def write_page(report: FleetReport, path: Path) -> None:
-    """The page, whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        draft.write_text(html_page(report), "utf-8")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise StoreUnusable(f"the page cannot be written: {error}") from error

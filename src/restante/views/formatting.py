@@ -1,9 +1,13 @@
 """Numbers as people read them. JSON carries the plain number instead."""
 
+import unicodedata
 from datetime import UTC, datetime
 from typing import Final
 
 DURATIONS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+_UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_BIDI_CONTROLS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 SIZES_BYTES: Final = (
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -61,9 +65,25 @@ def percentage(part: int, whole: int) -> str:
     return "<1%" if 0 < part * 100 < whole else f"{part * 100 // whole}%"
 
 
+def safe_text(text: str) -> str:
+    """Return a message's text with U+FFFD for each character that could control a terminal or reverse the text.
+
+    These are the control characters except tab and line feed, the separators U+2028 and U+2029, surrogates, and the
+    bidi embeddings, overrides and isolates. Everything else stays: emoji, Persian and Hindi need joiners, and the bidi
+    marks cannot do more than a letter of the same direction.
+    """
+    return "".join(REPLACEMENT if _is_unsafe(character) else character for character in text)
+
+
 def printable(text: str) -> str:
-    """Names that a program chose, without what could steer a terminal."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    """Return a name as one safe line."""
+    return safe_text(text).replace("\n", REPLACEMENT).replace("\t", REPLACEMENT)
+
+
+def _is_unsafe(character: str) -> bool:
+    if character in "\n\t":
+        return False
+    return unicodedata.category(character) in _UNSAFE_CATEGORIES or character in _BIDI_CONTROLS
 
 
 def quantity(value: float, unit: str) -> str:

@@ -15,6 +15,8 @@ from support.cli.populated_client_file import short, shown
 
 COMMAND = str(Path(sys.executable).with_name("restante"))
 READING = ("outbox list", "outbox stats", "outbox check", "dlq list", "dlq export")
+REPORTING_FAILURES = ("outbox stats", "dlq list")
+"""They exit with status 3 if there are dead letters."""
 READING_ONE = ("outbox show", "dlq show", "dlq history")
 CHANGING_ONE = ("outbox cancel --yes", "dlq recover", "dlq delete --yes")
 

@@ -12,6 +12,7 @@ from restante.views.formatting import (
     printable,
     quantity,
     roughly,
+    safe_text,
     size,
     span,
 )
@@ -116,3 +117,27 @@ def test_a_share_is_never_rounded_up(part: int, whole: int, expected: str) -> No
 
 def test_what_could_steer_a_terminal_is_replaced() -> None:
     assert printable("chat-7 \N{SNOWMAN}\x1b[2J\r\n") == "chat-7 \N{SNOWMAN}\ufffd[2J\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tab\tand\nline",
+        "👩\u200d💻 and 👨\u200d👩\u200d👧",
+        "می\u200cخواهم",
+        "क्\u200dष",
+        "עברית\u200f!",
+        "café ﷽ 字",
+    ],
+)
+def test_a_message_keeps_tabs_lines_joiners_and_every_script(text: str) -> None:
+    assert safe_text(text) == text
+
+
+@pytest.mark.parametrize("character", ["\x1b", "\x07", "\r", "\x7f", "\x9b", "\u202e", "\u2066", "\u2028", "\ud800"])
+def test_what_could_control_a_terminal_or_reverse_the_text_is_replaced(character: str) -> None:
+    assert safe_text(f"a{character}b") == printable(f"a{character}b") == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_a_name_stays_on_one_line() -> None:
+    assert printable("a\nb\tc") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"

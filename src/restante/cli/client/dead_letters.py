@@ -15,6 +15,7 @@ from restante.cli.client.options import (
     YesOption,
     digits_of,
 )
+from restante.cli.error_advice import EXIT_UNDELIVERED
 from restante.cli.terminal import ask, console, print_json
 from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, RestanteError
@@ -42,7 +43,7 @@ def list_letters(
     limit: LimitOption = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List the dead letters, those given up first, first."""
+    """List the dead letters, oldest first. Exit status 3 if there are any."""
     from restante.cli.client.database_file import open_client_database
     from restante.views.messages import letter_data, letter_row
 
@@ -52,17 +53,21 @@ def list_letters(
     total = sum(held.messages for each, held in dead.items() if category in (None, each))
     if as_json:
         print_json({"total": total, "now_ms": client.now_ms, "dead_letters": [letter_data(one) for one in found]})
-        return
-    out = console()
-    if not found:
-        out.print("There are no such dead letters." if category else "There are no dead letters.")
-        return
+    elif not found:
+        console().print("There are no such dead letters." if category else "There are no dead letters.")
+    else:
+        _print_letters([letter_row(one, client.now_ms) for one in found], total)
+    if total:
+        raise typer.Exit(EXIT_UNDELIVERED)
+
+
+def _print_letters(rows: list[tuple[str, ...]], total: int) -> None:
     columns = ("message", "category", "code", "attempts", "moved", "kept", "retry", "reason", "to")
-    rows = [letter_row(one, client.now_ms) for one in found]
     right = ("attempts", "moved", "kept", "retry")
+    out = console()
     out.print(table(f"Dead letters: {total:,}", *columns, rows=rows, right=right, dense=True))
-    if total > len(found):
-        out.print(f"{total - len(found):,} more; show them with --limit {total}")
+    if total > len(rows):
+        out.print(f"{total - len(rows):,} more; show them with --limit {total}")
 
 
 @app.command()

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from restante.cli.client.home import hinting
-from restante.cli.terminal import console
 from restante.client.client import Client
 from restante.model.ids import show_message_id
 from restante.model.inbox_entry import InboxEntry
@@ -108,8 +107,9 @@ def _print_message(client: Client, entry: InboxEntry, *, as_json: bool) -> None:
         if entry.kind is not Kind.MEDIA
         else f"{len(entry.plaintext):,} bytes"
     )
-    body = "\n".join(formatting.printable(line) for line in text.split("\n"))
-    console().print(f"{formatting.moment(entry.received_at_ms)}  {name}{late}  {body}", markup=False, soft_wrap=True)
+    line = f"{formatting.moment(entry.received_at_ms)}  {name}{late}  {formatting.safe_text(text)}\n"
+    sys.stdout.write(line)  # not through rich, which expands tabs
+    sys.stdout.flush()
 
 
 def _message_data(entry: InboxEntry, name: str) -> dict[str, Any]:

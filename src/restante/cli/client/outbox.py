@@ -15,7 +15,7 @@ from restante.cli.client.options import (
     YesOption,
     digits_of,
 )
-from restante.cli.error_advice import EXIT_FAILURE
+from restante.cli.error_advice import EXIT_FAILURE, EXIT_UNDELIVERED
 from restante.cli.terminal import ask, console, print_json
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
@@ -126,9 +126,12 @@ def cancel(
 
 @app.command()
 def stats(ctx: typer.Context, file: FileOption = None, as_json: JsonOption = False) -> None:
-    """Show how much waits, how full the outbox is, and what was given up."""
+    """Show which messages failed, how many are in flight, and how full the outbox is.
+
+    Exit status 3 if messages are dead, expired or were evicted.
+    """
     from restante.cli.client.database_file import open_client_database
-    from restante.cli.client.outbox_stats import print_stats, stats_data
+    from restante.cli.client.outbox_stats import has_failures, print_stats, stats_data
 
     with open_client_database(ctx, file) as client:
         data = stats_data(client)
@@ -136,6 +139,8 @@ def stats(ctx: typer.Context, file: FileOption = None, as_json: JsonOption = Fal
         print_json(data)
     else:
         print_stats(console(), data)
+    if has_failures(data):
+        raise typer.Exit(EXIT_UNDELIVERED)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The sums of a client's outbox, with bars for how near it is to its limits."""
+"""The totals of a client's outbox: what failed, what is in flight, how near each limit is."""
 
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from restante.views.messages import at, lane
 from restante.views.text_tables import fields, table
 
 MOST_LANES: Final = 5
+RECENT_MS: Final = 30 * 86_400_000
 
 
 def stats_data(client: ClientFile) -> dict[str, Any]:
@@ -35,11 +36,23 @@ def stats_data(client: ClientFile) -> dict[str, Any]:
         "next_wake_at_ms": client.outbox.next_wake_ms(),
         "delivered_remembered": reading.count_delivered(),
         "dead_letters": {category.value: _held(dead.get(category)) for category in DeadCategory},
+        "evicted": reading.count_evicted(since_ms=client.now_ms - RECENT_MS),
     }
+
+
+def has_failures(data: dict[str, Any]) -> bool:
+    """Return whether messages are dead, expired or were evicted in the last 30 days."""
+    return bool(data["evicted"]) or any(one["messages"] for one in data["dead_letters"].values())
 
 
 def print_stats(out: Console, data: dict[str, Any]) -> None:
     now_ms = data["now_ms"]
+    failures = {**data["dead_letters"], "evicted": {"messages": data["evicted"], "payload_bytes": 0}}
+    if has_failures(data):
+        out.print(_sums("Not delivered", "category", failures))
+        out.print("List them with 'restante dlq list'. Evicted messages are not kept.\n", style="bold red")
+    else:
+        out.print("No message failed: none is dead, expired or evicted.\n")
     out.print(_sums("In flight", "state", data["states"]))
     full = [
         _fill_row("messages", data["limits"]["messages"], "messages"),
@@ -56,8 +69,7 @@ def print_stats(out: Console, data: dict[str, Any]) -> None:
         ("next wake", "none" if wake is None else at(wake, now_ms)),
         ("delivered", f"{data['delivered_remembered']:,} in the last 30 days"),
     ]
-    out.print(fields("Since and until", moments))
-    out.print(_sums("Dead letters", "category", data["dead_letters"]))
+    out.print(fields("Times", moments))
 
 
 def _held(held: EntryTotals | None) -> dict[str, int]:

@@ -1,16 +1,13 @@
 """`restante fleet backfill` and `generate`: the Spark jobs of an operator, from journals to tables."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from restante.cli.fleet.spark_jobs import require_spark, step_bars
 from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import console, print_json
 from restante.views.text_tables import table
@@ -25,7 +22,6 @@ State = Annotated[
 Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master, such as spark://host:7077.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Share = typer.Option(min=0.0, max=1.0)
-NEEDS_SPARK = "the fleet's jobs need Spark: pip install 'restante[fleet]'"
 _DAYS = ["%Y-%m-%d"]
 
 
@@ -52,7 +48,7 @@ def backfill(
         from restante.fleet.jobs.backfill import FIRST_DAY, LAST_DAY, run_backfill
         from restante.fleet.lake.layout import Lake
 
-    with _shown(as_json) as tell:
+    with step_bars(quiet=as_json) as tell:
         done = run_backfill(
             Lake(lake),
             settings,
@@ -109,31 +105,6 @@ def generate(
         start_ms=int(start.replace(tzinfo=UTC).timestamp() * 1_000),
         seed=seed,
     )
-    with _shown(quiet=False) as tell:
+    with step_bars(quiet=False) as tell:
         run_generate(Lake(lake), scenario, only_arrivals=recipients_only, master=master, tell=tell)
     console().print(f"journals of {messages:,} messages are in {lake}")
-
-
-@contextmanager
-def require_spark() -> Iterator[None]:
-    from restante.model.errors import EnvironmentUnsuitable
-
-    try:
-        yield
-    except ImportError as missing:
-        raise EnvironmentUnsuitable(NEEDS_SPARK) from missing
-
-
-@contextmanager
-def _shown(quiet: bool) -> Iterator[Callable[[Any], None]]:
-    """A bar for each step of a job; on standard error, so that results can be piped."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def tell(progress: Any) -> None:
-            if progress.step not in tasks:
-                tasks[progress.step] = bars.add_task(progress.step, total=None)
-            bars.update(tasks[progress.step], completed=progress.done, total=progress.total or None)
-
-        yield tell

@@ -1,16 +1,19 @@
 """`restante fleet`: what Spark knows from the journals of a fleet, and what follows from it."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from restante.cli.client.options import FileOption, JsonOption
-from restante.cli.error_advice import EXIT_FAILURE
-from restante.cli.fleet.batch_jobs import NEEDS_SPARK, State, backfill, generate
+from restante.cli.error_advice import EXIT_FAILURE, EXIT_UNDELIVERED
+from restante.cli.fleet.batch_jobs import State, backfill, generate
+from restante.cli.fleet.spark_jobs import require_spark, stage_bar
 from restante.cli.fleet.stream import stream
 from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import console, print_json
+from restante.model.errors import StoreUnusable
 from restante.views.text_tables import table
 
 app = typer.Typer(name="fleet", help="Reports on a fleet's journals, and what they ask for.", no_args_is_help=True)
@@ -42,28 +45,26 @@ def report(
 
     List missing messages, missing events and withholding nodes.
 
-    Of a lake, what its stream knows is read; or else the tables of a backfill, if no file has come or changed since; or
-    else its segments. The report says which.
+    From a lake, the report reads the state of the stream. Without one it reads the tables of a backfill, if no segment
+    was added or changed since, and otherwise the segments. The report says which.
 
-    Exit status 0 only if everything accepted is accounted for, every file could be read and every node kept its word.
+    Exit status: 0 if no message failed; 3 if messages are dead, expired or evicted, all of them accounted for; 1 if
+    messages or events are missing, a file could not be read, or a node withheld messages.
     """
     from restante.cli.fleet.action_files import ActionFiles
-    from restante.model.errors import EnvironmentUnsuitable
     from restante.runtime.system import SystemClock
 
-    try:
+    with require_spark():
         from restante.fleet.jobs.fleet_report import STAGES, run_fleet_report
-        from restante.views.fleet_text import print_fleet_report, report_data, run_with_progress, write_page
-    except ImportError as missing:
-        raise EnvironmentUnsuitable(NEEDS_SPARK) from missing
+        from restante.views.conservation_text import failed
+        from restante.views.fleet_html import html_page
+        from restante.views.fleet_text import print_fleet_report, report_data
 
     settings = inputs_of(ctx).load().settings
     files = None if actions is None else ActionFiles(actions)
     out = console()
-    found = run_with_progress(
-        out,
-        STAGES,
-        lambda on_stage: run_fleet_report(
+    with stage_bar(out, stages=len(STAGES), quiet=as_json) as on_stage:
+        found = run_fleet_report(
             segments,
             state=state,
             master=master,
@@ -71,11 +72,9 @@ def report(
             retention=settings.dead_letters,
             on_stage=on_stage,
             on_action=None if files is None else files.add,
-        ),
-        quiet=as_json,
-    )
+        )
     if html is not None:
-        write_page(found, html)
+        _write_page(html_page(found), html)
     if files is not None:
         files.publish()
     if as_json:
@@ -87,6 +86,8 @@ def report(
                 out.print(f"{what} written to {written}", soft_wrap=True)
     if not found.sound:
         raise typer.Exit(EXIT_FAILURE)
+    if failed(found.conservation.total):
+        raise typer.Exit(EXIT_UNDELIVERED)
 
 
 @app.command()
@@ -115,3 +116,14 @@ def apply(
     rows = [(action.value, outcome.value, f"{n:,}") for (action, outcome), n in counts.items()]
     out = console()
     out.print(table("Actions", "action", "outcome", "times", rows=rows) if rows else "No actions for this file.")
+
+
+def _write_page(page: str, path: Path) -> None:
+    """Write the whole page or nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        temporary.write_text(page, "utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StoreUnusable(f"{path} cannot be written: {error.strerror}") from error

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from restante.cli.fleet.batch_jobs import AsJson, Master, Root, State, require_spark
+from restante.cli.fleet.batch_jobs import AsJson, Master, Root, State
+from restante.cli.fleet.spark_jobs import require_spark
 from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import console, print_json
 from restante.views.text_tables import table

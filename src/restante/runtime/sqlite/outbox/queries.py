@@ -81,6 +81,11 @@ class OutboxQueries:
         [(count,)] = self._database.run(_SQL["count_delivered"])
         return int(count)
 
+    def count_evicted(self, *, since_ms: int) -> int:
+        """Return how many messages were evicted. They leave no row, so their journal events are counted."""
+        [(count,)] = self._database.run(_SQL["count_evicted"], since_ms=since_ms)
+        return int(count)
+
     def fullest_relay_lanes(self, *, limit: int) -> list[tuple[str, int]]:
         """Lanes and their pending entries: the nearest to losing their oldest (SPEC 3.6)."""
         return [(lane, pending) for lane, pending in self._database.run(_SQL["fullest_lanes"], limit=limit)]

@@ -58,6 +58,9 @@ SELECT message_id
 -- name: count_delivered
 SELECT count(*) FROM delivered;
 
+-- name: count_evicted
+SELECT count(*) FROM fact WHERE kind = 'evicted' AND at_ms >= :since_ms;
+
 -- name: delivered
 SELECT kind, priority, confirmation, ended_at_ms FROM delivered WHERE message_id = :message_id;
 
