@@ -70,3 +70,17 @@ def test_with_json_every_error_is_json_too(arguments: tuple[str, ...], status: i
     assert error["code"] == code
     assert error["text"]
     assert error["hint"].endswith(".")
+
+
+def test_ctrl_c_while_spark_works_logs_no_traceback_and_other_log_lines_stay() -> None:
+    code = (
+        "import logging; from restante.cli.fleet.spark_jobs import require_spark\n"
+        "with require_spark():\n"
+        "    logging.warning('worth knowing')\n"
+        "    try:\n"
+        "        raise KeyboardInterrupt\n"
+        "    except KeyboardInterrupt:\n"
+        "        logging.exception('as py4j does')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == "worth knowing\n"
