@@ -23,6 +23,7 @@ from restante.crypto.prekeys import PrekeyStore, choose_one_time, prekeys_due, r
 from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState, decrypt, encrypt
 from restante.crypto.ratchet_codec import decode_ratchet, encode_ratchet
 from restante.crypto.sealing import seal, unseal
+from restante.crypto.sender_tag import SenderTags
 from restante.model.ids import mint_message_id
 from restante.policy.padding import unpad
 from restante.wire.session_message import decode_session_message
@@ -38,6 +39,7 @@ RESTLESS: Final = 1.5
 
 ALICE: Final = Identity(b"a" * 32)
 BOB: Final = Identity(b"b" * 32)
+ALICES_TAGS: Final = SenderTags(ALICE)
 
 
 class Ours:
@@ -83,6 +85,7 @@ class Ours:
             one_time=choose_one_time(bundle, 7),
             encapsulation=encapsulate(bundle),
             entropy=os.urandom(HANDSHAKE_ENTROPY_BYTES),
+            generation=1,
         )
 
     def whole_handshake(self) -> None:
@@ -95,12 +98,16 @@ class Ours:
             writer=ALICE.address,
             session_id=agreed.session_id,
             message_id=mint_message_id(os.urandom(16)),
+            generation=agreed.generation,
             opening=agreed.opening,
+            make_tag=lambda covered: ALICES_TAGS.make(covered, recipient=BOB.card),
             entropy=os.urandom(ENCRYPT_ENTROPY_BYTES),
         )
 
     def _accept(self, raw: bytes) -> Accepted:
-        return accept_session(decode_session_message(unpad(raw)), reader=BOB, prekeys=self._prekeys, now_ms=NOW_MS)
+        return accept_session(
+            decode_session_message(unpad(raw)).message, reader=BOB, prekeys=self._prekeys, now_ms=NOW_MS
+        )
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 ALICE_SEED, BOB_SEED = bytes(range(32)), bytes(range(32, 64))
 PREKEY_ID, ONE_TIME_ID, CREATED_AT_MS = 7, 9, 1_800_000_000_000
 PREKEY, KEM_SEED, ONE_TIME = b"\x51" * 32, b"\x52" * 64, b"\x53" * 32
-EPHEMERAL, RATCHET_KEY, NONCE = b"\x61" * 32, b"\x62" * 32, b"\x63" * 12
+EPHEMERAL, RATCHET_KEY, RANDOM = b"\x61" * 32, b"\x62" * 32, b"\x63" * 16
+GENERATION = 3
 CONTINUES = b"\x71" * 32
 MESSAGE_ID = bytes.fromhex("9f1c5a3e6d0b4c1e8a572f4e0c9b7d11")
 TEXT = b"first"
@@ -66,7 +67,7 @@ def derive(ciphertext: bytes) -> dict[str, str]:
     alice, bob = Person(ALICE_SEED), Person(BOB_SEED)
     kem = MLKEM768PrivateKey.from_seed_bytes(KEM_SEED)
     transcript = hashlib.sha256(
-        b"restante-handshake-v1"
+        b"restante-handshake-v1" + struct.pack(">I", GENERATION)
         + alice.address + alice.agreement_key + alice.sealing_key
         + bob.address + bob.agreement_key + bob.sealing_key
         + public(EPHEMERAL)
@@ -89,13 +90,17 @@ def derive(ciphertext: bytes) -> dict[str, str]:
     both = hkdf(agree(RATCHET_KEY, public(PREKEY)), secret, b"restante-ratchet-root-v1", 64)
     root_key, chain_key = both[:32], both[32:]
     header = public(RATCHET_KEY) + struct.pack(">II", 0, 0)
-    ratchet = header + NONCE + AESGCM(mac(chain_key, b"\x01")).encrypt(NONCE, TEXT, context + header + MESSAGE_ID)
+    message_key = mac(mac(chain_key, b"\x01"), RANDOM)
+    ratchet = header + RANDOM + AESGCM(message_key).encrypt(bytes(12), TEXT, context + header + MESSAGE_ID)
     opening = (
         b"\x07" + alice.sealing_key + alice.agreement_key + alice.signature
         + public(EPHEMERAL) + struct.pack(">I", PREKEY_ID) + ciphertext
         + struct.pack(">I", ONE_TIME_ID) + CONTINUES
     )  # fmt: skip
-    message = b"\x01" + alice.address + session_id + MESSAGE_ID + opening + ratchet
+    covered = b"\x01" + alice.address + session_id + MESSAGE_ID + struct.pack(">I", GENERATION) + opening + ratchet
+    direction = alice.address + bob.address
+    tag_key = hkdf(agree(alice.agreement, bob.agreement_key), b"", b"restante-sender-tag-v1" + direction, 32)
+    message = covered + mac(tag_key, covered)[:16]
 
     next_chain = mac(chain_key, b"\x02")
     alice_state = state(7, context, root_key, (1, 0, 0, 0)) + RATCHET_KEY + public(PREKEY) + next_chain

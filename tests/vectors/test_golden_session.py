@@ -6,6 +6,7 @@ from restante.crypto.identity import Identity
 from restante.crypto.prekey_codec import decode_prekeys, encode_prekeys
 from restante.crypto.prekeys import public_bundle
 from restante.crypto.ratchet_codec import decode_ratchet, encode_ratchet
+from restante.crypto.sender_tag import SenderTags
 from restante.model.ids import MessageId, SessionId
 from restante.policy.padding import unpad
 from restante.wire.session_message import decode_session_message, encode_session_message
@@ -28,6 +29,7 @@ def test_the_one_who_writes_first_comes_to_the_session_and_to_these_bytes() -> N
         one_time=bundle.one_time[0],
         encapsulation=Encapsulation(secret=VECTOR["kem_secret"], ciphertext=VECTOR["kem_ciphertext"]),
         entropy=b"\x61" * 32 + b"\x62" * 32,
+        generation=3,
         continues=SessionId(b"\x71" * 32),
     )
     assert agreed.session_id == VECTOR["session_id"]
@@ -37,18 +39,21 @@ def test_the_one_who_writes_first_comes_to_the_session_and_to_these_bytes() -> N
         writer=ALICE.address,
         session_id=agreed.session_id,
         message_id=MESSAGE_ID,
+        generation=3,
         opening=agreed.opening,
-        entropy=b"\x63" * 12 + bytes(32),
+        make_tag=lambda covered: SenderTags(ALICE).make(covered, recipient=BOB.card),
+        entropy=b"\x63" * 16 + bytes(32),
     )
     assert unpad(message) == VECTOR["message"]
     assert encode_ratchet(after) == VECTOR["alice_state"]
 
 
 def test_the_other_end_reads_them() -> None:
-    message = decode_session_message(VECTOR["message"])
-    assert encode_session_message(message) == VECTOR["message"]
+    message, tag, covered = decode_session_message(VECTOR["message"])
+    assert encode_session_message(message, lambda _covered: tag) == VECTOR["message"]
+    assert SenderTags(BOB).is_valid(tag, covered, sender=ALICE.card)
     assert message.opening is not None
-    agreed = respond(BOB, message.opening, prekeys=PREKEYS, now_ms=NOW_MS)
+    agreed = respond(BOB, message.opening, generation=3, prekeys=PREKEYS, now_ms=NOW_MS)
     assert agreed.session_id == message.session_id == VECTOR["session_id"]
     assert agreed.ratchet.root_key == VECTOR["secret"]
     accepted = accept_session(message, reader=BOB, prekeys=PREKEYS, now_ms=NOW_MS)
@@ -71,16 +76,18 @@ def test_states_of_version_1_are_read_and_go_on() -> None:
         writer=BOB.address,
         session_id=session,
         message_id=MESSAGE_ID,
+        generation=3,
         opening=None,
-        entropy=bytes(44),
+        make_tag=lambda _covered: bytes(16),
+        entropy=bytes(48),
     )
-    alice, text = decrypt_message(alice, decode_session_message(unpad(answer)), now_ms=NOW_MS)
+    alice, text = decrypt_message(alice, decode_session_message(unpad(answer)).message, now_ms=NOW_MS)
     assert text == b"answer"
 
 
 def test_a_state_of_version_1_with_a_skipped_key_is_read() -> None:
     state = decode_ratchet(VECTOR["bob_state_with_a_gap"])
     assert encode_ratchet(state) == VECTOR["bob_state_with_a_gap"]
-    after, text = decrypt_message(state, decode_session_message(VECTOR["message"]), now_ms=NOW_MS)
+    after, text = decrypt_message(state, decode_session_message(VECTOR["message"]).message, now_ms=NOW_MS)
     assert text == b"first"
     assert after.skipped == {}

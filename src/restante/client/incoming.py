@@ -28,6 +28,7 @@ from restante.core.session_reset import Move, Standing, on_reset
 from restante.core.signed_acks import verify_receipts
 from restante.crypto.identity import Identity
 from restante.crypto.ratchet import GapTooLarge, MessageKeyGone, RatchetState
+from restante.crypto.sender_tag import SenderTags
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError, StoreUnusable
 from restante.model.ids import Address, SessionId
@@ -43,6 +44,8 @@ from restante.wire.acks import AckType, BatchAck
 from restante.wire.control_messages import RetransmitRequest, SessionReset, decode_control, encode_retransmit_request
 from restante.wire.message_content import decode_content
 
+INVALID_TAG: Final = "invalid_sender_tag"
+"""The bytes only claim to be of this sender (SPEC 8.11)."""
 FOREIGN_ACK: Final = "foreign_ack"
 """A contact acknowledged a message that was not written to it."""
 _ACK_TYPES: Final = frozenset({AckType.RECEIPT, AckType.READ})
@@ -68,6 +71,7 @@ class IncomingMessages:
         limits: OrderLimits,
     ) -> None:
         self._identity = identity
+        self._tags = SenderTags(identity)
         self._contacts = contacts
         self._sessions = sessions
         self._outgoing = outgoing
@@ -119,9 +123,13 @@ class IncomingMessages:
         outside = UnsealedHeader(
             message.sender, message.session_id, message.message_id, arrival.payload_hash, arrival.envelope_bytes
         )
-        if self._contacts.get(message.sender) is None:
+        contact = self._contacts.get(message.sender)
+        if contact is None:
             # Nobody we could open a session with; taking it in would promise a receipt.
             self._security.suspect("unknown_sender", now_ms=now_ms, outside=outside)
+            return
+        if not self._tags.is_valid(arrival.tag, arrival.tagged, sender=contact.card):
+            self._security.suspect(INVALID_TAG, now_ms=now_ms, outside=outside)
             return
         if batch.record_if_known(outside) is not None:
             return

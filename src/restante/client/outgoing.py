@@ -5,6 +5,7 @@ called inside a transaction. The state of a session is changed only after everyt
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from restante.client.contacts import Contact, ContactBook
@@ -19,6 +20,7 @@ from restante.crypto.journal_tags import session_tag
 from restante.crypto.prekeys import choose_one_time
 from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState
 from restante.crypto.sealing import seal
+from restante.crypto.sender_tag import SenderTags
 from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
 from restante.model.errors import RestanteError, TooLarge
 from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, SessionId, mint_message_id
@@ -44,6 +46,7 @@ MAX_CONTENT_BYTES: Final = MAX_PLAINTEXT_BYTES - MIN_SESSION_MESSAGE_BYTES - MAX
 NO_ONE_TIME_PREKEY: Final = "no_one_time_prekey"
 """The first message of a session is only as safe as the signed prekey is young: both sides say so."""
 
+FIRST_GENERATION: Final = 1
 _WANTED_AGAIN: Final = RetransmitRequested()
 
 
@@ -63,6 +66,7 @@ class OutgoingMessages:
         journal: Journal,
     ) -> None:
         self._identity = identity
+        self._tags = SenderTags(identity)
         self._contacts = contacts
         self._sessions = sessions
         self._outbox = outbox
@@ -207,6 +211,7 @@ class OutgoingMessages:
             one_time=choose_one_time(replace(bundle, one_time=left), dice),
             encapsulation=encapsulate(bundle),
             entropy=self._entropy.draw(HANDSHAKE_ENTROPY_BYTES),
+            generation=FIRST_GENERATION,
             continues=continues,
         )
 
@@ -232,7 +237,9 @@ class OutgoingMessages:
             writer=self._identity.address,
             session_id=session.session_id,
             message_id=message_id,
+            generation=FIRST_GENERATION,
             opening=session.opening,
+            make_tag=partial(self._tags.make, recipient=to.card),
             entropy=self._entropy.draw(ENCRYPT_ENTROPY_BYTES),
         )
         return ratchet, seal(padded, to.card)

@@ -3,7 +3,7 @@
 Each function returns the new state beside its result. The host stores both in one transaction, or neither.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -41,6 +41,9 @@ class UnsealedMessage(NamedTuple):
     message: SessionMessage
     payload_hash: PayloadHash
     envelope_bytes: int
+    tag: bytes
+    tagged: bytes
+    """The bytes that the sender tag covers."""
 
 
 class _Viewed(NamedTuple):
@@ -95,10 +98,10 @@ def _arrival(viewed: _Viewed | RestanteError, padded: bytes | RestanteError) -> 
     if isinstance(padded, RestanteError):
         return padded
     try:
-        message = decode_session_message(unpad(padded))
+        message, tag, covered = decode_session_message(unpad(padded))
     except RestanteError as problem:
         return problem
-    return UnsealedMessage(message, viewed.payload_hash, viewed.envelope_bytes)
+    return UnsealedMessage(message, viewed.payload_hash, viewed.envelope_bytes, tag, covered)
 
 
 def encrypt_message(
@@ -108,10 +111,12 @@ def encrypt_message(
     writer: Address,
     session_id: SessionId,
     message_id: MessageId,
+    generation: int,
     opening: Opening | None,
+    make_tag: Callable[[bytes], bytes],
     entropy: bytes,
 ) -> tuple[RatchetState, bytes]:
-    """Encrypt and pad the next message, ready for the outer seal. `opening` is the session's, if we are its initiator.
+    """Encrypt, tag and pad the next message. `opening` is the session's, if we are its initiator.
 
     Padding is outside the ratchet, so that a first message, which is longer, has one of the usual sizes, too.
     """
@@ -120,10 +125,11 @@ def encrypt_message(
         sender=writer,
         session_id=session_id,
         message_id=message_id,
+        generation=generation,
         ratchet=sealed,
         opening=None if ratchet.is_answered else opening,
     )
-    return after, pad(encode_session_message(message))
+    return after, pad(encode_session_message(message, make_tag))
 
 
 def decrypt_message(ratchet: RatchetState, message: SessionMessage, *, now_ms: int) -> tuple[RatchetState, bytes]:
@@ -135,7 +141,7 @@ def accept_session(message: SessionMessage, *, reader: Identity, prekeys: Prekey
     """Accept a session with its first message. If it raises, no prekey is used up."""
     if message.opening is None:
         raise RemoteProtocolError("the message belongs to an unknown session", code=Code.SESSION_INVALID)
-    agreed = respond(reader, message.opening, prekeys=prekeys, now_ms=now_ms)
+    agreed = respond(reader, message.opening, generation=message.generation, prekeys=prekeys, now_ms=now_ms)
     if agreed.session_id != message.session_id:
         raise RemoteProtocolError(
             "the opening does not match the session id of its message", code=Code.AUTHENTICATION_FAILED

@@ -49,6 +49,7 @@ class Agreed:
     """The result of a handshake, on either side."""
 
     session_id: SessionId
+    generation: int
     peer: ContactCard
     opening: Opening
     ratchet: RatchetState
@@ -73,6 +74,7 @@ def initiate(
     one_time: OneTimePrekey | None,
     encapsulation: Encapsulation,
     entropy: bytes,
+    generation: int,
     continues: SessionId | None = None,
 ) -> Agreed:
     """Open a session with the owner of a verified bundle."""
@@ -99,6 +101,7 @@ def initiate(
         prekey=bundle.prekey,
         kem_prekey=bundle.kem_prekey,
         one_time_key=None if one_time is None else one_time.key,
+        generation=generation,
     )
     session = _session_id(transcript)
     ratchet = start_as_initiator(
@@ -107,10 +110,10 @@ def initiate(
         prekey=bundle.prekey,
         private=entropy[KEY_BYTES:],
     )
-    return Agreed(session_id=session, peer=bundle.card, opening=opening, ratchet=ratchet)
+    return Agreed(session_id=session, generation=generation, peer=bundle.card, opening=opening, ratchet=ratchet)
 
 
-def respond(reader: Identity, opening: Opening, *, prekeys: PrekeyStore, now_ms: int) -> Agreed:
+def respond(reader: Identity, opening: Opening, *, generation: int, prekeys: PrekeyStore, now_ms: int) -> Agreed:
     """Compute the responder's side of the session. No prekey is used up before the first message was decrypted."""
     card = verify_card(opening.card)
     signed = signed_prekey(prekeys, opening.prekey_id, now_ms=now_ms)
@@ -130,13 +133,14 @@ def respond(reader: Identity, opening: Opening, *, prekeys: PrekeyStore, now_ms:
         prekey=prekey.public_key().public_bytes_raw(),
         kem_prekey=kem.public_key().public_bytes_raw(),
         one_time_key=None if one_time is None else one_time.public_key().public_bytes_raw(),
+        generation=generation,
     )
     kem_secret = kem.decapsulate(exactly(opening.kem_ciphertext, KEM_CIPHERTEXT_BYTES, "KEM ciphertext"))
     session = _session_id(transcript)
     ratchet = start_as_responder(
         _context(card.address, reader.address, session), _secret(agreements, kem_secret, transcript), prekey=prekey
     )
-    return Agreed(session_id=session, peer=card, opening=opening, ratchet=ratchet)
+    return Agreed(session_id=session, generation=generation, peer=card, opening=opening, ratchet=ratchet)
 
 
 def _secret(agreements: list[tuple[X25519PrivateKey, bytes]], kem_secret: bytes, transcript: bytes) -> bytes:
@@ -151,7 +155,13 @@ def _secret(agreements: list[tuple[X25519PrivateKey, bytes]], kem_secret: bytes,
 
 
 def _transcript(
-    opening: Opening, responder: ContactCard, *, prekey: bytes, kem_prekey: bytes, one_time_key: bytes | None
+    opening: Opening,
+    responder: ContactCard,
+    *,
+    prekey: bytes,
+    kem_prekey: bytes,
+    one_time_key: bytes | None,
+    generation: int,
 ) -> bytes:
     """Return the hash of everything both sides saw. Every part has a fixed size or is marked as absent."""
     if opening.one_time_id is None or one_time_key is None:
@@ -160,6 +170,7 @@ def _transcript(
         one_time = _PRESENT + opening.one_time_id.to_bytes(4, "big") + one_time_key
     parts = (
         _TRANSCRIPT_DOMAIN,
+        generation.to_bytes(4, "big"),
         *_card_parts(opening.card),
         *_card_parts(responder),
         opening.ephemeral_key,

@@ -37,14 +37,19 @@ def root_step(root_key: bytes, agreed: bytes) -> tuple[bytes, bytes]:
 
 
 def chain_step(chain_key: bytes) -> tuple[bytes, bytes]:
-    """Return the message key, HMAC(chain, 01), and the next chain key, HMAC(chain, 02): KDF_CK of the Double
-    Ratchet."""
+    """Return the seed of the message key, HMAC(chain, 01), and the next chain key, HMAC(chain, 02): KDF_CK of the
+    Double Ratchet."""
     inner = chain_key.translate(_INNER)
     outer = chain_key.translate(_OUTER) + _OUTER_REST
     return (
         _sha256(outer + _sha256(inner + _THIS_MESSAGE).digest()).digest(),
         _sha256(outer + _sha256(inner + _NEXT_CHAIN).digest()).digest(),
     )
+
+
+def message_key(seed: bytes, random: bytes) -> bytes:
+    """Return HMAC(seed, random bytes): the key of one message (SPEC 8.12)."""
+    return _hmac(seed, random)
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:

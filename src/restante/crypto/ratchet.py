@@ -1,11 +1,12 @@
 """The Double Ratchet by Signal's specification: one key per message, renewed by every round trip (SPEC 8.2).
 
 Every function takes a state and returns a new one. So a refused message changes nothing, and a state that was not
-written to disk is not used. A message here is header, nonce and ciphertext. It must be sealed once more for its
+written to disk is not used. A message here is header, random bytes and ciphertext. It must be sealed once more for its
 recipient (SPEC 8.5), because the header shows counters. `context` binds the messages to both sides.
 
 The sending half of a ratchet turn is done by the next `encrypt`. Until then neither the new ratchet key nor the old one
-exists. The nonce is random although each key is used once: a state restored from a backup would use a key again.
+exists. A message key is derived from the chain and from fresh random bytes that travel with the message: a state
+restored from a backup repeats a chain key, but encrypts no two plaintexts under one message key (SPEC 8.12).
 """
 
 import struct
@@ -17,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from restante.crypto.key_derivation import KEY_BYTES, chain_step, root_step
+from restante.crypto.key_derivation import KEY_BYTES, chain_step, message_key, root_step
 from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError
 from restante.model.ids import exactly
@@ -26,14 +27,15 @@ MAX_SKIPPED_KEYS: Final = 1_000  # SPEC 8.2; also the largest jump from the last
 SKIPPED_KEY_LIFE_MS: Final = 30 * 86_400_000  # SPEC 8.2
 MAX_COUNT: Final = 0xFFFF_FFFF
 
-NONCE_BYTES: Final = 12
-ENCRYPT_ENTROPY_BYTES: Final = NONCE_BYTES + KEY_BYTES
-"""The entropy that `encrypt` needs: a nonce, and a ratchet key in case one is due."""
+RANDOM_BYTES: Final = 16  # SPEC 8.12
+ENCRYPT_ENTROPY_BYTES: Final = RANDOM_BYTES + KEY_BYTES
+"""The entropy that `encrypt` needs: the random part of the message key, and a ratchet key in case one is due."""
 
 _HEADER: Final = struct.Struct(">32sII")
-_HEADER_AND_NONCE: Final = struct.Struct(f">32sII{NONCE_BYTES}s")
+_HEADER_AND_RANDOM: Final = struct.Struct(f">32sII{RANDOM_BYTES}s")
 _MESSAGE_NAME_BYTES: Final = 36  # ratchet key and number: the name of a skipped key
-RATCHET_OVERHEAD_BYTES: Final = _HEADER_AND_NONCE.size + 16
+RATCHET_OVERHEAD_BYTES: Final = _HEADER_AND_RANDOM.size + 16
+_NONCE: Final = bytes(12)  # constant, because every message has a key of its own
 NONE_YET: Final = b""
 """Stands for a key that does not exist yet."""
 
@@ -55,7 +57,9 @@ class GapTooLarge(RemoteProtocolError):
 
 
 class SkippedKey(NamedTuple):
-    key: bytes
+    """What the chain gives for a message that has not come yet. Its key also needs the message's random bytes."""
+
+    seed: bytes
     stored_at_ms: int
 
 
@@ -110,38 +114,38 @@ def encrypt(
     if len(entropy) != ENCRYPT_ENTROPY_BYTES:
         raise Malformed(f"encrypting takes {ENCRYPT_ENTROPY_BYTES} random bytes, not {len(entropy)}")
     if not state.sending_key:
-        state = _turn_to_send(state, entropy[NONCE_BYTES:])
+        state = _turn_to_send(state, entropy[RANDOM_BYTES:])
     context, root_key, own, own_public, their, sending_key, sent, before, receiving_key, received, skipped = state
     if sent >= MAX_COUNT:
         raise LocalProtocolError("a chain has no more numbers: the session must be reset", code=Code.SESSION_INVALID)
-    message_key, next_key = chain_step(sending_key)
+    seed, next_key = chain_step(sending_key)
     header = _HEADER.pack(own_public, sent, before)
-    nonce = entropy[:NONCE_BYTES]
-    sealed = AESGCM(message_key).encrypt(nonce, plaintext, context + header + associated_data)
+    random = entropy[:RANDOM_BYTES]
+    sealed = AESGCM(message_key(seed, random)).encrypt(_NONCE, plaintext, context + header + associated_data)
     after = RatchetState(
         context, root_key, own, own_public, their, next_key, sent + 1, before, receiving_key, received, skipped
     )
-    return after, header + nonce + sealed
+    return after, header + random + sealed
 
 
 def decrypt(state: RatchetState, message: bytes, associated_data: bytes, *, now_ms: int) -> tuple[RatchetState, bytes]:
     """Decrypt a message. If it raises, the caller goes on with the old state."""
     if len(message) < RATCHET_OVERHEAD_BYTES:
         raise Malformed(f"a ratchet message has at least {RATCHET_OVERHEAD_BYTES} bytes, not {len(message)}")
-    their, number, before, nonce = _HEADER_AND_NONCE.unpack_from(message)
+    their, number, before, random = _HEADER_AND_RANDOM.unpack_from(message)
     bound = state.context + message[: _HEADER.size] + associated_data
-    sealed = message[_HEADER_AND_NONCE.size :]
+    sealed = message[_HEADER_AND_RANDOM.size :]
     if state.skipped:
         state = delete_expired_keys(state, now_ms=now_ms)
         kept = state.skipped.get(message[:_MESSAGE_NAME_BYTES])
         if kept is not None:
-            plaintext = _open(kept.key, nonce, sealed, bound)
+            plaintext = _open(kept.seed, random, sealed, bound)
             return _without_key(state, message[:_MESSAGE_NAME_BYTES]), plaintext
     if number != state.received or their != state.their_public or not state.receiving_key:
         state = _at(state, their, number, before, now_ms=now_ms)
     context, root_key, own, own_public, _, sending_key, sent, sent_before, receiving_key, _, skipped = state
-    message_key, next_key = chain_step(receiving_key)
-    plaintext = _open(message_key, nonce, sealed, bound)
+    seed, next_key = chain_step(receiving_key)
+    plaintext = _open(seed, random, sealed, bound)
     after = RatchetState(
         context, root_key, own, own_public, their, sending_key, sent, sent_before, next_key, number + 1, skipped
     )
@@ -189,8 +193,8 @@ def _jump(state: RatchetState, number: int, *, now_ms: int) -> RatchetState:
     chain_key = state.receiving_key
     skipped = dict(state.skipped)
     for missing in range(state.received, number):
-        message_key, chain_key = chain_step(chain_key)
-        skipped[state.their_public + missing.to_bytes(4, "big")] = SkippedKey(message_key, now_ms)
+        seed, chain_key = chain_step(chain_key)
+        skipped[state.their_public + missing.to_bytes(4, "big")] = SkippedKey(seed, now_ms)
     surplus = len(skipped) - MAX_SKIPPED_KEYS
     if surplus > 0:
         skipped = dict(islice(skipped.items(), surplus, None))
@@ -231,9 +235,9 @@ def _agree(own: X25519PrivateKey, their: bytes) -> bytes:
         raise _refused() from None
 
 
-def _open(message_key: bytes, nonce: bytes, sealed: bytes, bound: bytes) -> bytes:
+def _open(seed: bytes, random: bytes, sealed: bytes, bound: bytes) -> bytes:
     try:
-        return AESGCM(message_key).decrypt(nonce, sealed, bound)
+        return AESGCM(message_key(seed, random)).decrypt(_NONCE, sealed, bound)
     except InvalidTag:
         raise _refused() from None
 

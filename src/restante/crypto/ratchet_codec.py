@@ -41,7 +41,7 @@ def encode_ratchet(state: RatchetState) -> bytes:
         run = list(group)
         parts.append(_RUN.pack(their_public, len(run)))
         parts.extend(
-            _SKIPPED.pack(int.from_bytes(name[KEY_BYTES:], "big"), kept.key, kept.stored_at_ms) for name, kept in run
+            _SKIPPED.pack(int.from_bytes(name[KEY_BYTES:], "big"), kept.seed, kept.stored_at_ms) for name, kept in run
         )
     return b"".join(parts)
 

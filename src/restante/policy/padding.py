@@ -8,7 +8,7 @@ from typing import Final
 from restante.model.errors import Malformed, TooLarge
 from restante.model.limits import MAX_SEALED_BYTES
 
-SMALL_SIZES_BYTES: Final = (512, 1024, 4096, 8192)  # SPEC 2.9
+SMALL_SIZES_BYTES: Final = (4096, 8192)  # SPEC 2.9
 STEP_BYTES: Final = 8192  # SPEC 2.9: beyond the small sizes, multiples of this
 MAX_PADDED_BYTES: Final = MAX_SEALED_BYTES - STEP_BYTES
 """One step below the sealed maximum: sealing adds less than a step."""
@@ -43,6 +43,6 @@ def unpad(padded: bytes) -> bytes:
     if end > MAX_PLAINTEXT_BYTES or len(padded) != padded_size_bytes(end):
         raise Malformed(
             f"{len(padded)} bytes are not the padded size of {end};"
-            f" sizes are 512, 1024, 4096 and multiples of {STEP_BYTES} up to {MAX_PADDED_BYTES}"
+            f" sizes are 4096 and multiples of {STEP_BYTES} up to {MAX_PADDED_BYTES}"
         )
     return padded[:end]

@@ -1,11 +1,13 @@
-"""Encode and decode a session message: sender, session, message id and ratchet bytes, inside the sealed bytes.
+"""Encode and decode a session message: sender, session, message id, generation and ratchet bytes, then the sender tag.
 
-The header is readable before decryption, because SPEC 9.1 needs sender, session and message id for the first verdict.
-No node sees it (SPEC 8.5). Kind, sequence and text are inside the ratchet bytes. An opening is present until the
-initiator was answered.
+All of it is inside the sealed bytes. The header is readable before decryption, because SPEC 9.1 needs sender, session
+and message id for the first verdict, and SPEC 8.7 the generation of a session that can't be read. No node sees it
+(SPEC 8.5). Kind, sequence and text are inside the ratchet bytes. An opening is present until the initiator was
+answered. The tag covers all bytes before it (SPEC 8.11).
 """
 
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from restante.model.contact_card import ContactCard
@@ -26,14 +28,15 @@ from restante.wire.prekey_bundle import SEALING_KEY_BYTES, X25519_BYTES
 
 SESSION_MESSAGE_VERSION: Final = 1
 MAX_SESSION_MESSAGE_BYTES: Final = MAX_SEALED_BYTES  # SPEC 2.8: padding and sealing only add bytes
-MIN_RATCHET_BYTES: Final = 68  # header 40, nonce 12, tag 16
+MIN_RATCHET_BYTES: Final = 72  # header 40, random bytes 16, authentication tag 16
+SENDER_TAG_BYTES: Final = 16
 KEM_CIPHERTEXT_BYTES: Final = 1088
 
 _HAS_OPENING: Final = 1
 _HAS_ONE_TIME: Final = 2
 _HAS_CONTINUES: Final = 4
 _NO_OPENING: Final = b"\x00"
-_HEAD: Final = struct.Struct(">B32s32s16s")
+_HEAD: Final = struct.Struct(">B32s32s16sI")
 _FLAGS_BYTES: Final = 1
 _OPENING: Final = struct.Struct(
     f">{SEALING_KEY_BYTES}s{X25519_BYTES}s{SIGNATURE_BYTES}s{X25519_BYTES}sI{KEM_CIPHERTEXT_BYTES}s"
@@ -41,7 +44,7 @@ _OPENING: Final = struct.Struct(
 _ONE_TIME_ID: Final = struct.Struct(">I")
 _SESSION_BYTES: Final = 32
 
-MIN_SESSION_MESSAGE_BYTES: Final = _HEAD.size + _FLAGS_BYTES + MIN_RATCHET_BYTES
+MIN_SESSION_MESSAGE_BYTES: Final = _HEAD.size + _FLAGS_BYTES + MIN_RATCHET_BYTES + SENDER_TAG_BYTES
 MAX_OPENING_BYTES: Final = _FLAGS_BYTES + _OPENING.size + _ONE_TIME_ID.size + _SESSION_BYTES
 
 
@@ -51,12 +54,23 @@ class SessionMessage(NamedTuple):
     sender: Address
     session_id: SessionId
     message_id: MessageId
+    generation: int
     ratchet: bytes
     opening: Opening | None = None
 
 
-def encode_session_message(message: SessionMessage) -> bytes:
+class TaggedMessage(NamedTuple):
+    """A decoded session message, with its sender tag and the bytes that the tag covers."""
+
+    message: SessionMessage
+    tag: bytes
+    covered: bytes
+
+
+def encode_session_message(message: SessionMessage, make_tag: Callable[[bytes], bytes]) -> bytes:
+    """Encode the message and append the tag that `make_tag` returns for its bytes."""
     _check_ratchet(message.ratchet)
+    check_number(message.generation, "generation", low=1, high=MAX_U32)
     if message.opening is not None and message.opening.card.address != message.sender:
         raise Malformed("the opening of a session must be the sender's own")
     head = _HEAD.pack(
@@ -64,27 +78,32 @@ def encode_session_message(message: SessionMessage) -> bytes:
         address(message.sender),
         session_id(message.session_id),
         message_id(message.message_id),
+        message.generation,
     )
-    raw = head + (_NO_OPENING if message.opening is None else encode_opening(message.opening)) + message.ratchet
+    covered = head + (_NO_OPENING if message.opening is None else encode_opening(message.opening)) + message.ratchet
+    raw = covered + exactly(make_tag(covered), SENDER_TAG_BYTES, "sender tag")
     if len(raw) > MAX_SESSION_MESSAGE_BYTES:
         raise TooLarge("the message", size_bytes=len(raw), limit_bytes=MAX_SESSION_MESSAGE_BYTES)
     return raw
 
 
-def decode_session_message(raw: bytes) -> SessionMessage:
+def decode_session_message(raw: bytes) -> TaggedMessage:
+    """Decode a message. Whether its tag is valid is for the caller to check."""
     if len(raw) > MAX_SESSION_MESSAGE_BYTES:
         raise TooLarge("the message", size_bytes=len(raw), limit_bytes=MAX_SESSION_MESSAGE_BYTES)
     if len(raw) < MIN_SESSION_MESSAGE_BYTES:
         raise Malformed(f"a session message has at least {MIN_SESSION_MESSAGE_BYTES} bytes, not {len(raw)}")
-    version, sender, session, message = _HEAD.unpack_from(raw)
+    version, sender, session, message, generation = _HEAD.unpack_from(raw)
     if version != SESSION_MESSAGE_VERSION:
         raise Malformed(f"only version {SESSION_MESSAGE_VERSION} of a session message is known, not {version}")
     flags = raw[_HEAD.size]
     end = _HEAD.size + (_opening_bytes(flags) if flags else _FLAGS_BYTES)
     opening = decode_opening(raw[_HEAD.size : end], writer=Address(sender)) if flags else None
-    ratchet = raw[end:]
+    ratchet = raw[end:-SENDER_TAG_BYTES]
     _check_ratchet(ratchet)
-    return SessionMessage(sender, session, message_id(message), ratchet, opening)
+    check_number(generation, "generation", low=1, high=MAX_U32)
+    decoded = SessionMessage(sender, session, message_id(message), generation, ratchet, opening)
+    return TaggedMessage(decoded, raw[-SENDER_TAG_BYTES:], raw[:-SENDER_TAG_BYTES])
 
 
 def encode_opening(opening: Opening) -> bytes:

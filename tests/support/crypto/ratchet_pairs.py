@@ -92,13 +92,14 @@ class ChainKdf(oracle_kdf.KDF):
 class Aead(oracle_aead.AEAD):
     @staticmethod
     async def encrypt(plaintext: bytes, key: bytes, associated_data: bytes) -> bytes:
-        nonce = hmac.digest(key, b"a nonce for tests", "sha256")[:12]
-        return nonce + AESGCM(key).encrypt(nonce, plaintext, associated_data)
+        random = hmac.digest(key, b"random bytes for tests", "sha256")[:16]
+        return random + AESGCM(hmac.digest(key, random, "sha256")).encrypt(bytes(12), plaintext, associated_data)
 
     @staticmethod
     async def decrypt(ciphertext: bytes, key: bytes, associated_data: bytes) -> bytes:
         try:
-            return AESGCM(key).decrypt(ciphertext[:12], ciphertext[12:], associated_data)
+            message_key = hmac.digest(key, ciphertext[:16], "sha256")
+            return AESGCM(message_key).decrypt(bytes(12), ciphertext[16:], associated_data)
         except InvalidTag:
             raise AuthenticationFailedException from None
 

@@ -38,7 +38,12 @@ def bundle_of(prekeys: PrekeyStore = BOBS_PREKEYS, owner: Identity = BOB, *, now
 
 
 def opened(
-    bundle: PrekeyBundle, writer: Identity = ALICE, *, dice: int = 0, continues: SessionId | None = None
+    bundle: PrekeyBundle,
+    writer: Identity = ALICE,
+    *,
+    dice: int = 0,
+    generation: int = 1,
+    continues: SessionId | None = None,
 ) -> Agreed:
     return initiate(
         writer,
@@ -46,8 +51,14 @@ def opened(
         one_time=choose_one_time(bundle, dice),
         encapsulation=encapsulate(bundle),
         entropy=DICE.draw(HANDSHAKE_ENTROPY_BYTES),
+        generation=generation,
         continues=continues,
     )
+
+
+def no_tag(_covered: bytes) -> bytes:
+    """Where a test is not about the sender tag."""
+    return bytes(16)
 
 
 class End:
@@ -66,20 +77,22 @@ class End:
             writer=self._owner,
             session_id=self.agreed.session_id,
             message_id=mint_message_id(DICE.draw(16)) if message_id is None else message_id,
+            generation=self.agreed.generation,
             opening=self.agreed.opening if is_ours else None,
+            make_tag=no_tag,
             entropy=DICE.draw(ENCRYPT_ENTROPY_BYTES),
         )
         return unpad(raw)
 
     def read(self, raw: bytes, *, now_ms: int = NOW_MS) -> bytes:
-        self.ratchet, text = decrypt_message(self.ratchet, decode_session_message(raw), now_ms=now_ms)
+        self.ratchet, text = decrypt_message(self.ratchet, decode_session_message(raw).message, now_ms=now_ms)
         return text
 
 
 def accepted(
     raw: bytes | SessionMessage, reader: Identity = BOB, prekeys: PrekeyStore = BOBS_PREKEYS, *, now_ms: int = NOW_MS
 ) -> Accepted:
-    message = raw if isinstance(raw, SessionMessage) else decode_session_message(raw)
+    message = raw if isinstance(raw, SessionMessage) else decode_session_message(raw).message
     return accept_session(message, reader=reader, prekeys=prekeys, now_ms=now_ms)
 
 

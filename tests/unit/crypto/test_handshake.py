@@ -53,11 +53,18 @@ def first_message() -> bytes:
 
 @clause("8.1", "8.3")
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32), st.booleans(), st.none() | st.binary(min_size=32, max_size=32).map(SessionId))
-def test_both_ends_come_to_the_same_session(dice: int, is_exhausted: bool, continues: SessionId | None) -> None:
+@given(
+    st.integers(0, 2**32),
+    st.booleans(),
+    st.integers(1, 2**32 - 1),
+    st.none() | st.binary(min_size=32, max_size=32).map(SessionId),
+)
+def test_both_ends_come_to_the_same_session(
+    dice: int, is_exhausted: bool, generation: int, continues: SessionId | None
+) -> None:
     prekeys = EXHAUSTED if is_exhausted else BOBS_PREKEYS
-    agreed = opened(bundle_of(prekeys), dice=dice, continues=continues)
-    answered = respond(BOB, agreed.opening, prekeys=prekeys, now_ms=NOW_MS)
+    agreed = opened(bundle_of(prekeys), dice=dice, generation=generation, continues=continues)
+    answered = respond(BOB, agreed.opening, generation=generation, prekeys=prekeys, now_ms=NOW_MS)
     assert answered.session_id == agreed.session_id
     assert len(agreed.session_id) == 32
     assert answered.ratchet.context == agreed.ratchet.context
@@ -78,14 +85,18 @@ def test_the_opening_is_repeated_until_an_answer_and_never_sent_by_the_other_end
     agreed = opened(bundle_of())
     alice = End(ALICE.address, agreed)
     first, second = alice.write(b"1"), alice.write(b"2")
-    assert decode_session_message(first).opening == decode_session_message(second).opening == agreed.opening
+    assert (
+        decode_session_message(first).message.opening
+        == decode_session_message(second).message.opening
+        == agreed.opening
+    )
     late = accepted(second)
     bob = End(BOB.address, late.agreed)
     assert (late.plaintext, bob.read(first)) == (b"2", b"1")
     answer = bob.write(b"3")
-    assert decode_session_message(answer).opening is None
+    assert decode_session_message(answer).message.opening is None
     alice.read(answer)
-    assert decode_session_message(alice.write(b"4")).opening is None
+    assert decode_session_message(alice.write(b"4")).message.opening is None
 
 
 @clause("8.1")
@@ -93,7 +104,8 @@ def test_a_one_time_prekey_is_spent_by_the_first_message_that_opens_and_by_no_ot
     agreed = opened(bundle_of(), dice=7)
     raw = End(ALICE.address, agreed).write(b"first")
     before = dict(BOBS_PREKEYS.one_time)
-    for bit in range(len(raw) * 8 - 160, len(raw) * 8, 3):
+    ends = len(raw) * 8 - 128  # the sender tag is not the handshake's
+    for bit in range(ends - 160, ends, 3):
         assert refusal_of(flipped(raw, bit)) is Code.AUTHENTICATION_FAILED
     assert BOBS_PREKEYS.one_time == before
     after = accepted(raw).prekeys
@@ -129,10 +141,12 @@ def test_the_wrong_recipient_cannot_read_it() -> None:
 
 
 def test_nobody_can_open_a_session_in_anothers_name() -> None:
-    message = decode_session_message(first_message())
+    message = decode_session_message(first_message()).message
     assert message.opening is not None
     # Carol shows Alice's card, but has not the key in it: the agreements come out differently on the two sides.
-    forged = initiate(CAROL, bundle_of(), one_time=None, encapsulation=encapsulate(bundle_of()), entropy=ENTROPY)
+    forged = initiate(
+        CAROL, bundle_of(), one_time=None, encapsulation=encapsulate(bundle_of()), entropy=ENTROPY, generation=1
+    )
     as_alice = End(ALICE.address, replace(forged, opening=replace(forged.opening, card=ALICE.card)))
     assert refusal_of(as_alice.write(b"it is me, Alice")) is Code.AUTHENTICATION_FAILED
 
@@ -141,26 +155,35 @@ def test_every_secret_of_the_handshake_matters() -> None:
     bundle = bundle_of()
     kem = encapsulate(bundle)
     one_time = choose_one_time(bundle, 0)
-    honest = initiate(ALICE, bundle, one_time=one_time, encapsulation=kem, entropy=ENTROPY)
+    honest = initiate(ALICE, bundle, one_time=one_time, encapsulation=kem, entropy=ENTROPY, generation=1)
     wrong_kem = Encapsulation(secret=bytes(32), ciphertext=kem.ciphertext)
     others = [
-        initiate(ALICE, bundle, one_time=one_time, encapsulation=wrong_kem, entropy=ENTROPY),
-        initiate(ALICE, bundle, one_time=one_time, encapsulation=kem, entropy=flipped(ENTROPY, 100)),
-        initiate(ALICE, bundle, one_time=None, encapsulation=kem, entropy=ENTROPY),
-        initiate(ALICE, bundle, one_time=one_time, encapsulation=kem, entropy=ENTROPY, continues=SessionId(bytes(32))),
+        initiate(ALICE, bundle, one_time=one_time, encapsulation=wrong_kem, entropy=ENTROPY, generation=1),
+        initiate(ALICE, bundle, one_time=one_time, encapsulation=kem, entropy=flipped(ENTROPY, 100), generation=1),
+        initiate(ALICE, bundle, one_time=None, encapsulation=kem, entropy=ENTROPY, generation=1),
+        initiate(ALICE, bundle, one_time=one_time, encapsulation=kem, entropy=ENTROPY, generation=2),
+        initiate(
+            ALICE,
+            bundle,
+            one_time=one_time,
+            encapsulation=kem,
+            entropy=ENTROPY,
+            generation=1,
+            continues=SessionId(bytes(32)),
+        ),
     ]
     roots = {agreed.ratchet.root_key for agreed in (honest, *others)}
-    assert len(roots) == 5
+    assert len(roots) == 6
     assert others[0].session_id == honest.session_id, "the transcript is public; only the secret differs"
-    assert len({agreed.session_id for agreed in (honest, *others)}) == 4
+    assert len({agreed.session_id for agreed in (honest, *others)}) == 5
 
 
 @clause("8.5")
 def test_every_bit_flip_of_a_first_message_is_refused() -> None:
     raw = first_message()
-    # Each 13th bit of the long keys, every bit of the rest.
-    long_keys = range(82 * 8, (82 + 1216) * 8), range((82 + 1216 + 132) * 8, (82 + 1216 + 132 + 1088) * 8)
-    bits = set(range(len(raw) * 8)).difference(*long_keys) | {bit for keys in long_keys for bit in keys[::13]}
+    # Each 13th bit of the long keys, every bit of the rest but the sender tag, which others check.
+    long_keys = range(86 * 8, (86 + 1216) * 8), range((86 + 1216 + 132) * 8, (86 + 1216 + 132 + 1088) * 8)
+    bits = set(range((len(raw) - 16) * 8)).difference(*long_keys) | {bit for keys in long_keys for bit in keys[::13]}
     accepted_bits = []
     for bit in sorted(bits):
         try:
@@ -173,11 +196,11 @@ def test_every_bit_flip_of_a_first_message_is_refused() -> None:
 
 @pytest.mark.parametrize("share", [bytes(32), b"\x01" + bytes(31)], ids=["zero", "one"])
 def test_an_ephemeral_key_of_small_order_is_refused(share: bytes) -> None:
-    message = decode_session_message(first_message())
+    message = decode_session_message(first_message()).message
     assert message.opening is not None
     bent: Opening = replace(message.opening, ephemeral_key=share)
     with pytest.raises(RestanteError) as refused:
-        respond(BOB, bent, prekeys=BOBS_PREKEYS, now_ms=NOW_MS)
+        respond(BOB, bent, generation=1, prekeys=BOBS_PREKEYS, now_ms=NOW_MS)
     assert refused.value.code is Code.AUTHENTICATION_FAILED
 
 

@@ -26,11 +26,7 @@ def test_the_limits_leave_room_for_sealing_inside_256_kib() -> None:
 @pytest.mark.parametrize(
     ("plaintext_bytes", "padded_bytes"),
     [
-        (0, 512),
-        (511, 512),
-        (512, 1_024),
-        (1_023, 1_024),
-        (1_024, 4_096),
+        (0, 4_096),
         (4_095, 4_096),
         (4_096, 8_192),
         (8_191, 8_192),
@@ -47,7 +43,7 @@ def test_plaintext_is_padded_to_the_next_size(plaintext_bytes: int, padded_bytes
 
 @clause("2.9")
 def test_padding_is_a_marker_byte_and_zeros() -> None:
-    assert pad(b"hello") == b"hello\x80" + bytes(506)
+    assert pad(b"hello") == b"hello\x80" + bytes(4_090)
 
 
 @clause("2.8")

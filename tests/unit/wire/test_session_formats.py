@@ -19,6 +19,7 @@ from restante.wire.session_message import (
     encode_opening,
     encode_session_message,
 )
+from support.spec.clauses import clause
 from support.wire.codec_properties import (
     assert_refuses_every_truncation,
     assert_refuses_one_more_byte,
@@ -43,8 +44,16 @@ MESSAGE = SessionMessage(
     sender=CARD.address,
     session_id=SessionId(b"i" * 32),
     message_id=MessageId(bytes.fromhex("9f1c5a3e6d0b4c1e8a572f4e0c9b7d11")),
-    ratchet=b"r" * 70,
+    generation=3,
+    ratchet=b"r" * 74,
 )
+TAG = b"tag of 16 bytes."
+
+
+def encoded(message: SessionMessage) -> bytes:
+    return encode_session_message(message, lambda _covered: TAG)
+
+
 numbers = st.integers(0, 0xFFFF_FFFF)
 openings = st.builds(
     lambda prekey, one_time, continues: replace(OPENING, prekey_id=prekey, one_time_id=one_time, continues=continues),
@@ -53,9 +62,10 @@ openings = st.builds(
     st.none() | st.binary(min_size=32, max_size=32).map(SessionId),
 )
 messages = st.builds(
-    lambda opening, ratchet: MESSAGE._replace(opening=opening, ratchet=ratchet),
+    lambda opening, generation, ratchet: MESSAGE._replace(opening=opening, generation=generation, ratchet=ratchet),
     st.none() | openings,
-    st.binary(min_size=68, max_size=200),
+    st.integers(1, 0xFFFF_FFFF),
+    st.binary(min_size=72, max_size=200),
 )
 
 
@@ -114,7 +124,20 @@ def test_a_bundle_is_refused_for_its_size_before_it_is_looked_into() -> None:
 
 @given(messages)
 def test_a_session_message_comes_back_as_it_was(message: SessionMessage) -> None:
-    assert decode_session_message(encode_session_message(message)) == message
+    raw = encoded(message)
+    assert decode_session_message(raw) == (message, TAG, raw[:-16])
+
+
+@clause("8.11")
+def test_the_tag_is_made_over_all_other_bytes_of_a_message() -> None:
+    covered: list[bytes] = []
+
+    def make_tag(part: bytes) -> bytes:
+        covered.append(part)
+        return TAG
+
+    raw = encode_session_message(MESSAGE._replace(opening=OPENING), make_tag)
+    assert [raw] == [part + TAG for part in covered]
 
 
 @given(openings)
@@ -132,7 +155,7 @@ def test_an_opening_comes_back_as_it_was(opening: Opening) -> None:
     ids=["following", "first", "with a one-time prekey", "after a reset"],
 )
 def test_every_bit_of_a_session_message_means_something(opening: Opening | None) -> None:
-    raw = encode_session_message(MESSAGE._replace(opening=opening, ratchet=b"r" * 68))
+    raw = encoded(MESSAGE._replace(opening=opening, ratchet=b"r" * 72))
     assert_refuses_every_truncation(decode_session_message, raw)
     bits = [*range(90 * 8), *range(90 * 8, len(raw) * 8, 5)]
     original = decode_session_message(raw)
@@ -141,15 +164,15 @@ def test_every_bit_of_a_session_message_means_something(opening: Opening | None)
 
 @pytest.mark.parametrize("flags", [2, 4, 6, 8, 9, 255])
 def test_flags_that_mean_nothing_are_refused(flags: int) -> None:
-    raw = encode_session_message(MESSAGE._replace(opening=OPENING))
+    raw = encoded(MESSAGE._replace(opening=OPENING))
     with pytest.raises(Malformed, match=f"1, 3, 5 or 7, not {flags}"):
-        decode_session_message(raw[:81] + bytes([flags]) + raw[82:])
+        decode_session_message(raw[:85] + bytes([flags]) + raw[86:])
 
 
 def test_an_opening_of_somebody_else_is_refused() -> None:
     other = replace(OPENING, card=replace(CARD, address=Address(b"b" * 32)))
     with pytest.raises(Malformed, match="sender's own"):
-        encode_session_message(MESSAGE._replace(opening=other))
+        encoded(MESSAGE._replace(opening=other))
 
 
 @pytest.mark.parametrize(
@@ -158,18 +181,19 @@ def test_an_opening_of_somebody_else_is_refused() -> None:
         (MESSAGE._replace(sender=Address(b"a" * 31)), "address must have 32 bytes"),
         (MESSAGE._replace(session_id=SessionId(b"i" * 33)), "session_id must have 32 bytes"),
         (MESSAGE._replace(message_id=MessageId(bytes(16))), "must be a UUIDv4"),
-        (MESSAGE._replace(ratchet=b"r" * 67), "at least 68 bytes, not 67"),
+        (MESSAGE._replace(ratchet=b"r" * 71), "at least 72 bytes, not 71"),
+        (MESSAGE._replace(generation=0), "generation"),
     ],
-    ids=["sender", "session", "message id", "ratchet bytes"],
+    ids=["sender", "session", "message id", "ratchet bytes", "generation"],
 )
 def test_a_message_that_nobody_could_read_is_not_written(bent: SessionMessage, reason: str) -> None:
     with pytest.raises(Malformed, match=reason):
-        encode_session_message(bent)
+        encoded(bent)
 
 
 def test_a_message_that_is_too_large_is_refused_on_both_sides() -> None:
     with pytest.raises(TooLarge):
-        encode_session_message(MESSAGE._replace(ratchet=bytes(262_144)))
+        encoded(MESSAGE._replace(ratchet=bytes(262_144)))
     with pytest.raises(TooLarge):
         decode_session_message(bytes(262_145))
 
