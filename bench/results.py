@@ -1,0 +1,64 @@
+"""Results of benchmarks as tables: printed, kept in bench/results as JSON, and shown in docs/benchmarks.md."""
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+RESULTS: Final = Path(__file__).parent / "results"
+
+
+@dataclass(slots=True)
+class Table:
+    """A title, the names of the columns and rows of text. `plot` names the columns that a chart shows."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    plot: tuple[int, int] | None = None
+
+    def add(self, row: list[str]) -> None:
+        self.rows.append(row)
+
+    def as_text(self) -> str:
+        widths = [max(len(row[at]) for row in [self.columns, *self.rows]) for at in range(len(self.columns))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in [self.columns, *self.rows]
+        ]
+        return "\n  ".join([self.title, *lines])
+
+
+def bar(passed: bool, what: str = "") -> str:
+    """Say whether a bar is reached."""
+    return ("pass" if passed else "FAIL") + (f" ({what})" if what else "")
+
+
+def machine() -> dict[str, str]:
+    """Say on what it was measured, without the names of people or hosts."""
+    model = "unknown"
+    for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []:
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    return {
+        "processor": model,
+        "cores": str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "load before": f"{os.getloadavg()[0]:.1f}",
+    }
+
+
+def write_results(name: str, tables: list[Table]) -> None:
+    """Replace the tables with these titles in bench/results/<name>.json; tables of other titles stay."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    kept: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {"tables": []}
+    fresh = {table.title: asdict(table) for table in tables}
+    merged = [fresh.pop(table["title"], table) for table in kept["tables"]]
+    merged += fresh.values()
+    text = json.dumps({"machine": machine(), "tables": merged}, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", "utf-8")
