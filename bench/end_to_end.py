@@ -17,7 +17,7 @@ from typing import Any, Final
 from bench.end_to_end_actors import Part
 from bench.end_to_end_floor import SYNCS, crypto_us, redis_latencies_us, sync_us
 from bench.end_to_end_idle import idle
-from bench.end_to_end_stage import Actor, Stage, processor_s, staged
+from bench.end_to_end_stage import Actor, Stage, staged
 from bench.results import Table, bar, write_results
 
 WORKING_DIRECTORY: Final = Path(".run/bench-end-to-end")  # the system's place for temporary files may be no disk
@@ -88,7 +88,7 @@ class Loop:
             self.rate = arrived / ((bob.seen["last_ns"] - alice.seen["first_ns"]) / 1e9)
             self.p50_ms = percentile(bob.seen["latencies_us"], 0.5) / 1_000
             self.p99_ms = percentile(bob.seen["latencies_us"], 0.99) / 1_000
-        used = {"sender": processor_s(alice.pid), "relay": stage.relay.processor_s(), "recipient": processor_s(bob.pid)}
+        used = {"sender": alice.processor_s(), "relay": stage.relay.processor_s(), "recipient": bob.processor_s()}
         self.us = {part: seconds * 1e6 / arrived for part, seconds in used.items()}
 
     def _row(self, alice: Actor, bob: Actor, states: dict[str, int]) -> list[str]:
@@ -111,7 +111,7 @@ class Loop:
 
 async def loops(folder: Path, messages: int, results: list[Table]) -> None:
     table = Table(
-        "20,000 messages in a loop",
+        f"{messages:,} messages in a loop",
         ["case", "sent", "arrived", "once and in order", "evicted", "refused", "final states", "messages/s", "bar"],
     )
     offline = int(messages * OFFLINE_PART)
@@ -149,9 +149,9 @@ async def conversations(folder: Path, messages: int, results: list[Table]) -> No
         await alices.until("done", 0)
         seconds = (bobs.seen["last_ns"] - alices.seen["first_ns"]) / 1e9
         used = {
-            "senders": processor_s(alices.pid),
+            "senders": alices.processor_s(),
             "relay": stage.relay.processor_s(),
-            "recipients": processor_s(bobs.pid),
+            "recipients": bobs.processor_s(),
         }
         assert bobs.seen["out_of_order"] == 0
     us = {part: taken * 1e6 / count for part, taken in used.items()}

@@ -18,7 +18,7 @@ from bench.end_to_end_actors import Part
 from restante.cli.node.config_template import node_toml
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
-from restante.runtime.endpoints import Endpoint, PinnedRelay
+from restante.model.places import RelayPlace
 from restante.runtime.node_home import NodeDirectory
 from restante.runtime.system import SystemEntropy
 
@@ -46,13 +46,13 @@ class RelayProcess:
     def __init__(self, folder: Path) -> None:
         with socket.socket() as probe:
             probe.bind((LOOPBACK, 0))
-            endpoint = Endpoint(host=LOOPBACK, port=probe.getsockname()[1])
-        text = node_toml(listen=str(endpoint), status=f"{LOOPBACK}:0")
+            port: int = probe.getsockname()[1]
+        text = node_toml(listen=f"{LOOPBACK}:{port}", status=f"{LOOPBACK}:0")
         identity = NodeDirectory(folder / "node").create(text, SystemEntropy())
-        self.address = PinnedRelay(key=identity.node_key, endpoint=endpoint)
+        self.address = RelayPlace(node_key=identity.node_key, host=LOOPBACK, port=port)
         self._folder = folder
-        self._used_s = 0.0
         self._start()
+        self._used_s = -processor_s(self.pid)
 
     def _start(self) -> None:
         notify = self._folder / "notify"
@@ -73,6 +73,7 @@ class RelayProcess:
         return self._process.pid
 
     def processor_s(self) -> float:
+        """Return what it has used since it was first ready, over all restarts."""
         return self._used_s + processor_s(self._process.pid)
 
     def kill_and_restart(self) -> None:
@@ -91,6 +92,7 @@ class Actor:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._started_s = 0.0
         self.seen: dict[str, Any] = {}
 
     @classmethod
@@ -107,11 +109,16 @@ class Actor:
             )
         )
         await actor.until("ready", 1)
+        actor._started_s = processor_s(actor.pid)
         return actor
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def processor_s(self) -> float:
+        """Return what it has used since it was ready."""
+        return processor_s(self.pid) - self._started_s
 
     async def until(self, key: str, least: int) -> Any:
         """Read until it has said `key` with a number of at least `least`, or a value that is none."""

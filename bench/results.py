@@ -62,3 +62,12 @@ def write_results(name: str, tables: list[Table]) -> None:
     merged += fresh.values()
     text = json.dumps({"machine": machine(), "tables": merged}, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", "utf-8")
+
+
+def write_output(name: str, lines: list[str]) -> None:
+    """Keep what a benchmark printed, unless it wrote its tables itself."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    if path.exists() and "tables" in json.loads(path.read_text("utf-8")):
+        return
+    path.write_text(json.dumps({"machine": machine(), "output": lines}, indent=1, ensure_ascii=False) + "\n", "utf-8")
