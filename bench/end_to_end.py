@@ -28,6 +28,7 @@ ALONE: Final = 500
 SIDES: Final = 10  # clients on each side of the many conversations, each with each
 MODEST: Final = 99
 MODEST_MESSAGES: Final = 30
+WARM_UP: Final = 5
 MODEST_PAUSE_S: Final = 0.5
 
 MIN_RATE: Final = 1_500
@@ -44,7 +45,9 @@ def pair(stage: Stage, **more: Any) -> tuple[Part, Part]:
     """Return the parts of one sender and one recipient."""
     count = more.pop("count")
     sender = Part(role="send", homes=[stage.home("alice")], contacts=[["bob"]], count=count, **more)
-    return sender, Part(role="receive", homes=[stage.home("bob")], count=count, turns=more.get("turns"))
+    return sender, Part(
+        role="receive", homes=[stage.home("bob")], count=count, turns=more.get("turns"), warm_up=WARM_UP
+    )
 
 
 class Loop:
@@ -165,7 +168,7 @@ async def latency(folder: Path, _messages: int, results: list[Table]) -> None:
         bob = await stage.start(receiving)
         await stage.start(sending)
         await bob.until("done", 0)
-        taken: list[int] = bob.seen["latencies_us"][ALONE // 10 :]
+        taken: list[int] = bob.seen["latencies_us"]
     pieces = crypto_us()
     sync = sync_us(folder)
     floor = SYNCS * sync + sum(pieces.values())
@@ -186,7 +189,7 @@ async def latency(folder: Path, _messages: int, results: list[Table]) -> None:
     if redis is None:
         table.add(["Redis Streams, appendfsync always: not installed", "", "", ""])
     else:
-        taken = [round(each) for each in redis[ALONE // 10 :]]
+        taken = [round(each) for each in redis[WARM_UP:]]
         table.add(
             [
                 "Redis Streams, appendfsync always, not encrypted",
@@ -212,7 +215,8 @@ async def fairness(folder: Path, _messages: int, results: list[Table]) -> None:
             modest = [f"m{n}" for n in range(MODEST)]
             await stage.introduce([*((one, "bob") for one in modest), ("greedy", "carol")])
             count = MODEST * MODEST_MESSAGES
-            bob = await stage.start(Part(role="receive", homes=[stage.home("bob")], count=count))
+            receiving = Part(role="receive", homes=[stage.home("bob")], count=count, warm_up=WARM_UP)
+            bob = await stage.start(receiving)
             if is_greedy:
                 await stage.start(Part(role="receive", homes=[stage.home("carol")]))
                 greedy = Part(role="send", homes=[stage.home("greedy")], contacts=[["carol"]], count=10**9)

@@ -42,6 +42,9 @@ class Part:
     turns: str | None = None
     """A socket at which the recipient says that its application has a message: then the next one is sent."""
     pause_s: float = 0.0
+    """Between two messages of a conversation; conversations begin at different moments of a pause."""
+    warm_up: int = 0
+    """So many messages of each conversation are not counted in latencies: the first one opens a session."""
 
     def as_text(self) -> str:
         return json.dumps(asdict(self))
@@ -72,7 +75,8 @@ class Sender:
         self.first_ns = 0
         self._turns: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def converse(self, client: Client, contact: str) -> None:
+    async def converse(self, client: Client, contact: str, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
         to = client.contacts.named(contact).address
         padding = bytes(BODY_BYTES - HEAD.size)
         for number in range(self._part.count):
@@ -102,7 +106,8 @@ class Sender:
             for client, contacts in zip(clients, self._part.contacts, strict=True)
             for contact in contacts
         ]
-        await asyncio.gather(*(self.converse(client, contact) for client, contact in pairs))
+        step_s = self._part.pause_s / len(pairs)
+        await asyncio.gather(*(self.converse(*pair, step_s * at) for at, pair in enumerate(pairs)))
         tell(done=self.accepted, refused=self.refused, first_ns=self.first_ns, last_ns=time.monotonic_ns())
 
     async def _listen(self, path: str) -> None:
@@ -134,7 +139,8 @@ class Receiver:
             number, sent_ns = HEAD.unpack_from(message.plaintext)
             self.out_of_order += number != expected[message.sender]
             expected[message.sender] = number + 1
-            self.latencies_ns.append(now_ns - sent_ns)
+            if number >= self._part.warm_up:
+                self.latencies_ns.append(now_ns - sent_ns)
             self.arrived += 1
             self.last_ns = now_ns
             if self._turns is not None and self._part.turns is not None:
