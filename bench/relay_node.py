@@ -8,7 +8,6 @@ from typing import Final
 from restante.crypto.identity import Identity
 from restante.node.gc_tuning import tune_garbage_collector
 from restante.node.relay import Relay
-from restante.policy.connection_limits import RelayLimits
 from restante.policy.quota import MailboxQuota
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.file.database import Database
@@ -20,7 +19,6 @@ from restante.runtime.system import SystemClock, SystemEntropy
 
 NODE: Final = Identity(b"bench node".ljust(32))
 LIFTED: Final = Settings(
-    relay=RelayLimits(put_rate_per_s=1_000_000, put_burst=10_000_000),
     mailbox=MailboxQuota(max_blobs=10_000_000, max_bytes=100_000_000_000),
 )
 

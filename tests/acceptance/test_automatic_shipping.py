@@ -26,11 +26,9 @@ from support.relay.node_processes import NodeHome, NodeProcess, clean_environ, r
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S, LOOK_S, until
 
-LIFTED = {"put_rate_per_s": 1_000_000, "put_burst": 10_000_000}
-
 
 def shipping_home(tmp_path: Path) -> NodeHome:
-    home = NodeHome.made(tmp_path / "node", relay=LIFTED)
+    home = NodeHome.made(tmp_path / "node")
     home.set("journal", ship_interval_ms=100, ship_to=str(tmp_path / "out"))
     return home
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from restante.core.link.client_end import ANSWER_TIMEOUT_S
 from restante.core.signed_acks import delivery_evidence
 from restante.crypto.identity import Identity
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost
-from restante.runtime.transport.relay_connection import DEADLINE_S, TlsRelayConnection
+from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.runtime.transport.tls import server_context
 from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
 from restante.wire.frames import codec
@@ -217,7 +218,7 @@ async def test_a_relay_that_never_greets_is_given_up_and_hung_up_on() -> None:
         async with pretended_relay(mute.converse) as port:
             connecting = asyncio.create_task(TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key))
             await mute.connected.wait()
-            time.advance(DEADLINE_S)
+            time.advance(ANSWER_TIMEOUT_S)
             with pytest.raises(AttemptFailed) as failed:
                 await connecting
             assert failed.value.failure is Failure.CONNECTION_REFUSED
@@ -231,7 +232,7 @@ async def test_a_relay_that_never_answers_is_a_time_out() -> None:
             link = await TlsRelayConnection.connect(LOOPBACK, port, node=NODE.node_key)
             putting = asyncio.create_task(link.put(ENVELOPE))
             await asyncio.sleep(0)  # it has begun
-            time.advance(DEADLINE_S)
+            time.advance(ANSWER_TIMEOUT_S)
             with pytest.raises(AttemptFailed) as failed:
                 await putting
             assert failed.value.failure is Failure.NETWORK_TIMEOUT

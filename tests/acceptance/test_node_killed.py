@@ -26,7 +26,6 @@ from support.system.soak import first_now_rest_in_soak
 CONNECTIONS = 50
 IN_FLIGHT = 16
 HOUR_MS = 3_600_000
-LIFTED = {"put_rate_per_s": 1_000_000, "put_burst": 10_000_000}
 MARK = struct.Struct(">HHI")  # who, on its how-manieth link, which put
 
 Mark = tuple[int, int, int]
@@ -124,7 +123,7 @@ async def test_every_acknowledged_put_survives_a_node_killed_again_and_again(
     tmp_path: Path, kills: int, puts_each: int
 ) -> None:
     moments = random.Random(20_261_115)  # noqa: S311 - where the kills fall, not a secret
-    home = NodeHome.made(tmp_path / "node", relay=LIFTED)
+    home = NodeHome.made(tmp_path / "node")
     story = Story(
         home=home,
         node=await asyncio.to_thread(start_node, home),

@@ -56,8 +56,8 @@ def test_init_overwrites_nothing(home: NodeHome) -> None:
 
 def test_a_fresh_configuration_runs_as_it_is_and_names_every_setting_of_a_node(home: NodeHome) -> None:
     text = home.config.read_text("utf-8")
-    assert "# put_rate_per_s = 20\n" in text
-    assert "# how often expired messages are removed from a relay: 1 s .. 1 d\n" in text
+    assert "# put_rate_per_s = 0\n" in text
+    assert "# the time between two removals of expired blobs: 1 s .. 1 d\n" in text
     home.config.write_text(re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE), "utf-8")
     with running_node(home) as node:
         assert node.health() == 200
@@ -119,7 +119,7 @@ def test_gc_beside_a_running_node_lets_the_node_do_it(home: NodeHome) -> None:
             "reaped": 5,
             "by_running_node": True,
         }
-        assert node.figures()["blobs_reaped_total"] == 5
+        assert node.stats()["blobs_reaped_total"] == 5
     assert json.loads(restante("node", "status", str(home.path), "--json", status=1).stdout)["store"]["blobs"] == 0
 
 

@@ -93,7 +93,7 @@ def spellings(raw: bytes) -> list[str]:
 @clause("6.9")
 @pytest.mark.parametrize("form", ["json", "text"])
 async def test_nothing_a_busy_node_says_names_anybody(tmp_path: Path, form: str) -> None:
-    home = NodeHome.made(tmp_path / "node", relay={"put_burst": 500})
+    home = NodeHome.made(tmp_path / "node")
     home.set("node", log_format=form)
     with running_node(home) as node:
         async with asyncio.timeout(LIMIT_S):

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from restante.node.stats import RelayEvent
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost
@@ -27,9 +29,14 @@ async def works(relay: RunningRelay) -> bool:
     return True
 
 
+def partly(relay: RunningRelay, size_bytes: int) -> Callable[[], bool]:
+    """Whether so many bytes of incomplete frames are buffered."""
+    return lambda: relay.relay.stats().partial_frame_bytes == size_bytes
+
+
 @clause("6.7", "6.8")
-async def test_puts_beyond_the_burst_are_refused_for_now_and_told_when_to_come_back(tmp_path: Path) -> None:
-    limits = RelayLimits(put_burst=5, put_rate_per_s=1)
+async def test_puts_beyond_a_fixed_rate_are_refused_for_now_with_a_retry_after(tmp_path: Path) -> None:
+    limits = RelayLimits(put_rate_per_s=5)
     with still_time():
         async with running_relay(tmp_path, limits=limits) as relay:
             link = await relay.link()
@@ -46,23 +53,39 @@ async def test_puts_beyond_the_burst_are_refused_for_now_and_told_when_to_come_b
 
 
 @clause("6.8")
-async def test_one_connection_too_many_is_turned_away_and_the_others_stay(tmp_path: Path) -> None:
-    async with running_relay(tmp_path, limits=RelayLimits(max_connections=3)) as relay:
-        links = [await relay.link() for _ in range(3)]
+async def test_one_connection_too_many_is_rejected_and_the_others_stay(tmp_path: Path) -> None:
+    """Each from a source of its own."""
+    async with running_relay(tmp_path, limits=RelayLimits(max_connections=4)) as relay:
+        async with contextlib.AsyncExitStack() as stack:
+            peers = [
+                (await stack.enter_async_context(RawPeer.connected(relay.port, source=f"127.0.{number}.1")))[0]
+                for number in range(1, 5)
+            ]
+            with pytest.raises(AttemptFailed):
+                await relay.link()
+            for peer in peers:
+                assert await peer.ask(codec.Ping()) == codec.Pong()
+            await peers[0].abort()
+            await until_true(lambda: relay.relay.stats().connections == 3)
+            assert await works(relay)
+        assert relay.relay.stats().connections_rejected_total == 1
+
+
+@clause("6.8")
+async def test_once_half_are_taken_a_source_that_holds_a_quarter_gets_no_more_and_another_does(tmp_path: Path) -> None:
+    async with running_relay(tmp_path, limits=RelayLimits(max_connections=8)) as relay:
+        links = [await relay.link() for _ in range(4)]
         with pytest.raises(AttemptFailed):
             await relay.link()
+        async with RawPeer.connected(relay.port, source="127.0.2.1") as (peer, _):
+            assert await peer.ask(codec.Ping()) == codec.Pong()
         for link in links:
             await link.ping()
-        await links.pop().close()
-        await until_true(lambda: relay.relay.figures().connections == 2)
-        assert await works(relay)
-        assert relay.relay.figures().turned_away_total == 1
-        for link in links:
             await link.close()
 
 
 @clause("6.8")
-async def test_the_fifth_receive_session_of_a_key_is_refused_for_now(tmp_path: Path) -> None:
+async def test_the_fifth_subscription_of_a_mailbox_is_refused_for_now(tmp_path: Path) -> None:
     async with running_relay(tmp_path) as relay:
         links = [await relay.link(BOB) for _ in range(4)]
         fifth = await relay.link()
@@ -72,7 +95,7 @@ async def test_the_fifth_receive_session_of_a_key_is_refused_for_now(tmp_path: P
         await fifth.subscribe(MALLORY)
         sixth = await relay.link()
         await links.pop().close()
-        await until_true(lambda: relay.relay.figures().receive_sessions == 4)
+        await until_true(lambda: relay.relay.stats().subscriptions == 4)
         await sixth.subscribe(BOB)
         for link in (*links, fifth, sixth):
             await link.close()
@@ -86,11 +109,11 @@ async def test_whoever_does_not_get_through_the_handshake_in_time_is_cut_off(tmp
             bystander = await relay.link(BOB)
             reader, writer = await asyncio.open_connection(LOOPBACK, relay.port)
             writer.write(says)
-            await until_true(lambda: relay.relay.figures().connections_total == 2)
+            await until_true(lambda: relay.relay.stats().connections_total == 2)
             time.advance(LIMITS.handshake_timeout_ms / 1_000)
             assert await reader.read() == b""
             writer.close()
-            assert relay.relay.figures().handshakes_failed_total == 1
+            assert relay.relay.stats().handshake_failures_total == 1
             await bystander.ping()
             await bystander.close()
 
@@ -104,7 +127,7 @@ async def test_whoever_says_something_else_is_cut_off_at_once(tmp_path: Path) ->
             writer.write(b"GET / HTTP/1.1\r\n")
             await reader.read()  # the alert that says why, and the end
             writer.close()
-            assert relay.relay.figures().handshakes_failed_total == 1
+            assert relay.relay.stats().handshake_failures_total == 1
             await bystander.ping()
             await bystander.close()
 
@@ -117,7 +140,7 @@ async def test_pings_before_the_greeting_do_not_stretch_the_handshake(tmp_path: 
                 assert await peer.ask(codec.Ping()) == codec.Pong()
                 time.advance(1.0)
             assert await peer.is_cut_off()
-            assert relay.relay.figures().handshakes_failed_total == 1
+            assert relay.relay.stats().handshake_failures_total == 1
 
 
 @clause("6.8")
@@ -128,18 +151,18 @@ async def test_a_silent_client_is_dropped_and_one_that_pings_stays(tmp_path: Pat
             async with RawPeer.connected(relay.port) as (silent, _):
                 assert await silent.ask(codec.Ping()) == codec.Pong()
                 for _ in range(LIMITS.idle_timeout_ms // LIMITS.heartbeat_interval_ms):
-                    assert relay.relay.figures().closed_idle_total == 0
+                    assert relay.relay.stats().connections_closed_total[RelayEvent.IDLE_TIMEOUT] == 0
                     time.advance(LIMITS.heartbeat_interval_ms / 1_000)
                     await lively.ping()
                 assert await silent.is_cut_off()
-            assert relay.relay.figures().closed_idle_total == 1
+            assert relay.relay.stats().connections_closed_total[RelayEvent.IDLE_TIMEOUT] == 1
             await lively.ping()
             await lively.close()
 
 
 @clause("6.8")
 async def test_a_client_that_does_not_read_is_dropped_and_hurts_nobody(tmp_path: Path) -> None:
-    limits = RelayLimits(max_send_buffer_bytes=65_536, put_burst=100_000)
+    limits = RelayLimits(max_send_buffer_bytes=65_536)
     with still_time() as time:
         async with running_relay(tmp_path, limits=limits) as relay:
             sender = await relay.link()
@@ -147,7 +170,7 @@ async def test_a_client_that_does_not_read_is_dropped_and_hurts_nobody(tmp_path:
             async with RawPeer.connected(relay.port, receive_buffer_bytes=4_096) as (slow, hello):
                 await slow.say(codec.encode_frame(slow.proof(BOB, hello), 1))
                 slow.stop_reading()
-                while relay.relay.figures().closed_slow_total == 0:
+                while relay.relay.stats().connections_closed_total[RelayEvent.SLOW_READER] == 0:
                     with contextlib.suppress(ConnectionError):
                         await slow.say(codec.encode_frame(codec.Credit(through=2**63 - 1), 0))  # a lie
                     await sender.put(relay.envelope(b"others go on", reader=MALLORY))
@@ -173,13 +196,13 @@ async def test_a_relay_behind_its_disk_stops_reading_and_goes_on_when_it_has_cau
 @clause("6.4", "6.5")
 async def test_mail_that_the_client_does_not_take_stays_with_the_relay(tmp_path: Path) -> None:
     """A window, not a flood; and puts on the same link are answered all the while."""
-    async with running_relay(tmp_path, limits=RelayLimits(put_burst=10_000)) as relay:
+    async with running_relay(tmp_path) as relay:
         link = await relay.link(BOB)
         sent = [relay.envelope(b"%d" % number) for number in range(3_000)]
         outcomes = await link.put_many(sent)
         assert not [each for each in outcomes if isinstance(each, AttemptFailed)]
         await link.ping()
-        assert relay.relay.figures().blobs_served_total < 2_000
+        assert relay.relay.stats().blobs_served_total < 2_000
         async with asyncio.timeout(SOON_S):
             got = [(await link.next_blob()).envelope for _ in sent]
         assert got == sent
@@ -230,13 +253,13 @@ async def test_what_came_before_a_broken_frame_is_stored_and_its_answer_harms_no
             await peer.say(codec.encode_frame(codec.Put(envelope=raw), 1) + broken)
             assert await peer.is_cut_off()
             await putting
-        await until_true(lambda: relay.relay.figures().puts_stored_total == 2)
+        await until_true(lambda: relay.relay.stats().puts_stored_total == 2)
         assert raw in relay.held()
         await bystander.close()
 
 
 async def test_thousands_of_deletes_at_once_are_all_answered(tmp_path: Path) -> None:
-    async with running_relay(tmp_path, limits=RelayLimits(put_burst=10_000)) as relay:
+    async with running_relay(tmp_path) as relay:
         link = await relay.link(BOB)
         await link.put_many([relay.envelope(b"%d" % number) for number in range(3_000)])
         async with asyncio.timeout(SOON_S):
@@ -245,22 +268,47 @@ async def test_thousands_of_deletes_at_once_are_all_answered(tmp_path: Path) -> 
             *(link.delete_many(ids[start : start + 1_000]) for start in (0, 1_000, 2_000) for _ in "ab")
         )
         assert relay.held() == []
-        assert relay.relay.figures().blobs_deleted_total == 3_000
-        assert relay.relay.figures().waiting_bytes == 0
+        assert relay.relay.stats().blobs_deleted_total == 3_000
+        assert relay.relay.stats().pending_put_bytes == 0
         await link.close()
 
 
+@clause("6.5", "6.8")
+async def test_a_wrong_proof_ends_the_connection(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay, RawPeer.connected(relay.port) as (peer, hello):
+        assert (await peer.refusal(peer.proof(BOB, hello, signer=MALLORY))).code == "E103"
+        assert await peer.is_cut_off()
+        assert await works(relay)
+
+
 @clause("6.8")
-async def test_guessing_at_proofs_is_slowed_down_like_puts(tmp_path: Path) -> None:
-    limits = RelayLimits(put_burst=3, put_rate_per_s=1)
+async def test_a_frame_that_does_not_get_whole_in_time_ends_its_connection(tmp_path: Path) -> None:
     with still_time() as time:
-        async with running_relay(tmp_path, limits=limits) as relay, RawPeer.connected(relay.port) as (peer, hello):
-            guess = peer.proof(BOB, hello, signer=MALLORY)
-            codes = [(await peer.refusal(guess, number)).code for number in range(1, 6)]
-            assert codes == ["E103", "E103", "E103", "E007", "E007"]
-            time.advance(1.0)
-            codes = [(await peer.refusal(guess, number)).code for number in range(6, 8)]
-            assert codes == ["E103", "E007"]
+        async with running_relay(tmp_path) as relay, RawPeer.connected(relay.port) as (peer, _):
+            await peer.say(codec.frame_head(codec.FrameType.PUT, 1, 1_000))
+            for second in range(LIMITS.frame_timeout_ms // 1_000):
+                await until_true(partly(relay, 9 + second))
+                await peer.say(b"x")
+                time.advance(1.0)
+            assert await peer.is_cut_off()
+            assert relay.relay.stats().connections_closed_total[RelayEvent.FRAME_TIMEOUT] == 1
+            await until_true(lambda: relay.relay.stats().partial_frame_bytes == 0)
+
+
+@clause("6.8")
+async def test_partial_frames_beyond_the_memory_budget_cost_the_oldest_its_connection(tmp_path: Path) -> None:
+    limits = RelayLimits(max_partial_bytes=1_048_576)
+    part = codec.frame_head(codec.FrameType.PUT, 1, 500_000) + bytes(400_000)
+    async with running_relay(tmp_path, limits=limits) as relay, contextlib.AsyncExitStack() as stack:
+        peers = []
+        for number in range(1, 4):
+            peer, _ = await stack.enter_async_context(RawPeer.connected(relay.port))
+            await peer.say(part)
+            await until_true(partly(relay, min(number, 2) * len(part)))
+            peers.append(peer)
+        assert await peers[0].is_cut_off()
+        assert relay.relay.stats().connections_closed_total[RelayEvent.PARTIAL_FRAMES_FULL] == 1
+        assert await works(relay)
 
 
 @clause("1.3")
@@ -269,7 +317,7 @@ async def test_a_relay_that_stops_answers_the_puts_it_has_taken_and_takes_no_mor
         link = await relay.link()
         sent = [relay.envelope(b"%d" % number) for number in range(200)]
         putting = asyncio.create_task(link.put_many(sent))
-        await until_true(lambda: relay.relay.figures().waiting_bytes > 0 or relay.relay.figures().puts_stored_total > 0)
+        await until_true(lambda: relay.relay.stats().pending_put_bytes > 0 or relay.relay.stats().puts_stored_total > 0)
         await relay.relay.stop()
         outcomes = await putting
         acknowledged = [raw for raw, each in zip(sent, outcomes, strict=True) if not isinstance(each, AttemptFailed)]
@@ -283,7 +331,7 @@ async def test_a_relay_that_stops_answers_the_puts_it_has_taken_and_takes_no_mor
 
 @clause("6.1")
 async def test_a_reap_removes_what_has_expired_and_counts_it(tmp_path: Path) -> None:
-    async with running_relay(tmp_path, limits=RelayLimits(put_burst=5_000)) as relay:
+    async with running_relay(tmp_path) as relay:
         link = await relay.link()
         await link.put_many([relay.envelope(b"%d" % number, hours=2) for number in range(2_500)])
         await link.put(relay.envelope(b"stays", hours=3))
@@ -292,7 +340,7 @@ async def test_a_reap_removes_what_has_expired_and_counts_it(tmp_path: Path) -> 
         relay.clock.advance(1)
         assert await relay.relay.reap() == 2_500
         assert len(relay.held()) == 1
-        assert relay.relay.figures().blobs_reaped_total == 2_500
+        assert relay.relay.stats().blobs_reaped_total == 2_500
         await link.close()
 
 
@@ -303,9 +351,9 @@ async def test_a_store_that_cannot_be_used_shows_in_the_figures_until_it_can(tmp
         with other.transaction(), pytest.raises(AttemptFailed):
             await link.put(relay.envelope(b"refused for now"))
         other.close()
-        assert not relay.relay.figures().store_usable
+        assert not relay.relay.stats().store_usable
         await link.put(relay.envelope(b"taken"))
-        figures = relay.relay.figures()
+        figures = relay.relay.stats()
         assert figures.store_usable
         assert figures.puts_stored_total == 1
         assert {code.value: times for code, times in figures.refusals_total.items()} == {"E004": 1}

@@ -2,19 +2,21 @@
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
-from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemEntropy
 from restante.runtime.transport.relay_connection import TlsRelayConnection
 from support.spec.clauses import clause
 
 LOOPBACK = "127.0.0.1"
-CROWD = 1_000  # SPEC 6.8
+CROWD = 1_000
 AT_ONCE = 50
 MOST_MB = 300
+MOST_SHARE = 0.02  # of a core
+IDLE_S = 5.0
 SOON_S = 120.0
 
 
@@ -23,8 +25,13 @@ def resident_mb(pid: int) -> float:
     return int(line.split()[1]) / 1_024
 
 
+def processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @clause("6.8")
-async def test_a_thousand_idle_connections_fit_in_300_mb_and_one_more_is_turned_away(tmp_path: Path) -> None:
+async def test_a_thousand_idle_connections_fit_in_300_mb_and_2_percent_of_a_core(tmp_path: Path) -> None:
     node = create_identity(tmp_path / "identity", SystemEntropy())
     part = {"role": "relay", "home": str(tmp_path), "segments": str(tmp_path / "segments")}
     process = await asyncio.create_subprocess_exec(
@@ -44,15 +51,12 @@ async def test_a_thousand_idle_connections_fit_in_300_mb_and_one_more_is_turned_
                 links += await asyncio.gather(
                     *(TlsRelayConnection.connect(LOOPBACK, port, node=node.node_key) for _ in range(AT_ONCE))
                 )
-            try:
-                await TlsRelayConnection.connect(LOOPBACK, port, node=node.node_key)
-            except AttemptFailed:
-                pass
-            else:
-                raise AssertionError("the relay took one more than it may")
             await links[0].ping()
             await links[-1].ping()
             assert resident_mb(process.pid) < MOST_MB
+            before_s = processor_s(process.pid)
+            await asyncio.sleep(IDLE_S)  # not a wait for something: the cost of doing nothing is measured
+            assert processor_s(process.pid) - before_s <= MOST_SHARE * IDLE_S
     finally:
         for link in links:
             await link.close()

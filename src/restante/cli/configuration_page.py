@@ -41,8 +41,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "order.gap_timeout_ms": "how long later messages wait for a missing one",
         "acks.max_wait_ms": "how long an acknowledgement waits to be batched with others",
         "acks.max_ids": "messages acknowledged in one batch",
-        "relay.put_rate_per_s": "the sustained rate of puts of one connection",
-        "relay.put_burst": "puts that one connection may send at once above that rate",
+        "relay.put_rate_per_s": "the rate of puts of one connection; 0 fixes none, and connections share fairly",
         "relay.max_connections": "connections a relay holds open",
         "relay.max_subscriptions_per_mailbox": "connections that may be subscribed to one mailbox at the same time",
         "relay.handshake_timeout_ms": "how long a new connection may take to authenticate",
@@ -53,6 +52,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "relay.reap_interval_ms": "the time between two removals of expired blobs",
         "relay.max_send_buffer_bytes": "unsent bytes of one connection above which the relay pauses sending to it",
         "relay.max_uncommitted_bytes": "bytes of puts not yet on disk above which the relay pauses reading",
+        "relay.max_partial_bytes": "bytes of incomplete frames above which the relay closes the oldest of them",
         "journal.ship_interval_ms": "the time between two shipments of journal events to `ship_to`",
     }
 )

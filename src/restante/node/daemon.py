@@ -1,6 +1,6 @@
-"""A node as a process: starts what it needs in order, keeps house, and ends without breaking a promise.
+"""The node process: starts its services in order, runs maintenance, and on shutdown commits and answers every put.
 
-Decides what happens when, and what is written down about it. What a relay does is in `relay`.
+Decides what happens when, and what is logged. What a relay does is in `relay`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from restante.node.gc_tuning import tune_garbage_collector
 from restante.node.journal_shipping import shipper_of, shipping_data
 from restante.node.metrics import RelayMetrics
 from restante.node.relay import Relay
-from restante.node.safe_logging import Event, Level, Reason, log
+from restante.node.safe_logging import RELAY_EVENTS, Event, Level, Reason, log
 from restante.node.stats import RelayEvent
 from restante.node.status_server import Answers, StatusServer
 from restante.node.store_health import StoreHealth, StoreStatus, WatchedFile
@@ -34,10 +34,10 @@ from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.systemd import Word, notify
 from restante.wire.inbox_keys import node_id_of
 
-GRACE_S: Final = 10.0  # how long puts under way may take to end after SIGTERM
-LOOK_EVERY_S: Final = 1.0
-BUSY_MS: Final = 500  # somebody else's lock on the file stops the whole node for so long: short, and then E004
-SPARE_FILES: Final = 128  # what a process opens besides its clients' connections
+GRACE_S: Final = 10.0  # how long queued puts may take after SIGTERM
+FILE_CHECK_INTERVAL_S: Final = 1.0
+BUSY_MS: Final = 500  # a lock of another process stops the whole node for this long, then puts get E004
+SPARE_FILES: Final = 128  # files the process opens besides connections
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 REAP_SIGNAL: Final = signal.SIGUSR1
@@ -45,7 +45,7 @@ REAP_SIGNAL: Final = signal.SIGUSR1
 
 @dataclass(slots=True)
 class _LastReap:
-    """Read by `restante node gc`, which waits for `times` to grow."""
+    """Published in the status page; `restante node gc` waits for `times` to grow."""
 
     times: int = 0
     failed_times: int = 0
@@ -54,11 +54,11 @@ class _LastReap:
 
 
 def run_node(directory: NodeDirectory, config: NodeConfig) -> None:
-    """Until SIGTERM or SIGINT, which are then ignored; returns when everything that was promised is kept."""
+    """Run until SIGTERM or SIGINT; return after everything accepted is committed and answered."""
     directory.check()
-    _make_room_for_connections(config.settings.relay.max_connections)
+    _raise_file_limit(config.settings.relay.max_connections)
     with hold(directory.lock, what=f"the node in {directory.path}") as lock:
-        asyncio.run(_Node(directory, config).live(lock))
+        asyncio.run(_Node(directory, config).run(lock))
 
 
 class _Node:
@@ -82,19 +82,19 @@ class _Node:
             entropy=SystemEntropy(),
             on_event=self._on_relay_event,
         )
-        self._health = StoreHealth(self._database, self._file, takes_puts=lambda: self._relay.figures().store_usable)
+        self._health = StoreHealth(self._database, self._file, takes_puts=lambda: self._relay.stats().store_usable)
         self._shipper = shipper_of(config, self._database, journal, commits=self._file, clock=self._clock)
         self._store_failing = False
         self._last_reap = _LastReap()
         self._reap_now = asyncio.Event()
-        self._told_to_stop = asyncio.Event()
+        self._stop_requested = asyncio.Event()
 
-    async def live(self, lock: DirectoryLock) -> None:
+    async def run(self, lock: DirectoryLock) -> None:
         shipping = None if self._shipper is None else self._shipper.figures
-        metrics = RelayMetrics(self._relay.figures, database=self._database.path, shipping=shipping)
+        metrics = RelayMetrics(self._relay.stats, database=self._database.path, shipping=shipping)
         status = StatusServer(Answers(health=self._answer_health, metrics=metrics.text, status=self._answer_status))
         try:
-            with _signals(self._told_to_stop, self._reap_now):
+            with _signals(self._stop_requested, self._reap_now):
                 status_at = await status.start(self._config.status)
                 listen_at = await self._listen()
                 tune_garbage_collector()
@@ -105,7 +105,7 @@ class _Node:
                 if self._shipper is not None:
                     self._shipper.start()
                 notify(Word.READY)
-                await self._keep_house()
+                await self._run_maintenance()
                 await self._stop()
         finally:
             self._owned.commits.close()
@@ -123,34 +123,34 @@ class _Node:
         host, port = server.sockets[0].getsockname()[:2]
         return Endpoint(host=host, port=port)
 
-    async def _keep_house(self) -> None:
-        """Until somebody asks for the end, or a keeper fails in a way nobody foresaw."""
-        keepers = [asyncio.create_task(keep()) for keep in (self._reap_on_and_on, self._look_on_and_on)]
-        asked = asyncio.create_task(self._told_to_stop.wait())
-        done, _ = await asyncio.wait({asked, *keepers}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (asked, *keepers):
+    async def _run_maintenance(self) -> None:
+        """Return when a signal requests the end; stop the node and raise if a maintenance task fails."""
+        tasks = [asyncio.create_task(each()) for each in (self._reap_periodically, self._watch_file)]
+        stopping = asyncio.create_task(self._stop_requested.wait())
+        done, _ = await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopping, *tasks):
             task.cancel()
-        await asyncio.gather(asked, *keepers, return_exceptions=True)
-        if asked not in done:
+        await asyncio.gather(stopping, *tasks, return_exceptions=True)
+        if stopping not in done:
             await self._stop()
             await asyncio.gather(*done)
 
     async def _stop(self) -> None:
         notify(Word.STOPPING)
-        log(Level.INFO, Event.STOPPING, connections=self._relay.figures().connections)
+        log(Level.INFO, Event.STOPPING, connections=self._relay.stats().connections)
         await self._relay.stop(grace_s=GRACE_S)
         if self._shipper is not None:
             await self._shipper.finish()
-        figures = self._relay.figures()
-        clean = not figures.waiting_bytes
-        log(Level.INFO, Event.STOPPED, clean=clean, puts=figures.puts_stored_total, waiting=figures.waiting_puts)
+        stats = self._relay.stats()
+        clean = not stats.pending_put_bytes
+        log(Level.INFO, Event.STOPPED, clean=clean, puts=stats.puts_stored_total, pending=stats.pending_puts)
 
-    async def _reap_on_and_on(self) -> None:
-        every_s = self._config.settings.relay.reap_interval_ms / 1_000
+    async def _reap_periodically(self) -> None:
+        interval_s = self._config.settings.relay.reap_interval_ms / 1_000
         while True:
             await self._reap()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(every_s):
+                async with asyncio.timeout(interval_s):
                     await self._reap_now.wait()
             self._reap_now.clear()
 
@@ -169,41 +169,41 @@ class _Node:
             at_ms=self._clock.now_ms(),
             blobs=blobs,
         )
-        figures = self._relay.figures()
+        stats = self._relay.stats()
         log(
             Level.INFO,
             Event.REAPED,
             blobs=blobs,
             ms=round((loop.time() - began_s) * 1_000, 1),
-            connections=figures.connections,
-            puts=figures.puts_stored_total,
-            served=figures.blobs_served_total,
-            refusals=sum(figures.refusals_total.values()),
+            connections=stats.connections,
+            puts=stats.puts_stored_total,
+            served=stats.blobs_served_total,
+            refusals=sum(stats.refusals_total.values()),
         )
 
-    async def _look_on_and_on(self) -> None:
+    async def _watch_file(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(FILE_CHECK_INTERVAL_S)
             if not self._file.look():
                 break
         self._store_failing = True
         log(Level.ERROR, Event.STORE_FAILED, code=Code.STORE_UNUSABLE, reason=Reason.FILE_GONE)
-        await asyncio.get_running_loop().create_future()  # there is no way back: nothing more to look after
+        await asyncio.get_running_loop().create_future()  # a replaced file never comes back
 
     def _on_relay_event(self, event: RelayEvent, code: Code | None) -> None:
-        """What concerns the store is told when it changes; what concerns one connection only at the level `debug`."""
+        """Log changes of the store's state; log events of single connections only at level `debug`."""
         failed, recovered = event is RelayEvent.STORE_FAILED, event is RelayEvent.STORE_RECOVERED
         if failed and not self._store_failing:
             log(Level.ERROR, Event.STORE_FAILED, code=code or Code.STORAGE_FAILED)
         elif recovered and self._store_failing:
             log(Level.INFO, Event.STORE_RECOVERED)
         elif not failed:
-            log(Level.DEBUG, Event.RELAY, what=event, **({} if code is None else {"code": code}))
+            log(Level.DEBUG, RELAY_EVENTS[event], **({} if code is None else {"code": code}))
         self._store_failing = (self._store_failing or failed) and not recovered
 
     async def _answer_health(self) -> tuple[bool, Mapping[str, Any]]:
         health = await self._health.check()
-        return health.usable, _health_data(health) | {"shipping": self._shipping_word()}
+        return health.usable, _health_data(health) | {"shipping": self._shipping_state()}
 
     async def _answer_status(self) -> Mapping[str, Any]:
         return {
@@ -213,11 +213,11 @@ class _Node:
             "now_ms": self._clock.now_ms(),
             "health": _health_data(await self._health.check()),
             "last_reap": asdict(self._last_reap),
-            "relay": asdict(self._relay.figures()),
+            "relay": asdict(self._relay.stats()),
             "shipping": shipping_data(self._shipper),
         }
 
-    def _shipping_word(self) -> str:
+    def _shipping_state(self) -> str:
         if self._shipper is None:
             return "off"
         return "failing" if self._shipper.figures().is_failing else "working"
@@ -229,10 +229,10 @@ def _health_data(health: StoreStatus) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _signals(stop: asyncio.Event, reap: asyncio.Event) -> Iterator[None]:
-    """SIGHUP is ignored: the configuration is read at the start, and a closed terminal must not end a node.
+    """Set the events on signals. SIGHUP is ignored: a closed terminal must not end a node.
 
-    From the end on all of them are, up to the end of the process: whoever says stop twice, or asks a node that is
-    stopping to reap, would otherwise turn a clean end into one that looks like a failure.
+    After the block all of them are ignored until the process ends, so that a second SIGTERM or a late SIGUSR1 does
+    not turn a clean end into a failure.
     """
     loop = asyncio.get_running_loop()
     for one in STOP_SIGNALS:
@@ -246,8 +246,8 @@ def _signals(stop: asyncio.Event, reap: asyncio.Event) -> Iterator[None]:
             signal.signal(one, signal.SIG_IGN)
 
 
-def _make_room_for_connections(most: int) -> None:
-    """Each connection is an open file, and systems allow few of them until asked for more."""
+def _raise_file_limit(most: int) -> None:
+    """Raise the limit of open files, since each connection is one."""
     wanted = most + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and wanted > hard:

@@ -1,9 +1,10 @@
-"""A relay's figures in Prometheus's text format. The only label is the code of a refusal, a fixed list."""
+"""A relay's stats in Prometheus's text format. The only labels are codes and close reasons, fixed lists."""
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,48 +14,53 @@ from prometheus_client.registry import Collector
 
 from restante import __version__
 from restante.model.error_codes import Code
-from restante.node.stats import RelayStats
+from restante.node.stats import CLOSED_BY_RELAY, RelayStats
 from restante.runtime.journal.shipper import ShippingFigures
 
 PREFIX: Final = "restante_relay_"
 NAMES: Final = {"connections": "open_connections"}
 """Where a gauge would have the name of a counter."""
 MEANINGS: Final = {
-    "connections": "Connections that are open",
-    "receive_sessions": "Connections on which somebody receives",
-    "waiting_puts": "Puts that wait for the disk",
-    "waiting_bytes": "Bytes of puts that wait for the disk",
-    "store_usable": "Whether the last put could be kept: 1 or 0",
-    "connections_total": "Connections that were taken",
-    "turned_away_total": "Connections that were turned away because too many were open",
-    "handshakes_failed_total": "Connections that were closed before they had introduced themselves",
-    "closed_idle_total": "Connections that were closed because they were silent for too long",
-    "closed_slow_total": "Connections that were closed because they did not read what was sent to them",
-    "broke_format_total": "Connections that were closed because what they sent could not be read",
-    "puts_stored_total": "Puts that were kept and acknowledged",
-    "bytes_stored_total": "Bytes of puts that were kept and acknowledged",
-    "refusals_total": "Requests that were refused, by code",
-    "blobs_served_total": "Blobs that were sent to their recipients",
-    "bytes_served_total": "Bytes of blobs that were sent to their recipients",
-    "blobs_deleted_total": "Blobs that their recipients had deleted",
-    "blobs_reaped_total": "Blobs that had lived out their time",
+    "connections": "Open connections",
+    "subscriptions": "Connections that are subscribed to a mailbox",
+    "pending_puts": "Puts that wait for their commit",
+    "pending_put_bytes": "Bytes of puts that wait for their commit",
+    "partial_frame_bytes": "Bytes of frames that have not arrived whole",
+    "store_usable": "Whether the last commit succeeded: 1 or 0",
+    "connections_total": "Connections accepted",
+    "connections_rejected_total": "Connections rejected because a limit was reached",
+    "handshake_failures_total": "Connections closed before the greeting was complete",
+    "connections_closed_total": "Connections closed by the relay, by reason",
+    "protocol_errors_total": "Connections closed because the client broke the protocol",
+    "puts_stored_total": "Puts stored and acknowledged",
+    "bytes_stored_total": "Bytes of puts stored and acknowledged",
+    "refusals_total": "Requests refused, by code",
+    "blobs_served_total": "Blobs sent to subscribers",
+    "bytes_served_total": "Bytes of blobs sent to subscribers",
+    "blobs_deleted_total": "Blobs deleted by their recipients",
+    "blobs_reaped_total": "Expired blobs deleted",
     "commits_total": "Commits of the store",
-    "commit_seconds_total": "Time that commits of the store took",
+    "commit_seconds_total": "Time spent in commits of the store",
 }
+LABELS: Final[Mapping[str, tuple[str, Iterable[StrEnum]]]] = {
+    "refusals_total": ("code", Code),
+    "connections_closed_total": ("reason", CLOSED_BY_RELAY),
+}
+"""The counters with a label, and its values: fixed lists."""
 
 
 class RelayMetrics:
-    """Everything `/metrics` shows, read when it is asked for."""
+    """Everything `/metrics` shows, read at each request."""
 
     def __init__(
         self,
-        figures: Callable[[], RelayStats],
+        stats: Callable[[], RelayStats],
         *,
         database: Path,
         shipping: Callable[[], ShippingFigures] | None = None,
     ) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Figures(figures))
+        self._registry.register(_Stats(stats))
         if shipping is not None:
             self._registry.register(_Shipping(shipping))
         self._registry.register(_Disk(database))
@@ -64,12 +70,12 @@ class RelayMetrics:
         return generate_latest(self._registry)
 
 
-class _Figures(Collector):
-    def __init__(self, figures: Callable[[], RelayStats]) -> None:
-        self._figures = figures
+class _Stats(Collector):
+    def __init__(self, stats: Callable[[], RelayStats]) -> None:
+        self._stats = stats
 
     def collect(self) -> Iterator[Metric]:
-        now = self._figures()
+        now = self._stats()
         for field in fields(now):
             yield _metric(field.name, getattr(now, field.name))
         version = GaugeMetricFamily("restante_info", "The version that runs", labels=["version"])
@@ -84,17 +90,19 @@ class _Shipping(Collector):
     def collect(self) -> Iterator[Metric]:
         now = self._figures()
         yield GaugeMetricFamily(
-            "restante_journal_ship_failing", "Whether the journal could not be shipped: 1 or 0", value=now.is_failing
+            "restante_journal_ship_failing", "Whether the last attempt to ship failed: 1 or 0", value=now.is_failing
         )
         yield GaugeMetricFamily(
-            "restante_journal_waiting_facts", "Facts that had not left when it was looked", value=now.waiting
+            "restante_journal_unshipped_events", "Journal events not shipped yet", value=now.waiting
         )
-        yield CounterMetricFamily("restante_journal_shipped_facts", "Facts that left", value=now.facts_total)
-        yield CounterMetricFamily("restante_journal_segments", "Segments they left in", value=now.segments_total)
-        yield CounterMetricFamily("restante_journal_ship_failures", "Tries that failed", value=now.failures_total)
+        yield CounterMetricFamily("restante_journal_shipped_events", "Journal events shipped", value=now.facts_total)
+        yield CounterMetricFamily("restante_journal_segments", "Segments shipped", value=now.segments_total)
+        yield CounterMetricFamily("restante_journal_ship_failures", "Failed attempts to ship", value=now.failures_total)
         if now.last_at_ms is not None:
             yield GaugeMetricFamily(
-                "restante_journal_shipped_timestamp_seconds", "When facts last left", value=now.last_at_ms / 1_000
+                "restante_journal_shipped_timestamp_seconds",
+                "When events were last shipped",
+                value=now.last_at_ms / 1_000,
             )
 
 
@@ -113,7 +121,7 @@ class _Disk(Collector):
 
 
 def _size(path: Path) -> int:
-    """0 for a file that is not there: health tells of that, metrics go on."""
+    """Return 0 for a missing file: health reports that."""
     try:
         return path.stat().st_size
     except OSError:
@@ -123,10 +131,11 @@ def _size(path: Path) -> int:
 def _metric(field: str, value: Any) -> Metric:
     meaning = MEANINGS[field]
     name = NAMES.get(field, field)
-    if name == "refusals_total":
-        by_code = CounterMetricFamily(PREFIX + name, meaning, labels=["code"])
-        for code in Code:
-            by_code.add_metric([code.value], value.get(code, 0))
-        return by_code
+    if name in LABELS:
+        label, values = LABELS[name]
+        labelled = CounterMetricFamily(PREFIX + name, meaning, labels=[label])
+        for each in values:
+            labelled.add_metric([each.value], value.get(each, 0))
+        return labelled
     family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     return family(PREFIX + name, meaning, value=float(value))

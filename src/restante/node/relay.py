@@ -1,16 +1,14 @@
-"""The relay: takes envelopes in, holds them on disk, hands them to whoever proves the inbox is theirs (SPEC 6)."""
+"""The relay: a listener whose connections share one table, one write batcher and the registered frame families."""
 
 import asyncio
 import contextlib
-from collections import defaultdict
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 from restante.crypto.identity import Identity
-from restante.model.error_codes import Code
-from restante.model.ids import InboxKey
-from restante.node.client_connection import ClientConnection
-from restante.node.stats import EventHook, RelayCounters, RelayEvent, RelayStats
+from restante.node.client_connection import ClientConnection, ConnectionContext
+from restante.node.connection_table import ConnectionTable
+from restante.node.mailbox_family import MailboxFamily
+from restante.node.stats import CLOSED_BY_RELAY, EventHook, RelayCounters, RelayEvent, RelayStats
 from restante.node.write_batcher import WriteBatcher
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
@@ -19,19 +17,17 @@ from restante.ports.entropy import Entropy
 from restante.ports.mailbox_store import MailboxStore
 from restante.runtime.transport.tls import server_context
 
-BACKLOG: Final = 1_024  # connections the system may hold for us until we look
-REAP_AT_ONCE: Final = 1_000  # blobs removed in one commit: a long sweep must not stop the puts
-ROUNDS_IN_A_DEADLINE: Final = 4
-LONGEST_ROUND_S: Final = 1.0
+BACKLOG: Final = 1_024  # connections the system may hold until the relay accepts them
+REAP_BATCH: Final = 1_000  # blobs deleted in one commit: a long sweep must not stop the puts
 GRACE_S: Final = 5.0
-LEAVE_S: Final = 2.0  # how long a client may take to hang up once everything is said
+LEAVE_S: Final = 2.0  # how long clients may take to close after everything is answered
 
 
-def _tell_nobody(_event: RelayEvent, _code: Code | None) -> None: ...
+def _ignore(_event: RelayEvent, _code: object) -> None: ...
 
 
 class Relay:
-    """What all connections of a node share. `commits` is the one writer of the store's file."""
+    """`commits` is the one writer of the store's file."""
 
     def __init__(
         self,
@@ -42,185 +38,82 @@ class Relay:
         settings: Settings,
         clock: Clock,
         entropy: Entropy,
-        on_event: EventHook = _tell_nobody,
+        on_event: EventHook = _ignore,
     ) -> None:
-        self.identity = identity
-        self.store = store
-        self.quota = settings.mailbox
-        self.limits = settings.relay
-        self.clock = clock
-        self.entropy = entropy
-        self.tally = RelayCounters()
-        self.tell_host = on_event
-        self.context = server_context(identity)
+        self._store = store
+        self._clock = clock
         self._commits = commits
-        self._live: defaultdict[InboxKey, set[ClientConnection]] = defaultdict(set)
-        self._sessions: set[ClientConnection] = set()
-        self._servers: list[asyncio.Server] = []
-        self._rounds: asyncio.TimerHandle | None = None
-        self._is_stopping = False
-        self._all_left = asyncio.Event()
-        self._all_left.set()
-        self.intake = WriteBatcher(
-            identity,
-            store,
-            commits,
-            quota=self.quota,
-            clock=clock,
-            tally=self.tally,
-            tell=self.tell,
-            announce=self._announce,
+        self._counters = RelayCounters(on_event=on_event)
+        self._table = ConnectionTable(settings.relay, self._counters)
+        self._batcher = WriteBatcher(identity, store, commits, settings=settings, clock=clock, counters=self._counters)
+        self._mailbox = MailboxFamily(store, self._batcher, settings=settings, clock=clock, counters=self._counters)
+        self._context = ConnectionContext(
+            identity=identity,
+            tls=server_context(identity),
+            limits=settings.relay,
+            entropy=entropy,
+            table=self._table,
+            counters=self._counters,
         )
+        self._context.register(self._mailbox)
+        self._servers: list[asyncio.Server] = []
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: ClientConnection(self), host, port, backlog=BACKLOG)
+        server = await loop.create_server(lambda: ClientConnection(self._context), host, port, backlog=BACKLOG)
         self._servers.append(server)
-        if self._rounds is None:
-            self._make_rounds()
         return server
 
     async def stop(self, *, grace_s: float = GRACE_S) -> None:
-        """Accept nobody and read nothing more, finish and answer the puts under way, then close every connection."""
-        self.tell(RelayEvent.STOPPING)
-        self._is_stopping = True
+        """Accept and read nothing more, commit and answer what was read, then close every connection."""
+        self._counters.report(RelayEvent.STOPPING)
         for server in self._servers:
             server.close()
-        for session in tuple(self._sessions):
-            session.pause_reading()
+        self._batcher.stop_reading()
+        self._table.stop_admitting()
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
-                    await self.intake.finished()
-                for session in tuple(self._sessions):
-                    session.close_gracefully()
-                async with asyncio.timeout(min(LEAVE_S, grace_s)):
-                    await self._all_left.wait()
+                    await self._batcher.finished()
+                await self._table.close_all(within_s=min(LEAVE_S, grace_s))
         finally:
-            for session in tuple(self._sessions):
-                session.abort()
-            self.intake.close()
-            if self._rounds is not None:
-                self._rounds.cancel()
+            self._table.abort_all()
+            self._batcher.close()
 
     async def reap(self) -> int:
-        """Remove what has expired (SPEC 6.1); how many blobs that was."""
-        now_ms = self.clock.now_ms()
+        """Delete expired blobs (SPEC 6.1) and return how many."""
+        now_ms = self._clock.now_ms()
         reaped = 0
         while True:
-            some = await self._commits.run(lambda: self.store.reap(now_ms=now_ms, limit=REAP_AT_ONCE))
+            some = await self._commits.run(lambda: self._store.reap(now_ms=now_ms, limit=REAP_BATCH))
             reaped += some
-            self.tally.blobs_reaped += some
-            if some < REAP_AT_ONCE:
+            self._counters.blobs_reaped += some
+            if some < REAP_BATCH:
                 break
-        self.tell(RelayEvent.REAPED)
+        self._counters.report(RelayEvent.REAPED)
         return reaped
 
-    def figures(self) -> RelayStats:
-        tally = self.tally
+    def stats(self) -> RelayStats:
+        counters = self._counters
         return RelayStats(
-            connections=len(self._sessions),
-            receive_sessions=sum(map(len, self._live.values())),
-            waiting_puts=self.intake.waiting_puts,
-            waiting_bytes=self.intake.waiting_bytes,
-            store_usable=tally.store_usable,
-            connections_total=tally.connections,
-            turned_away_total=tally.turned_away,
-            handshakes_failed_total=tally.handshakes_failed,
-            closed_idle_total=tally.closed_idle,
-            closed_slow_total=tally.closed_slow,
-            broke_format_total=tally.broke_format,
-            puts_stored_total=tally.puts_stored,
-            bytes_stored_total=tally.bytes_stored,
-            refusals_total=dict(tally.refusals),
-            blobs_served_total=tally.blobs_served,
-            bytes_served_total=tally.bytes_served,
-            blobs_deleted_total=tally.blobs_deleted,
-            blobs_reaped_total=tally.blobs_reaped,
-            commits_total=tally.commits,
-            commit_seconds_total=tally.commit_seconds,
+            connections=len(self._table),
+            subscriptions=self._mailbox.subscriptions,
+            pending_puts=self._batcher.pending_puts,
+            pending_put_bytes=self._batcher.pending_bytes,
+            partial_frame_bytes=self._table.partial_bytes,
+            store_usable=counters.store_usable,
+            connections_total=counters.connections,
+            connections_rejected_total=counters.events[RelayEvent.REJECTED],
+            handshake_failures_total=counters.events[RelayEvent.HANDSHAKE_FAILED],
+            connections_closed_total={reason: counters.events[reason] for reason in CLOSED_BY_RELAY},
+            protocol_errors_total=counters.events[RelayEvent.PROTOCOL_ERROR],
+            puts_stored_total=counters.puts_stored,
+            bytes_stored_total=counters.bytes_stored,
+            refusals_total=dict(counters.refusals),
+            blobs_served_total=counters.blobs_served,
+            bytes_served_total=counters.bytes_served,
+            blobs_deleted_total=counters.blobs_deleted,
+            blobs_reaped_total=counters.blobs_reaped,
+            commits_total=counters.commits,
+            commit_seconds_total=counters.commit_seconds,
         )
-
-    def tell(self, event: RelayEvent, code: Code | None = None) -> None:
-        self.tell_host(event, code)
-
-    def register(self, session: ClientConnection) -> None:
-        if len(self._sessions) >= self.limits.max_connections or self._is_stopping:
-            self.tally.turned_away += 1
-            self.tell(RelayEvent.TURNED_AWAY)
-            session.abort()
-            return
-        self._sessions.add(session)
-        self._all_left.clear()
-        self.tally.connections += 1
-        self.tell(RelayEvent.CONNECTED)
-
-    def unregister(self, session: ClientConnection, inbox: InboxKey | None) -> None:
-        if session in self._sessions:
-            self._sessions.discard(session)
-            self.tell(RelayEvent.DISCONNECTED)
-            if not self._sessions:
-                self._all_left.set()
-        if inbox is not None:
-            self._live[inbox].discard(session)
-            if not self._live[inbox]:
-                del self._live[inbox]
-
-    def subscribe(self, inbox: InboxKey, session: ClientConnection) -> bool:
-        """Whether the session may receive for this inbox: there is a limit to how many do."""
-        if len(self._live.get(inbox, ())) >= self.limits.max_subscriptions_per_mailbox:
-            return False
-        self._live[inbox].add(session)
-        self.tell(RelayEvent.OPENED)
-        return True
-
-    def refused(self, code: Code) -> None:
-        self.tally.refusals[code] += 1
-        self.tell(RelayEvent.REFUSED, code)
-
-    def misbehaved(self, session: ClientConnection) -> None:
-        if session.is_secure:
-            self.tally.broke_format += 1
-            self.tell(RelayEvent.BROKE_FORMAT)
-        else:
-            self.tally.handshakes_failed += 1
-            self.tell(RelayEvent.HANDSHAKE_FAILED)
-
-    def is_behind(self) -> bool:
-        """Whether more waits for the disk than may."""
-        return self._is_stopping or self.intake.waiting_bytes > self.limits.max_uncommitted_bytes
-
-    def _announce(self, inboxes: AbstractSet[InboxKey]) -> None:
-        """New mail: push it to the sessions that are open for these inboxes."""
-        for inbox in self._live.keys() & inboxes if self._live else ():
-            for session in self._live[inbox]:
-                session.push()
-
-    def _make_rounds(self) -> None:
-        """Look after every deadline, often enough that none is missed by much."""
-        now_s = asyncio.get_running_loop().time()
-        for session in tuple(self._sessions):
-            self._look_after(session, now_s)
-        shortest_ms = min(
-            self.limits.handshake_timeout_ms, self.limits.idle_timeout_ms, self.limits.slow_reader_timeout_ms
-        )
-        pause_s = min(shortest_ms / 1_000 / ROUNDS_IN_A_DEADLINE, LONGEST_ROUND_S)
-        self._rounds = asyncio.get_running_loop().call_later(pause_s, self._make_rounds)
-
-    def _look_after(self, session: ClientConnection, now_s: float) -> None:
-        if session.blocked_since_s is not None:
-            if now_s - session.blocked_since_s >= self.limits.slow_reader_timeout_ms / 1_000:
-                self.tally.closed_slow += 1
-                self.tell(RelayEvent.SLOW)
-                session.abort()
-        elif session.is_held:
-            session.resume_reading_if_clear()
-        elif not session.is_started:
-            if now_s - session.came_s >= self.limits.handshake_timeout_ms / 1_000:
-                self.tally.handshakes_failed += 1
-                self.tell(RelayEvent.HANDSHAKE_FAILED)
-                session.abort()
-        elif now_s - session.heard_s >= self.limits.idle_timeout_ms / 1_000:
-            self.tally.closed_idle += 1
-            self.tell(RelayEvent.IDLE)
-            session.abort()

@@ -1,8 +1,7 @@
-"""What a node writes down about itself, and the one formatter that keeps docs/safe-logging.md.
+"""What a node logs, and the one formatter that enforces docs/safe-logging.md.
 
-A line is an event of a fixed list with facts of a fixed list: codes, counts, sizes and durations. The texts of
-exceptions and of libraries carry peers and ids: at the default level only their kind and their place in the source are
-told. The level `debug` shows them, for a machine under one's own eyes.
+A line is an event of a fixed list with fields of a fixed list: codes, counts, sizes and durations. Texts of exceptions
+and of libraries may contain addresses and ids, so only their type and source line are logged, except at level `debug`.
 """
 
 import json
@@ -13,8 +12,10 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Final, TextIO
 
+from restante.node.stats import RelayEvent
+
 LOGGER: Final = logging.getLogger("restante.node")
-FACTS: Final = frozenset(
+FIELDS: Final = frozenset(
     {
         "blobs",
         "clean",
@@ -23,17 +24,16 @@ FACTS: Final = frozenset(
         "error",
         "logger",
         "ms",
+        "pending",
         "pid",
-        "place",
         "puts",
         "reason",
         "refusals",
         "served",
-        "waiting",
-        "what",
+        "source",
     }
 )
-"""Every name a fact of a log line may have. A new one is added here, after a look at the page on safe logging."""
+"""Every field name of a log line. Before adding one, read docs/safe-logging.md."""
 WITHHELD: Final = "withheld"
 
 
@@ -57,7 +57,7 @@ class Format(StrEnum):
 
 
 class Event(StrEnum):
-    """Everything a node has to say."""
+    """Every event a node logs."""
 
     LISTENING = "node.listening"
     STOPPING = "node.stopping"
@@ -69,13 +69,30 @@ class Event(StrEnum):
     STORE_RECOVERED = "store.recovered"
     SHIPPING_FAILED = "journal.ship_failed"
     SHIPPING_RECOVERED = "journal.ship_recovered"
-    RELAY = "relay.event"
+    CONNECTED = "relay.connected"
+    DISCONNECTED = "relay.disconnected"
+    REJECTED = "relay.rejected"
+    HANDSHAKE_FAILED = "relay.handshake_failed"
+    SUBSCRIBED = "relay.subscribed"
+    REFUSED = "relay.refused"
+    PROTOCOL_ERROR = "relay.protocol_error"
+    IDLE_TIMEOUT = "relay.idle_timeout"
+    SLOW_READER = "relay.slow_reader"
+    FRAME_TIMEOUT = "relay.frame_timeout"
+    PARTIAL_FRAMES_FULL = "relay.partial_frames_full"
+    RELAY_STORE_FAILED = "relay.store_failed"
+    RELAY_STORE_RECOVERED = "relay.store_recovered"
+    RELAY_REAPED = "relay.reaped"
+    RELAY_STOPPING = "relay.stopping"
     STATUS_EXPOSED = "status.not_on_loopback"
     FOREIGN = "library.message"
 
 
+RELAY_EVENTS: Final = {event: Event(f"relay.{event}") for event in RelayEvent}
+
+
 class Reason(StrEnum):
-    """A word for why, where no code says it."""
+    """Why the store is unusable."""
 
     FILE_GONE = "file_gone"
     CANNOT_WRITE = "cannot_write"
@@ -83,27 +100,27 @@ class Reason(StrEnum):
     TOO_SLOW = "too_slow"
 
 
-def log(level: Level, event: Event, error: BaseException | None = None, /, **facts: object) -> None:
-    """One line; of an error its kind and place, and its text at the level `debug`."""
+def log(level: Level, event: Event, error: BaseException | None = None, /, **fields: object) -> None:
+    """Log one line. Of an error it has the type and source line; its text only at level `debug`."""
     if LOGGER.isEnabledFor(level.number):
-        LOGGER.log(level.number, event, exc_info=error, extra={"facts": facts})
+        LOGGER.log(level.number, event, exc_info=error, extra={"fields": fields})
 
 
 def set_up_logging(*, level: Level, form: Format, stream: TextIO) -> None:
-    """All that this process logs goes to `stream`, through the formatter; nothing another library set up is kept."""
+    """Send everything this process logs to `stream`, through the formatter; replace handlers of libraries."""
     as_json = form is Format.JSON or (form is Format.AUTO and not stream.isatty())
     handler = logging.StreamHandler(stream)
     handler.setFormatter(SafeFormatter(as_json=as_json, with_texts=level is Level.DEBUG))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(max(level.number, logging.WARNING))  # of libraries only what is wrong
+    root.setLevel(max(level.number, logging.WARNING))  # libraries: warnings and errors only
     LOGGER.setLevel(level.number)
     logging.captureWarnings(capture=True)
-    logging.raiseExceptions = False  # a reader of our log that went away is no reason to print a traceback
+    logging.raiseExceptions = False  # print no traceback when the reader of the log is gone
 
 
 class SafeFormatter(logging.Formatter):
-    """JSON or text; with texts of others only where asked for."""
+    """Formats lines as JSON or text; with texts of exceptions and libraries only if `with_texts`."""
 
     def __init__(self, *, as_json: bool, with_texts: bool) -> None:
         super().__init__()
@@ -113,25 +130,25 @@ class SafeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         ours = isinstance(record.msg, Event)
         event = record.msg if ours else Event.FOREIGN
-        facts: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if ours:
-            facts |= {name: _safe(name, value) for name, value in getattr(record, "facts", {}).items()}
+            fields |= {name: _safe(name, value) for name, value in getattr(record, "fields", {}).items()}
         else:
-            facts["logger"] = record.name.partition(".")[0]
+            fields["logger"] = record.name.partition(".")[0]
         if record.exc_info and record.exc_info[0] is not None:
-            facts |= {"error": record.exc_info[0].__name__, "place": _place(record.exc_info[2])}
+            fields |= {"error": record.exc_info[0].__name__, "source": _source_line(record.exc_info[2])}
             code = getattr(record.exc_info[1], "code", None)
             if isinstance(code, StrEnum):
-                facts["code"] = code
+                fields["code"] = code
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = self._line(at, record.levelname.lower(), str(event), facts)
+        line = self._line(at, record.levelname.lower(), str(event), fields)
         return line + self._texts(record, ours=ours)
 
-    def _line(self, at: str, level: str, event: str, facts: dict[str, Any]) -> str:
+    def _line(self, at: str, level: str, event: str, fields: dict[str, Any]) -> str:
         if self._as_json:
-            return json.dumps({"at": at, "level": level, "event": event, **facts})
-        told = "".join(f" {name}={value}" for name, value in facts.items())
-        return f"{at} {level:<7} {event}{told}"
+            return json.dumps({"at": at, "level": level, "event": event, **fields})
+        shown = "".join(f" {name}={value}" for name, value in fields.items())
+        return f"{at} {level:<7} {event}{shown}"
 
     def _texts(self, record: logging.LogRecord, *, ours: bool) -> str:
         if not self._with_texts or (ours and not record.exc_info):
@@ -143,14 +160,14 @@ class SafeFormatter(logging.Formatter):
 
 
 def _safe(name: str, value: object) -> object:
-    """The value, if a log may hold it: a number or a word of a fixed list, under a known name."""
-    if name not in FACTS or not isinstance(value, (bool, int, float, StrEnum)):
+    """Return the value if it is a number or a word of a fixed list under a known name; else hide it."""
+    if name not in FIELDS or not isinstance(value, (bool, int, float, StrEnum)):
         return WITHHELD
     return value
 
 
-def _place(trace: TracebackType | None) -> str:
-    """File and line where an error arose, without the directories."""
+def _source_line(trace: TracebackType | None) -> str:
+    """Return file name and line where the error was raised."""
     if trace is None:
         return "?"
     while trace.tb_next is not None:

@@ -1,4 +1,4 @@
-"""What a relay counts about itself: numbers and codes, never who (docs/safe-logging.md). Others show it."""
+"""What a relay counts about itself: numbers and codes, never addresses or ids (docs/safe-logging.md)."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -9,42 +9,52 @@ from restante.model.error_codes import Code
 
 
 class RelayEvent(StrEnum):
-    """What a relay tells its host as it happens; safe to log as it is, with its code."""
+    """What a relay reports to its host. Safe to log as it is, with its code."""
 
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
-    TURNED_AWAY = "turned_away"
+    REJECTED = "rejected"
     HANDSHAKE_FAILED = "handshake_failed"
-    OPENED = "opened"
+    SUBSCRIBED = "subscribed"
     REFUSED = "refused"
-    BROKE_FORMAT = "broke_format"
-    IDLE = "idle"
-    SLOW = "slow"
+    PROTOCOL_ERROR = "protocol_error"
+    IDLE_TIMEOUT = "idle_timeout"
+    SLOW_READER = "slow_reader"
+    FRAME_TIMEOUT = "frame_timeout"
+    PARTIAL_FRAMES_FULL = "partial_frames_full"
     STORE_FAILED = "store_failed"
     STORE_RECOVERED = "store_recovered"
     REAPED = "reaped"
     STOPPING = "stopping"
 
 
+CLOSED_BY_RELAY = (
+    RelayEvent.IDLE_TIMEOUT,
+    RelayEvent.SLOW_READER,
+    RelayEvent.FRAME_TIMEOUT,
+    RelayEvent.PARTIAL_FRAMES_FULL,
+)
+"""The reasons in `connections_closed_total`."""
+
 EventHook = Callable[[RelayEvent, Code | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayStats:
-    """Gauges first, then counters that only grow while the process lives."""
+    """Gauges first, then counters that only grow while the process runs."""
 
     connections: int
-    receive_sessions: int
-    waiting_puts: int
-    waiting_bytes: int
+    subscriptions: int
+    pending_puts: int
+    pending_put_bytes: int
+    partial_frame_bytes: int
     store_usable: bool
 
     connections_total: int
-    turned_away_total: int
-    handshakes_failed_total: int
-    closed_idle_total: int
-    closed_slow_total: int
-    broke_format_total: int
+    connections_rejected_total: int
+    handshake_failures_total: int
+    connections_closed_total: Mapping[RelayEvent, int]
+    protocol_errors_total: int
     puts_stored_total: int
     bytes_stored_total: int
     refusals_total: Mapping[Code, int]
@@ -58,17 +68,14 @@ class RelayStats:
 
 @dataclass(slots=True, kw_only=True)
 class RelayCounters:
-    """The counters behind `RelayStats`, as the relay moves them."""
+    """The counters behind `RelayStats`, and the hook that hears of each event."""
 
+    on_event: EventHook = lambda _event, _code: None
     connections: int = 0
-    turned_away: int = 0
-    handshakes_failed: int = 0
-    closed_idle: int = 0
-    closed_slow: int = 0
-    broke_format: int = 0
+    events: Counter[RelayEvent] = field(default_factory=Counter)
+    refusals: Counter[Code] = field(default_factory=Counter)
     puts_stored: int = 0
     bytes_stored: int = 0
-    refusals: Counter[Code] = field(default_factory=Counter)
     blobs_served: int = 0
     bytes_served: int = 0
     blobs_deleted: int = 0
@@ -76,3 +83,10 @@ class RelayCounters:
     commits: int = 0
     commit_seconds: float = 0.0
     store_usable: bool = True
+
+    def report(self, event: RelayEvent, code: Code | None = None) -> None:
+        """Count the event and pass it to the host."""
+        self.events[event] += 1
+        if event is RelayEvent.REFUSED and code is not None:
+            self.refusals[code] += 1
+        self.on_event(event, code)

@@ -9,8 +9,8 @@ from restante.views.text_tables import fields, table
 
 
 def print_relay(out: Console, relay: str) -> None:
-    """On a line of its own, not broken: it is there to be copied."""
-    out.print("Clients name this relay by its key and its place:")
+    """Print the address on one line, unbroken, so that it can be copied."""
+    out.print("Clients name this relay by its key and its endpoint:")
     out.print(f"{relay}\n", markup=False, soft_wrap=True)
 
 
@@ -24,9 +24,9 @@ def print_status(out: Console, data: dict[str, Any]) -> None:
         return
     relay = data["relay"]
     limit = data["limits"]["max_connections"]
-    open_now = f"{relay['connections']:,} of {limit:,}, {relay['receive_sessions']:,} of them receiving"
-    waiting = f"{relay['waiting_puts']:,} puts, {relay['waiting_bytes']:,} bytes"
-    now = [("connections", open_now), ("waiting", waiting), ("shipping", _shipping(data["shipping"], now_ms))]
+    open_now = f"{relay['connections']:,} of {limit:,}, {relay['subscriptions']:,} of them subscribed"
+    pending = f"{relay['pending_puts']:,} puts, {relay['pending_put_bytes']:,} bytes"
+    now = [("connections", open_now), ("pending", pending), ("shipping", _shipping(data["shipping"], now_ms))]
     out.print(fields("Now", now))
     out.print(table("Since the start", "what", "times", "bytes", rows=_counts(relay), right=("times", "bytes")))
 
@@ -77,13 +77,16 @@ def _many(count: int, what: str, ending: str) -> str:
 
 def _counts(relay: dict[str, Any]) -> list[tuple[str, str, str]]:
     refused = [(f"refused {code}", count, None) for code, count in sorted(relay["refusals_total"].items())]
+    closed = [
+        (f"closed, {reason.replace('_', ' ')}", count, None)
+        for reason, count in relay["connections_closed_total"].items()
+    ]
     rows: list[tuple[str, int, int | None]] = [
         ("connections accepted", relay["connections_total"], None),
-        ("rejected, limit reached", relay["turned_away_total"], None),
-        ("handshake failed", relay["handshakes_failed_total"], None),
-        ("closed, idle timeout", relay["closed_idle_total"], None),
-        ("closed, slow reader", relay["closed_slow_total"], None),
-        ("closed, protocol error", relay["broke_format_total"], None),
+        ("rejected, limit reached", relay["connections_rejected_total"], None),
+        ("handshake failed", relay["handshake_failures_total"], None),
+        *closed,
+        ("closed, protocol error", relay["protocol_errors_total"], None),
         ("puts stored", relay["puts_stored_total"], relay["bytes_stored_total"]),
         ("messages served", relay["blobs_served_total"], relay["bytes_served_total"]),
         ("messages deleted by recipients", relay["blobs_deleted_total"], None),

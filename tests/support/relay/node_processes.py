@@ -166,7 +166,7 @@ class NodeProcess:
     def health(self) -> int:
         return self.get("/healthz")[0]
 
-    def figures(self) -> dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(self.get("/status")[1])["relay"]
         return told
 

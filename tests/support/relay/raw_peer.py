@@ -93,12 +93,13 @@ class RawPeer:
     @classmethod
     @contextlib.asynccontextmanager
     async def connected(
-        cls, port: int, *, starts: bool = True, receive_buffer_bytes: int | None = None
+        cls, port: int, *, starts: bool = True, receive_buffer_bytes: int | None = None, source: str = LOOPBACK
     ) -> AsyncIterator[tuple["RawPeer", codec.Hello]]:
         """A peer that has been greeted and, unless told otherwise, has greeted back."""
         plain = socket.socket()
         if receive_buffer_bytes is not None:  # before connecting, or it comes too late
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        plain.bind((source, 0))
         plain.setblocking(False)
         await asyncio.get_running_loop().sock_connect(plain, (LOOPBACK, port))
         peer = cls(*await asyncio.open_connection(sock=plain, ssl=client_context(), server_hostname=""))

@@ -51,10 +51,10 @@ def test_the_template_names_every_setting_of_a_node_with_its_default() -> None:
 
 
 def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
-    text = "[node]\nlisten = '[::]:9'\nlog_level = 'error'\n[relay]\nidle_timeout_ms = 90_000\nput_burst = 7\n"
-    config = loaded(tmp_path, text, relay__put_burst="8")
+    text = "[node]\nlisten = '[::]:9'\nlog_level = 'error'\n[relay]\nidle_timeout_ms = 90_000\nput_rate_per_s = 7\n"
+    config = loaded(tmp_path, text, relay__put_rate_per_s="8")
     assert (config.listen, config.log_level) == (Endpoint(host="::", port=9), Level.ERROR)
-    assert (config.settings.relay.idle_timeout_ms, config.settings.relay.put_burst) == (90_000, 8)
+    assert (config.settings.relay.idle_timeout_ms, config.settings.relay.put_rate_per_s) == (90_000, 8)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
         (
             "[relay]\nmax_connections = '5'",
             ConfigurationInvalid,
-            "relay.max_connections must be an integer of links",
+            "relay.max_connections must be an integer of connections",
         ),
         ("[retry]\nbase_ms = 500", ConfigurationInvalid, "unknown section retry"),
         ("[nod]", ConfigurationInvalid, "Did you mean node? A node's sections are node, relay, mailbox, journal"),

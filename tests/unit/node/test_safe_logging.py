@@ -10,7 +10,7 @@ import pytest
 
 from restante.model.error_codes import Code
 from restante.model.errors import StoreUnusable
-from restante.node.safe_logging import FACTS, WITHHELD, Event, Format, Level, log, set_up_logging
+from restante.node.safe_logging import FIELDS, WITHHELD, Event, Format, Level, log, set_up_logging
 from support.spec.clauses import clause
 
 PRIVATE = "rst1qsecret 203.0.113.9"
@@ -60,7 +60,7 @@ def test_a_fact_that_is_neither_number_nor_known_word_is_withheld(value: object)
 @clause("6.9")
 @pytest.mark.parametrize("name", ["port", "peer", "blob_id", "address"])
 def test_a_fact_under_an_unknown_name_is_withheld_even_if_it_is_a_number(name: str) -> None:
-    assert name not in FACTS
+    assert name not in FIELDS
     stream = logging_to()
     log(Level.INFO, Event.REAPED, **{name: 3_405_803_785})
     assert lines(stream)[0][name] == WITHHELD

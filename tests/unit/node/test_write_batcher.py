@@ -1,4 +1,4 @@
-"""The intake: what is committed together, and what is said to whom once it is on disk or could not be."""
+"""The write batcher: what is committed together, and what each peer gets once it is on disk or has failed."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,14 +12,16 @@ from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import StoreUnusable
 from restante.model.ids import InboxKey
-from restante.node.client_connection import ClientConnection
 from restante.node.stats import RelayCounters, RelayEvent
-from restante.node.write_batcher import MAX_BATCH_PUTS, QUICK_DISK_S, SMALL_BATCH, WHOLE_BATCH_PUTS, WriteBatcher
-from restante.policy.quota import MailboxQuota, Refusal
+from restante.node.write_batcher import MAX_BATCH, QUICK_DISK_S, SMALL_BATCH, WHOLE_BATCH, WriteBatcher
+from restante.policy.quota import Refusal
+from restante.policy.settings import Settings
+from restante.policy.sources import Source
 from restante.testing.deterministic import FakeClock
 from restante.testing.memory_mailbox import MemoryMailbox
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.frames import codec
+from support.link.phases import HELLO
 from support.spec.clauses import clause
 
 NODE = Identity(b"n" * 32)
@@ -59,11 +61,16 @@ class SlowDisk:
 
 
 class Peer:
-    """Stands where a session stands; keeps what it was told."""
+    """Satisfies `node.frame_family.Peer`; keeps the answers and whether it is read from."""
 
-    def __init__(self) -> None:
-        self.transport = object()
-        self.waiting_bytes = 0
+    hello = HELLO
+    binding = bytes(32)
+    is_open = True
+    can_write = True
+
+    def __init__(self, source: bytes = b"net") -> None:
+        self.source = Source(source)
+        self.is_read = True
         self.evidence: list[codec.Stored] = []
         self.refusals: list[tuple[int, Refusal]] = []
 
@@ -72,10 +79,21 @@ class Peer:
             assert isinstance(frame, codec.Stored)
             self.evidence.append(frame)
 
-    def refuse(self, request: int, refused: Refusal) -> None:
-        self.refusals.append((request, refused))
+    def refuse(self, request: int, refusal: Refusal, *, retry_after_ms: int = 0) -> None:
+        assert retry_after_ms == 0
+        self.refusals.append((request, refusal))
 
-    def resume_reading_if_clear(self) -> None: ...
+    def pause_reading(self) -> None:
+        assert self.is_read
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        assert not self.is_read
+        self.is_read = True
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
 
 
 async def turns() -> None:
@@ -84,25 +102,25 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-class Desk:
-    """An intake with everything around it."""
+class Bench:
+    """A write batcher with everything around it."""
 
     def __init__(self) -> None:
-        self.disk, self.store, self.tally = SlowDisk(), MemoryMailbox(), RelayCounters()
+        self.disk, self.store = SlowDisk(), MemoryMailbox()
         self.events: list[RelayEvent] = []
+        self.counters = RelayCounters(on_event=lambda event, _code: self.events.append(event))
         self.announced: list[InboxKey] = []
         self.time_s = 0.0
-        self.intake = WriteBatcher(
+        self.batcher = WriteBatcher(
             NODE,
             self.store,
             self.disk,
-            quota=MailboxQuota(),
+            settings=Settings(),
             clock=FakeClock(),
-            tally=self.tally,
-            tell=lambda event, _code: self.events.append(event),
-            announce=self.announced.extend,
+            counters=self.counters,
             time_s=lambda: self.time_s,
         )
+        self.batcher.on_stored(self.announced.extend)
         self.now_ms = FakeClock().now_ms()
 
     def keeps(self, count: int) -> list[Keep]:
@@ -111,22 +129,22 @@ class Desk:
 
     def put(self, peer: Peer, count: int) -> list[Keep]:
         keeps = self.keeps(count)
-        self.intake.put(cast("ClientConnection", peer), range(1, count + 1), keeps)
+        self.batcher.put(peer, range(1, count + 1), keeps)
         return keeps
 
 
 @pytest.fixture
-async def desk() -> Desk:
-    return Desk()
+async def bench() -> Bench:
+    return Bench()
 
 
-async def batches(desk: Desk, peer: Peer) -> list[int]:
+async def batches(bench: Bench, peer: Peer) -> list[int]:
     """How many puts each commit held, until all are answered."""
     await turns()
     sizes: list[int] = []
-    while desk.disk.under_way is not None:
+    while bench.disk.under_way is not None:
         before = sum(len(stored.requests) for stored in peer.evidence)
-        await desk.disk.end()
+        await bench.disk.end()
         sizes.append(sum(len(stored.requests) for stored in peer.evidence) - before)
     return sizes
 
@@ -136,100 +154,148 @@ async def batches(desk: Desk, peer: Peer) -> list[int]:
     ("puts", "sizes"),
     [
         (1, [1]),
-        (WHOLE_BATCH_PUTS, [WHOLE_BATCH_PUTS]),
-        (WHOLE_BATCH_PUTS + 22, [128, 22]),
+        (WHOLE_BATCH, [WHOLE_BATCH]),
+        (WHOLE_BATCH + 22, [128, 22]),
         (1_024, [512, 256, 128, 128]),
-        (4_096, [MAX_BATCH_PUTS, MAX_BATCH_PUTS, MAX_BATCH_PUTS, 512, 256, 128, 128]),
+        (4_096, [MAX_BATCH, MAX_BATCH, MAX_BATCH, 512, 256, 128, 128]),
     ],
 )
 async def test_of_many_that_wait_half_are_written_at_a_time_few_go_whole(
-    desk: Desk, puts: int, sizes: list[int]
+    bench: Bench, puts: int, sizes: list[int]
 ) -> None:
     peer = Peer()
-    desk.put(peer, puts)
-    assert await batches(desk, peer) == sizes
-    assert (desk.intake.waiting_puts, desk.intake.waiting_bytes, peer.waiting_bytes) == (0, 0, 0)
+    bench.put(peer, puts)
+    assert await batches(bench, peer) == sizes
+    assert (bench.batcher.pending_puts, bench.batcher.pending_bytes) == (0, 0)
 
 
-async def test_what_several_connections_bring_in_one_turn_is_one_commit(desk: Desk) -> None:
+async def test_what_several_connections_bring_in_one_turn_is_one_commit(bench: Bench) -> None:
     peers = [Peer() for _ in range(10)]
     for peer in peers:
-        desk.put(peer, 3)
+        bench.put(peer, 3)
     await turns()
-    await desk.disk.end()
-    assert desk.disk.began == 1
+    await bench.disk.end()
+    assert bench.disk.began == 1
     assert [len(stored.requests) for peer in peers for stored in peer.evidence] == [3] * 10
 
 
 @pytest.mark.parametrize(("puts", "apart"), [(SMALL_BATCH, False), (SMALL_BATCH + 1, True)])
-async def test_only_a_few_puts_may_keep_the_loop_waiting_for_the_disk(desk: Desk, puts: int, apart: bool) -> None:
-    desk.put(Peer(), puts)
+async def test_only_a_few_puts_may_keep_the_loop_waiting_for_the_disk(bench: Bench, puts: int, apart: bool) -> None:
+    bench.put(Peer(), puts)
     await turns()
-    assert desk.disk.apart == [apart]
+    assert bench.disk.apart == [apart]
 
 
-async def test_a_disk_that_was_quick_is_waited_for_on_the_loop_until_it_is_slow(desk: Desk) -> None:
+async def test_a_disk_that_was_quick_is_waited_for_on_the_loop_until_it_is_slow(bench: Bench) -> None:
     for took_s in (QUICK_DISK_S, QUICK_DISK_S + 0.001, 0.0, 0.0):
-        desk.put(Peer(), SMALL_BATCH + 1)
+        bench.put(Peer(), SMALL_BATCH + 1)
         await turns()
-        desk.time_s += took_s
-        await desk.disk.end()
-    assert desk.disk.apart == [True, False, True, False]
+        bench.time_s += took_s
+        await bench.disk.end()
+    assert bench.disk.apart == [True, False, True, False]
 
 
 @clause("1.3")
 @pytest.mark.parametrize("puts", [1, SMALL_BATCH + 1])
-async def test_evidence_is_signed_ahead_but_given_only_after_the_commit(desk: Desk, puts: int) -> None:
+async def test_evidence_is_signed_ahead_but_given_only_after_the_commit(bench: Bench, puts: int) -> None:
     peer = Peer()
-    keeps = desk.put(peer, puts)
+    keeps = bench.put(peer, puts)
     await turns()
     assert peer.evidence == []
-    assert desk.announced == []
-    await desk.disk.end()
+    assert bench.announced == []
+    await bench.disk.end()
     [stored] = peer.evidence
     hashes = tuple(keep.payload_hash for keep in keeps)
     assert is_evidence_by(Evidence(batch=stored.batch, sealed_hashes=hashes), NODE.node_key)
     assert stored.requests == tuple(range(1, puts + 1))
-    assert desk.announced == [INBOX]
+    assert bench.announced == [INBOX]
 
 
 @clause("1.3")
 @pytest.mark.parametrize("puts", [1, SMALL_BATCH + 1])
-async def test_what_was_signed_ahead_is_never_given_when_the_commit_fails(desk: Desk, puts: int) -> None:
+async def test_what_was_signed_ahead_is_never_given_when_the_commit_fails(bench: Bench, puts: int) -> None:
     peer = Peer()
-    desk.put(peer, puts)
+    bench.put(peer, puts)
     await turns()
-    await desk.disk.end(StoreUnusable("node.db: the disk is full or failing"))
+    await bench.disk.end(StoreUnusable("node.db: the disk is full or failing"))
     assert peer.evidence == []
     assert [request for request, _ in peer.refusals] == list(range(1, puts + 1))
     assert {(refused.permanent, refused.code) for _, refused in peer.refusals} == {(False, Code.STORAGE_FAILED)}
-    assert desk.announced == []
-    assert (desk.tally.puts_stored, desk.intake.waiting_puts, peer.waiting_bytes) == (0, 0, 0)
-    assert desk.events == [RelayEvent.STORE_FAILED]
+    assert bench.announced == []
+    assert (bench.counters.puts_stored, bench.batcher.pending_puts, bench.batcher.pending_bytes) == (0, 0, 0)
+    assert bench.events == [RelayEvent.STORE_FAILED]
 
 
-async def test_a_store_that_works_again_is_told_of_once(desk: Desk) -> None:
+async def test_a_store_that_works_again_is_told_of_once(bench: Bench) -> None:
     peer = Peer()
     for problem in (StoreUnusable("full"), StoreUnusable("full"), None, None):
-        desk.put(peer, 1)
+        bench.put(peer, 1)
         await turns()
-        await desk.disk.end(problem)
-    assert desk.events == [RelayEvent.STORE_FAILED, RelayEvent.STORE_RECOVERED]
+        await bench.disk.end(problem)
+    assert bench.events == [RelayEvent.STORE_FAILED, RelayEvent.STORE_RECOVERED]
     assert len(peer.evidence) == len(peer.refusals) == 2
 
 
-async def test_what_comes_while_a_batch_is_committed_is_in_the_next(desk: Desk) -> None:
+async def test_what_comes_while_a_batch_is_committed_is_in_the_next(bench: Bench) -> None:
     early, late = Peer(), Peer()
-    desk.put(early, 1)
+    bench.put(early, 1)
     await turns()
-    desk.put(late, 1)
+    bench.put(late, 1)
     await turns()
-    assert desk.disk.began == 1
-    await desk.disk.end()
-    assert (len(early.evidence), len(late.evidence), desk.disk.began) == (1, 0, 2)
-    finished = asyncio.create_task(desk.intake.finished())
+    assert bench.disk.began == 1
+    await bench.disk.end()
+    assert (len(early.evidence), len(late.evidence), bench.disk.began) == (1, 0, 2)
+    finished = asyncio.create_task(bench.batcher.finished())
     await turns()
     assert not finished.done()
-    await desk.disk.end()
+    await bench.disk.end()
     assert len(late.evidence) == 1
     assert finished.done()
+
+
+@clause("6.8")
+async def test_a_modest_source_waits_for_no_more_than_the_batch_in_progress(bench: Bench) -> None:
+    greedy, modest = Peer(b"greedy"), Peer(b"modest")
+    bench.put(greedy, 20 * MAX_BATCH)
+    await turns()
+    bench.put(modest, 1)
+    await bench.disk.end()
+    assert modest.evidence == []
+    await bench.disk.end()
+    assert len(modest.evidence) == 1
+
+
+@clause("6.8")
+async def test_a_hundred_connections_of_one_source_share_equally_with_a_single_other_source(bench: Bench) -> None:
+    crowd, single = [Peer(b"crowd") for _ in range(100)], Peer(b"single")
+    for peer in crowd:
+        bench.put(peer, 200)
+    bench.put(single, 2_000)
+    await turns()
+    for _ in range(3):
+        await bench.disk.end()
+    stored = [sum(len(each.requests) for each in peer.evidence) for peer in (single, *crowd)]
+    assert stored[0] >= 0.4 * sum(stored)
+
+
+@clause("6.8")
+async def test_a_greedy_peer_is_not_read_until_its_puts_are_on_disk_and_others_are(bench: Bench) -> None:
+    greedy, modest = Peer(b"greedy"), Peer(b"modest")
+    large = Keep(INBOX, hash_sealed_bytes(b"large"), bench.now_ms + 86_400_000, bytes(250_000))
+    bench.batcher.put(greedy, range(20), [large] * 20)
+    bench.put(modest, 1)
+    assert (greedy.is_read, modest.is_read) == (False, True)
+    await turns()
+    while bench.disk.under_way is not None:
+        await bench.disk.end()
+    assert greedy.is_read
+    assert bench.batcher.pending_bytes == 0
+
+
+async def test_a_batch_of_large_blobs_is_bounded_by_its_bytes(bench: Bench) -> None:
+    peer = Peer()
+    large = Keep(INBOX, hash_sealed_bytes(b"large"), bench.now_ms + 86_400_000, bytes(200_000))
+    bench.batcher.put(peer, range(200), [large] * 200)
+    sizes = await batches(bench, peer)
+    assert max(sizes) <= 48
+    assert sum(sizes) == 200

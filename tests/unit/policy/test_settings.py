@@ -40,9 +40,8 @@ DEFAULTS: dict[str, dict[str, float]] = {
     "order": {"max_gap": 1_000, "gap_timeout_ms": 300_000},
     "acks": {"max_wait_ms": 1_000, "max_ids": 64},
     "relay": {
-        "put_rate_per_s": 20,
-        "put_burst": 500,
-        "max_connections": 1_000,
+        "put_rate_per_s": 0,
+        "max_connections": 4_096,
         "max_subscriptions_per_mailbox": 4,
         "handshake_timeout_ms": 10_000,
         "idle_timeout_ms": 75_000,
@@ -52,6 +51,7 @@ DEFAULTS: dict[str, dict[str, float]] = {
         "reap_interval_ms": 3_600_000,
         "max_send_buffer_bytes": 1_048_576,
         "max_uncommitted_bytes": 67_108_864,
+        "max_partial_bytes": 67_108_864,
     },
     "journal": {"ship_interval_ms": 60_000},
 }

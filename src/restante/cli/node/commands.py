@@ -19,7 +19,7 @@ EXAMPLES = """\
   restante node run /srv/restante          until Ctrl-C or SIGTERM
   restante node status /srv/restante       is it up, and what does it hold?
   restante node gc /srv/restante           remove what has expired, now
-  restante --set relay.put_burst=5000 node run /srv/restante
+  restante --set relay.put_rate_per_s=5000 node run /srv/restante
 """
 
 app = typer.Typer(

@@ -102,6 +102,9 @@ class ClientLink(Link, Generic[Waiting]):
         effects.append(Send(codec.encode_frame(codec.Ping(), 0)))
         self._next_heartbeat_s = now_s + self._limits.heartbeat_interval_ms / 1_000
 
+    def _order_reading(self, effects: list[Effect], now_s: float) -> None:
+        """A client always reads: the answers are what frees its send buffer."""
+
     def _illegal_frame(self, frame: codec.RawFrame, error: RemoteProtocolError, effects: list[Effect]) -> bool:  # noqa: ARG002 - the node's end answers it
         effects.append(ReportFault(error))
         return False

@@ -1,38 +1,72 @@
-"""A client's connection to one relay: many requests in flight, each with a deadline (SPEC 6.4, 6.5, 6.8).
+"""A client's connection to one relay: executes the effects of `core.link.client_end` on a TLS connection.
 
-Encrypted to the relay's key and nobody else's. What waits in memory is bounded: puts by how many may be under way, mail
-by what the relay may send ahead of what was taken.
+Encrypted to the relay's key. Memory is bounded: puts by the request table, mail by the receive window. An
+acknowledgement counts only with the relay's signature over exactly the bytes that were put.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from restante.core.signed_acks import Evidence
+from restante.core.link.client_end import ANSWER_TIMEOUT_S, ClientLink
+from restante.core.link.messages import (
+    CLOSE_REQUESTED,
+    LOST,
+    TIME_PASSED,
+    WRITE_BLOCKED,
+    WRITE_RESUMED,
+    Abort,
+    Answer,
+    BecomeReady,
+    ClientSecured,
+    Close,
+    CloseReason,
+    Dispatch,
+    Effect,
+    Event,
+    ExpireRequests,
+    Faulted,
+    FramesReceived,
+    OpenWindow,
+    ReportFault,
+    Send,
+    WakeAt,
+)
+from restante.core.link.table import Phase
+from restante.core.link.windows import ReceiveWindow
+from restante.core.signed_acks import Evidence, is_evidence_by
 from restante.crypto.identity import Identity
-from restante.model.errors import RestanteError
-from restante.model.ids import NodeKey
+from restante.model.errors import LocalProtocolError, RemoteProtocolError, RestanteError
+from restante.model.ids import NodeKey, PayloadHash
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure, failure_of_refusal
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, StoredBlob
-from restante.runtime.transport.pending_puts import PendingPuts
 from restante.runtime.transport.tls import channel_of, client_context, peer_key
 from restante.runtime.transport.tls_connection import TlsConnection
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.envelope_parser import view_envelope
-from restante.wire.field_checks import MAX_U32
 from restante.wire.frames import codec
+from restante.wire.frames.types import FrameType
 
-Answer = TypeVar("Answer", codec.Subscribed, codec.Deleted, codec.Pong)
+Reply = TypeVar("Reply", codec.Subscribed, codec.Deleted, codec.Pong)
 
-DEADLINE_S: Final = 10.0  # SPEC 6.8: the handshake's limit, used for every answer
-TAKEN_EVERY: Final = 128  # blobs taken before the relay is told, at the latest
-MAX_UNTAKEN_BLOBS: Final = 4_096
-"""Several times what a relay sends ahead: one that sends more does not keep to the protocol."""
+_PUT: Final = FrameType.PUT
+_BLOB: Final = FrameType.BLOB
+_MAILBOX_FRAMES: Final = dict.fromkeys(map(int, (FrameType.STORED, _BLOB, FrameType.DELETED, FrameType.OPENED)), 0)
+_FAILURES: Final = {
+    CloseReason.WRONG_NODE: (Failure.AUTHENTICATION_FAILED, "another node answers at the relay's endpoint"),
+    CloseReason.WRONG_VERSION: (Failure.CONNECTION_REFUSED, "the relay speaks only other versions"),
+    CloseReason.HANDSHAKE_FAILED: (Failure.TLS_HANDSHAKE_FAILED, "what answers there speaks no TLS 1.3 of ours"),
+    CloseReason.HANDSHAKE_TIMEOUT: (Failure.CONNECTION_REFUSED, "the relay does not answer"),
+}
 
-_PUT: Final = codec.FrameType.PUT
-_CAPABILITIES: Final = int(codec.Capability.RECEIVE)
+
+class _Request(NamedTuple):
+    """What waits for an answer; `payload_hash` is what a put's STORED must be signed over."""
+
+    answer: asyncio.Future[Any]
+    payload_hash: PayloadHash | None = None
 
 
 class TlsRelayConnection(TlsConnection):
@@ -42,61 +76,57 @@ class TlsRelayConnection(TlsConnection):
         super().__init__(client_context(), server_side=False)
         self._node = node
         self._loop = asyncio.get_running_loop()
-        self._puts = PendingPuts(node, self._loop)
-        self._answers: dict[int, asyncio.Future[codec.Frame]] = {}
+        self._link: ClientLink[_Request] = ClientLink(_MAILBOX_FRAMES, node, limits, now_s=self._loop.time())
+        self._ready: asyncio.Future[codec.Hello] = self._loop.create_future()
         self._blobs: deque[StoredBlob] = deque()
+        self._window = ReceiveWindow()
         self._news = asyncio.Event()
-        self._untold = 0
-        self._hello: asyncio.Future[codec.Hello] = self._loop.create_future()
-        self._last_request = 0
         self._lost = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._can_write = True
         self._corked: list[bytes] | None = None
-        self._may_write = asyncio.Event()
-        self._may_write.set()
-        self._limits = limits
-        self._heard_s = self._loop.time()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
     async def connect(
         cls, host: str, port: int, *, node: NodeKey, limits: RelayLimits | None = None
     ) -> "TlsRelayConnection":
-        """A link to the relay that *is* `node`; any other answering there is refused."""
-        link = cls(node, limits=limits or RelayLimits())
+        """Connect to the relay whose key is `node`; any other node that answers there is refused."""
+        connection = cls(node, limits=limits or RelayLimits())
         try:
-            async with asyncio.timeout(DEADLINE_S):
-                await link._loop.create_connection(lambda: link, host, port)
-                hello = await link._hello
-            link._start(hello)
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                await connection._loop.create_connection(lambda: connection, host, port)
+                await connection._ready
         except (OSError, TimeoutError) as error:
-            link.abort()
+            connection.abort()
             raise AttemptFailed("the relay does not answer", failure=Failure.CONNECTION_REFUSED) from error
         except BaseException:
-            link.abort()  # a caller that gave up leaves no connection behind
+            connection.abort()  # a caller that gave up leaves no connection behind
             raise
-        return link
+        return connection
 
     async def subscribe(self, identity: Identity) -> None:
-        """Prove the address, so that the relay hands over its mail on this connection."""
-        to_sign = codec.open_to_sign(self._hello.result(), channel_of(self.encryption), identity.address)
+        """Prove the address, so that the relay pushes its blobs on this connection."""
+        to_sign = codec.open_to_sign(self._ready.result(), channel_of(self.encryption), identity.address)
         await self._ask(codec.Subscribe(address=identity.address, signature=identity.sign(to_sign)), codec.Subscribed)
 
     async def put(self, envelope: bytes) -> Evidence:
-        if not self._has_room():
+        if not self._may_put():
             await self._wait_for_room()
-        return await self._begin_put(envelope)
+        evidence: Evidence = await self._begin_put(envelope)
+        return evidence
 
     async def put_many(self, envelopes: Sequence[bytes]) -> list[Evidence | AttemptFailed]:
-        """All of them, as many at a time as may be under way: for each its evidence, or why it was not stored."""
-        under_way: list[asyncio.Future[Evidence] | AttemptFailed] = []
+        """Put all, as many at a time as may be in flight; return for each its evidence or why it was not stored."""
+        in_flight: list[asyncio.Future[Evidence] | AttemptFailed] = []
         for envelope in envelopes:
             try:
-                if not self._has_room():
+                if not self._may_put():
                     await self._wait_for_room()
-                under_way.append(self._begin_put(envelope))
+                in_flight.append(self._begin_put(envelope))
             except AttemptFailed as failed:
-                under_way.append(failed)
-        return [each if isinstance(each, AttemptFailed) else await _outcome(each) for each in under_way]
+                in_flight.append(failed)
+        return [each if isinstance(each, AttemptFailed) else await _outcome(each) for each in in_flight]
 
     async def next_blob(self) -> StoredBlob:
         while not self._blobs:
@@ -105,132 +135,191 @@ class TlsRelayConnection(TlsConnection):
             self._news.clear()
             await self._news.wait()
         blob = self._blobs.popleft()
-        self._untold += 1
-        if self._untold >= TAKEN_EVERY or not self._blobs:
-            self._tell_taken(blob.blob_id)
+        self._take(1, blob.blob_id)
         return blob
 
     async def next_blobs(self) -> list[StoredBlob]:
-        """All that have come by now, at least one."""
+        """Return all blobs that have arrived, at least one."""
         blobs = [await self.next_blob(), *self._blobs]
         self._blobs.clear()
-        self._tell_taken(blobs[-1].blob_id)
+        if len(blobs) > 1:
+            self._take(len(blobs) - 1, blobs[-1].blob_id)
         return blobs
 
     async def delete(self, blob_id: int) -> None:
         await self.delete_many((blob_id,))
 
     async def delete_many(self, blob_ids: Sequence[int]) -> None:
-        """Up to 1,024 in one request."""
+        """Delete up to 1,024 blobs with one request."""
         await self._ask(codec.Delete(blob_ids=tuple(blob_ids)), codec.Deleted)
 
     async def ping(self) -> None:
-        """Returns once the relay has answered."""
+        """Return once the relay has answered."""
         await self._ask(codec.Ping(), codec.Pong)
 
     async def lost(self) -> None:
         await self._lost.wait()
 
     async def close(self) -> None:
-        self.disconnect()
+        self._feed(CLOSE_REQUESTED)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._feed(TIME_PASSED)  # orders the timer of the handshake
 
     def on_secured(self) -> None:
-        """Before any byte of ours: is it the relay we meant?"""
-        if peer_key(self.encryption) != self._node:
-            text = "another node answers at the relay's place"
-            self._fail_hello(AttemptFailed(text, failure=Failure.AUTHENTICATION_FAILED))
-            self.abort()
+        self._feed(ClientSecured(peer_key(self.encryption)))
 
-    def on_frames(self, came: list[codec.RawFrame]) -> None:
-        self._heard_s = self._loop.time()
-        for frame in came:
-            self._take(frame.request, codec.decode_body(frame.type, frame.body))
-        if self._blobs:
-            self._news.set()
-            if len(self._blobs) > MAX_UNTAKEN_BLOBS:
-                self.abort()
+    def on_frames(self, frames: list[codec.RawFrame], *, partial_bytes: int) -> None:
+        self._feed(FramesReceived(frames, partial_bytes))
 
     def on_fault(self, error: RestanteError) -> None:
-        if not self.is_secure:
-            failed = AttemptFailed("what answers there speaks no TLS of ours", failure=Failure.TLS_HANDSHAKE_FAILED)
-            failed.__cause__ = error
-            self._fail_hello(failed)
-        self.abort()
+        self._feed(Faulted(error))
 
     def on_lost(self) -> None:
+        self._feed(LOST)
+        if self._timer is not None:
+            self._timer.cancel()
         self._lost.set()
         self._news.set()
-        self._may_write.set()
-        for timer in self._timers.values():
-            timer.cancel()
-        self._fail_hello(ConnectionResetError("the relay hung up"))
-        self._puts.lose()
-        for waiting in self._answers.values():
-            if not waiting.done():
-                waiting.set_exception(ConnectionLost())
+        self._has_room.set()
+        self._fail_ready(ConnectionResetError("the relay closed the connection"))
+        for request in self._link.requests.close_all():
+            _fail(request, ConnectionLost())
 
     def pause_writing(self) -> None:
-        self._may_write.clear()
+        self._can_write = False
+        self._feed(WRITE_BLOCKED)
 
     def resume_writing(self) -> None:
-        self._may_write.set()
+        self._can_write = True
+        self._feed(WRITE_RESUMED)
 
-    def _take(self, request: int, frame: codec.Frame | codec.Unknown) -> None:
-        match frame:
-            case codec.Blob():
-                self._blobs.append(StoredBlob(frame.blob_id, frame.stored_at_ms, frame.envelope))
-            case codec.Stored():
-                self._puts.stored(frame)
-            case codec.Refused() if self._puts.fail(request, _as_failure(frame)):
-                pass
-            case codec.Hello() if not self._hello.done():
-                self._hello.set_result(frame)
-            case codec.Hello() | codec.Unknown():
-                self.abort()
-            case _ if (waiting := self._answers.get(request)) is not None and not waiting.done():
-                waiting.set_result(frame)
+    def _wake(self) -> None:
+        self._timer = None
+        self._feed(TIME_PASSED)
 
-    def _start(self, hello: codec.Hello) -> None:
-        """Choose a version and say which capabilities will be used; the relay answers only if it minds."""
-        if not hello.lowest_version <= codec.PROTOCOL_VERSION <= hello.highest_version:
-            raise AttemptFailed("the relay speaks only other versions", failure=Failure.CONNECTION_REFUSED)
-        if hello.node_key != self._node:
-            raise AttemptFailed("the relay calls itself another node", failure=Failure.AUTHENTICATION_FAILED)
-        chosen = codec.Start(version=codec.PROTOCOL_VERSION, capabilities=hello.capabilities & _CAPABILITIES)
-        self.send(codec.encode_frame(chosen, 0))
-        self._beat()
+    def _feed(self, event: Event) -> None:
+        try:
+            self._execute(self._link.handle(event, now_s=self._loop.time()))
+        except RemoteProtocolError as error:
+            self._feed(Faulted(error))
 
-    def _fail_hello(self, error: Exception) -> None:
-        if not self._hello.done():
-            self._hello.set_exception(error)
-            self._hello.exception()  # a caller that gave up waiting need not be told
+    def _execute(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Dispatch():
+                    self._handle(effect.frames)
+                case Answer():
+                    self._answer(effect.waiting, effect.frame)
+                case Send():
+                    self.send(effect.raw)
+                case WakeAt():
+                    self._order_wake(effect.at_s)
+                case ExpireRequests():
+                    self._expire(effect.waiting)
+                case BecomeReady():
+                    self._ready.set_result(effect.hello)
+                case ReportFault():
+                    self._feed(Faulted(effect.error))
+                case Close():
+                    self.disconnect()
+                case Abort():
+                    self._fail_ready(_connect_failure(effect.reason))
+                    self.abort()
+                case OpenWindow():
+                    self._has_room.set()
+                case _:
+                    raise LocalProtocolError(f"a client has no use for {type(effect).__name__}")
 
-    def _has_room(self) -> bool:
-        return not self._puts.is_full() and self._may_write.is_set() and not self._lost.is_set()
+    def _expire(self, requests: Sequence[_Request]) -> None:
+        for request in requests:
+            _fail(request, AttemptFailed("the relay did not answer in time", failure=Failure.NETWORK_TIMEOUT))
+        self._has_room.set()
+
+    def _order_wake(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if self.transport is None else self._loop.call_at(at_s, self._wake)
+
+    def _handle(self, frames: Sequence[codec.RawFrame]) -> None:
+        """Handle frames of the mailbox family."""
+        before = len(self._blobs)
+        for frame in frames:
+            decoded = codec.decode_body(frame.type, frame.body)
+            match decoded:
+                case codec.Blob():
+                    self._blobs.append(StoredBlob(decoded.blob_id, decoded.stored_at_ms, decoded.envelope))
+                case codec.Stored():
+                    self._stored(decoded)
+                case codec.Subscribed() | codec.Deleted():
+                    request = self._link.requests.close(frame.request)
+                    if request is not None:
+                        self._answer(request, decoded)
+                case _:
+                    raise RemoteProtocolError(f"frame type {frame.type} is no answer of a mailbox")
+        if len(self._blobs) > before:
+            self._news.set()
+            if not self._window.received(len(self._blobs) - before):
+                raise RemoteProtocolError("the relay sent more blobs than the window allows")
+
+    def _stored(self, frame: codec.Stored) -> None:
+        """Answer the puts of a commit. A request that is not open makes the signature unverifiable, for all of them."""
+        puts = [self._link.requests.close(request) for request in frame.requests]
+        known = [put for put in puts if put is not None]
+        hashes = tuple([put.payload_hash for put in known if put.payload_hash is not None])
+        evidence = Evidence(batch=frame.batch, sealed_hashes=hashes)
+        is_valid = len(hashes) == len(puts) and is_evidence_by(evidence, self._node)
+        for put in known:
+            if is_valid:
+                if not put.answer.done():
+                    put.answer.set_result(evidence)
+            else:
+                text = "the relay's acknowledgement is not signed for this message"
+                _fail(put, AttemptFailed(text, failure=Failure.STORAGE_REFUSED))
+        self._has_room.set()
+
+    def _answer(self, request: _Request, frame: codec.Frame) -> None:
+        if isinstance(frame, codec.Refused):
+            failure = failure_of_refusal(frame.code, permanent=frame.permanent)
+            _fail(request, AttemptFailed(frame.text, failure=failure, retry_after_ms=frame.retry_after_ms or None))
+        elif not request.answer.done():
+            request.answer.set_result(frame)
+        self._has_room.set()
+
+    def _fail_ready(self, error: Exception) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # a caller that gave up waiting does not read it
+
+    def _may_put(self) -> bool:
+        return not self._link.requests.is_full and self._can_write and self._link.phase is Phase.READY
 
     async def _wait_for_room(self) -> None:
-        while not self._lost.is_set() and not self._has_room():
-            await self._puts.room()
-            await self._may_write.wait()
-        if self._lost.is_set():
-            raise ConnectionLost
+        while not self._may_put():
+            if self._link.phase is not Phase.READY:
+                raise ConnectionLost
+            self._has_room.clear()
+            await self._has_room.wait()
 
     def _begin_put(self, envelope: bytes) -> asyncio.Future[Evidence]:
         try:
             _, _, sealed_bytes = view_envelope(envelope)
-        except RestanteError as error:  # no relay would take it
+        except RestanteError as error:  # no relay would store it
             raise AttemptFailed(str(error), failure=failure_of_refusal(error.code, permanent=True)) from error
-        request = self._next_request()
-        sealed = hash_sealed_bytes(sealed_bytes)
-        answer = self._puts.add(request, sealed, due_s=self._loop.time() + DEADLINE_S)
-        self._say(codec.frame_head(_PUT, request, len(envelope)), envelope)
-        if "puts" not in self._timers:
-            self._timers["puts"] = self._loop.call_later(DEADLINE_S, self._expire_puts)
+        answer: asyncio.Future[Evidence] = self._loop.create_future()
+        request = self._open_request(_Request(answer, hash_sealed_bytes(sealed_bytes)))
+        self._queue(codec.frame_head(_PUT, request, len(envelope)), envelope)
         return answer
 
-    def _say(self, *parts: bytes) -> None:
-        """All of a turn leave together at its end: encrypting them one by one is dear, and the relay would commit the
-        first of them alone."""
+    def _open_request(self, request: _Request) -> int:
+        number, effects = self._link.open_request(request, now_s=self._loop.time())
+        if effects:
+            self._execute(effects)
+        return number
+
+    def _queue(self, *parts: bytes) -> None:
+        """Send what one turn of the loop queues as one piece: that costs less, and the relay commits it whole."""
         if self._corked is None:
             self._corked = []
             self._loop.call_soon(self._uncork)
@@ -241,59 +330,37 @@ class TlsRelayConnection(TlsConnection):
         if corked:
             self.send(b"".join(corked))
 
-    def _expire_puts(self) -> None:
-        del self._timers["puts"]
-        again_s = self._puts.expire(self._loop.time())
-        if again_s is not None:
-            self._timers["puts"] = self._loop.call_at(again_s, self._expire_puts)
+    def _take(self, blobs: int, through: int) -> None:
+        if self._window.taken(blobs):
+            self.send(codec.encode_frame(codec.Credit(through=through), 0))
 
-    def _beat(self) -> None:
-        """Tell the relay that we are there (SPEC 6.8), and notice when it is not."""
-        if self._loop.time() - self._heard_s > self._limits.idle_timeout_ms / 1_000:
-            self.abort()
-            return
-        self.send(codec.encode_frame(codec.Ping(), 0))
-        self._timers["beat"] = self._loop.call_later(self._limits.heartbeat_interval_ms / 1_000, self._beat)
-
-    def _tell_taken(self, through: int) -> None:
-        self._untold = 0
-        self.send(codec.encode_frame(codec.Credit(through=through), 0))
-
-    def _next_request(self) -> int:
-        """0 is for what nobody waits for."""
-        self._last_request = self._last_request % MAX_U32 + 1
-        return self._last_request
-
-    async def _ask(self, question: codec.Frame, answer: type[Answer]) -> Answer:
-        if self._lost.is_set():
+    async def _ask(self, question: codec.Frame, reply: type[Reply]) -> Reply:
+        if self._link.phase is not Phase.READY:
             raise ConnectionLost
-        request = self._next_request()
-        waiting: asyncio.Future[codec.Frame] = self._loop.create_future()
-        self._answers[request] = waiting
-        try:
-            self._say(codec.encode_frame(question, request))
-            async with asyncio.timeout(DEADLINE_S):
-                got = await waiting
-        except TimeoutError as error:
-            raise AttemptFailed("the relay did not answer in time", failure=Failure.NETWORK_TIMEOUT) from error
-        finally:
-            self._answers.pop(request, None)
-        if isinstance(got, codec.Refused):
-            raise _as_failure(got)
-        if not isinstance(got, answer):
-            self.abort()
+        answer: asyncio.Future[codec.Frame] = self._loop.create_future()
+        self._queue(codec.encode_frame(question, self._open_request(_Request(answer))))
+        got = await answer
+        if not isinstance(got, reply):
+            self._feed(Faulted(RemoteProtocolError("the relay gave an answer of the wrong kind")))
             raise AttemptFailed("the relay gave an answer of the wrong kind", failure=Failure.NETWORK_TIMEOUT)
         return got
 
 
+def _fail(request: _Request, error: AttemptFailed) -> None:
+    if not request.answer.done():
+        request.answer.set_exception(error)
+
+
+def _connect_failure(reason: CloseReason | None) -> Exception:
+    if reason not in _FAILURES:
+        return ConnectionResetError("the relay broke the protocol")
+    failure, text = _FAILURES[reason]
+    return AttemptFailed(text, failure=failure)
+
+
 async def _outcome(answer: asyncio.Future[Evidence]) -> Evidence | AttemptFailed:
-    """All of one commit are answered together: most are there when they are asked for."""
+    """Return the evidence or the failure. Most are there at the first look: a commit answers many puts."""
     try:
         return await answer
     except AttemptFailed as failed:
         return failed
-
-
-def _as_failure(refused: codec.Refused) -> AttemptFailed:
-    failure = failure_of_refusal(refused.code, permanent=refused.permanent)
-    return AttemptFailed(refused.text, failure=failure, retry_after_ms=refused.retry_after_ms or None)

@@ -1,7 +1,7 @@
-"""One end of an encrypted connection that speaks frames: what a node's sessions and a client's links share.
+"""One end of a TLS connection that carries frames; the node's and the client's connections derive from it.
 
-TLS runs here over memory buffers rather than in asyncio's own wrapper, which holds 256 KiB for every connection: a
-thousand idle ones would take that much memory each. What frames mean is decided by the subclass.
+TLS runs over memory buffers here, because asyncio's own wrapper keeps 256 KiB for every connection, idle or not. The
+subclass decides what frames mean.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ BUFFER_BYTES: Final = 262_144
 
 
 class _Buffers(threading.local):
-    """Where bytes pass through and nothing stays: all connections of one thread, so of one event loop, share them."""
+    """Scratch buffers. All connections of one thread, and so of one event loop, share them."""
 
     def __init__(self) -> None:
         self.received = memoryview(bytearray(BUFFER_BYTES))
@@ -29,7 +29,7 @@ _BUFFERS: Final = _Buffers()
 
 
 class TlsConnection(asyncio.BufferedProtocol):
-    """A peer that breaks TLS or the format of frames ends its own connection; others never notice."""
+    """A peer that breaks TLS or the frame format gets `on_fault`; other connections are not affected."""
 
     def __init__(self, context: ssl.SSLContext, *, server_side: bool) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -40,23 +40,24 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._splitter = FrameSplitter()
         self.transport: asyncio.Transport | None = None
         self.is_secure = False
-        self._took_leave = False
+        self._is_half_closed = False
+        self.held_partial_bytes = 0
 
     def on_secured(self) -> None:
-        """The handshake is over; nothing was sent since. `abort` here leaves the other end without a byte of ours."""
+        """The TLS handshake is done and no byte of ours was sent since. `abort` here sends none."""
 
-    def on_frames(self, frames: list[RawFrame]) -> None:
-        """Handle the frames that have arrived whole."""
+    def on_frames(self, frames: list[RawFrame], *, partial_bytes: int) -> None:
+        """Handle the frames that have arrived whole; `partial_bytes` of the next one are buffered."""
 
     def on_fault(self, error: RestanteError) -> None:
-        """The other end broke a rule; the connection is still there and should be ended."""
+        """The peer broke TLS or the frame format; the subclass ends the connection."""
 
     def on_lost(self) -> None:
-        """The connection is gone, whatever was the cause."""
+        """The connection has ended, for whatever cause."""
 
     def send(self, raw: bytes) -> None:
-        """Queue bytes; a connection that is gone swallows them, as a cable would."""
-        if self.transport is None or not self.is_secure or self._took_leave or self.transport.is_closing():
+        """Encrypt and queue bytes; do nothing on a connection that has ended."""
+        if self.transport is None or not self.is_secure or self._is_half_closed or self.transport.is_closing():
             return
         sent = self.encryption.write(raw)
         while sent < len(raw):
@@ -64,21 +65,21 @@ class TlsConnection(asyncio.BufferedProtocol):
         self.transport.write(self._outgoing.read())
 
     def disconnect(self) -> None:
-        """End the connection after all that was sent has left."""
+        """End the connection after what was sent has been written."""
         if self.transport is None:
             return
         if self.is_secure:
-            with contextlib.suppress(ssl.SSLError):  # the goodbye is written; the other end's is usually still to come
+            with contextlib.suppress(ssl.SSLError):  # ours is written; the peer's close_notify is usually still to come
                 self.encryption.unwrap()
             self._send_outgoing()
         self.transport.close()
 
     def close_gracefully(self) -> None:
-        """Say no more, and end when the other end does.
+        """Send nothing more, and end when the peer closes.
 
-        To close with bytes of the other end unread would reset the connection, and our last words would be lost on it.
+        Closing with unread input makes TCP send RST, and the peer may lose our last frames.
         """
-        if self.transport is None or self.transport.is_closing() or self._took_leave:
+        if self.transport is None or self.transport.is_closing() or self._is_half_closed:
             return
         if not self.is_secure:
             self.transport.close()
@@ -86,7 +87,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         with contextlib.suppress(ssl.SSLError):
             self.encryption.unwrap()
         self._send_outgoing()
-        self._took_leave = True
+        self._is_half_closed = True
         self.transport.write_eof()
         self.transport.resume_reading()
 
@@ -108,7 +109,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         return _BUFFERS.received
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._took_leave:
+        if self._is_half_closed:
             return
         self._incoming.write(_BUFFERS.received[:nbytes])
         try:
@@ -124,7 +125,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._send_outgoing()
             return False
         except ssl.SSLError as error:
-            self._send_outgoing()  # the alert that says why
+            self._send_outgoing()  # the TLS alert
             raise RemoteProtocolError("no TLS 1.3 with a certificate of ours") from error
         self.is_secure = True
         self.on_secured()
@@ -132,7 +133,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self.transport is not None and not self.transport.is_closing()
 
     def _decrypt(self) -> None:
-        """Everything that is there. A full buffer is handed on at once, a part of one when no more comes."""
+        """Decrypt all input. A full buffer is handed on at once, the rest when there is no more input."""
         decrypted = _BUFFERS.decrypted
         filled = 0
         is_over = False
@@ -140,10 +141,10 @@ class TlsConnection(asyncio.BufferedProtocol):
             while (got := self._read_into(BUFFER_BYTES - filled, decrypted[filled:])) > 0:
                 filled += got
                 if filled == BUFFER_BYTES:
-                    self.on_frames(self._splitter.feed(decrypted))
+                    self._hand_on(decrypted)
                     filled = 0
                 elif not self._incoming.pending and not self.encryption.pending():
-                    break  # to ask once more would cost as much as a small frame does
+                    break  # one more read would cost as much as a small frame
             else:
                 is_over = True
         except ssl.SSLWantReadError:
@@ -153,14 +154,18 @@ class TlsConnection(asyncio.BufferedProtocol):
         except ssl.SSLError as error:
             raise RemoteProtocolError("what came is not what was encrypted") from error
         if filled:
-            self.on_frames(self._splitter.feed(decrypted[:filled]))
+            self._hand_on(decrypted[:filled])
         if is_over:
             self.disconnect()
         elif self._outgoing.pending:
             self._send_outgoing()
 
+    def _hand_on(self, decrypted: memoryview) -> None:
+        frames = self._splitter.feed(decrypted)
+        self.on_frames(frames, partial_bytes=self._splitter.partial_bytes)
+
     def _send_outgoing(self) -> None:
-        if self._took_leave or self.transport is None or self.transport.is_closing():
+        if self._is_half_closed or self.transport is None or self.transport.is_closing():
             return
         if self._outgoing.pending:
             self.transport.write(self._outgoing.read())
