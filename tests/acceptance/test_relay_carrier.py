@@ -190,7 +190,7 @@ async def test_a_connection_that_only_puts_is_closed_when_it_was_idle(
     ):
         await queue(outbox, 1)
         await outbox.drain({Route.RELAY: carrier})
-        await until_true(lambda: relay.relay.figures().connections == 0)
+        await until_true(lambda: relay.relay.stats().connections == 0)
         assert carrier.is_connected(LANE)
         await queue(outbox, 1)
         assert (await outbox.drain({Route.RELAY: carrier})).sent == 1
