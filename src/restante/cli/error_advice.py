@@ -1,6 +1,6 @@
-"""What a person can do about each code, and the exit status it ends a command with.
+"""What to do about each error code, and the exit status of a command that ends with it.
 
-The delivery codes have their advice in policy/failures; the refusals E1xx, which never reach a retry, have it here.
+The advice for delivery codes is in policy/failures. Codes E1xx, which are never retried, have theirs here.
 """
 
 from collections.abc import Mapping
@@ -19,20 +19,20 @@ BAD_INPUT: Final = frozenset({Code.MALFORMED, Code.OUT_OF_RANGE, Code.CONFIGURAT
 
 REFUSAL_ADVICE: Final[Mapping[Code, str]] = MappingProxyType(
     {
-        Code.MALFORMED: "Check what was given against its format; nothing was changed.",
+        Code.MALFORMED: "Check the input against its format. Nothing was changed.",
         Code.OUT_OF_RANGE: "See the ranges with 'restante policy settings' and 'restante policy kinds'.",
-        Code.AUTHENTICATION_FAILED: "The session is reset by itself; if it comes back, compare addresses.",
-        Code.OUTBOX_FULL: "Wait until messages have left, or raise outbox.max_entries or max_payload_bytes.",
-        Code.DUPLICATE_MESSAGE_ID: "The first message is kept; give this one a new message_id.",
-        Code.STORE_UNUSABLE: "Check that the file and its key are in place, and that the disk has room.",
-        Code.CONFIGURATION_INVALID: "See the options with --help, and every key with 'restante policy settings'.",
-        Code.ILLEGAL_TRANSITION: "This is a bug in Restante or in the program that embeds it: please report it.",
-        Code.NOT_FOUND: "Check the name or path. A message that is gone was delivered, deleted or has expired.",
-        Code.ENVIRONMENT_UNSUITABLE: "Install what is missing, then run the command again.",
-        Code.CHANNEL_REFUSED: "The platform will never take it: check the chat and what the bot may do there.",
-        Code.CHANNEL_ABSENT: "Add it to the configuration (see 'restante channel list'), then recover its messages.",
-        Code.SEND_UNSURE: "Look into the chat: recover the message if it is not there, delete it if it is.",
-        Code.CHANNEL_UNAVAILABLE: "Nothing to do: it is sent again. Ask the platform with 'restante channel test'.",
+        Code.AUTHENTICATION_FAILED: "If this error comes again, compare addresses with the contact.",
+        Code.OUTBOX_FULL: "Wait until messages are sent, or raise outbox.max_entries or outbox.max_payload_bytes.",
+        Code.DUPLICATE_MESSAGE_ID: "The first message is kept. Give this one a new message_id.",
+        Code.STORE_UNUSABLE: "Check that the file exists, that no other process holds it, and that the disk has room.",
+        Code.CONFIGURATION_INVALID: "Options: --help. Settings: 'restante policy settings'.",
+        Code.ILLEGAL_TRANSITION: "This is a bug in Restante or in the program that embeds it. Please report it.",
+        Code.NOT_FOUND: "Check the name, id or path.",
+        Code.ENVIRONMENT_UNSUITABLE: "Correct what the message names, then run the command again.",
+        Code.CHANNEL_REFUSED: "The platform rejects this message. Check the chat and the permissions of the bot.",
+        Code.CHANNEL_ABSENT: "Add the channel to the configuration, then run 'restante dlq recover'.",
+        Code.SEND_UNSURE: "Look into the chat. Recover the dead letter if it is not there, delete it if it is.",
+        Code.CHANNEL_UNAVAILABLE: "The message is sent again later. Test the platform with 'restante channel test'.",
     }
 )
 

@@ -44,7 +44,7 @@ def test_a_failure_ends_with_one_and_a_hint(capsys: pytest.CaptureFixture[str]) 
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[0] == "error E104: the outbox holds 10000 of 10000 [entries]"
-    assert err.splitlines()[1].startswith("  hint: Wait until messages have left")
+    assert err.splitlines()[1].startswith("  hint: Wait until messages are sent")
 
 
 def test_a_command_may_know_better_what_to_do_than_the_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from restante.cli.client.options import JsonOption
-from restante.cli.terminal import console, print_json
+from restante.cli.terminal import console, print_json, warn
 from restante.model.errors import ConfigurationInvalid
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.views.text_tables import table
@@ -110,8 +110,10 @@ def flush(
     if identity is None:
         raise ConfigurationInvalid("say whose mail it is with --identity FILE, an identity's file")
     held = flush_all(pinned, identity, delete=delete, limit=limit, idle_timeout_ms=idle_timeout_ms)
+    if len(held) == limit:
+        warn(f"stopped after {limit:,} messages, there may be more: raise --limit", as_json=as_json)
     if as_json:
-        print_json({"deleted": delete, "messages": [one.data() for one in held]})
+        print_json({"deleted": delete, "limit_reached": len(held) == limit, "messages": [one.data() for one in held]})
         return
     out = console()
     if not held:
@@ -131,8 +133,6 @@ def flush(
     title = f"{'Taken and deleted' if delete else 'Held'}: {len(held):,}"
     right = ("number", "stored", "expires", "bytes")
     out.print(table(title, "number", "stored", "expires", "bytes", "SHA-256", rows=rows, right=right, dense=True))
-    if len(held) == limit:
-        out.print(f"There may be more: --limit {limit} was reached.")
 
 
 def _pinned(relay: str | None) -> "RelayPlace":

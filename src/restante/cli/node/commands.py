@@ -8,8 +8,8 @@ import typer
 from restante.cli.client.options import JsonOption
 from restante.cli.error_advice import EXIT_FAILURE
 from restante.cli.shared_options import inputs_of, parse_assignments
-from restante.cli.terminal import console, print_json
-from restante.model.errors import ConfigurationInvalid, RestanteError
+from restante.cli.terminal import HINT, console, print_json
+from restante.model.errors import ConfigurationInvalid, EnvironmentUnsuitable, RestanteError
 from restante.views.text_tables import fields
 
 EXAMPLES = """\
@@ -96,6 +96,9 @@ def run(ctx: typer.Context, directory: DirectoryArgument) -> None:
     set_up_logging(level=config.log_level, form=config.log_format, stream=sys.stderr)
     try:
         run_node(there, config)
+    except EnvironmentUnsuitable as problem:
+        problem.add_note(f"{HINT}Stop the process that uses this address, or set another one in {there.config}.")
+        raise
     except RestanteError:
         raise
     except Exception as error:  # noqa: BLE001 - its text may name peers: the formatter decides what is told
