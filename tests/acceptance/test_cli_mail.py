@@ -86,6 +86,57 @@ def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
     assert "alice" in bob(pair, "contact", "list").stdout
 
 
+def test_what_was_shown_once_can_be_shown_again(pair: Path) -> None:
+    alice(pair, "send", "bob", "keep\tthis 👩\u200d💻")
+    assert fetched(bob, pair).endswith("  alice  keep\tthis 👩\u200d💻\n")
+    again = bob(pair, "history", "alice", "--json").stdout.splitlines()
+    assert json.loads(again[-1])["text"] == "keep\tthis 👩\u200d💻"
+    assert bob(pair, "history", "alice", "--limit", "1").stdout.endswith("  alice  keep\tthis 👩\u200d💻\n")
+    everything = bob(pair, "inbox", "--all", "--idle-timeout-ms", "100", "--json").stdout.splitlines()
+    assert everything == again, "each once, in the same order"
+    assert bob(pair, "inbox", "--idle-timeout-ms", "100").stdout == "No new messages.\n"
+    assert "there is no contact called 'carol'" in bob(pair, "history", "carol", status=1).stderr
+
+
+def test_a_broken_contact_file_is_skipped_with_a_warning(pair: Path) -> None:
+    broken = pair / "bob" / "contacts" / "torn.json"
+    broken.write_text("{")
+    try:
+        listed = bob(pair, "contact", "list")
+        assert "alice" in listed.stdout
+        assert listed.stderr.startswith("warning: the contact file torn.json is skipped: ")
+        sent = bob(pair, "send", "alice", "still works", "--json")
+        assert json.loads(sent.stdout)["state"] == "sent"
+        assert "torn.json" in json.loads(sent.stderr)["warning"]
+    finally:
+        broken.unlink()
+
+
+@clause("3.13")
+def test_a_message_that_becomes_a_dead_letter_is_not_reported_as_sent(tmp_path: Path) -> None:
+    """The relay takes no blob above 16 KiB, so it refuses this one for good."""
+    with running_node(NodeHome.made(tmp_path / "node", mailbox={"max_blob_bytes": 16_384})) as small:
+        for name in ("one", "two"):
+            restante("id", "new", str(tmp_path / name), "--relay", str(small.relay), "--no-passphrase")
+        restante("id", "export", "--home", str(tmp_path / "two"), "-o", str(tmp_path / "two.json"))
+        home = {"RESTANTE_HOME": str(tmp_path / "one")}
+        restante("contact", "add", str(tmp_path / "two.json"), "--name", "two", status=0, **home)
+        done = restante("send", "two", "x" * 20_000, status=1, **home)
+        assert "could not be delivered and is a dead letter" in done.stdout
+        as_json = restante("send", "two", "x" * 20_000, "--json", status=1, **home)
+        assert json.loads(as_json.stdout)["state"] == "dead"
+
+
+def test_an_inbox_whose_relay_is_down_fails_and_says_so(tmp_path: Path) -> None:
+    node = NodeHome.made(tmp_path / "node")
+    restante("id", "new", str(tmp_path / "me"), "--relay", str(node.relay), "--no-passphrase")
+    home = {"RESTANTE_HOME": str(tmp_path / "me")}
+    done = restante("inbox", "--idle-timeout-ms", "100", status=1, **home)
+    assert done.stderr.startswith("error E001: the relay could not be reached\n")
+    as_json = restante("inbox", "--idle-timeout-ms", "100", "--json", status=1, **home)
+    assert (as_json.stdout, json.loads(as_json.stderr)["error"]["code"]) == ("", "E001")
+
+
 def test_a_relay_that_is_slow_to_answer_is_waited_for(pair: Path, node: NodeProcess) -> None:
     """Longer than the silence that means the end of the mail: that begins once the relay has been reached."""
     node.process.send_signal(signal.SIGSTOP)
@@ -182,7 +233,7 @@ def test_a_new_passphrase_is_asked_for_twice_and_must_be_the_same(pair: Path, no
     [
         ("send carol hello", 1, "error E109: there is no contact called 'carol'"),
         ("send alice hello --ttl-s 5", 2, "error E102: ttl_s of text = 5 is outside 3600..7776000 s"),
-        ("send alice hello --kind control", 2, "error E101: control messages are Restante's own"),
+        ("send alice hello --kind control", 2, "error E101: kind control is for Restante itself"),
         ("contact add identity --name x", 1, "error E109: identity cannot be read"),
         ("id new . --relay here", 2, "error E101: a relay is named KEY@HOST:PORT"),
         ("id new .", 2, "error E107: say which relay keeps your mail"),
@@ -199,7 +250,7 @@ def test_what_cannot_be_done_is_said_with_a_code(pair: Path, arguments: str, sta
 
 def test_what_is_advised_is_about_what_was_named(pair: Path) -> None:
     unknown = bob(pair, "send", "carol", "hello", status=1).stderr
-    assert "hint: See who is known with 'restante contact list'." in unknown
+    assert "hint: List the contacts with 'restante contact list'." in unknown
     elsewhere = bob(pair, "sessions", "--home", "nowhere", status=1).stderr
     assert "hint: Make one with 'restante id new DIR'" in elsewhere
     assert "message" not in unknown + elsewhere

@@ -16,7 +16,7 @@ from restante.cli.client.channel import app as channel_app
 from restante.cli.client.contact import app as contact_app
 from restante.cli.client.dead_letters import app as dlq_app
 from restante.cli.client.identity import app as id_app
-from restante.cli.client.messages import inbox, send
+from restante.cli.client.messages import history, inbox, send
 from restante.cli.client.outbox import app as outbox_app
 from restante.cli.client.relay import app as relay_app
 from restante.cli.client.security import security, sessions
@@ -98,6 +98,7 @@ app.command()(policy)
 app.command()(config)
 app.command()(send)
 app.command()(inbox)
+app.command()(history)
 app.command()(sessions)
 app.command()(security)
 app.add_typer(id_app, name="id")

@@ -25,3 +25,13 @@ class InboxEntry:
     first_read_at_ms: int | None = None
     expires_at_ms: int | None = None
     is_late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBack:
+    """Messages of one session in the reorder buffer. They are released at `until_ms`, or when the earlier one arrives
+    (SPEC 9.5)."""
+
+    sender: Address
+    messages: int
+    until_ms: int

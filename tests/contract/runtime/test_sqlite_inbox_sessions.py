@@ -9,6 +9,7 @@ from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import UnsealedHeader
 from restante.core.inbox_events import AskReset, InboxEventType, RequestRetransmit, ResetReason
 from restante.model.errors import LocalProtocolError
+from restante.model.inbox_entry import HeldBack
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.model.states import Verdict
@@ -39,6 +40,17 @@ def outside(opened: DecryptedMessage) -> UnsealedHeader:
         opened.payload_hash,
         opened.envelope_bytes,
     )
+
+
+@clause("9.5")
+def test_messages_behind_a_gap_are_listed_with_the_end_of_their_wait(file: ClientFile) -> None:
+    receive(file, letter(0))
+    assert file.inbox.held_back() == []
+    for number in (3, 4):
+        receive(file, letter(number))
+    assert file.inbox.held_back() == [HeldBack(sender=ALICE, messages=2, until_ms=NOW_MS + GAP_MS)]
+    file.inbox.pass_time(now_ms=NOW_MS + GAP_MS)
+    assert file.inbox.held_back() == []
 
 
 @clause("9.5")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from restante.cli.client.home import HomeOption, directory_of
+from restante.cli.client.home import HomeOption, directory_of, warn_of_unusable_contacts
 from restante.cli.client.options import JsonOption
 from restante.cli.terminal import console, print_json
 from restante.views import formatting
@@ -52,7 +52,9 @@ def list_contacts(home: HomeOption = None, as_json: JsonOption = False) -> None:
     from restante.wire.prekey_bundle import decode_bundle
 
     now_ms = SystemClock().now_ms()
-    found = [(contact, decode_bundle(contact.bundle)) for contact in directory_of(home).contact_book()]
+    book = directory_of(home).contact_book()
+    warn_of_unusable_contacts(book, as_json=as_json)
+    found = [(contact, decode_bundle(contact.bundle)) for contact in book]
     if as_json:
         print_json(
             [

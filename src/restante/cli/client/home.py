@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from restante.cli.terminal import HINT
+from restante.cli.terminal import HINT, warn
 from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, Malformed, RestanteError
 
 if TYPE_CHECKING:
     from restante.client.client import Client
+    from restante.client.contacts import ContactBook
     from restante.client.home import ClientDirectory
 
 HOME_VARIABLE: Final = "RESTANTE_HOME"
@@ -76,7 +77,7 @@ def passphrase_for(directory: "ClientDirectory", file: Path | None) -> str | Non
 
 
 def opened_client(ctx: typer.Context, home: Path | None, passphrase_file: Path | None) -> "Client":
-    """To be closed by who asked for it."""
+    """Open the client of a command. The caller closes it. Contact files that cannot be used are named in warnings."""
     from restante.cli.shared_options import inputs_of
     from restante.client.client import Client
 
@@ -84,7 +85,14 @@ def opened_client(ctx: typer.Context, home: Path | None, passphrase_file: Path |
     directory = directory_of(home)
     passphrase = passphrase_for(directory, passphrase_file)
     with explained(passphrase):
-        return Client.open(directory.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
+        client = Client.open(directory.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
+    warn_of_unusable_contacts(client.contacts, as_json=bool(ctx.params.get("as_json")))
+    return client
+
+
+def warn_of_unusable_contacts(contacts: "ContactBook", *, as_json: bool) -> None:
+    for file, why in contacts.problems.items():
+        warn(f"the contact file {file} is skipped: {why}", as_json=as_json)
 
 
 @contextlib.contextmanager

@@ -1,31 +1,37 @@
-"""One visit to one's mail: connect, send or fetch, leave. What `restante send` and `restante inbox` do."""
+"""Connect to the relay, send or fetch messages, disconnect: the work of `restante send`, `inbox` and `history`."""
 
 import asyncio
-import base64
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from restante.cli.client.home import hinting
 from restante.client.client import Client
-from restante.model.ids import show_message_id
-from restante.model.inbox_entry import InboxEntry
+from restante.model.ids import Address
+from restante.model.inbox_entry import HeldBack, InboxEntry
 from restante.model.kinds import Kind
 from restante.model.send_receipt import Dropped, SendReceipt
-from restante.views import formatting
+from restante.runtime.system import SystemClock
+from restante.views.received_messages import held_back_data, held_back_line, message_data, message_line
 
 LOOK_S: Final = 0.05
-REACH_S: Final = 5.0  # how long a relay may take to let us in, before its silence counts as having nothing
-RECEIPTS_S: Final = 2.0  # they wait up to a second for company
+REACH_S: Final = 5.0  # how long a relay may take to accept the connection
+RECEIPTS_S: Final = 2.0  # RECEIPT acks are batched for up to a second
+HISTORY_PAGE: Final = 256
+MOST_MESSAGES: Final = 1_000_000
+KNOWN_CONTACTS: Final = "List the contacts with 'restante contact list'."
 
 
 async def send_one(
     client: Client, to: str, body: bytes, *, kind: Kind, ttl_s: int | None, timeout_s: float
 ) -> tuple[SendReceipt, str]:
     try:
-        with hinting("See who is known with 'restante contact list'."):
+        with hinting(KNOWN_CONTACTS):
             contact = client.contacts.named(to)
         receipt = await client.send(contact.address, body, kind=kind, ttl_s=ttl_s)
         if isinstance(receipt.deliveries[0].outcome, Dropped):
@@ -45,21 +51,35 @@ async def send_one(
         await client.close()
 
 
-async def show_all(client: Client, *, follow: bool, idle_timeout_s: float, as_json: bool) -> tuple[int, bool]:
-    """How many were shown, and whether the relay was reached."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxResult:
+    """What one run of `restante inbox` did."""
+
+    shown: int
+    was_connected: bool
+    held_back: int = 0
+
+
+async def show_new(client: Client, *, again: bool, follow: bool, idle_timeout_s: float, as_json: bool) -> InboxResult:
+    """Fetch messages and print each one that was not shown before, then those that are held back.
+
+    With `again`, print the messages that were shown before first.
+    """
     shown = 0
     try:
+        if again:
+            shown = await _print_shown(client, None, limit=MOST_MESSAGES, as_json=as_json)
         async with _running(client) as working:
             if follow:
                 async for entry in client.inbox():
                     _print_message(client, entry, as_json=as_json)
                     shown += 1
-                return shown, True
+                return InboxResult(shown=shown, was_connected=True)
 
-            async def has_something_to_say() -> bool:
+            async def has_news() -> bool:
                 return client.was_connected or await client.has_unread()
 
-            await _until(has_something_to_say, working, within_s=REACH_S)
+            await _until(has_news, working, within_s=REACH_S)
             while True:
                 before = shown
                 await _until(client.has_unread, working, within_s=idle_timeout_s)
@@ -69,13 +89,40 @@ async def show_all(client: Client, *, follow: bool, idle_timeout_s: float, as_js
                 if shown == before:
                     break
             await _until(client.has_acknowledged, working, within_s=idle_timeout_s + RECEIPTS_S)
-            return shown, client.was_connected
+            held = await client.file.run(client.received.held_back)
+            _print_held_back(client, held, as_json=as_json)
+            return InboxResult(shown=shown, was_connected=client.was_connected, held_back=len(held))
     finally:
         await client.close()
 
 
+async def show_again(client: Client, contact: str, *, limit: int, as_json: bool) -> int:
+    """Print the last `limit` messages from a contact that were shown before. Return how many there were."""
+    try:
+        with hinting(KNOWN_CONTACTS):
+            sender = client.contacts.named(contact).address
+        return await _print_shown(client, sender, limit=limit, as_json=as_json)
+    finally:
+        await client.close()
+
+
+async def _print_shown(client: Client, sender: Address | None, *, limit: int, as_json: bool) -> int:
+    found: deque[InboxEntry] = deque(maxlen=limit)
+    after = -1
+    now_ms = SystemClock().now_ms()
+    while page := await client.file.run(
+        partial(client.received.released, after=after, limit=HISTORY_PAGE, now_ms=now_ms)
+    ):
+        after = page[-1][0]
+        entries = (entry for _, entry in page)
+        found.extend(one for one in entries if one.first_read_at_ms is not None and sender in (None, one.sender))
+    for entry in found:
+        _print_message(client, entry, as_json=as_json)
+    return len(found)
+
+
 async def _until(condition: Callable[[], Awaitable[bool]], working: asyncio.Task[None], *, within_s: float) -> None:
-    """Until it holds, the client has stopped, or the time is over."""
+    """Wait until the condition holds, the client stops, or the time is over."""
     for _ in range(round(within_s / LOOK_S)):
         if working.done() or await condition():
             return
@@ -95,34 +142,25 @@ async def _running(client: Client) -> AsyncIterator[asyncio.Task[None]]:
 
 
 def _print_message(client: Client, entry: InboxEntry, *, as_json: bool) -> None:
-    contact = client.contacts.get(entry.sender)
-    name = contact.name if contact is not None else "?"
-    if as_json:
-        sys.stdout.write(json.dumps(_message_data(entry, name)) + "\n")
-        sys.stdout.flush()
-        return
-    late = " (late)" if entry.is_late else ""
-    text = (
-        entry.plaintext.decode("utf-8", "replace")
-        if entry.kind is not Kind.MEDIA
-        else f"{len(entry.plaintext):,} bytes"
-    )
-    line = f"{formatting.moment(entry.received_at_ms)}  {name}{late}  {formatting.safe_text(text)}\n"
-    sys.stdout.write(line)  # not through rich, which expands tabs
+    name = _name(client, entry.sender)
+    _print_line(json.dumps(message_data(entry, name)) if as_json else message_line(entry, name))
+
+
+def _print_held_back(client: Client, held: Sequence[HeldBack], *, as_json: bool) -> None:
+    named = [(one, _name(client, one.sender)) for one in held]
+    if as_json and named:
+        _print_line(json.dumps({"held_back": [held_back_data(one, name) for one, name in named]}))
+    elif not as_json:
+        for one, name in named:
+            _print_line(held_back_line(one, name))
+
+
+def _name(client: Client, address: Address) -> str:
+    contact = client.contacts.get(address)
+    return "?" if contact is None else contact.name
+
+
+def _print_line(line: str) -> None:
+    """Write to standard output directly: rich expands tabs. Flush, because `--follow` may go to a pipe."""
+    sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def _message_data(entry: InboxEntry, name: str) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "message_id": show_message_id(entry.message_id),
-        "from": name,
-        "kind": entry.kind.value,
-        "received_at_ms": entry.received_at_ms,
-        "sequence": entry.sequence_number,
-        "is_late": entry.is_late,
-    }
-    try:
-        data["text"] = entry.plaintext.decode("utf-8")
-    except UnicodeDecodeError:
-        data["base64"] = base64.b64encode(entry.plaintext).decode()
-    return data

@@ -1,39 +1,55 @@
-"""`restante send` and `restante inbox`: mail by hand, encrypted end to end."""
+"""`restante send`, `restante inbox` and `restante history`: messages to and from contacts, encrypted end to end."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from restante.cli.client.home import HomeOption, PassphraseOption, opened_client
 from restante.cli.client.options import JsonOption
 from restante.cli.error_advice import EXIT_FAILURE
-from restante.cli.terminal import console, print_json
+from restante.cli.terminal import HINT, console, print_json
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.model.ids import show_message_id
 from restante.model.kinds import Kind
 from restante.model.limits import MAX_SEALED_BYTES
 
+MOST_MESSAGES: Final = 1_000_000
+SEND_RESULTS: Final = {
+    "sent": "is at the relay",
+    "delivered": "was received",
+    "pending": "is in the outbox and not sent yet",
+    "sending": "is being sent",
+    "dropped": "was not sent: this kind of message needs a live path, and there is none",
+    "dead": "could not be delivered and is a dead letter: see 'restante dlq'",
+    "expired": "expired before it could be sent: see 'restante dlq'",
+    "evicted": "was removed from the outbox before it was sent",
+}
+ACCEPTED_STATES: Final = frozenset({"pending", "sending", "sent", "delivered"})
+
 
 def send(
     ctx: typer.Context,
     to: Annotated[str, typer.Argument(metavar="TO", help="A contact's name or address.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say; - reads it from the input.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads it from standard input.")],
     *,
     home: HomeOption = None,
     kind: Annotated[Kind, typer.Option(help="The kind of message.")] = Kind.TEXT,
-    ttl_s: Annotated[int | None, typer.Option("--ttl-s", help="How long it may live, in seconds.")] = None,
+    ttl_s: Annotated[int | None, typer.Option("--ttl-s", help="TTL in seconds.")] = None,
     timeout_s: Annotated[
         float, typer.Option("--timeout-s", min=0, max=600, help="How long to try to reach the relay now.")
     ] = 10.0,
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a message to a contact. It is on disk and will be sent, even if the relay cannot be reached now."""
+    """Send a message to a contact. It is stored in the outbox first, so it is sent later if the relay is down now.
+
+    Exit status 1 if the message was not accepted or could not be delivered.
+    """
     body = sys.stdin.buffer.read(MAX_SEALED_BYTES + 1) if text == "-" else text.encode("utf-8", "surrogateescape")
     if kind is Kind.CONTROL:
-        raise RestanteError("control messages are Restante's own; choose another kind", code=Code.MALFORMED)
+        raise RestanteError("kind control is for Restante itself; choose another kind", code=Code.MALFORMED)
     import asyncio
 
     from restante.cli.client.message_exchange import send_one
@@ -43,12 +59,9 @@ def send(
     message_id = show_message_id(receipt.message_id)
     if as_json:
         print_json({"message_id": message_id, "state": state})
-    elif state == "dropped":
-        console().print("Not sent: this kind travels live only, and there is no live path.")
     else:
-        words = {"sent": "is at the relay", "delivered": "was received", "pending": "waits for the relay"}
-        console().print(f"{message_id} {words.get(state, state)}")
-    if state == "dropped":
+        console().print(f"{message_id} {SEND_RESULTS.get(state, state)}", soft_wrap=True)
+    if state not in ACCEPTED_STATES:
         raise typer.Exit(EXIT_FAILURE)
 
 
@@ -56,9 +69,15 @@ def inbox(
     ctx: typer.Context,
     *,
     home: HomeOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay, and show messages as they come.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Stay connected and show messages as they arrive.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="First show again what was shown before, then what is new.")
+    ] = False,
     idle_timeout_ms: Annotated[
-        int, typer.Option("--idle-timeout-ms", min=100, max=60_000, help="Stop after this long without a new message.")
+        int,
+        typer.Option("--idle-timeout-ms", min=100, max=60_000, help="Stop after this long without a new message."),
     ] = 1_000,
     send_read_acks: Annotated[
         bool, typer.Option("--send-read-acks", help="Send a READ ack for each message shown.")
@@ -66,18 +85,49 @@ def inbox(
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch what the relay holds and show what was not shown before, oldest first; receipts are sent by themselves.
+    """Fetch messages from the relay and show those that were not shown before, oldest first.
 
-    With --json each message is one line.
+    Also says which messages wait for an earlier one. With --json each message is one line.
+
+    Exit status 1 if the relay could not be reached.
     """
     import asyncio
 
-    from restante.cli.client.message_exchange import show_all
+    from restante.cli.client.message_exchange import show_new
 
     client = opened_client(ctx, home, passphrase_file)
     client.sends_read_acks = send_read_acks
-    shown, reached = asyncio.run(
-        show_all(client, follow=follow, idle_timeout_s=idle_timeout_ms / 1_000, as_json=as_json)
+    idle_timeout_s = idle_timeout_ms / 1_000
+    result = asyncio.run(
+        show_new(client, again=everything, follow=follow, idle_timeout_s=idle_timeout_s, as_json=as_json)
     )
+    if not result.was_connected:
+        problem = RestanteError("the relay could not be reached", code=Code.NETWORK_UNREACHABLE)
+        problem.add_note(f"{result.shown:,} messages that were already on this machine were shown")
+        problem.add_note(f"{HINT}Check the network and the address of the relay, then run the command again.")
+        raise problem
+    if not result.shown and not result.held_back and not as_json:
+        console().print("No new messages.")
+
+
+def history(
+    ctx: typer.Context,
+    contact: Annotated[str, typer.Argument(metavar="NAME", help="A contact's name or address.")],
+    *,
+    home: HomeOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_MESSAGES, help="Show at most this many, the newest.")] = 100,
+    passphrase_file: PassphraseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show messages from a contact again that 'restante inbox' showed before, oldest first.
+
+    Expired messages are deleted and not shown. With --json each message is one line.
+    """
+    import asyncio
+
+    from restante.cli.client.message_exchange import show_again
+
+    client = opened_client(ctx, home, passphrase_file)
+    shown = asyncio.run(show_again(client, contact, limit=limit, as_json=as_json))
     if not shown and not as_json:
-        console().print("No new messages." if reached else "No new messages here; the relay could not be reached.")
+        console().print(f"No message from {contact} was shown before.", markup=False)

@@ -13,7 +13,7 @@ from restante.crypto.storage_seal import StorageSeal
 from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError
 from restante.model.ids import Address, MessageId, SessionId
-from restante.model.inbox_entry import InboxEntry
+from restante.model.inbox_entry import HeldBack, InboxEntry
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, TtlType
 from restante.policy.ack_batching import AckBatching
@@ -106,6 +106,11 @@ class SqliteInbox:
         """Messages for the application, in order, each with its place; what has expired is not among them."""
         rows = self._database.run(_SQL["messages_after"], after=after, limit=limit, now_ms=now_ms)
         return [self._entry(row) for row in rows]
+
+    def held_back(self) -> list[HeldBack]:
+        """Return, for each session with a gap, how many messages wait behind it and until when (SPEC 9.5)."""
+        rows = self._database.run(_SQL["held_back"])
+        return [HeldBack(sender=Address(sender), messages=count, until_ms=at_ms) for sender, count, at_ms in rows]
 
     def first_unread(self) -> int | None:
         """The place of the first message that the application was not shown; None when there is none."""
