@@ -121,7 +121,7 @@ CHANNELS: Final = """
 
 One table for each channel, in the file only: `adapter` names a built-in adapter or a class (`module:Class`), the other
 keys are its options. An option that is a secret is given as `<option>_file`, a file with mode 0600, or `<option>_env`,
-a variable. [The adapters and their options](../howto/channels.md#registering-channels). Every channel also has:
+a variable. [The adapters and their options](../howto/channels.md#configure-channels). Every channel also has:
 
 | key | default | allowed | SPEC | what it is |
 |---|---|---|---|---|
