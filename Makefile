@@ -19,7 +19,7 @@ BROKER := $(VENV)/.mosquitto-tried
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test check unit soak explore lint format docs bench lock proto clean
+.PHONY: help run test check unit soak explore fuzz lint format docs bench lock proto clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -38,6 +38,10 @@ soak: $(READY) ## the long cases, of which `make test` runs one each: kill matri
 
 explore: $(READY) ## the long explorations of small worlds, of which `make test` runs the first states
 	@$(PYTEST) --soak -m model
+
+fuzz: $(READY) ## coverage-guided random bytes against the decoders, two minutes each
+	@cd $$(mktemp -d) && for target in $(CURDIR)/tests/fuzz/[!t]*.py; do \
+	  $(CURDIR)/$(BIN)/python $$target -max_total_time=120 -max_len=4096; done
 
 unit: $(READY) ## only the tests without I/O, in seconds
 	@$(BIN)/python -m pytest -q -m "unit or vectors"

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["support.spec.conformance_plugin", "pytester"]
 
-TIERS = ("acceptance", "parity", "model", "sim", "contract", "arch", "unit", "vectors")
+TIERS = ("acceptance", "parity", "model", "sim", "contract", "fuzz", "arch", "unit", "vectors")
 """The longest tests first: no test process is left alone with a long one at the end."""
 
 # Hypothesis loads "ci" by itself where the variable CI is set: there, equal commits draw equal examples.

@@ -3,28 +3,16 @@
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from restante.crypto.blinded_keys import BlindedSigner, blind_address
-from restante.crypto.identity import Identity
 from restante.model.ids import Address, BlindedKey, NodeKey
 from restante.wire.mesh_keys import blinded_relay_inbox_key, mesh_inbox_key, record_key_of
+from support.mesh.known_keys import KnownIdentity
 from support.spec.clauses import clause
 from support.wire.golden_vectors import cases
 
-ALICE_SECRET = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
-
-
-class Alice(Identity):
-    """An identity with the signing key of RFC 8032 instead of one derived from a seed."""
-
-    def __init__(self) -> None:
-        super().__init__(bytes(32))
-        self._signing = Ed25519PrivateKey.from_private_bytes(ALICE_SECRET)
-
-    @property
-    def address(self) -> Address:
-        return Address(self._signing.public_key().public_bytes_raw())
+ALICE = KnownIdentity("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
 
 
 def raw(vector: dict[str, Any], field: str) -> bytes:
@@ -35,7 +23,7 @@ def raw(vector: dict[str, Any], field: str) -> bytes:
 @pytest.mark.parametrize("vector", cases("blinded_key"))
 def test_blinded_keys_and_their_signatures_keep_their_bytes(vector: dict[str, Any]) -> None:
     place, secret = raw(vector, "place"), raw(vector, "access_secret")
-    signer = BlindedSigner(Alice(), place=place, access_secret=secret)
+    signer = BlindedSigner(ALICE, place=place, access_secret=secret)
     blinded = blind_address(Address(raw(vector, "address")), place=place, access_secret=secret)
     assert blinded.hex() == signer.public_key.hex() == vector["blinded_key"]
     signature = signer.sign(raw(vector, "message"), entropy=raw(vector, "entropy"))

@@ -1,0 +1,1 @@
+"""Make and verify what nodes and recipients sign in the mesh."""

@@ -1,0 +1,153 @@
+"""Frames of the anti-entropy exchange between nodes (SPEC 7.9). WANT and BLOCK also serve the owner of a proved key."""
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from restante.model.ids import BLINDED_KEY_BYTES, INBOX_KEY_BYTES, BlindedKey, InboxKey, blinded_key, exactly, inbox_key
+from restante.wire.envelope import MAX_ENVELOPE_BYTES
+from restante.wire.field_checks import MAX_U32, check_number
+from restante.wire.frames.mesh_types import (
+    HASH_BYTES,
+    MAX_HASHES,
+    MeshFrameType,
+    check_flag,
+    check_hashes,
+    split_hashes,
+)
+from restante.wire.mesh_keys import MAX_BUCKET
+
+MAX_SUMMARIES: Final = 256
+_SUMMARY: Final = struct.Struct(f">{INBOX_KEY_BYTES}sI{HASH_BYTES}s")
+_LIST: Final = struct.Struct(f">{INBOX_KEY_BYTES}sB")
+_BLOCK: Final = struct.Struct(f">{BLINDED_KEY_BYTES}sQ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySummary:
+    """How many hashes the node knows for a key, and the XOR of them. Hashes of deleted blobs count, so a node that
+    deleted agrees with one that still holds the blob."""
+
+    inbox_key: InboxKey
+    count: int
+    xor: bytes
+
+    def __post_init__(self) -> None:
+        inbox_key(self.inbox_key)
+        check_number(self.count, "number of hashes", high=MAX_U32)
+        exactly(self.xor, HASH_BYTES, "XOR of hashes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Have:
+    """Summaries of keys; answered by HAVE_LIST frames for the keys that differ, then WANT_DONE."""
+
+    TYPE: ClassVar = MeshFrameType.HAVE
+    SIZES: ClassVar = range(0, _SUMMARY.size * MAX_SUMMARIES + 1, _SUMMARY.size)
+    summaries: tuple[KeySummary, ...]
+
+    def __post_init__(self) -> None:
+        check_number(len(self.summaries), "number of keys", high=MAX_SUMMARIES)
+
+    def body(self) -> bytes:
+        return b"".join(_SUMMARY.pack(each.inbox_key, each.count, each.xor) for each in self.summaries)
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        return cls(
+            summaries=tuple(
+                KeySummary(inbox_key=InboxKey(key), count=count, xor=xor)
+                for key, count, xor in _SUMMARY.iter_unpack(raw)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaveList:
+    """A page of the hashes that the node knows for a key."""
+
+    TYPE: ClassVar = MeshFrameType.HAVE_LIST
+    SIZES: ClassVar = range(_LIST.size, _LIST.size + HASH_BYTES * MAX_HASHES + 1, HASH_BYTES)
+    inbox_key: InboxKey
+    is_last: bool
+    hashes: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        inbox_key(self.inbox_key)
+        check_hashes(self.hashes)
+
+    def body(self) -> bytes:
+        return _LIST.pack(self.inbox_key, self.is_last) + b"".join(self.hashes)
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        key, last = _LIST.unpack_from(raw)
+        return cls(
+            inbox_key=InboxKey(key),
+            is_last=check_flag(last, "the last-page flag"),
+            hashes=split_hashes(raw[_LIST.size :]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """Send these blobs of a key: from a neighbour, or from the owner who proved the key on this connection."""
+
+    TYPE: ClassVar = MeshFrameType.WANT
+    SIZES: ClassVar = range(INBOX_KEY_BYTES + HASH_BYTES, INBOX_KEY_BYTES + HASH_BYTES * MAX_HASHES + 1, HASH_BYTES)
+    inbox_key: InboxKey
+    hashes: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        inbox_key(self.inbox_key)
+        check_hashes(self.hashes, low=1)
+
+    def body(self) -> bytes:
+        return self.inbox_key + b"".join(self.hashes)
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        return cls(inbox_key=InboxKey(raw[:INBOX_KEY_BYTES]), hashes=split_hashes(raw[INBOX_KEY_BYTES:]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One blob with what shows that its inbox key is the right one (SPEC 7.10)."""
+
+    TYPE: ClassVar = MeshFrameType.BLOCK
+    SIZES: ClassVar = range(_BLOCK.size + 1, _BLOCK.size + MAX_ENVELOPE_BYTES + 1)
+    blinded: BlindedKey
+    bucket: int
+    envelope: bytes
+
+    def __post_init__(self) -> None:
+        blinded_key(self.blinded)
+        check_number(self.bucket, "time bucket", high=MAX_BUCKET)
+        check_number(len(self.envelope), "the size of an envelope", low=1, high=MAX_ENVELOPE_BYTES)
+
+    def body(self) -> bytes:
+        return _BLOCK.pack(self.blinded, self.bucket) + self.envelope
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        blinded, bucket = _BLOCK.unpack_from(raw)
+        return cls(blinded=BlindedKey(blinded), bucket=bucket, envelope=raw[_BLOCK.size :])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantDone:
+    """The end of an answer to HAVE or WANT, with the wanted hashes that the node does not hold."""
+
+    TYPE: ClassVar = MeshFrameType.WANT_DONE
+    SIZES: ClassVar = range(0, HASH_BYTES * MAX_HASHES + 1, HASH_BYTES)
+    missing: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        check_hashes(self.missing)
+
+    def body(self) -> bytes:
+        return b"".join(self.missing)
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        return cls(missing=split_hashes(raw))

@@ -1,0 +1,49 @@
+"""Encode and decode storage receipts: a DELIVERY ack over a commit's Merkle root, with one put's path (SPEC 10.2)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from restante.model.errors import Malformed
+from restante.model.ids import MESSAGE_ID_BYTES, exactly
+from restante.wire.acks import ACK_BYTES, Ack, AckType, decode_ack, encode_ack
+from restante.wire.merkle import HASH_BYTES, MAX_PATH_BYTES, MerklePath, decode_path, encode_path, root_from
+
+MAX_RECEIPT_BYTES: Final = ACK_BYTES + MAX_PATH_BYTES
+MIN_RECEIPT_BYTES: Final = ACK_BYTES + 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageReceipt:
+    """One put's evidence. It counts once the root follows from the leaf that the client computed itself."""
+
+    ack: Ack
+    path: MerklePath
+
+    def __post_init__(self) -> None:
+        if self.ack.type is not AckType.DELIVERY:
+            raise Malformed("a storage receipt is a DELIVERY ack")
+
+    @property
+    def root(self) -> bytes:
+        return self.ack.subject
+
+
+def unsigned_receipt(root: bytes, *, now_ms: int) -> Ack:
+    """Return the ack that a node signs once for a whole commit."""
+    exactly(root, HASH_BYTES, "Merkle root")
+    return Ack(type=AckType.DELIVERY, reference=root[:MESSAGE_ID_BYTES], subject=root, timestamp_ms=now_ms)
+
+
+def covers(receipt: StorageReceipt, leaf: bytes) -> bool:
+    """Return whether the receipt's root contains this leaf. The signature is checked in core/mesh_proofs."""
+    return root_from(leaf, receipt.path) == receipt.root
+
+
+def encode_receipt(receipt: StorageReceipt) -> bytes:
+    return encode_ack(receipt.ack) + encode_path(receipt.path)
+
+
+def decode_receipt(raw: bytes) -> StorageReceipt:
+    if not MIN_RECEIPT_BYTES <= len(raw) <= MAX_RECEIPT_BYTES:
+        raise Malformed(f"a storage receipt has {MIN_RECEIPT_BYTES}..{MAX_RECEIPT_BYTES} bytes, not {len(raw)}")
+    return StorageReceipt(ack=decode_ack(raw[:ACK_BYTES]), path=decode_path(raw[ACK_BYTES:]))

@@ -1,0 +1,107 @@
+"""wire/merkle: trees over commits and lists, paths and proofs of absence (SPEC 10.2, 7.4)."""
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restante.model.errors import Malformed
+from restante.model.ids import InboxKey, PayloadHash
+from restante.wire.merkle import (
+    EMPTY_ROOT,
+    address_hash,
+    decode_path,
+    encode_path,
+    listed_leaf,
+    merkle_path,
+    merkle_paths,
+    merkle_root,
+    proves_absence,
+    root_from,
+    stored_leaf,
+)
+from support.spec.clauses import clause
+from support.wire.codec_properties import assert_sees_every_bit, decoded, flipped
+
+hashes = st.binary(min_size=32, max_size=32)
+leaf_lists = st.lists(hashes, min_size=1, max_size=40)
+sorted_lists = st.lists(hashes, min_size=1, max_size=20, unique=True).map(sorted)
+
+
+def by_definition(leaves: list[bytes]) -> bytes:
+    """RFC 6962: split at the largest power of two below the number of leaves."""
+    if len(leaves) == 1:
+        return leaves[0]
+    split = 1 << (len(leaves) - 1).bit_length() - 1
+    return hashlib.sha256(b"\x01" + by_definition(leaves[:split]) + by_definition(leaves[split:])).digest()
+
+
+@clause("10.2")
+def test_a_leaf_is_hashed_as_the_specification_says() -> None:
+    inner = hashlib.sha256(b"k" * 32 + (1_700_000_000_000).to_bytes(8, "big")).digest()
+    assert address_hash(InboxKey(b"k" * 32), 1_700_000_000_000) == inner
+    expected = hashlib.sha256(b"\x00restante-stored-v1" + inner + b"h" * 32).digest()
+    assert stored_leaf(inner, PayloadHash(b"h" * 32)) == expected
+
+
+@clause("10.2")
+def test_one_put_is_a_tree_of_one_leaf() -> None:
+    assert merkle_root([b"l" * 32]) == b"l" * 32
+    assert root_from(b"l" * 32, merkle_path([b"l" * 32], 0)) == b"l" * 32
+
+
+@clause("10.2")
+@given(leaf_lists)
+def test_every_path_leads_to_the_root(leaves: list[bytes]) -> None:
+    root = merkle_root(leaves)
+    assert root == by_definition(leaves)
+    for index, path in enumerate(merkle_paths(leaves)):
+        assert path == merkle_path(leaves, index)
+        assert root_from(leaves[index], path) == root
+        assert decode_path(encode_path(path)) == path
+
+
+@given(leaf_lists, st.data())
+def test_a_damaged_path_or_leaf_leads_elsewhere(leaves: list[bytes], data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, len(leaves) - 1))
+    path = merkle_path(leaves, index)
+    root = merkle_root(leaves)
+    assert root_from(flipped(leaves[index], data.draw(st.integers(0, 255))), path) != root
+    raw = encode_path(path)
+    if path.siblings:
+        at = data.draw(st.integers(64, len(raw) * 8 - 1))
+        damaged = decoded(decode_path, flipped(raw, at))
+        assert damaged is None or root_from(leaves[index], damaged) != root
+
+
+def test_the_bytes_of_a_path_are_all_seen() -> None:
+    assert_sees_every_bit(decode_path, encode_path(merkle_path([bytes([n]) * 32 for n in range(5)], 2)))
+
+
+@pytest.mark.parametrize("raw", [b"", bytes(7), bytes(9), bytes(8), bytes(8 + 17 * 32)])
+def test_bytes_that_are_no_path_are_refused(raw: bytes) -> None:
+    with pytest.raises(Malformed):
+        decode_path(raw)
+
+
+@clause("7.4", "13.5")
+@given(sorted_lists, hashes)
+def test_neighbours_prove_exactly_what_is_not_listed(listed: list[bytes], wanted: bytes) -> None:
+    leaves = [listed_leaf(PayloadHash(each)) for each in listed]
+    root, count = merkle_root(leaves), len(listed)
+    proofs = [(PayloadHash(each), merkle_path(leaves, at)) for at, each in enumerate(listed)]
+    at = sum(each < wanted for each in listed)
+    neighbours = proofs[max(at - 1, 0) : at + 1]
+    assert proves_absence(PayloadHash(wanted), neighbours, root=root, count=count) == (wanted not in listed)
+    for present in listed:
+        for left in range(count):
+            assert not proves_absence(PayloadHash(present), proofs[left : left + 2], root=root, count=count)
+            assert not proves_absence(PayloadHash(present), proofs[left : left + 1], root=root, count=count)
+    assert not proves_absence(PayloadHash(wanted), neighbours, root=root, count=count + 1)
+
+
+def test_an_empty_list_proves_absence_by_its_root() -> None:
+    assert proves_absence(PayloadHash(bytes(32)), [], root=EMPTY_ROOT, count=0)
+    assert not proves_absence(PayloadHash(bytes(32)), [], root=bytes(32), count=0)
+    assert merkle_root([]) == EMPTY_ROOT
