@@ -120,6 +120,14 @@ async def test_telegrams_retry_after_is_waited_for(tmp_path: Path, telegram: Htt
 
 
 @clause("12.4")
+async def test_a_success_status_without_json_is_not_sent_again(tmp_path: Path, telegram: HttpPlatform) -> None:
+    telegram.replies.append(Reply(status=200, body=b"<html>fine</html>", accepts=True))
+    end = await one_delivery(tmp_path, bot(telegram))
+    assert end is not None
+    assert (end.state, len(telegram.asked)) == (State.DELIVERED, 1)
+
+
+@clause("12.4")
 async def test_telegrams_server_errors_are_tried_three_times(tmp_path: Path, telegram: HttpPlatform) -> None:
     telegram.replies += [
         Reply(status=502, body=b"<html>Bad Gateway</html>"),

@@ -20,6 +20,7 @@ from restante.wire.address import show_address
 from support.client.client_pairs import client_in, introduce
 from support.spec.clauses import clause
 
+MAX_TEXT_BYTES = 251_282
 STRANGER = Identity(b"x" * 32)
 
 
@@ -96,3 +97,17 @@ async def test_a_stranger_cannot_be_written_to(client: Client) -> None:
     with pytest.raises(RestanteError, match="not among the contacts") as refused:
         await client.send(STRANGER.address, b"who are you?")
     assert refused.value.code is Code.NOT_FOUND
+
+
+@clause("2.8")
+@pytest.mark.parametrize("size", [MAX_TEXT_BYTES + 1, 262_145, 1_000_000])
+async def test_whatever_the_size_of_a_message_the_same_limit_is_named(client: Client, size: int) -> None:
+    with pytest.raises(TooLarge) as refused:
+        await client.send(bob(client), bytes(size))
+    assert (refused.value.size_bytes, refused.value.limit_bytes) == (size, MAX_TEXT_BYTES)
+
+
+@clause("2.8")
+async def test_a_text_of_the_largest_size_is_accepted(client: Client) -> None:
+    await client.send(bob(client), bytes(MAX_TEXT_BYTES))
+    assert await held(client) == 1

@@ -262,7 +262,10 @@ def prepare(
             ]
         except TooLarge:
             limit = smaller_limit(limit)
-    raise TooLarge("a character of the message", size_bytes=len(message.markdown.encode()), limit_bytes=0)
+    raise RestanteError(
+        "the message has a character with so much markup around it that no chunk can hold it",
+        code=Code.MESSAGE_TOO_LARGE,
+    )
 
 
 def _planned(

@@ -271,7 +271,7 @@ class OutgoingMessages:
 
 
 def _refuse_if_too_large(header: TtlHeader, kind: Kind, body: bytes) -> None:
-    size_bytes = len(encode_content(Content(header=header, sequence=0, kind=kind, body=body)))
-    if size_bytes > MAX_CONTENT_BYTES:
-        limit = MAX_CONTENT_BYTES - (size_bytes - len(body))
-        raise TooLarge("the message", size_bytes=len(body), limit_bytes=limit)
+    """Raise `TooLarge` with the one limit that holds for a body, whichever layer would refuse it first."""
+    overhead = len(encode_content(Content(header=header, sequence=0, kind=kind, body=b"")))
+    if overhead + len(body) > MAX_CONTENT_BYTES:
+        raise TooLarge("the message", size_bytes=len(body), limit_bytes=MAX_CONTENT_BYTES - overhead)

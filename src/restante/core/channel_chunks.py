@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from restante.model.errors import Malformed, TooLarge
+from restante.model.error_codes import Code
+from restante.model.errors import Malformed, RestanteError
 from restante.model.ids import MESSAGE_ID_BYTES, MessageId, mint_message_id
 from restante.model.kinds import Priority
 from restante.model.outbox_entry import OutboxEntry
@@ -58,7 +59,10 @@ def plan(
 ) -> list[ChannelChunk]:
     """Return the chunks of a delivery. Only the first carries `reply_to`; all carry `thread`."""
     if len(rendered) > MAX_CHUNKS:
-        raise TooLarge("the message in chunks", size_bytes=len(message.markdown.encode()), limit_bytes=MAX_CHUNKS)
+        raise RestanteError(
+            f"the message needs {len(rendered):,} chunks; at most {MAX_CHUNKS:,} are allowed",
+            code=Code.MESSAGE_TOO_LARGE,
+        )
     return [
         ChannelChunk(
             group=group,

@@ -45,9 +45,9 @@ def send(
 ) -> None:
     """Send a message to a contact. It is stored in the outbox first, so it is sent later if the relay is down now.
 
-    Exit status 1 if the message was not accepted or could not be delivered.
+    A text may have up to 251,282 bytes. Exit status 1 if the message was not accepted or could not be delivered.
     """
-    body = sys.stdin.buffer.read(MAX_SEALED_BYTES + 1) if text == "-" else text.encode("utf-8", "surrogateescape")
+    body = _standard_input() if text == "-" else text.encode("utf-8", "surrogateescape")
     if kind is Kind.CONTROL:
         raise RestanteError("kind control is for Restante itself; choose another kind", code=Code.MALFORMED)
     import asyncio
@@ -63,6 +63,13 @@ def send(
         console().print(f"{message_id} {SEND_RESULTS.get(state, state)}", soft_wrap=True)
     if state not in ACCEPTED_STATES:
         raise typer.Exit(EXIT_FAILURE)
+
+
+def _standard_input() -> bytes:
+    body = sys.stdin.buffer.read(MAX_SEALED_BYTES + 1)
+    if len(body) > MAX_SEALED_BYTES:
+        raise RestanteError("standard input has more bytes than a message may have", code=Code.MESSAGE_TOO_LARGE)
+    return body
 
 
 def inbox(

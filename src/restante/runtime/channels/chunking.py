@@ -33,6 +33,7 @@ DIALECTS: Final[dict[Format, Dialect]] = {
 }
 
 _BLANK: Final = " \t\n"
+_BYTE_ORDER_MARK: Final = "\ufeff"
 _ATOMS: Final = frozenset({Role.TARGET, Role.ADDRESS, Role.MARKER, Role.RULE})
 
 
@@ -67,8 +68,9 @@ class Chunk:
 
 
 def render(markdown: str, platform: Platform) -> Rendered:
+    """Render Markdown for a platform. A byte order mark at the start is not part of the text."""
     with collector_paused():
-        return Rendered(platform=platform, message=build(Document(markdown)))
+        return Rendered(platform=platform, message=build(Document(markdown.removeprefix(_BYTE_ORDER_MARK))))
 
 
 def chunk(rendered: Rendered, *, limit: int | None = None, at_most: int | None = None) -> list[Chunk]:

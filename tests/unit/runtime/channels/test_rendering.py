@@ -29,6 +29,22 @@ def text_for(platform: Platform, markdown: str) -> str:
 
 
 @clause("12.2")
+@pytest.mark.parametrize("platform", Platform)
+def test_a_byte_order_mark_is_not_part_of_the_text(platform: Platform) -> None:
+    assert text_for(platform, "\ufeff# Title\n\ntext") == text_for(platform, "# Title\n\ntext")
+
+
+@clause("12.2")
+@pytest.mark.parametrize("mark", [">", "-"])
+@pytest.mark.parametrize("before", ["", "first\n", "> ", "**bold**\\\n"])
+def test_an_escaped_mark_begins_no_quote_and_no_list(mark: str, before: str) -> None:
+    for platform in (WA, SL):
+        last = text_for(platform, f"{before}\\{mark} text").split("\n")[-1]
+        shown = "&gt;" if (platform, mark) == (SL, ">") else mark
+        assert last.removeprefix("> ") == f"{ZERO_WIDTH}{shown} text"
+
+
+@clause("12.2")
 @pytest.mark.parametrize(
     ("markdown", "expected"),
     [

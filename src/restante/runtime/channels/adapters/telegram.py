@@ -52,7 +52,8 @@ class TelegramAdapter(ChannelAdapter):
         url = f"{self._api}/bot{self._token.reveal()}/{method}"
         answer = await self._http.call("POST", url, body=json_body(request), headers=_JSON)
         told = answer.json()
-        if not answer.is_success or told.get("ok") is not True:
+        # A success status without readable JSON means that Telegram has the message. A refusal would send it again.
+        if not answer.is_success or told.get("ok") is False:
             raise _refusal(answer, told)
         result = told.get("result")
         return result if isinstance(result, dict) else {}

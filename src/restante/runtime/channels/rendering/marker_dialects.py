@@ -27,6 +27,8 @@ _LOOSE_MARKS: Final = {
     mark: re.compile(rf"{re.escape(mark)}(?:(?<![^\W_]{re.escape(mark)})|(?![^\W_]))") for mark in "*_~"
 }
 """Each mark that is not between two letters or digits."""
+_LINE_MARKS: Final = re.compile(r"^[->](?=\s)", re.MULTILINE)
+"""What would begin a quote or a list item if it stood first in a line."""
 _DISCORD_ESCAPES: Final = str.maketrans({mark: f"\\{mark}" for mark in "\\*_~`|<>[]()#"})
 _DISCORD_ADDRESS: Final = re.compile(r"https?://[\w./?=&%+:,;-]+")
 _DISCORD_ITEM: Final = re.compile(r"^[-+](?=\s)", re.MULTILINE)
@@ -71,7 +73,8 @@ def _set_apart(text: str) -> str:
     for mark, loose in _LOOSE_MARKS.items():
         if mark in text:
             text = loose.sub(f"{ZERO_WIDTH}{mark}{ZERO_WIDTH}", text)
-    return text.replace("`", f"{ZERO_WIDTH}`{ZERO_WIDTH}")
+    text = text.replace("`", f"{ZERO_WIDTH}`{ZERO_WIDTH}")
+    return _LINE_MARKS.sub(rf"{ZERO_WIDTH}\g<0>", text) if ">" in text or "-" in text else text
 
 
 class WhatsApp(_Marked):
