@@ -1,0 +1,52 @@
+"""When copies are made again, which first and how fast (SPEC 7.9)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from restante.model.ids import InboxKey, NodeId, PayloadHash
+from restante.policy.scoring import Candidate, score
+
+PING_INTERVAL_MS: Final = 60_000
+MISSES_UNTIL_REPAIR: Final = 2
+BYTES_PER_S: Final = 4_000_000
+LEAVE_WITHIN_MS: Final = 300_000
+UNMEASURED: Final = 0.0
+"""The score of a node without measurements: it is asked after the others."""
+
+Node = TypeVar("Node", bound=NodeId)
+
+
+class MissingCopy(NamedTuple):
+    """A blob that this node should hold, and how many neighbours hold it."""
+
+    inbox_key: InboxKey
+    payload_hash: PayloadHash
+    copies: int
+
+
+def repair_order(missing: Iterable[MissingCopy]) -> list[MissingCopy]:
+    """Return what to fetch, fewest copies first: the next crash would lose those. Ties are broken by key and hash."""
+    return sorted(missing, key=lambda each: (each.copies, each.inbox_key, each.payload_hash))
+
+
+def needs_repair(missed_pings: int) -> bool:
+    """Return whether a neighbour counts as dead."""
+    return missed_pings >= MISSES_UNTIL_REPAIR
+
+
+def earliest_next_ms(*, now_ms: int, transferred_bytes: int) -> int:
+    """Return when the next transfer may start so that repair stays at 4 MB/s."""
+    return now_ms + -(-transferred_bytes * 1000 // BYTES_PER_S)
+
+
+def best_first(nodes: Sequence[Node], measured: Mapping[NodeId, Candidate]) -> list[Node]:
+    """Return the nodes by score, best first, and by id where scores are equal (SPEC 7.3).
+
+    Recipients ask for bodies and repair asks for copies in this order. It never filters: every node stays in the list.
+    """
+    among = [measured[node] for node in nodes if node in measured]
+
+    def rank(node: Node) -> tuple[float, bytes]:
+        return (-score(measured[node], among) if node in measured else -UNMEASURED, node)
+
+    return sorted(nodes, key=rank)
