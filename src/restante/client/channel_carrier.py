@@ -40,7 +40,7 @@ class ChannelCarrier:
         channel = channel_of(lane)
         if self._only not in (None, channel):
             return False
-        condition = self._host.rack.health(channel).condition
+        condition = self._host.adapters.health(channel).condition
         return condition in (Condition.READY, Condition.ABSENT)
 
     async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
@@ -63,9 +63,9 @@ class ChannelCarrier:
         return ()
 
     def _adapter(self, channel: str) -> ChannelAdapter:
-        adapter = self._host.rack.adapter(channel)
+        adapter = self._host.adapters.adapter(channel)
         if adapter is not None:
             return adapter
-        if self._host.rack.health(channel).condition is Condition.ABSENT:
+        if self._host.adapters.health(channel).condition is Condition.ABSENT:
             raise AttemptFailed("the channel is not in the configuration", failure=Failure.CHANNEL_ABSENT)
         raise AttemptFailed("the channel has not started", failure=Failure.CHANNEL_UNAVAILABLE)

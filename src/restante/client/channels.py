@@ -98,9 +98,9 @@ class Channels:
         self.outbox = outbox
         self._entropy = entropy
         self._before = before
-        self._rack = AdapterPool(channels, clock=clock, when_ready=outbox.wake)
+        self._adapters = AdapterPool(channels, clock=clock, when_ready=outbox.wake)
         self._seal = seal
-        self._host = ChunkSenderContext(outbox=outbox, seal=seal, rack=self._rack, clock=clock, entropy=entropy)
+        self._host = ChunkSenderContext(outbox=outbox, seal=seal, adapters=self._adapters, clock=clock, entropy=entropy)
         self._is_started = False
         self._after = after
         self._seen: dict[MessageId, tuple[ChannelChunk, str | None]] = {}
@@ -146,7 +146,7 @@ class Channels:
             if isinstance(answer, Stop):
                 return Skipped(answer.reason)
             message = answer
-        platform = self._rack.platform(message.channel)
+        platform = self._adapters.platform(message.channel)
         if platform is None:
             raise RestanteError("there is no such channel in the configuration", code=Code.CHANNEL_ABSENT)
         check_chat(message.chat)
@@ -164,7 +164,7 @@ class Channels:
         """Start the adapters; those that fail are started again later. `run` and `drain` call it."""
         if not self._is_started:
             self._is_started = True
-            await self._rack.start()
+            await self._adapters.start()
 
     async def run(self) -> None:
         """Send queued chunks until cancelled."""
@@ -184,12 +184,12 @@ class Channels:
     async def close(self) -> None:
         """Drain once more if `run` ran, then close adapters and file."""
         await self.outbox.close()
-        await self._rack.close()
+        await self._adapters.close()
         if self._telling is not None:
             await self._telling
 
     def health(self) -> list[ChannelHealth]:
-        return [self._rack.health(name) for name in self._rack.names()]
+        return [self._adapters.health(name) for name in self._adapters.names()]
 
     async def _enqueue(
         self, message: ChannelMessage, made: list[tuple[ChannelChunk, bytes]], group: GroupId

@@ -17,11 +17,11 @@ from restante.core.channel_delivery import (
     Effect,
     Event,
     GiveBack,
+    Leased,
     NotReached,
     Refused,
     Send,
     Step,
-    TakenUp,
     step,
 )
 from restante.core.outbox_events import AppendJournalEvent, EmitEvent, OutboxEventType
@@ -55,7 +55,7 @@ class ChunkSenderContext:
 
     outbox: Outbox
     seal: StorageSeal
-    rack: AdapterPool
+    adapters: AdapterPool
     clock: Clock
     entropy: Entropy
 
@@ -83,7 +83,7 @@ class ChunkSender:
         """Return the platform's message id once the whole chunk has arrived. Raise `AttemptFailed` otherwise."""
         progress = await self._host.outbox.within(lambda store: store.progress.load(self._entry.message_id))
         effect: Effect
-        progress, effect = self._step(progress, TakenUp())
+        progress, effect = self._step(progress, Leased())
         while isinstance(effect, Send):
             progress, effect = await self._wait(progress, effect) or await self._send(progress)
         if isinstance(effect, GiveBack):
@@ -100,7 +100,7 @@ class ChunkSender:
             Circumstances(
                 now_ms=self._host.clock.now_ms(),
                 expires_at_ms=self._entry.expires_at_ms,
-                patience_until_ms=self._patience_until_ms,
+                no_attempt_after_ms=self._patience_until_ms,
                 attempts=max(self._attempts, 1),
                 recognises_repeats=self._adapter.recognises_repeats,
                 dice=abs(self._host.entropy.dice()),
@@ -115,9 +115,9 @@ class ChunkSender:
             now_ms = self._host.clock.now_ms()
             if is_expired(self._entry.expires_at_ms, now_ms):
                 return progress, GiveBack(failure=Failure.TTL_EXPIRED)
-            at_ms = max(send.at_ms, self._host.rack.free_at_ms(channel, chat))
+            at_ms = max(send.at_ms, self._host.adapters.free_at_ms(channel, chat))
             if at_ms <= now_ms:
-                self._host.rack.consume_slot(channel, chat)
+                self._host.adapters.consume_slot(channel, chat)
                 return None
             if at_ms > self._patience_until_ms:
                 return progress, GiveBack(failure=Failure.RATE_LIMITED, retry_after_ms=at_ms - now_ms)
@@ -166,7 +166,7 @@ class ChunkSender:
     async def _call(self, progress: ChunkState, part: Part) -> Event:
         message = self._outgoing(progress, part)
         left_ms = self._ends_at_ms - self._host.clock.now_ms()
-        timeout_ms = min(self._host.rack.limits(self._chunk.channel).timeout_ms, max(left_ms, 1))
+        timeout_ms = min(self._host.adapters.limits(self._chunk.channel).timeout_ms, max(left_ms, 1))
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
                 taken = await self._adapter.send(message)
@@ -181,10 +181,10 @@ class ChunkSender:
 
     def _refused(self, refused: SendRefused, message: Outgoing) -> Refused:
         error = classify_channel_error(refused.said, refused.status)
-        told_ms = refused.retry_after_ms
-        if error is ChannelError.RATE_LIMITED and told_ms:
-            self._host.rack.pause_channel(self._chunk.channel, until_ms=self._host.clock.now_ms() + told_ms)
-        return Refused(error=error, size=measure(message.text, self._rules.counting), retry_after_ms=told_ms)
+        retry_after_ms = refused.retry_after_ms
+        if error is ChannelError.RATE_LIMITED and retry_after_ms:
+            self._host.adapters.pause_channel(self._chunk.channel, until_ms=self._host.clock.now_ms() + retry_after_ms)
+        return Refused(error=error, size=measure(message.text, self._rules.counting), retry_after_ms=retry_after_ms)
 
     def _part(self, progress: ChunkState) -> Part:
         """Return what is sent next: the chunk or, after it was found too long, a part of its plain text."""

@@ -40,7 +40,7 @@ UNTOUCHED: Final = ChunkState()
 
 
 @dataclass(frozen=True, slots=True)
-class TakenUp:
+class Leased:
     """A lease on the entry began."""
 
 
@@ -70,7 +70,7 @@ class AnswerLost:
     """The text was sent and no answer came, for example because of a timeout or a broken connection."""
 
 
-Event = TakenUp | Accepted | Refused | NotReached | AnswerLost
+Event = Leased | Accepted | Refused | NotReached | AnswerLost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +100,11 @@ Step = tuple[ChunkState, Effect]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
     """The inputs of a step. `attempts` are those of this lease, including the last. No attempt starts after
-    `patience_until_ms`."""
+    `no_attempt_after_ms`."""
 
     now_ms: int
     expires_at_ms: int
-    patience_until_ms: int
+    no_attempt_after_ms: int
     attempts: int
     recognises_repeats: bool
     dice: float
@@ -112,8 +112,8 @@ class Circumstances:
 
 def step(progress: ChunkState, event: Event, around: Circumstances) -> Step:
     match event:
-        case TakenUp():
-            return _taken_up(progress, around)
+        case Leased():
+            return _leased(progress, around)
         case Accepted(next_offset=None):
             return replace(progress, is_open=False), Done()
         case Accepted():
@@ -131,7 +131,7 @@ def step(progress: ChunkState, event: Event, around: Circumstances) -> Step:
             return _wait(lost, ChannelError.TRANSIENT, None, around)
 
 
-def _taken_up(progress: ChunkState, around: Circumstances) -> Step:
+def _leased(progress: ChunkState, around: Circumstances) -> Step:
     if not progress.is_open:
         return progress, Send(at_ms=around.now_ms)
     crashed = replace(progress, is_open=False, crashes=progress.crashes + 1)
@@ -155,23 +155,23 @@ def _refused(progress: ChunkState, event: Refused, around: Circumstances) -> Ste
             return progress, GiveBack(failure=Failure.CHANNEL_REFUSED)
 
 
-def _wait(progress: ChunkState, error: ChannelError, told_ms: int | None, around: Circumstances) -> Step:
-    decision = _decide(error, told_ms, progress, around)
-    if decision.reaction is Reaction.WAIT and decision.at_ms <= around.patience_until_ms:
+def _wait(progress: ChunkState, error: ChannelError, retry_after_ms: int | None, around: Circumstances) -> Step:
+    decision = _decide(error, retry_after_ms, progress, around)
+    if decision.reaction is Reaction.WAIT and decision.at_ms <= around.no_attempt_after_ms:
         return progress, Send(at_ms=decision.at_ms)
-    if error is ChannelError.RATE_LIMITED or told_ms is not None:
+    if error is ChannelError.RATE_LIMITED or retry_after_ms is not None:
         # The queue obeys a Retry-After, too, and the attempt does not count (SPEC 4.3).
-        wait_ms = None if told_ms is None else decision.at_ms - around.now_ms
+        wait_ms = None if retry_after_ms is None else decision.at_ms - around.now_ms
         return progress, GiveBack(failure=Failure.RATE_LIMITED, retry_after_ms=wait_ms)
     return progress, GiveBack(failure=Failure.CHANNEL_UNAVAILABLE)
 
 
-def _decide(error: ChannelError, told_ms: int | None, progress: ChunkState, around: Circumstances) -> Decision:
+def _decide(error: ChannelError, retry_after_ms: int | None, progress: ChunkState, around: Circumstances) -> Decision:
     return after_refusal(
         error,
         attempts=around.attempts,
         is_plain=progress.as_plain,
-        retry_after_ms=told_ms,
+        retry_after_ms=retry_after_ms,
         now_ms=around.now_ms,
         expires_at_ms=around.expires_at_ms,
         dice=around.dice,

@@ -139,20 +139,20 @@ def _arrived(session: InboxSession, event: Arrived, now_ms: int, limits: OrderLi
     if is_too_far_ahead(limits, sequence=sequence, expected=session.expected):
         broken, effects = _failed(session, ResetReason.GAP_TOO_WIDE, now_ms, limits)
         return broken, (Refuse(), *effects)
-    judged = _VERDICT_BY_CONTENT[event.elsewhere]
-    is_void = judged is not _NEW
+    recorded = _VERDICT_BY_CONTENT[event.elsewhere]
+    is_void = recorded is not _NEW
     if sequence < session.expected:
         found = session._replace(missing=_without(session.missing, sequence))
-        return found, (judged,) if is_void else (judged, Release(sequence, is_late=True))
+        return found, (recorded,) if is_void else (recorded, Release(sequence, is_late=True))
     if sequence > session.expected:
         held = session._replace(
             phase=Phase.WAITING,
             waiting={**session.waiting, sequence: now_ms},
             void=session.void | {sequence} if is_void else session.void,
         )
-        return held, (judged, Hold(sequence, is_void))
+        return held, (recorded, Hold(sequence, is_void))
     run_on, released = _run_on(session._replace(expected=sequence + 1))
-    return run_on, (judged, *released) if is_void else (judged, Release(sequence), *released)
+    return run_on, (recorded, *released) if is_void else (recorded, Release(sequence), *released)
 
 
 def _in_turn(session: InboxSession, event: Arrived) -> Step:
@@ -161,9 +161,9 @@ def _in_turn(session: InboxSession, event: Arrived) -> Step:
     The session is built directly, because `_replace` takes three times as long.
     """
     _, sequence, waiting, void, missing, _, _ = session
-    judged = _VERDICT_BY_CONTENT[event.elsewhere]
+    recorded = _VERDICT_BY_CONTENT[event.elsewhere]
     moved = InboxSession(_FLOWING, sequence + 1, waiting, void, missing)
-    return moved, (judged, Release(sequence)) if judged is _NEW else (judged,)
+    return moved, (recorded, Release(sequence)) if recorded is _NEW else (recorded,)
 
 
 def _run_on(session: InboxSession) -> Step:
@@ -247,12 +247,12 @@ def _without(missing: tuple[SkippedRange, ...], sequence: int) -> tuple[SkippedR
 
 def _newest(missing: tuple[SkippedRange, ...]) -> tuple[SkippedRange, ...]:
     """Return the highest missing numbers, as many as keys are stored for."""
-    room = MAX_MISSING
+    space = MAX_MISSING
     kept: list[SkippedRange] = []
     for gap in reversed(missing):
-        if room <= 0:
+        if space <= 0:
             break
-        first = max(gap.first, gap.last + 1 - room)
+        first = max(gap.first, gap.last + 1 - space)
         kept.append(SkippedRange(first, gap.last, gap.skipped_at_ms))
-        room -= gap.last + 1 - first
+        space -= gap.last + 1 - first
     return tuple(reversed(kept))

@@ -55,11 +55,11 @@ class PrekeysDue:
 
     rotate: bool
     one_time: int
-    forget: int
+    expired: int
 
     @property
     def anything(self) -> bool:
-        return self.rotate or self.one_time > 0 or self.forget > 0
+        return self.rotate or self.one_time > 0 or self.expired > 0
 
     @property
     def entropy_bytes(self) -> int:
@@ -79,7 +79,7 @@ def prekeys_due(store: PrekeyStore, *, now_ms: int) -> PrekeysDue:
     return PrekeysDue(
         rotate=not store.signed or now_ms >= store.signed[-1].created_at_ms + ROTATION_MS,
         one_time=missing if len(store.one_time) < REFILL_BELOW else 0,
-        forget=sum(not _is_kept(prekey, now_ms=now_ms) for prekey in store.signed),
+        expired=sum(not _is_kept(prekey, now_ms=now_ms) for prekey in store.signed),
     )
 
 

@@ -35,7 +35,7 @@ _HEADER: Final = struct.Struct(">32sII")
 _HEADER_AND_RANDOM: Final = struct.Struct(f">32sII{RANDOM_BYTES}s")
 _MESSAGE_NAME_BYTES: Final = 36  # ratchet key and number: the name of a skipped key
 RATCHET_OVERHEAD_BYTES: Final = _HEADER_AND_RANDOM.size + 16
-_NONCE: Final = bytes(12)  # constant, because every message has a key of its own
+_NONCE: Final = bytes(12)  # constant, because each key encrypts one message
 NONE_YET: Final = b""
 """Stands for a key that does not exist yet."""
 

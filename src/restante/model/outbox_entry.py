@@ -50,11 +50,11 @@ class EntryChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class OutboxEntry:
-    """One message on its way to one destination.
+    """One message to one destination.
 
-    `insertion` breaks ties of `created_at_ms`; `queued_at_ms` is when it last entered the queue, by `send` or by
-    recovery, and is what its longest unsent wait is counted from. `first_buried_at_ms` is when it first became a dead
-    letter since somebody last recovered it by hand: automatic retries must not prolong how long it is kept.
+    `insertion` breaks ties of `created_at_ms`. `queued_at_ms` is when it last entered the queue, by `send` or by
+    recovery; its longest unsent wait is counted from then. `first_buried_at_ms` is when it first became a dead letter
+    since the user last recovered it: automatic retries must not prolong its retention.
     """
 
     message_id: MessageId
@@ -82,10 +82,10 @@ class OutboxEntry:
     confirmation: Confirmation = Confirmation.NONE
 
     def but(self, **changes: Unpack[EntryChanges]) -> Self:
-        """The same entry with these fields changed.
+        """Return the entry with these fields changed.
 
-        Every step of a message's life makes one, and `dataclasses.replace` takes as long as the step itself: it is
-        why this class has no slots.
+        Every step makes one, and `dataclasses.replace` takes as long as the step itself. That is why this class has no
+        slots.
         """
         changed = _new(type(self))
         _set(changed, "__dict__", self.__dict__ | changes)
@@ -93,7 +93,8 @@ class OutboxEntry:
 
     @classmethod
     def filled(cls, fields: EntryChanges) -> Self:
-        """The entry that has these fields, which must be all of them: for rows, which were checked when written."""
+        """Return the entry with these fields, which must be all of them. Rows need no further check: they were checked
+        when written."""
         made = _new(cls)
         _set(made, "__dict__", fields)
         return made

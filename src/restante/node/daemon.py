@@ -31,7 +31,7 @@ from restante.runtime.node_home import NodeDirectory
 from restante.runtime.sqlite.file.node_file import NodeFile
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.runtime.systemd import Word, notify
+from restante.runtime.systemd import ServiceState, notify
 from restante.wire.inbox_keys import node_id_of
 
 GRACE_S: Final = 10.0  # how long queued puts may take after SIGTERM
@@ -104,7 +104,7 @@ class _Node:
                     log(Level.WARNING, Event.STATUS_EXPOSED)
                 if self._shipper is not None:
                     self._shipper.start()
-                notify(Word.READY)
+                notify(ServiceState.READY)
                 await self._run_maintenance()
                 await self._stop()
         finally:
@@ -136,7 +136,7 @@ class _Node:
             await asyncio.gather(*done)
 
     async def _stop(self) -> None:
-        notify(Word.STOPPING)
+        notify(ServiceState.STOPPING)
         log(Level.INFO, Event.STOPPING, connections=self._relay.stats().connections)
         await self._relay.stop(grace_s=GRACE_S)
         if self._shipper is not None:

@@ -39,16 +39,16 @@ def check_capacity(
 
 
 def overflow(limits: OutboxLimits, *, route: Route, pending: int) -> int:
-    """How many pending entries of a lane must go, the new one already counted. Only relay lanes evict."""
+    """Return how many pending entries of a lane must be evicted, the new one included. Only upstream lanes evict."""
     if route is not Route.RELAY:
         return 0
     return max(0, pending - limits.max_pending_per_upstream_lane)
 
 
 def check_lane_capacity(limits: OutboxLimits, *, route: Route, pending: int) -> None:
-    """Raise OutboxFull where a recovered dead letter would make its lane evict.
+    """Raise `OutboxFull` if a recovered dead letter would make its lane evict.
 
-    It is older than what waits there, so the one evicted would be itself: a letter that was safe would be lost.
+    It is older than the entries there, so the lane would evict the recovered message itself.
     """
     if overflow(limits, route=route, pending=pending + 1):
         raise OutboxFull(

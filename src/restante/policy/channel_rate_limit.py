@@ -29,7 +29,7 @@ class ChannelLimits:
 class Pace:
     """When one channel, and each of its chats, may next be sent to."""
 
-    silent_until_ms: int = 0
+    paused_until_ms: int = 0
     """The end of the platform's Retry-After. It holds for all chats."""
     channel_free_at_ms: int = 0
     chat_free_at_ms: dict[str, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Pace:
 
 def free_at_ms(pace: Pace, chat: str) -> int:
     """Return when the next message to this chat may be sent."""
-    return max(pace.silent_until_ms, pace.channel_free_at_ms, pace.chat_free_at_ms.get(chat, 0))
+    return max(pace.paused_until_ms, pace.channel_free_at_ms, pace.chat_free_at_ms.get(chat, 0))
 
 
 def record_send(pace: Pace, limits: ChannelLimits, chat: str, *, at_ms: int) -> Pace:
@@ -51,4 +51,4 @@ def record_send(pace: Pace, limits: ChannelLimits, chat: str, *, at_ms: int) -> 
 
 def record_retry_after(pace: Pace, *, until_ms: int) -> Pace:
     """Record a Retry-After. The longest one counts."""
-    return replace(pace, silent_until_ms=max(pace.silent_until_ms, until_ms))
+    return replace(pace, paused_until_ms=max(pace.paused_until_ms, until_ms))

@@ -11,7 +11,7 @@ from restante.policy.send_order import queue_deadline_ms
 from restante.policy.ttl import is_expired
 
 SHARED_BOARD_KINDS: Final = frozenset({Kind.DRAWING, Kind.DRAWING_DELETE, Kind.CHAT, Kind.CHAT_LEAVE, Kind.VOICE_LEAVE})
-"""Traffic of an upstream link: a stale row is of no use to anybody and a notice about it would be noise."""
+"""Traffic of an upstream server. An old row is useless, and an event about it would be noise."""
 
 
 class Pruning(StrEnum):

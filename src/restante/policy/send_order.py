@@ -29,7 +29,7 @@ def queue_deadline_ms(*, priority: Priority, queued_at_ms: int) -> int:
 
 
 def has_exceeded_queue_time(*, priority: Priority, queued_at_ms: int, was_sent: bool, now_ms: int) -> bool:
-    """Whether the time to wait unsent is over; the deadline itself is already too late, as in SPEC 2.6."""
+    """Return whether the entry has waited too long unsent. At the deadline itself it has, as in SPEC 2.6."""
     return not was_sent and now_ms >= queue_deadline_ms(priority=priority, queued_at_ms=queued_at_ms)
 
 
@@ -39,9 +39,9 @@ def choice_key(entry: OutboxEntry) -> tuple[int, int, int]:
 
 
 def is_ready(entry: OutboxEntry, now_ms: int) -> bool:
-    """Whether the entry by itself could be sent now; its lane may still hold it back.
+    """Return whether the entry could be sent now, apart from its lane.
 
-    One that was sent is due again when it has to be stored anew for want of a receipt (SPEC 10.4).
+    A sent entry is due again if no RECEIPT ack came in time and it must be stored once more (SPEC 10.4).
     """
     if is_expired(entry.expires_at_ms, now_ms):
         return False
@@ -49,7 +49,8 @@ def is_ready(entry: OutboxEntry, now_ms: int) -> bool:
 
 
 def is_abandoned(entry: OutboxEntry, now_ms: int) -> bool:
-    """Whether the claim on an entry in `sending` has run out, so that anyone may take it up again (SPEC 3.5)."""
+    """Return whether the lease of an entry in `sending` has expired, so that any process may lease it again (SPEC
+    3.5)."""
     return entry.state is State.SENDING and (entry.lease is None or now_ms >= entry.lease.until_ms)
 
 
@@ -59,9 +60,10 @@ def is_unsent(entry: OutboxEntry) -> bool:
 
 
 def may_overtake(later: OutboxEntry, earlier: OutboxEntry) -> bool:
-    """Whether `later` may leave while `earlier` is where it is. What has left once overtakes nobody by leaving again.
+    """Return whether `later` may be sent while `earlier` is in its state. An entry that was sent before overtakes no
+    other.
 
-    The queue order of a lane is the order of insertion: clocks step back, and `created_at_ms` with them.
+    The order of a lane is the order of insertion, because clocks may step back and `created_at_ms` with them.
     """
     same_lane = later.route is earlier.route and later.lane == earlier.lane
     if not same_lane or later.route not in STRICT_ROUTES:
@@ -70,10 +72,10 @@ def may_overtake(later: OutboxEntry, earlier: OutboxEntry) -> bool:
 
 
 def sendable_now(entries: Iterable[OutboxEntry], now_ms: int) -> list[OutboxEntry]:
-    """The entries that may leave now, in the order of choice: all ready ones that no strict lane holds back.
+    """Return the entries that may be sent now, in the order of choice: all ready ones that no FIFO lane blocks.
 
-    Expiry comes before anything else (SPEC 3.3): an expired entry neither leaves nor blocks its lane, unless it is
-    being sent at this moment: until that try has its answer, or its lease is over, it may still arrive.
+    Expiry is tested first (SPEC 3.3): an expired entry is neither sent nor blocks its lane, unless it is being sent
+    now. Until that attempt has an answer or its lease expires, the message may still arrive.
     """
     alive = [entry for entry in entries if entry.state is State.SENDING or not is_expired(entry.expires_at_ms, now_ms)]
     heads: dict[tuple[Route, str], OutboxEntry] = {}

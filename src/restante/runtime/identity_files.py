@@ -26,28 +26,28 @@ def create_identity(
     path: Path, entropy: Entropy, *, passphrase: str | None = None, cost: ScryptCost | None = None
 ) -> Identity:
     """Create an identity and write its seed to `path`, which must not exist."""
-    seed = kept = entropy.draw(SEED_BYTES)
+    seed = stored = entropy.draw(SEED_BYTES)
     if passphrase is not None:
-        kept = encrypt_with_passphrase(seed, passphrase, entropy=entropy.draw(PASSPHRASE_ENTROPY_BYTES), cost=cost)
+        stored = encrypt_with_passphrase(seed, passphrase, entropy=entropy.draw(PASSPHRASE_ENTROPY_BYTES), cost=cost)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnusable(f"the identity file cannot be written: {error}") from error
-    if not create_private(path, kept):
+    if not create_private(path, stored):
         raise StoreUnusable(f"the identity file cannot be written: {path.name} exists already")
     return Identity(seed)
 
 
 def load_identity(path: Path, *, passphrase: str | None = None) -> Identity:
     """Load the identity whose seed is at `path`. Raise if other users of this machine could read the file."""
-    kept = read_private(path, what="the identity file", limit_bytes=MAX_IDENTITY_BYTES)
-    if not is_under_passphrase(kept):
-        return Identity(kept)
+    stored = read_private(path, what="the identity file", limit_bytes=MAX_IDENTITY_BYTES)
+    if not is_under_passphrase(stored):
+        return Identity(stored)
     if passphrase is None:
         raise RestanteError(
             f"{path.name} is encrypted with a passphrase, and none was given", code=Code.AUTHENTICATION_FAILED
         )
-    return Identity(decrypt_with_passphrase(kept, passphrase))
+    return Identity(decrypt_with_passphrase(stored, passphrase))
 
 
 def needs_passphrase(path: Path) -> bool:

@@ -21,10 +21,10 @@ FILE_VARIABLE: Final = "RESTANTE_CONFIG"
 DEFAULT_FILE: Final = "restante.toml"
 DEFAULT_SOURCE: Final = "default"
 CHANNELS_SECTION: Final = "channels"
-"""Not numbers but adapters, by names of the owner's choice: read by runtime/channels/channel_config."""
+"""This section has adapters under names of the user's choice; runtime/channels/channel_config reads it."""
 SHIP_TO: Final = "journal.ship_to"
 SHIP_TO_VARIABLE: Final = f"{PREFIX}JOURNAL__SHIP_TO"
-"""The one setting that is a text: where the journal is shipped to by itself; it is not, without it."""
+"""The one setting that is a text: where the journal is shipped to. Without it, nothing is shipped automatically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

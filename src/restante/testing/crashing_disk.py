@@ -61,14 +61,14 @@ class CrashingDisk:
         if self.is_down:
             raise PowerLost("the power failed")
 
-    def remember(self, path: str, change: _Unsynced) -> None:
+    def record(self, path: str, change: _Unsynced) -> None:
         self._unsynced.setdefault(path, []).append(change)
 
-    def settle(self, path: str) -> None:
+    def mark_synced(self, path: str) -> None:
         """Record that the file was synced: none of it can be lost any more."""
         self._unsynced.pop(path, None)
 
-    def lose_what_was_not_synced(self) -> None:
+    def lose_unsynced(self) -> None:
         """Undo unsynced changes. Call it when every file is closed; the disk is then as the next start finds it."""
         dice = random.Random(self.seed)  # noqa: S311 - reproducible on purpose
         for path, changes in self._unsynced.items():
@@ -101,7 +101,7 @@ class _FileSystem(apsw.VFS):
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802 - SQLite's name
         self._disk.count()
-        self._disk.settle(filename)
+        self._disk.mark_synced(filename)
         super().xDelete(filename, syncdir)
 
 
@@ -117,20 +117,20 @@ class _File(apsw.VFSFile):
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - SQLite's name
         self._disk.count()
         size_bytes = self.xFileSize()
-        self._remember(offset, min(offset + len(data), size_bytes))
+        self._record(offset, min(offset + len(data), size_bytes))
         super().xWrite(data, offset)
 
     def xTruncate(self, newsize: int) -> None:  # noqa: N802 - SQLite's name
         self._disk.count()
-        self._remember(newsize, self.xFileSize())
+        self._record(newsize, self.xFileSize())
         super().xTruncate(newsize)
 
     def xSync(self, flags: int) -> None:  # noqa: N802, ARG002 - SQLite's name
         """Record the sync without calling the file system: the real disk does not fail, and a sync would only cost
         time."""
         self._disk.count()
-        self._disk.settle(self._path)
+        self._disk.mark_synced(self._path)
 
-    def _remember(self, start: int, end: int) -> None:
+    def _record(self, start: int, end: int) -> None:
         before = super().xRead(end - start, start) if end > start else b""
-        self._disk.remember(self._path, _Unsynced(offset=start, before=before, size_bytes=self.xFileSize()))
+        self._disk.record(self._path, _Unsynced(offset=start, before=before, size_bytes=self.xFileSize()))

@@ -77,6 +77,6 @@ class _JumpingLoop(asyncio.SelectorEventLoop):
         done: asyncio.Future[Result] = self.create_future()
         try:
             done.set_result(func(*args))
-        except Exception as problem:  # noqa: BLE001 - for whoever waits for it
+        except Exception as problem:  # noqa: BLE001 - passed to the awaiting task
             done.set_exception(problem)
         return done

@@ -27,7 +27,7 @@ _SHORT_ENVELOPE_BYTES: Final = _LENGTH_AT + 2 + 0x3FFF
 
 
 EnvelopeView = tuple[InboxKey, int, bytes]
-"""Inbox key, expiry and sealed bytes. No class of its own: one is made for every put."""
+"""Inbox key, expiry and sealed bytes. A plain tuple, because one is made for every put."""
 
 
 def view_envelope(raw: bytes) -> EnvelopeView:

@@ -41,7 +41,7 @@ def live_until_the_power_fails(path: Path, disk: CrashingDisk) -> list[MessageId
     acknowledged: list[MessageId] = []
     with disk.plugged_in(), suppress(StoreUnusable):
         live(open_client_file(path), acknowledged)
-    disk.lose_what_was_not_synced()
+    disk.lose_unsynced()
     return acknowledged
 
 

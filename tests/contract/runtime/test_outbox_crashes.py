@@ -88,7 +88,7 @@ def live_until_the_power_fails(path: Path, disk: CrashingDisk, *, synchronous: s
         file = open_client_file(path)
         file.database.run(f"PRAGMA synchronous = {synchronous}")
         live(file, promises)
-    disk.lose_what_was_not_synced()
+    disk.lose_unsynced()
     return promises
 
 

@@ -112,7 +112,7 @@ def test_power_lost_at_any_write_or_sync_keeps_every_put_that_returned_and_balan
         disk = CrashingDisk(fails_at=fails_at, seed=fails_at)
         with disk.plugged_in(), contextlib.suppress(StoreUnusable):
             puts_until_crash(path, acknowledged)
-        disk.lose_what_was_not_synced()
+        disk.lose_unsynced()
         file = open_node_file(path)
         held = [blob.envelope for blob in everything(file.mailbox, ALICE)]
         assert held[: len(acknowledged)] == acknowledged, fails_at

@@ -16,10 +16,10 @@ from restante.core.channel_delivery import (
     Done,
     Event,
     GiveBack,
+    Leased,
     NotReached,
     Refused,
     Send,
-    TakenUp,
     step,
 )
 from restante.policy.channel_errors import ChannelError
@@ -30,7 +30,7 @@ NOW_MS = 1_000_000
 FIRST = Circumstances(
     now_ms=NOW_MS,
     expires_at_ms=NOW_MS + 3_600_000,
-    patience_until_ms=NOW_MS + 30_000,
+    no_attempt_after_ms=NOW_MS + 30_000,
     attempts=1,
     recognises_repeats=False,
     dice=1.0,
@@ -45,12 +45,12 @@ def refused(error: ChannelError, retry_after_ms: int | None = None, size: int = 
 
 
 def test_a_chunk_that_nobody_touched_is_sent_at_once() -> None:
-    assert step(UNTOUCHED, TakenUp(), FIRST) == (UNTOUCHED, AT_ONCE)
+    assert step(UNTOUCHED, Leased(), FIRST) == (UNTOUCHED, AT_ONCE)
 
 
 @clause("12.6")
 def test_an_open_mark_means_a_crash_and_the_chunk_is_sent_once_more() -> None:
-    after, effect = step(OPEN, TakenUp(), FIRST)
+    after, effect = step(OPEN, Leased(), FIRST)
     assert (after, effect) == (ChunkState(crashes=1), AT_ONCE)
     assert after.may_have_arrived
 
@@ -58,14 +58,14 @@ def test_an_open_mark_means_a_crash_and_the_chunk_is_sent_once_more() -> None:
 @clause("12.6")
 def test_a_second_crash_ends_it_unless_the_platform_recognises_repeats() -> None:
     twice = ChunkState(is_open=True, crashes=1)
-    assert step(twice, TakenUp(), FIRST) == (ChunkState(crashes=2), GiveBack(failure=Failure.SEND_UNSURE))
-    assert step(twice, TakenUp(), replace(FIRST, recognises_repeats=True)) == (ChunkState(crashes=2), AT_ONCE)
+    assert step(twice, Leased(), FIRST) == (ChunkState(crashes=2), GiveBack(failure=Failure.SEND_UNSURE))
+    assert step(twice, Leased(), replace(FIRST, recognises_repeats=True)) == (ChunkState(crashes=2), AT_ONCE)
 
 
 @clause("12.6")
 def test_a_lost_answer_does_not_use_up_the_one_resend_after_a_crash() -> None:
     lost, _ = step(OPEN, AnswerLost(), FIRST)
-    assert step(replace(lost, is_open=True), TakenUp(), FIRST)[1] == AT_ONCE
+    assert step(replace(lost, is_open=True), Leased(), FIRST)[1] == AT_ONCE
 
 
 @clause("12.4")
@@ -128,7 +128,7 @@ def test_an_accepted_part_is_followed_by_the_next_of_which_nothing_is_known() ->
 
 
 EVENTS: tuple[Event, ...] = (
-    TakenUp(),
+    Leased(),
     Accepted(),
     Accepted(next_offset=3),
     NotReached(),
@@ -158,8 +158,8 @@ def test_every_step_closes_the_mark_and_either_ends_or_sends_in_time(
     assert not after.is_open
     assert after.as_plain or not progress.as_plain
     if isinstance(effect, Send):
-        assert NOW_MS <= effect.at_ms <= FIRST.patience_until_ms
+        assert NOW_MS <= effect.at_ms <= FIRST.no_attempt_after_ms
     unsure = progress.crashes + progress.lost_answers
     if not isinstance(event, Accepted):
-        grown = int(isinstance(event, AnswerLost) or (isinstance(event, TakenUp) and progress.is_open))
+        grown = int(isinstance(event, AnswerLost) or (isinstance(event, Leased) and progress.is_open))
         assert after.crashes + after.lost_answers == unsure + grown

@@ -41,7 +41,7 @@ def refusal_of(raw: bytes, *, now_ms: int = NOW_MS) -> Code | None:
 
 @clause("8.1")
 def test_a_new_store_needs_a_signed_prekey_and_a_hundred_one_time_prekeys() -> None:
-    assert prekeys_due(PrekeyStore(), now_ms=NOW_MS) == PrekeysDue(rotate=True, one_time=100, forget=0)
+    assert prekeys_due(PrekeyStore(), now_ms=NOW_MS) == PrekeysDue(rotate=True, one_time=100, expired=0)
     assert len(BOBS_PREKEYS.one_time) == 100
     assert not prekeys_due(BOBS_PREKEYS, now_ms=NOW_MS).anything
     keys = [BOBS_PREKEYS.signed[0].private, *BOBS_PREKEYS.one_time.values()]

@@ -38,7 +38,7 @@ class ChannelHealth:
     channel: str
     condition: Condition
     code: Code | None = None
-    silent_until_ms: int | None = None
+    paused_until_ms: int | None = None
 
 
 class _Slot:
@@ -82,12 +82,12 @@ class AdapterPool:
             return ChannelHealth(channel=channel, condition=Condition.ABSENT, code=Code.CHANNEL_ABSENT)
         if slot.adapter is None:
             return ChannelHealth(channel=channel, condition=Condition.DOWN, code=slot.problem)
-        if slot.pace.silent_until_ms > self._clock.now_ms():
+        if slot.pace.paused_until_ms > self._clock.now_ms():
             return ChannelHealth(
                 channel=channel,
                 condition=Condition.SILENT,
                 code=Code.RATE_LIMITED,
-                silent_until_ms=slot.pace.silent_until_ms,
+                paused_until_ms=slot.pace.paused_until_ms,
             )
         return ChannelHealth(channel=channel, condition=Condition.READY)
 

@@ -100,20 +100,20 @@ async def _read(response: httpx.Response) -> HttpResponse:
         body += piece
         if len(body) >= MAX_ANSWER_BYTES:
             break
-    told = response.headers.get("retry-after")
+    value = response.headers.get("retry-after")
     return HttpResponse(
         status=response.status_code,
-        retry_after_ms=None if told is None else retry_after_ms(told, now_ms=SystemClock().now_ms()),
+        retry_after_ms=None if value is None else retry_after_ms(value, now_ms=SystemClock().now_ms()),
         body=body[:MAX_ANSWER_BYTES],
     )
 
 
-def retry_after_ms(told: str, *, now_ms: int) -> int | None:
+def retry_after_ms(value: str, *, now_ms: int) -> int | None:
     """Parse Retry-After as seconds or as a date; return None for anything else."""
-    if told.strip().isdecimal() and told.isascii():
-        return min(int(told[:20]) * 1_000, MAX_RETRY_AFTER_MS)
+    if value.strip().isdecimal() and value.isascii():
+        return min(int(value[:20]) * 1_000, MAX_RETRY_AFTER_MS)
     try:
-        at_ms = int(parsedate_to_datetime(told).timestamp() * 1_000)
+        at_ms = int(parsedate_to_datetime(value).timestamp() * 1_000)
     except (ValueError, OverflowError):
         return None
     return min(max(at_ms - now_ms, 0), MAX_RETRY_AFTER_MS)

@@ -41,13 +41,13 @@ class MatrixAdapter(ChannelAdapter):
         if relation:
             content["m.relates_to"] = relation
         path = f"/rooms/{quote(message.chat, safe='')}/send/m.room.message/{quote(message.key, safe='')}"
-        told = await self._call("PUT", path, json_body(content))
-        name = told.get("event_id")
+        reply = await self._call("PUT", path, json_body(content))
+        name = reply.get("event_id")
         return PlatformAck(name if isinstance(name, str) else None)
 
     async def check(self) -> str:
-        told = await self._call("GET", "/account/whoami", b"")
-        return f"logged in as {told.get('user_id', '?')}"
+        reply = await self._call("GET", "/account/whoami", b"")
+        return f"logged in as {reply.get('user_id', '?')}"
 
     async def close(self) -> None:
         await self._http.close()
@@ -60,8 +60,8 @@ class MatrixAdapter(ChannelAdapter):
 
 
 def _refusal(answer: HttpResponse) -> SendRefused:
-    told = answer.json()
-    said = _SAID.get(str(told.get("errcode")), answer.text())
-    after = told.get("retry_after_ms")
+    reply = answer.json()
+    said = _SAID.get(str(reply.get("errcode")), answer.text())
+    after = reply.get("retry_after_ms")
     wait_ms = min(after, MAX_RETRY_AFTER_MS) if isinstance(after, int) and after >= 0 else answer.retry_after_ms
     return SendRefused(said, status=answer.status, retry_after_ms=wait_ms)

@@ -51,19 +51,19 @@ class TelegramAdapter(ChannelAdapter):
     async def _call(self, method: str, request: dict[str, Any]) -> dict[str, Any]:
         url = f"{self._api}/bot{self._token.reveal()}/{method}"
         answer = await self._http.call("POST", url, body=json_body(request), headers=_JSON)
-        told = answer.json()
+        reply = answer.json()
         # A success status without readable JSON means that Telegram has the message. A refusal would send it again.
-        if not answer.is_success or told.get("ok") is False:
-            raise _refusal(answer, told)
-        result = told.get("result")
+        if not answer.is_success or reply.get("ok") is False:
+            raise _refusal(answer, reply)
+        result = reply.get("result")
         return result if isinstance(result, dict) else {}
 
 
-def _refusal(answer: HttpResponse, told: dict[str, Any]) -> SendRefused:
-    parameters = told.get("parameters")
+def _refusal(answer: HttpResponse, reply: dict[str, Any]) -> SendRefused:
+    parameters = reply.get("parameters")
     after = parameters.get("retry_after") if isinstance(parameters, dict) else None
     wait_ms = min(after * 1_000, MAX_RETRY_AFTER_MS) if isinstance(after, int) and after >= 0 else answer.retry_after_ms
-    return SendRefused(str(told.get("description", answer.text())), status=answer.status, retry_after_ms=wait_ms)
+    return SendRefused(str(reply.get("description", answer.text())), status=answer.status, retry_after_ms=wait_ms)
 
 
 def _number(text: str) -> int | str:
