@@ -1,0 +1,142 @@
+"""A hop's end of a circuit: removes or adds its own layer, passes cells on, and is the exit while no hop follows.
+
+It holds nothing but the layer and the phase, all of which die with the circuit (SPEC 11.5). Bytes behind its plaintext
+are replaced by fresh random ones in both directions, so that no byte that a neighbour chose reaches the other side.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from restante.core.circuit.effects import (
+    CreateNext,
+    Deliver,
+    DestroyBackward,
+    DestroyForward,
+    Effect,
+    Ended,
+    SendBackward,
+    SendForward,
+)
+from restante.core.circuit.table import HOP_TABLE, Input, Phase
+from restante.crypto.onion import CREATED_BYTES, Layer
+from restante.model.errors import LocalProtocolError, RestanteError
+from restante.model.ids import NodeId
+from restante.wire.cells import (
+    BODY_BYTES,
+    MAX_HOPS,
+    CellClass,
+    CellContent,
+    Command,
+    class_of_body,
+    decode_content,
+    decode_extend,
+    encode_content,
+    layered_bytes,
+)
+
+Effects = tuple[Effect, ...]
+_BACK: Final = DestroyBackward()
+_ONWARD: Final = DestroyForward()
+
+
+class HopEnd:
+    """One circuit at one node. `random(n)` returns n fresh random bytes."""
+
+    def __init__(self, layer: Layer, *, random: Callable[[int], bytes]) -> None:
+        self.phase = Phase.LAST
+        self._layer = layer
+        self._random = random
+
+    def forward_cell(self, body: bytes) -> Effects:
+        """A cell came from the client's side."""
+        if self.phase is Phase.CLOSED:
+            return ()
+        if not self._is_legal(Input.FORWARD_CELL):
+            return self._destroy()
+        try:
+            cell_class = class_of_body(body)
+            inside = self._layer.decrypt_forward(body[: layered_bytes(cell_class, self._layer.hop)], cell_class)
+            if self.phase is Phase.RELAYING:
+                return (SendForward(self._filled(inside, cell_class)),)
+            return self._obey(decode_content(inside))
+        except RestanteError:
+            return self._destroy()
+
+    def backward_cell(self, body: bytes) -> Effects:
+        """A cell came from the next hop."""
+        if self.phase is Phase.CLOSED:
+            return ()
+        if not self._is_legal(Input.BACKWARD_CELL):
+            return self._destroy()
+        try:
+            cell_class = class_of_body(body)
+        except RestanteError:
+            return self._destroy()
+        inside = body[: layered_bytes(cell_class, self._layer.hop + 1)]
+        return (SendBackward(self._filled(self._layer.encrypt_backward(inside, cell_class), cell_class)),)
+
+    def next_created(self, answer: bytes) -> Effects:
+        """The next hop answered: pass its answer on to the client, and relay from now on."""
+        if self.phase is Phase.CLOSED:
+            return ()
+        if not self._is_legal(Input.CREATED) or len(answer) != CREATED_BYTES:
+            return self._destroy()
+        told = self._to_client(CellContent(Command.EXTENDED, 0, answer), CellClass.SMALL)
+        self.phase = Phase.RELAYING
+        return (told,)
+
+    def extension_failed(self) -> Effects:
+        """The next hop could not be reached or refused: the client is told, and may try another."""
+        if self.phase is Phase.CLOSED:
+            return ()
+        if not self._is_legal(Input.EXTENSION_FAILED):
+            return self._destroy()
+        self.phase = Phase.LAST
+        return (self._to_client(CellContent(Command.FAILED, 0), CellClass.SMALL),)
+
+    def send(self, content: CellContent, cell_class: CellClass) -> Effects:
+        """Send a command to the client; only the exit does."""
+        if not self._is_legal(Input.SEND):
+            raise LocalProtocolError(f"nothing can be sent while the circuit is {self.phase}")
+        return () if self.phase is Phase.CLOSED else (self._to_client(content, cell_class),)
+
+    def destroyed(self, *, by_client_side: bool) -> Effects:
+        """DESTROY came from one side, or its connection is gone: pass it on to the other."""
+        if self.phase is Phase.CLOSED:
+            return ()
+        has_next = self.phase in {Phase.RELAYING, Phase.EXTENDING}
+        self.phase = Phase.CLOSED
+        if by_client_side:
+            return (_ONWARD, Ended()) if has_next else (Ended(),)
+        return _BACK, Ended()
+
+    def close(self) -> Effects:
+        """The node ends the circuit: shut-down, idle time, age or a full queue. Both sides get the same DESTROY."""
+        return self._destroy()
+
+    def _obey(self, content: CellContent) -> Effects:
+        if content.command is not Command.EXTEND:
+            return (Deliver(content),)
+        if self._layer.hop >= MAX_HOPS:
+            return self._destroy()
+        extend = decode_extend(content.data)
+        self.phase = Phase.EXTENDING
+        return (CreateNext(NodeId(extend.node_id), extend.request, self._layer.hop + 1),)
+
+    def _to_client(self, content: CellContent, cell_class: CellClass) -> SendBackward:
+        inside = encode_content(content, size_bytes=layered_bytes(cell_class, self._layer.hop + 1))
+        return SendBackward(self._filled(self._layer.encrypt_backward(inside, cell_class), cell_class))
+
+    def _filled(self, part: bytes, cell_class: CellClass) -> bytes:
+        missing = BODY_BYTES[cell_class] - len(part)
+        return part + self._random(missing) if missing else part
+
+    def _destroy(self) -> Effects:
+        if self.phase is Phase.CLOSED:
+            return ()
+        has_next = self.phase in {Phase.RELAYING, Phase.EXTENDING}
+        self.phase = Phase.CLOSED
+        return (_BACK, _ONWARD, Ended()) if has_next else (_BACK, Ended())
+
+    def _is_legal(self, happened: Input) -> bool:
+        return happened in HOP_TABLE[self.phase]
