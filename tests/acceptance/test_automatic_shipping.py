@@ -164,7 +164,7 @@ async def correspond(home: Path, node: NodeProcess, out: str) -> list[bytes]:
     working = [asyncio.create_task(client.run()) for client in (alice, bob)]
     await alice.send(bob.identity.address, b"hello")
     async with asyncio.timeout(LIMIT_S):
-        session = (await anext(bob.inbox())).session_id
+        session = (await anext(bob.inbox())).entry.session_id
         while not (await alice.is_settled() and await bob.is_settled()):  # noqa: ASYNC110 - receipts take their time
             await asyncio.sleep(LOOK_S)
     for client in (alice, bob):

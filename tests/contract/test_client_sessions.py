@@ -383,7 +383,7 @@ async def test_read_acks_are_sent_only_by_who_wants_to(two: Two) -> None:
     two.bob.sends_read_acks = True
     await two.say(b"and me")
     await two.talk()
-    assert [entry.plaintext async for entry in two.bob.inbox(follow=False)] == [b"read me", b"and me"]
+    assert [message.body async for message in two.bob.inbox(follow=False)] == [b"read me", b"and me"]
     await two.talk()
     assert len(facts(two.alice, JournalKind.READ)) == 2
     assert [entry async for entry in two.bob.inbox(follow=False)] == []
@@ -393,9 +393,9 @@ async def test_an_application_that_stops_before_asking_for_the_next_is_shown_the
     await two.say(b"one", b"two")
     await two.talk()
     stopped = two.bob.inbox(follow=False)
-    assert (await anext(stopped)).plaintext == b"one"
+    assert (await anext(stopped)).body == b"one"
     await stopped.aclose()  # type: ignore[attr-defined]
-    assert [entry.plaintext async for entry in two.bob.inbox(follow=False)] == [b"one", b"two"]
+    assert [message.body async for message in two.bob.inbox(follow=False)] == [b"one", b"two"]
 
 
 @clause("1.3", "10.2")

@@ -1,8 +1,10 @@
 """One endpoint: sends, receives and acknowledges messages, encrypted end to end, from one directory.
 
-    client = Client.open("alice", passphrase="correct horse")
-    receipt = await client.send(bob, b"bonjour")
-    async for message in client.inbox(): ...
+    async with Client.open("alice") as client:
+        sent = await client.send("bob", "bonjour")
+        await sent.delivered(timeout=60)
+        async for message in client.inbox():
+            print(message.sender_name, message.text)
 
 `client/composition` builds the parts, `client/outgoing` encrypts, `client/incoming` decrypts, the carriers transmit.
 Outbox, inbox and sessions borrow one `ClientFile`, through which every change is committed.
@@ -10,33 +12,36 @@ Outbox, inbox and sessions borrow one `ClientFile`, through which every change i
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from restante.client.composition import build_parts
 from restante.client.contacts import Contact, ContactBook
 from restante.client.event_stream import EventBroadcaster, EventStream
 from restante.client.home import ClientDirectory
+from restante.client.inbox_reader import InboxReader, ReceivedMessage
 from restante.client.incoming import Unsealed
 from restante.client.mail_receiver import RECEIVE_DELAY_S, MailReceiver
+from restante.client.mail_sender import MailSender
+from restante.client.outbox_types import Status
 from restante.client.relay_carrier import RelayCarrier
 from restante.client.relay_connector import Connector, connect_by_tls
+from restante.client.send_pacing import SPACE_DEADLINE_S
+from restante.client.sent_message import SentMessage
 from restante.core.inbox_events import InboxEventType
 from restante.core.outbox_events import OutboxEventType
 from restante.core.signed_bundles import sign_bundle
 from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity
-from restante.model.errors import OutboxFull
-from restante.model.ids import MESSAGE_ID_BYTES, Address, mint_message_id
-from restante.model.inbox_entry import InboxEntry
+from restante.model.errors import Malformed, OutboxFull
+from restante.model.ids import Address, MessageId
 from restante.model.kinds import Kind
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.places import RelayPlace
-from restante.model.send_receipt import Delivery, Dropped, Outcome, Queued, SendReceipt
 from restante.model.states import Route
-from restante.policy.eligibility import classify
 from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
@@ -48,8 +53,6 @@ from restante.runtime.sqlite.session_store import SessionSummary, summaries
 from restante.runtime.system import SystemClock, SystemEntropy
 
 BATCH: Final = 128  # the most arrivals that share a transaction
-INBOX_PAGE: Final = 256
-LOOK_AGAIN_S: Final = 1.0  # another process may have received what the application here waits for
 
 ClientEvent = OutboxEvent | InboxEvent
 
@@ -76,11 +79,11 @@ class Client:
         self.identity = identity
         self.contacts = contacts
         self.places = tuple(places)
-        self.sends_read_acks = sends_read_acks
         self._clock = clock
         self._settings = settings
         self._entropy = entropy
         self._carriers = dict(carriers or {})
+        self._maintenance_due = asyncio.Event()
         self.parts = parts = build_parts(
             path,
             identity,
@@ -105,11 +108,19 @@ class Client:
             delay_s=receive_delay_s,
             on_wrong_key=self._report_wrong_key,
         )
+        self._reader = InboxReader(
+            parts.file,
+            parts.inbox,
+            contacts=contacts,
+            clock=clock,
+            sends_read_acks=sends_read_acks,
+            on_read=self._maintenance_due.set,
+        )
+        self._sender = MailSender(parts, contacts=contacts, clock=clock, entropy=entropy)
+        self._running: asyncio.Task[None] | None = None
         self._events: EventBroadcaster[ClientEvent] = EventBroadcaster()
         self.outbox.on_event(self._forward_outbox_event)
         self.file.after_commit(self._emit_inbox_events)
-        self._arrived = asyncio.Event()
-        self._maintenance_due = asyncio.Event()
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
         self._stopped.set()
@@ -147,48 +158,69 @@ class Client:
             receive_delay_s=receive_delay_s,
         )
 
-    async def send(self, to: Address, body: bytes, *, kind: str = Kind.TEXT, ttl_s: int | None = None) -> SendReceipt:
-        """Accept one message for a contact; it is encrypted and on disk when this returns (SPEC 3.2, 3.7).
+    async def __aenter__(self) -> Self:
+        """Connect and run in the background until the block ends."""
+        self._stopped.clear()
+        self._running = asyncio.create_task(self.run())
+        self._running.add_done_callback(self._run_ended)
+        return self
 
-        Raises `TooLarge`, `OutOfRange`, `OutboxFull`, or `RestanteError` if `to` is no contact or its prekeys are too
-        old; then nothing was stored.
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        running, self._running = self._running, None
+        await self.close()
+        if running is not None:
+            await running
+
+    async def send(
+        self,
+        to: str | Address | Contact,
+        body: str | bytes,
+        *,
+        kind: str = Kind.TEXT,
+        ttl_s: int | None = None,
+        wait: bool = True,
+        deadline_s: float = SPACE_DEADLINE_S,
+    ) -> SentMessage:
+        """Accept one message for a contact, given by name or address; it is on disk when this returns (SPEC 3.2, 3.7).
+
+        When the outbox is full, wait for space up to `deadline_s` seconds; without `wait`, or after that, raise
+        `OutboxFull`. Raises `TooLarge`, `OutOfRange`, `Malformed` for a wrong type, or `RestanteError` if `to` is no
+        contact or its prekeys are too old. Nothing was stored then.
         """
-        contact = self._contact(to)
-        # No live path: a relay stores, and refuses what expires within the hour.
-        decision = classify(kind, connected=False)
-        message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
-        outcome: Outcome = decision if isinstance(decision, Dropped) else Queued()
-        if not isinstance(decision, Dropped):
+        return await self._sender.send(to, body, kind=kind, ttl_s=ttl_s, wait=wait, deadline_s=deadline_s)
 
-            def accept() -> None:
-                self.parts.outgoing.write(
-                    contact, body, kind=Kind(kind), ttl_s=ttl_s, message_id=message_id, now_ms=self._clock.now_ms()
-                )
+    async def send_many(
+        self,
+        to: str | Address | Contact,
+        bodies: Iterable[str | bytes] | AsyncIterable[str | bytes],
+        *,
+        kind: str = Kind.TEXT,
+        ttl_s: int | None = None,
+        wait: bool = True,
+        deadline_s: float = SPACE_DEADLINE_S,
+    ) -> list[SentMessage]:
+        """Accept many messages for one contact, in order, many in one commit.
 
-            await self.file.run(accept)
-            self.outbox.wake()
-        return SendReceipt(deliveries=(Delivery(destination=contact.lane, message_id=message_id, outcome=outcome),))
-
-    async def inbox(self, *, follow: bool = True) -> AsyncIterator[InboxEntry]:
-        """Yield unread messages in order, then each new one as it arrives; with `follow` False, stop after the first.
-
-        A message counts as read when the next one is asked for. If the application dies before, it gets it again.
+        Bodies are taken no faster than the outbox has space for them; an async iterable is paced by that. If one is
+        refused, those before it stay accepted.
         """
-        after = -1
-        while not self._stopping.is_set():
-            self._arrived.clear()
-            page = await self.file.run(partial(self._unread, after))
-            for place, entry in page:
-                after = place
-                yield entry
-                await self.file.run(partial(self._mark_read, place))
-            if page:
-                continue
-            if not follow:
-                return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_AGAIN_S):
-                    await self._arrived.wait()
+        return await self._sender.send_many(to, bodies, kind=kind, ttl_s=ttl_s, wait=wait, deadline_s=deadline_s)
+
+    async def status(self, message_id: MessageId) -> Status | None:
+        """Return the state of a message; None for one that was not accepted here in the last 30 days (SPEC 3.13)."""
+        if not isinstance(message_id, bytes):
+            raise Malformed(f"a message id is 16 bytes, not {type(message_id).__name__}")
+        return await self.outbox.status(message_id)
+
+    def inbox(self, *, follow: bool = True, explicit_acks: bool = False) -> AsyncIterator[ReceivedMessage]:
+        """Iterate over messages not acked yet, in order, then over each new one as it arrives (SPEC 9.8).
+
+        Asking for the next message acks the one before, unless `explicit_acks`: then only `message.ack()` does. What
+        is not acked is shown again after a restart. With `follow` False the iteration ends with the last unread one.
+        """
+        return self._reader.messages(follow=follow, explicit_acks=explicit_acks)
 
     def events(self) -> EventStream[ClientEvent]:
         """Return a stream of everything that happens to messages in both directions from now on (SPEC 3.12)."""
@@ -215,7 +247,7 @@ class Client:
     async def close(self) -> None:
         """End `run` after a last drain of connected lanes (SPEC 3.10), ship the journal, then close the file."""
         self._stopping.set()
-        self._arrived.set()
+        self._reader.close()
         self._maintenance_due.set()
         await self._stopped.wait()
         self._events.close()
@@ -261,20 +293,29 @@ class Client:
         return await self.file.run(partial(summaries, self.file.database))
 
     @property
+    def sends_read_acks(self) -> bool:
+        """Whether senders get a READ ack when their message was read (SPEC 10.1)."""
+        return self._reader.sends_read_acks
+
+    @sends_read_acks.setter
+    def sends_read_acks(self, value: bool) -> None:
+        self._reader.sends_read_acks = value
+
+    @property
     def was_connected(self) -> bool:
         """Whether one of our own places was reached since `run` began."""
         return self._receiver.was_connected
 
     async def has_unread(self) -> bool:
-        """Return whether a message arrived that was not shown yet."""
-        return await self.file.run(self.received.first_unread) is not None
+        """Return whether a message arrived that was not acked yet."""
+        return await self._reader.has_unread()
 
     async def has_acknowledged(self) -> bool:
         """Return whether no acknowledgement is pending, and none waits to be sent."""
 
         def waiting() -> bool:
             return bool(self.received.owed(self._settings.acks)) or any(
-                entry.kind is Kind.CONTROL for entry in self.outbox.store.entries(limit=INBOX_PAGE)
+                entry.kind is Kind.CONTROL for entry in self.outbox.store.entries(limit=256)
             )
 
         return not await self.file.run(waiting)
@@ -290,27 +331,11 @@ class Client:
         with self.received.batch(now_ms=now_ms) as batch:
             self.parts.incoming.receive(arrivals, batch, now_ms=now_ms)
 
-    def _contact(self, address: Address) -> Contact:
-        if self.contacts.get(address) is None:
-            self.contacts.refresh()
-        return self.contacts.expect(address)
-
-    def _unread(self, after: int) -> list[tuple[int, InboxEntry]]:
-        first = self.received.first_unread()
-        if first is None:
-            return []
-        page = self.received.released(after=max(after, first - 1), limit=INBOX_PAGE, now_ms=self._clock.now_ms())
-        return [(place, entry) for place, entry in page if entry.first_read_at_ms is None]
-
-    def _mark_read(self, place: int) -> None:
-        self.received.mark_read(place, now_ms=self._clock.now_ms(), acknowledge=self.sends_read_acks)
-        if self.sends_read_acks:
-            self._maintenance_due.set()
-
     def _reencrypt(self, entry: OutboxEntry) -> bytes:
         return self.parts.outgoing.reencrypt(entry, now_ms=self._clock.now_ms())
 
     def _forward_outbox_event(self, event: OutboxEvent) -> None:
+        self._sender.notice(event)
         if event.notice is OutboxEventType.SECURITY:
             self.parts.maintenance.session_failed(event.message_id)
             self._maintenance_due.set()
@@ -320,7 +345,7 @@ class Client:
         """Emit what the last commit made visible."""
         events = self.received.take_changes() + self.parts.security.take_changes()
         if any(event.notice is InboxEventType.NEW_MESSAGE for event in events):
-            self._arrived.set()
+            self._reader.wake()
         self._events.announce(events)
 
     def _report_wrong_key(self) -> None:
@@ -355,3 +380,8 @@ class Client:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1_000):
                     await self._maintenance_due.wait()
+
+    def _run_ended(self, run: asyncio.Task[None]) -> None:
+        """Pass an error of `run` on to iterations over the inbox; they would wait for ever otherwise."""
+        if not run.cancelled() and (failure := run.exception()) is not None:
+            self._reader.fail(failure)

@@ -119,7 +119,7 @@ async def play_receiver(part: Part) -> None:
     bodies: list[str] = []
     async with _connected(client, part, counts):
         while not (stopping.done() and await client.is_settled()):
-            bodies += [entry.plaintext.decode() async for entry in client.inbox(follow=False)]
+            bodies += [message.text async for message in client.inbox(follow=False)]
             say(event="progress", received=len(bodies))
             await asyncio.sleep(TICK_S)
     await client.close()

@@ -1,0 +1,158 @@
+"""Hands received messages to the application, in order, page by page from disk (SPEC 9.8).
+
+A message is shown again after a restart until it is acked. Without explicit acks, asking for the next message acks the
+one before. RECEIPT never waits for any of this.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Final
+
+from restante.client.contacts import ContactBook
+from restante.model.errors import Malformed
+from restante.model.ids import Address, MessageId
+from restante.model.inbox_entry import InboxEntry
+from restante.model.kinds import Kind
+from restante.ports.clock import Clock
+from restante.runtime.sqlite.file.client_file import ClientFile
+from restante.runtime.sqlite.inbox.store import SqliteInbox
+
+PAGE: Final = 256
+LOOK_AGAIN_S: Final = 1.0  # another process may have received what the application here waits for
+
+
+class ReceivedMessage:
+    """One message for the application. `entry` has everything the inbox stores of it (SPEC 9.6)."""
+
+    __slots__ = ("_ack", "_place", "entry", "sender_name")
+
+    def __init__(self, entry: InboxEntry, *, sender_name: str, place: int, ack: "InboxReader") -> None:
+        self.entry = entry
+        self.sender_name = sender_name
+        self._place = place
+        self._ack = ack
+
+    def __repr__(self) -> str:
+        return f"ReceivedMessage({self.entry.kind.value}, {len(self.body)} bytes)"
+
+    @property
+    def message_id(self) -> MessageId:
+        return self.entry.message_id
+
+    @property
+    def sender(self) -> Address:
+        return self.entry.sender
+
+    @property
+    def kind(self) -> Kind:
+        return self.entry.kind
+
+    @property
+    def body(self) -> bytes:
+        return self.entry.plaintext
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text. Raises `Malformed` if it is not."""
+        try:
+            return self.entry.plaintext.decode("utf-8")
+        except UnicodeDecodeError:
+            raise Malformed("the body of this message is not UTF-8 text; read `body`") from None
+
+    @property
+    def received_at_ms(self) -> int:
+        return self.entry.received_at_ms
+
+    @property
+    def is_late(self) -> bool:
+        """Whether later messages of its session were shown before it (SPEC 9.5)."""
+        return self.entry.is_late
+
+    async def ack(self) -> None:
+        """State that the application has processed the message; it is not shown again. Durable on return."""
+        await self._ack.ack(self._place)
+
+
+class InboxReader:
+    """Pages of unread messages, and their acks."""
+
+    def __init__(
+        self,
+        file: ClientFile,
+        inbox: SqliteInbox,
+        *,
+        contacts: ContactBook,
+        clock: Clock,
+        sends_read_acks: bool,
+        on_read: Callable[[], None],
+    ) -> None:
+        """`on_read` is called when READ acks became pending."""
+        self.sends_read_acks = sends_read_acks
+        self._file = file
+        self._inbox = inbox
+        self._contacts = contacts
+        self._clock = clock
+        self._on_read = on_read
+        self._news = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._is_closed = False
+
+    def wake(self) -> None:
+        """Look for new messages now."""
+        self._news.set()
+
+    def fail(self, failure: BaseException) -> None:
+        """Raise `failure` from every iteration that waits: nothing will arrive any more."""
+        self._failure = failure
+        self._news.set()
+
+    def close(self) -> None:
+        """End every iteration."""
+        self._is_closed = True
+        self._news.set()
+
+    async def messages(self, *, follow: bool, explicit_acks: bool) -> AsyncIterator[ReceivedMessage]:
+        after = -1
+        while not self._is_closed:
+            self._news.clear()
+            page = await self._file.run(partial(self._unread, after))
+            for place, entry in page:
+                after = place
+                contact = self._contacts.get(entry.sender)
+                yield ReceivedMessage(entry, sender_name="" if contact is None else contact.name, place=place, ack=self)
+                if not explicit_acks:
+                    await self.ack(place)
+            if page:
+                continue
+            if self._failure is not None:
+                raise self._failure
+            if not follow:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    await self._news.wait()
+
+    async def ack(self, place: int) -> None:
+        await self._file.run(partial(self._mark_read, place))
+
+    async def has_unread(self) -> bool:
+        return await self._file.run(self._inbox.first_unread) is not None
+
+    def _unread(self, after: int) -> list[tuple[int, InboxEntry]]:
+        first = self._inbox.first_unread()
+        if first is None:
+            return []
+        after = max(after, first - 1)
+        while page := self._inbox.released(after=after, limit=PAGE, now_ms=self._clock.now_ms()):
+            unread = [(place, entry) for place, entry in page if entry.first_read_at_ms is None]
+            if unread:
+                return unread
+            after = page[-1][0]
+        return []
+
+    def _mark_read(self, place: int) -> None:
+        self._inbox.mark_read(place, now_ms=self._clock.now_ms(), acknowledge=self.sends_read_acks)
+        if self.sends_read_acks:
+            self._on_read()
