@@ -9,8 +9,11 @@ import pytest
 
 from restante.cli.error_advice import EXIT_BAD_INPUT
 from restante.node.daemon import GRACE_S
+from restante.policy.capacity import OutboxLimits
 
-UNIT = Path(__file__).parents[2] / "contrib" / "restante-node.service"
+CONTRIB = Path(__file__).parents[2] / "contrib"
+UNIT = CONTRIB / "restante-node.service"
+CLIENT_UNIT = CONTRIB / "restante-client.service"
 
 
 class _UnitParser(configparser.ConfigParser):
@@ -20,9 +23,9 @@ class _UnitParser(configparser.ConfigParser):
         return optionstr
 
 
-def service() -> dict[str, str]:
+def service(unit: Path = UNIT) -> dict[str, str]:
     parser = _UnitParser(strict=False, delimiters=("=",), interpolation=None)
-    parser.read(UNIT, encoding="utf-8")
+    parser.read(unit, encoding="utf-8")
     return dict(parser["Service"])
 
 
@@ -43,12 +46,21 @@ def test_it_gives_the_node_no_more_than_it_needs() -> None:
     assert "root" not in (told["User"], told["Group"])
 
 
-def test_systemd_understands_every_line(tmp_path: Path) -> None:
+def test_the_unit_of_a_client_runs_it_and_does_not_repeat_bad_input() -> None:
+    told = service(CLIENT_UNIT)
+    assert told["ExecStart"].split()[1:3] == ["run", "--home"]
+    assert float(told["TimeoutStopSec"]) > OutboxLimits().drain_budget_ms / 1_000
+    assert told["RestartPreventExitStatus"] == str(EXIT_BAD_INPUT)
+    assert (told["Type"], told["KillSignal"], told["UMask"]) == ("notify", "SIGTERM", "0077")
+
+
+@pytest.mark.parametrize("unit", [UNIT, CLIENT_UNIT])
+def test_systemd_understands_every_line(tmp_path: Path, unit: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is not installed")
-    copy = tmp_path / UNIT.name
-    command = service()["ExecStart"].split()[0]
-    copy.write_text(UNIT.read_text("utf-8").replace(command, shutil.which("true") or "/bin/true"), "utf-8")
+    copy = tmp_path / unit.name
+    command = service(unit)["ExecStart"].split()[0]
+    copy.write_text(unit.read_text("utf-8").replace(command, shutil.which("true") or "/bin/true"), "utf-8")
     done = subprocess.run([analyze, "verify", str(copy)], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, [line for line in done.stderr.splitlines() if UNIT.name in line]) == (0, [])
+    assert (done.returncode, [line for line in done.stderr.splitlines() if unit.name in line]) == (0, [])

@@ -394,7 +394,7 @@ async def test_an_application_that_stops_before_asking_for_the_next_is_shown_the
     await two.talk()
     stopped = two.bob.inbox(follow=False)
     assert (await anext(stopped)).body == b"one"
-    await stopped.aclose()  # type: ignore[attr-defined]
+    await stopped.aclose()
     assert [message.body async for message in two.bob.inbox(follow=False)] == [b"one", b"two"]
 
 

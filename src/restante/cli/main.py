@@ -19,6 +19,7 @@ from restante.cli.client.identity import app as id_app
 from restante.cli.client.messages import history, inbox, send
 from restante.cli.client.outbox import app as outbox_app
 from restante.cli.client.relay import app as relay_app
+from restante.cli.client.run import run as run_client
 from restante.cli.client.security import security, sessions
 from restante.cli.config import config
 from restante.cli.demo.command import demo
@@ -99,6 +100,7 @@ app.command()(config)
 app.command()(send)
 app.command()(inbox)
 app.command()(history)
+app.command(name="run")(run_client)
 app.command()(sessions)
 app.command()(security)
 app.add_typer(id_app, name="id")

@@ -12,7 +12,7 @@ Outbox, inbox and sessions borrow one `ClientFile`, through which every change i
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -46,7 +46,7 @@ from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
-from restante.ports.relay_connection import StoredBlob
+from restante.ports.relay_connection import AttemptFailed, StoredBlob
 from restante.runtime.sqlite.inbox.results import InboxEvent
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 from restante.runtime.sqlite.session_store import SessionSummary, summaries
@@ -214,13 +214,17 @@ class Client:
             raise Malformed(f"a message id is 16 bytes, not {type(message_id).__name__}")
         return await self.outbox.status(message_id)
 
-    def inbox(self, *, follow: bool = True, explicit_acks: bool = False) -> AsyncIterator[ReceivedMessage]:
+    def inbox(self, *, follow: bool = True, explicit_acks: bool = False) -> AsyncGenerator[ReceivedMessage, None]:
         """Iterate over messages not acked yet, in order, then over each new one as it arrives (SPEC 9.8).
 
         Asking for the next message acks the one before, unless `explicit_acks`: then only `message.ack()` does. What
         is not acked is shown again after a restart. With `follow` False the iteration ends with the last unread one.
         """
         return self._reader.messages(follow=follow, explicit_acks=explicit_acks)
+
+    def now_ms(self) -> int:
+        """Return the time of this client's clock."""
+        return self._clock.now_ms()
 
     def events(self) -> EventStream[ClientEvent]:
         """Return a stream of everything that happens to messages in both directions from now on (SPEC 3.12)."""
@@ -305,6 +309,11 @@ class Client:
     def was_connected(self) -> bool:
         """Whether one of our own places was reached since `run` began."""
         return self._receiver.was_connected
+
+    @property
+    def connection_failure(self) -> AttemptFailed | None:
+        """Why the last try to reach our own relay failed; None while it succeeds."""
+        return self._receiver.failure
 
     async def has_unread(self) -> bool:
         """Return whether a message arrived that was not acked yet."""

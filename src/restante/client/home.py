@@ -1,7 +1,4 @@
-"""A client's directory: its identity, its relay, its contacts and its one database.
-
-Decides what the files are called and who may read them; knows nothing of what they mean.
-"""
+"""The files of a client's directory: identity, relay, contacts and database."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +39,11 @@ class ClientDirectory:
     def database(self) -> Path:
         return self.path / "client.db"
 
+    @property
+    def run_lock(self) -> Path:
+        """The lock that `restante run` holds while it keeps the client connected."""
+        return self.path / "run.lock"
+
     def create(
         self,
         relay: RelayPlace,
@@ -50,7 +52,7 @@ class ClientDirectory:
         passphrase: str | None = None,
         cost: ScryptCost | None = None,
     ) -> Identity:
-        """A new identity in a new directory; one that is there must be empty, so that nothing is ever overwritten."""
+        """Create an identity in a new directory. An existing one must be empty, so that nothing is overwritten."""
         try:
             self.path.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
             if any(self.path.iterdir()):
@@ -63,7 +65,7 @@ class ClientDirectory:
         return identity
 
     def check(self) -> None:
-        """Refuse what is no client's directory, before any file is made in it."""
+        """Raise unless this is a client's directory. Called before any file is created in it."""
         if not (self.key.is_file() and self.relay_file.is_file()):
             raise RestanteError(
                 f"{self.path} is no client's directory: it needs the files {self.key.name} and "
@@ -80,7 +82,7 @@ class ClientDirectory:
         return load_identity(self.key, passphrase=passphrase)
 
     def relay(self) -> RelayPlace:
-        """Where this client's own mail is kept."""
+        """Return the relay that stores this client's own mail."""
         self.check()
         with self.relay_file.open("rb") as file:
             raw = file.read(MAX_RELAY_BYTES)

@@ -6,12 +6,12 @@ one before. RECEIPT never waits for any of this.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Final
 
 from restante.client.contacts import ContactBook
-from restante.model.errors import Malformed
+from restante.model.errors import Malformed, StoreUnusable
 from restante.model.ids import Address, MessageId
 from restante.model.inbox_entry import InboxEntry
 from restante.model.kinds import Kind
@@ -97,7 +97,7 @@ class InboxReader:
         self._on_read = on_read
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
-        self._is_closed = False
+        self._closed = asyncio.Event()
 
     def wake(self) -> None:
         """Look for new messages now."""
@@ -110,14 +110,19 @@ class InboxReader:
 
     def close(self) -> None:
         """End every iteration."""
-        self._is_closed = True
+        self._closed.set()
         self._news.set()
 
-    async def messages(self, *, follow: bool, explicit_acks: bool) -> AsyncIterator[ReceivedMessage]:
+    async def messages(self, *, follow: bool, explicit_acks: bool) -> AsyncGenerator[ReceivedMessage, None]:
         after = -1
-        while not self._is_closed:
+        while not self._closed.is_set():
             self._news.clear()
-            page = await self._file.run(partial(self._unread, after))
+            try:
+                page = await self._file.run(partial(self._unread, after))
+            except StoreUnusable:
+                if self._closed.is_set():
+                    return
+                raise
             for place, entry in page:
                 after = place
                 contact = self._contacts.get(entry.sender)

@@ -43,6 +43,7 @@ class MailReceiver:
         self._delay_s = delay_s
         self._on_wrong_key = on_wrong_key
         self.was_connected = False
+        self.failure: AttemptFailed | None = None
 
     async def run(self, connect: Connector) -> None:
         """Stay subscribed at every place; ends only by cancellation or an error of `take`."""
@@ -64,12 +65,12 @@ class MailReceiver:
                 connection = await connect(place, self._identity)
             except AttemptFailed as failed:
                 failures = min(failures + 1, self._schedule.max_attempts)
-                failure = failed.failure
+                failure, self.failure = failed.failure, failed
                 if failure is Failure.AUTHENTICATION_FAILED:
                     self._on_wrong_key()
             else:
                 failures, failure = 1, Failure.NETWORK_TIMEOUT
-                self.was_connected = True
+                self.was_connected, self.failure = True, None
                 await self._receive(connection)
             delay_ms = delay_after_failure_ms(
                 failure, attempts=failures, dice=self._entropy.dice(), schedule=self._schedule

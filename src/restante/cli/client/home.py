@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 HOME_VARIABLE: Final = "RESTANTE_HOME"
 PASSPHRASE_VARIABLE: Final = "RESTANTE_PASSPHRASE_FILE"  # noqa: S105 - the name of a variable
 MAX_PASSPHRASE_BYTES: Final = 4_096
+INTERACTIVE_RECEIVE_DELAY_S: Final = 2.0  # SPEC 6.5: commands that wait for an answer connect within 0-2 s
 
 HomeOption = Annotated[
     Path | None, typer.Option("--home", metavar="DIR", envvar=HOME_VARIABLE, help="The client's directory.")
@@ -85,9 +86,22 @@ def opened_client(ctx: typer.Context, home: Path | None, passphrase_file: Path |
     directory = directory_of(home)
     passphrase = passphrase_for(directory, passphrase_file)
     with explained(passphrase):
-        client = Client.open(directory.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
+        client = Client.open(
+            directory.path,
+            passphrase,
+            settings=loaded.settings,
+            ship_to=loaded.ship_to,
+            receive_delay_s=INTERACTIVE_RECEIVE_DELAY_S,
+        )
     warn_of_unusable_contacts(client.contacts, as_json=bool(ctx.params.get("as_json")))
     return client
+
+
+def is_run_elsewhere(home: Path | None) -> bool:
+    """Return whether `restante run` keeps this client connected."""
+    from restante.runtime.directory_lock import note_of_holder
+
+    return note_of_holder(directory_of(home).run_lock) is not None
 
 
 def warn_of_unusable_contacts(contacts: "ContactBook", *, as_json: bool) -> None:

@@ -1,4 +1,7 @@
-"""Connect to the relay, send or fetch messages, disconnect: the work of `restante send`, `inbox` and `history`."""
+"""Connect to the relay, send or fetch messages, disconnect: the work of `restante send`, `inbox` and `history`.
+
+While `restante run` keeps the client connected, these commands only write to and read from its file.
+"""
 
 import asyncio
 import contextlib
@@ -12,15 +15,19 @@ from typing import Final
 
 from restante.cli.client.home import hinting
 from restante.client.client import Client
-from restante.model.ids import Address
+from restante.client.outbox_types import Status
+from restante.client.sent_message import NotDelivered, NotYetDelivered
+from restante.model.ids import Address, MessageId
 from restante.model.inbox_entry import HeldBack, InboxEntry
 from restante.model.kinds import Kind
-from restante.model.send_receipt import Dropped, SendReceipt
+from restante.model.send_receipt import Dropped
+from restante.model.states import State
+from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemClock
 from restante.views.received_messages import held_back_data, held_back_line, message_data, message_line
 
 LOOK_S: Final = 0.05
-REACH_S: Final = 5.0  # how long a relay may take to accept the connection
+REACH_S: Final = 7.0  # how long a relay may take to accept the connection; up to 2 s pass before we connect
 RECEIPTS_S: Final = 2.0  # RECEIPT acks are batched for up to a second
 HISTORY_PAGE: Final = 256
 MOST_MESSAGES: Final = 1_000_000
@@ -28,25 +35,38 @@ KNOWN_CONTACTS: Final = "List the contacts with 'restante contact list'."
 
 
 async def send_one(
-    client: Client, to: str, body: bytes, *, kind: Kind, ttl_s: int | None, timeout_s: float
-) -> tuple[SendReceipt, str]:
+    client: Client,
+    to: str,
+    body: bytes,
+    *,
+    kind: Kind,
+    ttl_s: int | None,
+    timeout_s: float,
+    until_delivered: bool,
+    is_run_elsewhere: bool,
+) -> tuple[MessageId, Status | None]:
+    """Accept the message, then wait until it is stored at a relay, or with `until_delivered` until it is received.
+
+    Return its id and status, None for a kind that is never queued.
+    """
     try:
         with hinting(KNOWN_CONTACTS):
             contact = client.contacts.named(to)
-        receipt = await client.send(contact.address, body, kind=kind, ttl_s=ttl_s)
-        if isinstance(receipt.deliveries[0].outcome, Dropped):
-            return receipt, "dropped"
-
-        async def state() -> str:
-            status = await client.outbox.status(receipt.message_id)
-            return "gone" if status is None else status.state.value
+        sent = await client.send(contact, body, kind=kind, ttl_s=ttl_s)
+        if isinstance(sent.outcome, Dropped):
+            return sent.message_id, None
 
         async def has_left() -> bool:
-            return await state() not in ("pending", "sending")
+            status = await client.status(sent.message_id)
+            return status is None or status.state not in (State.PENDING, State.SENDING)
 
-        async with _running(client) as working:
-            await _until(has_left, working, within_s=timeout_s)
-        return receipt, await state()
+        async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:
+            if until_delivered:
+                with contextlib.suppress(NotDelivered, NotYetDelivered):
+                    await sent.delivered(timeout=timeout_s)
+            else:
+                await _until(has_left, working, within_s=timeout_s)
+        return sent.message_id, await client.status(sent.message_id)
     finally:
         await client.close()
 
@@ -58,9 +78,12 @@ class InboxResult:
     shown: int
     was_connected: bool
     held_back: int = 0
+    failure: AttemptFailed | None = None
 
 
-async def show_new(client: Client, *, again: bool, follow: bool, idle_timeout_s: float, as_json: bool) -> InboxResult:
+async def show_new(
+    client: Client, *, again: bool, follow: bool, idle_timeout_s: float, as_json: bool, is_run_elsewhere: bool
+) -> InboxResult:
     """Fetch messages and print each one that was not shown before, then those that are held back.
 
     With `again`, print the messages that were shown before first.
@@ -69,29 +92,35 @@ async def show_new(client: Client, *, again: bool, follow: bool, idle_timeout_s:
     try:
         if again:
             shown = await _print_shown(client, None, limit=MOST_MESSAGES, as_json=as_json)
-        async with _running(client) as working:
+        async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:
             if follow:
-                async for entry in client.inbox():
-                    _print_message(client, entry, as_json=as_json)
+                async for message in client.inbox():
+                    _print_message(client, message.entry, as_json=as_json)
                     shown += 1
                 return InboxResult(shown=shown, was_connected=True)
 
             async def has_news() -> bool:
-                return client.was_connected or await client.has_unread()
+                is_settled = is_run_elsewhere or client.was_connected or client.connection_failure is not None
+                return is_settled or await client.has_unread()
 
             await _until(has_news, working, within_s=REACH_S)
             while True:
                 before = shown
                 await _until(client.has_unread, working, within_s=idle_timeout_s)
-                async for entry in client.inbox(follow=False):
-                    _print_message(client, entry, as_json=as_json)
+                async for message in client.inbox(follow=False):
+                    _print_message(client, message.entry, as_json=as_json)
                     shown += 1
                 if shown == before:
                     break
             await _until(client.has_acknowledged, working, within_s=idle_timeout_s + RECEIPTS_S)
             held = await client.file.run(client.received.held_back)
             _print_held_back(client, held, as_json=as_json)
-            return InboxResult(shown=shown, was_connected=client.was_connected, held_back=len(held))
+            return InboxResult(
+                shown=shown,
+                was_connected=client.was_connected or is_run_elsewhere,
+                held_back=len(held),
+                failure=client.connection_failure,
+            )
     finally:
         await client.close()
 
@@ -121,7 +150,7 @@ async def _print_shown(client: Client, sender: Address | None, *, limit: int, as
     return len(found)
 
 
-async def _until(condition: Callable[[], Awaitable[bool]], working: asyncio.Task[None], *, within_s: float) -> None:
+async def _until(condition: Callable[[], Awaitable[bool]], working: asyncio.Future[None], *, within_s: float) -> None:
     """Wait until the condition holds, the client stops, or the time is over."""
     for _ in range(round(within_s / LOOK_S)):
         if working.done() or await condition():
@@ -130,7 +159,11 @@ async def _until(condition: Callable[[], Awaitable[bool]], working: asyncio.Task
 
 
 @contextlib.asynccontextmanager
-async def _running(client: Client) -> AsyncIterator[asyncio.Task[None]]:
+async def _running(client: Client, *, is_run_elsewhere: bool) -> AsyncIterator[asyncio.Future[None]]:
+    """Run the client until the block ends, unless another process does."""
+    if is_run_elsewhere:
+        yield asyncio.get_running_loop().create_future()
+        return
     working = asyncio.create_task(client.run())
     try:
         yield working

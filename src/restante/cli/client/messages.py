@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from restante.cli.client.home import HomeOption, PassphraseOption, opened_client
+from restante.cli.client.home import HomeOption, PassphraseOption, is_run_elsewhere, opened_client
 from restante.cli.client.options import JsonOption
 from restante.cli.error_advice import EXIT_FAILURE
 from restante.cli.terminal import HINT, console, print_json
@@ -27,6 +27,8 @@ SEND_RESULTS: Final = {
     "evicted": "was removed from the outbox before it was sent",
 }
 ACCEPTED_STATES: Final = frozenset({"pending", "sending", "sent", "delivered"})
+IS_RUN_ELSEWHERE: Final = "; 'restante run' sends it when the relay answers"
+IS_NOT_RUN: Final = "; it leaves with the next 'restante run', 'send' or 'inbox'"
 
 
 def send(
@@ -37,15 +39,20 @@ def send(
     home: HomeOption = None,
     kind: Annotated[Kind, typer.Option(help="The kind of message.")] = Kind.TEXT,
     ttl_s: Annotated[int | None, typer.Option("--ttl-s", help="TTL in seconds.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the recipient has received it.")] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout-s", min=0, max=600, help="How long to try to reach the relay now.")
-    ] = 10.0,
+        float | None,
+        typer.Option(
+            "--timeout-s", min=0, max=86_400, help="How long to wait: 10 for the relay, 60 with --wait by default."
+        ),
+    ] = None,
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send a message to a contact. It is stored in the outbox first, so it is sent later if the relay is down now.
 
-    A text may have up to 251,282 bytes. Exit status 1 if the message was not accepted or could not be delivered.
+    A text may have up to 251,282 bytes. Exit status 1 if the message was not accepted or could not be delivered, with
+    --wait if it was not delivered.
     """
     body = _standard_input() if text == "-" else text.encode("utf-8", "surrogateescape")
     if kind is Kind.CONTROL:
@@ -53,15 +60,31 @@ def send(
     import asyncio
 
     from restante.cli.client.message_exchange import send_one
+    from restante.model.states import State
 
     client = opened_client(ctx, home, passphrase_file)
-    receipt, state = asyncio.run(send_one(client, to, body, kind=kind, ttl_s=ttl_s, timeout_s=timeout_s))
-    message_id = show_message_id(receipt.message_id)
+    is_running = is_run_elsewhere(home)
+    sent_id, status = asyncio.run(
+        send_one(
+            client,
+            to,
+            body,
+            kind=kind,
+            ttl_s=ttl_s,
+            timeout_s=timeout_s if timeout_s is not None else (60.0 if wait else 10.0),
+            until_delivered=wait,
+            is_run_elsewhere=is_running,
+        )
+    )
+    message_id, state = show_message_id(sent_id), "dropped" if status is None else status.state.value
     if as_json:
-        print_json({"message_id": message_id, "state": state})
+        print_json({"message_id": message_id, "state": state, "is_delivered": state == State.DELIVERED})
     else:
-        console().print(f"{message_id} {SEND_RESULTS.get(state, state)}", soft_wrap=True)
-    if state not in ACCEPTED_STATES:
+        then = (IS_RUN_ELSEWHERE if is_running else IS_NOT_RUN) if state in ("pending", "sending") else ""
+        console().print(f"{message_id} {SEND_RESULTS.get(state, state)}{then}", soft_wrap=True)
+    if status is not None and status.state is State.PENDING and status.last_error is Code.AUTHENTICATION_FAILED:
+        raise wrong_relay_key()
+    if state not in ACCEPTED_STATES or (wait and state != State.DELIVERED):
         raise typer.Exit(EXIT_FAILURE)
 
 
@@ -106,8 +129,17 @@ def inbox(
     client.sends_read_acks = send_read_acks
     idle_timeout_s = idle_timeout_ms / 1_000
     result = asyncio.run(
-        show_new(client, again=everything, follow=follow, idle_timeout_s=idle_timeout_s, as_json=as_json)
+        show_new(
+            client,
+            again=everything,
+            follow=follow,
+            idle_timeout_s=idle_timeout_s,
+            as_json=as_json,
+            is_run_elsewhere=is_run_elsewhere(home),
+        )
     )
+    if result.failure is not None and result.failure.code is Code.AUTHENTICATION_FAILED:
+        raise wrong_relay_key()
     if not result.was_connected:
         problem = RestanteError("the relay could not be reached", code=Code.NETWORK_UNREACHABLE)
         problem.add_note(f"{result.shown:,} messages that were already on this machine were shown")
@@ -138,3 +170,10 @@ def history(
     shown = asyncio.run(show_again(client, contact, limit=limit, as_json=as_json))
     if not shown and not as_json:
         console().print(f"No message from {contact} was shown before.", markup=False)
+
+
+def wrong_relay_key() -> RestanteError:
+    """Return the error for a relay that proves another key than the pinned one."""
+    problem = RestanteError("another node answers at the relay's place", code=Code.AUTHENTICATION_FAILED)
+    problem.add_note(f"{HINT}Ask the relay's operator for its key. 'restante security' lists the event.")
+    return problem

@@ -1,0 +1,67 @@
+"""The process behind `restante run`: keeps a client connected until SIGTERM or SIGINT.
+
+Run as `python -m restante.client.service ARGUMENTS` by `restante run`. It imports nothing of the command line.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from restante.client.client import Client
+from restante.client.home import ClientDirectory
+from restante.model.errors import RestanteError
+from restante.runtime.directory_lock import hold
+from restante.runtime.service_process import read_arguments
+from restante.runtime.settings_loader import find_file, load
+from restante.runtime.systemd import Word, notify
+
+EXIT_FAILURE: Final = 1
+
+
+async def keep_connected(client: Client) -> None:
+    """Run the client until SIGTERM or SIGINT, then send what can be sent and close it."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stopping.set)
+    running = asyncio.create_task(client.run())
+    asked = asyncio.create_task(stopping.wait())
+    notify(Word.READY)
+    await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    notify(Word.STOPPING)
+    await client.close()
+    await running
+
+
+def serve(arguments: dict[str, Any], passphrase: str | None) -> None:
+    """Open the client, hold its lock, and keep it connected."""
+    home = ClientDirectory(Path(arguments["home"]))
+    config = arguments["config"]
+    file = find_file(None if config is None else Path(config), os.environ, Path())
+    loaded = load(file=file, environ=os.environ, overrides=arguments["overrides"])
+    with hold(home.run_lock, what=f"the client in {home.path}") as lock:
+        lock.tell({"pid": os.getpid()})
+
+        async def run() -> None:
+            client = Client.open(home.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
+            await keep_connected(client)
+
+        asyncio.run(run())
+
+
+def main() -> None:
+    try:
+        serve(*read_arguments(sys.argv))
+    except RestanteError as problem:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"error {problem.code.value}: {problem}\n")
+        sys.exit(EXIT_FAILURE)
+
+
+if __name__ == "__main__":
+    main()
