@@ -136,7 +136,7 @@ class Receiver:
         expected: Counter[bytes] = Counter()
         async for message in client.inbox():
             now_ns = time.monotonic_ns()
-            number, sent_ns = HEAD.unpack_from(message.plaintext)
+            number, sent_ns = HEAD.unpack_from(message.body)
             self.out_of_order += number != expected[message.sender]
             expected[message.sender] = number + 1
             if number >= self._part.warm_up:
