@@ -9,7 +9,7 @@ from typing import Final
 from bench.end_to_end_actors import Part
 from bench.end_to_end_stage import Stage, processor_s, resident_mb, staged
 from bench.results import Table, bar
-from restante.client.relay_connector import connect_by_tls
+from restante.client.relay.connector import connect_by_tls
 from restante.crypto.identity import Identity
 from restante.ports.relay_connection import RelayConnection
 

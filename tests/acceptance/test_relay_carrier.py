@@ -10,8 +10,8 @@ import pytest
 
 from restante.client.contacts import Recipient
 from restante.client.outbox import Destination, Message, Outbox
-from restante.client.relay_carrier import RelayCarrier
-from restante.client.relay_connector import connect_by_tls
+from restante.client.relay.carrier import RelayCarrier
+from restante.client.relay.connector import connect_by_tls
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.ids import NodeKey
@@ -183,7 +183,7 @@ async def test_another_node_at_the_relays_place_is_reported_and_costs_no_message
 async def test_a_connection_that_only_puts_is_closed_when_it_was_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("restante.client.relay_connections.IDLE_S", 0.05)
+    monkeypatch.setattr("restante.client.relay.connections.IDLE_S", 0.05)
     async with (
         running_relay(tmp_path) as relay,
         sending(tmp_path, relay.clock, place_of(relay)) as (outbox, carrier, dialler),

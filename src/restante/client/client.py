@@ -24,11 +24,11 @@ from restante.client.event_stream import EventBroadcaster, EventStream
 from restante.client.home import ClientDirectory
 from restante.client.inbox_reader import InboxReader, ReceivedMessage
 from restante.client.incoming import Unsealed
-from restante.client.mail_receiver import RECEIVE_DELAY_S, MailReceiver
 from restante.client.mail_sender import MailSender
 from restante.client.outbox_types import Status
-from restante.client.relay_carrier import RelayCarrier
-from restante.client.relay_connector import Connector, connect_by_tls
+from restante.client.relay.carrier import RelayCarrier
+from restante.client.relay.connector import Connector, connect_by_tls
+from restante.client.relay.receiver import RECEIVE_DELAY_S, MailReceiver
 from restante.client.send_pacing import SPACE_DEADLINE_S
 from restante.client.sent_message import SentMessage
 from restante.core.inbox_events import InboxEventType

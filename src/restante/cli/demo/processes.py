@@ -16,7 +16,7 @@ from typing import Final
 
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
-from restante.client.relay_connector import connect_by_tls
+from restante.client.relay.connector import connect_by_tls
 from restante.crypto.identity import Identity
 from restante.model.ids import Address
 from restante.model.places import RelayPlace

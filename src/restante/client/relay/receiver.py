@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from restante.client.relay_connector import Connector
+from restante.client.relay.connector import Connector
 from restante.crypto.identity import Identity
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure, delay_after_failure_ms

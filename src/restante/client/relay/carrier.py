@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from restante.client.contacts import Recipient
-from restante.client.relay_connections import NotReached, RelayConnections
-from restante.client.relay_connector import Connector
+from restante.client.relay.connections import NotReached, RelayConnections
+from restante.client.relay.connector import Connector
 from restante.core.relay_envelope import build_relay_envelope
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError

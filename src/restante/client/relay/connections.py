@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from restante.client.relay_connector import Connector
+from restante.client.relay.connector import Connector
 from restante.core.signed_acks import Evidence
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure, delay_after_failure_ms
