@@ -17,7 +17,7 @@ from restante.model.errors import RestanteError
 from restante.runtime.directory_lock import hold
 from restante.runtime.service_process import read_arguments
 from restante.runtime.settings_loader import find_file, load
-from restante.runtime.systemd import Word, notify
+from restante.runtime.systemd import ServiceState, notify
 
 EXIT_FAILURE: Final = 1
 
@@ -30,10 +30,10 @@ async def keep_connected(client: Client) -> None:
         loop.add_signal_handler(each, stopping.set)
     running = asyncio.create_task(client.run())
     asked = asyncio.create_task(stopping.wait())
-    notify(Word.READY)
+    notify(ServiceState.READY)
     await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
-    notify(Word.STOPPING)
+    notify(ServiceState.STOPPING)
     await client.close()
     await running
 
