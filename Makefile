@@ -28,7 +28,7 @@ run: $(READY) ## messages through faults and a kill -9, then the Spark report on
 	@$(BIN)/restante demo
 
 check: $(READY) lint ## what to run before each commit, within two minutes: lint, types, unit and contract tests
-	@$(PYTEST) -q -m "unit or vectors or contract"
+	@$(PYTEST) -q tests/unit tests/vectors tests/contract
 
 test: $(READY) $(SYNAPSE)/.tried $(BROKER) lint ## every check and every test; writes docs/reference/conformance.md
 	@$(PYTEST) --conformance-report=docs/reference/conformance.md

@@ -128,7 +128,7 @@ def _sorted_rows(events: Any, session: Ints, sessions: int) -> tuple[Ints, Rows,
     """The order of the events, the events in it, and the writer of each session."""
     event_id = halves(events["event_id"])
     number = event_id[:, 1].byteswap()  # a number is written with its highest byte first
-    if len(number) and (int(number.max()) >> _NUMBER_BITS or sessions >= _MOST_SESSIONS):
+    if len(number) and (int(np.max(number)) >> _NUMBER_BITS or sessions >= _MOST_SESSIONS):
         in_order = np.lexsort((number, session))
     else:
         in_order = np.argsort((session.astype(np.uint64) << np.uint64(_NUMBER_BITS)) | number)
