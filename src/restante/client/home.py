@@ -21,6 +21,8 @@ MAX_RELAY_BYTES: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class ClientDirectory:
+    """A directory that holds one client. `create` makes a new identity in it."""
+
     path: Path
 
     @property

@@ -12,6 +12,8 @@ DAY_S: Final = 24 * HOUR_S
 
 
 class Priority(IntEnum):
+    """Which ready entries leave first (SPEC 2.2)."""
+
     LOW = 0
     NORMAL = 1
     HIGH = 2
@@ -30,6 +32,8 @@ class TtlType(IntEnum):
 
 
 class Kind(StrEnum):
+    """The kinds of messages (SPEC 2.3)."""
+
     TEXT = "text"
     MEDIA = "media"
     READ_RECEIPT = "read_receipt"

@@ -18,6 +18,8 @@ from restante.policy.shipping import JournalShipping
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
+    """Every setting, by section; each default is the one of SPEC. `restante config` lists them."""
+
     retry: RetrySchedule = field(default_factory=RetrySchedule)
     channel_retry: ChannelSchedule = field(default_factory=ChannelSchedule)
     outbox: OutboxLimits = field(default_factory=OutboxLimits)
