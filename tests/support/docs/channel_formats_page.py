@@ -38,10 +38,10 @@ print("<here>")
 """
 
 HEAD = """\
-# What each platform gets
+# Channel formats
 
-Written by `make docs` from the renderer itself; a test keeps it current. Why it is so:
-[decision 0017](../decisions/0017-rendering-through-pieces.md).
+Written by `make docs` from the renderer; a test keeps it current. Reasons: [decision
+0017](../decisions/0017-rendering-through-pieces.md).
 
 ## Limits (SPEC 12.3)
 
@@ -50,12 +50,11 @@ Written by `make docs` from the renderer itself; a test keeps it current. Why it
 """
 
 RULES_TEXT = """
-- Telegram counts the text that is left after it has read tags and entities. So do we; besides, the text with its tags
-  stays within 16,384 bytes.
-- All others are counted with their marks. Where a platform does not say how it counts, the larger likely count is
-  taken.
-- IRC: 172 bytes of a line are left for the server's prefix and the line end, and each line is a message of its own.
-- The plain text of each chunk fits the same limit: it is what is sent when the platform refuses the format.
+- Telegram counts the text that is left after it has parsed tags and entities, and so do we. In addition, the text with
+  tags stays within 16,384 bytes.
+- For all others, marks count. If a platform does not document how it counts, we use the larger of the likely counts.
+- IRC: 172 bytes of a line are reserved for the server's prefix and the line end, and each line is one message.
+- The plain text of each chunk fits the same limit. It is sent if the platform refuses the format.
 
 ## Constructs
 
@@ -70,18 +69,18 @@ RULES_TEXT = """
 | table | aligned, fixed width | the same | the same | the same | aligned | aligned |
 | HTML | text | text | text | text | text | text |
 
-- Only `http`, `https`, `mailto` and `tel` become links; any other address is shown as text behind its label. An image
-  inside a link leaves its description only.
+- Only `http`, `https`, `mailto` and `tel` become links; any other address is shown as text after its label. Of an
+  image inside a link only the description remains.
 - A soft break is a line break. Control characters become U+FFFD; a line end written as an entity is a space.
 - Discord: `@everyone` and `@here` get a zero-width space after the `@`; a backtick in a code span becomes `\u02cb` (in
   Slack and WhatsApp, too), and three in a fence are kept apart by zero-width spaces.
 - Slack and WhatsApp have no escape: a literal `*`, `_`, `~` or backtick that could format is set apart by zero-width
   spaces. This is a best effort, since neither says how it parses.
 - Cuts: between blocks, else lines, else sentences in the second half of what fits; else between words, else
-  graphemes. Blanks at a cut are left out (in code only one line break). Tags, marks and fences are closed and opened
-  again; a list item that goes on gets its bullet or number again in HTML. A grapheme longer than a whole chunk is cut
+  graphemes. Blanks at a cut are dropped (in code only one line break). Tags, marks and fences are closed and opened
+  again; a cut list item shows its bullet or number again in HTML. A grapheme longer than a whole chunk is cut
   between code points, and `Chunk.splits_grapheme` says so.
-- Too much work is refused softly: beyond 60,000 lines a document is shown as it was written, beyond 20,000 bars it has
+- Work is bounded: beyond 60,000 lines a document is shown as written, beyond 20,000 bars it has
   no tables, beyond 50,000 possible marks paragraphs have no marks, beyond 20 levels quotes and lists are text.
 
 ## An example
