@@ -26,7 +26,9 @@ SEALED = b"sealed bytes"
 ENVELOPE = encode_envelope(
     Envelope(inbox_key=relay_inbox_key(MALLORY.address), expires_at_ms=500_000 * 3_600_000, sealed=SEALED)
 )
-GREETING = codec.Hello(lowest_version=1, highest_version=1, capabilities=1, challenge=bytes(32), node_key=NODE.node_key)
+GREETING = codec.Hello(
+    lowest_version=1, highest_version=1, capabilities=1, challenge=bytes(32), node_key=NODE.node_key, now_ms=0
+)
 HELLO = codec.encode_frame(GREETING, 0)
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
 
@@ -141,7 +143,8 @@ async def test_an_answer_that_breaks_the_format_ends_the_link(answer: bytes) -> 
     [
         (True, "E006", Failure.TOO_LARGE),
         (True, "E101", Failure.INVALID_FORMAT),
-        (True, "E102", Failure.LIFE_REFUSED),
+        (False, "E102", Failure.STORAGE_REFUSED),
+        (False, "E006", Failure.STORAGE_REFUSED),
         (True, "E999", Failure.INVALID_FORMAT),
         (True, "E103", Failure.AUTHENTICATION_FAILED),
         (False, "E004", Failure.STORAGE_REFUSED),

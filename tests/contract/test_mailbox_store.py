@@ -12,13 +12,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from restante.core.mailbox import Usage
 from restante.model.ids import InboxKey
 from restante.policy.quota import MailboxQuota, Refusal
+from restante.policy.sources import Source
 from restante.ports.mailbox_store import MailboxStore
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.mailbox import deferred_index
 from restante.testing.memory_mailbox import MemoryMailbox
-from support.relay.puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put
+from support.relay.puts import ALICE, BOB, HOUR_MS, OVERHEAD_BYTES, QUOTA, everything, flush, keep, put
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, open_node_file
+
+GREEDY, MODEST = Source(b"greedy"), Source(b"modest")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -59,7 +62,7 @@ def test_pages_join_into_the_whole_without_a_gap_or_a_repeat(store: MailboxStore
         put(store, BOB, envelope)
     pages = []
     after = 0
-    while page := store.flush(ALICE, after=after, limit=3, max_bytes=1_000_000, now_ms=NOW_MS):
+    while page := flush(store, ALICE, after=after, limit=3, max_bytes=1_000_000, now_ms=NOW_MS):
         pages.append([blob.envelope for blob in page])
         after = page[-1].blob_id
     assert pages == [envelopes[:3], envelopes[3:6], envelopes[6:]]
@@ -70,7 +73,7 @@ def test_a_page_goes_on_behind_a_blob_that_was_deleted_meanwhile(store: MailboxS
     ids = [put(store, ALICE, b"%d" % number) for number in range(4)]
     store.delete_all(ALICE, [ids[1]], now_ms=NOW_MS)
     assert [
-        blob.envelope for blob in store.flush(ALICE, after=ids[1], limit=9, max_bytes=1_000_000, now_ms=NOW_MS)
+        blob.envelope for blob in flush(store, ALICE, after=ids[1], limit=9, max_bytes=1_000_000, now_ms=NOW_MS)
     ] == [b"2", b"3"]
 
 
@@ -126,7 +129,7 @@ def test_expired_blobs_take_no_place_in_a_page(store: MailboxStore) -> None:
     for number in range(3):
         put(store, ALICE, b"dead", expires_at_ms=NOW_MS + 1)
         put(store, ALICE, b"%d" % number)
-    page = store.flush(ALICE, after=0, limit=3, max_bytes=1_000_000, now_ms=NOW_MS + 1)
+    page = flush(store, ALICE, after=0, limit=3, max_bytes=1_000_000, now_ms=NOW_MS + 1)
     assert [blob.envelope for blob in page] == [b"0", b"1", b"2"]
 
 
@@ -146,7 +149,7 @@ def test_usage_counts_blobs_and_bytes_of_one_inbox(store: MailboxStore) -> None:
     put(store, ALICE, b"12345")
     put(store, ALICE, b"123")
     put(store, BOB, b"1")
-    assert store.usage(ALICE) == Usage(blobs=2, total_bytes=8)
+    assert store.usage(ALICE) == Usage(blobs=2, total_bytes=8 + 2 * OVERHEAD_BYTES)
 
 
 def test_usage_goes_down_with_what_leaves(store: MailboxStore) -> None:
@@ -155,19 +158,19 @@ def test_usage_goes_down_with_what_leaves(store: MailboxStore) -> None:
     put(store, ALICE, b"1")
     store.delete_all(ALICE, [blob_id], now_ms=NOW_MS)
     store.reap(now_ms=NOW_MS + 1)
-    assert store.usage(ALICE) == Usage(blobs=1, total_bytes=1)
+    assert store.usage(ALICE) == Usage(blobs=1, total_bytes=1 + 1 * OVERHEAD_BYTES)
 
 
 @clause("6.1")
 def test_a_page_ends_before_the_blob_that_would_make_it_too_large_but_is_never_empty(store: MailboxStore) -> None:
-    for size in (10, 10, 10, 50, 1):
+    for size in (10, 10, 10, 200, 1):
         put(store, ALICE, bytes(size))
     pages = []
     after = 0
-    while page := store.flush(ALICE, after=after, limit=9, max_bytes=25, now_ms=NOW_MS):
+    while page := flush(store, ALICE, after=after, limit=9, max_bytes=25 + 2 * OVERHEAD_BYTES, now_ms=NOW_MS):
         pages.append([len(blob.envelope) for blob in page])
         after = page[-1].blob_id
-    assert pages == [[10, 10], [10], [50], [1]]
+    assert pages == [[10, 10], [10], [200], [1]]
 
 
 @clause("6.6", "6.7")
@@ -187,11 +190,76 @@ def test_the_last_blob_of_a_quota_is_kept_and_the_next_refused_for_now_while_not
 @clause("6.6")
 def test_the_last_byte_of_a_quota_is_kept_and_one_more_refused(store: MailboxStore) -> None:
     quota = MailboxQuota(max_bytes=1_000_000)
-    assert isinstance(store.put_all([keep(ALICE, bytes(999_999))], quota=quota, now_ms=NOW_MS)[0], int)
-    two, one = store.put_all([keep(ALICE, b"12"), keep(ALICE, b"1")], quota=quota, now_ms=NOW_MS)
-    assert isinstance(two, Refusal)
-    assert isinstance(one, int)
-    assert store.usage(ALICE) == Usage(blobs=2, total_bytes=1_000_000)
+    for _ in range(4):
+        put(store, ALICE, bytes(240_000))
+    left_bytes = quota.max_bytes - store.usage(ALICE).total_bytes
+    near = keep(ALICE, bytes(left_bytes - 100))
+    last = keep(ALICE, bytes(left_bytes - 100 + left_bytes - len(near.envelope)))
+    assert len(last.envelope) == left_bytes
+    over, exact = store.put_all([keep(ALICE, bytes(left_bytes)), last], quota=quota, now_ms=NOW_MS)
+    assert isinstance(over, Refusal)
+    assert isinstance(exact, int)
+    assert store.usage(ALICE) == Usage(blobs=5, total_bytes=1_000_000)
+
+
+@clause("6.6")
+def test_a_full_node_refuses_for_now_and_evicts_nothing(store: MailboxStore) -> None:
+    quota = MailboxQuota(total_bytes=1_000_000)
+    order = [keep(inbox, bytes(100_000)) for inbox in (ALICE, BOB) for _ in range(6)]
+    answers = store.put_all(order, quota=quota, now_ms=NOW_MS)
+    assert [isinstance(answer, int) for answer in answers] == [True] * 9 + [False] * 3
+    refused = answers[-1]
+    assert isinstance(refused, Refusal)
+    assert (refused.permanent, refused.code.value) == (False, "E004")
+    first = answers[0]
+    assert isinstance(first, int)
+    assert store.delete_all(ALICE, [first], now_ms=NOW_MS) == 1
+    assert isinstance(store.put_all(order[:1], quota=quota, now_ms=NOW_MS)[0], int)
+
+
+@clause("6.6")
+def test_once_half_of_the_node_is_used_a_source_holds_at_most_a_tenth(store: MailboxStore) -> None:
+    quota = MailboxQuota(total_bytes=1_000_000)
+    size = 40_000 - OVERHEAD_BYTES - 10
+    mailboxes = [InboxKey(bytes([number]) * 32) for number in range(30)]
+    greedy = [keep(inbox, bytes(size), source=GREEDY) for inbox in mailboxes[:15]]
+    answers = store.put_all(greedy, quota=quota, now_ms=NOW_MS)
+    assert [isinstance(answer, int) for answer in answers] == [True] * 13 + [False] * 2
+    modest = [keep(inbox, bytes(size), source=MODEST) for inbox in mailboxes[15:18]]
+    answers = store.put_all(modest, quota=quota, now_ms=NOW_MS)
+    assert [isinstance(answer, int) for answer in answers] == [True, True, False]
+
+
+@clause("6.6")
+def test_once_half_of_a_mailbox_is_used_a_source_holds_at_most_a_quarter_of_it(store: MailboxStore) -> None:
+    quota = MailboxQuota(max_blobs=100)
+    answers = store.put_all([keep(ALICE, b"x", source=GREEDY) for _ in range(60)], quota=quota, now_ms=NOW_MS)
+    assert [isinstance(answer, int) for answer in answers] == [True] * 51 + [False] * 9
+    answers = store.put_all([keep(ALICE, b"x", source=MODEST) for _ in range(30)], quota=quota, now_ms=NOW_MS)
+    assert [isinstance(answer, int) for answer in answers] == [True] * 25 + [False] * 5
+    assert isinstance(store.put_all([keep(BOB, b"x", source=GREEDY)], quota=quota, now_ms=NOW_MS)[0], int)
+
+
+@clause("6.6")
+def test_what_is_deleted_no_longer_counts_against_its_source(store: MailboxStore) -> None:
+    quota = MailboxQuota(max_blobs=100)
+    order = [keep(ALICE, b"x", source=GREEDY) for _ in range(60)]
+    ids = [blob_id for blob_id in store.put_all(order, quota=quota, now_ms=NOW_MS) if isinstance(blob_id, int)]
+    store.put_all([keep(ALICE, b"x", source=MODEST) for _ in range(25)], quota=quota, now_ms=NOW_MS)
+    store.delete_all(ALICE, ids[:30], now_ms=NOW_MS)  # 21 and 25 are left of the two
+    answers = store.put_all(order[:10], quota=quota, now_ms=NOW_MS)
+    assert [isinstance(answer, int) for answer in answers] == [True] * 5 + [False] * 5
+
+
+@clause("6.10")
+def test_a_full_mailbox_is_not_reaped_while_the_clock_is_in_doubt(store: MailboxStore) -> None:
+    quota = MailboxQuota(max_blobs=100)
+    brief = [keep(ALICE, b"%d" % number, expires_at_ms=NOW_MS + HOUR_MS) for number in range(100)]
+    store.put_all(brief, quota=quota, now_ms=NOW_MS)
+    later_ms = NOW_MS + 2 * HOUR_MS
+    [refused] = store.put_all([keep(ALICE, b"late")], quota=quota, now_ms=later_ms, may_reap=False)
+    assert isinstance(refused, Refusal)
+    assert store.usage(ALICE).blobs == 100
 
 
 @clause("6.6")
@@ -282,8 +350,8 @@ class TwoStores(RuleBasedStateMachine):
             self._compare(inbox, (0, 0), 1_000)
 
     def _compare(self, inbox: InboxKey, after: tuple[int, int], limit: int) -> None:
-        real = self._real.flush(inbox, after=after[0], limit=limit, max_bytes=1_000_000, now_ms=self._now_ms)
-        memory = self._memory.flush(inbox, after=after[1], limit=limit, max_bytes=1_000_000, now_ms=self._now_ms)
+        real = flush(self._real, inbox, after=after[0], limit=limit, max_bytes=1_000_000, now_ms=self._now_ms)
+        memory = flush(self._memory, inbox, after=after[1], limit=limit, max_bytes=1_000_000, now_ms=self._now_ms)
         ranks = [{pair[side]: rank for rank, pair in enumerate(self._ids)} for side in (0, 1)]
         assert [(ranks[0][blob.blob_id], blob.stored_at_ms, blob.envelope) for blob in real] == [
             (ranks[1][blob.blob_id], blob.stored_at_ms, blob.envelope) for blob in memory

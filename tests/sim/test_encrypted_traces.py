@@ -103,7 +103,7 @@ class Trouble:
         """All that lies at the relay for Bob now."""
         inbox = relay_inbox_key(self._stage.bob.identity.address)
         now_ms = self._stage.clock.now_ms()
-        held = self._stage.store.flush(inbox, after=0, limit=1_000, max_bytes=10**9, now_ms=now_ms)
+        held = self._stage.store.flush(inbox, after=0, limit=1_000, max_bytes=10**9, now_ms=now_ms).blobs
         self.seen += [blob.envelope for blob in held]
         return held
 

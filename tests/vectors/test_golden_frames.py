@@ -43,6 +43,7 @@ HELLO = Hello(
     capabilities=VECTORS["hello"]["capabilities"],
     challenge=raw("hello", "challenge"),
     node_key=NodeKey(raw("hello", "node_key")),
+    now_ms=VECTORS["hello"]["now_ms"],
 )
 OPEN = Subscribe(address=Address(raw("open", "address")), signature=raw("open", "signature"))
 

@@ -1,4 +1,4 @@
-"""What a relay does with a Put, before it touches its store (SPEC 6.1, 6.6, 6.7)."""
+"""What a node decides about a put before it touches its store, and about a blob before it serves it (SPEC 6)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,54 +6,61 @@ from typing import NamedTuple
 
 from restante.model.errors import RestanteError
 from restante.model.ids import InboxKey, PayloadHash
-from restante.policy.quota import MailboxQuota, Refusal, check_envelope, fitting_bounds
+from restante.policy.quota import MailboxQuota, Refusal, check_envelope, latest_expiry_ms
+from restante.policy.sources import UNKNOWN_SOURCE, Source
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.envelope_parser import view_envelope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one inbox already holds, in whole envelopes."""
+    """What one mailbox holds, in whole envelopes."""
 
     blobs: int
     total_bytes: int
 
 
 class Keep(NamedTuple):
-    """Store the envelope under this key until then, if there is room. A tuple: thousands are made a second."""
+    """Store this envelope, if there is space. A tuple, because a node makes thousands a second."""
 
     inbox_key: InboxKey
     payload_hash: PayloadHash
     expires_at_ms: int
     envelope: bytes
+    source: Source = UNKNOWN_SOURCE
 
 
-def judge_put(raw: bytes, *, quota: MailboxQuota, now_ms: int) -> Keep | Refusal:
-    """Keep it if there is room, or refuse it for good. Whether there is room, only the store knows.
+def judge_put(raw: bytes, *, quota: MailboxQuota, now_ms: int, source: Source = UNKNOWN_SOURCE) -> Keep | Refusal:
+    """Return what to store, or why the blob is refused whatever space there is.
 
-    Bytes that are no envelope raise `Malformed` or `TooLarge`.
+    An expiry beyond the longest TTL is cut to it (SPEC 6.6). Bytes that are no envelope raise `Malformed` or
+    `TooLarge`.
     """
     inbox_key, expires_at_ms, sealed = view_envelope(raw)
     refused = check_envelope(quota, blob_bytes=len(sealed), expires_at_ms=expires_at_ms, now_ms=now_ms)
-    return refused or Keep(inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw)
+    expires_at_ms = min(expires_at_ms, latest_expiry_ms(quota, now_ms=now_ms))
+    return refused or Keep(inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw, source)
 
 
-def judge_puts(raws: Sequence[bytes], *, quota: MailboxQuota, now_ms: int) -> tuple[list[Keep], dict[int, Refusal]]:
-    """What `judge_put` says of each: those to keep in their order, and by their places those refused.
+def judge_puts(
+    raws: Sequence[bytes], *, quota: MailboxQuota, now_ms: int, source: Source = UNKNOWN_SOURCE
+) -> tuple[list[Keep], dict[int, Refusal]]:
+    """Judge many puts of one source: return those to store in their order, and the refusals by position.
 
-    Bytes that are no envelope are refused for good as well.
+    Bytes that are no envelope are refused permanently.
     """
-    max_bytes, earliest_ms, latest_ms = fitting_bounds(quota, now_ms=now_ms)
+    max_bytes, earliest_ms = quota.max_blob_bytes, now_ms + quota.min_ttl_ms
+    latest_ms = latest_expiry_ms(quota, now_ms=now_ms)
     keeps: list[Keep] = []
     refusals: dict[int, Refusal] = {}
     for place, raw in enumerate(raws):
         try:
             inbox_key, expires_at_ms, sealed = view_envelope(raw)
             if len(sealed) <= max_bytes and earliest_ms <= expires_at_ms <= latest_ms:  # the usual case
-                # Not by the class's constructor, which costs more than all the rest of the line but the hash.
-                keeps.append(tuple.__new__(Keep, (inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw)))
+                # By `tuple.__new__`: the constructor of Keep costs more than the rest of the line without the hash.
+                keeps.append(tuple.__new__(Keep, (inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw, source)))
                 continue
-            verdict = judge_put(raw, quota=quota, now_ms=now_ms)
+            verdict = judge_put(raw, quota=quota, now_ms=now_ms, source=source)
         except RestanteError as error:
             verdict = Refusal(permanent=True, code=error.code, text=str(error))
         if isinstance(verdict, Refusal):
@@ -61,3 +68,12 @@ def judge_puts(raws: Sequence[bytes], *, quota: MailboxQuota, now_ms: int) -> tu
         else:
             keeps.append(verdict)
     return keeps, refusals
+
+
+def is_intact(envelope: bytes, *, inbox_key: InboxKey, payload_hash: PayloadHash) -> bool:
+    """Return whether a stored envelope still is what was put (SPEC 6.3)."""
+    try:
+        found_key, _, sealed = view_envelope(envelope)
+    except RestanteError:
+        return False
+    return found_key == inbox_key and hash_sealed_bytes(sealed) == payload_hash

@@ -31,6 +31,7 @@ class JournalKind(StrEnum):
     STORED = "stored"
     REFUSED = "refused"
     SERVED = "served"
+    DAMAGED = "damaged"
     REMOVED = "removed"
     REAPED = "reaped"
     NODE_STARTED = "node_started"

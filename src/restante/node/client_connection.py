@@ -44,6 +44,7 @@ from restante.node.stats import RelayCounters, RelayEvent
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.quota import Refusal
 from restante.policy.sources import UNKNOWN_SOURCE, Source, source_of
+from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.runtime.transport.tls import channel_of
 from restante.runtime.transport.tls_connection import TlsConnection
@@ -69,6 +70,7 @@ class ConnectionContext:
     identity: Identity
     tls: ssl.SSLContext
     limits: RelayLimits
+    clock: Clock
     entropy: Entropy
     table: ConnectionTable
     counters: RelayCounters
@@ -148,6 +150,7 @@ class ClientConnection(TlsConnection):
             capabilities=NODE_CAPABILITIES,
             challenge=self._context.entropy.draw(CHALLENGE_BYTES),
             node_key=self._context.identity.node_key,
+            now_ms=self._context.clock.now_ms(),
         )
         self._feed(NodeSecured(hello))
 

@@ -22,7 +22,7 @@ from restante.policy.connection_limits import PutMeter
 from restante.policy.quota import Refusal
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
-from restante.ports.mailbox_store import MailboxStore
+from restante.ports.mailbox_store import DamagedBlob, MailboxStore
 from restante.wire.frames import codec
 from restante.wire.frames.types import FrameType
 from restante.wire.inbox_keys import relay_inbox_key
@@ -76,6 +76,12 @@ class MailboxFamily:
         if not self._subscribed[inbox]:
             del self._subscribed[inbox]
 
+    def report_damaged(self, damaged: Sequence[DamagedBlob]) -> None:
+        """Count blobs that rotted on disk and journal them; the others are served (SPEC 6.3)."""
+        self.counters.blobs_damaged += len(damaged)
+        self.counters.report(RelayEvent.BLOB_DAMAGED)
+        self.batcher.run(lambda: self.store.journal_damaged(damaged, now_ms=self.clock.now_ms()))
+
     def _push_to_subscribers(self, inboxes: AbstractSet[InboxKey]) -> None:
         for inbox in self._subscribed.keys() & inboxes if self._subscribed else ():
             for connection in self._subscribed[inbox]:
@@ -125,7 +131,8 @@ class MailboxConnection:
         if self._meter is not None:
             puts = self._within_rate(self._meter, puts, now_s)
         family = self._family
-        keeps, refusals = judge_puts([put.body for put in puts], quota=family.quota, now_ms=family.clock.now_ms())
+        bodies, now_ms = [put.body for put in puts], family.clock.now_ms()
+        keeps, refusals = judge_puts(bodies, quota=family.quota, now_ms=now_ms, source=self._peer.source)
         for place, refusal in refusals.items():
             self._peer.refuse(puts[place].request, refusal)
         if keeps:
@@ -182,7 +189,7 @@ class MailboxConnection:
         if not (peer.is_open and peer.can_write and self._window.is_open):
             return
         try:
-            blobs = family.store.flush(
+            blobs, damaged = family.store.flush(
                 inbox,
                 after=self._window.sent_through,
                 limit=PAGE_BLOBS,
@@ -193,6 +200,8 @@ class MailboxConnection:
             family.counters.report(RelayEvent.STORE_FAILED, error.code)
             peer.abort()  # the next subscription starts over, without a gap
             return
+        if damaged:
+            family.report_damaged(damaged)
         if not blobs:
             return
         raw = codec.encode_blobs(blobs)

@@ -39,6 +39,7 @@ MEANINGS: Final = {
     "bytes_served_total": "Bytes of blobs sent to subscribers",
     "blobs_deleted_total": "Blobs deleted by their recipients",
     "blobs_reaped_total": "Expired blobs deleted",
+    "blobs_damaged_total": "Blobs found damaged on disk, which are not served",
     "commits_total": "Commits of the store",
     "commit_seconds_total": "Time spent in commits of the store",
 }

@@ -10,6 +10,7 @@ from restante.node.connection_table import ConnectionTable
 from restante.node.mailbox_family import MailboxFamily
 from restante.node.stats import CLOSED_BY_RELAY, EventHook, RelayCounters, RelayEvent, RelayStats
 from restante.node.write_batcher import WriteBatcher
+from restante.policy.reaping import may_reap
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.commit_queue import CommitQueue
@@ -27,7 +28,7 @@ def _ignore(_event: RelayEvent, _code: object) -> None: ...
 
 
 class Relay:
-    """`commits` is the one writer of the store's file."""
+    """`commits` is the one writer of the store's file. `reap_not_before_ms` delays deletion after a clock jump."""
 
     def __init__(
         self,
@@ -39,18 +40,29 @@ class Relay:
         clock: Clock,
         entropy: Entropy,
         on_event: EventHook = _ignore,
+        reap_not_before_ms: int = 0,
     ) -> None:
         self._store = store
         self._clock = clock
         self._commits = commits
         self._counters = RelayCounters(on_event=on_event)
         self._table = ConnectionTable(settings.relay, self._counters)
-        self._batcher = WriteBatcher(identity, store, commits, settings=settings, clock=clock, counters=self._counters)
+        self._reap_not_before_ms = reap_not_before_ms
+        self._batcher = WriteBatcher(
+            identity,
+            store,
+            commits,
+            settings=settings,
+            clock=clock,
+            counters=self._counters,
+            may_reap=self._may_reap_at,
+        )
         self._mailbox = MailboxFamily(store, self._batcher, settings=settings, clock=clock, counters=self._counters)
         self._context = ConnectionContext(
             identity=identity,
             tls=server_context(identity),
             limits=settings.relay,
+            clock=clock,
             entropy=entropy,
             table=self._table,
             counters=self._counters,
@@ -80,8 +92,12 @@ class Relay:
             self._table.abort_all()
             self._batcher.close()
 
+    def may_reap(self) -> bool:
+        """Return whether expired blobs may be deleted now: not for a day after the clock jumped (SPEC 6.10)."""
+        return self._may_reap_at(self._clock.now_ms())
+
     async def reap(self) -> int:
-        """Delete expired blobs (SPEC 6.1) and return how many."""
+        """Delete expired blobs (SPEC 6.1), whatever `may_reap` says, and return how many."""
         now_ms = self._clock.now_ms()
         reaped = 0
         while True:
@@ -92,6 +108,9 @@ class Relay:
                 break
         self._counters.report(RelayEvent.REAPED)
         return reaped
+
+    def _may_reap_at(self, now_ms: int) -> bool:
+        return may_reap(now_ms=now_ms, not_before_ms=self._reap_not_before_ms)
 
     def stats(self) -> RelayStats:
         counters = self._counters
@@ -114,6 +133,7 @@ class Relay:
             bytes_served_total=counters.bytes_served,
             blobs_deleted_total=counters.blobs_deleted,
             blobs_reaped_total=counters.blobs_reaped,
+            blobs_damaged_total=counters.blobs_damaged,
             commits_total=counters.commits,
             commit_seconds_total=counters.commit_seconds,
         )

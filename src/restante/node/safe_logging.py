@@ -80,6 +80,7 @@ class Event(StrEnum):
     SLOW_READER = "relay.slow_reader"
     FRAME_TIMEOUT = "relay.frame_timeout"
     PARTIAL_FRAMES_FULL = "relay.partial_frames_full"
+    BLOB_DAMAGED = "relay.blob_damaged"
     RELAY_STORE_FAILED = "relay.store_failed"
     RELAY_STORE_RECOVERED = "relay.store_recovered"
     RELAY_REAPED = "relay.reaped"

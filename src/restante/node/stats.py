@@ -22,6 +22,7 @@ class RelayEvent(StrEnum):
     SLOW_READER = "slow_reader"
     FRAME_TIMEOUT = "frame_timeout"
     PARTIAL_FRAMES_FULL = "partial_frames_full"
+    BLOB_DAMAGED = "blob_damaged"
     STORE_FAILED = "store_failed"
     STORE_RECOVERED = "store_recovered"
     REAPED = "reaped"
@@ -62,6 +63,7 @@ class RelayStats:
     bytes_served_total: int
     blobs_deleted_total: int
     blobs_reaped_total: int
+    blobs_damaged_total: int
     commits_total: int
     commit_seconds_total: float
 
@@ -80,6 +82,7 @@ class RelayCounters:
     bytes_served: int = 0
     blobs_deleted: int = 0
     blobs_reaped: int = 0
+    blobs_damaged: int = 0
     commits: int = 0
     commit_seconds: float = 0.0
     store_usable: bool = True

@@ -98,7 +98,7 @@ class _Batch:
 
 
 class WriteBatcher:
-    """`time_s` is a clock that never jumps."""
+    """`may_reap` tells for a time whether expired blobs may be deleted. `time_s` is a clock that never jumps."""
 
     def __init__(
         self,
@@ -109,6 +109,7 @@ class WriteBatcher:
         settings: Settings,
         clock: Clock,
         counters: RelayCounters,
+        may_reap: Callable[[int], bool] = lambda _now_ms: True,
         time_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._identity = identity
@@ -118,6 +119,7 @@ class WriteBatcher:
         self._limits = settings.relay
         self._clock = clock
         self._counters = counters
+        self._may_reap = may_reap
         self._on_stored: Callable[[AbstractSet[InboxKey]], None] = lambda _inboxes: None
         self._time_s = time_s
         self._disk_is_quick = False
@@ -125,6 +127,7 @@ class WriteBatcher:
         self._by_peer: Counter[Peer] = Counter()
         self._by_source: Counter[Source] = Counter()
         self._paused: set[Peer] = set()
+        self._running: set[asyncio.Future[object]] = set()
         self._is_stopping = False
         self._is_closed = False
         self._idle = asyncio.Event()
@@ -152,6 +155,12 @@ class WriteBatcher:
         self._add(_Delete(peer, request, inbox, blob_ids), cost=len(blob_ids))
         self._pause_if_greedy(peer)
 
+    def run(self, operation: Callable[[], object]) -> None:
+        """Run an operation in a commit soon. If it fails, the store's health shows it; nobody waits for it."""
+        running = asyncio.ensure_future(self._commits.run(operation))
+        self._running.add(running)
+        running.add_done_callback(self._ended)
+
     async def finished(self) -> None:
         """Return when everything queued is on disk and answered."""
         await self._idle.wait()
@@ -164,6 +173,10 @@ class WriteBatcher:
         """Begin no further batch."""
         self._is_closed = True
         self._idle.set()
+
+    def _ended(self, running: asyncio.Future[object]) -> None:
+        self._running.discard(running)
+        self._report_health(running.exception())
 
     def _add(self, work: _PutGroup | _Delete, *, cost: int) -> None:
         peer = work.peer
@@ -220,7 +233,9 @@ class WriteBatcher:
         puts, now_ms = batch.puts, batch.now_ms
         if puts:
             keeps = puts[0].keeps if len(puts) == 1 else [keep for group in puts for keep in group.keeps]
-            batch.results = self._mailbox.put_all(keeps, quota=self._quota, now_ms=now_ms)
+            batch.results = self._mailbox.put_all(
+                keeps, quota=self._quota, now_ms=now_ms, may_reap=self._may_reap(now_ms)
+            )
         batch.deleted_blobs = sum(
             [self._mailbox.delete_all(each.inbox, each.blob_ids, now_ms=now_ms) for each in batch.deletes]
         )

@@ -37,7 +37,6 @@ class Failure(StrEnum):
     TOO_LARGE = "too_large"
 
     STORAGE_REFUSED = "storage_refused"
-    LIFE_REFUSED = "life_refused"
     ENCRYPTION_FAILED = "encryption_failed"
     SESSION_INVALID = "session_invalid"
     TTL_EXPIRED = "ttl_expired"
@@ -105,8 +104,6 @@ FAILURE_RULES: Final[Mapping[Failure, FailureRule]] = MappingProxyType(
         Failure.STORAGE_REFUSED: FailureRule(
             code=Code.STORAGE_FAILED, backoff=Backoff.EXPONENTIAL, tries_other_nodes=True
         ),
-        # The remaining TTL is too short or too long to be stored (SPEC 6.6): no later attempt can succeed.
-        Failure.LIFE_REFUSED: FailureRule(code=Code.OUT_OF_RANGE, backoff=Backoff.NEVER, notifies=True),
         Failure.ENCRYPTION_FAILED: FailureRule(
             code=Code.ENCRYPTION_FAILED,
             backoff=Backoff.EXPONENTIAL,
@@ -131,14 +128,18 @@ _REFUSALS: Final[Mapping[str, Failure]] = MappingProxyType(
         Code.MESSAGE_TOO_LARGE: Failure.TOO_LARGE,
         Code.RATE_LIMITED: Failure.RATE_LIMITED,
         Code.AUTHENTICATION_FAILED: Failure.AUTHENTICATION_FAILED,
-        Code.OUT_OF_RANGE: Failure.LIFE_REFUSED,
     }
 )
 
 
 def failure_of_refusal(code: str, *, permanent: bool) -> Failure:
-    """Map a node's refusal to a failure (SPEC 6.7). An unknown code is classified by `permanent` alone."""
-    return _REFUSALS.get(code, Failure.INVALID_FORMAT if permanent else Failure.STORAGE_REFUSED)
+    """Map a node's refusal to a failure (SPEC 6.7). An unknown code is classified by `permanent` alone.
+
+    A temporary refusal never gives a permanent failure, whatever its code: it may depend on a clock (SPEC 6.10).
+    """
+    if permanent:
+        return _REFUSALS.get(code, Failure.INVALID_FORMAT)
+    return Failure.RATE_LIMITED if code == Code.RATE_LIMITED else Failure.STORAGE_REFUSED
 
 
 class Action(StrEnum):

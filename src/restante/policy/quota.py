@@ -13,20 +13,21 @@ from restante.model.setting_ranges import check_ranges, ranged
 from restante.policy.completion import STORE_LIFE_MS
 
 HOUR_MS: Final = 3_600_000
-CLOCK_SKEW_MS: Final = 300_000
-"""How far a sender's clock may run ahead of a node's before its 30 days look too long. Without this, a message sent
-around a full hour by a clock one millisecond fast would be refused for good."""
+SOURCE_SHARE_OF_TOTAL: Final = 10
+SOURCE_SHARE_OF_MAILBOX: Final = 4
+"""SPEC 6.6: one source may hold a tenth of the total and a quarter of a mailbox's quota, once half is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailboxQuota:
-    """What one recipient may have in store; MB is 10^6 bytes."""
+    """What a node stores for one mailbox, and `total_bytes` for all of them. MB is 10^6 bytes."""
 
     max_bytes: int = ranged(100_000_000, low=1_000_000, high=100_000_000_000, unit="bytes", clause="6.6")
     max_blobs: int = ranged(10_000, low=100, high=10_000_000, unit="blobs", clause="6.6")
     max_blob_bytes: int = ranged(MAX_SEALED_BYTES, low=16_384, high=MAX_SEALED_BYTES, unit="bytes", clause="6.6")
     max_ttl_ms: int = ranged(STORE_LIFE_MS, low=86_400_000, high=STORE_LIFE_MS, unit="ms", clause="6.6")
     min_ttl_ms: int = ranged(HOUR_MS, low=60_000, high=24 * HOUR_MS, unit="ms", clause="6.6")
+    total_bytes: int = ranged(10_000_000_000, low=1_000_000, high=100_000_000_000_000, unit="bytes", clause="6.6")
 
     def __post_init__(self) -> None:
         check_ranges(self, "mailbox")
@@ -58,30 +59,63 @@ def travels_live_only(quota: MailboxQuota, *, ttl_type: TtlType, expires_at_ms: 
 
 
 def check_envelope(quota: MailboxQuota, *, blob_bytes: int, expires_at_ms: int, now_ms: int) -> Refusal | None:
-    """Return why the blob can never be stored, or None. `blob_bytes` is the size of its sealed bytes."""
+    """Return why the blob is refused whatever space there is, or None. `blob_bytes` is the size of its sealed bytes.
+
+    Only the size is refused permanently: the rest depends on the node's clock (SPEC 6.10).
+    """
     if blob_bytes > quota.max_blob_bytes:
         text = f"the blob has {blob_bytes} bytes; at most {quota.max_blob_bytes} are allowed"
         return Refusal(permanent=True, code=Code.MESSAGE_TOO_LARGE, text=text)
     if expires_at_ms - now_ms < quota.min_ttl_ms:
-        text = f"less than {quota.min_ttl_ms} ms of life are left; such a message travels live only"
-        return Refusal(permanent=True, code=Code.OUT_OF_RANGE, text=text)
-    if expires_at_ms > _round_up_to_hour(now_ms + CLOCK_SKEW_MS + quota.max_ttl_ms):
-        text = f"the expiry is more than {quota.max_ttl_ms} ms ahead"
-        return Refusal(permanent=True, code=Code.OUT_OF_RANGE, text=text)
+        text = f"less than {quota.min_ttl_ms} ms remain until the expiry, by this node's clock"
+        return Refusal(permanent=False, code=Code.OUT_OF_RANGE, text=text)
     return None
 
 
-def fitting_bounds(quota: MailboxQuota, *, now_ms: int) -> tuple[int, int, int]:
-    """Bytes at most, earliest and latest expiry: a blob within these is not `unfit`, and for many at once that is
-    sooner seen. One beyond the latest may still be fit, by the rounding and a clock that is ahead."""
-    return quota.max_blob_bytes, now_ms + quota.min_ttl_ms, now_ms + quota.max_ttl_ms
+def latest_expiry_ms(quota: MailboxQuota, *, now_ms: int) -> int:
+    """Return the expiry to which a node cuts a later one, by its own clock."""
+    return now_ms + quota.max_ttl_ms
 
 
-def check_space(quota: MailboxQuota, held_blobs: int, held_bytes: int, more_bytes: int) -> Refusal | None:
+def check_space(
+    quota: MailboxQuota, *, held_blobs: int, held_bytes: int, total_bytes: int, more_bytes: int
+) -> Refusal | None:
     """Return why there is no space for one more blob now, or None. Sizes are those of whole envelopes, as stored."""
-    if held_blobs < quota.max_blobs and held_bytes + more_bytes <= quota.max_bytes:
+    if held_blobs >= quota.max_blobs or held_bytes + more_bytes > quota.max_bytes:
+        return _full(f"the mailbox is full: at most {quota.max_blobs} blobs and {quota.max_bytes} bytes")
+    if total_bytes + more_bytes > quota.total_bytes:
+        return _full("the node is full")
+    return None
+
+
+def is_total_scarce(quota: MailboxQuota, total_bytes: int) -> bool:
+    """Return whether more than half of the node's space is used, so that a source's share counts."""
+    return 2 * total_bytes > quota.total_bytes
+
+
+def is_mailbox_scarce(quota: MailboxQuota, held_blobs: int, held_bytes: int) -> bool:
+    """Return whether more than half of a mailbox's quota is used, so that a source's share counts."""
+    return 2 * held_blobs > quota.max_blobs or 2 * held_bytes > quota.max_bytes
+
+
+def check_share_of_total(quota: MailboxQuota, *, source_bytes: int, more_bytes: int) -> Refusal | None:
+    """Return why one source may not store more while the node's space is scarce, or None."""
+    if (source_bytes + more_bytes) * SOURCE_SHARE_OF_TOTAL <= quota.total_bytes:
         return None
-    text = f"the inbox is full: at most {quota.max_blobs} blobs and {quota.max_bytes} bytes"
+    return _full("the node is more than half full, and your network holds its share of it")
+
+
+def check_share_of_mailbox(
+    quota: MailboxQuota, *, source_blobs: int, source_bytes: int, more_bytes: int
+) -> Refusal | None:
+    """Return why one source may not store more in a mailbox that is more than half full, or None."""
+    blobs, size_bytes = source_blobs + 1, source_bytes + more_bytes
+    if blobs * SOURCE_SHARE_OF_MAILBOX <= quota.max_blobs and size_bytes * SOURCE_SHARE_OF_MAILBOX <= quota.max_bytes:
+        return None
+    return _full("the mailbox is more than half full, and your network holds its share of it")
+
+
+def _full(text: str) -> Refusal:
     return Refusal(permanent=False, code=Code.STORAGE_FAILED, text=text)
 
 

@@ -1,12 +1,26 @@
 """The store behind a node's mailboxes, as the node sees it (SPEC 6.1)."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from restante.core.mailbox import Keep, Usage
-from restante.model.ids import InboxKey
+from restante.model.ids import InboxKey, PayloadHash
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.relay_connection import StoredBlob
+
+
+class DamagedBlob(NamedTuple):
+    """A blob whose envelope no longer has the hash under which it was stored."""
+
+    blob_id: int
+    payload_hash: PayloadHash
+
+
+class BlobPage(NamedTuple):
+    """Intact blobs to serve, and the damaged ones that were found for the first time."""
+
+    blobs: list[StoredBlob]
+    damaged: list[DamagedBlob]
 
 
 class MailboxStore(Protocol):
@@ -16,10 +30,12 @@ class MailboxStore(Protocol):
     `StoreUnusable`.
     """
 
-    def put_all(self, keeps: Sequence[Keep], *, quota: MailboxQuota, now_ms: int) -> list[int | Refusal]:
+    def put_all(
+        self, keeps: Sequence[Keep], *, quota: MailboxQuota, now_ms: int, may_reap: bool = True
+    ) -> list[int | Refusal]:
         """Return for each blob its id, or why there was no space.
 
-        Never deduplicates and never evicts; expired blobs of a full mailbox are reaped first.
+        Never deduplicates and never evicts; expired blobs of a full mailbox are reaped first if `may_reap`.
         """
         ...
 
@@ -27,11 +43,15 @@ class MailboxStore(Protocol):
         """Return what the mailbox holds, including expired blobs that were not reaped yet."""
         ...
 
-    def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> list[StoredBlob]:
-        """Return live, committed blobs with an id above `after` in insertion order; delete nothing.
+    def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> BlobPage:
+        """Return live, intact, committed blobs with an id above `after` in insertion order; delete nothing.
 
         At most `limit` blobs and `max_bytes` of envelopes, but always the first one, whatever its size.
         """
+        ...
+
+    def journal_damaged(self, damaged: Sequence[DamagedBlob], *, now_ms: int) -> None:
+        """Append a journal event for each damaged blob (SPEC 6.3)."""
         ...
 
     def delete_all(self, inbox: InboxKey, blob_ids: Sequence[int], *, now_ms: int) -> int:

@@ -92,7 +92,7 @@ class MemoryRelayConnection:
             now_ms = self._relay.now_ms()
             blobs = self._relay.store.flush(
                 self._inbox, after=self._handed_through, limit=1, max_bytes=1, now_ms=now_ms
-            )
+            ).blobs
             if blobs:
                 self._handed_through = blobs[0].blob_id
                 return blobs[0]
@@ -103,7 +103,7 @@ class MemoryRelayConnection:
         first = await self.next_blob()
         more = self._relay.store.flush(
             self._inbox, after=first.blob_id, limit=PAGE, max_bytes=PAGE_BYTES, now_ms=self._relay.now_ms()
-        )
+        ).blobs
         self._handed_through = more[-1].blob_id if more else first.blob_id
         return [first, *more]
 

@@ -91,6 +91,7 @@ def _counts(relay: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("messages served", relay["blobs_served_total"], relay["bytes_served_total"]),
         ("messages deleted by recipients", relay["blobs_deleted_total"], None),
         ("messages removed, expired", relay["blobs_reaped_total"], None),
+        ("messages damaged on disk", relay["blobs_damaged_total"], None),
         *refused,
     ]
     return [(what, f"{times:,}", "" if size is None else f"{size:,}") for what, times, size in rows]

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from restante.core.mailbox import Keep, Usage
+from restante.core.mailbox import Usage
 from restante.model.ids import InboxKey
 from restante.policy.quota import MailboxQuota
 from restante.runtime.sqlite.mailbox import deferred_index
 from restante.runtime.sqlite.mailbox.queries import read_holdings
-from restante.wire.envelope import hash_sealed_bytes
+from support.relay.puts import OVERHEAD_BYTES, flush, keep
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, NodeFile, open_node_file
 
@@ -29,13 +29,13 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NodeFile]:
 
 
 def put(file: NodeFile, *texts: bytes, inbox: InboxKey = ALICE, expires_at_ms: int = NOW_MS + HOUR_MS) -> list[int]:
-    keeps = [Keep(inbox, hash_sealed_bytes(text), expires_at_ms, text) for text in texts]
+    keeps = [keep(inbox, text, expires_at_ms=expires_at_ms) for text in texts]
     ids = file.mailbox.put_all(keeps, quota=QUOTA, now_ms=NOW_MS)
     return [blob_id for blob_id in ids if isinstance(blob_id, int)]
 
 
 def served(file: NodeFile, inbox: InboxKey = ALICE, *, after: int = 0, limit: int = 100) -> list[bytes]:
-    blobs = file.mailbox.flush(inbox, after=after, limit=limit, max_bytes=10_000, now_ms=NOW_MS)
+    blobs = flush(file.mailbox, inbox, after=after, limit=limit, max_bytes=10_000, now_ms=NOW_MS)
     return [blob.envelope for blob in blobs]
 
 
@@ -67,10 +67,10 @@ def test_after_a_crash_the_blobs_tell_what_was_not_filed(file: NodeFile, tmp_pat
     put(file, b"five")
     again = open_node_file(tmp_path / "node.db")  # the first was never closed
     assert served(again) == [b"1", b"2", b"3", b"4", b"five"]
-    assert again.mailbox.usage(ALICE) == Usage(blobs=5, total_bytes=8)
+    assert again.mailbox.usage(ALICE) == Usage(blobs=5, total_bytes=8 + 5 * OVERHEAD_BYTES)
     put(again, b"6", b"7", b"8")
     assert filed(again) == 8
-    assert again.mailbox.usage(ALICE) == Usage(blobs=8, total_bytes=11)
+    assert again.mailbox.usage(ALICE) == Usage(blobs=8, total_bytes=11 + 8 * OVERHEAD_BYTES)
     again.database.close()
 
 
@@ -78,7 +78,7 @@ def test_after_a_crash_the_blobs_tell_what_was_not_filed(file: NodeFile, tmp_pat
 def test_a_quota_counts_what_is_not_filed_yet(file: NodeFile, tmp_path: Path) -> None:
     put(file, b"1", b"2", b"3")
     again = open_node_file(tmp_path / "node.db")
-    keeps = [Keep(ALICE, hash_sealed_bytes(b"%d" % number), NOW_MS + HOUR_MS, b"%d" % number) for number in range(98)]
+    keeps = [keep(ALICE, b"%d" % number, expires_at_ms=NOW_MS + HOUR_MS) for number in range(98)]
     answers = again.mailbox.put_all(keeps, quota=MailboxQuota(max_blobs=100), now_ms=NOW_MS)
     assert [isinstance(answer, int) for answer in answers] == [True] * 97 + [False]
     again.database.close()
@@ -102,7 +102,7 @@ def test_puts_beside_a_delete_in_one_commit_are_counted_once(file: NodeFile, tmp
         file.mailbox.delete_all(ALICE, [first], now_ms=NOW_MS)
         put(file, b"second")
     again = open_node_file(tmp_path / "node.db")
-    assert again.mailbox.usage(ALICE) == Usage(blobs=1, total_bytes=6)
+    assert again.mailbox.usage(ALICE) == Usage(blobs=1, total_bytes=6 + 1 * OVERHEAD_BYTES)
     again.database.close()
 
 
@@ -142,5 +142,5 @@ def test_an_operators_sums_include_what_is_not_filed_yet(file: NodeFile) -> None
     put(file, b"bob", inbox=BOB, expires_at_ms=NOW_MS)
     put(file, b"five")
     held = read_holdings(file.database, shipped_through=0, now_ms=NOW_MS)
-    assert (held.blobs, held.total_bytes, held.inboxes, held.expired) == (6, 11, 2, 1)
+    assert (held.blobs, held.total_bytes, held.inboxes, held.expired) == (6, 11 + 6 * OVERHEAD_BYTES, 2, 1)
     assert held.next_expiry_at_ms == NOW_MS

@@ -11,10 +11,11 @@ from restante.core.mailbox import Usage
 from restante.model.errors import StoreUnusable
 from restante.model.journal import JournalKind
 from restante.policy.quota import MailboxQuota
+from restante.ports.mailbox_store import DamagedBlob
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.testing.crashing_disk import CrashingDisk
 from restante.wire.envelope import hash_sealed_bytes
-from support.relay.puts import ALICE, BOB, HOUR_MS, QUOTA, everything, keep, put
+from support.relay.puts import ALICE, BOB, HOUR_MS, OVERHEAD_BYTES, QUOTA, everything, keep, put
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, facts, open_node_file
 
@@ -64,7 +65,7 @@ def test_a_put_that_returned_is_seen_by_another_connection(tmp_path: Path) -> No
     file = open_node_file(tmp_path / "node.db")
     put(file.mailbox, ALICE, b"one")
     other = apsw.Connection(str(tmp_path / "node.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    assert other.execute("SELECT recipient, envelope FROM inbox").fetchall() == [(ALICE, b"one")]
+    assert other.execute("SELECT recipient, envelope FROM inbox").fetchall() == [(ALICE, keep(ALICE, b"one").envelope)]
     other.close()
     file.database.close()
 
@@ -81,10 +82,32 @@ def test_each_change_of_the_store_is_a_fact_that_names_the_sealed_bytes_alone(tm
     assert [(fact.kind, fact.payload_hash) for fact in told] == [
         (JournalKind.STORED, hash_sealed_bytes(b"kept")),
         (JournalKind.STORED, hash_sealed_bytes(b"outlived")),
+        (JournalKind.SERVED, hash_sealed_bytes(b"kept")),
         (JournalKind.REMOVED, hash_sealed_bytes(b"kept")),
         (JournalKind.REAPED, hash_sealed_bytes(b"outlived")),
     ]
     assert all(fact.message_id is None and fact.message_kind is None for fact in told)
+    file.database.close()
+
+
+@clause("6.3")
+@pytest.mark.parametrize("byte", [5, -1], ids=["inbox key", "sealed bytes"])
+def test_a_damaged_blob_is_never_served_and_is_reported_once(tmp_path: Path, byte: int) -> None:
+    file = open_node_file(tmp_path / "node.db")
+    put(file.mailbox, ALICE, b"before")
+    rotten = put(file.mailbox, ALICE, b"rotten")
+    put(file.mailbox, ALICE, b"after")
+    envelope = bytearray(keep(ALICE, b"rotten").envelope)
+    envelope[byte] ^= 1
+    file.database.run("UPDATE inbox SET envelope = :envelope WHERE id = :id", envelope=bytes(envelope), id=rotten)
+    page = file.mailbox.flush(ALICE, after=0, limit=9, max_bytes=10_000, now_ms=NOW_MS)
+    assert page.damaged == [DamagedBlob(rotten, hash_sealed_bytes(b"rotten"))]
+    assert [blob.envelope for blob in page.blobs] == [keep(ALICE, text).envelope for text in (b"before", b"after")]
+    file.mailbox.journal_damaged(page.damaged, now_ms=NOW_MS)
+    assert [blob.envelope for blob in everything(file.mailbox, ALICE)] == [b"before", b"after"]
+    damaged = [fact for fact in facts(file.journal) if fact.kind is JournalKind.DAMAGED]
+    assert [fact.payload_hash for fact in damaged] == [hash_sealed_bytes(b"rotten")]
+    assert file.mailbox.delete_all(ALICE, [rotten], now_ms=NOW_MS) == 1
     file.database.close()
 
 
@@ -116,7 +139,9 @@ def test_power_lost_at_any_write_or_sync_keeps_every_put_that_returned_and_balan
         file = open_node_file(path)
         held = [blob.envelope for blob in everything(file.mailbox, ALICE)]
         assert held[: len(acknowledged)] == acknowledged, fails_at
-        assert file.mailbox.usage(ALICE) == Usage(blobs=len(held), total_bytes=sum(map(len, held)))
+        assert file.mailbox.usage(ALICE) == Usage(
+            blobs=len(held), total_bytes=sum(map(len, held)) + len(held) * OVERHEAD_BYTES
+        )
         stored = [fact.payload_hash for fact in facts(file.journal) if fact.kind is JournalKind.STORED]
         assert stored == [hash_sealed_bytes(envelope) for envelope in held]
         file.mailbox.close()
@@ -143,7 +168,7 @@ def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Pat
     with pytest.raises(StoreUnusable, match="full"):
         file.mailbox.put_all([keep(ALICE, bytes(100_000))], quota=QUOTA, now_ms=NOW_MS)
     assert [blob.envelope for blob in everything(file.mailbox, ALICE)] == [b"before"]
-    assert file.mailbox.usage(ALICE) == Usage(blobs=1, total_bytes=6)
+    assert file.mailbox.usage(ALICE) == Usage(blobs=1, total_bytes=6 + 1 * OVERHEAD_BYTES)
     file.database.run(f"PRAGMA max_page_count = {pages + 1_000}")
     put(file.mailbox, ALICE, bytes(100_000))
     file.database.close()
@@ -165,6 +190,6 @@ def test_what_was_undone_does_not_count_for_a_quota(tmp_path: Path) -> None:
     answers = store.put_all([keep(ALICE, b"kept"), keep(ALICE, b"too many")], quota=quota, now_ms=NOW_MS)
     assert [isinstance(answer, int) for answer in answers] == [True, False]
     assert store.usage(ALICE) == Usage(
-        blobs=100, total_bytes=sum(len(blob.envelope) for blob in everything(store, ALICE))
+        blobs=100, total_bytes=sum(len(blob.envelope) + OVERHEAD_BYTES for blob in everything(store, ALICE))
     )
     file.database.close()

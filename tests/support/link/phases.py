@@ -37,6 +37,7 @@ HELLO = codec.Hello(
     capabilities=NODE_CAPABILITIES,
     challenge=bytes(CHALLENGE_BYTES),
     node_key=NODE.node_key,
+    now_ms=1_700_000_000_000,
 )
 START = codec.Start(version=codec.PROTOCOL_VERSION, capabilities=NODE_CAPABILITIES)
 REFUSED = codec.Refused(permanent=False, code="E004", retry_after_ms=0, text="full")

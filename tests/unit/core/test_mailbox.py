@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from restante.core.mailbox import Keep, judge_put, judge_puts
+from restante.core.mailbox import Keep, is_intact, judge_put, judge_puts
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import InboxKey, PayloadHash
 from restante.policy.quota import MailboxQuota, Refusal
@@ -42,13 +42,27 @@ def test_a_blob_over_the_size_limit_is_refused_for_good() -> None:
     assert refusal(judged(LARGEST, quota=MailboxQuota(max_blob_bytes=262_143))) == (True, "E006")
 
 
-@clause("6.6", "6.7")
-@pytest.mark.parametrize(
-    ("life_h", "expected"), [(0, (True, "E102")), (1, None), (720, None), (721, None), (722, (True, "E102"))]
-)
-def test_life_left_must_be_between_an_hour_and_thirty_days(life_h: int, expected: tuple[bool, str] | None) -> None:
-    # 721: a sender whose clock runs up to five minutes ahead, rounded up to its next hour, is not refused.
+@clause("6.6", "6.10")
+@pytest.mark.parametrize(("life_h", "expected"), [(0, (False, "E102")), (1, None), (720, None), (722, None)])
+def test_less_than_an_hour_left_is_refused_for_now(life_h: int, expected: tuple[bool, str] | None) -> None:
     assert refusal(judged(replace(ENVELOPE, expires_at_ms=NOW_MS + life_h * HOUR_MS))) == expected
+
+
+@clause("6.6")
+def test_a_longer_life_than_thirty_days_is_cut() -> None:
+    verdict = judged(replace(ENVELOPE, expires_at_ms=NOW_MS + 10_000 * HOUR_MS))
+    assert isinstance(verdict, Keep)
+    assert verdict.expires_at_ms == NOW_MS + 720 * HOUR_MS
+
+
+@clause("6.3")
+def test_a_changed_bit_anywhere_but_in_the_expiry_is_damage() -> None:
+    raw = encode_envelope(ENVELOPE)
+    payload_hash = PayloadHash(hashlib.sha256(ENVELOPE.sealed).digest())
+    assert is_intact(raw, inbox_key=ENVELOPE.inbox_key, payload_hash=payload_hash)
+    assert not is_intact(b"", inbox_key=ENVELOPE.inbox_key, payload_hash=payload_hash)
+    assert not is_intact(raw[:-1] + b"t", inbox_key=ENVELOPE.inbox_key, payload_hash=payload_hash)
+    assert not is_intact(raw, inbox_key=InboxKey(bytes(32)), payload_hash=payload_hash)
 
 
 def test_the_same_envelope_put_again_is_kept_again() -> None:
@@ -69,11 +83,10 @@ def test_many_are_judged_as_each_alone_would_be() -> None:
     quota = MailboxQuota(max_blob_bytes=262_143)
     keeps, refusals = judge_puts(raws, quota=quota, now_ms=NOW_MS)
     assert {place: refusal(refused) for place, refused in refusals.items()} == {
-        1: (True, "E102"),
+        1: (False, "E102"),
         3: (True, "E101"),
         4: (True, "E006"),
         5: (True, "E006"),
-        8: (True, "E102"),
     }
-    assert keeps == [judge_put(raws[place], quota=quota, now_ms=NOW_MS) for place in (0, 2, 6, 7)]
+    assert keeps == [judge_put(raws[place], quota=quota, now_ms=NOW_MS) for place in (0, 2, 6, 7, 8)]
     assert {type(keep) for keep in keeps} == {Keep}

@@ -35,6 +35,7 @@ DEFAULTS: dict[str, dict[str, float]] = {
         "max_blob_bytes": 262_144,
         "max_ttl_ms": 2_592_000_000,
         "min_ttl_ms": 3_600_000,
+        "total_bytes": 10_000_000_000,
     },
     "dedup": {"max_entries": 100_000, "max_bytes": 10_000_000, "window_ms": 2_592_000_000},
     "order": {"max_gap": 1_000, "gap_timeout_ms": 300_000},

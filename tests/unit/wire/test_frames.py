@@ -39,7 +39,14 @@ from support.wire.codec_properties import flipped
 
 HASH = bytes(range(32))
 DELIVERY = DeliveryBatch(references=(HASH[:16], HASH[16:]), timestamp_ms=1_700_000_000_500, signature=b"s" * 64)
-HELLO = Hello(lowest_version=1, highest_version=2, capabilities=1, challenge=b"c" * 32, node_key=NodeKey(b"n" * 32))
+HELLO = Hello(
+    lowest_version=1,
+    highest_version=2,
+    capabilities=1,
+    challenge=b"c" * 32,
+    node_key=NodeKey(b"n" * 32),
+    now_ms=1_700_000_000_000,
+)
 EXAMPLES: dict[FrameType, Frame] = {
     FrameType.HELLO: HELLO,
     FrameType.OPEN: Subscribe(address=Address(b"a" * 32), signature=b"s" * 64),
@@ -83,6 +90,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
         capabilities=st.integers(0, 2**32 - 1),
         challenge=ids,
         node_key=ids.map(NodeKey),
+        now_ms=st.integers(0, 253_402_300_799_999),
     ),
     st.builds(Start, version=st.integers(0, 255), capabilities=st.integers(0, 2**32 - 1)),
     st.builds(Credit, through=blob_ids),
@@ -263,7 +271,7 @@ def test_an_oversized_put_reaches_the_node_so_that_it_can_refuse_by_code() -> No
 
 def test_proof_of_possession_is_bound_to_connection_node_and_address() -> None:
     signed = open_to_sign(HELLO, b"t" * 32, Address(b"a" * 32))
-    hello = b"\x01\x02\x00\x00\x00\x01" + b"c" * 32 + b"n" * 32
+    hello = b"\x01\x02\x00\x00\x00\x01" + b"c" * 32 + b"n" * 32 + (1_700_000_000_000).to_bytes(8, "big")
     assert signed == b"restante-open-v1" + hello + b"t" * 32 + b"a" * 32
     with pytest.raises(Malformed, match="channel must have 32 bytes"):
         open_to_sign(HELLO, b"t" * 31, Address(b"a" * 32))
@@ -331,8 +339,8 @@ def test_the_longest_refusal_text_has_200_bytes() -> None:
         (FrameType.BLOB, bytes(8) + b"\xff" * 8 + b"x", "stored_at must be in"),
         (FrameType.BLOB, bytes(16), r"the body of BLOB must have 17\.\.262224 bytes"),
         (FrameType.TAKEN, b"\xff" * 8, "blob id must be in"),
-        (FrameType.HELLO, b"\x00\x01" + bytes(68), "the lowest version must be in"),
-        (FrameType.HELLO, b"\x02\x01" + bytes(68), "the lowest version must be in"),
+        (FrameType.HELLO, b"\x00\x01" + bytes(76), "the lowest version must be in"),
+        (FrameType.HELLO, b"\x02\x01" + bytes(76), "the lowest version must be in"),
     ],
 )
 def test_numbers_no_store_could_hold_are_refused(number: int, body: bytes, reason: str) -> None:

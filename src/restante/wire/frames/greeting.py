@@ -1,6 +1,6 @@
-"""How a relay link begins: the server's greeting, the client's choice, and the proof that opens a receive session.
+"""The first frames of a connection: the node's greeting, the client's choice, and the proof for a subscription.
 
-Each class knows the sizes its body may have; `from_body` is only given such a body.
+Each class declares the sizes its body may have; the frame splitter hands on bodies of those sizes only.
 """
 
 import struct
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from restante.model.ids import ADDRESS_BYTES, NODE_KEY_BYTES, Address, NodeKey, address, exactly, node_key
-from restante.wire.field_checks import MAX_U32, SIGNATURE_BYTES, check_number
+from restante.wire.field_checks import MAX_U32, SIGNATURE_BYTES, check_number, check_time
 from restante.wire.frames.types import FrameType, only
 
 CHALLENGE_BYTES: Final = 32
 CHANNEL_BYTES: Final = 32
 MAX_VERSION: Final = 255
-_HELLO: Final = struct.Struct(f">BBI{CHALLENGE_BYTES}s{NODE_KEY_BYTES}s")
+_HELLO: Final = struct.Struct(f">BBI{CHALLENGE_BYTES}s{NODE_KEY_BYTES}sQ")
 _START: Final = struct.Struct(">BI")
 _OPEN_DOMAIN: Final = b"restante-open-v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """Server, first of all: what it speaks, who it is, and a challenge that no other connection has.
+    """Node, first frame: versions and capabilities, its key, a challenge that no other connection has, and its time.
 
-    Capabilities may be younger than their reader: bits it does not know are none of its business.
+    Clients ignore unknown capability bits; newer versions define them. `now_ms` is the node's clock (SPEC 6.10).
     """
 
     TYPE: ClassVar = FrameType.HELLO
@@ -33,6 +33,7 @@ class Hello:
     capabilities: int
     challenge: bytes
     node_key: NodeKey
+    now_ms: int
 
     def __post_init__(self) -> None:
         check_number(self.highest_version, "the highest version", high=MAX_VERSION)
@@ -40,27 +41,34 @@ class Hello:
         check_number(self.capabilities, "capabilities", high=MAX_U32)
         exactly(self.challenge, CHALLENGE_BYTES, "challenge")
         node_key(self.node_key)
+        check_time(self.now_ms, "the node's time")
 
     def body(self) -> bytes:
         return _HELLO.pack(
-            self.lowest_version, self.highest_version, self.capabilities, self.challenge, bytes(self.node_key)
+            self.lowest_version,
+            self.highest_version,
+            self.capabilities,
+            self.challenge,
+            bytes(self.node_key),
+            self.now_ms,
         )
 
     @classmethod
     def from_body(cls, raw: bytes) -> Self:
-        lowest, highest, capabilities, challenge, key = _HELLO.unpack(raw)
+        lowest, highest, capabilities, challenge, key, now_ms = _HELLO.unpack(raw)
         return cls(
             lowest_version=lowest,
             highest_version=highest,
             capabilities=capabilities,
             challenge=challenge,
             node_key=NodeKey(key),
+            now_ms=now_ms,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Client, first of all: the version it chose and the capabilities it will use. Answered only when refused."""
+    """Client, first frame: the version it chose and the capabilities it will use. Answered only when refused."""
 
     TYPE: ClassVar = FrameType.START
     SIZES: ClassVar = only(_START.size)
@@ -82,7 +90,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribe:
-    """Client: this address is mine, let me receive; signed over `open_to_sign` (SPEC 6.5)."""
+    """Client: subscribe to the mailbox of this address; signed over `open_to_sign` (SPEC 6.5)."""
 
     TYPE: ClassVar = FrameType.OPEN
     SIZES: ClassVar = only(ADDRESS_BYTES + SIGNATURE_BYTES)
@@ -102,6 +110,9 @@ class Subscribe:
 
 
 def open_to_sign(hello: Hello, channel: bytes, owner: Address) -> bytes:
-    """Bound to this node by its key and to this connection twice: by the challenge, and by `channel`, the hash of what
-    only the two ends of its encryption know. Whoever stands between two connections has two channels."""
+    """Return the bytes that a SUBSCRIBE signs.
+
+    They bind the proof to the node by its key, and to the connection by the challenge and by `channel`, the hash of a
+    secret of the TLS handshake. A man in the middle has two connections with two channels.
+    """
     return _OPEN_DOMAIN + hello.body() + exactly(channel, CHANNEL_BYTES, "channel") + address(owner)

@@ -8,17 +8,30 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from restante.core.mailbox import Keep, Usage
+from restante.core.mailbox import Keep, Usage, is_intact
+from restante.core.source_usage import Share, SourceUsage
 from restante.crypto.journal_tags import DAY_MS, inbox_tag
 from restante.model.ids import InboxKey, PayloadHash, SessionTag
 from restante.model.journal import JournalKind
-from restante.policy.quota import MailboxQuota, Refusal, check_space
+from restante.policy.quota import (
+    MailboxQuota,
+    Refusal,
+    check_share_of_mailbox,
+    check_share_of_total,
+    check_space,
+    is_mailbox_scarce,
+    is_total_scarce,
+)
+from restante.policy.sources import UNKNOWN_SOURCE, Source
+from restante.ports.mailbox_store import BlobPage, DamagedBlob
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import BlobEvent, Journal
 from restante.runtime.sqlite.mailbox.deferred_index import DeferredIndex
 
 REMEMBERED_INBOXES: Final = 10_000  # of each memory below: a bound, and far more than are busy at once
+
+STORED_FIELDS: Final = 4  # of `Keep`, in the order of the statement: all but the source, which is never written down
 
 _SQL: Final = load_queries("mailbox")
 _PUT: Final = _SQL["put_blob"]
@@ -37,32 +50,40 @@ class SqliteMailbox:
         self._nothing_expires_before: dict[InboxKey, int] = {}
         self._held: dict[InboxKey, list[int]] = {}
         self._changed: set[InboxKey] = set()
+        self._total_bytes: int | None = None
+        self._sources = SourceUsage()
+        self._damaged: set[int] = set()
         self._filing = DeferredIndex(database, self._reader)
         database.on_invalidate(self._forget)
         database.before_commit(self._settle)
+        database.after_commit(self._sources.commit)
 
     def close(self) -> None:
         """The reading connection; the writing one belongs to whoever opened it."""
         self._reader.close()
 
-    def put_all(self, keeps: Sequence[Keep], *, quota: MailboxQuota, now_ms: int) -> list[int | Refusal]:
+    def put_all(
+        self, keeps: Sequence[Keep], *, quota: MailboxQuota, now_ms: int, may_reap: bool = True
+    ) -> list[int | Refusal]:
         answers: list[int | Refusal] = []
         fitting: list[Keep] = []
+        half_total = quota.total_bytes // 2
         with self._database.transaction():
+            total_bytes = self._look_up_total()
             for keep in keeps:
                 inbox, size_bytes = keep.inbox_key, len(keep.envelope)
                 held = self._held.get(inbox) or self._look_up(inbox)
-                refused = check_space(quota, held[0], held[1], size_bytes)
-                if refused is not None:
+                if total_bytes + size_bytes > half_total or is_mailbox_scarce(quota, held[0] + 1, held[1] + size_bytes):
                     answers += self._put(fitting, now_ms)
                     fitting = []
-                    if self._sweep(inbox, now_ms):
-                        refused = check_space(quota, held[0], held[1], size_bytes)
+                    refused = self._check(keep, held, quota, now_ms, may_reap=may_reap)
+                    total_bytes = self._total_bytes or 0
                     if refused is not None:
                         answers.append(refused)
                         continue
                 held[0] += 1
                 held[1] += size_bytes
+                self._total_bytes = total_bytes = total_bytes + size_bytes
                 fitting.append(keep)
             answers += self._put(fitting, now_ms)
         return answers
@@ -71,7 +92,8 @@ class SqliteMailbox:
         [(blobs, total_bytes)] = self._reader.run(_SQL["usage_now"], recipient=inbox)
         return Usage(blobs=blobs, total_bytes=total_bytes)
 
-    def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> list[StoredBlob]:
+    def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> BlobPage:
+        damaged: list[DamagedBlob] = []
         while page := self._filing.page(inbox, after=after, limit=limit, now_ms=now_ms):
             first, *others = page
             ids = [first[0]]
@@ -81,23 +103,38 @@ class SqliteMailbox:
                 if room_bytes < 0:
                     break
                 ids.append(blob_id)
-            if rows := self._reader.rows(_SQL["read_blobs"], json.dumps(ids)):
-                return list(map(StoredBlob._make, rows))
-            after = ids[-1]  # all of them are gone since, or not on disk yet
-        return []
+            after = ids[-1]
+            if self._damaged:
+                ids = [blob_id for blob_id in ids if blob_id not in self._damaged]
+            blobs: list[StoredBlob] = []
+            for blob_id, stored_at_ms, envelope, payload_hash in self._reader.rows(_SQL["read_blobs"], json.dumps(ids)):
+                if is_intact(envelope, inbox_key=inbox, payload_hash=payload_hash):
+                    blobs.append(StoredBlob(blob_id, stored_at_ms, envelope))
+                else:
+                    self._damaged.add(blob_id)
+                    damaged.append(DamagedBlob(blob_id, payload_hash))
+            if blobs:
+                return BlobPage(blobs, damaged)
+            # else all of them are deleted since, damaged, or not on disk yet
+        return BlobPage([], damaged)
+
+    def journal_damaged(self, damaged: Sequence[DamagedBlob], *, now_ms: int) -> None:
+        with self._database.transaction():
+            for blob in damaged:
+                self._journal.append(JournalKind.DAMAGED, at_ms=now_ms, payload_hash=blob.payload_hash)
 
     def delete_all(self, inbox: InboxKey, blob_ids: Sequence[int], *, now_ms: int) -> int:
         with self._database.transaction():
             self._file()
             gone = [row for blob_id in blob_ids for row in self._database.rows(_SQL["delete_blob"], blob_id, inbox)]
-            self._note(JournalKind.REMOVED, gone, now_ms)
+            self._note(JournalKind.SERVED, JournalKind.REMOVED, gone=gone, now_ms=now_ms)
         return len(gone)
 
     def reap(self, *, now_ms: int, limit: int | None = None) -> int:
         with self._database.transaction():
             self._file()
             gone = self._database.run(_SQL["reap"], now_ms=now_ms, limit=-1 if limit is None else limit)
-            self._note(JournalKind.REAPED, gone, now_ms)
+            self._note(JournalKind.REAPED, gone=gone, now_ms=now_ms)
         return len(gone)
 
     def _look_up(self, inbox: InboxKey) -> list[int]:
@@ -126,11 +163,14 @@ class SqliteMailbox:
                 len(envelope),
                 max(0, expires_at_ms - now_ms) // 1_000,
             )
-            for inbox, sealed_hash, expires_at_ms, envelope in keeps
+            for inbox, sealed_hash, expires_at_ms, envelope, _ in keeps
         ]
         ids = self._journal.append_many(JournalKind.STORED, facts, at_ms=now_ms)
-        self._database.defer_many(_PUT, [(blob_id, *keep, now_ms) for blob_id, keep in zip(ids, keeps, strict=True)])
+        self._database.defer_many(
+            _PUT, [(blob_id, *keep[:STORED_FIELDS], now_ms) for blob_id, keep in zip(ids, keeps, strict=True)]
+        )
         self._filing.add(ids, keeps)
+        self._sources.stored(ids.start, keeps)
         if self._nothing_expires_before:
             for inbox in {keep.inbox_key for keep in keeps}:
                 self._nothing_expires_before.pop(inbox, None)
@@ -161,6 +201,8 @@ class SqliteMailbox:
         self._held.clear()
         self._changed.clear()
         self._nothing_expires_before.clear()
+        self._total_bytes = None
+        self._sources.roll_back()
 
     def _sweep(self, inbox: InboxKey, now_ms: int) -> bool:
         """Whether a full inbox lost what had expired in it. Only then is it worth the walk through all of it."""
@@ -168,7 +210,7 @@ class SqliteMailbox:
             return False
         self._file()
         gone = self._database.run(_SQL["reap_inbox"], recipient=inbox, now_ms=now_ms)
-        self._note(JournalKind.REAPED, gone, now_ms)
+        self._note(JournalKind.REAPED, gone=gone, now_ms=now_ms)
         if gone:
             return True  # not remembered: this transaction may still fail
         [(earliest_ms,)] = self._database.rows(_SQL["earliest_expiry"], inbox)
@@ -176,14 +218,65 @@ class SqliteMailbox:
         self._nothing_expires_before[inbox] = earliest_ms or 0
         return False
 
-    def _note(self, kind: JournalKind, gone: Sequence[tuple[Any, ...]], now_ms: int) -> None:
-        """The facts of what is gone, and what its inboxes hold without it."""
-        for inbox, sealed_hash, size_bytes in gone:
-            self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash))
+    def _note(self, *kinds: JournalKind, gone: Sequence[tuple[Any, ...]], now_ms: int) -> None:
+        """Journal what was deleted, and update what its mailboxes, its sources and the node hold."""
+        total_bytes = self._look_up_total() if gone else 0
+        for blob_id, inbox, sealed_hash, size_bytes in gone:
+            for kind in kinds:
+                self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash))
             held = self._look_up(inbox)
             held[0] -= 1
             held[1] -= size_bytes
+            total_bytes -= size_bytes
             self._changed.add(inbox)
+            self._sources.deleted(blob_id, inbox, size_bytes)
+            self._damaged.discard(blob_id)
+        if gone:
+            self._total_bytes = total_bytes
+
+    def _check(
+        self, keep: Keep, held: list[int], quota: MailboxQuota, now_ms: int, *, may_reap: bool
+    ) -> Refusal | None:
+        """Return why there is no space for the blob, in a mailbox or a node that is more than half full."""
+        inbox, size_bytes = keep.inbox_key, len(keep.envelope)
+        refused = self._check_space(quota, held, size_bytes)
+        if refused is not None and may_reap and self._sweep(inbox, now_ms):
+            refused = self._check_space(quota, held, size_bytes)
+        if refused is not None or keep.source == UNKNOWN_SOURCE:
+            return refused
+        if is_total_scarce(quota, self._look_up_total()):
+            source_bytes = self._sources.total_bytes(keep.source)
+            refused = check_share_of_total(quota, source_bytes=source_bytes, more_bytes=size_bytes)
+        if refused is None and is_mailbox_scarce(quota, held[0], held[1]):
+            share = self._share(inbox, keep.source)
+            refused = check_share_of_mailbox(
+                quota, source_blobs=share.blobs, source_bytes=share.size_bytes, more_bytes=size_bytes
+            )
+        return refused
+
+    def _check_space(self, quota: MailboxQuota, held: list[int], size_bytes: int) -> Refusal | None:
+        return check_space(
+            quota,
+            held_blobs=held[0],
+            held_bytes=held[1],
+            total_bytes=self._look_up_total(),
+            more_bytes=size_bytes,
+        )
+
+    def _share(self, inbox: InboxKey, source: Source) -> Share:
+        share = self._sources.share(inbox, source)
+        if share is None:
+            self._file()
+            self._sources.count_mailbox(inbox, self._database.rows(_SQL["sizes"], inbox))
+            share = self._sources.share(inbox, source)
+        return share or Share(0, 0)
+
+    def _look_up_total(self) -> int:
+        """Return the bytes of all blobs, as this transaction has them."""
+        if self._total_bytes is None:
+            [(held_bytes,)] = self._database.rows(_SQL["total_bytes"])
+            self._total_bytes = int(held_bytes)
+        return self._total_bytes
 
     def _make_tag(self, inbox: InboxKey, now_ms: int) -> SessionTag:
         """The inbox's tag of this day (SPEC 13.1), remembered: making one costs as much as writing a row."""

@@ -15,6 +15,15 @@ SELECT coalesce(sum(blobs), 0), coalesce(sum(bytes), 0)
         SELECT 1, length(envelope)
           FROM inbox WHERE id > (SELECT through FROM filing) AND recipient = :recipient);
 
+-- name: total_bytes
+-- Bytes of all blobs, for the total of SPEC 6.6.
+SELECT (SELECT coalesce(sum(bytes), 0) FROM usage)
+     + (SELECT coalesce(sum(length(envelope)), 0) FROM inbox WHERE id > (SELECT through FROM filing));
+
+-- name: sizes
+-- Ids and sizes of the indexed blobs of a mailbox, to count the share of each source.
+SELECT id, size_bytes FROM filed WHERE recipient = ?;
+
 -- name: set_usage
 INSERT INTO usage (recipient, blobs, bytes) VALUES (?, ?, ?)
     ON CONFLICT (recipient) DO UPDATE SET blobs = excluded.blobs, bytes = excluded.bytes;
@@ -24,21 +33,21 @@ DELETE FROM usage WHERE recipient = ?;
 
 -- name: read_blobs
 -- Those named in a JSON array: one statement for a page.
-SELECT id, stored_at_ms, envelope FROM inbox WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id;
+SELECT id, stored_at_ms, envelope, payload_hash FROM inbox WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id;
 
 -- name: delete_blob
 -- By id and recipient: nobody deletes from another's inbox (SPEC 6.1).
-DELETE FROM inbox WHERE id = ? AND recipient = ? RETURNING recipient, payload_hash, length(envelope);
+DELETE FROM inbox WHERE id = ? AND recipient = ? RETURNING id, recipient, payload_hash, length(envelope);
 
 -- name: reap
 DELETE FROM inbox
  WHERE id IN (SELECT id FROM filed WHERE expires_at_ms <= :now_ms LIMIT :limit)
-RETURNING recipient, payload_hash, length(envelope);
+RETURNING id, recipient, payload_hash, length(envelope);
 
 -- name: reap_inbox
 DELETE FROM inbox
  WHERE id IN (SELECT id FROM filed WHERE recipient = :recipient AND expires_at_ms <= :now_ms)
-RETURNING recipient, payload_hash, length(envelope);
+RETURNING id, recipient, payload_hash, length(envelope);
 
 -- name: earliest_expiry
 SELECT min(expires_at_ms) FROM filed WHERE recipient = ?;
