@@ -45,15 +45,15 @@ HELLO = Hello(
     node_key=NodeKey(raw("hello", "node_key")),
     now_ms=VECTORS["hello"]["now_ms"],
 )
-OPEN = Subscribe(address=Address(raw("open", "address")), signature=raw("open", "signature"))
+OPEN = Subscribe(address=Address(raw("subscribe", "address")), signature=raw("subscribe", "signature"))
 
 
 def frames_by_name() -> dict[str, Frame]:
     """Made when a test asks: a broken codec fails its own test, not the collection of all."""
     return {
         "hello": HELLO,
-        "open": OPEN,
-        "opened": Subscribed(),
+        "subscribe": OPEN,
+        "subscribed": Subscribed(),
         "start": Start(version=VECTORS["start"]["version"], capabilities=VECTORS["start"]["capabilities"]),
         "put": Put(envelope=raw("put", "envelope")),
         "stored": Stored(
@@ -72,7 +72,7 @@ def frames_by_name() -> dict[str, Frame]:
         ),
         "delete": Delete(blob_ids=tuple(VECTORS["delete"]["blob_ids"])),
         "deleted": Deleted(),
-        "taken": Credit(through=VECTORS["taken"]["through"]),
+        "credit": Credit(through=VECTORS["credit"]["through"]),
         "ping": Ping(),
         "pong": Pong(),
     }
@@ -90,7 +90,7 @@ def test_frames_keep_their_bytes(vector: dict[str, Any]) -> None:
 
 
 def test_the_proof_of_possession_keeps_its_signature() -> None:
-    to_sign = open_to_sign(HELLO, raw("open", "channel"), OPEN.address)
+    to_sign = open_to_sign(HELLO, raw("subscribe", "channel"), OPEN.address)
     Ed25519PublicKey.from_public_bytes(OPEN.address).verify(OPEN.signature, to_sign)
 
 

@@ -36,7 +36,7 @@ _PUT: Final = FrameType.PUT
 class MailboxFamily:
     """Satisfies `node.frame_family.FrameFamily`."""
 
-    frame_types = frozenset({int(each) for each in (FrameType.OPEN, _PUT, FrameType.DELETE, FrameType.TAKEN)})
+    frame_types = frozenset({int(each) for each in (FrameType.SUBSCRIBE, _PUT, FrameType.DELETE, FrameType.CREDIT)})
 
     def __init__(
         self,

@@ -49,8 +49,8 @@ HELLO = Hello(
 )
 EXAMPLES: dict[FrameType, Frame] = {
     FrameType.HELLO: HELLO,
-    FrameType.OPEN: Subscribe(address=Address(b"a" * 32), signature=b"s" * 64),
-    FrameType.OPENED: Subscribed(),
+    FrameType.SUBSCRIBE: Subscribe(address=Address(b"a" * 32), signature=b"s" * 64),
+    FrameType.SUBSCRIBED: Subscribed(),
     FrameType.START: Start(version=1, capabilities=1),
     FrameType.PUT: Put(envelope=b"an envelope"),
     FrameType.STORED: Stored(batch=DELIVERY, requests=(5, 6)),
@@ -58,7 +58,7 @@ EXAMPLES: dict[FrameType, Frame] = {
     FrameType.BLOB: Blob(blob_id=42, stored_at_ms=1_700_000_000_500, envelope=b"an envelope"),
     FrameType.DELETE: Delete(blob_ids=(42, 43)),
     FrameType.DELETED: Deleted(),
-    FrameType.TAKEN: Credit(through=42),
+    FrameType.CREDIT: Credit(through=42),
     FrameType.PING: Ping(),
     FrameType.PONG: Pong(),
 }
@@ -338,7 +338,7 @@ def test_the_longest_refusal_text_has_200_bytes() -> None:
         (FrameType.BLOB, b"\xff" * 8 + bytes(8) + b"x", "blob id must be in"),
         (FrameType.BLOB, bytes(8) + b"\xff" * 8 + b"x", "stored_at must be in"),
         (FrameType.BLOB, bytes(16), r"the body of BLOB must have 17\.\.262224 bytes"),
-        (FrameType.TAKEN, b"\xff" * 8, "blob id must be in"),
+        (FrameType.CREDIT, b"\xff" * 8, "blob id must be in"),
         (FrameType.HELLO, b"\x00\x01" + bytes(76), "the lowest version must be in"),
         (FrameType.HELLO, b"\x02\x01" + bytes(76), "the lowest version must be in"),
     ],

@@ -53,7 +53,7 @@ Reply = TypeVar("Reply", codec.Subscribed, codec.Deleted, codec.Pong)
 
 _PUT: Final = FrameType.PUT
 _BLOB: Final = FrameType.BLOB
-_MAILBOX_FRAMES: Final = dict.fromkeys(map(int, (FrameType.STORED, _BLOB, FrameType.DELETED, FrameType.OPENED)), 0)
+_MAILBOX_FRAMES: Final = dict.fromkeys(map(int, (FrameType.STORED, _BLOB, FrameType.DELETED, FrameType.SUBSCRIBED)), 0)
 _FAILURES: Final = {
     CloseReason.WRONG_NODE: (Failure.AUTHENTICATION_FAILED, "another node answers at the relay's endpoint"),
     CloseReason.WRONG_VERSION: (Failure.CONNECTION_REFUSED, "the relay speaks only other versions"),

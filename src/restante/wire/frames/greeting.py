@@ -92,7 +92,7 @@ class Start:
 class Subscribe:
     """Client: subscribe to the mailbox of this address; signed over `open_to_sign` (SPEC 6.5)."""
 
-    TYPE: ClassVar = FrameType.OPEN
+    TYPE: ClassVar = FrameType.SUBSCRIBE
     SIZES: ClassVar = only(ADDRESS_BYTES + SIGNATURE_BYTES)
     address: Address
     signature: bytes

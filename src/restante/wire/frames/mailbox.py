@@ -173,7 +173,7 @@ class Delete:
 class Credit:
     """Client: all blobs up to this one have left the link, so more may come. Not answered, and deletes nothing."""
 
-    TYPE: ClassVar = FrameType.TAKEN
+    TYPE: ClassVar = FrameType.CREDIT
     SIZES: ClassVar = only(_BLOB_ID.size)
     through: int
 
@@ -207,7 +207,7 @@ class _Bare:
 class Subscribed(_Bare):
     """Server: the receive session is open."""
 
-    TYPE: ClassVar = FrameType.OPENED
+    TYPE: ClassVar = FrameType.SUBSCRIBED
 
 
 @dataclass(frozen=True, slots=True)

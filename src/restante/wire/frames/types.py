@@ -15,8 +15,8 @@ class Capability(IntFlag):
 
 class FrameType(IntEnum):
     HELLO = 0x01
-    OPEN = 0x02
-    OPENED = 0x03
+    SUBSCRIBE = 0x02
+    SUBSCRIBED = 0x03
     START = 0x04
     PUT = 0x10
     STORED = 0x11
@@ -24,7 +24,7 @@ class FrameType(IntEnum):
     BLOB = 0x20
     DELETE = 0x21
     DELETED = 0x22
-    TAKEN = 0x23
+    CREDIT = 0x23
     PING = 0x30
     PONG = 0x31
 
