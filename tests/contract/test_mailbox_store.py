@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from restante.core.mailbox import Usage
 from restante.model.ids import InboxKey
+from restante.model.sources import Source
 from restante.policy.quota import MailboxQuota, Refusal
-from restante.policy.sources import Source
 from restante.ports.mailbox_store import MailboxStore
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.mailbox import deferred_index

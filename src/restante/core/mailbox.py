@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from restante.model.errors import RestanteError
 from restante.model.ids import InboxKey, PayloadHash
+from restante.model.sources import UNKNOWN_SOURCE, Source
 from restante.policy.quota import MailboxQuota, Refusal, check_envelope, latest_expiry_ms
-from restante.policy.sources import UNKNOWN_SOURCE, Source
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.envelope_parser import view_envelope
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from restante.core.mailbox import Keep
 from restante.model.ids import InboxKey
-from restante.policy.sources import UNKNOWN_SOURCE, Source
+from restante.model.sources import UNKNOWN_SOURCE, Source
 
 CHUNK_IDS: Final = 4_096
 MAX_COUNTED_MAILBOXES: Final = 1_000  # mailboxes whose shares are kept: a bound; others are counted again

@@ -38,12 +38,12 @@ from restante.core.link.messages import (
 from restante.core.link.node_end import NODE_CAPABILITIES, NodeLink
 from restante.crypto.identity import Identity
 from restante.model.errors import LocalProtocolError, RestanteError
+from restante.model.sources import UNKNOWN_SOURCE, Source, source_of
 from restante.node.connection_table import ConnectionTable
 from restante.node.frame_family import FamilyConnection, FrameFamily
 from restante.node.stats import RelayCounters, RelayEvent
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.quota import Refusal
-from restante.policy.sources import UNKNOWN_SOURCE, Source, source_of
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.runtime.transport.tls import channel_of

@@ -5,9 +5,9 @@ from collections import Counter
 from typing import Protocol
 
 from restante.core.link.partial_frames import PartialFrames
+from restante.model.sources import Source
 from restante.node.stats import RelayCounters, RelayEvent
 from restante.policy.connection_limits import RelayLimits, may_connect
-from restante.policy.sources import Source
 
 
 class OpenConnection(Protocol):

@@ -8,8 +8,8 @@ way: connections know families by these protocols, a family knows its peers by `
 from collections.abc import Sequence
 from typing import Protocol
 
+from restante.model.sources import Source
 from restante.policy.quota import Refusal
-from restante.policy.sources import Source
 from restante.wire.frames.codec import Hello, RawFrame
 
 

@@ -20,12 +20,12 @@ from restante.core.signed_acks import encoded_evidence
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.ids import InboxKey, PayloadHash
+from restante.model.sources import Source
 from restante.node.frame_family import Peer
 from restante.node.stats import RelayCounters, RelayEvent
 from restante.policy.connection_limits import MAX_UNCOMMITTED_PER_CONNECTION, may_read
 from restante.policy.quota import Refusal
 from restante.policy.settings import Settings
-from restante.policy.sources import Source
 from restante.ports.clock import Clock
 from restante.ports.commit_queue import CommitQueue, RunningCommit
 from restante.ports.mailbox_store import MailboxStore

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from restante.core.mailbox import Keep, Usage
 from restante.model.ids import InboxKey
+from restante.model.sources import UNKNOWN_SOURCE, Source
 from restante.policy.quota import (
     MailboxQuota,
     Refusal,
@@ -16,7 +17,6 @@ from restante.policy.quota import (
     is_mailbox_scarce,
     is_total_scarce,
 )
-from restante.policy.sources import UNKNOWN_SOURCE, Source
 from restante.ports.mailbox_store import BlobPage, DamagedBlob
 from restante.ports.relay_connection import StoredBlob
 

@@ -2,8 +2,8 @@
 
 from restante.core.mailbox import Keep
 from restante.model.ids import InboxKey
+from restante.model.sources import UNKNOWN_SOURCE, Source
 from restante.policy.quota import MailboxQuota
-from restante.policy.sources import UNKNOWN_SOURCE, Source
 from restante.ports.mailbox_store import MailboxStore
 from restante.ports.relay_connection import StoredBlob
 from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from restante.core.mailbox import Keep
 from restante.core.source_usage import CHUNK_IDS, Share, SourceUsage
 from restante.model.ids import InboxKey, PayloadHash
-from restante.policy.sources import UNKNOWN_SOURCE, Source
+from restante.model.sources import UNKNOWN_SOURCE, Source
 
 SOURCES = [UNKNOWN_SOURCE, Source(b"one"), Source(b"two"), Source(b"six")]
 INBOXES = [InboxKey(bytes([number]) * 32) for number in range(3)]

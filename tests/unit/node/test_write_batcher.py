@@ -12,11 +12,11 @@ from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import StoreUnusable
 from restante.model.ids import InboxKey
+from restante.model.sources import Source
 from restante.node.stats import RelayCounters, RelayEvent
 from restante.node.write_batcher import MAX_BATCH, QUICK_DISK_S, SMALL_BATCH, WHOLE_BATCH, WriteBatcher
 from restante.policy.quota import Refusal
 from restante.policy.settings import Settings
-from restante.policy.sources import Source
 from restante.testing.deterministic import FakeClock
 from restante.testing.memory_mailbox import MemoryMailbox
 from restante.wire.envelope import hash_sealed_bytes

@@ -13,6 +13,7 @@ from restante.core.source_usage import Share, SourceUsage
 from restante.crypto.journal_tags import DAY_MS, inbox_tag
 from restante.model.ids import InboxKey, PayloadHash, SessionTag
 from restante.model.journal import JournalKind
+from restante.model.sources import UNKNOWN_SOURCE, Source
 from restante.policy.quota import (
     MailboxQuota,
     Refusal,
@@ -22,7 +23,6 @@ from restante.policy.quota import (
     is_mailbox_scarce,
     is_total_scarce,
 )
-from restante.policy.sources import UNKNOWN_SOURCE, Source
 from restante.ports.mailbox_store import BlobPage, DamagedBlob
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.file.database import Database, load_queries

@@ -2,7 +2,7 @@
 
 import pytest
 
-from restante.policy.sources import UNKNOWN_SOURCE, source_of
+from restante.model.sources import UNKNOWN_SOURCE, source_of
 from support.spec.clauses import clause
 
 
