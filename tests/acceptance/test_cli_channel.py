@@ -85,7 +85,7 @@ async def test_a_final_refusal_is_shown_and_is_the_exit_status(shell: Shell) -> 
     shell.hook.replies.append(Reply(status=400, body=b"invalid recipient"))
     told = await shell.json("channel", "send", "hook", "room", "long.md", status=1)
     assert [(one["state"], one["code"]) for one in told["chunks"]] == [("dead", "E120"), ("dead", None), ("dead", None)]
-    letters = await shell.json("dlq", "list")
+    letters = await shell.json("dlq", "list", status=3)
     assert sorted(one["reason"] for one in letters["dead_letters"]) == ["cancelled", "cancelled", "permanent_failure"]
 
 
