@@ -108,7 +108,7 @@ def test_an_unknown_topic_is_refused_with_all_topics(shell: Shell) -> None:
 def test_policy_prints_all_tables_within_eighty_columns_and_without_colours(shell: Shell) -> None:
     result = shell.run("policy")
     assert result.returncode == 0
-    for title in ("Kinds of message", "Wait after each failed try", "Delivery codes", "Refusals", "Settings"):
+    for title in ("Kinds of message", "Wait after each failed attempt", "Delivery codes", "Refusals", "Settings"):
         assert title in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "\x1b" not in result.stdout

@@ -97,11 +97,11 @@ async def test_an_empty_text_is_skipped_visibly(shell: Shell) -> None:
 
 async def test_a_test_says_what_works_and_what_does_not(shell: Shell) -> None:
     told = await shell.json("channel", "test", "hook", "--chat", "room")
-    assert [(one["step"], one["well"]) for one in told] == [
+    assert [(one["step"], one["ok"]) for one in told] == [
         ("configured", True),
         ("starts", True),
         ("answers", True),
-        ("takes a message", True),
+        ("accepts a message", True),
     ]
     shell.hook.replies.append(Reply(status=403, body=b"go away\x1b[31m"))
     out, _ = await shell.run("channel", "test", "hook", "--chat", "room", status=1)

@@ -64,7 +64,7 @@ def test_recovery_resets_tries_and_makes_the_message_due_at_once(operator: Opera
     assert (data["state"], data["attempts"]) == ("pending", 0)
     assert data["next_attempt_at_ms"] == data["queued_at_ms"]
     assert data["expires_at_ms"] == data["queued_at_ms"] + 2 * DAY_MS
-    assert data["facts"][-1]["fact"] == "recovered"
+    assert data["events"][-1]["event"] == "recovered"
     assert operator.json("outbox check")["sound"] is True
 
 
@@ -102,15 +102,17 @@ def test_all_letters_of_a_category_are_recovered_at_once(operator: Operator) -> 
 
 @pytest.mark.parametrize("arguments", ["", "--all 62a2fed3"])
 def test_recover_wants_either_ids_or_all(operator: Operator, arguments: str) -> None:
-    assert operator.run(f"dlq recover {arguments}", status=2).stderr.startswith("error E107: which dead letters?")
+    assert operator.run(f"dlq recover {arguments}", status=2).stderr.startswith("error E107: no dead letters given")
 
 
 @clause("5.4")
 def test_a_deleted_letter_leaves_only_its_facts(operator: Operator) -> None:
     reports = operator.json("dlq delete --yes", short("permanent"), short("sent"), status=1)
     assert [report["done"] for report in reports] == [True, False]
-    assert operator.run("dlq show", short("permanent"), status=1).stderr.startswith("error E109: it is no dead letter")
-    assert operator.json("dlq history", short("permanent"))["facts"][-1]["fact"] == "discarded"
+    assert operator.run("dlq show", short("permanent"), status=1).stderr.startswith(
+        "error E109: it is not a dead letter"
+    )
+    assert operator.json("dlq history", short("permanent"))["events"][-1]["event"] == "discarded"
     assert operator.json("outbox check")["sound"] is True
 
 

@@ -27,8 +27,8 @@ def test_a_nodes_facts_leave_once_and_the_next_time_only_what_is_new(tmp_path: P
     operator = Operator(tmp_path)
     node = open_node_file(operator.path)
     note(node, 3)
-    assert "1 segment written to out; shipped through fact 3" in operator.run("journal ship --to out").stdout
-    assert operator.run("journal status").stdout == "a node's journal: 3 facts, 0 of them not shipped yet\n"
+    assert "1 segment written to out; shipped through event 3" in operator.run("journal ship --to out").stdout
+    assert operator.run("journal status").stdout == "a node's journal: 3 events, 0 of them unshipped\n"
     assert operator.json("journal ship --to out")["segments"] == []
     note(node, 1)
     again = operator.json("journal ship --to out")
@@ -48,7 +48,7 @@ def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path: Path, 
     operator = Operator(tmp_path)
     operator.path.write_bytes(content)
     refused = operator.run("journal ship --to out", status=1)
-    assert "error E106: mail.db is no client's and no node's file" in refused.stderr
+    assert "error E106: mail.db is not the file of a client or node" in refused.stderr
     assert operator.files() == {"mail.db": content}
 
 
@@ -60,7 +60,7 @@ def test_bad_paths_are_named(tmp_path: Path) -> None:
     node.database.close()
     (tmp_path / "out").touch()
     assert "a journal segment cannot be written" in operator.run("journal ship --to out", status=1).stderr
-    assert "1 of them not shipped" in operator.run("journal status").stdout
+    assert "1 of them unshipped" in operator.run("journal status").stdout
 
 
 @clause("13.1")

@@ -82,7 +82,7 @@ def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
     assert bob(pair, "inbox", "--idle-timeout-ms", "500").stdout == "No new messages.\n"
     [session] = json.loads(bob(pair, "sessions", "--json").stdout)
     assert (session["contact"], session["state"]) == ("alice", "in use")
-    assert bob(pair, "security").stdout == "Nothing was out of order.\n"
+    assert bob(pair, "security").stdout == "There are no security events.\n"
     assert "alice" in bob(pair, "contact", "list").stdout
 
 
@@ -236,11 +236,11 @@ def test_a_new_passphrase_is_asked_for_twice_and_must_be_the_same(pair: Path, no
         ("send alice hello --kind control", 2, "error E101: kind control is for Restante itself"),
         ("contact add identity --name x", 1, "error E109: identity cannot be read"),
         ("id new . --relay here", 2, "error E101: a relay is named KEY@HOST:PORT"),
-        ("id new .", 2, "error E107: say which relay keeps your mail"),
+        ("id new .", 2, "error E107: no relay given: add --relay KEY@HOST:PORT"),
         ("inbox --home nowhere", 1, "error E109: nowhere is no client's directory"),
         ("inbox --passphrase-file nowhere --home {alice}", 1, "error E109: nowhere cannot be read"),
         ("inbox --passphrase-file {alice}/relay --home {alice}", 1, "error E103: the passphrase is wrong"),
-        ("inbox --home {alice}", 2, "error E107: the identity has a passphrase and nobody can be asked here"),
+        ("inbox --home {alice}", 2, "error E107: the identity has a passphrase and there is no terminal"),
     ],
 )
 def test_what_cannot_be_done_is_said_with_a_code(pair: Path, arguments: str, status: int, start: str) -> None:
@@ -252,7 +252,7 @@ def test_what_is_advised_is_about_what_was_named(pair: Path) -> None:
     unknown = bob(pair, "send", "carol", "hello", status=1).stderr
     assert "hint: List the contacts with 'restante contact list'." in unknown
     elsewhere = bob(pair, "sessions", "--home", "nowhere", status=1).stderr
-    assert "hint: Make one with 'restante id new DIR'" in elsewhere
+    assert "hint: Create a client with 'restante id new DIR'" in elsewhere
     assert "message" not in unknown + elsewhere
 
 

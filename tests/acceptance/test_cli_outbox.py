@@ -109,8 +109,8 @@ def test_a_message_is_shown_with_its_facts_wherever_it_is(
 ) -> None:
     data = operator.json("outbox show", short(name))
     assert (data["message_id"], data["state"]) == (shown(name), state)
-    assert [fact["fact"] for fact in data["facts"]] == facts
-    assert operator.json("dlq history", short(name))["facts"] == data["facts"]
+    assert [one["event"] for one in data["events"]] == facts
+    assert operator.json("dlq history", short(name))["events"] == data["events"]
     assert "payload_base64" not in data
     output = operator.run("outbox show", short(name)).stdout
     assert shown(name) in output

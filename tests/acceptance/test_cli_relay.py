@@ -70,12 +70,12 @@ def test_the_tables_are_for_people(node: NodeProcess, key: str, reader: Identity
     assert "1 on the relay's disk, " in shown
     one = ("relay", "flush", "--identity", key, "--limit", "1", "--idle-timeout-ms", "60000")
     shown = restante(*one, RESTANTE_RELAY=str(node.relay)).stdout
-    assert shown.startswith("Held: 1\n")
+    assert shown.startswith("Stored: 1\n")
     assert max(map(len, shown.splitlines())) <= 80
     shown = restante(*one, "--delete", RESTANTE_RELAY=str(node.relay)).stdout
-    assert shown.startswith("Taken and deleted: 1\n")
+    assert shown.startswith("Listed and deleted: 1\n")
     shown = restante("relay", "flush", "--identity", key, RESTANTE_RELAY=str(node.relay)).stdout
-    assert shown == "The relay holds nothing for this identity.\n"
+    assert shown == "The relay stores nothing for this identity.\n"
 
 
 def test_an_envelope_from_a_file_is_put_as_it_is(node: NodeProcess, tmp_path: Path, key: str, reader: Identity) -> None:
@@ -128,7 +128,7 @@ def test_nobody_at_the_place_is_told(node: NodeProcess, key: str) -> None:
         (["put", "--address", "rst1x"], 2, "error E101: an address must have"),
         (["put", "--identity", "absent.key"], 1, "error E109: the identity file cannot be read"),
         (["put", "--address", "x", "--relay", "nonsense"], 2, "error E101: a relay is named KEY@HOST:PORT"),
-        (["flush"], 2, "say whose mail it is with --identity FILE"),
+        (["flush"], 2, "no identity given: add --identity FILE"),
         (["put", "/dev/null"], 2, "error E101: only version 1 of the envelope is known"),
     ],
 )
@@ -141,4 +141,4 @@ def test_bad_input_is_refused_before_anything_is_sent(
 
 
 def test_a_relay_must_be_named() -> None:
-    assert "say which relay with --relay KEY@HOST:PORT" in restante("relay", "flush", status=2).stderr
+    assert "no relay given: add --relay KEY@HOST:PORT" in restante("relay", "flush", status=2).stderr

@@ -125,7 +125,7 @@ def test_gc_beside_a_running_node_lets_the_node_do_it(home: NodeHome) -> None:
 
 @clause("6.1")
 def test_gc_of_a_stopped_node_does_it_itself_and_journals_it(home: NodeHome) -> None:
-    assert restante("node", "gc", str(home.path)).stdout == "Removed 0 expired messages.\n"  # it has never run
+    assert restante("node", "gc", str(home.path)).stdout == "Deleted 0 expired messages.\n"  # it has never run
     with running_node(home):
         put(home, 2)
     expire_all(home)

@@ -1,1 +1,1 @@
-"""The command `restante`: reads arguments, calls the rooms below, prints. No rule of delivery lives here."""
+"""The command `restante`: reads arguments, calls the packages below and prints. It holds no rule of delivery."""

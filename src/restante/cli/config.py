@@ -1,4 +1,4 @@
-"""`restante config`: the settings in force and who set each."""
+"""`restante config`: the settings in force and the source of each."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ def config(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with plain numbers.")] = False,
     reference: Annotated[bool, typer.Option("--reference", help="Print the reference page, in Markdown.")] = False,
 ) -> None:
-    """Show the settings in force and where each came from."""
+    """Show the settings in force and the source of each."""
     if reference:
         typer.echo(configuration_page(), nl=False)
         return

@@ -130,7 +130,7 @@ a variable. [The adapters and their options](../howto/channels.md#configure-chan
 
 
 def configuration_page() -> str:
-    """The whole page as Markdown."""
+    """Return the page as Markdown."""
     parts = [INTRODUCTION]
     for section, settings in groupby(known_settings(), key=lambda setting: setting.section):
         parts += [f"\n## [{section}]\n\n", "| key | default | allowed | SPEC | what it is |\n"]

@@ -44,25 +44,25 @@ from restante.model.errors import RestanteError, StoreUnusable
 EXAMPLES = """\
 [bold]Examples[/bold]
 
-  restante demo                       the whole product once, with proof
-  restante id new DIR                 make an identity; then: restante send, restante inbox
+  restante demo                       run the whole system once and check the result
+  restante id new DIR                 create an identity; then: restante send, restante inbox
   restante policy                     the rules in force, as tables
-  restante policy retry --json        the retry delays, for a program
+  restante policy retry --json        the retry delays as JSON
   restante --set retry.base_ms=200 policy retry
-  restante config                     every setting and where it came from
+  restante config                     every setting and its source
   restante outbox stats --file my.db  how full a client's outbox is
-  restante dlq list --file my.db      what was given up, and why
-  restante channel render news.md     what each chat platform would get
-  restante node init DIR              make a relay; then: restante node run DIR
+  restante dlq list --file my.db      messages that could not be delivered, and why
+  restante channel render news.md     preview a message for each chat platform
+  restante node init DIR              create a relay; then: restante node run DIR
   restante journal ship --file my.db --to segments
   restante fleet report segments --html report.html
-  restante fleet backfill --lake DIR  tables from a fleet's journals, on Spark
-  restante fleet stream --lake DIR      the same, kept up to date while journals come in
+  restante fleet backfill --lake DIR  build tables from a fleet's journals, with Spark
+  restante fleet stream --lake DIR      keep the tables up to date
 """
 
 app = typer.Typer(
     name="restante",
-    help="Reliable, private store-and-forward delivery: mail held until its addressee comes for it.",
+    help="Reliable, private store-and-forward messaging.",
     epilog=EXAMPLES,
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -1,4 +1,4 @@
-"""`restante policy`: the rules in force, printed from the tables the product itself runs on."""
+"""`restante policy`: print the rules in force, from the tables that the code uses."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -31,7 +31,7 @@ class Topic(StrEnum):
 
 def policy(
     ctx: typer.Context,
-    topic: Annotated[Topic | None, typer.Argument(help="Only this part of the rules.")] = None,
+    topic: Annotated[Topic | None, typer.Argument(help="Print only this topic.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with plain numbers.")] = False,
 ) -> None:
     """Print the rules in force: kinds of message, retry schedules, error codes, settings."""
@@ -84,7 +84,7 @@ def _kind_row(kind: Kind, rule: KindRule) -> tuple[str, ...]:
 
 
 def _longest_unsent_s(rule: KindRule) -> int | None:
-    """None for what is never queued."""
+    """Return how long a message may wait unsent, None if its kind is never queued."""
     return None if rule.delivery is DeliveryClass.REAL_TIME else QUEUE_TIME_MS[rule.priority] // SECOND_MS
 
 
@@ -111,15 +111,15 @@ def retry_table(settings: Settings) -> RenderableType:
         (str(n + 1), *(formatting.duration(delays[n] * SECOND_MS) if n < len(delays) else "" for delays in columns))
         for n in range(max(map(len, columns)))
     ]
-    jitter = f"mesh and relay waits are spread by up to {settings.retry.jitter:.0%} either way"
+    jitter = f"waits on mesh and relay routes vary by up to {settings.retry.jitter:.0%} in both directions"
     return Group(
         table(
-            "Wait after each failed try (SPEC 4.1, 4.2)",
-            *("try", "mesh and relay", "channel"),
+            "Wait after each failed attempt (SPEC 4.1, 4.2)",
+            *("attempt", "mesh and relay", "channel"),
             rows=rows,
-            right=("try", "mesh and relay", "channel"),
+            right=("attempt", "mesh and relay", "channel"),
         ),
-        f"{jitter}; when its tries are used up, a message becomes a dead letter\n",
+        f"{jitter}; after its last attempt a message becomes a dead letter\n",
     )
 
 
@@ -167,15 +167,15 @@ def errors_table(_: Settings) -> RenderableType:
     refusals = [(code.value, code.name, advice) for code, advice in REFUSAL_ADVICE.items()]
     return Group(
         table("Delivery codes (SPEC 4.4)", "code", "name", "action", "advice", rows=codes),
-        table("Failures of a try (SPEC 4.3)", "failure", "code", "wait", "also", rows=failures),
+        table("Failures of an attempt (SPEC 4.3)", "failure", "code", "wait", "also", rows=failures),
         table("Refusals: nothing was accepted or changed", "code", "name", "advice", rows=refusals),
     )
 
 
 def _also(rule: FailureRule) -> list[str]:
-    """What else a failure asks for, in words."""
+    """Return the further consequences of a failure as texts."""
     asked = {
-        "not counted as a try": not rule.counts_as_attempt,
+        "not counted as an attempt": not rule.counts_as_attempt,
         "only once": rule.retries_once,
         "rebuild circuit": rule.rebuilds_circuit,
         "try other nodes": rule.tries_other_nodes,

@@ -1,6 +1,6 @@
-"""The options every command shares, and the settings they lead to.
+"""The options that all commands share, and the settings that result.
 
-Settings are read when a command asks for them, not before: `restante demo --help` works beside a broken file.
+A command reads the settings only when it needs them, so that `restante demo --help` works with a broken file.
 """
 
 import os
@@ -16,7 +16,7 @@ from restante.runtime.settings_loader import Loaded, find_file, load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What stood before the command's name."""
+    """The options before the name of the command."""
 
     config: Path | None
     assignments: tuple[str, ...]
@@ -29,12 +29,12 @@ class Inputs:
 
 
 def inputs_of(ctx: typer.Context) -> Inputs:
-    """The shared options of the command that is running."""
+    """Return the shared options of the running command."""
     return ctx.ensure_object(Inputs)
 
 
 def parse_assignments(texts: Sequence[str]) -> dict[str, str]:
-    """`KEY=VALUE` pairs; of two for one key the later wins."""
+    """Parse `KEY=VALUE` texts. The last one for a key wins."""
     given = {}
     for text in texts:
         key, separator, value = text.partition("=")

@@ -1,1 +1,1 @@
-"""What people look at: values in, text, tables and pages out. No I/O."""
+"""Turn values into text, tables and HTML for people. No I/O."""

@@ -1,7 +1,7 @@
-"""A fleet report as one page of HTML: no script, nothing loaded from elsewhere, readable without its plots.
+"""A fleet report as one HTML page without scripts and external resources, readable without its plots.
 
-Values in, text out. Ids of messages, nodes and writers are shown whole, since the page is the operator's own; nothing
-in a report is an address (SPEC 13.1).
+Ids of messages, nodes and writers are shown in full, because the page is for the operator. A report contains no
+address (SPEC 13.1).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ _ENDS: Final = (
 
 
 def html_page(report: FleetReport) -> str:
-    """The whole page."""
+    """Return the page."""
     style = files(__package__).joinpath("fleet_html.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

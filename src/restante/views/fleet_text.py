@@ -19,7 +19,7 @@ READ_FROM: Final = {
 
 
 def print_fleet_report(out: Console, report: FleetReport) -> None:
-    """The day balances first, then who lost what, then the rest."""
+    """Print the conservation report, then losses and withheld messages, then the rest."""
     print_report(out, report.conservation)
     out.print(f"read from {READ_FROM[report.read_from]}\n", style="dim")
     if report.likely_affected:
@@ -65,7 +65,7 @@ def _print_counts(out: Console, report: FleetReport) -> None:
 
 
 def report_data(report: FleetReport) -> dict[str, Any]:
-    """For a program: counts and names."""
+    """Return the report for JSON."""
     conservation = report.conservation
     return {
         "sound": report.sound,

@@ -1,4 +1,4 @@
-"""Numbers as people read them. JSON carries the plain number instead."""
+"""Format numbers, times and texts for people. JSON carries the plain values instead."""
 
 import unicodedata
 from datetime import UTC, datetime
@@ -20,17 +20,17 @@ SIZES_BYTES: Final = (
 
 
 def duration(milliseconds: float) -> str:
-    """In the largest unit that needs no fraction: `90 d`, `1 h`, `512 s`."""
+    """Format in the largest unit that needs no fraction: `90 d`, `1 h`, `512 s`."""
     return _in_largest(milliseconds, DURATIONS_MS) if milliseconds else "0 s"
 
 
 def size(number_of_bytes: float) -> str:
-    """In the unit that gives the smallest whole number: `256 KiB`, `50 MB`."""
+    """Format in the unit that gives the smallest whole number: `256 KiB`, `50 MB`."""
     return _in_largest(number_of_bytes, SIZES_BYTES)
 
 
 def roughly(milliseconds: int) -> str:
-    """In the largest unit that it fills, cut to a whole number: `3 d`, `59 min`; `0 s` below a second."""
+    """Format in the largest unit that fits, rounded down: `3 d`, `59 min`; `0 s` below a second."""
     for name, factor in DURATIONS_MS[:-1]:
         if milliseconds >= factor:
             return f"{milliseconds // factor:,} {name}"
@@ -38,14 +38,14 @@ def roughly(milliseconds: int) -> str:
 
 
 def away(at_ms: int, now_ms: int) -> str:
-    """How far a moment is from now: `in 5 min`, `3 d ago`, `now` within a second."""
+    """Format the distance of a time from now: `in 5 min`, `3 d ago`, `now` within a second."""
     if abs(at_ms - now_ms) < 1_000:
         return "now"
     return f"in {roughly(at_ms - now_ms)}" if at_ms > now_ms else f"{roughly(now_ms - at_ms)} ago"
 
 
 def moment(at_ms: int) -> str:
-    """Date and time of day in UTC; the bare number for a time no calendar has."""
+    """Format date and time in UTC. A time outside the calendar is given as its number."""
     try:
         return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
@@ -53,7 +53,7 @@ def moment(at_ms: int) -> str:
 
 
 def bar(part: int, whole: int, *, cells: int = 20) -> str:
-    """How full something is; anything at all shows at least one cell, and only the full is full."""
+    """Draw how full something is. A part above zero shows at least one cell, and only a full bar shows all."""
     filled = min(cells, part * cells // whole)
     if 0 < part < whole:
         filled = min(max(filled, 1), cells - 1)
@@ -61,7 +61,7 @@ def bar(part: int, whole: int, *, cells: int = 20) -> str:
 
 
 def percentage(part: int, whole: int) -> str:
-    """Cut to a whole number; what is there at all is never shown as nothing."""
+    """Format a percentage, rounded down. A part above zero is never shown as 0%."""
     return "<1%" if 0 < part * 100 < whole else f"{part * 100 // whole}%"
 
 
@@ -87,7 +87,7 @@ def _is_unsafe(character: str) -> bool:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A setting with its unit; times and sizes in a unit that suits them."""
+    """Format a setting with its unit. Times and sizes get a suitable unit."""
     if unit == "ms":
         return duration(value)
     if unit == "bytes":
@@ -96,14 +96,14 @@ def quantity(value: float, unit: str) -> str:
 
 
 def span(low: float, high: float, unit: str) -> str:
-    """Both ends of a range, the unit once where it is the same for both."""
+    """Format both ends of a range."""
     if unit in ("ms", "bytes"):
         return f"{quantity(low, unit)} .. {quantity(high, unit)}"
     return f"{_number(low)} .. {quantity(high, unit)}"
 
 
 def plain(value: float) -> int | float:
-    """1.0 as 1, so that JSON shows whole numbers as such."""
+    """Return whole numbers as int, so that JSON shows 1 instead of 1.0."""
     return int(value) if value == int(value) else value
 
 

@@ -1,4 +1,4 @@
-"""The facts about one message as a person and as a program reads them."""
+"""The journal events of one message, as a table and as JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,37 +12,39 @@ from restante.views import formatting
 from restante.views.text_tables import table
 
 
-def facts_data(facts: Sequence[JournalEvent]) -> list[dict[str, Any]]:
+def events_data(events: Sequence[JournalEvent]) -> list[dict[str, Any]]:
     return [
         {
-            "number": event_number(fact.event_id),
-            "at_ms": fact.at_ms,
-            "fact": fact.kind.value,
-            "attempt": fact.attempt,
-            "code": fact.code,
-            "latency_ms": fact.latency_ms,
+            "number": event_number(event.event_id),
+            "at_ms": event.at_ms,
+            "event": event.kind.value,
+            "attempt": event.attempt,
+            "code": event.code,
+            "latency_ms": event.latency_ms,
         }
-        for fact in facts
+        for event in events
     ]
 
 
-def facts_table(facts: Sequence[JournalEvent]) -> Group:
-    first_ms = facts[0].at_ms if facts else 0
+def events_table(events: Sequence[JournalEvent]) -> Group:
+    first_ms = events[0].at_ms if events else 0
     rows = [
         (
-            formatting.moment(fact.at_ms),
-            f"+{formatting.roughly(fact.at_ms - first_ms)}" if fact.at_ms >= first_ms else "before",
-            fact.kind.value.replace("_", " "),
-            str(fact.attempt or ""),
-            words_of(fact.code),
+            formatting.moment(event.at_ms),
+            f"+{formatting.roughly(event.at_ms - first_ms)}" if event.at_ms >= first_ms else "before",
+            event.kind.value.replace("_", " "),
+            str(event.attempt or ""),
+            reason_text(event.code),
         )
-        for fact in facts
+        for event in events
     ]
-    return table("Facts", "at (UTC)", "after", "fact", "attempt", "why", rows=rows, right=("after", "attempt"))
+    return table(
+        "Journal events", "at (UTC)", "after", "event", "attempt", "why", rows=rows, right=("after", "attempt")
+    )
 
 
-def words_of(code: str | None) -> str:
-    """A code with its name; other reasons are words already."""
+def reason_text(code: str | None) -> str:
+    """Return a code with its name. Other reasons are words already."""
     if code is None:
         return ""
     known = {each.value: each for each in Code}

@@ -1,4 +1,4 @@
-"""Messages in flight, given up or delivered: as JSON, as rows of a table, and one by one in full."""
+"""Messages of the outbox: in flight, dead or delivered, as JSON, as rows of a table and as lists of fields."""
 
 import base64
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from restante.model.outbox_entry import DeliveredEntry, StoredDeadLetter, Waitin
 from restante.model.states import Confirmation, Route, State
 from restante.policy.settings import Settings
 from restante.views import formatting
-from restante.views.message_timeline import words_of
+from restante.views.message_timeline import reason_text
 
-SHORT_ID: Final = 8  # characters; as few as are accepted for a message
+SHORT_ID: Final = 8  # characters; the commands accept no fewer
 LANE_CELLS: Final = 17
 
 CONFIRMED: Final = {
@@ -27,12 +27,12 @@ def short_id(message_id: MessageId) -> str:
 
 
 def lane(text: str) -> str:
-    """A lane's name as far as there is room for it."""
+    """Return a lane's name, shortened to the width of its column."""
     shown = formatting.printable(text)
     return shown if len(shown) <= LANE_CELLS else f"{shown[: LANE_CELLS - 1]}…"
 
 
-def waiting_data(waiting: WaitingEntry) -> dict[str, Any]:
+def entry_data(waiting: WaitingEntry) -> dict[str, Any]:
     entry = waiting.entry
     return {
         "message_id": show_message_id(entry.message_id),
@@ -57,7 +57,7 @@ def waiting_data(waiting: WaitingEntry) -> dict[str, Any]:
     }
 
 
-def letter_data(letter: StoredDeadLetter) -> dict[str, Any]:
+def dead_letter_data(letter: StoredDeadLetter) -> dict[str, Any]:
     entry = letter.entry
     return {
         "message_id": show_message_id(entry.message_id),
@@ -99,7 +99,7 @@ def base64_of(payload: bytes | None) -> str | None:
 
 
 def next_step(waiting: WaitingEntry, now_ms: int) -> str:
-    """What an entry waits for, as short as it goes."""
+    """Say in one or two words what an entry waits for."""
     entry = waiting.entry
     if entry.state is State.SENDING:
         return "lease expired" if entry.lease is None or entry.lease.until_ms <= now_ms else "leased"
@@ -111,11 +111,11 @@ def next_step(waiting: WaitingEntry, now_ms: int) -> str:
 
 
 def ahead(at_ms: int, now_ms: int) -> str:
-    """How long until a moment; `now` when it has come."""
+    """Format the time until a moment; `now` if it is past."""
     return "now" if at_ms <= now_ms else formatting.roughly(at_ms - now_ms)
 
 
-def waiting_row(waiting: WaitingEntry, now_ms: int) -> tuple[str, ...]:
+def entry_row(waiting: WaitingEntry, now_ms: int) -> tuple[str, ...]:
     entry = waiting.entry
     return (
         short_id(entry.message_id),
@@ -129,7 +129,7 @@ def waiting_row(waiting: WaitingEntry, now_ms: int) -> tuple[str, ...]:
     )
 
 
-def letter_row(letter: StoredDeadLetter, now_ms: int) -> tuple[str, ...]:
+def dead_letter_row(letter: StoredDeadLetter, now_ms: int) -> tuple[str, ...]:
     return (
         short_id(letter.entry.message_id),
         letter.category.value,
@@ -143,7 +143,7 @@ def letter_row(letter: StoredDeadLetter, now_ms: int) -> tuple[str, ...]:
     )
 
 
-def waiting_fields(waiting: WaitingEntry, settings: Settings, now_ms: int) -> Iterator[tuple[str, str]]:
+def entry_fields(waiting: WaitingEntry, settings: Settings, now_ms: int) -> Iterator[tuple[str, str]]:
     entry = waiting.entry
     schedule = settings.channel_retry if entry.route is Route.CHANNEL else settings.retry
     yield "state", entry.state.value
@@ -152,39 +152,39 @@ def waiting_fields(waiting: WaitingEntry, settings: Settings, now_ms: int) -> It
     yield "expires", at(entry.expires_at_ms, now_ms)
     yield "attempts", f"{entry.attempts} of {schedule.max_attempts}"
     if entry.lease is not None:
-        yield "held by", f"{formatting.printable(entry.lease.owner)} until {at(entry.lease.until_ms, now_ms)}"
+        yield "leased by", f"{formatting.printable(entry.lease.owner)} until {at(entry.lease.until_ms, now_ms)}"
     elif waiting.is_behind:
         yield "next attempt", "after an earlier message of its lane"
     elif _waits_for_receipt(waiting):
-        yield "next attempt", "none; it waits for its receipt"
+        yield "next attempt", "none; it waits for the recipient's receipt"
     else:
         yield "next attempt", at(max(entry.next_attempt_at_ms, now_ms), now_ms)
     if entry.last_attempt_at_ms is not None:
         yield "last attempt", at(entry.last_attempt_at_ms, now_ms)
     if entry.last_error is not None:
-        yield "last error", words_of(entry.last_error)
+        yield "last error", reason_text(entry.last_error)
     yield "confirmed", CONFIRMED[entry.confirmation]
 
 
-def letter_fields(letter: StoredDeadLetter, now_ms: int) -> Iterator[tuple[str, str]]:
+def dead_letter_fields(letter: StoredDeadLetter, now_ms: int) -> Iterator[tuple[str, str]]:
     entry = letter.entry
     yield "state", entry.state.value
     yield "category", letter.category.value
     yield "reason", letter.reason.value.replace("_", " ")
     if letter.code is not None:
-        yield "code", words_of(letter.code)
+        yield "code", reason_text(letter.code)
     yield from _common_fields(entry.route, entry.lane, entry.kind, entry.priority.name, letter.size_bytes)
     if not letter.body_id:
-        yield "payload", "deleted when it expired"
+        yield "payload", "deleted at expiry"
     yield "created", at(entry.created_at_ms, now_ms)
     yield "expires", at(entry.expires_at_ms, now_ms)
     yield "attempts", str(entry.attempts)
     if entry.first_attempt_at_ms is not None and entry.last_attempt_at_ms is not None:
         yield "first attempt", at(entry.first_attempt_at_ms, now_ms)
         yield "last attempt", at(entry.last_attempt_at_ms, now_ms)
-    yield "given up", at(letter.moved_at_ms, now_ms)
+    yield "failed", at(letter.moved_at_ms, now_ms)
     yield "kept until", at(letter.expires_at_ms, now_ms)
-    yield "next retry", "never by itself" if letter.retry_at_ms is None else at(letter.retry_at_ms, now_ms)
+    yield "next retry", "not automatic" if letter.retry_at_ms is None else at(letter.retry_at_ms, now_ms)
 
 
 def delivered_fields(delivered: DeliveredEntry, now_ms: int) -> Iterator[tuple[str, str]]:
@@ -199,11 +199,11 @@ def at(at_ms: int, now_ms: int) -> str:
 
 
 def hex_of(payload: bytes | None) -> str:
-    return "There is no payload any more." if payload is None else f"Payload, sealed\n{payload.hex(' ', -2)}"
+    return "The payload was deleted." if payload is None else f"Payload, sealed\n{payload.hex(' ', -2)}"
 
 
 def _waits_for_receipt(waiting: WaitingEntry) -> bool:
-    """It has left, and would end before it were stored again (SPEC 10.4)."""
+    """Return whether the entry was sent and expires before it would be sent again (SPEC 10.4)."""
     entry = waiting.entry
     return entry.state is State.SENT and entry.next_attempt_at_ms >= entry.expires_at_ms
 

@@ -1,6 +1,6 @@
-"""Small plots as SVG text: bars and lines with axes a person can read, without any script or style sheet of others.
+"""Small plots as SVG text: bars and lines with labelled axes, without scripts and external style sheets.
 
-Numbers in, markup out. Every plot has a title and a description for those who cannot see it, and each mark its value.
+Every plot has a title and a description for screen readers, and each mark its value.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _INNER_HEIGHT: Final = HEIGHT - TOP - BOTTOM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One colour of a plot; a value of None is a moment without one. `style` is a class of the page's style sheet."""
+    """One series of a plot. A value of None leaves a gap. `style` is a class of the page's style sheet."""
 
     name: str
     style: str
@@ -27,7 +27,7 @@ class Series:
 
 
 def bars(title: str, labels: Sequence[str], series: Sequence[Series], *, unit: str) -> str:
-    """Bars side by side, those of one label on top of each other."""
+    """Draw one stacked bar for each label."""
     totals = [sum(one.values[place] or 0 for one in series) for place in range(len(labels))]
     high = _nice_top(max(totals, default=0))
     step = _INNER_WIDTH / max(1, len(labels))
@@ -49,7 +49,7 @@ def bars(title: str, labels: Sequence[str], series: Sequence[Series], *, unit: s
 
 
 def lines(title: str, labels: Sequence[str], series: Sequence[Series], *, unit: str, top: float | None = None) -> str:
-    """A line a series with a dot for each value; it is broken where there is none."""
+    """Draw one line for each series, with a dot for each value and a gap where there is none."""
     values = [value for one in series for value in one.values if value is not None]
     high = top if top is not None else _nice_top(max(values, default=0))
     step = _INNER_WIDTH / max(1, len(labels))
@@ -115,7 +115,7 @@ def _y(value: float, high: float) -> float:
 
 
 def _nice_top(value: float) -> float:
-    """The next of 1, 2, 4, 5, 10 ... so that the four lines of the grid have round names."""
+    """Return the next of 1, 2, 4, 5, 10 ..., so that the four grid lines have round labels."""
     if value <= 0:
         return 4.0
     size = 1.0

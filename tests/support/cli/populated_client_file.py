@@ -125,7 +125,7 @@ def _in_flight(filler: Filler) -> None:
 def _dead(filler: Filler) -> None:
     filler.send("exhausted", ago_ms=20 * HOUR_MS)
     for attempt in range(15):
-        filler.fail("exhausted", Failure.CONNECTION_REFUSED, ago_ms=(19 - attempt) * HOUR_MS)
+        filler.fail("exhausted", Failure.NETWORK_TIMEOUT, ago_ms=(19 - attempt) * HOUR_MS)
     filler.send("overdue", ago_ms=3 * HOUR_MS, kind=Kind.CONTROL, priority=Priority.HIGH)
     filler.tell("overdue", TimePassed(), ago_ms=2 * HOUR_MS)
     filler.send("permanent", ago_ms=HOUR_MS)

@@ -54,7 +54,7 @@ def test_the_retry_table_has_a_row_a_try() -> None:
 
 
 def test_the_spread_is_told_in_percent() -> None:
-    assert "up to 20% either way" in render(Topic.RETRY)
+    assert "up to 20% in both directions" in render(Topic.RETRY)
 
 
 @clause("2.2", "2.3")

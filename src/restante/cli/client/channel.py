@@ -1,4 +1,4 @@
-"""`restante channel`: what platforms would get, which channels there are, whether they answer, and a send by hand."""
+"""`restante channel`: list and test channels, preview messages, send one."""
 
 import contextlib
 import sys
@@ -24,7 +24,7 @@ MAX_TEXT_BYTES: Final = 4_194_304
 SEND_BUDGET_MS: Final = 60_000
 
 app = typer.Typer(
-    help="Messages to chat platforms: see what they get, list and test channels, send by hand.",
+    help="List and test the channels to chat platforms, preview messages, send one.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -35,7 +35,7 @@ SourceArgument = Annotated[str, typer.Argument(metavar="FILE", help="A Markdown 
 
 @app.command("list")
 def list_channels(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """List the channels of the configuration and what each takes."""
+    """List the channels of the configuration with their format and limit."""
     from restante.cli.client.channel_check import channel_data, channel_row
 
     channels = _registered(ctx)
@@ -51,25 +51,25 @@ def list_channels(ctx: typer.Context, as_json: JsonOption = False) -> None:
 
 
 @app.command("test")
-def ask_platform(
+def check_platform(
     ctx: typer.Context,
     channel: ChannelArgument,
     chat: Annotated[str | None, typer.Option(help="Also send a short message to this chat, without the queue.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a channel and ask its platform whether all is well; exit status 1 if not."""
+    """Start a channel and check the connection to its platform. Exit status 1 if a step fails."""
     import asyncio
 
-    from restante.cli.client.channel_check import outcome_data, try_channel
+    from restante.cli.client.channel_check import check_channel, steps_data
 
     registered = _one(_registered(ctx), channel)
-    outcome = asyncio.run(try_channel(registered, chat))
+    steps = asyncio.run(check_channel(registered, chat))
     if as_json:
-        print_json(outcome_data(outcome))
+        print_json(steps_data(steps))
     else:
-        rows = [(one.step, "yes" if one.problem is None else "no", one.words) for one in outcome]
-        console().print(table(f"Channel {channel}", "step", "well", "says", rows=rows))
-    if any(one.problem for one in outcome):
+        rows = [(one.step, "yes" if one.problem is None else "no", one.words) for one in steps]
+        console().print(table(f"Channel {channel}", "step", "ok", "answer", rows=rows))
+    if any(one.problem for one in steps):
         raise typer.Exit(EXIT_FAILURE)
 
 
@@ -77,16 +77,18 @@ def ask_platform(
 def render(
     source: SourceArgument,
     platform: Annotated[
-        list[Platform] | None, typer.Option(help="Only for this platform. Repeatable; all of them if not given.")
+        list[Platform] | None, typer.Option(help="Only for this platform. Repeatable. Default: all.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=64, max=100_000, help="Cut to this limit instead.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=64, max=100_000, help="Use this limit instead of the platform's.")
+    ] = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Show the plain texts that are sent if a format is refused.")
+        bool, typer.Option("--plain", help="Show the plain text that is sent if a platform refuses the format.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what each platform would get, chunk by chunk. Nothing is sent."""
-    with _needs_the_extra():
+    """Show the chunks that each platform would get. Nothing is sent."""
+    with _require_channels_extra():
         from restante.cli.client.channel_preview import print_rendered, rendered_data
 
     text = _text(source)
@@ -103,23 +105,23 @@ def send(
     ctx: typer.Context,
     *,
     channel: ChannelArgument,
-    chat: Annotated[str, typer.Argument(metavar="CHAT", help="Whom to tell, as the channel's platform names it.")],
+    chat: Annotated[str, typer.Argument(metavar="CHAT", help="The chat, as the platform names it.")],
     source: SourceArgument,
     file: FileOption = None,
     title: Annotated[str | None, typer.Option(help="The subject, where a platform has one.")] = None,
-    reply_to: Annotated[str | None, typer.Option(help="The platform's name of the message this answers.")] = None,
-    thread: Annotated[str | None, typer.Option(help="The thread or topic it belongs to.")] = None,
+    reply_to: Annotated[str | None, typer.Option(help="The platform's id of the message to reply to.")] = None,
+    thread: Annotated[str | None, typer.Option(help="The thread or topic.")] = None,
     best_effort: Annotated[
-        bool, typer.Option("--best-effort", help="Send later chunks even if an earlier one can never be delivered.")
+        bool, typer.Option("--best-effort", help="Send later chunks even if an earlier one failed.")
     ] = False,
     queue_only: Annotated[
-        bool, typer.Option("--queue-only", help="Leave the sending to the program that runs.")
+        bool, typer.Option("--queue-only", help="Only queue the message; a running program sends it.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Queue a message and send it now; what cannot be sent yet stays in the file.
+    """Queue a message and send it now. Chunks that cannot be sent yet stay in the outbox.
 
-    The exit status is 1 if a chunk was given up.
+    Exit status 1 if a chunk became a dead letter.
     """
     import asyncio
 
@@ -128,7 +130,7 @@ def send(
     settings = inputs_of(ctx).load().settings
     if file is None:
         raise ConfigurationInvalid(f"which client's file? Add --file PATH, or set {FILE_VARIABLE}")
-    with _needs_the_extra():
+    with _require_channels_extra():
         from restante.cli.client.channel_send import print_sent, send_now
         from restante.client.channels import ChannelMessage, Strategy
 
@@ -149,17 +151,17 @@ def send(
 
 
 @contextlib.contextmanager
-def _needs_the_extra() -> Iterator[None]:
+def _require_channels_extra() -> Iterator[None]:
     try:
         yield
     except ImportError as missing:
-        raise EnvironmentUnsuitable("channels need more: pip install 'restante[channels]'") from missing
+        raise EnvironmentUnsuitable("channels need more packages: pip install 'restante[channels]'") from missing
 
 
 def _registered(ctx: typer.Context) -> "dict[str, Registered]":
     import os
 
-    with _needs_the_extra():
+    with _require_channels_extra():
         from restante.runtime.channels.channel_config import registered_channels
     return registered_channels(inputs_of(ctx).file(), os.environ)
 

@@ -1,4 +1,4 @@
-"""What `restante channel list` and `test` show."""
+"""The work of `restante channel list` and `restante channel test`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from restante.ports.channel_adapter import Outgoing
 from restante.runtime.channels.channel_config import Registered
 from restante.runtime.system import SystemEntropy
 
-TEST_TEXT: Final = "A test by restante: this channel works."
+TEST_TEXT: Final = "Test message from Restante: this channel works."
 _KEY_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """One step of a test, and what was said."""
+class CheckStep:
+    """One step of a test, with the platform's answer."""
 
     step: str
     words: str
@@ -43,34 +43,34 @@ def channel_row(registered: Registered) -> tuple[str, ...]:
     return (registered.name, registered.adapter, data["platform"], data["format"], holds)
 
 
-async def try_channel(registered: Registered, chat: str | None) -> list[Outcome]:
-    """Build, start, ask, and perhaps send; the first step that fails is the last."""
-    done: list[Outcome] = []
+async def check_channel(registered: Registered, chat: str | None) -> list[CheckStep]:
+    """Create and start the adapter, check the platform and, with `chat`, send a message. Stop at the first failure."""
+    done: list[CheckStep] = []
     step = "configured"
     adapter = None
     try:
         async with asyncio.timeout(3 * registered.limits.timeout_ms / 1_000):
             adapter = registered.make()
-            done.append(Outcome(step=step, words=f"{registered.adapter}, {registered.platform.value}"))
+            done.append(CheckStep(step=step, words=f"{registered.adapter}, {registered.platform.value}"))
             step = "starts"
             await adapter.start()
-            done.append(Outcome(step=step, words=""))
+            done.append(CheckStep(step=step, words=""))
             step = "answers"
-            done.append(Outcome(step=step, words=await adapter.check()))
+            done.append(CheckStep(step=step, words=await adapter.check()))
             if chat is not None:
-                step = "takes a message"
+                step = "accepts a message"
                 key = SystemEntropy().draw(_KEY_BYTES).hex()
                 taken = await adapter.send(
                     Outgoing(chat=chat, text=TEST_TEXT, plain=TEST_TEXT, format=Format.PLAIN, key=key, thread_key=key)
                 )
-                done.append(Outcome(step=step, words="" if taken.name is None else f"as {taken.name}"))
+                done.append(CheckStep(step=step, words="" if taken.name is None else f"as {taken.name}"))
     except RestanteError as problem:
         said = getattr(problem, "said", "")
         words = f"{problem}: {_printable(said)}" if said else str(problem)
-        done.append(Outcome(step=step, words=f"{problem.code.value} {words}", problem=problem.code))
-    except Exception as problem:  # noqa: BLE001 - somebody's own adapter may raise anything
+        done.append(CheckStep(step=step, words=f"{problem.code.value} {words}", problem=problem.code))
+    except Exception as problem:  # noqa: BLE001 - a user's adapter may raise anything
         code = Code.CHANNEL_UNAVAILABLE
-        done.append(Outcome(step=step, words=f"{code.value} {type(problem).__name__}", problem=code))
+        done.append(CheckStep(step=step, words=f"{code.value} {type(problem).__name__}", problem=code))
     finally:
         if adapter is not None:
             await adapter.close()
@@ -78,12 +78,12 @@ async def try_channel(registered: Registered, chat: str | None) -> list[Outcome]
 
 
 def _printable(text: str) -> str:
-    """A platform's own words, so that nobody steers the terminal."""
+    """Return a platform's answer without characters that control a terminal."""
     return "".join(each if each.isprintable() else " " for each in text[:200])
 
 
-def outcome_data(outcome: Sequence[Outcome]) -> list[dict[str, Any]]:
+def steps_data(steps: Sequence[CheckStep]) -> list[dict[str, Any]]:
     return [
-        {"step": one.step, "well": one.problem is None, "code": one.problem and one.problem.value, "says": one.words}
-        for one in outcome
+        {"step": one.step, "ok": one.problem is None, "code": one.problem and one.problem.value, "answer": one.words}
+        for one in steps
     ]

@@ -1,4 +1,4 @@
-"""What `restante channel render` shows: the chunks each platform would get, as it counts them."""
+"""The work of `restante channel render`: the chunks for each platform, with their size in its unit."""
 
 import html
 import re
@@ -13,7 +13,7 @@ from restante.runtime.channels.chunking import render as render_for
 
 _TAG: Final = re.compile("<[^>]*>")
 _SEEN: Final = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
-"""Control characters as pictures: IRC's marks are to be seen, and no text may steer the terminal."""
+"""Pictures of control characters: they show IRC's marks, and no text can control the terminal."""
 
 
 def rendered_data(text: str, platform: Platform, limit: int | None) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def rendered_data(text: str, platform: Platform, limit: int | None) -> dict[str,
 
 
 def _size(text: str, rules: PlatformRules) -> int:
-    """As the platform counts it; where markup does not count, it is taken out as the platform would."""
+    """Return the size as the platform counts it. Markup is removed first if the platform does not count it."""
     counted = text if rules.markup_bytes is None else html.unescape(_TAG.sub("", text))
     return measure(counted, rules.counting)
 

@@ -1,4 +1,4 @@
-"""What `restante channel send` does: queue a message, send what is due on its channel, tell where each chunk is."""
+"""The work of `restante channel send`: queue a message, send what is due, show the state of each chunk."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from restante.views.text_tables import table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentByHand:
-    """`chunks` is empty where nothing was queued; `reason` says why."""
+class SendResult:
+    """The state of each chunk. If nothing was queued, `chunks` is empty and `reason` says why."""
 
     reason: str | None
     chunks: Sequence[tuple[MessageId, Status]]
@@ -32,8 +32,8 @@ class SentByHand:
 
 async def send_now(
     file: Path, channels: Mapping[str, Registered], draft: ChannelMessage, *, settings: Settings, budget_ms: int | None
-) -> SentByHand:
-    """Queue it, send what is due on this channel within the budget, and say where each chunk is then."""
+) -> SendResult:
+    """Queue the message, send what is due on its channel within the budget, and return the state of each chunk."""
     try:
         service = Channels.open(file, channels, settings=settings)
     except apsw.Error as error:
@@ -42,16 +42,16 @@ async def send_now(
     try:
         answer = await service.deliver(draft)
         if not isinstance(answer, Enqueued):
-            return SentByHand(reason=answer.reason, chunks=())
+            return SendResult(reason=answer.reason, chunks=())
         if budget_ms is not None:
             await service.drain(only=draft.channel, budget_ms=budget_ms)
         found = [(each, await service.outbox.status(each)) for each in answer.message_ids]
-        return SentByHand(reason=None, chunks=[(each, status) for each, status in found if status is not None])
+        return SendResult(reason=None, chunks=[(each, status) for each, status in found if status is not None])
     finally:
         await service.close()
 
 
-def print_sent(sent: SentByHand, *, as_json: bool) -> None:
+def print_sent(sent: SendResult, *, as_json: bool) -> None:
     chunks: list[dict[str, Any]] = [
         {
             "message_id": show_message_id(message_id),

@@ -1,38 +1,38 @@
-"""`restante contact`: whom one can write to, and whose mail is taken in."""
+"""`restante contact`: the contacts of a client. It sends to them and accepts messages from them only."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from restante.cli.client.home import HomeOption, directory_of, warn_of_unusable_contacts
+from restante.cli.client.home import HomeOption, find_client_home, warn_of_unusable_contacts
 from restante.cli.client.options import JsonOption
 from restante.cli.terminal import console, print_json
 from restante.views import formatting
 from restante.views.text_tables import table
 
-app = typer.Typer(
-    help="Keep the cards and prekeys of those one writes to.", no_args_is_help=True, rich_markup_mode="rich"
-)
+app = typer.Typer(help="Add and list contacts.", no_args_is_help=True, rich_markup_mode="rich")
 
 
 @app.command()
 def add(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What 'restante id export' wrote for them.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file that 'restante id export' wrote for the contact.")
+    ],
     *,
-    name: Annotated[str, typer.Option("--name", help="What to call them.")],
+    name: Annotated[str, typer.Option("--name", help="Name for the contact: a-z, 0-9, dot, underscore, hyphen.")],
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add somebody, or renew their prekeys. Card and prekeys must be signed by their address.
+    """Add a contact, or update its prekeys and relay. The file must be signed by the contact's address.
 
-    Compare the address with them over a way you trust: it is all that tells them from somebody else.
+    Compare the address with the contact over a channel you trust. Nothing else proves who owns it.
     """
     from restante.client.contacts import read_contact
     from restante.runtime.system import SystemClock
     from restante.wire.address import show_address
 
-    directory = directory_of(home)
+    directory = find_client_home(home)
     contact = read_contact(file, now_ms=SystemClock().now_ms(), name=name)
     directory.contact_book().add(contact)
     if as_json:
@@ -45,14 +45,14 @@ def add(
 
 @app.command("list")
 def list_contacts(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List the contacts, and how old their prekeys are."""
+    """List the contacts and when their prekeys expire."""
     from restante.crypto.prekeys import BUNDLE_LIFE_MS
     from restante.runtime.system import SystemClock
     from restante.wire.address import show_address
     from restante.wire.prekey_bundle import decode_bundle
 
     now_ms = SystemClock().now_ms()
-    book = directory_of(home).contact_book()
+    book = find_client_home(home).contact_book()
     warn_of_unusable_contacts(book, as_json=as_json)
     found = [(contact, decode_bundle(contact.bundle)) for contact in book]
     if as_json:
@@ -70,7 +70,7 @@ def list_contacts(home: HomeOption = None, as_json: JsonOption = False) -> None:
         return
     out = console()
     if not found:
-        out.print("There are no contacts yet; add one with 'restante contact add'.")
+        out.print("There are no contacts. Add one with 'restante contact add'.")
         return
     rows = [
         (
@@ -80,4 +80,4 @@ def list_contacts(home: HomeOption = None, as_json: JsonOption = False) -> None:
         )
         for contact, bundle in found
     ]
-    out.print(table("Contacts", "name", "prekeys end", "address", rows=rows, right=("prekeys end",), dense=True))
+    out.print(table("Contacts", "name", "prekeys expire", "address", rows=rows, right=("prekeys expire",), dense=True))

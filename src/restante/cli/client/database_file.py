@@ -1,4 +1,4 @@
-"""A client's file as the commands open it: never made, and only looked into unless a command is there to change it."""
+"""Open a client's file for a command: never create it, and open it read-only unless the command changes it."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ MOST_CANDIDATES: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFile:
-    """One file at one moment: everything a command does with it is one transaction."""
+    """The client's file during one command, which runs in one transaction."""
 
     path: Path
     database: Database
@@ -41,7 +41,7 @@ class ClientFile:
     now_ms: int
 
     def resolve(self, digits: str) -> MessageId:
-        """The one message whose id begins like this."""
+        """Return the message whose id begins with these digits. Raise if there is none or more than one."""
         found = self.reading.ids_starting(digits, limit=MOST_CANDIDATES + 1)
         if not found:
             raise RestanteError(
@@ -59,7 +59,7 @@ class ClientFile:
         return found[0]
 
     def where(self, message_id: MessageId) -> str:
-        """Where a message is, in one word."""
+        """Return the state of a message, `gone` if nothing but its journal events is left."""
         waiting = self.reading.one_waiting(message_id)
         if waiting is not None:
             return waiting.entry.state.value
@@ -71,7 +71,7 @@ class ClientFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult:
-    """What became of one message that a command was to change."""
+    """The result of a change to one message."""
 
     given: str
     message_id: MessageId | None = None
@@ -83,26 +83,24 @@ class ChangeResult:
         return {"given": self.given, "message_id": shown, "done": problem is None, "problem": problem}
 
 
-def path_of(file: Path | None) -> Path:
-    """The file that was named, which must be there."""
+def require_file(file: Path | None) -> Path:
+    """Return the path of the file, or raise if there is none."""
     if file is None:
-        raise ConfigurationInvalid(f"which client's file? Add --file PATH, or set {FILE_VARIABLE}")
+        raise ConfigurationInvalid(f"no client file given: add --file PATH, or set {FILE_VARIABLE}")
     if not file.exists():
-        raise RestanteError(
-            f"there is no file {file}: give the path of a client's database; nothing was made", code=Code.NOT_FOUND
-        )
+        raise RestanteError(f"there is no file {file}: give the path of a client's database", code=Code.NOT_FOUND)
     if not file.is_file():
-        raise RestanteError(f"{file} is no file: give the path of a client's database", code=Code.NOT_FOUND)
+        raise RestanteError(f"{file} is not a file: give the path of a client's database", code=Code.NOT_FOUND)
     return file
 
 
 @contextlib.contextmanager
 def open_client_database(ctx: typer.Context, file: Path | None, *, changing: bool = False) -> Iterator[ClientFile]:
-    """The file inside one transaction; a command that fails leaves it as it was."""
+    """Open the file in one transaction. A command that fails changes nothing."""
     settings = inputs_of(ctx).load().settings
-    path = path_of(file)
-    with _damage_in_words(path):
-        # First as a reader, also where something is to be changed: a stranger's or an empty file stays untouched.
+    path = require_file(file)
+    with _translate_damage(path):
+        # Open it read-only first, even for a change: an empty file or one of another program must stay as it is.
         database = Database(path, schema="client", read_only=True)
         if changing:
             database.close()
@@ -127,7 +125,7 @@ def open_client_database(ctx: typer.Context, file: Path | None, *, changing: boo
 def change_each(
     client: ClientFile, wanted: Sequence[str], change: Callable[[ClientFile, MessageId], None]
 ) -> list[ChangeResult]:
-    """Change each message or say why not; one that is refused does not hold up the others."""
+    """Change each message, or record why not. The others are still changed."""
     reports = []
     for digits in dict.fromkeys(wanted):
         message_id = None
@@ -143,8 +141,8 @@ def change_each(
     return reports
 
 
-def print_reports(reports: Sequence[ChangeResult], *, done: str, as_json: bool) -> None:
-    """One line a message; status 1 if any was refused."""
+def print_results(reports: Sequence[ChangeResult], *, done: str, as_json: bool) -> None:
+    """Print one line for each message. Exit status 1 if one was refused."""
     if as_json:
         print_json([report.as_json() for report in reports])
     else:
@@ -170,8 +168,8 @@ def _line(report: ChangeResult, done: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def _damage_in_words(path: Path) -> Iterator[None]:
-    """Rows that no version of ours wrote, and tables that are not there."""
+def _translate_damage(path: Path) -> Iterator[None]:
+    """Turn missing tables and invalid rows into `StoreUnusable`."""
     look = "see what is wrong with 'restante outbox check'"
     try:
         yield

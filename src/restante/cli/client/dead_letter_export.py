@@ -1,4 +1,4 @@
-"""Dead letters as JSON Lines (SPEC 5.4): one object a line, payloads only where they were asked for."""
+"""Dead letters as JSON Lines (SPEC 5.4): one object for each line, with payloads only on request."""
 
 import json
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from typing import Final
 
 from restante.cli.client.database_file import ClientFile
 from restante.model.errors import ConfigurationInvalid
-from restante.views.messages import base64_of, letter_data
+from restante.views.messages import base64_of, dead_letter_data
 
 DATABASE_FILES: Final = ("", "-wal", "-shm")
 
 
-def letter_lines(client: ClientFile, *, payload: bool) -> Iterator[str]:
-    """Payloads are read one by one: there may be more of them than memory."""
+def dead_letter_lines(client: ClientFile, *, payload: bool) -> Iterator[str]:
+    """Yield one line for each dead letter. Payloads are read one by one, because all may not fit into memory."""
     for letter in client.reading.letters(category=None, limit=-1):
-        data = letter_data(letter)
+        data = dead_letter_data(letter)
         if payload:
             data["payload_base64"] = base64_of(client.outbox.dead_letters.payload(letter))
         yield json.dumps(data) + "\n"

@@ -1,4 +1,4 @@
-"""`restante dlq`: the dead letters of a client, to look at, take up again, delete or carry elsewhere."""
+"""`restante dlq`: list, show, recover, delete and export the dead letters of a client."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ from restante.cli.client.options import (
     LimitOption,
     PayloadOption,
     YesOption,
-    digits_of,
+    parse_id_prefix,
 )
 from restante.cli.error_advice import EXIT_UNDELIVERED
 from restante.cli.terminal import ask, console, print_json
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from restante.model.outbox_entry import StoredDeadLetter
 
 app = typer.Typer(
-    help="Dead letters: messages that were given up, why, and what can be done about them.",
+    help="List, recover, delete and export dead letters: messages that could not be delivered.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-CategoryOption = Annotated[DeadCategory | None, typer.Option(help="Only letters of this category.")]
+CategoryOption = Annotated[DeadCategory | None, typer.Option(help="Only dead letters of this category.")]
 
 
 @app.command("list")
-def list_letters(
+def list_dead_letters(
     ctx: typer.Context,
     file: FileOption = None,
     category: CategoryOption = None,
@@ -45,18 +45,18 @@ def list_letters(
 ) -> None:
     """List the dead letters, oldest first. Exit status 3 if there are any."""
     from restante.cli.client.database_file import open_client_database
-    from restante.views.messages import letter_data, letter_row
+    from restante.views.messages import dead_letter_data, dead_letter_row
 
     with open_client_database(ctx, file) as client:
         dead = client.reading.dead_by_category()
         found = client.reading.letters(category=category, limit=limit)
     total = sum(held.messages for each, held in dead.items() if category in (None, each))
     if as_json:
-        print_json({"total": total, "now_ms": client.now_ms, "dead_letters": [letter_data(one) for one in found]})
+        print_json({"total": total, "now_ms": client.now_ms, "dead_letters": [dead_letter_data(one) for one in found]})
     elif not found:
         console().print("There are no such dead letters." if category else "There are no dead letters.")
     else:
-        _print_letters([letter_row(one, client.now_ms) for one in found], total)
+        _print_letters([dead_letter_row(one, client.now_ms) for one in found], total)
     if total:
         raise typer.Exit(EXIT_UNDELIVERED)
 
@@ -78,51 +78,51 @@ def show(
     payload: PayloadOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one dead letter: why it was given up, until when it is kept, and its facts."""
+    """Show one dead letter: why it failed, until when it is kept, and its journal events."""
     from restante.cli.client.database_file import open_client_database
-    from restante.cli.client.message_detail import Whole, print_whole
-    from restante.views.messages import letter_data, letter_fields
+    from restante.cli.client.message_detail import MessageDetail, print_detail
+    from restante.views.messages import dead_letter_data, dead_letter_fields
 
-    digits = digits_of(wanted)
+    digits = parse_id_prefix(wanted)
     with open_client_database(ctx, file) as client:
         letter = _letter(client, client.resolve(digits))
-        facts = client.journal.history(letter.entry.message_id)
+        events = client.journal.history(letter.entry.message_id)
         body = client.outbox.dead_letters.payload(letter) if payload else None
-    whole = Whole(
+    detail = MessageDetail(
         title=f"Dead letter {show_message_id(letter.entry.message_id)}",
-        data=letter_data(letter),
-        lines=letter_fields(letter, client.now_ms),
-        facts=facts,
+        data=dead_letter_data(letter),
+        lines=dead_letter_fields(letter, client.now_ms),
+        events=events,
         with_body=payload,
         body=body,
     )
-    print_whole(whole, as_json=as_json)
+    print_detail(detail, as_json=as_json)
 
 
 @app.command()
 def recover(
     ctx: typer.Context,
-    wanted: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Which letters; or --all.")] = None,
+    wanted: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Message ids, or --all.")] = None,
     *,
     file: FileOption = None,
-    every: Annotated[bool, typer.Option("--all", help="All letters of the category.")] = False,
-    category: Annotated[DeadCategory, typer.Option(help="With --all: which letters.")] = DeadCategory.RETRIABLE,
+    every: Annotated[bool, typer.Option("--all", help="All dead letters of the category.")] = False,
+    category: Annotated[DeadCategory, typer.Option(help="With --all: the category.")] = DeadCategory.RETRIABLE,
     as_json: JsonOption = False,
 ) -> None:
-    """Put dead letters back into the outbox, with all their tries, due at once.
+    """Put dead letters back into the outbox, due now, with all attempts available again.
 
-    A message that has expired is refused (E010); the others are recovered all the same, and the exit status is 1.
+    An expired message is refused (E010). The others are still recovered, and the exit status is 1.
     """
-    from restante.cli.client.database_file import change_each, open_client_database, print_reports
+    from restante.cli.client.database_file import change_each, open_client_database, print_results
 
     if every == bool(wanted):
-        raise ConfigurationInvalid("which dead letters? Give their ids, or --all with a --category, not both")
-    digits = [digits_of(one) for one in wanted or ()]
+        raise ConfigurationInvalid("no dead letters given: add their ids, or --all with a --category, but not both")
+    digits = [parse_id_prefix(one) for one in wanted or ()]
     with open_client_database(ctx, file, changing=True) as client:
         if every:
             digits = [letter.entry.message_id.hex() for letter in client.reading.letters(category=category, limit=-1)]
         reports = change_each(client, digits, _recover)
-    print_reports(reports, done="recovered", as_json=as_json)
+    print_results(reports, done="recovered", as_json=as_json)
 
 
 @app.command()
@@ -133,10 +133,10 @@ def delete(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete dead letters for good. Their facts stay in the journal."""
-    from restante.cli.client.database_file import change_each, open_client_database, print_reports
+    """Delete dead letters. Their journal events stay."""
+    from restante.cli.client.database_file import change_each, open_client_database, print_results
 
-    digits = [digits_of(one) for one in wanted]
+    digits = [parse_id_prefix(one) for one in wanted]
     if not yes:
         with open_client_database(ctx, file) as client:
             for one in digits:
@@ -144,7 +144,7 @@ def delete(
         ask(f"Delete {len(digits):,} dead letter{'s' if len(digits) > 1 else ''} for good?", as_json=as_json)
     with open_client_database(ctx, file, changing=True) as client:
         reports = change_each(client, digits, _delete)
-    print_reports(reports, done="deleted", as_json=as_json)
+    print_results(reports, done="deleted", as_json=as_json)
 
 
 @app.command()
@@ -154,15 +154,15 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file, readable only by you.")
     ] = None,
-    payload: Annotated[bool, typer.Option("--payload", help="With the sealed payloads, as base64.")] = False,
+    payload: Annotated[bool, typer.Option("--payload", help="Include the sealed payloads, as base64.")] = False,
 ) -> None:
-    """Write all dead letters as JSON Lines, the payload only on request."""
+    """Write all dead letters as JSON Lines."""
     from restante.cli.client.database_file import open_client_database
-    from restante.cli.client.dead_letter_export import letter_lines, refuse_to_overwrite_database
+    from restante.cli.client.dead_letter_export import dead_letter_lines, refuse_to_overwrite_database
     from restante.runtime.private_file import write_private
 
     with open_client_database(ctx, file) as client:
-        lines = letter_lines(client, payload=payload)
+        lines = dead_letter_lines(client, payload=payload)
         if output is None:
             for line in lines:
                 typer.echo(line, nl=False)
@@ -174,26 +174,26 @@ def export(
 
 @app.command()
 def history(ctx: typer.Context, wanted: IdArgument, file: FileOption = None, as_json: JsonOption = False) -> None:
-    """Show the facts of the journal about one message, dead or not."""
+    """Show the journal events of one message."""
     from restante.cli.client.database_file import open_client_database
-    from restante.views.message_timeline import facts_data, facts_table
+    from restante.views.message_timeline import events_data, events_table
 
-    digits = digits_of(wanted)
+    digits = parse_id_prefix(wanted)
     with open_client_database(ctx, file) as client:
         message_id = client.resolve(digits)
-        facts = client.journal.history(message_id)
+        events = client.journal.history(message_id)
     if as_json:
-        print_json({"message_id": show_message_id(message_id), "facts": facts_data(facts)})
+        print_json({"message_id": show_message_id(message_id), "events": events_data(events)})
         return
     out = console()
     out.print(f"Message {show_message_id(message_id)}\n", style="bold")
-    out.print(facts_table(facts))
+    out.print(events_table(events))
 
 
 def _letter(client: "ClientFile", message_id: MessageId) -> "StoredDeadLetter":
     letter = client.outbox.dead_letters.load(message_id)
     if letter is None:
-        raise RestanteError(f"it is no dead letter, but {client.where(message_id)}", code=Code.NOT_FOUND)
+        raise RestanteError(f"it is not a dead letter: its state is {client.where(message_id)}", code=Code.NOT_FOUND)
     return letter
 
 
@@ -202,7 +202,7 @@ def _recover(client: "ClientFile", message_id: MessageId) -> None:
     from restante.policy.dead_letters import keeps_payload
 
     if not keeps_payload(_letter(client, message_id).category):
-        raise RestanteError("the message has expired and its payload is gone", code=Code.TTL_EXPIRED)
+        raise RestanteError("the message has expired and its payload was deleted", code=Code.TTL_EXPIRED)
     client.outbox.apply(message_id, Recovered(), now_ms=client.now_ms)
 
 

@@ -1,4 +1,4 @@
-"""A client's directory as the commands open it: where it is, and who is asked for its passphrase."""
+"""Open a client's directory for a command, with its passphrase."""
 
 import contextlib
 import sys
@@ -36,19 +36,19 @@ PassphraseOption = Annotated[
 ]
 
 
-def directory_of(home: Path | None) -> "ClientDirectory":
-    """The directory that was named, which must be a client's."""
+def find_client_home(home: Path | None) -> "ClientDirectory":
+    """Return the client's directory. Raise if it is not one."""
     from restante.client.home import ClientDirectory
 
     if home is None:
-        raise ConfigurationInvalid(f"which client? Add --home DIR, or set {HOME_VARIABLE}; 'restante id new' makes one")
+        raise ConfigurationInvalid(f"no client given: add --home DIR, or set {HOME_VARIABLE}")
     found = ClientDirectory(home)
-    with hinting("Make one with 'restante id new DIR', or name another with --home."):
+    with hinting("Create a client with 'restante id new DIR', or give another directory with --home."):
         found.check()
     return found
 
 
-def passphrase_in(file: Path) -> str:
+def read_passphrase(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             raw = opened.read(MAX_PASSPHRASE_BYTES + 1)
@@ -56,22 +56,22 @@ def passphrase_in(file: Path) -> str:
     except OSError as error:
         raise RestanteError(f"{file} cannot be read: {error.strerror}", code=Code.NOT_FOUND) from error
     except UnicodeDecodeError:
-        raise Malformed(f"{file} holds no text") from None
+        raise Malformed(f"{file} is not UTF-8 text") from None
     passphrase = text.split("\n", 1)[0].rstrip("\r")
     if not passphrase or len(raw) > MAX_PASSPHRASE_BYTES:
-        raise Malformed(f"{file} holds no passphrase in its first line, or more than {MAX_PASSPHRASE_BYTES} bytes")
+        raise Malformed(f"the first line of {file} must be a passphrase of 1 to {MAX_PASSPHRASE_BYTES} bytes")
     return passphrase
 
 
 def passphrase_for(directory: "ClientDirectory", file: Path | None) -> str | None:
-    """The passphrase, if the identity has one."""
+    """Return the passphrase, or None if the identity has none."""
     if not directory.is_under_passphrase():
         return None
     if file is not None:
-        return passphrase_in(file)
+        return read_passphrase(file)
     if not sys.stdin.isatty():
         raise ConfigurationInvalid(
-            f"the identity has a passphrase and nobody can be asked here: add --passphrase-file FILE, or set "
+            f"the identity has a passphrase and there is no terminal to ask for it: add --passphrase-file FILE, or set "
             f"{PASSPHRASE_VARIABLE}"
         )
     return str(typer.prompt("Passphrase", hide_input=True))
@@ -83,9 +83,9 @@ def opened_client(ctx: typer.Context, home: Path | None, passphrase_file: Path |
     from restante.client.client import Client
 
     loaded = inputs_of(ctx).load()
-    directory = directory_of(home)
+    directory = find_client_home(home)
     passphrase = passphrase_for(directory, passphrase_file)
-    with explained(passphrase):
+    with explain_wrong_passphrase(passphrase):
         client = Client.open(
             directory.path,
             passphrase,
@@ -111,7 +111,7 @@ def warn_of_unusable_contacts(contacts: "ContactBook", *, as_json: bool) -> None
 
 @contextlib.contextmanager
 def hinting(hint: str) -> Iterator[None]:
-    """What to do about a refusal here, where its code alone would advise something else."""
+    """Replace the general advice for errors raised in this block."""
     try:
         yield
     except RestanteError as problem:
@@ -120,13 +120,13 @@ def hinting(hint: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def explained(passphrase: str | None) -> Iterator[None]:
-    """A wrong passphrase and a changed file cannot be told apart: say what is likelier."""
+def explain_wrong_passphrase(passphrase: str | None) -> Iterator[None]:
+    """Report a failed decryption as a wrong passphrase. A damaged file looks the same, but is less likely."""
     try:
         yield
     except RestanteError as problem:
         if passphrase is None or problem.code is not Code.AUTHENTICATION_FAILED:
             raise
-        wrong = RestanteError("the passphrase is wrong, or the identity's file was changed", code=problem.code)
-        wrong.add_note(f"{HINT}Try again; if you are sure, restore the file 'identity' from your copy.")
+        wrong = RestanteError("the passphrase is wrong, or the identity file is damaged", code=problem.code)
+        wrong.add_note(f"{HINT}Try again. If the passphrase is right, restore the file 'identity' from a backup.")
         raise wrong from None

@@ -1,4 +1,4 @@
-"""`restante id`: make an identity, see it, and hand it to those who shall write to it."""
+"""`restante id`: create and show an identity, and export its contact file."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from restante.cli.client.home import HomeOption, PassphraseOption, directory_of, opened_client, passphrase_in
+from restante.cli.client.home import HomeOption, PassphraseOption, find_client_home, opened_client, read_passphrase
 from restante.cli.client.options import JsonOption
 from restante.cli.client.relay import RELAY_VARIABLE, RelayOption
 from restante.cli.terminal import console, print_json
@@ -20,12 +20,12 @@ EXAMPLES = """\
 [bold]Examples[/bold]
 
   restante id new ./me --relay KEY@HOST:PORT   a relay as 'node status' prints it
-  restante id export --home ./me -o me.json    hand this file to your contacts
+  restante id export --home ./me -o me.json    give this file to your contacts
   restante contact add alice.json --name alice --home ./me
 """
 
 app = typer.Typer(
-    help="Make an identity, see it, and write the file that lets others reach it.",
+    help="Create and show an identity, and export the file that contacts need.",
     epilog=EXAMPLES,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -39,13 +39,13 @@ def new(
     relay: RelayOption = None,
     passphrase_file: PassphraseOption = None,
     no_passphrase: Annotated[
-        bool, typer.Option("--no-passphrase", help="Keep the key as it is, in a file of mode 0600.")
+        bool, typer.Option("--no-passphrase", help="Store the key unencrypted, in a file of mode 0600.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an identity whose mail is kept at a relay.
+    """Create an identity that receives its messages at a relay.
 
-    Asks for a passphrase, under which the key is kept. Who has the key is you: keep a copy of it.
+    Asks for a passphrase that encrypts the key. The key is the identity: keep a copy of the file.
     """
     from restante.client.home import ClientDirectory
     from restante.runtime.endpoints import parse_relay_place
@@ -53,7 +53,7 @@ def new(
     from restante.wire.address import show_address
 
     if relay is None:
-        raise ConfigurationInvalid(f"say which relay keeps your mail with --relay KEY@HOST:PORT or {RELAY_VARIABLE}")
+        raise ConfigurationInvalid(f"no relay given: add --relay KEY@HOST:PORT, or set {RELAY_VARIABLE}")
     pinned = parse_relay_place(relay)
     if no_passphrase and passphrase_file is not None:
         raise ConfigurationInvalid("--no-passphrase and --passphrase-file exclude each other")
@@ -70,7 +70,7 @@ def new(
         print_json(data)
         return
     out = console()
-    out.print(fields(f"Made an identity in {directory}", _lines(data)), soft_wrap=True)
+    out.print(fields(f"Created an identity in {directory}", _lines(data)), soft_wrap=True)
     out.print(f"Next: restante id export --home {directory} -o me.json", soft_wrap=True, markup=False)
 
 
@@ -80,13 +80,13 @@ def show(
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the address of an identity and the relay that keeps its mail."""
-    from restante.cli.client.home import explained, passphrase_for
+    """Show the address of an identity and its relay."""
+    from restante.cli.client.home import explain_wrong_passphrase, passphrase_for
     from restante.wire.address import show_address
 
-    directory = directory_of(home)
+    directory = find_client_home(home)
     passphrase = passphrase_for(directory, passphrase_file)
-    with explained(passphrase):
+    with explain_wrong_passphrase(passphrase):
         identity = directory.identity(passphrase=passphrase)
     data = {
         "address": show_address(identity.address),
@@ -110,9 +110,9 @@ def export(
     ] = None,
     passphrase_file: PassphraseOption = None,
 ) -> None:
-    """Write the card, the prekeys and the relay: what others need to write to this identity. No secret is in it.
+    """Write the contact file of this identity: card, prekeys and relay. It contains no secret.
 
-    Prekeys age: hand out a new file at least every month.
+    Prekeys expire after a month. Give contacts a new file before that.
     """
     import asyncio
 
@@ -124,7 +124,7 @@ def export(
         sys.stdout.write(raw.decode())
         return
     write_private(output, [raw])
-    console().print(f"Written to {output}; others add it with 'restante contact add'", markup=False)
+    console().print(f"Written to {output}. Contacts add it with 'restante contact add'", markup=False)
 
 
 async def _exported(client: "Client") -> Any:
@@ -136,14 +136,14 @@ async def _exported(client: "Client") -> Any:
 
 def _new_passphrase(file: Path | None) -> str:
     if file is not None:
-        return passphrase_in(file)
+        return read_passphrase(file)
     if not sys.stdin.isatty():
         raise ConfigurationInvalid(
-            "nobody can be asked for a passphrase here: add --passphrase-file FILE, or --no-passphrase"
+            "there is no terminal to ask for a passphrase: add --passphrase-file FILE, or --no-passphrase"
         )
     return str(typer.prompt("New passphrase", hide_input=True, confirmation_prompt="Once more"))
 
 
 def _lines(data: dict[str, Any]) -> list[tuple[str, str]]:
-    kept = "under a passphrase" if data["has_passphrase"] else "as it is, mode 0600"
+    kept = "encrypted with a passphrase" if data["has_passphrase"] else "unencrypted, mode 0600"
     return [("address", data["address"]), ("relay", data["relay"]), ("key", f"{data['key']}, {kept}")]

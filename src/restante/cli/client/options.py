@@ -1,4 +1,4 @@
-"""The options that all commands on a client's file share. Nothing here opens a file."""
+"""The options of commands that work on a client's file."""
 
 import re
 from pathlib import Path
@@ -18,9 +18,11 @@ FileOption = Annotated[
     typer.Option("--file", metavar="PATH", envvar=FILE_VARIABLE, help="The client's database file."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with plain numbers.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-PayloadOption = Annotated[bool, typer.Option("--payload", help="With the sealed payload: hex, in JSON base64.")]
-LimitOption = Annotated[int, typer.Option(min=1, max=1_000_000, help="How many to show at most.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+PayloadOption = Annotated[
+    bool, typer.Option("--payload", help="Also show the sealed payload: as hex, in JSON as base64.")
+]
+LimitOption = Annotated[int, typer.Option(min=1, max=1_000_000, help="Show at most this many.")]
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help=f"A message id, or its first {FEWEST_DIGITS} characters or more.")
 ]
@@ -29,12 +31,12 @@ IdsArgument = Annotated[
 ]
 
 
-def digits_of(text: str) -> str:
-    """What a person typed for a message id, as hexadecimal digits; hyphens may be left out."""
+def parse_id_prefix(text: str) -> str:
+    """Return the hexadecimal digits of a message id or of its beginning. Hyphens are optional."""
     digits = text.replace("-", "").lower()
     if not _DIGITS.fullmatch(digits):
         raise Malformed(
-            f"{text!r} is no message id: give {FEWEST_DIGITS} to {MOST_DIGITS} hexadecimal digits,"
+            f"{text!r} is not a message id: give {FEWEST_DIGITS} to {MOST_DIGITS} hexadecimal digits,"
             " as 'restante outbox list' and 'restante dlq list' show them"
         )
     return digits

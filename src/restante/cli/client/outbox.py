@@ -1,4 +1,4 @@
-"""`restante outbox`: what waits in a client's outbox, message by message and in sum."""
+"""`restante outbox`: list, show and cancel messages in flight, show totals, check the file."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,7 +13,7 @@ from restante.cli.client.options import (
     LimitOption,
     PayloadOption,
     YesOption,
-    digits_of,
+    parse_id_prefix,
 )
 from restante.cli.error_advice import EXIT_FAILURE, EXIT_UNDELIVERED
 from restante.cli.terminal import ask, console, print_json
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_FINDINGS: Final = 20  # of one check; JSON has them all
 
 app = typer.Typer(
-    help="Look into a client's outbox: what waits, what became of a message, whether the file is sound.",
+    help="List, show and cancel messages in flight, show totals, check the file.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -44,7 +44,7 @@ class InFlight(StrEnum):
 
 
 @app.command("list")
-def list_waiting(
+def list_entries(
     ctx: typer.Context,
     *,
     file: FileOption = None,
@@ -55,21 +55,21 @@ def list_waiting(
 ) -> None:
     """List the messages in flight, oldest first."""
     from restante.cli.client.database_file import open_client_database
-    from restante.views.messages import waiting_data, waiting_row
+    from restante.views.messages import entry_data, entry_row
 
     only = None if state is None else State(state)
     with open_client_database(ctx, file) as client:
         total = client.reading.count_waiting(state=only, lane=lane)
         found = client.reading.waiting(state=only, lane=lane, limit=limit)
     if as_json:
-        print_json({"total": total, "now_ms": client.now_ms, "messages": [waiting_data(one) for one in found]})
+        print_json({"total": total, "now_ms": client.now_ms, "messages": [entry_data(one) for one in found]})
         return
     out = console()
     if not found:
         out.print("No such message is in flight." if only or lane else "Nothing is in flight.")
         return
     columns = ("message", "state", "kind", "attempts", "next", "expires", "error", "to")
-    rows = [waiting_row(one, client.now_ms) for one in found]
+    rows = [entry_row(one, client.now_ms) for one in found]
     right = ("attempts", "next", "expires")
     out.print(table(f"In flight: {total:,}", *columns, rows=rows, right=right, dense=True))
     if total > len(found):
@@ -84,19 +84,19 @@ def show(
     payload: PayloadOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one message and all that is known of its life, also when it has ended."""
+    """Show one message and its journal events, even if it has ended."""
     from restante.cli.client.database_file import open_client_database
-    from restante.cli.client.message_detail import Whole, print_whole
+    from restante.cli.client.message_detail import MessageDetail, print_detail
 
-    digits = digits_of(wanted)
+    digits = parse_id_prefix(wanted)
     with open_client_database(ctx, file) as client:
         message_id = client.resolve(digits)
-        facts = client.journal.history(message_id)
-        data, lines = _what_is_known(client, message_id)
+        events = client.journal.history(message_id)
+        data, lines = _details_of(client, message_id)
         body = _payload(client, message_id) if payload else None
     title = f"Message {show_message_id(message_id)}"
-    whole = Whole(title=title, data=data, lines=lines, facts=facts, with_body=payload, body=body)
-    print_whole(whole, as_json=as_json)
+    detail = MessageDetail(title=title, data=data, lines=lines, events=events, with_body=payload, body=body)
+    print_detail(detail, as_json=as_json)
 
 
 @app.command()
@@ -107,21 +107,21 @@ def cancel(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take messages back: they are not sent any more and lie among the dead letters.
+    """Cancel messages: they are not sent and become dead letters.
 
-    What was handed to the network already may still arrive.
+    A message that was already sent may still arrive.
     """
-    from restante.cli.client.database_file import change_each, open_client_database, print_reports
+    from restante.cli.client.database_file import change_each, open_client_database, print_results
 
-    digits = [digits_of(one) for one in wanted]
+    digits = [parse_id_prefix(one) for one in wanted]
     if not yes:
         with open_client_database(ctx, file) as client:
             for message_id in map(client.resolve, digits):
-                _refuse_unless_waiting(client, message_id)
+                _require_in_flight(client, message_id)
         ask(f"Cancel {len(digits):,} message{'s' if len(digits) > 1 else ''}?", as_json=as_json)
     with open_client_database(ctx, file, changing=True) as client:
         reports = change_each(client, digits, _cancel)
-    print_reports(reports, done="cancelled", as_json=as_json)
+    print_results(reports, done="cancelled", as_json=as_json)
 
 
 @app.command()
@@ -145,7 +145,7 @@ def stats(ctx: typer.Context, file: FileOption = None, as_json: JsonOption = Fal
 
 @app.command()
 def check(ctx: typer.Context, file: FileOption = None, as_json: JsonOption = False) -> None:
-    """Check that the file is whole and that its books agree; exit status 1 if they do not."""
+    """Check the integrity of the file. Exit status 1 if there are findings."""
     from restante.cli.client.database_file import open_client_database
     from restante.runtime.sqlite.file.integrity import check_file
 
@@ -156,8 +156,8 @@ def check(ctx: typer.Context, file: FileOption = None, as_json: JsonOption = Fal
         print_json({"sound": sound, "checks": [{"check": one.name, "findings": one.findings} for one in checks]})
     else:
         out = console()
-        rows = [(one.name, f"{len(one.findings)} wrong" if one.findings else "yes") for one in checks]
-        out.print(table(f"Check of {client.path.name}", "that", "holds", rows=rows))
+        rows = [(one.name, f"{len(one.findings)} findings" if one.findings else "ok") for one in checks]
+        out.print(table(f"Check of {client.path.name}", "check", "result", rows=rows))
         for one in checks:
             for finding in one.findings[:MOST_FINDINGS]:
                 out.print(f"• {finding}", style="red", markup=False)
@@ -166,24 +166,26 @@ def check(ctx: typer.Context, file: FileOption = None, as_json: JsonOption = Fal
                     f"• {len(one.findings) - MOST_FINDINGS:,} more of this kind; --json has them all", style="red"
                 )
         if not sound:
-            out.print("\nStop the program that uses the file, keep a copy, and restore it from a backup.")
+            out.print("\nStop the program that uses the file, keep a copy of it, and restore a backup.")
     if not sound:
         raise typer.Exit(EXIT_FAILURE)
 
 
-def _what_is_known(client: "ClientFile", message_id: MessageId) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def _details_of(client: "ClientFile", message_id: MessageId) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     from restante.views import messages as views
 
     waiting = client.reading.one_waiting(message_id)
     if waiting is not None:
-        return views.waiting_data(waiting), list(views.waiting_fields(waiting, client.settings, client.now_ms))
+        return views.entry_data(waiting), list(views.entry_fields(waiting, client.settings, client.now_ms))
     letter = client.outbox.dead_letters.load(message_id)
     if letter is not None:
-        return views.letter_data(letter), list(views.letter_fields(letter, client.now_ms))
+        return views.dead_letter_data(letter), list(views.dead_letter_fields(letter, client.now_ms))
     delivered = client.reading.delivered(message_id)
     if delivered is not None:
         return views.delivered_data(delivered), list(views.delivered_fields(delivered, client.now_ms))
-    return {"message_id": show_message_id(message_id), "state": None}, [("state", "ended; only its facts are left")]
+    return {"message_id": show_message_id(message_id), "state": None}, [
+        ("state", "ended; only its journal events are left")
+    ]
 
 
 def _payload(client: "ClientFile", message_id: MessageId) -> bytes | None:
@@ -194,13 +196,13 @@ def _payload(client: "ClientFile", message_id: MessageId) -> bytes | None:
     return None if letter is None else client.outbox.dead_letters.payload(letter)
 
 
-def _refuse_unless_waiting(client: "ClientFile", message_id: MessageId) -> None:
+def _require_in_flight(client: "ClientFile", message_id: MessageId) -> None:
     if client.reading.one_waiting(message_id) is None:
-        raise RestanteError(f"it is no longer in flight, but {client.where(message_id)}", code=Code.NOT_FOUND)
+        raise RestanteError(f"it is no longer in flight: its state is {client.where(message_id)}", code=Code.NOT_FOUND)
 
 
 def _cancel(client: "ClientFile", message_id: MessageId) -> None:
     from restante.core.outbox_events import Cancelled
 
-    _refuse_unless_waiting(client, message_id)
+    _require_in_flight(client, message_id)
     client.outbox.apply(message_id, Cancelled(), now_ms=client.now_ms)

@@ -1,4 +1,4 @@
-"""`restante relay`: speak to a relay as a client does, one question at a time, to find out what is wrong."""
+"""`restante relay`: send single requests to a relay, to find out what is wrong."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -25,12 +25,12 @@ EXAMPLES = """\
   restante relay put --identity ./my.key            a test message for that identity
   restante relay put --identity ./my.key --count 100 --size 1024
   restante relay put letter.bin                an envelope from a file
-  restante relay flush --identity ./my.key          what the relay holds for it
-  restante relay flush --identity ./my.key --delete and take it away
+  restante relay flush --identity ./my.key          what the relay stores for it
+  restante relay flush --identity ./my.key --delete and delete it there
 """
 
 app = typer.Typer(
-    help="Try out a relay by hand: put envelopes, and see what is held for an identity.",
+    help="Test a relay: put envelopes, and list what it stores for an identity.",
     epilog=EXAMPLES,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -38,7 +38,7 @@ app = typer.Typer(
 
 RelayOption = Annotated[
     str | None,
-    typer.Option("--relay", metavar="KEY@HOST:PORT", envvar=RELAY_VARIABLE, help="The relay: its key and its place."),
+    typer.Option("--relay", metavar="KEY@HOST:PORT", envvar=RELAY_VARIABLE, help="The relay: its key, host and port."),
 ]
 
 
@@ -58,17 +58,15 @@ def put(
     ttl_hours: Annotated[int, typer.Option(min=1, max=24 * 60, help="TTL of each test envelope.")] = 24,
     as_json: JsonOption = False,
 ) -> None:
-    """Put an envelope, and say when the relay has it on disk.
+    """Put envelopes and wait until the relay has them on disk.
 
-    A test envelope holds random bytes: whoever fetches it gets nothing that can be opened.
+    A test envelope holds random bytes. Its recipient cannot decrypt it.
     """
     from restante.cli.client.relay_requests import put_all, random_envelopes, read_envelope
 
     pinned = _pinned(relay)
     if sum(one is not None for one in (file, identity, address)) != 1:
-        raise ConfigurationInvalid(
-            "give one of FILE, --identity FILE and --address ADDRESS: what is to be put, or for whom"
-        )
+        raise ConfigurationInvalid("give one of FILE, --identity FILE and --address ADDRESS")
     if file is not None:
         envelopes = [read_envelope(file)]
     else:
@@ -89,18 +87,18 @@ def flush(
     *,
     relay: RelayOption = None,
     identity: Annotated[
-        Path | None, typer.Option("--identity", metavar="FILE", help="The identity whose mail it is.")
+        Path | None, typer.Option("--identity", metavar="FILE", help="The file of the identity.")
     ] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Have the relay forget what it handed over.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many to take at most.")] = 1_000,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the listed messages at the relay.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="List at most this many.")] = 1_000,
     idle_timeout_ms: Annotated[
         int, typer.Option("--idle-timeout-ms", min=10, max=60_000, help="Stop after this long without another message.")
     ] = 500,
     as_json: JsonOption = False,
 ) -> None:
-    """List what the relay holds for an identity, the oldest first. It stays there unless --delete is given.
+    """List what the relay stores for an identity, oldest first. It stays there unless --delete is given.
 
-    The identity is proven to the relay; its key stays here.
+    The command proves to the relay that it has the identity's key. It does not send the key.
     """
     from restante.cli.client.relay_requests import flush_all
     from restante.runtime.system import SystemClock
@@ -108,7 +106,7 @@ def flush(
 
     pinned = _pinned(relay)
     if identity is None:
-        raise ConfigurationInvalid("say whose mail it is with --identity FILE, an identity's file")
+        raise ConfigurationInvalid("no identity given: add --identity FILE, an identity's file")
     held = flush_all(pinned, identity, delete=delete, limit=limit, idle_timeout_ms=idle_timeout_ms)
     if len(held) == limit:
         warn(f"stopped after {limit:,} messages, there may be more: raise --limit", as_json=as_json)
@@ -117,7 +115,7 @@ def flush(
         return
     out = console()
     if not held:
-        out.print("The relay holds nothing for this identity.")
+        out.print("The relay stores nothing for this identity.")
         return
     now_ms = SystemClock().now_ms()
     rows = [
@@ -130,7 +128,7 @@ def flush(
         )
         for one in held
     ]
-    title = f"{'Taken and deleted' if delete else 'Held'}: {len(held):,}"
+    title = f"{'Listed and deleted' if delete else 'Stored'}: {len(held):,}"
     right = ("number", "stored", "expires", "bytes")
     out.print(table(title, "number", "stored", "expires", "bytes", "SHA-256", rows=rows, right=right, dense=True))
 
@@ -140,7 +138,6 @@ def _pinned(relay: str | None) -> "RelayPlace":
 
     if relay is None:
         raise ConfigurationInvalid(
-            f"say which relay with --relay KEY@HOST:PORT or the variable {RELAY_VARIABLE}; "
-            "'restante node status' prints it"
+            f"no relay given: add --relay KEY@HOST:PORT, or set {RELAY_VARIABLE}; 'restante node status' prints it"
         )
     return parse_relay_place(relay)

@@ -1,4 +1,4 @@
-"""One visit to a relay: connect, ask, leave. What `restante relay` does behind its options."""
+"""Connect to a relay, send one kind of request, disconnect: the work of `restante relay`."""
 
 import asyncio
 import secrets
@@ -39,7 +39,7 @@ class StoredEnvelope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldEnvelope:
-    """`payload_hash` and `expires_at_ms` are None where the relay handed over what is no envelope."""
+    """A blob that the relay stores. `payload_hash` and `expires_at_ms` are None if it is not a valid envelope."""
 
     blob_id: int
     stored_at_ms: int
@@ -52,7 +52,7 @@ class HeldEnvelope:
 
 
 def read_envelope(file: Path) -> bytes:
-    """The bytes of a file, or of the standard input for `-`; refused when they are no envelope."""
+    """Read an envelope from a file, or from standard input for `-`. Raise if the bytes are not an envelope."""
     try:
         if str(file) == "-":
             raw = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
@@ -68,7 +68,7 @@ def read_envelope(file: Path) -> bytes:
 
 
 def random_envelopes(identity: Path | None, address: str | None, *, count: int, size: int, hours: int) -> list[bytes]:
-    """Envelopes of random bytes, which nobody can open, for an identity's file or an address."""
+    """Make envelopes of random bytes for an identity's file or an address."""
     owner: Address = load_identity(identity).address if identity is not None else parse_address(address or "")
     expires_at_ms = (SystemClock().now_ms() // HOUR_MS + hours + 1) * HOUR_MS
     inbox = relay_inbox_key(owner)
@@ -79,7 +79,7 @@ def random_envelopes(identity: Path | None, address: str | None, *, count: int, 
 
 
 def put_all(relay: RelayPlace, envelopes: Sequence[bytes]) -> tuple[list[StoredEnvelope], float]:
-    """The relay's word for each, and how long all of them took; the first refusal ends it."""
+    """Put all envelopes. Return the relay's acknowledgements and the time it took. Raise the first refusal."""
     return asyncio.run(_put_all(relay, envelopes))
 
 
@@ -139,14 +139,18 @@ async def _connect(relay: RelayPlace) -> TlsRelayConnection:
     try:
         return await TlsRelayConnection.connect(relay.host, relay.port, node=relay.node_key)
     except AttemptFailed as problem:
-        problem.add_note(f"{HINT}Compare key and place with what 'restante node status' prints where the node runs.")
+        problem.add_note(
+            f"{HINT}Compare key, host and port with the output of 'restante node status' on the node's machine."
+        )
         raise
 
 
 def _advised(problem: AttemptFailed) -> AttemptFailed:
-    """Here nobody tries again by himself: say where more can be found out."""
+    """Add a hint: this command does not retry."""
     if problem.code in (Code.NETWORK_UNREACHABLE, Code.STORAGE_FAILED):
-        problem.add_note(f"{HINT}Ask the node where it runs, with 'restante node status', then try again.")
+        problem.add_note(
+            f"{HINT}Check the node with 'restante node status' on its machine, then run the command again."
+        )
     return problem
 
 

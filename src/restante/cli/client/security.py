@@ -1,11 +1,11 @@
-"""`restante sessions` and `restante security`: how mail is protected, what looked like an attack. No key needed."""
+"""`restante sessions` and `restante security`: the sessions of a client and its security events. They need no key."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from restante.cli.client.home import HomeOption, directory_of
+from restante.cli.client.home import HomeOption, find_client_home
 from restante.cli.client.options import JsonOption, LimitOption
 from restante.cli.terminal import console, print_json
 from restante.model.error_codes import Code
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 SHORT: Final = 8
 MEANINGS: Final = {
     "collision": "two different messages under one id",
-    "replay": "a message whose key was used before",
-    "foreign_ack": "a contact acknowledged a message that was written to somebody else; not believed",
-    "unknown_sender": "from somebody who is no contact; not taken in",
+    "replay": "a message whose key was already used",
+    "foreign_ack": "a contact acknowledged a message that was sent to another contact; ignored",
+    "unknown_sender": "from an address that is not a contact; rejected",
     "no_one_time_prekey": "a session was opened without a one-time prekey",
-    Code.AUTHENTICATION_FAILED.value: "did not open: damaged, or not for us, or not by whom it names",
-    Code.MALFORMED.value: "was not what it should be",
-    Code.SESSION_INVALID.value: "of a session that is not known here; another was asked for",
+    Code.AUTHENTICATION_FAILED.value: "decryption failed: damaged, not for us, or not from the sender it names",
+    Code.MALFORMED.value: "invalid format",
+    Code.SESSION_INVALID.value: "from an unknown session; a new session was requested",
     Code.RECIPIENT_NOT_FOUND.value: "a new session is needed, but the contact's prekeys are too old",
 }
 
 
 def sessions(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List the sessions with each contact, the newest first."""
+    """List the sessions with each contact, newest first."""
     from restante.runtime.sqlite.session_store import summaries
     from restante.runtime.system import SystemClock
     from restante.wire.address import show_address
 
-    directory = directory_of(home)
+    directory = find_client_home(home)
     names = {contact.address: contact.name for contact in directory.contact_book()}
-    with _looked_into(directory.database) as database:
+    with _open_read_only(directory.database) as database:
         found = summaries(database)
     if as_json:
         print_json(
@@ -61,7 +61,7 @@ def sessions(home: HomeOption = None, as_json: JsonOption = False) -> None:
         return
     out = console()
     if not found:
-        out.print("There are no sessions yet; the first message opens one.")
+        out.print("There are no sessions. The first message opens one.")
         return
     now_ms = SystemClock().now_ms()
     rows = [
@@ -81,22 +81,22 @@ def sessions(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
 
 def security(home: HomeOption = None, limit: LimitOption = 50, as_json: JsonOption = False) -> None:
-    """List what looked like an attack or lowered a protection, the newest first. Nobody is named by such a fact."""
+    """List security events, newest first: what looked like an attack or weakened the encryption. They name no peer."""
     from restante.model.journal import JournalKind
     from restante.runtime.sqlite.file.journal import Journal
     from restante.runtime.system import SystemEntropy
 
-    with _looked_into(directory_of(home).database) as database:
+    with _open_read_only(find_client_home(home).database) as database:
         found = Journal(database, SystemEntropy()).newest(JournalKind.SECURITY, limit=limit)
     if as_json:
         print_json([{"at_ms": row.at_ms, "code": row.code, "size_bytes": row.size_bytes} for row in found])
         return
     out = console()
     if not found:
-        out.print("Nothing was out of order.")
+        out.print("There are no security events.")
         return
     rows = [(formatting.moment(row.at_ms), row.code or "", MEANINGS.get(row.code or "", "")) for row in found]
-    out.print(table("Out of order", "when", "code", "what", rows=rows, dense=True))
+    out.print(table("Security events", "when", "code", "what", rows=rows, dense=True))
 
 
 def _state(one: "SessionSummary") -> str:
@@ -110,11 +110,11 @@ def _state(one: "SessionSummary") -> str:
 
 
 @contextmanager
-def _looked_into(path: Path) -> "Iterator[Database]":
+def _open_read_only(path: Path) -> "Iterator[Database]":
     from restante.runtime.sqlite.file.database import Database
 
     if not path.is_file():
-        raise RestanteError("this client has sent and received nothing yet", code=Code.NOT_FOUND)
+        raise RestanteError("this client has not sent or received anything yet", code=Code.NOT_FOUND)
     database = Database(path, schema="client", read_only=True)
     try:
         with database.transaction():

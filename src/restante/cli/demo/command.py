@@ -1,4 +1,4 @@
-"""`restante demo`: the whole product once, in about half a minute, with proof that nothing was lost."""
+"""`restante demo`: run the whole system for half a minute and check that no message was lost."""
 
 import tempfile
 from pathlib import Path
@@ -14,30 +14,31 @@ from restante.cli.terminal import console, print_json
 from restante.views.text_tables import table
 
 FAULT_NAMES: Final = {
-    "requests_lost": "sends lost on the way to the relay",
-    "answers_lost": "answers of the relay lost on the way back",
-    "puts_repeated": "sends that reached the relay twice",
+    "requests_lost": "puts lost before they reached the relay",
+    "answers_lost": "answers of the relay lost",
+    "puts_repeated": "puts that reached the relay twice",
     "blobs_repeated": "deliveries repeated",
-    "blobs_late": "deliveries overtaken by the next one",
+    "blobs_late": "deliveries delayed behind the next one",
 }
 
 
 def demo(
     ctx: typer.Context,
     messages: Annotated[int, typer.Option(min=10, max=10_000, help="How many messages to send.")] = 300,
-    seed: Annotated[int, typer.Option(help="Which faults the network has; the same seed, the same dice.")] = 7,
+    seed: Annotated[int, typer.Option(help="Seed of the network's faults; the same seed gives the same faults.")] = 7,
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="DIR", help="Keep databases and journal segments in this new directory."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Send messages through a bad network and a killed relay, then let Spark prove that none was lost.
+    """Send messages over a lossy network while the relay is killed, then check with Spark that none was lost.
 
-    Starts two clients and a relay as processes of their own on loopback, loses and repeats some of what they send,
-    kills the relay once with SIGKILL and starts it again. Afterwards a Spark job reads the journals of all three.
-    Exit status 0 only if every message arrived once, in order, and the books balance. It runs with the default
-    settings and the shortest retry delay, whatever is configured.
+    The demo starts two clients and a relay as processes on loopback. It loses and repeats some of their frames, kills
+    the relay once with SIGKILL and starts it again. Then a Spark job reads the journals of all three. It uses the
+    default settings with the shortest retry delay, and ignores the configuration.
+
+    Exit status 0 only if every message arrived once, in order, and every one is accounted for.
     """
     from restante.model.errors import ConfigurationInvalid
 
@@ -45,31 +46,31 @@ def demo(
     if output is not None and output.exists() and any(output.iterdir() if output.is_dir() else [output]):
         raise ConfigurationInvalid(f"--output {output}: must be a new or empty directory")
     if output is not None:
-        _play(output, messages=messages, seed=seed, as_json=as_json)
+        _run(output, messages=messages, seed=seed, as_json=as_json)
         return
     with tempfile.TemporaryDirectory(prefix="restante-demo-") as made:
-        _play(Path(made), messages=messages, seed=seed, as_json=as_json)
+        _run(Path(made), messages=messages, seed=seed, as_json=as_json)
 
 
-def _play(home: Path, *, messages: int, seed: int, as_json: bool) -> None:
+def _run(home: Path, *, messages: int, seed: int, as_json: bool) -> None:
     import asyncio
 
     from restante.model.errors import EnvironmentUnsuitable
     from restante.runtime.system import SystemEntropy
 
     try:
-        from restante.cli.demo.orchestrator import Outcome, perform
+        from restante.cli.demo.orchestrator import Outcome, run_demo
         from restante.fleet.jobs.conservation_report import run_report
         from restante.views.conservation_text import conservation_line, print_report
     except ImportError as missing:
-        raise EnvironmentUnsuitable("the demo's report needs Spark: pip install 'restante[fleet]'") from missing
+        raise EnvironmentUnsuitable("the demo needs Spark: pip install 'restante[fleet]'") from missing
 
     out = Console(quiet=True) if as_json else console()
     out.print(f"[bold]alice → relay → bob[/bold], three processes on loopback, {messages:,} messages, seed {seed}\n")
     with _progress(out) as progress:
         arriving = progress.add_task("arriving", total=messages)
         outcome: Outcome = asyncio.run(
-            perform(
+            run_demo(
                 home,
                 messages=messages,
                 seed=seed,
@@ -80,7 +81,7 @@ def _play(home: Path, *, messages: int, seed: int, as_json: bool) -> None:
     rows = [(name, f"{outcome.faults[key]:,}") for key, name in FAULT_NAMES.items()]
     rows.append(("relay killed with SIGKILL and restarted", str(outcome.relay_kills)))
     out.print()
-    out.print(table("What went wrong on the way", "fault", "times", rows=rows, right=("times",)))
+    out.print(table("Injected faults", "fault", "times", rows=rows, right=("times",)))
     as_sent = "each once, in the order sent" if outcome.in_order_once_each else "NOT as they were sent"
     out.print(f"[bold]bob's application[/bold] got {outcome.received:,} messages: {as_sent}\n")
     with out.status("Spark reads the journals of all three"):

@@ -1,7 +1,7 @@
-"""The demo's actors, each a process of its own: one relay and two clients, on loopback.
+"""The processes of the demo: one relay and two clients, on loopback.
 
-Started by cli/demo/orchestrator as `python -m restante.cli.demo.processes '{...}'`. Each reports what it does as JSON
-lines on its standard output, and ships its journal before it ends.
+Started by cli/demo/orchestrator as `python -m restante.cli.demo.processes '{...}'`. Each prints its progress as
+JSON lines and ships its journal before it ends.
 """
 
 import asyncio
@@ -40,13 +40,15 @@ from restante.wire.inbox_keys import node_id_of
 LOOPBACK: Final = "127.0.0.1"
 BACKLOG: Final = 64  # messages the sender keeps waiting; a relay lane would evict beyond 256 (SPEC 3.6)
 TICK_S: Final = 0.05
-SETTINGS: Final = Settings(retry=RetrySchedule(base_ms=100))  # the shortest SPEC 4.1 allows: a demo should not wait
+SETTINGS: Final = Settings(
+    retry=RetrySchedule(base_ms=100)
+)  # the shortest that SPEC 4.1 allows, so that the demo is quick
 DEMO_FAULTS: Final = Faults(request_lost=0.04, answer_lost=0.04, put_twice=0.05, blob_twice=0.05, blob_late=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """What one process is told. `port` 0 lets the relay choose."""
+class ProcessConfig:
+    """The arguments of one process. With `port` 0 the relay chooses one."""
 
     role: str
     home: str
@@ -61,77 +63,77 @@ def message_text(number: int) -> bytes:
     return f"message {number}".encode()
 
 
-def say(**facts: object) -> None:
-    sys.stdout.write(json.dumps(facts) + "\n")
+def report(**fields: object) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
-async def play_relay(part: Part) -> None:
-    identity = load_identity(Path(part.home) / "identity")
-    database = Database(Path(part.home) / "node.db", schema="node")
+async def run_relay(config: ProcessConfig) -> None:
+    identity = load_identity(Path(config.home) / "identity")
+    database = Database(Path(config.home) / "node.db", schema="node")
     journal = Journal(database, SystemEntropy())
     store = SqliteMailbox(database, journal, tag_secret=identity.tag_secret)
     append_node_started(database, journal, node_id_of(identity.node_key), now_ms=SystemClock().now_ms())
     commits = GroupCommit(database)
     relay = Relay(identity, store, commits=commits, settings=SETTINGS, clock=SystemClock(), entropy=SystemEntropy())
-    server = await relay.listen(LOOPBACK, part.port)
-    say(event="listening", port=server.sockets[0].getsockname()[1])
+    server = await relay.listen(LOOPBACK, config.port)
+    report(event="listening", port=server.sockets[0].getsockname()[1])
     await _asked_to_stop()
     await relay.stop()
     commits.close()
     store.close()
-    say(event="done", segments=_shipped(journal, part))
+    report(event="done", segments=_shipped(journal, config))
     database.close()
 
 
-def _shipped(journal: Journal, part: Part) -> int:
-    return len(ship(journal, DirectoryDepot(Path(part.segments))))
+def _shipped(journal: Journal, config: ProcessConfig) -> int:
+    return len(ship(journal, DirectoryDepot(Path(config.segments))))
 
 
-def _shipped_by_client(part: Part) -> int:
-    """Once it is closed: until then a commit may still be under way, and the file has one writer."""
-    database = Database(ClientDirectory(Path(part.home)).database, schema="client")
+def _shipped_by_client(config: ProcessConfig) -> int:
+    """Ship the journal of a closed client. An open one may be committing, and a file has one writer."""
+    database = Database(ClientDirectory(Path(config.home)).database, schema="client")
     try:
-        return _shipped(Journal(database, SystemEntropy()), part)
+        return _shipped(Journal(database, SystemEntropy()), config)
     finally:
         database.close()
 
 
-async def play_sender(part: Part) -> None:
-    client = _open_client(part)
+async def run_sender(config: ProcessConfig) -> None:
+    client = _open_client(config)
     counts = FaultCounts()
     accepted = 0
-    async with _connected(client, part, counts):
-        while accepted < part.messages or await _in_flight(client):
-            while accepted < part.messages and await _in_flight(client) < BACKLOG:
-                await client.send(_peer(client, part), message_text(accepted))
+    async with _connected(client, config, counts):
+        while accepted < config.messages or await _in_flight(client):
+            while accepted < config.messages and await _in_flight(client) < BACKLOG:
+                await client.send(_peer(client, config), message_text(accepted))
                 accepted += 1
-            say(event="progress", accepted=accepted)
+            report(event="progress", accepted=accepted)
             await asyncio.sleep(TICK_S)
     await client.close()
-    say(event="done", segments=_shipped_by_client(part), faults=asdict(counts), accepted=accepted)
+    report(event="done", segments=_shipped_by_client(config), faults=asdict(counts), accepted=accepted)
 
 
-async def play_receiver(part: Part) -> None:
-    client = _open_client(part)
+async def run_receiver(config: ProcessConfig) -> None:
+    client = _open_client(config)
     counts = FaultCounts()
     stopping = asyncio.ensure_future(_asked_to_stop())
     bodies: list[str] = []
-    async with _connected(client, part, counts):
+    async with _connected(client, config, counts):
         while not (stopping.done() and await client.is_settled()):
             bodies += [message.text async for message in client.inbox(follow=False)]
-            say(event="progress", received=len(bodies))
+            report(event="progress", received=len(bodies))
             await asyncio.sleep(TICK_S)
     await client.close()
-    say(event="done", segments=_shipped_by_client(part), faults=asdict(counts), bodies=bodies)
+    report(event="done", segments=_shipped_by_client(config), faults=asdict(counts), bodies=bodies)
 
 
-def _open_client(part: Part) -> Client:
-    return Client.open(part.home, settings=SETTINGS)
+def _open_client(config: ProcessConfig) -> Client:
+    return Client.open(config.home, settings=SETTINGS)
 
 
-def _peer(client: Client, part: Part) -> Address:
-    return client.contacts.named(part.peer).address
+def _peer(client: Client, config: ProcessConfig) -> Address:
+    return client.contacts.named(config.peer).address
 
 
 async def _in_flight(client: Client) -> int:
@@ -139,9 +141,9 @@ async def _in_flight(client: Client) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _connected(client: Client, part: Part, counts: FaultCounts) -> AsyncIterator[None]:
-    """The client works over a bad network until the block ends."""
-    dice = SeededEntropy(part.seed)
+async def _connected(client: Client, config: ProcessConfig, counts: FaultCounts) -> AsyncIterator[None]:
+    """Run the client over a lossy network until the block ends."""
+    dice = SeededEntropy(config.seed)
 
     async def connect(relay: RelayPlace, owner: Identity | None) -> RelayConnection:
         return LossyConnection(await connect_by_tls(relay, owner), DEMO_FAULTS, dice, counts)
@@ -157,30 +159,30 @@ async def _connected(client: Client, part: Part, counts: FaultCounts) -> AsyncIt
 
 
 async def _asked_to_stop() -> None:
-    """Until SIGTERM."""
+    """Wait for SIGTERM."""
     asked = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
     await asked.wait()
 
 
-async def _play(part: Part) -> None:
-    """One part to its end, or until the stage that started it is gone."""
-    play: dict[str, Callable[[Part], Coroutine[None, None, None]]] = {
-        "relay": play_relay,
-        "sender": play_sender,
-        "receiver": play_receiver,
+async def _run(config: ProcessConfig) -> None:
+    """Run one role until it is done, or until the process that started it ends."""
+    roles: dict[str, Callable[[ProcessConfig], Coroutine[None, None, None]]] = {
+        "relay": run_relay,
+        "sender": run_sender,
+        "receiver": run_receiver,
     }
-    playing = asyncio.create_task(play[part.role](part))
-    stage_gone = asyncio.create_task(_stage_gone())
-    done, waiting = await asyncio.wait({playing, stage_gone}, return_when=asyncio.FIRST_COMPLETED)
+    running = asyncio.create_task(roles[config.role](config))
+    parent_gone = asyncio.create_task(_parent_gone())
+    done, waiting = await asyncio.wait({running, parent_gone}, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     await asyncio.gather(*done)
 
 
-async def _stage_gone() -> None:
-    """Until standard input ends, which happens even when the stage is killed."""
+async def _parent_gone() -> None:
+    """Wait until standard input is closed, which happens even if the parent is killed."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -188,8 +190,8 @@ async def _stage_gone() -> None:
 
 
 def main() -> None:
-    part = Part(**json.loads(sys.argv[1]))
-    asyncio.run(_play(part))
+    config = ProcessConfig(**json.loads(sys.argv[1]))
+    asyncio.run(_run(config))
 
 
 if __name__ == "__main__":

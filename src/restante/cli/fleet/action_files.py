@@ -1,6 +1,6 @@
-"""Proposed actions as files in a directory: one for each writer, named by it, and one for everybody.
+"""Proposed actions as files in a directory: one for each journal writer, and one for all writers.
 
-A client or node is given its own file and the common one; what others are asked to do is none of its business.
+A client or node reads its own file and the common one.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ FOR_EVERYBODY: Final = f"everybody{SUFFIX}"
 
 
 class ActionFiles:
-    """Collected while a report runs, and written when it is done: a report that fails changes no file."""
+    """Collects the actions of a report and writes them when it is done. A report that fails changes no file."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -31,7 +31,7 @@ class ActionFiles:
         self._drafts.setdefault(name, []).append(encode_action(action))
 
     def publish(self) -> int:
-        """Each file whole, by rename; those of an earlier report go. How many files there are now."""
+        """Write each file atomically and delete those of earlier reports. Return the number of files."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             for name, lines in self._drafts.items():
@@ -50,9 +50,9 @@ class ActionFiles:
 
 
 def read_actions(directory: Path, writer: WriterId) -> Iterator[FleetAction]:
-    """What is proposed to this writer, and to everybody. A line that cannot be read is refused by file and number."""
+    """Yield the actions for this writer and for all writers. An invalid line raises `Malformed` with file and line."""
     if not directory.is_dir():
-        raise RestanteError(f"{directory} is not a directory; it should hold actions of a report", code=Code.NOT_FOUND)
+        raise RestanteError(f"{directory} is not a directory with the actions of a report", code=Code.NOT_FOUND)
     for name in (f"{writer.hex()}{SUFFIX}", FOR_EVERYBODY):
         with contextlib.suppress(FileNotFoundError):
             yield from _read(directory / name)

@@ -1,4 +1,4 @@
-"""Actions on a client's or a node's file, counted by what became of each."""
+"""Apply actions to a client's or a node's file and count the results."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from restante.runtime.system import SystemClock
 def apply_actions(
     kind: str, database: Database, journal: Journal, wanted: Sequence[FleetAction], settings: Settings
 ) -> dict[tuple[ActionKind, ActionResult], int]:
-    """Each action in a transaction of its own: what was done stays done, whatever happens to the next."""
+    """Apply each action in a separate transaction, so that a failure does not undo earlier ones."""
     now_ms = SystemClock().now_ms()
     apply: Callable[[FleetAction], ActionResult]
     if kind == "client":

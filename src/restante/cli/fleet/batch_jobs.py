@@ -1,4 +1,4 @@
-"""`restante fleet backfill` and `generate`: the Spark jobs of an operator, from journals to tables."""
+"""`restante fleet backfill` and `restante fleet generate`: Spark jobs that write tables and synthetic journals."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -30,7 +30,8 @@ def backfill(
     *,
     lake: Root,
     first_day: Annotated[
-        datetime | None, typer.Option("--from", formats=_DAYS, help="First UTC day to write; all, if not given.")
+        datetime | None,
+        typer.Option("--from", formats=_DAYS, help="First UTC day to write. Default: the first of all."),
     ] = None,
     last_day: Annotated[
         datetime | None, typer.Option("--to", formats=_DAYS, help="Last UTC day to write and to read.")
@@ -87,7 +88,7 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same journals.")] = 7,
     master: Master = "local[*]",
 ) -> None:
-    """Make journals of a fleet that never was, with faults at chosen rates, as segments of a new lake."""
+    """Write the journals of a synthetic fleet, with faults at given rates, as segments of a new lake."""
     with require_spark():
         from restante.fleet.jobs.generate import run_generate
         from restante.fleet.lake.layout import Lake

@@ -1,4 +1,4 @@
-"""`restante fleet`: what Spark knows from the journals of a fleet, and what follows from it."""
+"""`restante fleet`: reports on the journals of a fleet, and the actions that follow from them."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,11 @@ from restante.cli.terminal import console, print_json
 from restante.model.errors import StoreUnusable
 from restante.views.text_tables import table
 
-app = typer.Typer(name="fleet", help="Reports on a fleet's journals, and what they ask for.", no_args_is_help=True)
+app = typer.Typer(
+    name="fleet",
+    help="Build tables and reports from the journals of a fleet, and apply its actions.",
+    no_args_is_help=True,
+)
 
 app.command()(backfill)
 app.command()(generate)
@@ -29,13 +33,14 @@ def report(
     segments: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="The directory that journals were shipped to, or a lake; any path of Hadoop's."
+            metavar="SOURCE", help="The directory that journals were shipped to, or a lake; any Hadoop path."
         ),
     ],
     *,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write one HTML page.")] = None,
     actions: Annotated[
-        Path | None, typer.Option("--actions", metavar="DIR", help="Also write what clients and nodes should do.")
+        Path | None,
+        typer.Option("--actions", metavar="DIR", help="Also write the proposed actions for clients and nodes."),
     ] = None,
     state: State = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",

@@ -1,4 +1,4 @@
-"""`restante journal`: how the events of a client or a node leave for the fleet's tables."""
+"""`restante journal`: ship the journal of a client or a node, and show how much is unshipped."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,16 +19,16 @@ def ship(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="DEST", help="A directory, made if it is not there, or an address: s3://, gs://, hdfs://."
+            "--to", metavar="DEST", help="A directory, created if missing, or an address: s3://, gs://, hdfs://."
         ),
     ],
     file: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write every event that has not left yet into segments, each with a manifest beside it.
+    """Write all unshipped events as segments, each with a manifest.
 
-    Safe to repeat and to interrupt: a event counts as shipped only once its segment is on disk, and one that is shipped
-    twice is counted once.
+    Safe to repeat and to interrupt: an event counts as shipped once its segment is on disk, and events that are shipped
+    twice are counted once.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -50,7 +50,9 @@ def ship(
             try:
                 segments = ship_events(journal, depot, on_segment=lambda rows: progress.advance(task, rows))
             except StoreUnusable as problem:
-                problem.add_note(f"{HINT}Nothing is lost: the events stay in the journal. Mend it, then ship again.")
+                problem.add_note(
+                    f"{HINT}The events stay in the journal. Correct the problem, then run the command again."
+                )
                 raise
         through = journal.shipped_through()
         writer = journal.writer.hex()
@@ -66,7 +68,7 @@ def ship(
 
 @app.command()
 def status(file: FileOption = None, as_json: JsonOption = False) -> None:
-    """Show how many events a file holds and how many of them have not left yet."""
+    """Show how many events a file holds and how many of them are unshipped."""
     from restante.cli.fleet.journal_file import journal_of
 
     with journal_of(file) as (kind, _, journal):
@@ -75,4 +77,4 @@ def status(file: FileOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"kind": kind, "writer": writer, "last_event": last, "shipped_through": through})
         return
-    console().print(f"a {kind}'s journal: {last:,} events, {last - through:,} of them not shipped yet")
+    console().print(f"a {kind}'s journal: {last:,} events, {last - through:,} of them unshipped")

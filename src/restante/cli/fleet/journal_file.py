@@ -1,10 +1,10 @@
-"""A client's or a node's file, opened for its journal: which of the two it is, the file itself says."""
+"""Open a client's or a node's file for its journal."""
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from restante.cli.client.database_file import path_of
+from restante.cli.client.database_file import require_file
 from restante.model.errors import StoreUnusable
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
@@ -13,8 +13,8 @@ from restante.runtime.system import SystemEntropy
 
 @contextlib.contextmanager
 def journal_of(file: Path | None) -> Iterator[tuple[str, Database, Journal]]:
-    """The word for the kind of file, the file and its journal. No file is made here, and no stranger's is touched."""
-    path = path_of(file)
+    """Yield the kind of the file (client or node), the database and its journal. Raise for any other file."""
+    path = require_file(file)
     kind = _kind_of(path)
     database = Database(path, schema=kind)
     try:
@@ -24,7 +24,7 @@ def journal_of(file: Path | None) -> Iterator[tuple[str, Database, Journal]]:
 
 
 def _kind_of(path: Path) -> str:
-    """By looking only; a file that is neither is refused with what is wrong with it as a client's."""
+    """Return which kind of file it is. It is opened read-only."""
     refusal: StoreUnusable | None = None
     for kind in ("client", "node"):
         try:
@@ -33,4 +33,4 @@ def _kind_of(path: Path) -> str:
             refusal = refusal or problem
         else:
             return kind
-    raise StoreUnusable(f"{path.name} is no client's and no node's file of this version: {refusal}")
+    raise StoreUnusable(f"{path.name} is not the file of a client or node of this version: {refusal}")

@@ -1,4 +1,4 @@
-"""`restante node`: make a node, run it, ask how it fares, and clear out what has expired."""
+"""`restante node`: create, run and inspect a node, and delete expired messages."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,15 +15,15 @@ from restante.views.text_tables import fields
 EXAMPLES = """\
 [bold]Examples[/bold]
 
-  restante node init /srv/restante         a key, a configuration, nothing else
+  restante node init /srv/restante         create its key and configuration
   restante node run /srv/restante          until Ctrl-C or SIGTERM
-  restante node status /srv/restante       is it up, and what does it hold?
-  restante node gc /srv/restante           remove what has expired, now
+  restante node status /srv/restante       is it running, and what does it store?
+  restante node gc /srv/restante           delete expired messages now
   restante --set relay.put_rate_per_s=5000 node run /srv/restante
 """
 
 app = typer.Typer(
-    help="Run a relay: a node that keeps messages on disk until their recipients come for them.",
+    help="Run a relay: a node that stores messages until their recipients fetch them.",
     epilog=EXAMPLES,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -37,18 +37,18 @@ def init(
     directory: DirectoryArgument,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where clients reach the relay; 127.0.0.1:7431 if not given."),
+        typer.Option(metavar="HOST:PORT", help="Address for clients. Default: 127.0.0.1:7431."),
     ] = None,
     status: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where health and metrics are; 127.0.0.1:7432 if not given.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Address for health and metrics. Default: 127.0.0.1:7432.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a node's directory: its key and a commented configuration.
+    """Create a node's directory with its key and a commented configuration.
 
-    DIR must not exist yet, or be empty: nothing is ever overwritten. Only you may read what is in it.
+    DIR must not exist or must be empty. Only you can read the files in it.
 
-    Clients know the node by its key: keep a copy of DIR/key in a safe place, and show it to nobody.
+    Clients identify the node by its key. Keep a copy of DIR/key in a safe place, and keep it secret.
     """
     from restante.cli.node.config_template import node_toml
     from restante.model.places import RelayPlace
@@ -68,7 +68,7 @@ def init(
         return
     out = console()
     rows = [("settings", str(there.config)), ("key", f"{there.key} (secret; keep a copy)")]
-    out.print(fields(f"Made a node in {directory}", rows))
+    out.print(fields(f"Created a node in {directory}", rows))
     print_relay(out, str(relay))
     out.print(f"Next: restante node run {directory}", markup=False)
 
@@ -77,11 +77,11 @@ def init(
 def run(ctx: typer.Context, directory: DirectoryArgument) -> None:
     """Run the node in this terminal or under a service manager, until SIGTERM or Ctrl-C.
 
-    It then takes no more connections, finishes the puts under way, and ends with status 0.
+    Then it accepts no more connections, finishes the puts in progress, and exits with status 0.
 
     The log goes to standard error: text on a terminal, JSON lines elsewhere.
 
-    SIGUSR1 removes what has expired. SIGHUP does nothing: restart the node after a change of its settings.
+    SIGUSR1 deletes expired messages. SIGHUP is ignored: restart the node after a change of its settings.
     """
     import sys
 
@@ -101,16 +101,16 @@ def run(ctx: typer.Context, directory: DirectoryArgument) -> None:
         raise
     except RestanteError:
         raise
-    except Exception as error:  # noqa: BLE001 - its text may name peers: the formatter decides what is told
+    except Exception as error:  # noqa: BLE001 - the text may name peers; the formatter decides what is logged
         log(Level.ERROR, Event.CRASHED, error)
         raise typer.Exit(EXIT_FAILURE) from None
 
 
 @app.command()
 def status(ctx: typer.Context, directory: DirectoryArgument, as_json: JsonOption = False) -> None:
-    """Ask the running node how it fares, and show what its store holds.
+    """Show the status of the node and what its store holds.
 
-    Exit status 0 only if the node runs and its store can be used. The store is shown also when the node is stopped.
+    The store is shown even if the node is stopped. Exit status 0 only if the node runs and its store is usable.
     """
     from restante.cli.node.inspection import status_data
     from restante.runtime.node_home import NodeDirectory
@@ -129,9 +129,9 @@ def status(ctx: typer.Context, directory: DirectoryArgument, as_json: JsonOption
 
 @app.command()
 def gc(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
-    """Clear out expired messages at once, instead of within the hour.
+    """Delete expired messages now, instead of at the next reap.
 
-    A running node is asked to do it; otherwise it is done right here.
+    A running node does it on a signal; otherwise this command does it.
     """
     from restante.cli.node.inspection import collect_garbage
     from restante.runtime.node_home import NodeDirectory
@@ -142,12 +142,12 @@ def gc(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"reaped": reaped, "by_running_node": by_node})
         return
-    who = "The running node removed" if by_node else "Removed"
+    who = "The running node deleted" if by_node else "Deleted"
     console().print(f"{who} {reaped:,} expired message{'' if reaped == 1 else 's'}.")
 
 
 def _overrides(ctx: typer.Context) -> dict[str, str]:
     inputs = inputs_of(ctx)
     if inputs.config is not None:
-        raise ConfigurationInvalid("a node reads DIR/node.toml and no other file: leave --config away")
+        raise ConfigurationInvalid("a node reads only DIR/node.toml: remove --config")
     return parse_assignments(inputs.assignments)

@@ -1,6 +1,6 @@
-"""The `node.toml` that `restante node init` writes: every setting a node has, as a comment with its range.
+"""The `node.toml` that `restante node init` writes: each setting as a comment with its range.
 
-Made from the settings classes, so that it names each key and no other.
+Generated from the settings classes.
 """
 
 from itertools import groupby
@@ -17,28 +17,28 @@ HEAD: Final = """\
 # A line that starts with # shows a default: remove the # to change it.
 
 [node]
-# Where clients reach the relay. Only this machine can, until you name another address here.
+# The address for clients. With the default, only this machine can connect.
 listen = "{listen}"
 
-# Where /healthz, /metrics and /status answer, over plain HTTP. Keep it on loopback, or behind something that
-# lets only you in.
+# The address of /healthz, /metrics and /status, over plain HTTP. Keep it on loopback, or behind a proxy that
+# authenticates.
 status = "{status}"
 
-# How much is logged ({levels}); debug shows texts that may name peers.
+# Log level ({levels}); debug logs texts that may name peers.
 # log_level = "{level}"
 
-# How ({formats}); auto is text on a terminal and JSON lines elsewhere.
+# Log format ({formats}); auto is text on a terminal and JSON lines elsewhere.
 # log_format = "{form}"
 """
 
 SHIP_TO: Final = """
-# Where the journal is shipped to by itself: an absolute path, or an address such as s3://bucket/segments.
+# Ship the journal here: an absolute path, or an address such as s3://bucket/segments.
 # ship_to = "/srv/restante-segments"
 """
 
 
 def node_toml(*, listen: str = DEFAULT_LISTEN, status: str = DEFAULT_STATUS) -> str:
-    """The whole file."""
+    """Return the text of the file."""
     head = HEAD.format(
         listen=listen,
         status=status,

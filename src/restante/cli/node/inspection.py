@@ -1,4 +1,4 @@
-"""A node seen from outside its process: asked over its status listener, or read from its files when it is stopped."""
+"""Inspect a node from another process: over its status listener, or from its files if it is stopped."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
 
 ANSWER_S: Final = 10.0
-START_S: Final = 10.0  # a node that has only just started has not said yet where it can be asked
+START_S: Final = 10.0  # a node that is starting has not written its status address yet
 REAP_S: Final = 120.0
 ASK_AGAIN_S: Final = 0.05
 
@@ -51,10 +51,10 @@ def status_data(there: NodeDirectory, overrides: Mapping[str, str]) -> dict[str,
 
 
 def collect_garbage(there: NodeDirectory) -> tuple[int, bool]:
-    """How many blobs went, and whether a running node did it."""
+    """Delete expired blobs. Return how many, and whether a running node did it."""
     note = _running(there)
     if note is not None:
-        return _let_the_node_reap(note), True
+        return _request_reap(note), True
     if not there.database.exists():
         return 0, False
     with hold(there.lock, what=f"the node in {there.path}"):
@@ -71,29 +71,29 @@ def collect_garbage(there: NodeDirectory) -> tuple[int, bool]:
 
 
 def ask(place: Endpoint) -> dict[str, Any]:
-    """What the node at `place` says of itself."""
+    """Return the status that the node at `place` reports."""
     connection = http.client.HTTPConnection(place.host, place.port, timeout=ANSWER_S)
     try:
         connection.request("GET", "/status")
         answer = connection.getresponse()
         said = json.loads(answer.read())
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise _silent() from error
+        raise _no_answer() from error
     finally:
         connection.close()
     if answer.status != http.client.OK or not isinstance(said, dict):
-        raise _silent()
+        raise _no_answer()
     return said
 
 
 def _running(there: NodeDirectory) -> dict[str, Any] | None:
-    """What a running node left word of; waits for one that is starting."""
+    """Return the note of a running node, or None. Wait for a node that is starting."""
     until = time.monotonic() + START_S
     while (note := note_of_holder(there.lock)) is not None:
         if {"pid", "listen", "status"} <= note.keys():
             return note
         if time.monotonic() > until:
-            raise StoreUnusable("the directory is in use by a process that is no running node; try again later")
+            raise StoreUnusable("another process uses the directory, and it is not a running node; try again later")
         time.sleep(ASK_AGAIN_S)
     return None
 
@@ -111,29 +111,31 @@ def _holdings(there: NodeDirectory) -> dict[str, Any] | None:
     return asdict(held) | {"file_bytes": sum(files)}
 
 
-def _let_the_node_reap(note: Mapping[str, Any]) -> int:
-    """By a signal, which only the node's own user can send; its status tells when it is done."""
+def _request_reap(note: Mapping[str, Any]) -> int:
+    """Send SIGUSR1 and wait until the status shows the reap. Only the node's user can send the signal."""
     place = parse_endpoint(note["status"])
     before = ask(place)["last_reap"]
     try:
         os.kill(note["pid"], signal.SIGUSR1)
     except OSError as error:
-        raise StoreUnusable(f"the running node cannot be asked: {error.strerror}; be the user it runs as") from error
+        raise StoreUnusable(
+            f"the running node cannot be signalled: {error.strerror}; run this command as its user"
+        ) from error
     until = time.monotonic() + REAP_S
     while time.monotonic() < until:
         now = ask(place)["last_reap"]
         if now["failed_times"] > before["failed_times"]:
-            raise StoreUnusable("the running node could not write to its store; its log says more")
+            raise StoreUnusable("the running node could not write to its store; see its log")
         if now["times"] > before["times"]:
             reaped: int = now["blobs"]
             return reaped
         time.sleep(ASK_AGAIN_S)
-    raise _silent()
+    raise _no_answer()
 
 
-def _silent() -> RestanteError:
+def _no_answer() -> RestanteError:
     problem = RestanteError(
         "the node is running, but its status listener does not answer", code=Code.NETWORK_UNREACHABLE
     )
-    problem.add_note(f"{HINT}Look into its log; a node that hangs may be killed, what it acknowledged is on disk.")
+    problem.add_note(f"{HINT}See its log. A node that hangs may be killed: acknowledged messages are on disk.")
     return problem
