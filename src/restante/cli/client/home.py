@@ -101,7 +101,7 @@ def is_run_elsewhere(home: Path | None) -> bool:
     """Return whether `restante run` keeps this client connected."""
     from restante.runtime.directory_lock import note_of_holder
 
-    return note_of_holder(directory_of(home).run_lock) is not None
+    return note_of_holder(find_client_home(home).run_lock) is not None
 
 
 def warn_of_unusable_contacts(contacts: "ContactBook", *, as_json: bool) -> None:

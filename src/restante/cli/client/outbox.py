@@ -156,7 +156,10 @@ def check(ctx: typer.Context, file: FileOption = None, as_json: JsonOption = Fal
         print_json({"sound": sound, "checks": [{"check": one.name, "findings": one.findings} for one in checks]})
     else:
         out = console()
-        rows = [(one.name, f"{len(one.findings)} findings" if one.findings else "ok") for one in checks]
+        rows = [
+            (one.name, f"{len(one.findings)} finding{'' if len(one.findings) == 1 else 's'}" if one.findings else "ok")
+            for one in checks
+        ]
         out.print(table(f"Check of {client.path.name}", "check", "result", rows=rows))
         for one in checks:
             for finding in one.findings[:MOST_FINDINGS]:

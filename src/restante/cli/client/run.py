@@ -2,7 +2,7 @@
 
 import typer
 
-from restante.cli.client.home import HomeOption, PassphraseOption, directory_of, passphrase_for
+from restante.cli.client.home import HomeOption, PassphraseOption, find_client_home, passphrase_for
 from restante.cli.shared_options import inputs_of, parse_assignments
 
 
@@ -15,7 +15,7 @@ def run(ctx: typer.Context, *, home: HomeOption = None, passphrase_file: Passphr
 
     inputs = inputs_of(ctx)
     inputs.load()  # an unusable configuration is refused here
-    directory = directory_of(home)
+    directory = find_client_home(home)
     replace_process(
         "restante.client.service",
         {
