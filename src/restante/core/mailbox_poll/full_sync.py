@@ -1,0 +1,49 @@
+"""Read up to 720 buckets after a long absence: few requests, and bodies oldest bucket first (SPEC 7.5).
+
+Bodies of a bucket go to receiving only when all older buckets of the sync are read. So fewer messages wait in the
+reorder buffer (9.4).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from restante.model.ids import NodeId, PayloadHash
+
+MOST_ENTRIES: Final = 64
+"""Keys in one FETCH (SPEC 7.12)."""
+
+
+def plan_requests(asked: Mapping[int, Sequence[NodeId]]) -> dict[NodeId, list[tuple[int, ...]]]:
+    """Return for each node the buckets to ask it for, at most 64 a request, oldest first: 1 + entries/64 requests."""
+    by_node: dict[NodeId, list[int]] = {}
+    for bucket in sorted(asked):
+        for node in asked[bucket]:
+            by_node.setdefault(node, []).append(bucket)
+    return {
+        node: [tuple(buckets[at : at + MOST_ENTRIES]) for at in range(0, len(buckets), MOST_ENTRIES)]
+        for node, buckets in by_node.items()
+    }
+
+
+class OldestFirst:
+    """Releases the blobs of finished buckets in the order of the buckets."""
+
+    __slots__ = ("_finished", "_left")
+
+    def __init__(self, buckets: Iterable[int]) -> None:
+        self._left = sorted(set(buckets), reverse=True)
+        self._finished: dict[int, tuple[PayloadHash, ...]] = {}
+
+    def finish(self, bucket: int, hashes: tuple[PayloadHash, ...]) -> list[tuple[int, tuple[PayloadHash, ...]]]:
+        """Return the buckets that are released now, each with its blobs in order. A bucket counts once."""
+        if bucket in self._left:
+            self._finished.setdefault(bucket, hashes)
+        released: list[tuple[int, tuple[PayloadHash, ...]]] = []
+        while self._left and self._left[-1] in self._finished:
+            oldest = self._left.pop()
+            released.append((oldest, self._finished.pop(oldest)))
+        return released
+
+    @property
+    def is_over(self) -> bool:
+        return not self._left

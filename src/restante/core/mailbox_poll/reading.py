@@ -1,0 +1,228 @@
+"""One read of one time bucket: lists from all five nodes, each body once from the best-scored holder (SPEC 7.4).
+
+Silent nodes are passed outward, up to the sixteenth. The read ends when every node that was asked has answered or
+stayed silent, and every listed blob was fetched or has no holder left.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from restante.core.transitions import Table, check_phase, legal_phases
+from restante.model.ids import NodeId, PayloadHash
+from restante.policy.mesh.placement import COPIES, RESPONSIBLE_WITHIN
+
+
+class Phase(StrEnum):
+    LISTING = "listing"
+    FETCHING = "fetching"
+    FINISHED = "finished"
+
+
+class ListReceived(NamedTuple):
+    """The node's verified list and FETCH_DONE. `is_complete` is the node's claim that its silence counts."""
+
+    node: NodeId
+    hashes: tuple[PayloadHash, ...]
+    is_complete: bool
+
+
+class NodeSilent(NamedTuple):
+    """The node could not be reached, did not answer in time, or its answer did not verify."""
+
+    node: NodeId
+
+
+class BodyVerified(NamedTuple):
+    """The blob's hash is the one that was asked for."""
+
+    payload_hash: PayloadHash
+
+
+class BodyMissing(NamedTuple):
+    """The node listed the blob and did not send it, or sent altered bytes."""
+
+    node: NodeId
+    payload_hash: PayloadHash
+
+
+Event = ListReceived | NodeSilent | BodyVerified | BodyMissing
+
+
+class AskList(NamedTuple):
+    node: NodeId
+
+
+class FetchBodies(NamedTuple):
+    node: NodeId
+    hashes: tuple[PayloadHash, ...]
+
+
+class Finish(NamedTuple):
+    """The read is over. `hashes` is the order in which bodies go to receiving. After they are committed, the host sends
+    the owner's DELETE to `delete_at`."""
+
+    hashes: tuple[PayloadHash, ...]
+    counted: int
+    is_whole: bool
+    delete_at: tuple[NodeId, ...]
+    missing_at: tuple[tuple[NodeId, PayloadHash], ...]
+    """Nodes that claimed to be complete and did not list a blob that another node sent: evidence (SPEC 13.5)."""
+
+
+Effect = AskList | FetchBodies | Finish
+
+_LISTED: Final = frozenset({Phase.LISTING, Phase.FETCHING, Phase.FINISHED})
+_FETCHED: Final = frozenset({Phase.FETCHING, Phase.FINISHED})
+TABLE: Final[Table[Phase]] = {
+    Phase.LISTING: {
+        ListReceived: _LISTED,
+        NodeSilent: _LISTED,
+        # Nothing is fetched yet: a body that comes is not ours to act on.
+        **dict.fromkeys((BodyVerified, BodyMissing), frozenset({Phase.LISTING})),
+    },
+    Phase.FETCHING: {
+        # A list that comes after the decision waits for the next read.
+        ListReceived: frozenset({Phase.FETCHING}),
+        NodeSilent: _FETCHED,
+        BodyVerified: _FETCHED,
+        BodyMissing: _FETCHED,
+    },
+    Phase.FINISHED: dict.fromkeys((ListReceived, NodeSilent, BodyVerified, BodyMissing), frozenset({Phase.FINISHED})),
+}
+
+
+class Answer(NamedTuple):
+    node: NodeId
+    hashes: tuple[PayloadHash, ...]
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """`order` is the placement outward, `ranked` the same nodes by score."""
+
+    phase: Phase
+    order: tuple[NodeId, ...]
+    ranked: tuple[NodeId, ...]
+    known: frozenset[PayloadHash]
+    asked: tuple[NodeId, ...] = ()
+    silent: frozenset[NodeId] = frozenset()
+    answers: tuple[Answer, ...] = ()
+    fetching: frozenset[tuple[NodeId, PayloadHash]] = frozenset()
+    tried: frozenset[tuple[NodeId, PayloadHash]] = frozenset()
+    verified: frozenset[PayloadHash] = frozenset()
+
+
+Step = tuple[Read, tuple[Effect, ...]]
+
+
+def start(
+    order: Sequence[NodeId], *, ranked: Sequence[NodeId] | None = None, known: Iterable[PayloadHash] = ()
+) -> Step:
+    """Return a read of one bucket. `known` are blobs that were received before: they are not fetched again."""
+    nodes = tuple(order[:RESPONSIBLE_WITHIN])
+    state = Read(
+        phase=Phase.LISTING,
+        order=nodes,
+        ranked=tuple(nodes if ranked is None else [each for each in ranked if each in nodes]),
+        known=frozenset(known),
+        asked=nodes[:COPIES],
+    )
+    if not nodes:
+        return _finish(state)
+    return state, tuple(AskList(node) for node in state.asked)
+
+
+def step(state: Read, event: Event) -> Step:
+    following = legal_phases(TABLE, state.phase, event)
+    after, effects = _step(state, event)
+    check_phase(following, after.phase, event)
+    return after, effects
+
+
+def _step(state: Read, event: Event) -> Step:
+    match state.phase, event:
+        case Phase.LISTING, ListReceived(node, hashes, is_complete) if _awaited(state, node):
+            answered = replace(state, answers=(*state.answers, Answer(node, hashes, is_complete)))
+            return _fetch_if_listed(answered, ())
+        case Phase.LISTING, NodeSilent(node) if _awaited(state, node):
+            return _walk_outward(replace(state, silent=state.silent | {node}))
+        case Phase.FETCHING, NodeSilent(node):
+            lost = frozenset(each for each in state.fetching if each[0] == node)
+            return _fetch(replace(state, fetching=state.fetching - lost, tried=state.tried | lost))
+        case Phase.FETCHING, BodyVerified(payload_hash):
+            left = frozenset(each for each in state.fetching if each[1] != payload_hash)
+            return _fetch(replace(state, fetching=left, verified=state.verified | {payload_hash}))
+        case Phase.FETCHING, BodyMissing(node, payload_hash) if (node, payload_hash) in state.fetching:
+            pair = frozenset({(node, payload_hash)})
+            return _fetch(replace(state, fetching=state.fetching - pair, tried=state.tried | pair))
+        case _:
+            return state, ()
+
+
+def _awaited(state: Read, node: NodeId) -> bool:
+    return node in state.asked and node not in state.silent and all(each.node != node for each in state.answers)
+
+
+def _walk_outward(state: Read) -> Step:
+    """Ask the next closest node in place of a silent one."""
+    following = next((node for node in state.order if node not in state.asked), None)
+    if following is None:
+        return _fetch_if_listed(state, ())
+    return _fetch_if_listed(replace(state, asked=(*state.asked, following)), (AskList(following),))
+
+
+def _fetch_if_listed(state: Read, effects: tuple[Effect, ...]) -> Step:
+    if len(state.answers) + len(state.silent) < len(state.asked):
+        return state, effects
+    after, more = _fetch(replace(state, phase=Phase.FETCHING))
+    return after, effects + more
+
+
+def _fetch(state: Read) -> Step:
+    """Ask for each blob that is neither here nor under way, at its best holder that was not tried for it."""
+    holders = {each.node: frozenset(each.hashes) for each in state.answers}
+    under_way = {payload_hash for _, payload_hash in state.fetching}
+    chosen: dict[NodeId, list[PayloadHash]] = {}
+    for payload_hash in _union(state):
+        if payload_hash in state.verified or payload_hash in under_way:
+            continue
+        for node in state.ranked:
+            if payload_hash in holders.get(node, ()) and (node, payload_hash) not in state.tried:
+                chosen.setdefault(node, []).append(payload_hash)
+                break
+    asked = frozenset((node, each) for node, hashes in chosen.items() for each in hashes)
+    state = replace(state, fetching=state.fetching | asked)
+    effects = tuple(FetchBodies(node, tuple(hashes)) for node, hashes in chosen.items())
+    if state.fetching:
+        return state, effects
+    after, finish = _finish(state)
+    return after, effects + finish
+
+
+def _union(state: Read) -> list[PayloadHash]:
+    """Return all listed blobs that are not known, in the order of the longest list, then of the others."""
+    lists = sorted(state.answers, key=lambda each: -len(each.hashes))
+    united = dict.fromkeys(payload_hash for each in lists for payload_hash in each.hashes)
+    return [each for each in united if each not in state.known]
+
+
+def _finish(state: Read) -> Step:
+    union = _union(state)
+    complete = [each for each in state.answers if each.is_complete]
+    missing = tuple(
+        (each.node, payload_hash)
+        for each in complete
+        for payload_hash in union
+        if payload_hash in state.verified and payload_hash not in each.hashes
+    )
+    finish = Finish(
+        hashes=tuple(each for each in union if each in state.verified),
+        counted=len(complete),
+        is_whole=all(each in state.verified for each in union),
+        delete_at=state.order[:COPIES],
+        missing_at=missing,
+    )
+    return replace(state, phase=Phase.FINISHED), (finish,)

@@ -1,0 +1,177 @@
+"""core/mailbox_poll/reading: the union of all lists, each body once, from the best holder that has it."""
+
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restante.core.mailbox_poll import reading
+from restante.core.mailbox_poll.full_sync import OldestFirst, plan_requests
+from restante.core.mailbox_poll.reading import (
+    AskList,
+    BodyMissing,
+    BodyVerified,
+    Effect,
+    Event,
+    FetchBodies,
+    Finish,
+    ListReceived,
+    NodeSilent,
+    Phase,
+    Read,
+    start,
+)
+from restante.model.ids import NodeId, PayloadHash
+from support.mesh.tables import assert_table_holds
+from support.spec.clauses import clause
+
+NODES = tuple(NodeId(bytes([number]) * 32) for number in range(1, 19))
+A, B, C = (PayloadHash(letter * 32) for letter in (b"a", b"b", b"c"))
+
+
+def run(state: Read, events: Iterable[Event]) -> tuple[Read, list[Effect]]:
+    effects: list[Effect] = []
+    for event in events:
+        state, more = reading.step(state, event)
+        effects += more
+    return state, effects
+
+
+def lists(*hashes: tuple[PayloadHash, ...], complete: bool = True) -> list[Event]:
+    return [ListReceived(NODES[number], each, complete) for number, each in enumerate(hashes)]
+
+
+@clause("7.4")
+def test_every_phase_meets_every_event() -> None:
+    one, listing = start(NODES[:1])[0], start(NODES)[0]
+    fetching = run(one, [ListReceived(NODES[0], (A,), True)])[0]
+    two = run(one, [ListReceived(NODES[0], (A, B), True)])[0]
+    finished = run(one, [NodeSilent(NODES[0])])[0]
+    waiting = run(start(NODES[:2])[0], [ListReceived(NODES[1], (A,), True)])[0]
+    events = [
+        ListReceived(NODES[0], (), True),
+        ListReceived(NODES[0], (A,), True),
+        NodeSilent(NODES[0]),
+        NodeSilent(NODES[1]),
+        BodyVerified(A),
+        BodyMissing(NODES[0], A),
+    ]
+    assert_table_holds(
+        reading.TABLE,
+        {Phase.LISTING: [one, listing, waiting], Phase.FETCHING: [fetching, two], Phase.FINISHED: [finished]},
+        events,
+        lambda state, event: reading.step(state, event)[0],
+    )
+
+
+@clause("7.4")
+def test_all_five_are_asked_and_none_is_fetched_from_before_all_have_answered() -> None:
+    state, effects = start(NODES)
+    assert effects == tuple(AskList(node) for node in NODES[:5])
+    assert run(state, lists((A,), (A,), (A,), (A,)))[1] == []
+
+
+@clause("7.4")
+def test_silent_nodes_are_passed_outward() -> None:
+    state, _ = start(NODES)
+    state, effects = run(state, [NodeSilent(node) for node in NODES[:7]])
+    assert effects == [AskList(node) for node in NODES[5:12]]
+    _, effects = run(start(NODES)[0], [NodeSilent(node) for node in NODES])
+    assert effects[-1] == Finish((), 0, True, NODES[:5], ())
+    assert len([each for each in effects if isinstance(each, AskList)]) == 11
+
+
+@clause("7.4")
+def test_each_body_is_fetched_once_from_its_best_holder() -> None:
+    state, _ = start(NODES[:5], ranked=(NODES[3], NODES[0], NODES[1], NODES[2], NODES[4]))
+    state, effects = run(state, lists((A, B), (B,), (), (B,), (C,)))
+    assert effects == [FetchBodies(NODES[0], (A,)), FetchBodies(NODES[3], (B,)), FetchBodies(NODES[4], (C,))]
+    _, effects = run(state, [BodyVerified(A), BodyVerified(C), BodyVerified(B)])
+    assert isinstance(effects[-1], Finish)
+    assert effects[-1].hashes == (A, B, C)
+
+
+@clause("7.4")
+def test_a_holder_that_fails_is_replaced_by_the_next() -> None:
+    state, _ = run(start(NODES[:2])[0], lists((A, B), (A, B)))
+    state, effects = run(state, [BodyMissing(NODES[0], A)])
+    assert effects == [FetchBodies(NODES[1], (A,))]
+    state, effects = run(state, [NodeSilent(NODES[0])])
+    assert effects == [FetchBodies(NODES[1], (B,))]
+    state, effects = run(state, [BodyVerified(A), BodyMissing(NODES[1], B)])
+    assert isinstance(effects[-1], Finish)
+    assert (effects[-1].hashes, effects[-1].is_whole) == ((A,), False)
+
+
+@clause("7.4")
+def test_what_was_received_before_is_not_fetched_again() -> None:
+    state, _ = start(NODES[:1], known=(A,))
+    _, effects = run(state, lists((A, B)))
+    assert effects == [FetchBodies(NODES[0], (B,))]
+
+
+@clause("7.5")
+def test_only_answers_given_in_this_read_with_complete_count() -> None:
+    _, effects = run(start(NODES[:5])[0], [*lists((), (), ()), *lists((), (), (), (), (), complete=False)[3:]])
+    assert effects == [Finish((), 3, True, NODES[:5], ())]
+
+
+@clause("13.5")
+def test_a_complete_node_that_hides_a_blob_is_named() -> None:
+    state, _ = run(start(NODES[:3])[0], [*lists((A,), ()), ListReceived(NODES[2], (), False)])
+    _, effects = run(state, [BodyVerified(A)])
+    assert isinstance(effects[-1], Finish)
+    assert effects[-1].missing_at == ((NODES[1], A),)
+
+
+@clause("7.5")
+def test_bodies_keep_the_order_of_one_nodes_list() -> None:
+    state, _ = run(start(NODES[:2])[0], lists((A,), (C, B, A)))
+    _, effects = run(state, [BodyVerified(each) for each in (A, B, C)])
+    assert isinstance(effects[-1], Finish)
+    assert effects[-1].hashes == (C, B, A)
+
+
+hashes = st.lists(st.sampled_from([A, B, C]), unique=True).map(tuple)
+events = st.one_of(
+    st.builds(ListReceived, st.sampled_from(NODES), hashes, st.booleans()),
+    st.builds(NodeSilent, st.sampled_from(NODES)),
+    st.builds(BodyVerified, st.sampled_from([A, B, C])),
+    st.builds(BodyMissing, st.sampled_from(NODES), st.sampled_from([A, B, C])),
+)
+
+
+@clause("7.4")
+@given(st.lists(events, max_size=80), st.integers(0, 18))
+def test_in_every_order_of_events_a_read_finishes_once_with_verified_bodies_only(
+    happened: list[Event], nodes: int
+) -> None:
+    state, first = start(NODES[:nodes])
+    after, effects = run(state, happened)
+    finishes = [each for each in (*first, *effects) if isinstance(each, Finish)]
+    assert len(finishes) == (after.phase is Phase.FINISHED)
+    fetched = [(each.node, one) for each in effects if isinstance(each, FetchBodies) for one in each.hashes]
+    assert len(set(fetched)) == len(fetched)
+    for finish in finishes:
+        assert set(finish.hashes) <= {each.payload_hash for each in happened if isinstance(each, BodyVerified)}
+        assert finish.counted <= len({each.node for each in happened if isinstance(each, ListReceived)})
+
+
+@clause("7.5")
+@given(st.lists(st.integers(0, 719), unique=True, min_size=1, max_size=720), st.integers(1, 8))
+def test_a_full_sync_asks_each_node_with_one_request_per_64_buckets(buckets: list[int], nodes: int) -> None:
+    asked = {bucket: [NODES[(bucket + each) % 12] for each in range(nodes)] for bucket in buckets}
+    for node, requests in plan_requests(asked).items():
+        entries = [bucket for request in requests for bucket in request]
+        assert entries == sorted(bucket for bucket in buckets if node in asked[bucket])
+        assert len(requests) <= 1 + len(entries) // 64
+        assert all(len(request) <= 64 for request in requests)
+
+
+@clause("7.5")
+@given(st.permutations(range(10)))
+def test_a_full_sync_releases_bodies_oldest_bucket_first(finished: list[int]) -> None:
+    sync = OldestFirst(range(10))
+    released = [bucket for each in finished for bucket, _ in sync.finish(each, (A,))]
+    assert released == list(range(10))
+    assert sync.is_over
