@@ -12,8 +12,7 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -55,18 +54,6 @@ def tell(**values: object) -> None:
     sys.stdout.flush()
 
 
-@asynccontextmanager
-async def opened(home: str) -> AsyncIterator[Client]:
-    """A client that is connected and works while the block runs."""
-    client = Client.open(home)
-    working = asyncio.create_task(client.run())
-    try:
-        yield client
-    finally:
-        await client.close()
-        await working
-
-
 class Sender:
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -77,7 +64,6 @@ class Sender:
 
     async def converse(self, client: Client, contact: str, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
-        to = client.contacts.named(contact).address
         padding = bytes(BODY_BYTES - HEAD.size)
         for number in range(self._part.count):
             now_ns = time.monotonic_ns()
@@ -85,7 +71,7 @@ class Sender:
             body = HEAD.pack(number, now_ns) + padding
             while True:
                 try:
-                    await client.send(to, body)
+                    await client.send(contact, body)
                     break
                 except OutboxFull:
                     self.refused += 1
@@ -188,7 +174,7 @@ def states(client: Client) -> Counter[str]:
 async def play(part: Part) -> None:
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(opened(home)) for home in part.homes]
+        clients = [await stack.enter_async_context(Client.open(home)) for home in part.homes]
         while not all(client.was_connected for client in clients):  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
         tell(ready=len(clients))
