@@ -89,3 +89,9 @@ def test_a_channel_command_says_what_to_install_where_the_extra_is_missing() -> 
     assert result.returncode == 1
     assert "error E110" in result.stderr
     assert "restante[channels]" in result.stderr
+
+
+def test_a_client_that_is_kept_connected_loads_nothing_of_the_command_line() -> None:
+    tables = ("rich", "typer", "click", "starlette", "prometheus_client", "restante.cli", "restante.node")
+    result = run(f"import restante.client.service\nprint([name for name in {tables!r} if name in sys.modules])")
+    assert result.stdout.strip() == "[]", result.stderr

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from restante.client.ack_timer import AckTimer
 from restante.client.composition import build_parts
 from restante.client.contacts import Contact, ContactBook
 from restante.client.event_stream import EventBroadcaster, EventStream
@@ -84,6 +85,7 @@ class Client:
         self._entropy = entropy
         self._carriers = dict(carriers or {})
         self._maintenance_due = asyncio.Event()
+        self._ack_timer = AckTimer(settings.acks, on_due=self._maintenance_due.set)
         self.parts = parts = build_parts(
             path,
             identity,
@@ -264,12 +266,13 @@ class Client:
         for start in range(0, len(blobs), BATCH):
             unsealed = self.parts.incoming.unseal(blobs[start : start + BATCH])
             await self.file.run(partial(self._store_arrivals, unsealed))
-        self._maintenance_due.set()
+        self._ack_timer.note(len(blobs))
         self.outbox.wake()
 
     async def run_maintenance(self) -> int:
         """Do what is due by time (SPEC 8.1, 9.5, 9.7, 10.5) and return when to run again."""
         maintenance = self.parts.maintenance
+        self._ack_timer.reset()
         next_ms = await self.file.run(lambda: maintenance.run_due(now_ms=self._clock.now_ms()))
         with contextlib.suppress(OutboxFull):
             due_ms = await self.file.run(lambda: maintenance.acknowledge(now_ms=self._clock.now_ms()))
