@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 
 EXPORTS: Final = {
     "Client": "restante.client.client",
-    "SentMessage": "restante.client.sent_message",
-    "ReceivedMessage": "restante.client.inbox_reader",
+    "SentMessage": "restante.client.application.sent_message",
+    "ReceivedMessage": "restante.client.application.inbox_reader",
     "Contact": "restante.client.contacts",
     "ContactBook": "restante.client.contacts",
     "ClientDirectory": "restante.client.home",
@@ -64,8 +64,8 @@ EXPORTS: Final = {
     "DuplicateMessageId": "restante.model.errors",
     "StoreUnusable": "restante.model.errors",
     "ConfigurationInvalid": "restante.model.errors",
-    "NotDelivered": "restante.client.sent_message",
-    "NotYetDelivered": "restante.client.sent_message",
+    "NotDelivered": "restante.client.application.sent_message",
+    "NotYetDelivered": "restante.client.application.sent_message",
 }
 """The public names and the module that defines each. `__init__.pyi` states the same for type checkers."""
 

@@ -1,20 +1,20 @@
 from typing import Final
 
+from restante.client.application.inbox_reader import ReceivedMessage as ReceivedMessage
+from restante.client.application.sent_message import NotDelivered as NotDelivered
+from restante.client.application.sent_message import NotYetDelivered as NotYetDelivered
+from restante.client.application.sent_message import SentMessage as SentMessage
 from restante.client.client import Client as Client
 from restante.client.contacts import Contact as Contact
 from restante.client.contacts import ContactBook as ContactBook
 from restante.client.event_stream import EventStream as EventStream
 from restante.client.event_stream import Missed as Missed
 from restante.client.home import ClientDirectory as ClientDirectory
-from restante.client.inbox_reader import ReceivedMessage as ReceivedMessage
 from restante.client.outbox import Outbox as Outbox
 from restante.client.outbox_types import Destination as Destination
 from restante.client.outbox_types import Drained as Drained
 from restante.client.outbox_types import Message as Message
 from restante.client.outbox_types import Status as Status
-from restante.client.sent_message import NotDelivered as NotDelivered
-from restante.client.sent_message import NotYetDelivered as NotYetDelivered
-from restante.client.sent_message import SentMessage as SentMessage
 from restante.core.inbox_events import InboxEventType as InboxEventType
 from restante.core.outbox_events import OutboxEventType as OutboxEventType
 from restante.model.error_codes import Code as Code

@@ -18,12 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from restante.client.application.inbox_reader import ReceivedMessage as AsyncReceivedMessage
+from restante.client.application.send_pacing import SPACE_DEADLINE_S
+from restante.client.application.sent_message import SentMessage as AsyncSentMessage
 from restante.client.client import Client as AsyncClient
 from restante.client.contacts import Contact
-from restante.client.inbox_reader import ReceivedMessage as AsyncReceivedMessage
 from restante.client.outbox_types import Status
-from restante.client.send_pacing import SPACE_DEADLINE_S
-from restante.client.sent_message import SentMessage as AsyncSentMessage
 from restante.model.ids import Address, MessageId
 from restante.model.kinds import Kind
 from restante.model.send_receipt import Outcome

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
+from restante.client.application.sent_message import NotDelivered, NotYetDelivered
 from restante.client.client import Client
-from restante.client.sent_message import NotDelivered, NotYetDelivered
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, OutboxFull, RestanteError
 from restante.model.ids import MessageId

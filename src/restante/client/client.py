@@ -19,19 +19,19 @@ from types import TracebackType
 from typing import Final, Self
 
 from restante.client.ack_timer import AckTimer
+from restante.client.application.inbox_reader import InboxReader, ReceivedMessage
+from restante.client.application.mail_sender import MailSender
+from restante.client.application.send_pacing import SPACE_DEADLINE_S
+from restante.client.application.sent_message import SentMessage
 from restante.client.composition import build_parts
 from restante.client.contacts import Contact, ContactBook
 from restante.client.event_stream import EventBroadcaster, EventStream
 from restante.client.home import ClientDirectory
-from restante.client.inbox_reader import InboxReader, ReceivedMessage
 from restante.client.incoming import Unsealed
-from restante.client.mail_sender import MailSender
 from restante.client.outbox_types import Status
 from restante.client.relay.carrier import RelayCarrier
 from restante.client.relay.connector import Connector, connect_by_tls
 from restante.client.relay.receiver import RECEIVE_DELAY_S, MailReceiver
-from restante.client.send_pacing import SPACE_DEADLINE_S
-from restante.client.sent_message import SentMessage
 from restante.core.inbox_events import InboxEventType
 from restante.core.outbox_events import OutboxEventType
 from restante.core.signed_bundles import sign_bundle

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Final
 
 from restante.cli.client.home import hinting
+from restante.client.application.sent_message import NotDelivered, NotYetDelivered
 from restante.client.client import Client
 from restante.client.outbox_types import Status
-from restante.client.sent_message import NotDelivered, NotYetDelivered
 from restante.model.ids import Address, MessageId
 from restante.model.inbox_entry import HeldBack, InboxEntry
 from restante.model.kinds import Kind

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterable, Iterable
 from typing import Final
 
+from restante.client.application.send_pacing import SpaceWaiter, in_batches
+from restante.client.application.sent_message import DeliveryWaiters, SentMessage
 from restante.client.composition import ClientParts
 from restante.client.contacts import Contact, ContactBook
-from restante.client.send_pacing import SpaceWaiter, in_batches
-from restante.client.sent_message import DeliveryWaiters, SentMessage
 from restante.core.outbox_events import OutboxEventType
 from restante.model.errors import Malformed, RestanteError
 from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, mint_message_id
