@@ -176,7 +176,7 @@ class ChunkSender:
             return self._refused(refused, message)
         except Exception:  # noqa: BLE001 - an adapter may raise anything; whether the text arrived is then unknown
             return AnswerLost()
-        self._name = self._name or taken.name
+        self._name = self._name or taken.platform_message_id
         return Accepted(next_offset=part.next_offset)
 
     def _refused(self, refused: SendRefused, message: Outgoing) -> Refused:

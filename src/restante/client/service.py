@@ -45,7 +45,7 @@ def serve(arguments: dict[str, Any], passphrase: str | None) -> None:
     file = find_file(None if config is None else Path(config), os.environ, Path())
     loaded = load(file=file, environ=os.environ, overrides=arguments["overrides"])
     with hold(home.run_lock, what=f"the client in {home.path}") as lock:
-        lock.tell({"pid": os.getpid()})
+        lock.write_note({"pid": os.getpid()})
 
         async def run() -> None:
             client = Client.open(home.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)

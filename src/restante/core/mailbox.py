@@ -9,7 +9,7 @@ from restante.model.ids import InboxKey, PayloadHash
 from restante.model.sources import UNKNOWN_SOURCE, Source
 from restante.policy.quota import MailboxQuota, Refusal, check_envelope, latest_expiry_ms
 from restante.wire.envelope import hash_sealed_bytes
-from restante.wire.envelope_parser import view_envelope
+from restante.wire.envelope_parser import parse_envelope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def judge_put(raw: bytes, *, quota: MailboxQuota, now_ms: int, source: Source = 
     An expiry beyond the longest TTL is cut to it (SPEC 6.6). Bytes that are no envelope raise `Malformed` or
     `TooLarge`.
     """
-    inbox_key, expires_at_ms, sealed = view_envelope(raw)
+    inbox_key, expires_at_ms, sealed = parse_envelope(raw)
     refused = check_envelope(quota, blob_bytes=len(sealed), expires_at_ms=expires_at_ms, now_ms=now_ms)
     expires_at_ms = min(expires_at_ms, latest_expiry_ms(quota, now_ms=now_ms))
     return refused or Keep(inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw, source)
@@ -55,7 +55,7 @@ def judge_puts(
     refusals: dict[int, Refusal] = {}
     for place, raw in enumerate(raws):
         try:
-            inbox_key, expires_at_ms, sealed = view_envelope(raw)
+            inbox_key, expires_at_ms, sealed = parse_envelope(raw)
             if len(sealed) <= max_bytes and earliest_ms <= expires_at_ms <= latest_ms:  # the usual case
                 # By `tuple.__new__`: the constructor of Keep costs more than the rest of the line without the hash.
                 keeps.append(tuple.__new__(Keep, (inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw, source)))
@@ -73,7 +73,7 @@ def judge_puts(
 def is_intact(envelope: bytes, *, inbox_key: InboxKey, payload_hash: PayloadHash) -> bool:
     """Return whether a stored envelope still is what was put (SPEC 6.3)."""
     try:
-        found_key, _, sealed = view_envelope(envelope)
+        found_key, _, sealed = parse_envelope(envelope)
     except RestanteError:
         return False
     return found_key == inbox_key and hash_sealed_bytes(sealed) == payload_hash

@@ -18,7 +18,7 @@ from restante.model.ids import Address, InboxKey, MessageId, PayloadHash, Sessio
 from restante.model.prekey_bundle import Opening
 from restante.policy.padding import pad, unpad
 from restante.wire.envelope import hash_sealed_bytes
-from restante.wire.envelope_parser import view_envelope
+from restante.wire.envelope_parser import parse_envelope
 from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.session_message import SessionMessage, decode_session_message, encode_session_message
 
@@ -75,7 +75,7 @@ def unseal_envelopes(envelopes: Sequence[bytes], *, reader: Identity) -> list[Un
 
 def _view(raw: bytes, mine: InboxKey) -> _Viewed | RestanteError:
     try:
-        inbox_key, _, sealed = view_envelope(raw)
+        inbox_key, _, sealed = parse_envelope(raw)
     except RestanteError as problem:
         return problem
     if inbox_key != mine:

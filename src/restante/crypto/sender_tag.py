@@ -1,4 +1,4 @@
-"""The sender tag: an HMAC by which a recipient recognises bytes of a contact before any session is asked (SPEC 8.11).
+"""Sender tags: an HMAC by which a recipient recognises bytes of a contact before any session is used (SPEC 8.11).
 
 The key comes from the two identity agreement keys alone. It needs no session, so it survives the loss of all of them.
 Both sides can compute it: the tag tells contacts from outsiders and proves nothing to a third party.

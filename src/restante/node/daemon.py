@@ -98,7 +98,7 @@ class _Node:
                 status_at = await status.start(self._config.status)
                 listen_at = await self._listen()
                 tune_garbage_collector()
-                lock.tell({"pid": os.getpid(), "listen": str(listen_at), "status": str(status_at)})
+                lock.write_note({"pid": os.getpid(), "listen": str(listen_at), "status": str(status_at)})
                 log(Level.INFO, Event.LISTENING, pid=os.getpid())
                 if not status_at.is_loopback:
                     log(Level.WARNING, Event.STATUS_EXPOSED)

@@ -42,9 +42,10 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class PlatformAck:
-    """The platform has it; `name` is what it calls the message, to be answered with `reply_to`."""
+    """The platform accepted the message. `platform_message_id` is its id there, which a later message can use as
+    `reply_to`."""
 
-    name: str | None = None
+    platform_message_id: str | None = None
 
 
 class NotSent(RestanteError):

@@ -25,7 +25,7 @@ class DirectoryLock:
     def __init__(self, handle: int) -> None:
         self._handle = handle
 
-    def tell(self, note: dict[str, Any]) -> None:
+    def write_note(self, note: dict[str, Any]) -> None:
         """Write the note for processes that find the directory locked."""
         raw = json.dumps(note).encode()
         os.ftruncate(self._handle, 0)
@@ -46,9 +46,9 @@ def hold(path: Path, *, what: str) -> Iterator[DirectoryLock]:
                 raise StoreUnusable(f"{what} is in use by another process; stop that one first")
             time.sleep(LOOK_AGAIN_S)
         lock = DirectoryLock(handle)
-        lock.tell({})
+        lock.write_note({})
         yield lock
-        lock.tell({})
+        lock.write_note({})
     finally:
         os.close(handle)
 

@@ -26,11 +26,11 @@ _SHORT_ENVELOPE_BYTES: Final = _LENGTH_AT + 2 + 0x3FFF
 """Up to this size the length takes two bytes; the third byte already belongs to the sealed bytes."""
 
 
-EnvelopeView = tuple[InboxKey, int, bytes]
+ParsedEnvelope = tuple[InboxKey, int, bytes]
 """Inbox key, expiry and sealed bytes. A plain tuple, because one is made for every put."""
 
 
-def view_envelope(raw: bytes) -> EnvelopeView:
+def parse_envelope(raw: bytes) -> ParsedEnvelope:
     """Parse an envelope like `decode_envelope`, with the same errors."""
     size = len(raw)
     layout = _layout(raw[: _DECIDING_BYTES if size > _SHORT_ENVELOPE_BYTES else _DECIDING_BYTES - 1], size)

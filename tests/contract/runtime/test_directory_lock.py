@@ -15,7 +15,7 @@ from pathlib import Path
 from restante.runtime.directory_lock import hold
 
 with hold(Path(sys.argv[1]), what="it") as lock:
-    lock.tell({"port": 5})
+    lock.write_note({"port": 5})
     print("held", flush=True)
     sys.stdin.readline()
 """

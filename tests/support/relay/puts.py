@@ -7,7 +7,7 @@ from restante.policy.quota import MailboxQuota
 from restante.ports.mailbox_store import MailboxStore
 from restante.ports.relay_connection import StoredBlob
 from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
-from restante.wire.envelope_parser import view_envelope
+from restante.wire.envelope_parser import parse_envelope
 from support.sqlite.files import NOW_MS
 
 ALICE = InboxKey(b"A" * 32)
@@ -49,7 +49,7 @@ def flush(
     """A page of blobs with the sealed bytes in place of their envelopes; none of them may be damaged."""
     page = store.flush(inbox, after=after, limit=limit, max_bytes=max_bytes, now_ms=now_ms)
     assert page.damaged == []
-    return [blob._replace(envelope=bytes(view_envelope(blob.envelope)[2])) for blob in page.blobs]
+    return [blob._replace(envelope=bytes(parse_envelope(blob.envelope)[2])) for blob in page.blobs]
 
 
 def everything(store: MailboxStore, inbox: InboxKey, *, now_ms: int = NOW_MS) -> list[StoredBlob]:

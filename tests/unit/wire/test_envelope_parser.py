@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from restante.model.errors import RestanteError
 from restante.model.ids import InboxKey
 from restante.wire.envelope import Envelope, decode_envelope, encode_envelope
-from restante.wire.envelope_parser import view_envelope
+from restante.wire.envelope_parser import parse_envelope
 from support.wire.codec_properties import flipped
 
 HOUR_MS = 3_600_000
@@ -33,7 +33,7 @@ def by_codec(raw: bytes) -> tuple[object, ...]:
 
 def by_view(raw: bytes) -> tuple[object, ...]:
     try:
-        return tuple(view_envelope(raw))
+        return tuple(parse_envelope(raw))
     except RestanteError as error:
         return type(error), str(error)
 

@@ -45,7 +45,7 @@ from restante.ports.relay_connection import AttemptFailed, ConnectionLost, Store
 from restante.runtime.transport.tls import channel_of, client_context, peer_key
 from restante.runtime.transport.tls_connection import TlsConnection
 from restante.wire.envelope import hash_sealed_bytes
-from restante.wire.envelope_parser import view_envelope
+from restante.wire.envelope_parser import parse_envelope
 from restante.wire.frames import codec
 from restante.wire.frames.types import FrameType
 
@@ -304,7 +304,7 @@ class TlsRelayConnection(TlsConnection):
 
     def _begin_put(self, envelope: bytes) -> asyncio.Future[Evidence]:
         try:
-            _, _, sealed_bytes = view_envelope(envelope)
+            _, _, sealed_bytes = parse_envelope(envelope)
         except RestanteError as error:  # no relay would store it
             raise AttemptFailed(str(error), failure=failure_of_refusal(error.code, permanent=True)) from error
         answer: asyncio.Future[Evidence] = self._loop.create_future()
