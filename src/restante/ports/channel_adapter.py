@@ -96,7 +96,7 @@ class ChannelAdapter(Protocol):
     async def check(self) -> str:
         """Check the connection to the platform; raise if it does not work. Returns a short text for the operator's
         terminal."""
-        return "nothing to ask"
+        return "no check available"
 
     async def close(self) -> None:
         """Close all connections."""

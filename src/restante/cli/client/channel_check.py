@@ -63,7 +63,11 @@ async def check_channel(registered: Registered, chat: str | None) -> list[CheckS
                 taken = await adapter.send(
                     Outgoing(chat=chat, text=TEST_TEXT, plain=TEST_TEXT, format=Format.PLAIN, key=key, thread_key=key)
                 )
-                done.append(CheckStep(step=step, words="" if taken.platform_message_id is None else f"as {taken.name}"))
+                done.append(
+                    CheckStep(
+                        step=step, words="" if taken.platform_message_id is None else f"as {taken.platform_message_id}"
+                    )
+                )
     except RestanteError as problem:
         said = getattr(problem, "said", "")
         words = f"{problem}: {_printable(said)}" if said else str(problem)
