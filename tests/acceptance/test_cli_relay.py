@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from restante.crypto.identity import Identity
-from restante.model.ids import NodeKey
+from restante.model.ids import InboxKey, NodeKey
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.address import show_address
@@ -98,12 +98,12 @@ def test_another_identity_sees_nothing_of_it(node: NodeProcess, tmp_path: Path, 
 
 
 @clause("6.7")
-def test_a_refusal_is_told_with_its_code(node: NodeProcess, key: str) -> None:
-    too_long = restante(
-        "relay", "put", "--identity", key, "--ttl-hours", "1400", status=2, RESTANTE_RELAY=str(node.relay)
-    )
-    assert too_long.stderr.startswith("error E102: the expiry is more than")
-    assert "0 of 1 were stored" in too_long.stderr
+def test_a_refusal_is_told_with_its_code(node: NodeProcess, tmp_path: Path) -> None:
+    expired = Envelope(inbox_key=InboxKey(b"i" * 32), expires_at_ms=3_600_000, sealed=b"sealed")
+    (tmp_path / "expired.bin").write_bytes(encode_envelope(expired))
+    refused = restante("relay", "put", str(tmp_path / "expired.bin"), status=1, RESTANTE_RELAY=str(node.relay))
+    assert refused.stderr.startswith("error E004: less than 3600000 ms remain until the expiry")
+    assert "0 of 1 were stored" in refused.stderr
 
 
 def test_another_node_at_the_same_place_is_refused(node: NodeProcess, key: str) -> None:

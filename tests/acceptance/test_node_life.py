@@ -113,7 +113,7 @@ def test_a_node_told_to_stop_again_and_again_still_ends_cleanly(home: NodeHome, 
 def test_gc_beside_a_running_node_lets_the_node_do_it(home: NodeHome) -> None:
     with running_node(home) as node:
         put(home, 5)
-        assert "removed 0 expired" in restante("node", "gc", str(home.path)).stdout
+        assert "deleted 0 expired" in restante("node", "gc", str(home.path)).stdout
         expire_all(home)
         assert json.loads(restante("node", "gc", str(home.path), "--json").stdout) == {
             "reaped": 5,
@@ -129,7 +129,7 @@ def test_gc_of_a_stopped_node_does_it_itself_and_journals_it(home: NodeHome) -> 
     with running_node(home):
         put(home, 2)
     expire_all(home)
-    assert restante("node", "gc", str(home.path)).stdout == "Removed 2 expired messages.\n"
+    assert restante("node", "gc", str(home.path)).stdout == "Deleted 2 expired messages.\n"
     store = json.loads(restante("node", "status", str(home.path), "--json", status=1).stdout)["store"]
     assert (store["blobs"], store["facts"]) == (0, 5)  # started, stored and reaped twice each
 
@@ -197,7 +197,7 @@ def test_more_connections_than_the_system_allows_are_refused(home: NodeHome) -> 
 
 def test_another_file_of_settings_is_not_for_a_node(home: NodeHome) -> None:
     refused = restante("--config", "x.toml", "node", "status", str(home.path), status=2)
-    assert "a node reads DIR/node.toml and no other file" in refused.stderr
+    assert "a node reads only DIR/node.toml" in refused.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "status", "gc"])
