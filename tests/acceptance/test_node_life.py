@@ -7,6 +7,7 @@ import pty
 import re
 import resource
 import signal
+import sqlite3
 import stat
 import subprocess
 from pathlib import Path
@@ -71,7 +72,13 @@ def test_a_node_runs_is_asked_and_stops(home: NodeHome) -> None:
         told = json.loads(restante("node", "status", str(home.path), "--json").stdout)
         assert told["running"] is True
         assert told["relay_address"] == str(home.relay)
-        assert told["health"] == {"usable": True, "reason": None, "code": None}
+        assert told["health"] == {
+            "usable": True,
+            "reason": None,
+            "code": None,
+            "reaping": "working",
+            "damaged_blobs": 0,
+        }
         assert (told["store"]["blobs"], told["store"]["inboxes"]) == (3, 1)
         assert told["relay"]["puts_stored_total"] == 3
         shown = restante("node", "status", str(home.path)).stdout
@@ -121,6 +128,22 @@ def test_gc_beside_a_running_node_lets_the_node_do_it(home: NodeHome) -> None:
         }
         assert node.stats()["blobs_reaped_total"] == 5
     assert json.loads(restante("node", "status", str(home.path), "--json", status=1).stdout)["store"]["blobs"] == 0
+
+
+@clause("6.10")
+def test_a_node_whose_clock_jumped_reaps_nothing_for_a_day_says_so_and_gc_reaps_at_once(home: NodeHome) -> None:
+    with running_node(home):
+        put(home, 3)
+    expire_all(home)
+    with contextlib.closing(sqlite3.connect(home.database)) as database, database:
+        database.execute("UPDATE journal SET at_ms = at_ms - 2 * 86400000")
+    for _ in range(2):  # a restart does not end the delay
+        with running_node(home) as node:
+            assert json.loads(node.get("/healthz")[1])["reaping"].startswith("delayed")
+            assert "store.reap_delayed" in node.events()
+            assert node.stats()["blobs_reaped_total"] == 0
+    with running_node(home):
+        assert "removed 3 expired" in restante("node", "gc", str(home.path)).stdout
 
 
 @clause("6.1")

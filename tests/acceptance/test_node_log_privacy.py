@@ -42,7 +42,7 @@ async def keep_busy(node: NodeProcess) -> None:
     sender = await link()
     for number, sealed in enumerate(SEALED):
         await sender.put(envelope(READERS[number // 20], sealed))
-    for refused in (envelope(READERS[0], b"late", hours=2_000), b"\xff" * 100):
+    for refused in (envelope(READERS[0], b"late", hours=0), b"\xff" * 100):
         with contextlib.suppress(AttemptFailed, ValueError):
             await sender.put(refused)
     for reader in READERS[:3]:

@@ -311,6 +311,26 @@ async def test_partial_frames_beyond_the_memory_budget_cost_the_oldest_its_conne
         assert await works(relay)
 
 
+@clause("6.8")
+async def test_a_modest_sender_does_not_wait_for_the_backlog_of_greedy_ones(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay, contextlib.AsyncExitStack() as stack:
+        puts = b"".join(
+            codec.encode_frame(codec.Put(envelope=relay.envelope(b"greedy".ljust(1_024), reader=MALLORY)), number)
+            for number in range(1, 2_001)
+        )
+        greedy = [
+            (await stack.enter_async_context(RawPeer.connected(relay.port, source="127.0.2.1")))[0] for _ in range(4)
+        ]
+        modest, _ = await stack.enter_async_context(RawPeer.connected(relay.port))
+        sending = asyncio.gather(*(peer.say(puts) for peer in greedy))
+        await until_true(lambda: relay.relay.stats().pending_puts > 2_000)
+        commits = relay.relay.stats().commits_total
+        assert isinstance(await modest.ask(codec.Put(envelope=relay.envelope(b"modest"))), codec.Stored)
+        assert relay.relay.stats().puts_stored_total < 8_000  # the greedy ones still have puts to come
+        assert relay.relay.stats().commits_total - commits <= 4  # the batch in progress, its own, and the read before
+        await sending
+
+
 @clause("1.3")
 async def test_a_relay_that_stops_answers_the_puts_it_has_taken_and_takes_no_more(tmp_path: Path) -> None:
     async with running_relay(tmp_path) as relay:

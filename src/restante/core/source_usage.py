@@ -50,6 +50,13 @@ class SourceUsage:
 
     def stored(self, first_id: int, keeps: Sequence[Keep]) -> None:
         """Count blobs that got consecutive ids."""
+        sources = {keep.source for keep in keeps}
+        if len(sources) == 1 and not self._shares:  # the usual case
+            number = self._number(sources.pop())
+            if number != _UNKNOWN:
+                size_bytes = sum([len(keep.envelope) for keep in keeps])
+                self._apply(_Change(1, first_id, len(keeps), number, size_bytes))
+            return
         for source, run in groupby(keeps, key=lambda keep: keep.source):
             own = list(run)
             number = self._number(source)

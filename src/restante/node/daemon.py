@@ -8,8 +8,10 @@ import contextlib
 import os
 import resource
 import signal
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 from restante import __version__
@@ -29,6 +31,7 @@ from restante.runtime.endpoints import Endpoint
 from restante.runtime.journal.node_identity import append_node_started
 from restante.runtime.node_home import NodeDirectory
 from restante.runtime.sqlite.file.node_file import NodeFile
+from restante.runtime.sqlite.mailbox.maintenance import delay_reaping, journal_refusals
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.systemd import ServiceState, notify
@@ -36,6 +39,7 @@ from restante.wire.inbox_keys import node_id_of
 
 GRACE_S: Final = 10.0  # how long queued puts may take after SIGTERM
 FILE_CHECK_INTERVAL_S: Final = 1.0
+REFUSAL_INTERVAL_S: Final = 60.0
 BUSY_MS: Final = 500  # a lock of another process stops the whole node for this long, then puts get E004
 SPARE_FILES: Final = 128  # files the process opens besides connections
 
@@ -70,6 +74,7 @@ class _Node:
         self._owned = NodeFile.open(directory.database, entropy=SystemEntropy(), busy_timeout_ms=BUSY_MS)
         self._database = self._owned.database
         journal = self._owned.journal
+        reap_not_before_ms = delay_reaping(self._database, now_ms=self._started_at_ms)
         append_node_started(self._database, journal, node_id_of(self._identity.node_key), now_ms=self._started_at_ms)
         self._file = WatchedFile(self._database, self._owned.commits)
         self._store = SqliteMailbox(self._database, journal, tag_secret=self._identity.tag_secret)
@@ -81,11 +86,13 @@ class _Node:
             clock=self._clock,
             entropy=SystemEntropy(),
             on_event=self._on_relay_event,
+            reap_not_before_ms=reap_not_before_ms,
         )
         self._health = StoreHealth(self._database, self._file, takes_puts=lambda: self._relay.stats().store_usable)
         self._shipper = shipper_of(config, self._database, journal, commits=self._file, clock=self._clock)
         self._store_failing = False
         self._last_reap = _LastReap()
+        self._maintenance = (self._reap_periodically, self._watch_file, self._journal_refusals)
         self._reap_now = asyncio.Event()
         self._stop_requested = asyncio.Event()
 
@@ -125,7 +132,7 @@ class _Node:
 
     async def _run_maintenance(self) -> None:
         """Return when a signal requests the end; stop the node and raise if a maintenance task fails."""
-        tasks = [asyncio.create_task(each()) for each in (self._reap_periodically, self._watch_file)]
+        tasks = [asyncio.create_task(each()) for each in self._maintenance]
         stopping = asyncio.create_task(self._stop_requested.wait())
         done, _ = await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
         for task in (stopping, *tasks):
@@ -148,11 +155,30 @@ class _Node:
     async def _reap_periodically(self) -> None:
         interval_s = self._config.settings.relay.reap_interval_ms / 1_000
         while True:
-            await self._reap()
+            if self._reap_now.is_set() or self._relay.may_reap():
+                self._reap_now.clear()
+                await self._reap()
+            else:
+                log(Level.WARNING, Event.REAP_DELAYED)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(interval_s):
                     await self._reap_now.wait()
-            self._reap_now.clear()
+
+    async def _journal_refusals(self) -> None:
+        """Append once a minute how many requests were refused, by code (SPEC 13.1)."""
+        journaled: Counter[Code] = Counter()
+        while True:
+            await asyncio.sleep(REFUSAL_INTERVAL_S)
+            refused = Counter(self._relay.stats().refusals_total)
+            since = refused - journaled
+            if not since:
+                continue
+            with contextlib.suppress(StoreUnusable):  # then the next minute has them
+                await self._file.run(partial(self._append_refusals, since))
+                journaled = refused
+
+    def _append_refusals(self, refusals: Mapping[Code, int]) -> None:
+        journal_refusals(self._owned.journal, refusals, now_ms=self._clock.now_ms())
 
     async def _reap(self) -> None:
         loop = asyncio.get_running_loop()
@@ -203,7 +229,7 @@ class _Node:
 
     async def _answer_health(self) -> tuple[bool, Mapping[str, Any]]:
         health = await self._health.check()
-        return health.usable, _health_data(health) | {"shipping": self._shipping_state()}
+        return health.usable, self._health_data(health) | {"shipping": self._shipping_state()}
 
     async def _answer_status(self) -> Mapping[str, Any]:
         return {
@@ -211,20 +237,25 @@ class _Node:
             "pid": os.getpid(),
             "started_at_ms": self._started_at_ms,
             "now_ms": self._clock.now_ms(),
-            "health": _health_data(await self._health.check()),
+            "health": self._health_data(await self._health.check()),
             "last_reap": asdict(self._last_reap),
             "relay": asdict(self._relay.stats()),
             "shipping": shipping_data(self._shipper),
+        }
+
+    def _health_data(self, health: StoreStatus) -> dict[str, Any]:
+        return {
+            "usable": health.usable,
+            "reason": health.reason,
+            "code": health.code,
+            "reaping": "working" if self._relay.may_reap() else "delayed, the clock jumped before the start",
+            "damaged_blobs": self._relay.stats().blobs_damaged_total,
         }
 
     def _shipping_state(self) -> str:
         if self._shipper is None:
             return "off"
         return "failing" if self._shipper.figures().is_failing else "working"
-
-
-def _health_data(health: StoreStatus) -> dict[str, Any]:
-    return {"usable": health.usable, "reason": health.reason, "code": health.code}
 
 
 @contextlib.contextmanager

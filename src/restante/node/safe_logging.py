@@ -65,6 +65,7 @@ class Event(StrEnum):
     CRASHED = "node.crashed"
     REAPED = "store.reaped"
     REAP_FAILED = "store.reap_failed"
+    REAP_DELAYED = "store.reap_delayed"
     STORE_FAILED = "store.failed"
     STORE_RECOVERED = "store.recovered"
     SHIPPING_FAILED = "journal.ship_failed"

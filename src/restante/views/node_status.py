@@ -36,12 +36,15 @@ def _node_rows(data: dict[str, Any], now_ms: int) -> list[tuple[str, str]]:
         return [("state", "not running")]
     health = data["health"]
     state = "running" if health["usable"] else f"running, store unusable: {health['reason']} ({health['code']})"
+    if health["damaged_blobs"]:
+        state += f", {_many(health['damaged_blobs'], 'message', 's')} damaged on disk"
     since = f"{formatting.moment(data['started_at_ms'])} UTC ({formatting.away(data['started_at_ms'], now_ms)})"
     return [
         ("state", state),
         ("since", since),
         ("process", f"{data['pid']}, version {data['version']}"),
         ("status", f"http://{data['status_address']}/healthz and /metrics"),
+        *([] if health["reaping"] == "working" else [("reaping", health["reaping"])]),
     ]
 
 

@@ -1,6 +1,6 @@
 """The request table of a link: request numbers, what waits for each answer, and until when."""
 
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from restante.wire.field_checks import MAX_U32
 
@@ -10,17 +10,12 @@ MAX_IN_FLIGHT: Final = 1_024
 Waiting = TypeVar("Waiting")
 
 
-class _Open(NamedTuple, Generic[Waiting]):
-    due_s: float
-    waiting: Waiting
-
-
 class RequestTable(Generic[Waiting]):
     """Open requests, oldest first. All have the same time-out, so the oldest is always due first."""
 
     def __init__(self, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._open: dict[int, _Open[Waiting]] = {}
+        self._open: dict[int, tuple[float, Waiting]] = {}  # by number: until when, and what waits
         self._last = 0
 
     def __len__(self) -> int:
@@ -33,8 +28,8 @@ class RequestTable(Generic[Waiting]):
     @property
     def next_due_s(self) -> float | None:
         """Return when the oldest request expires."""
-        for oldest in self._open.values():
-            return oldest.due_s
+        for due_s, _ in self._open.values():
+            return due_s
         return None
 
     def open(self, waiting: Waiting, *, now_s: float) -> int:
@@ -43,25 +38,25 @@ class RequestTable(Generic[Waiting]):
         while number in self._open:
             number = number % MAX_U32 + 1
         self._last = number
-        self._open[number] = _Open(now_s + self._timeout_s, waiting)
+        self._open[number] = (now_s + self._timeout_s, waiting)
         return number
 
     def close(self, request: int) -> Waiting | None:
         """Remove the request and return what waited for it; None if no such request is open."""
         found = self._open.pop(request, None)
-        return None if found is None else found.waiting
+        return None if found is None else found[1]
 
     def expire(self, now_s: float) -> tuple[Waiting, ...]:
         """Remove the requests whose deadline has passed and return what waited for them."""
         late: list[int] = []
-        for number, found in self._open.items():
-            if found.due_s > now_s:
+        for number, (due_s, _) in self._open.items():
+            if due_s > now_s:
                 break
             late.append(number)
-        return tuple([self._open.pop(number).waiting for number in late])
+        return tuple([self._open.pop(number)[1] for number in late])
 
     def close_all(self) -> list[Waiting]:
         """Remove every request and return what waited for them."""
-        waiting = [found.waiting for found in self._open.values()]
+        waiting = [each for _, each in self._open.values()]
         self._open.clear()
         return waiting

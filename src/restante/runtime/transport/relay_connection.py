@@ -47,6 +47,7 @@ from restante.runtime.transport.tls_connection import TlsConnection
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.envelope_parser import parse_envelope
 from restante.wire.frames import codec
+from restante.wire.frames.mailbox import decode_blob
 from restante.wire.frames.types import FrameType
 
 Reply = TypeVar("Reply", codec.Subscribed, codec.Deleted, codec.Pong)
@@ -246,10 +247,11 @@ class TlsRelayConnection(TlsConnection):
         """Handle frames of the mailbox family."""
         before = len(self._blobs)
         for frame in frames:
+            if frame.type == _BLOB:
+                self._blobs.append(StoredBlob._make(decode_blob(frame.body)))
+                continue
             decoded = codec.decode_body(frame.type, frame.body)
             match decoded:
-                case codec.Blob():
-                    self._blobs.append(StoredBlob(decoded.blob_id, decoded.stored_at_ms, decoded.envelope))
                 case codec.Stored():
                     self._stored(decoded)
                 case codec.Subscribed() | codec.Deleted():

@@ -171,7 +171,7 @@ class FrameSplitter:
     def _take(self, data: bytes) -> tuple[list[RawFrame], int]:
         """The whole frames of `data` and where the last one ends."""
         frames: list[RawFrame] = []
-        unpack_header, lengths_of = _HEADER.unpack_from, _LENGTHS.get
+        unpack_header, lengths_of, new = _HEADER.unpack_from, _LENGTHS.get, tuple.__new__  # without `RawFrame.__new__`
         start, size = 0, len(data)
         while size - start >= _HEADER_BYTES:
             length, number, request = unpack_header(data, start)
@@ -181,7 +181,7 @@ class FrameSplitter:
             if end > size:
                 self._needed_bytes = end - start
                 return frames, start
-            frames.append(RawFrame(number, request, data[start + _HEADER_BYTES : end]))
+            frames.append(new(RawFrame, (number, request, data[start + _HEADER_BYTES : end])))
             start = end
         if size - start >= _LENGTH_BYTES:
             (length,) = _LENGTH.unpack_from(data, start)

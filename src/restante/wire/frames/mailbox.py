@@ -20,7 +20,7 @@ from restante.wire.acks import (
     encode_delivery_batch,
 )
 from restante.wire.envelope import MAX_ENVELOPE_BYTES
-from restante.wire.field_checks import MAX_U32, check_number, check_time
+from restante.wire.field_checks import MAX_TIME_MS, MAX_U32, check_number, check_time
 from restante.wire.frames.types import FrameType, only
 
 MAX_REFUSAL_TEXT_BYTES: Final = 200
@@ -146,6 +146,14 @@ class Blob:
     def from_body(cls, raw: bytes) -> Self:
         blob_id, stored_at_ms = _BLOB.unpack_from(raw)
         return cls(blob_id=blob_id, stored_at_ms=stored_at_ms, envelope=raw[_BLOB.size :])
+
+
+def decode_blob(body: bytes) -> tuple[int, int, bytes]:
+    """Return id, time and envelope of a BLOB; the same checks as `Blob` without an object, for every blob received."""
+    blob_id, stored_at_ms = _BLOB.unpack_from(body)
+    if blob_id > MAX_BLOB_ID or stored_at_ms > MAX_TIME_MS:
+        Blob.from_body(body)  # raises, and says what is wrong
+    return blob_id, stored_at_ms, body[_BLOB.size :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

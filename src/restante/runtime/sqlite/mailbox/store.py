@@ -31,8 +31,6 @@ from restante.runtime.sqlite.mailbox.deferred_index import DeferredIndex
 
 REMEMBERED_INBOXES: Final = 10_000  # of each memory below: a bound, and far more than are busy at once
 
-STORED_FIELDS: Final = 4  # of `Keep`, in the order of the statement: all but the source, which is never written down
-
 _SQL: Final = load_queries("mailbox")
 _PUT: Final = _SQL["put_blob"]
 
@@ -67,13 +65,14 @@ class SqliteMailbox:
     ) -> list[int | Refusal]:
         answers: list[int | Refusal] = []
         fitting: list[Keep] = []
-        half_total = quota.total_bytes // 2
+        # Beyond these halves a put is checked closely; the functions of policy/quota would cost each put a microsecond.
+        half_total, half_bytes, half_blobs = quota.total_bytes // 2, quota.max_bytes // 2, quota.max_blobs // 2
         with self._database.transaction():
             total_bytes = self._look_up_total()
             for keep in keeps:
                 inbox, size_bytes = keep.inbox_key, len(keep.envelope)
                 held = self._held.get(inbox) or self._look_up(inbox)
-                if total_bytes + size_bytes > half_total or is_mailbox_scarce(quota, held[0] + 1, held[1] + size_bytes):
+                if total_bytes + size_bytes > half_total or held[1] + size_bytes > half_bytes or held[0] >= half_blobs:
                     answers += self._put(fitting, now_ms)
                     fitting = []
                     refused = self._check(keep, held, quota, now_ms, may_reap=may_reap)
@@ -167,7 +166,11 @@ class SqliteMailbox:
         ]
         ids = self._journal.append_many(JournalKind.STORED, facts, at_ms=now_ms)
         self._database.defer_many(
-            _PUT, [(blob_id, *keep[:STORED_FIELDS], now_ms) for blob_id, keep in zip(ids, keeps, strict=True)]
+            _PUT,
+            [
+                (blob_id, inbox, sealed_hash, expires_at_ms, envelope, now_ms)
+                for blob_id, (inbox, sealed_hash, expires_at_ms, envelope, _) in zip(ids, keeps, strict=True)
+            ],
         )
         self._filing.add(ids, keeps)
         self._sources.stored(ids.start, keeps)

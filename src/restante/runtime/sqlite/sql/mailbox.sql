@@ -51,3 +51,15 @@ RETURNING id, recipient, payload_hash, length(envelope);
 
 -- name: earliest_expiry
 SELECT min(expires_at_ms) FROM filed WHERE recipient = ?;
+
+-- name: last_event_at
+-- When the journal was last written: a start compares its clock with it.
+SELECT at_ms FROM journal ORDER BY number DESC LIMIT 1;
+
+-- name: reap_not_before
+-- The delay of reaping that an earlier start set.
+SELECT value FROM meta WHERE key = 'reap_not_before_ms';
+
+-- name: keep_reap_not_before
+INSERT INTO meta (key, value) VALUES ('reap_not_before_ms', :value)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value;
