@@ -79,7 +79,7 @@ def test_a_depot_that_fails_delays_facts_and_no_put_and_is_told_without_naming_i
         out.unlink()
         until(lambda: "journal.ship_recovered" in node.events())
         assert json.loads(node.get("/healthz")[1])["shipping"] == "working"
-        assert "restante_journal_shipped_facts_total 101.0" in node.get("/metrics")[1].decode()
+        assert "restante_journal_shipped_events_total 101.0" in node.get("/metrics")[1].decode()
         assert node.terminate() == 0
         [failed] = [line for line in node.logged() if line["event"] == "journal.ship_failed"]
         assert (failed["level"], failed["error"], failed["code"]) == ("warning", "StoreUnusable", "E106")

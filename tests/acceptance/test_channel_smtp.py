@@ -164,7 +164,7 @@ async def test_a_server_that_is_not_there_or_does_not_let_us_in_got_nothing(port
     with pytest.raises(NotSent):
         await adapter(port, "wrong").send(outgoing("a@example.org"))
     assert mailbox.mails == []
-    assert await adapter(port, "right").check() == "the mail server answers and knows the password"
+    assert await adapter(port, "right").check() == "the mail server answers and accepts the password"
 
 
 async def test_a_header_cannot_be_smuggled_in(port: int, mailbox: Mailbox) -> None:
