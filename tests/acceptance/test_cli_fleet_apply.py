@@ -42,5 +42,5 @@ def test_a_broken_line_and_a_missing_directory_are_named(tmp_path: Path) -> None
     assert "nowhere is not a directory" in operator.run("fleet apply nowhere", status=1).stderr
     (tmp_path / "actions").mkdir()
     assert "No actions for this file." in operator.run("fleet apply actions").stdout
-    (tmp_path / "actions" / "everybody.actions.jsonl").write_text("{}\n", "utf-8")
-    assert "everybody.actions.jsonl, line 1:" in operator.run("fleet apply actions", status=2).stderr
+    (tmp_path / "actions" / "all.actions.jsonl").write_text("{}\n", "utf-8")
+    assert "all.actions.jsonl, line 1:" in operator.run("fleet apply actions", status=2).stderr

@@ -38,7 +38,7 @@ class OutputLost(Exception):
 
 
 class _CheckedOutput(io.TextIOWrapper):
-    """Standard output whose failures can be told from those of other files."""
+    """Standard output that raises `OutputLost`, so that its failures differ from those of other files."""
 
     def write(self, text: str) -> int:
         try:

@@ -110,7 +110,7 @@ def _losses(report: FleetReport) -> Iterator[str]:
             (one.writer.hex(), f"{one.missing_from}-{one.missing_to}", one.last_event or "(none)")
             for one in conservation.missing_events
         ]
-        yield _table("Events missing from journals", ("writer", "numbers", "last fact before"), rows)
+        yield _table("Events missing from journals", ("writer", "numbers", "last event before"), rows)
     if report.likely_affected:
         rows = [
             (show_message_id(one.message_id), one.state, f"{one.missing_from}-{one.missing_to}", one.writer.hex())
@@ -233,7 +233,7 @@ def _gaps(report: FleetReport) -> Iterator[str]:
 def _rest(report: FleetReport) -> Iterator[str]:
     yield "<h2>Dead letters, security events, actions</h2>"
     letters = [(one.category, one.code or "", f"{one.letters:,}", f"{one.due:,}") for one in report.letters]
-    yield _table("Dead letters", ("category", "why", "letters", "retry due"), letters, numbers=range(2, 4))
+    yield _table("Dead letters", ("category", "why", "dead letters", "retry due"), letters, numbers=range(2, 4))
     yield _table(
         "Security events", ("what", "times"), [(c or "(none)", f"{n:,}") for c, n in report.security], numbers=(1,)
     )

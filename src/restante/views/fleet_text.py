@@ -57,7 +57,7 @@ def _print_counts(out: Console, report: FleetReport) -> None:
         out.print(table("Worst nodes", *heads, rows=nodes, right=heads[1:]))
     if report.letters:
         letters = [(one.category.value, one.code or "", f"{one.letters:,}", f"{one.due:,}") for one in report.letters]
-        out.print(table("Dead letters", "category", "why", "letters", "retry due", rows=letters))
+        out.print(table("Dead letters", "category", "why", "dead letters", "retry due", rows=letters))
     if report.security:
         out.print(table("Security events", "what", "times", rows=[(what, f"{n:,}") for what, n in report.security]))
     if report.actions:

@@ -55,7 +55,9 @@ def _shipping(shipping: dict[str, Any] | None, now_ms: int) -> str:
         return f"failing, {_many(shipping['failures_in_a_row'], 'time', 's')} in a row; the log says why"
     last = shipping["last_at_ms"]
     return (
-        "nothing shipped yet" if last is None else f"{shipping['facts_total']:,} facts, {formatting.away(last, now_ms)}"
+        "nothing shipped yet"
+        if last is None
+        else f"{shipping['facts_total']:,} events, {formatting.away(last, now_ms)}"
     )
 
 
@@ -69,7 +71,7 @@ def _store_rows(store: dict[str, Any] | None, now_ms: int) -> list[tuple[str, st
         ("expired", f"{store['expired']:,} of them wait to be removed"),
         ("oldest", "none" if oldest is None else formatting.away(oldest, now_ms)),
         ("next expiry", "none" if expiry is None else formatting.away(expiry, now_ms)),
-        ("journal", f"{_many(store['facts'], 'fact', 's')}, {store['facts_not_shipped']:,} not shipped yet"),
+        ("journal", f"{_many(store['facts'], 'event', 's')}, {store['facts_not_shipped']:,} unshipped"),
         ("file", f"{store['file_bytes']:,} bytes"),
     ]
 

@@ -99,7 +99,7 @@ def _run(home: Path, *, messages: int, seed: int, as_json: bool) -> None:
                 "faults": outcome.faults,
                 "conservation": conservation_line(report.total),
                 "unaccounted": report.total.unaccounted,
-                "facts": report.events,
+                "events": report.events,
             }
         )
     if not proven:

@@ -16,7 +16,7 @@ from restante.model.ids import WriterId
 from restante.wire.fleet_actions import decode_action, encode_action
 
 SUFFIX: Final = ".actions.jsonl"
-FOR_EVERYBODY: Final = f"everybody{SUFFIX}"
+COMMON_FILE: Final = f"all{SUFFIX}"
 
 
 class ActionFiles:
@@ -27,7 +27,7 @@ class ActionFiles:
         self._drafts: dict[str, list[bytes]] = {}
 
     def add(self, action: FleetAction) -> None:
-        name = FOR_EVERYBODY if action.target is None else f"{action.target.hex()}{SUFFIX}"
+        name = COMMON_FILE if action.target is None else f"{action.target.hex()}{SUFFIX}"
         self._drafts.setdefault(name, []).append(encode_action(action))
 
     def publish(self) -> int:
@@ -53,7 +53,7 @@ def read_actions(directory: Path, writer: WriterId) -> Iterator[FleetAction]:
     """Yield the actions for this writer and for all writers. An invalid line raises `Malformed` with file and line."""
     if not directory.is_dir():
         raise RestanteError(f"{directory} is not a directory with the actions of a report", code=Code.NOT_FOUND)
-    for name in (f"{writer.hex()}{SUFFIX}", FOR_EVERYBODY):
+    for name in (f"{writer.hex()}{SUFFIX}", COMMON_FILE):
         with contextlib.suppress(FileNotFoundError):
             yield from _read(directory / name)
 
