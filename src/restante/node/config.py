@@ -1,4 +1,4 @@
-"""A node's `node.toml`: where it listens, what it writes down, and the limits it keeps.
+"""Reads a node's `node.toml`: its endpoints, its log and its limits.
 
 The numbers are the sections of `policy.settings` that concern a node; flags and variables go before the file, as for
 every command. The texts of the section `[node]` are read here, and come from the file only.
@@ -35,7 +35,7 @@ class NodeConfig:
 
 
 def load_node_config(file: Path, *, environ: Mapping[str, str], overrides: Mapping[str, str]) -> NodeConfig:
-    """What `file` says; every error names the key, what is allowed and the file."""
+    """Read `file`. Every error names the key, what is allowed and the file."""
     tables = read_toml(file)
     for section in tables:
         if section not in (NODE, *NODE_SECTIONS):
@@ -60,7 +60,7 @@ def load_node_config(file: Path, *, environ: Mapping[str, str], overrides: Mappi
 
 
 def _readers() -> dict[str, tuple[str, Callable[[str, object, Path], Any]]]:
-    """Each key of the section, with its default and how it is read."""
+    """Return each key of the section with its default and its parser."""
     return {
         "listen": (DEFAULT_LISTEN, _endpoint),
         "status": (DEFAULT_STATUS, _endpoint),

@@ -1,17 +1,17 @@
-"""How often Python looks for circular garbage in a node's process.
+"""Garbage-collector thresholds of the node process.
 
-Each put makes a few tuples that live until their commit. At its usual threshold of 700 new objects the collector walks
-them again and again, which is a tenth of the time a put takes. None of them is ever part of a circle.
+Each put makes a few tuples that live until their commit. At its default threshold of 700 new objects the collector
+walks them many times, which takes a tenth of a put's time. None of them is part of a cycle.
 """
 
 import gc
 from typing import Final
 
-NEW_OBJECTS: Final = 50_000  # some thousands of puts; what circles there are wait that long and cost no more than this
+NEW_OBJECTS: Final = 50_000  # some thousands of puts between two collections
 
 
 def tune_garbage_collector() -> None:
-    """To be called once, when everything that stays is there: that is not looked at again."""
+    """Call once, after start-up: objects that exist by then are never scanned again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS, 20, 20)

@@ -1,7 +1,6 @@
-"""A node's journal leaves by itself where journal.ship_to names a depot (SPEC 13.1).
+"""Ships a node's journal where `journal.ship_to` names a segment store (SPEC 13.1).
 
-Decides what is logged about it: that it fails, once, and that it works again. Trouble with that depot is none of the
-mail's, so it changes nothing in whether the node counts as healthy.
+Logs the first failure and the recovery. A failing segment store does not make the node unhealthy: mail is unaffected.
 """
 
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from restante.runtime.system import SystemEntropy
 def shipper_of(
     config: NodeConfig, database: Database, journal: Journal, *, commits: CommitQueue, clock: Clock
 ) -> Shipper | None:
-    """None where nothing is to be shipped."""
+    """Return the node's shipper; None if nothing is to be shipped."""
     if config.ship_to is None:
         return None
     shipper = Shipper(
@@ -32,21 +31,21 @@ def shipper_of(
         settings=config.settings.journal,
         clock=clock,
         entropy=SystemEntropy(),
-        on_trouble=lambda problem: _tell_trouble(shipper, problem),
+        on_trouble=lambda problem: _log_failure(shipper, problem),
         on_recovery=lambda: log(Level.INFO, Event.SHIPPING_RECOVERED),
     )
     return shipper
 
 
 def shipping_data(shipper: Shipper | None) -> dict[str, Any] | None:
-    """For the status page; None where nothing is shipped."""
+    """Return the stats of shipping for the status page; None if nothing is shipped."""
     if shipper is None:
         return None
     figures = shipper.figures()
     return {"failing": figures.is_failing} | asdict(figures)
 
 
-def _tell_trouble(shipper: Shipper, problem: Exception) -> None:
-    """The first of a row; the others at the level `debug`, for the figures count them."""
+def _log_failure(shipper: Shipper, problem: Exception) -> None:
+    """Log the first failure of a row as a warning, the others at level `debug`."""
     first = shipper.figures().failures_in_a_row == 1
     log(Level.WARNING if first else Level.DEBUG, Event.SHIPPING_FAILED, problem)

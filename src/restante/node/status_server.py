@@ -1,6 +1,6 @@
-"""The node's second listener: health for whoever restarts it, metrics for whoever watches it, sums for its operator.
+"""The node's status listener: health for a service manager, metrics for Prometheus, status for its operator.
 
-Plain HTTP, meant for loopback, apart from the relay's port. It answers questions and changes nothing.
+Plain HTTP, meant for loopback, on a port of its own. It only reads.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ METRICS: Final = "/metrics"
 STATUS: Final = "/status"
 MAX_CONNECTIONS: Final = 64
 MAX_OPEN: Final = 96
-"""Connections, silent ones included: uvicorn refuses requests beyond its limit, but no connection. Each is an open file
-that a relay's client could need."""
+"""Open connections, silent ones included. uvicorn limits requests, not connections, and each is an open file that a
+relay's client could need."""
 
 BACKLOG: Final = 64
 REQUEST_S: Final = 5.0
-"""How long after its beginning a connection may still be without a whole request: uvicorn itself would wait forever."""
+"""How long a connection may take to send a whole request: uvicorn itself would wait forever."""
 
 ANSWER_S: Final = 10.0  # more than the longest answer takes (health.LIMIT_S): then the connection ends whatever it does
 IDLE_S: Final = 5
@@ -42,7 +42,7 @@ UNAVAILABLE: Final = 503
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the listener is asked; each called once a request."""
+    """The functions that answer the three paths; each is called once a request."""
 
     health: Callable[[], Awaitable[tuple[bool, Mapping[str, Any]]]]
     metrics: Callable[[], bytes]
@@ -53,7 +53,7 @@ class StatusServer:
     def __init__(self, answers: Answers) -> None:
         config = uvicorn.Config(
             _application(answers),
-            http=_Punctual,
+            http=_DeadlineProtocol,
             lifespan="off",
             ws="none",
             log_config=None,  # the node's own formatter decides what is written
@@ -64,11 +64,11 @@ class StatusServer:
             timeout_keep_alive=IDLE_S,
             timeout_graceful_shutdown=LAST_ANSWERS_S,
         )
-        self._server = _Unsignalled(config)
+        self._server = _ServerWithoutSignals(config)
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self, endpoint: Endpoint) -> Endpoint:
-        """Where it listens, with the port the system chose if it was asked to."""
+        """Listen, and return the endpoint with the port that the system chose if it was 0."""
         listener = await _bound(endpoint)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         host, port = listener.getsockname()[:2]
@@ -80,16 +80,16 @@ class StatusServer:
             await asyncio.gather(self._serving, return_exceptions=True)
 
 
-class _Unsignalled(uvicorn.Server):
-    """Signals belong to the daemon, which stops this listener last."""
+class _ServerWithoutSignals(uvicorn.Server):
+    """Handles no signals: the daemon does, and stops this listener last."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-class _Punctual(H11Protocol):
-    """A connection is for a request or two and ends soon: silent and trickling ones cannot fill the listener."""
+class _DeadlineProtocol(H11Protocol):
+    """Ends each connection soon, so that silent and trickling ones cannot fill the listener."""
 
     _due: asyncio.TimerHandle | None = None
 
@@ -116,7 +116,7 @@ class _Punctual(H11Protocol):
 
 
 async def _bound(endpoint: Endpoint) -> socket.socket:
-    """Bound here, not by uvicorn: it would end the process with a line of its own."""
+    """Bind here, because uvicorn would end the process if it failed."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -137,8 +137,8 @@ async def _bound(endpoint: Endpoint) -> socket.socket:
 
 def _application(answers: Answers) -> Starlette:
     async def health(_: Request) -> Response:
-        usable, told = await answers.health()
-        return JSONResponse(told, status_code=OK if usable else UNAVAILABLE)
+        usable, data = await answers.health()
+        return JSONResponse(data, status_code=OK if usable else UNAVAILABLE)
 
     async def metrics(_: Request) -> Response:
         return Response(answers.metrics(), media_type=CONTENT_TYPE_LATEST)

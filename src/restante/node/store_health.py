@@ -1,7 +1,7 @@
-"""Whether a node's store can be used right now, found out by using it.
+"""Checks whether a node's store can be used, by writing to it.
 
-A file that was removed or replaced still takes writes, which are lost with the process: from then on nothing more may
-be acknowledged (SPEC 1.3). A full disk is found by writing as much as the largest message would.
+A file that was removed or replaced still accepts writes, which are lost with the process, so nothing more may be
+acknowledged (SPEC 1.3). A full disk is found by writing as much as the largest message needs.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from restante.node.safe_logging import Reason
 from restante.ports.commit_queue import CommitQueue, RunningCommit
 from restante.runtime.sqlite.file.database import Database
 
-FRESH_S: Final = 1.0  # an answer is given again for so long: asking often must not wear out the disk
+FRESH_S: Final = 1.0  # an answer is reused this long, so that frequent checks do not wear out the disk
 LIMIT_S: Final = 5.0
-_REMEMBER: Final = """\
+_WRITE_PROBE: Final = """\
 INSERT INTO meta (key, value) VALUES ('probe', zeroblob(:size))
     ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
-_FORGET: Final = "DELETE FROM meta WHERE key = 'probe'"
+_DELETE_PROBE: Final = "DELETE FROM meta WHERE key = 'probe'"
 _GONE: Final = "the database file was removed or replaced while it was in use; restart the node"
 
 Result = TypeVar("Result")
@@ -37,7 +37,7 @@ class StoreStatus:
 
 
 class WatchedFile:
-    """Lets operations through to the one writer as long as the database is the file it was when it was opened."""
+    """Passes operations to the one writer while the database is still the file that was opened."""
 
     def __init__(self, database: Database, commits: CommitQueue) -> None:
         wal = database.path.with_name(f"{database.path.name}-wal")
@@ -58,7 +58,7 @@ class WatchedFile:
         return self._commits.start(operation, apart=apart)
 
     def look(self) -> bool:
-        """Whether the files are still there; once gone, they stay gone for this process."""
+        """Return whether the files are still there. Once gone, they stay gone for this process."""
         for path, before in self._seen.items():
             now = _inode(path)
             if before is None:
@@ -69,7 +69,7 @@ class WatchedFile:
 
 
 class StoreHealth:
-    """`takes_puts` tells whether the last put that reached the store could be kept."""
+    """`takes_puts` returns whether the last commit of puts succeeded."""
 
     def __init__(self, database: Database, file: WatchedFile, *, takes_puts: Callable[[], bool]) -> None:
         self._database = database
@@ -80,26 +80,26 @@ class StoreHealth:
         self._asked_at_s = float("-inf")
 
     async def check(self) -> StoreStatus:
-        """What is known, from a write of at most a second ago."""
+        """Return the status by a write of at most a second ago."""
         loop = asyncio.get_running_loop()
         async with self._asking:
             if loop.time() - self._asked_at_s >= FRESH_S:
-                self._last = await self._find_out()
+                self._last = await self._probe()
                 self._asked_at_s = loop.time()
         return self._last
 
-    async def _find_out(self) -> StoreStatus:
+    async def _probe(self) -> StoreStatus:
         if not self._file.look():
             return StoreStatus(usable=False, reason=Reason.FILE_GONE, code=Code.STORE_UNUSABLE)
-        # A small write may still find room where messages find none: after a failed put, try as much as a put.
+        # A small write may succeed where a message does not fit: after a failed put, write as much as a put.
         size = 1 if self._takes_puts() else MAX_SEALED_BYTES
         try:
             if _free_bytes(self._database.path) < MAX_SEALED_BYTES:
                 return StoreStatus(usable=False, reason=Reason.DISK_FULL, code=Code.STORAGE_FAILED)
             async with asyncio.timeout(LIMIT_S):
-                await self._file.run(lambda: self._database.run(_REMEMBER, size=size))
+                await self._file.run(lambda: self._database.run(_WRITE_PROBE, size=size))
                 if size > 1:
-                    await self._file.run(lambda: self._database.run(_FORGET))
+                    await self._file.run(lambda: self._database.run(_DELETE_PROBE))
         except StoreUnusable as problem:
             return StoreStatus(usable=False, reason=Reason.CANNOT_WRITE, code=problem.code)
         except TimeoutError:

@@ -39,7 +39,7 @@ class RunningRelay:
     relay: Relay
 
     async def link(self, reader: Identity | None = None) -> TlsRelayConnection:
-        """A link, with a receive session for `reader`."""
+        """A connection, subscribed for `reader` if given."""
         link = await TlsRelayConnection.connect(LOOPBACK, self.port, node=NODE.node_key)
         if reader is not None:
             await link.subscribe(reader)

@@ -1,7 +1,7 @@
-"""TLS 1.3 by pinned keys: how both ends are set up, who the other end is, and what only this connection knows.
+"""TLS 1.3 by pinned keys: contexts for both ends, the peer's key, and the channel binding of a connection.
 
-Knows nothing of frames. Certificates are signed by a key everybody has (crypto/node_certificate): it is the comparison
-of keys that authenticates, and it happens before any other byte is sent.
+Certificates are signed by a published key (crypto/node_certificate), which proves nothing. The client authenticates the
+node by comparing keys, before it sends any other byte.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ from restante.model.ids import NodeKey
 
 
 def server_context(identity: Identity) -> ssl.SSLContext:
-    """A node's side. Clients stay anonymous here; who may read is proven inside (SPEC 6.5)."""
+    """Return a node's context. Clients are anonymous to TLS; a subscription proves its inbox later (SPEC 6.5)."""
     context = _only_1_3(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-    context.num_tickets = 0  # a resumed session would share its secrets with an earlier connection
+    context.num_tickets = 0  # a resumed TLS session would share secrets with an earlier connection
     certificate = node_certificate(identity)
     with _as_file(certificate.chain + certificate.secret_key) as path:
         context.load_cert_chain(path)
@@ -31,14 +31,14 @@ def server_context(identity: Identity) -> ssl.SSLContext:
 @cache
 def client_context() -> ssl.SSLContext:
     context = _only_1_3(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    context.check_hostname = False  # a node is its key, whatever its host is called
+    context.check_hostname = False  # the key identifies a node, not its host name
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=authority_certificate().decode("ascii"))
     return context
 
 
 def peer_key(encryption: ssl.SSLObject) -> NodeKey | None:
-    """The key the other end has proven in the handshake; None when it has shown none."""
+    """Return the key the peer proved in the handshake; None if it sent no certificate of ours."""
     certificate = encryption.getpeercert(binary_form=True)
     try:
         return None if certificate is None else certified_key(certificate)
@@ -47,7 +47,7 @@ def peer_key(encryption: ssl.SSLObject) -> NodeKey | None:
 
 
 def channel_of(encryption: ssl.SSLObject) -> bytes:
-    """32 bytes that both ends of this connection have and no other connection has (docs/decisions/0013)."""
+    """Return 32 bytes that both ends of this connection share with no other connection (docs/decisions/0013)."""
     finished = encryption.get_channel_binding("tls-unique")
     if not finished:
         raise EnvironmentUnsuitable("this build of Python gives no channel binding; proofs cannot be bound")
@@ -62,7 +62,7 @@ def _only_1_3(context: ssl.SSLContext) -> ssl.SSLContext:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """`ssl` reads keys from files alone: one that only this process can open, in memory where there is such a thing."""
+    """Provide a file, in memory where the system can, since `ssl` loads keys from files only."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("restante", os.MFD_CLOEXEC)
         try:

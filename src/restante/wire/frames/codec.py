@@ -1,7 +1,7 @@
-"""The frames of a relay link as one stream of bytes. No socket: bytes go in, frames come out.
+"""Encode frames to bytes and split a stream of bytes into frames. No socket.
 
-A frame is a length (of what follows it), a type, a request number and a body. The request number is chosen by the
-one who asks and comes back in the answer.
+A frame is a length (of what follows it), a type, a request number and a body. The end that sends a request chooses its
+number, and the answer repeats it.
 """
 
 import struct
@@ -69,7 +69,7 @@ _REQUEST_BYTES: Final = 4
 _BLOB_HEAD: Final = struct.Struct(">IBIQQ")
 _BLOB_BYTES_BEFORE_ENVELOPE: Final = _BLOB_HEAD.size - _LENGTH_BYTES
 MAX_FRAME_BYTES: Final = _BYTES_BEFORE_BODY + MAX_PUT_BYTES
-"""The largest length field; a larger one ends the link before any of the frame is kept."""
+"""The largest length field. A larger one ends the connection before any of the frame is buffered."""
 
 _CLASSES: Final[Mapping[int, type[Frame]]] = {
     each.TYPE: each
@@ -84,7 +84,7 @@ _ANY_LENGTH: Final = range(_BYTES_BEFORE_BODY, MAX_FRAME_BYTES + 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A frame of a type that this version does not have. Its end is known, so the link can live on."""
+    """A frame of a type that this version does not know. Its end is known, so the connection can stay open."""
 
     number: int
 
@@ -98,7 +98,7 @@ class RawFrame(NamedTuple):
 
 
 def frame_head(number: int, request: int, body_bytes: int) -> bytes:
-    """All of a frame but its body, for those who have the body in pieces."""
+    """Return the header of a frame, for callers that have the body in pieces."""
     return _HEADER.pack(_BYTES_BEFORE_BODY + body_bytes, number, request)
 
 
@@ -109,7 +109,7 @@ def encode_frame(frame: Frame, request: int) -> bytes:
 
 
 def encode_blobs(blobs: Iterable[tuple[int, int, bytes]]) -> bytes:
-    """Many BLOB frames at once, from id, time and envelope as a store gives them: no object in between."""
+    """Encode many BLOB frames from ids, times and envelopes, without an object for each."""
     parts: list[bytes] = []
     for blob_id, stored_at_ms, envelope in blobs:
         length = _BLOB_BYTES_BEFORE_ENVELOPE + len(envelope)
@@ -118,23 +118,23 @@ def encode_blobs(blobs: Iterable[tuple[int, int, bytes]]) -> bytes:
 
 
 def encode_stored(batch: bytes, requests: Sequence[int]) -> bytes:
-    """A STORED frame from a batch that is encoded already."""
+    """Encode a STORED frame whose batch is encoded already."""
     body_bytes = len(batch) + _REQUEST_BYTES * len(requests)
     return frame_head(FrameType.STORED, 0, body_bytes) + batch + struct.pack(f">{len(requests)}I", *requests)
 
 
 def decode_body(number: int, body: bytes) -> Frame | Unknown:
-    """The frame itself, from what `FrameSplitter` gave."""
+    """Decode the body of a frame from `FrameSplitter`."""
     frame_class = _CLASSES.get(number)
     return Unknown(number=number) if frame_class is None else frame_class.from_body(body)
 
 
 class FrameSplitter:
-    """Takes a stream in pieces of any size and gives its frames as type, request number and body.
+    """Splits a stream, fed in pieces of any size, into frames.
 
-    Bodies are not looked into, but have a size that their type allows. A stream that breaks a rule is broken for good:
-    this feed and every later one raise the same error. Frames that came whole in the same piece before the fault are
-    not given; the link ends, and what was not answered is sent again.
+    Bodies are not decoded, but have a size that their type allows. After a fault this feed and every later one raise
+    the same error. Frames that came whole in the same piece before the fault are dropped: the connection ends, and the
+    peer sends again what was not answered.
     """
 
     __slots__ = ("_fault", "_needed_bytes", "_partial")
@@ -146,11 +146,11 @@ class FrameSplitter:
 
     @property
     def partial_bytes(self) -> int:
-        """How much of an unfinished frame is kept; 0 between frames, so a host can tell a cut from an end."""
+        """Return how many bytes of an incomplete frame are buffered; 0 between frames."""
         return len(self._partial)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[RawFrame]:
-        """The frames that are whole now. Nothing of `data` itself is kept."""
+        """Return the frames that are whole now. `data` may be reused afterwards."""
         if self._fault is not None:
             raise self._fault
         if self._partial:
@@ -158,7 +158,7 @@ class FrameSplitter:
             if len(self._partial) < self._needed_bytes:
                 return []
             data = self._partial
-        whole = bytes(data)  # one copy of all: slices of it cost half of what slices of a view cost
+        whole = bytes(data)  # one copy: its slices cost half of what slices of a view cost
         try:
             frames, end = self._take(whole)
         except (Malformed, TooLarge) as fault:
@@ -169,7 +169,7 @@ class FrameSplitter:
         return frames
 
     def _take(self, data: bytes) -> tuple[list[RawFrame], int]:
-        """The whole frames of `data` and where the last one ends."""
+        """Return the whole frames of `data` and where the last one ends."""
         frames: list[RawFrame] = []
         unpack_header, lengths_of, new = _HEADER.unpack_from, _LENGTHS.get, tuple.__new__  # without `RawFrame.__new__`
         start, size = 0, len(data)
@@ -192,7 +192,7 @@ class FrameSplitter:
 
 
 class FrameReader:
-    """The same with each body read: frames, and `Unknown` for types that this version does not have."""
+    """Splits a stream and decodes each body; types that this version does not know become `Unknown`."""
 
     __slots__ = ("_fault", "_splitter")
 
@@ -205,7 +205,7 @@ class FrameReader:
         return 0 if self._fault is not None else self._splitter.partial_bytes
 
     def feed(self, data: bytes | memoryview) -> list[tuple[int, Frame | Unknown]]:
-        """The frames that are whole now, each with its request number."""
+        """Return the frames that are whole now, each with its request number."""
         if self._fault is not None:
             raise self._fault
         try:

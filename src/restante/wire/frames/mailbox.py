@@ -1,7 +1,7 @@
-"""What the two ends of a relay link say to each other: one class a frame, with the layout of its body.
+"""The frames of the mailbox family, and PING and PONG: one class a frame, with the layout of its body.
 
-Each class knows the sizes its body may have; `from_body` is only given such a body. Whether a frame is welcome at
-this moment is decided elsewhere.
+Each class declares the sizes its body may have; the frame splitter hands on bodies of those sizes only. The link
+machine and the family decide whether a frame is allowed.
 """
 
 import re
@@ -26,7 +26,7 @@ from restante.wire.frames.types import FrameType, only
 MAX_REFUSAL_TEXT_BYTES: Final = 200
 MAX_BLOB_ID: Final = 2**63 - 1  # a database row number
 MAX_PUT_BYTES: Final = 2 * MAX_SEALED_BYTES
-"""Twice the largest message: one that is somewhat too large is refused by its code and the link lives on (SPEC 6.7)."""
+"""Twice the largest message: a message that is somewhat too large is refused and the connection stays (SPEC 6.7)."""
 
 MAX_DELETED_AT_ONCE: Final = 1024
 _REFUSED: Final = struct.Struct(">B4sI")
@@ -39,7 +39,7 @@ _CODE: Final = re.compile(r"E[0-9]{3}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """Client: keep this. The envelope stays bytes here: a bad one is answered by REFUSED, the link lives on."""
+    """Client: store this envelope. Not decoded here: a bad one is answered by REFUSED and the connection stays."""
 
     TYPE: ClassVar = FrameType.PUT
     SIZES: ClassVar = range(MAX_PUT_BYTES + 1)
@@ -59,9 +59,9 @@ class Put:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """Server: what these requests put is on disk; here is the evidence for all of them, in their order (SPEC 7.8).
+    """Node: these requests are on disk; the evidence covers all of them, in their order (SPEC 7.8).
 
-    Answers by the numbers in its body; the one in its own header is 0.
+    Answers the requests in its body; the request number of its header is 0.
     """
 
     TYPE: ClassVar = FrameType.STORED
@@ -91,7 +91,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Server: no, and whether trying again can help. The code may be younger than its reader: it is not looked up."""
+    """Node: the request is refused, permanently or for now. The code may be one that this version does not know."""
 
     TYPE: ClassVar = FrameType.REFUSED
     SIZES: ClassVar = range(_REFUSED.size, _REFUSED.size + MAX_REFUSAL_TEXT_BYTES + 1)
@@ -104,7 +104,7 @@ class Refused:
         if not _CODE.fullmatch(self.code):
             raise Malformed("the code of a refusal must be E and three digits")
         check_number(self.retry_after_ms, "retry_after", high=MAX_U32)
-        # Printable, so that a peer cannot steer the terminal or the log that shows it.
+        # Printable, so that a peer cannot send control characters to a terminal or a log.
         if not self.text.isprintable() or len(self.text.encode("utf-8")) > MAX_REFUSAL_TEXT_BYTES:
             raise Malformed(f"the text of a refusal must be printable, of at most {MAX_REFUSAL_TEXT_BYTES} bytes")
 
@@ -126,7 +126,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """Server: mail for the holder of the open address."""
+    """Node: a blob of the subscribed mailbox."""
 
     TYPE: ClassVar = FrameType.BLOB
     SIZES: ClassVar = range(_BLOB.size + 1, _BLOB.size + MAX_ENVELOPE_BYTES + 1)
@@ -158,7 +158,7 @@ def decode_blob(body: bytes) -> tuple[int, int, bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Client: these blobs are safe with me, remove them."""
+    """Client: delete these blobs, which the client has stored."""
 
     TYPE: ClassVar = FrameType.DELETE
     SIZES: ClassVar = range(_BLOB_ID.size, _BLOB_ID.size * MAX_DELETED_AT_ONCE + 1, _BLOB_ID.size)
@@ -179,7 +179,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credit:
-    """Client: all blobs up to this one have left the link, so more may come. Not answered, and deletes nothing."""
+    """Client: the application has taken all blobs up to this one, so more may be sent. Deletes nothing; no answer."""
 
     TYPE: ClassVar = FrameType.CREDIT
     SIZES: ClassVar = only(_BLOB_ID.size)
@@ -199,7 +199,7 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class _Bare:
-    """A frame that says all by its type."""
+    """A frame without a body."""
 
     SIZES: ClassVar = only(0)
 
@@ -213,21 +213,21 @@ class _Bare:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed(_Bare):
-    """Server: the receive session is open."""
+    """Node: the subscription is open."""
 
     TYPE: ClassVar = FrameType.SUBSCRIBED
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted(_Bare):
-    """Server: the blobs are gone."""
+    """Node: the blobs are deleted."""
 
     TYPE: ClassVar = FrameType.DELETED
 
 
 @dataclass(frozen=True, slots=True)
 class Ping(_Bare):
-    """Either end: are you there?"""
+    """Either end: answer with PONG."""
 
     TYPE: ClassVar = FrameType.PING
 

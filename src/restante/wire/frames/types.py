@@ -1,14 +1,14 @@
-"""The numbers both ends of a relay link must agree on before anything else: types of frames, version, capabilities."""
+"""Frame types, protocol version and capabilities: the numbers both ends of a connection must agree on."""
 
 from enum import IntEnum, IntFlag
 from typing import Final
 
 PROTOCOL_VERSION: Final = 1
-"""The one version there is. A server names the range it speaks, a client the one it chose."""
+"""The only version. A node offers a range of versions in HELLO, a client chooses one in START."""
 
 
 class Capability(IntFlag):
-    """What a server can do beyond taking mail. A client names those it will use; a bit nobody gave it is refused."""
+    """What a node offers besides storing mail. A client names those it will use; other bits are refused."""
 
     RECEIVE = 0x1
 
@@ -30,5 +30,5 @@ class FrameType(IntEnum):
 
 
 def only(size: int) -> range:
-    """The sizes of a body that has just one."""
+    """Return the sizes of a body that has just one."""
     return range(size, size + 1)

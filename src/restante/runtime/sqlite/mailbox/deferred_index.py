@@ -1,8 +1,8 @@
-"""How a relay's blobs are found by recipient and by expiry: entries made many at a time (SPEC 6.2).
+"""The index of blobs by recipient and by expiry, filled in bulk (SPEC 6.2).
 
-A put writes at the ends of two tables. Its place among the blobs of its recipient would be one more page in nearly
-every commit; so these entries are made for many puts at once, in their order. Until then they are known here, and after
-a crash the blobs themselves tell what is missing. Knows nothing of quotas, nor of what a blob is.
+A put appends to two tables. Its index entry would dirty one more page in nearly every commit, so the entries of many
+puts are written together. Until then they are in memory. After a crash they are rebuilt from the blobs that are not
+indexed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from restante.model.ids import InboxKey
 from restante.runtime.sqlite.file.database import Database, load_queries
 
 FILE_AT: Final = 2_048
-"""Blobs that wait to be filed: what a start has to read again, and some milliseconds of one commit."""
+"""Unindexed blobs at which the index is written: what a start has to read again, and some milliseconds of a commit."""
 
 UnindexedBlob = tuple[int, int, int]
 """Id, expiry and size in bytes of a blob."""
@@ -22,7 +22,7 @@ _SQL: Final = load_queries("filing")
 
 
 class DeferredIndex:
-    """`reader` sees only what is committed; `database` is the one writer's."""
+    """`reader` sees only what is committed; `database` is the connection of the one writer."""
 
     def __init__(self, database: Database, reader: Database) -> None:
         self._database = database
@@ -40,7 +40,7 @@ class DeferredIndex:
         return self._waiting >= FILE_AT
 
     def add(self, ids: Iterable[int], keeps: Sequence[Keep]) -> None:
-        """Blobs of the transaction under way; their ids are higher than any before."""
+        """Add blobs of the running transaction; their ids are higher than all before."""
         unfiled = self._known(self._database)
         for blob_id, keep in zip(ids, keeps, strict=True):
             entry = (blob_id, keep.expires_at_ms, len(keep.envelope))
@@ -52,15 +52,15 @@ class DeferredIndex:
         self._waiting += len(keeps)
 
     def inboxes(self) -> Iterable[InboxKey]:
-        """Those with blobs that wait to be filed."""
+        """Return the mailboxes with unindexed blobs."""
         return self._known(self._database).keys()
 
     def waiting_in(self, inbox: InboxKey) -> Sequence[UnindexedBlob]:
-        """Its blobs that wait to be filed, oldest first."""
+        """Return the unindexed blobs of a mailbox, oldest first."""
         return self._known(self._database).get(inbox, ())
 
     def file_all(self) -> None:
-        """Part of the transaction under way."""
+        """Write all entries in the running transaction."""
         unfiled = self._known(self._database)
         if not unfiled:
             return
@@ -74,7 +74,7 @@ class DeferredIndex:
         self._leaving, self._unfiled, self._waiting = unfiled, {}, 0
 
     def page(self, inbox: InboxKey, *, after: int, limit: int, now_ms: int) -> list[tuple[int, int]]:
-        """Ids and sizes of its first live blobs with an id above `after`. Some may not be on disk yet."""
+        """Return ids and sizes of the first live blobs with an id above `after`. Some may not be on disk yet."""
         # Looked up first: what leaves here meanwhile is found in the file.
         waiting = [*self._leaving.get(inbox, ()), *self._known(self._reader).get(inbox, ())]
         page: list[tuple[int, int]] = self._reader.run(
@@ -90,7 +90,7 @@ class DeferredIndex:
         return page
 
     def _known(self, through: Database) -> dict[InboxKey, list[UnindexedBlob]]:
-        """What waits; read from the file when that is unknown. Nobody else writes to it meanwhile."""
+        """Return the unindexed blobs; read them from the file if the cache was invalidated."""
         unfiled = self._unfiled
         if unfiled is None:
             unfiled = {}

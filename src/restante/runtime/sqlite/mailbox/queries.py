@@ -1,4 +1,4 @@
-"""What a node's file holds, in sums, for its operator."""
+"""Totals of a node's file, for its operator."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +10,7 @@ _SQL: Final = load_queries("node_reading")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHoldings:
-    """`expired` blobs are among `blobs`; they are never served and go with the next reaping."""
+    """`expired` blobs are included in `blobs`; they are never served, and the next reap deletes them."""
 
     blobs: int
     total_bytes: int
@@ -23,7 +23,7 @@ class NodeHoldings:
 
 
 def read_holdings(database: Database, *, shipped_through: int, now_ms: int) -> NodeHoldings:
-    """All numbers from one view of the file."""
+    """Read all numbers in one transaction."""
     with database.transaction():
         [(blobs, total_bytes, inboxes)] = database.run(_SQL["held"])
         first_stored = database.run(_SQL["first_stored"])

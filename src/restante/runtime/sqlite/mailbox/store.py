@@ -1,7 +1,7 @@
-"""The relay's inbox store in SQLite: what was put is on disk when its transaction is (SPEC 6.1, 6.2).
+"""The mailboxes of a node in SQLite (SPEC 6.1, 6.2, 6.6).
 
-Reads go over a connection of their own, which sees only what is committed: a blob is never served before its
-acknowledgement could be given, and reading does not wait for a commit under way.
+Reads use a second connection, which sees only what is committed: a blob is never served before it can be acknowledged,
+and reading does not wait for a commit in progress.
 """
 
 import json
@@ -29,14 +29,14 @@ from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import BlobEvent, Journal
 from restante.runtime.sqlite.mailbox.deferred_index import DeferredIndex
 
-REMEMBERED_INBOXES: Final = 10_000  # of each memory below: a bound, and far more than are busy at once
+REMEMBERED_INBOXES: Final = 10_000  # entries of each cache: a bound, far more than are busy at once
 
 _SQL: Final = load_queries("mailbox")
 _PUT: Final = _SQL["put_blob"]
 
 
 class SqliteMailbox:
-    """Satisfies `ports.mailbox_store.MailboxStore`. `tag_secret` keeps inboxes unrecognisable in the journal."""
+    """Satisfies `ports.mailbox_store.MailboxStore`. `tag_secret` keys the inbox tags in the journal."""
 
     def __init__(self, database: Database, journal: Journal, *, tag_secret: bytes) -> None:
         self._database = database
@@ -57,7 +57,7 @@ class SqliteMailbox:
         database.after_commit(self._sources.commit)
 
     def close(self) -> None:
-        """The reading connection; the writing one belongs to whoever opened it."""
+        """Close the reading connection; the writing one belongs to the owner of the file."""
         self._reader.close()
 
     def put_all(
@@ -137,7 +137,7 @@ class SqliteMailbox:
         return len(gone)
 
     def _look_up(self, inbox: InboxKey) -> list[int]:
-        """Blobs and bytes, as this transaction has them; to be changed in place, and then marked as changed."""
+        """Return blobs and bytes of a mailbox in this transaction. The caller changes the list in place."""
         held = self._held.get(inbox)
         if held is None:
             rows = self._database.query_without_writing(
@@ -150,7 +150,7 @@ class SqliteMailbox:
         return held
 
     def _put(self, keeps: Sequence[Keep], now_ms: int) -> range:
-        """Their ids."""
+        """Store blobs that fit, and return their ids."""
         if now_ms // DAY_MS != self._tags_of_day:
             self._tags_of_day = now_ms // DAY_MS
             self._tags.clear()
@@ -180,7 +180,7 @@ class SqliteMailbox:
         return ids
 
     def _file(self) -> None:
-        """What is filed is counted in `usage`, and nothing else is."""
+        """Write the deferred index entries. Table `usage` counts exactly the indexed blobs."""
         inboxes = set(self._filing.inboxes())
         for inbox in inboxes:
             self._look_up(inbox)
@@ -188,7 +188,7 @@ class SqliteMailbox:
         self._filing.file_all()
 
     def _settle(self) -> None:
-        """Once a transaction, whatever the number of its operations."""
+        """Write deferred rows once a transaction, whatever the number of its operations."""
         if self._changed or self._filing.is_due:
             self._file()
             held = self._held
@@ -200,7 +200,7 @@ class SqliteMailbox:
         _make_room(self._held)
 
     def _forget(self) -> None:
-        """The file may hold something else than what is remembered of it."""
+        """Drop the caches: the transaction was rolled back, or another connection wrote."""
         self._held.clear()
         self._changed.clear()
         self._nothing_expires_before.clear()
@@ -208,14 +208,14 @@ class SqliteMailbox:
         self._sources.roll_back()
 
     def _sweep(self, inbox: InboxKey, now_ms: int) -> bool:
-        """Whether a full inbox lost what had expired in it. Only then is it worth the walk through all of it."""
+        """Delete the expired blobs of a full mailbox; return whether there were any."""
         if self._nothing_expires_before.get(inbox, 0) > now_ms:
             return False
         self._file()
         gone = self._database.run(_SQL["reap_inbox"], recipient=inbox, now_ms=now_ms)
         self._note(JournalKind.REAPED, gone=gone, now_ms=now_ms)
         if gone:
-            return True  # not remembered: this transaction may still fail
+            return True  # not cached: this transaction may still fail
         [(earliest_ms,)] = self._database.rows(_SQL["earliest_expiry"], inbox)
         _make_room(self._nothing_expires_before)
         self._nothing_expires_before[inbox] = earliest_ms or 0
@@ -282,7 +282,7 @@ class SqliteMailbox:
         return self._total_bytes
 
     def _make_tag(self, inbox: InboxKey, now_ms: int) -> SessionTag:
-        """The inbox's tag of this day (SPEC 13.1), remembered: making one costs as much as writing a row."""
+        """Return the inbox's tag of this day (SPEC 13.1) and cache it: computing one costs as much as writing a row."""
         _make_room(self._tags)
         tag = self._tags[inbox] = inbox_tag(self._tag_secret, inbox, at_ms=now_ms)
         return tag
