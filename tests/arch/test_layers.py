@@ -44,28 +44,38 @@ def test_every_import_goes_down_the_layers() -> None:
     assert "0 broken" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("module", "line", "contract"),
-    [
-        ("policy/retry.py", "import restante.runtime", BY_LAYER),
-        ("model/error_codes.py", "import restante.policy", BY_LAYER),
-        ("runtime/settings_loader.py", "import restante.fleet", BY_LAYER),
-        ("workshop/__init__.py", '"""A package without a layer."""', BY_LAYER),
-        ("policy/retry.py", "import time", PURE),
-        ("core/__init__.py", "from random import random", PURE),
-        ("ports/__init__.py", "import logging", PURE),
-        ("runtime/settings_loader.py", "import pyspark.sql", SPARK),
-        ("cli/main.py", "from cryptography.hazmat.primitives import hashes", PRIMITIVES),
-        ("core/__init__.py", "from google.protobuf import message", PROTOBUF),
-    ],
-)
-def test_a_wrong_import_breaks_its_contract(tmp_path: Path, module: str, line: str, contract: str) -> None:
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    target = tmp_path / "src" / "restante" / module
-    target.parent.mkdir(exist_ok=True)
-    with target.open("a", encoding="utf-8") as file:
-        file.write(f"\n{line}\n")
-    result = lint(tmp_path)
-    assert result.returncode == 1
-    assert f"{contract} BROKEN" in result.stdout, result.stdout + result.stderr
+WRONG_IMPORTS = [
+    ("policy/retry.py", "import restante.runtime", BY_LAYER, "restante.policy.retry -> restante.runtime"),
+    ("model/error_codes.py", "import restante.policy", BY_LAYER, "restante.model.error_codes -> restante.policy"),
+    ("runtime/settings_loader.py", "import restante.fleet", BY_LAYER, "runtime.settings_loader -> restante.fleet"),
+    ("workshop/__init__.py", '"""A package without a layer."""', BY_LAYER, "workshop"),
+    ("policy/retry.py", "import time", PURE, "restante.policy.retry -> time"),
+    ("core/__init__.py", "from random import random", PURE, "restante.core -> random"),
+    ("ports/__init__.py", "import logging", PURE, "restante.ports -> logging"),
+    ("runtime/settings_loader.py", "import pyspark.sql", SPARK, "restante.runtime.settings_loader -> pyspark"),
+    ("cli/main.py", "import cryptography.hazmat", PRIMITIVES, "restante.cli.main -> cryptography"),
+    ("core/__init__.py", "from google.protobuf import message", PROTOBUF, "restante.core -> google"),
+]
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """Return what the linter says of a copy with every wrong import in it: one run, because a run takes seconds."""
+    root = tmp_path_factory.mktemp("copy")
+    shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", root)
+    for module, line, _, _ in WRONG_IMPORTS:
+        target = root / "src" / "restante" / module
+        target.parent.mkdir(exist_ok=True)
+        with target.open("a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")
+    return lint(root)
+
+
+@pytest.mark.parametrize(("module", "line", "contract", "named"), WRONG_IMPORTS)
+def test_a_wrong_import_breaks_its_contract_and_is_named(
+    broken: subprocess.CompletedProcess[str], module: str, line: str, contract: str, named: str
+) -> None:
+    assert broken.returncode == 1
+    assert f"{contract} BROKEN" in broken.stdout, broken.stdout + broken.stderr
+    assert named in broken.stdout, f"{line} in {module}: {broken.stdout}"
