@@ -21,6 +21,7 @@ from restante.wire.inbox_keys import relay_inbox_key
 from support.relay.raw_peer import LOOPBACK, MALLORY, NODE, SOON_S
 from support.spec.clauses import clause
 from support.system.manual_event_loop import still_time
+from support.wire.frame_reader import FrameReader
 
 SEALED = b"sealed bytes"
 ENVELOPE = encode_envelope(
@@ -56,7 +57,7 @@ async def pretended_relay(converse: Conversation, *, identity: Identity = NODE) 
 
 async def first_question(reader: asyncio.StreamReader) -> None:
     """Until a frame has come that wants an answer."""
-    understood = codec.FrameReader()
+    understood = FrameReader()
     while data := await reader.read(65_536):
         if any(request == 1 for request, _ in understood.feed(data)):
             return
@@ -306,7 +307,7 @@ async def test_a_client_says_by_itself_that_it_is_still_there_and_leaves_a_relay
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HELLO)
-        understood = codec.FrameReader()
+        understood = FrameReader()
         while data := await reader.read(65_536):
             for _, frame in understood.feed(data):
                 if frame == codec.Ping():

@@ -15,6 +15,7 @@ from restante.runtime.transport.tls import channel_of, client_context, server_co
 from restante.wire.frames import codec
 from support.relay.raw_peer import BOB, LOOPBACK, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, running_relay
 from support.spec.clauses import clause
+from support.wire.frame_reader import FrameReader
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ async def test_a_proof_relayed_by_one_who_has_even_the_nodes_key_opens_nothing(r
         async def pose_as_the_node(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             assert channel_of(writer.get_extra_info("ssl_object")) != towards_node.channel
             writer.write(codec.encode_frame(hello, 0))
-            understood = codec.FrameReader()
+            understood = FrameReader()
             while not proofs.done() and (data := await reader.read(65_536)):
                 for _, frame in understood.feed(data):
                     if isinstance(frame, codec.Subscribe):

@@ -13,7 +13,6 @@ from restante.wire.frames.codec import (
     Delete,
     Deleted,
     Frame,
-    FrameReader,
     FrameType,
     Hello,
     Ping,
@@ -28,6 +27,7 @@ from restante.wire.frames.codec import (
     open_to_sign,
 )
 from support.spec.clauses import clause
+from support.wire.frame_reader import FrameReader
 from support.wire.golden_vectors import cases, load
 
 VECTORS: dict[str, dict[str, Any]] = {vector["name"]: vector for vector in load("frame")}

@@ -23,6 +23,7 @@ from restante.testing.deterministic import FakeClock
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.frames import codec
 from restante.wire.inbox_keys import relay_inbox_key
+from support.wire.frame_reader import FrameReader
 
 LOOPBACK = "127.0.0.1"
 HOUR_MS = 3_600_000
@@ -86,7 +87,7 @@ class RawPeer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._frames = codec.FrameReader()
+        self._frames = FrameReader()
         self._heard: list[tuple[int, codec.Frame | codec.Unknown]] = []
         self.channel = channel_of(writer.get_extra_info("ssl_object"))
 

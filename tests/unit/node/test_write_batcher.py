@@ -23,6 +23,7 @@ from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.frames import codec
 from support.link.phases import HELLO
 from support.spec.clauses import clause
+from support.wire.frame_reader import FrameReader
 
 NODE = Identity(b"n" * 32)
 INBOX = InboxKey(b"I" * 32)
@@ -75,7 +76,7 @@ class Peer:
         self.refusals: list[tuple[int, Refusal]] = []
 
     def send(self, raw: bytes) -> None:
-        for _, frame in codec.FrameReader().feed(raw):
+        for _, frame in FrameReader().feed(raw):
             assert isinstance(frame, codec.Stored)
             self.evidence.append(frame)
 

@@ -18,7 +18,6 @@ from restante.wire.frames.codec import (
     Delete,
     Deleted,
     Frame,
-    FrameReader,
     FrameType,
     Hello,
     Ping,
@@ -36,6 +35,7 @@ from restante.wire.frames.codec import (
     open_to_sign,
 )
 from support.wire.codec_properties import flipped
+from support.wire.frame_reader import FrameReader
 
 HASH = bytes(range(32))
 DELIVERY = DeliveryBatch(references=(HASH[:16], HASH[16:]), timestamp_ms=1_700_000_000_500, signature=b"s" * 64)

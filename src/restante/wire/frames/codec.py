@@ -36,7 +36,6 @@ __all__ = [
     "Delete",
     "Deleted",
     "Frame",
-    "FrameReader",
     "FrameSplitter",
     "FrameType",
     "Hello",
@@ -189,30 +188,6 @@ class FrameSplitter:
                 raise _wrong_length(length, None)
         self._needed_bytes = _LENGTH_BYTES if size - start < _LENGTH_BYTES else _HEADER_BYTES
         return frames, start
-
-
-class FrameReader:
-    """Splits a stream and decodes each body; types that this version does not know become `Unknown`."""
-
-    __slots__ = ("_fault", "_splitter")
-
-    def __init__(self) -> None:
-        self._splitter = FrameSplitter()
-        self._fault: Malformed | TooLarge | None = None
-
-    @property
-    def partial_bytes(self) -> int:
-        return 0 if self._fault is not None else self._splitter.partial_bytes
-
-    def feed(self, data: bytes | memoryview) -> list[tuple[int, Frame | Unknown]]:
-        """Return the frames that are whole now, each with its request number."""
-        if self._fault is not None:
-            raise self._fault
-        try:
-            return [(frame.request, decode_body(frame.type, frame.body)) for frame in self._splitter.feed(data)]
-        except (Malformed, TooLarge) as fault:
-            self._fault = fault
-            raise
 
 
 def _wrong_length(length: int, number: int | None) -> Malformed | TooLarge:
