@@ -61,14 +61,15 @@ class FetchBodies(NamedTuple):
 
 class Finish(NamedTuple):
     """The read is over. `hashes` is the order in which bodies go to receiving. After they are committed, the host sends
-    the owner's DELETE to `delete_at`."""
+    the owner's DELETE to `delete_at`: the five, and nodes further out that listed one of the blobs."""
 
     hashes: tuple[PayloadHash, ...]
     counted: int
     is_whole: bool
     delete_at: tuple[NodeId, ...]
     missing_at: tuple[tuple[NodeId, PayloadHash], ...]
-    """Nodes that claimed to be complete and did not list a blob that another node sent: evidence (SPEC 13.5)."""
+    """Nodes that claimed to be complete and did not list a blob that another node sent. With the node's own storage
+    receipt for the blob this is evidence of withholding (SPEC 13.5); without it, it proves nothing."""
 
 
 Effect = AskList | FetchBodies | Finish
@@ -218,11 +219,12 @@ def _finish(state: Read) -> Step:
         for payload_hash in union
         if payload_hash in state.verified and payload_hash not in each.hashes
     )
+    listed_by = tuple(each.node for each in state.answers if state.verified.intersection(each.hashes))
     finish = Finish(
         hashes=tuple(each for each in union if each in state.verified),
         counted=len(complete),
         is_whole=all(each in state.verified for each in union),
-        delete_at=state.order[:COPIES],
+        delete_at=tuple(dict.fromkeys((*state.order[:COPIES], *listed_by))),
         missing_at=missing,
     )
     return replace(state, phase=Phase.FINISHED), (finish,)

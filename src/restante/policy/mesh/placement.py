@@ -19,6 +19,7 @@ COMPLETE_WITHIN: Final = 8
 RESPONSIBLE_WITHIN: Final = 16
 """A node takes puts and replicas only for keys of which it is among this many closest (SPEC 7.10)."""
 ID_BITS: Final = 256
+MOST_CACHED: Final = 10_000
 
 
 def is_valid(descriptor: NodeDescriptor, *, now_ms: int) -> bool:
@@ -27,14 +28,18 @@ def is_valid(descriptor: NodeDescriptor, *, now_ms: int) -> bool:
 
 
 class PlacementIndex:
-    """Storage nodes sorted by id, so that the closest to a key are found without looking at all of them."""
+    """Storage nodes sorted by id, so that the closest to a key are found without looking at all of them.
 
-    __slots__ = ("_nodes", "_positions")
+    It never changes; a new directory makes a new index. So the places of a key are cached.
+    """
+
+    __slots__ = ("_nodes", "_placed", "_positions")
 
     def __init__(self, nodes: Iterable[NodeDescriptor], *, now_ms: int) -> None:
         usable = (each for each in nodes if Role.STORAGE in each.roles and is_valid(each, now_ms=now_ms))
         self._nodes = sorted(usable, key=lambda node: node.position)
         self._positions = [node.position for node in self._nodes]
+        self._placed: dict[bytes, list[NodeDescriptor]] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -62,10 +67,23 @@ class PlacementIndex:
             yield from sorted(group, key=lambda node: node.position ^ target)
             inner_low, inner_high = low, high
 
+    def first_places(self, key: bytes) -> list[NodeDescriptor]:
+        """Return the nodes that may take what lies under this key."""
+        placed = self._placed.get(key)
+        if placed is None:
+            if len(self._placed) >= MOST_CACHED:
+                self._placed.clear()
+            placed = self._placed[key] = _walk_outward(self, key, RESPONSIBLE_WITHIN)
+        return placed
+
 
 def place(index: PlacementIndex, key: bytes, count: int = COPIES) -> list[NodeDescriptor]:
     """Return the first `count` nodes for a key: the closest, at most one of a family and of a network, then the skipped
     ones by distance. A larger count only appends."""
+    return index.first_places(key)[:count] if count <= RESPONSIBLE_WITHIN else _walk_outward(index, key, count)
+
+
+def _walk_outward(index: PlacementIndex, key: bytes, count: int) -> list[NodeDescriptor]:
     chosen: list[NodeDescriptor] = []
     skipped: list[NodeDescriptor] = []
     families: set[bytes] = set()
