@@ -8,28 +8,33 @@ Both forget what the window allows, as the stream does, and the stream is held a
 """
 
 import pickle
+import threading
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyspark.sql.pandas.functions as pandas_functions
 from pyspark.sql import Row, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from restante.fleet.jobs.stream import Stream
+from restante.fleet.jobs.stream import StreamOptions, start_stream
 from restante.fleet.kernels.arrivals_fallback import ExactSession, SessionEvent, StateRow
-from restante.fleet.kernels.arrivals_schema import JUDGED as OUT_OF_THE_KERNEL
-from restante.fleet.kernels.arrivals_schema import SEEN
+from restante.fleet.kernels.arrivals_schema import ARRIVED, EVENTS, NO_SEQUENCE, PLACEMENTS, SEEN
 from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
+from restante.fleet.kernels.arrivals_words import ARRIVALS, RECORDED, RESETS
 from restante.fleet.lake.layout import Lake, spark_path
 from restante.fleet.tables.journal_schema import JOURNAL
-from restante.fleet.transforms.arrivals import JUDGED, in_words, session_events
+from restante.fleet.transforms.arrivals import session_events
 from restante.policy.settings import Settings
 
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_JUDGED_ROW = Row(*OUT_OF_THE_KERNEL.names)
+_ARRIVAL = Row(*ARRIVALS.names)
+
+
+def _word(words: Sequence[str | None], number: int) -> str | None:
+    return words[number] if 0 <= number < len(words) else None
 
 
 class OneSession(StatefulProcessor):
@@ -53,20 +58,20 @@ class OneSession(StatefulProcessor):
                     row.event, row.at_ms, row.sequence, bytes(row.message_id), bytes(row.payload), row.recorded
                 )
             )
-            yield _JUDGED_ROW(
+            yield _ARRIVAL(
                 row.event_id,
                 key[0],
-                row.event,
                 row.at_ms,
-                row.sequence,
-                row.message_id,
-                row.recorded,
-                told.verdict,
-                told.placement,
+                EVENTS[row.event],
+                None if row.sequence == NO_SEQUENCE else row.sequence,
+                row.message_id if row.event == ARRIVED else None,
+                _word(RECORDED, told.verdict),
+                _word(RECORDED, row.recorded) if row.event == ARRIVED else None,
+                _word(PLACEMENTS, told.placement),
                 told.expected,
                 told.released,
                 told.gaps or None,
-                told.reset,
+                _word((None, *RESETS), told.reset),
             )
         self.save(list(session.rows()))
 
@@ -121,27 +126,21 @@ class WithinTheWindow(OneSession):
 
 @contextmanager
 def with_rocks(spark: SparkSession) -> Iterator[None]:
-    """Spark keeps its state in RocksDB; and PySpark does not ask for pandas, which it needs for other rows only (see
-    fleet/spark/map_in_arrow)."""
+    """Spark keeps its state in RocksDB."""
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)
     # A state with an end of life makes Spark run batches without rows for ever.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-    functions: Any = pandas_functions
-    asked = functions.require_minimum_pandas_version
-    functions.require_minimum_pandas_version = lambda: None
-    try:
-        yield
-    finally:
-        functions.require_minimum_pandas_version = asked
+    yield
 
 
 def by_state(spark: SparkSession, lake: Lake, home: Path, processor: OneSession) -> None:
     """All segments in one micro-batch."""
     facts = session_events(spark.readStream.schema(JOURNAL).parquet(spark_path(lake.segments)))
-    judged = facts.groupBy("session_tag").transformWithState(processor, JUDGED, "Append", "ProcessingTime")
+    judged = facts.groupBy("session_tag").transformWithState(
+        processor, from_arrow_schema(ARRIVALS), "Append", "ProcessingTime"
+    )
     query = (
-        in_words(judged)
-        .writeStream.format("parquet")
+        judged.writeStream.format("parquet")
         .option("path", str(home / "table"))
         .option("checkpointLocation", str(home / "checkpoint"))
         .outputMode("append")
@@ -152,7 +151,7 @@ def by_state(spark: SparkSession, lake: Lake, home: Path, processor: OneSession)
 
 
 def by_stream(spark: SparkSession, lake: Lake, state: Path, settings: Settings) -> None:
-    """All segments, step by step, with the stream's files in `state`."""
-    stream = Stream(spark, Lake(lake.root, state), settings)
-    while stream.step() is not None:
-        pass
+    """All segments, in a lake at `state` that has a link to them."""
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "segments").symlink_to(lake.local_segments)
+    start_stream(spark, Lake(str(state)), settings, StreamOptions(once=True)).await_end(threading.Event())

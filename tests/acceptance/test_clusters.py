@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import dataset
+from deltalake import DeltaTable
 
 from restante.fleet.lake.layout import Lake
 from restante.model.ids import PayloadHash, SessionTag
@@ -84,7 +84,7 @@ def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
 def tables_of(lake: Lake) -> dict[str, Table]:
     read = {}
     for name in TABLES:
-        table = dataset.dataset(lake.table(name), partitioning="hive", exclude_invalid_files=True).to_table()
+        table = DeltaTable(lake.table(name)).to_pyarrow_table()
         read[name] = sorted(table.to_pylist(), key=lambda row: (row["event_id"] or b"", row.get("source_file")))
     return read
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from restante.fleet.kernels.arrivals_schema import SESSION_EVENTS
-from restante.fleet.stream.rows import kernel_facts
-from restante.fleet.stream.told import described
+from restante.fleet.kernels.arrivals_words import EVENT_OF_KIND, RECORDED, RESETS
+from restante.fleet.stream.annotate import annotate_rows
+from restante.fleet.stream.rows import kernel_events
 from restante.fleet.tables.journal_schema import JOURNAL, JOURNAL_COLUMNS
-from restante.fleet.transforms.arrivals import EVENT_OF_KIND, RECORDED, RESETS, session_events
+from restante.fleet.transforms.arrivals import session_events
 from restante.model.ids import event_id
 from restante.model.journal import JournalKind
 from support.fleet.journal_files import Record, message, sealed, writer
@@ -59,9 +60,9 @@ def facts_of_backfill(spark: SparkSession, rows: Sequence[Record]) -> list[tuple
 
 
 def facts_of_stream(rows: Sequence[Record]) -> list[tuple[object, ...]]:
-    told = described(rows_read(rows))
+    told = annotate_rows(rows_read(rows))
     assert told["reason"].null_count == len(rows), "the rows of this test break no rule"
-    return sorted(tuple(row.values()) for row in kernel_facts(told).to_pylist())
+    return sorted(tuple(row.values()) for row in kernel_events(told).to_pylist())
 
 
 @clause("13.7")

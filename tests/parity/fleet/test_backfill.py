@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 
 from restante.fleet.jobs.backfill import FIRST_DAY, LAST_DAY, Backfilled, backfill
 from restante.fleet.jobs.generate import generate
+from restante.fleet.kernels.arrivals_words import UNUSABLE
 from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.reading import read_live
 from restante.fleet.lake.segments import find_segments
-from restante.fleet.transforms.arrivals import UNUSABLE
 from restante.fleet.transforms.synthetic import Scenario, all_events
 from restante.model.conservation_report import BadSegment
 from restante.model.errors import ConfigurationInvalid
@@ -45,7 +46,7 @@ def filled(spark: SparkSession, lake: Lake, first: date = FIRST_DAY, last: date 
 
 
 def order(spark: SparkSession, lake: Lake) -> list[tuple[date, int, str, int]]:
-    rows = spark.read.parquet(lake.table("arrivals")).orderBy("event_id").collect()
+    rows = read_live(spark, lake, "arrivals").orderBy("event_id").collect()
     return [(row["day"], row["sequence"], row["placement"], row["next_expected"]) for row in rows]
 
 
@@ -78,13 +79,13 @@ def test_a_backfill_makes_the_tables_and_names_every_oddity(spark: SparkSession,
         quarantined=1,
         bad_files=(BadSegment(name="cut.parquet", reason="not a whole Parquet file"),),
     )
-    odd = spark.read.parquet(lake.table("quarantine")).collect()
+    odd = read_live(spark, lake, "quarantine").collect()
     assert {(row["source_file"], row["reason"]) for row in odd} == {
         ("cut.parquet", "not a whole Parquet file"),
         ("b-again.parquet", "kind: must be a known word"),
         ("a.parquet", UNUSABLE),
     }
-    assert spark.read.parquet(lake.table("events")).count() == 5
+    assert read_live(spark, lake, "events").count() == 5
     # 2 came half a day before 1: it did not wait so long.
     whole = [
         (date(2026, 1, 5), 0, "released", 1),
@@ -121,7 +122,7 @@ def test_synthetic_journals_are_facts_whose_arrivals_are_as_they_say(spark: Spar
     generate(spark, lake, scenario)
     done = filled(spark, lake)
     assert (done.quarantined, done.duplicates, done.bad_files) == (0, 0, ())
-    table = spark.read.parquet(lake.table("arrivals"))
+    table = read_live(spark, lake, "arrivals")
     assert table.filter("verdict != recipient_verdict").count() == 0
     counts = {row["verdict"]: row["count"] for row in table.groupBy("verdict").count().collect()}
     assert counts.keys() == {"new", "duplicate", "collision"}

@@ -1,5 +1,6 @@
 """The conservation table of a backfill and of a stream equals what the senders' outboxes did."""
 
+import threading
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,9 +22,9 @@ from restante.core.outbox_events import (
     TransmitSucceeded,
 )
 from restante.fleet.jobs.backfill import backfill
-from restante.fleet.jobs.stream import Stream
-from restante.fleet.jobs.stream_tables import stream_events
+from restante.fleet.jobs.stream import StreamOptions, start_stream
 from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.reading import read_live
 from restante.fleet.lake.segments import find_segments
 from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
 from restante.fleet.transforms.messages import message_lifecycles, messages
@@ -125,15 +126,14 @@ def test_books_and_messages_of_any_lives_are_those_of_the_core_from_a_backfill_a
     collect()
     lake = Lake(str(tmp_path))
     lake.local_segments.mkdir()
-    stream = Stream(spark, lake, SETTINGS, buckets=2)
     for part in range(PARTS):
         for number, split in enumerate(parts):
             write_segment(lake.local_segments / f"{number}-{part}.parquet", split[part])
-        while stream.step() is not None:
-            pass
+        running = start_stream(spark, lake, SETTINGS, StreamOptions(once=True, buckets=2))
+        assert running.await_end(threading.Event()).n == part + 1
     expected = (senders.books(), {message_id: state for message_id, (_, state) in senders.ended.items()})
     assert {state for _, state in senders.ended.values()} == set(State)
-    assert stream.commit.counts.duplicates > 0
-    assert told(stream_events(spark, lake.local_stream, stream.commit)) == expected
-    backfill(spark, lake, SETTINGS, *find_segments(lake.local_segments))
-    assert told(spark.read.parquet(lake.table("events"))) == expected
+    assert told(read_live(spark, lake, "events")) == expected
+    other = Lake(f"{tmp_path}-again")
+    backfill(spark, other, SETTINGS, *find_segments(lake.local_segments))
+    assert told(read_live(spark, other, "events")) == expected

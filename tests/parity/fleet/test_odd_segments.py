@@ -9,6 +9,7 @@ from pyspark.sql import Row, SparkSession
 
 from restante.fleet.jobs.backfill import Backfilled, backfill
 from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.reading import read_live
 from restante.fleet.lake.segments import find_segments
 from restante.model.ids import PayloadHash, SessionTag
 from restante.model.journal import JournalKind
@@ -50,10 +51,8 @@ class Tables:
 
 def filled(spark: SparkSession, lake: Lake) -> Tables:
     done = backfill(spark, lake, Settings(), *find_segments(lake.local_segments))
-    events, arrivals = (
-        spark.read.parquet(lake.table(name)).orderBy("event_id").collect() for name in ("events", "arrivals")
-    )
-    odd = spark.read.parquet(lake.table("quarantine")).select("source_file", "reason").collect()
+    events, arrivals = (read_live(spark, lake, name).orderBy("event_id").collect() for name in ("events", "arrivals"))
+    odd = read_live(spark, lake, "quarantine").select("source_file", "reason").collect()
     return Tables(done, events, arrivals, {(row["source_file"], row["reason"]) for row in odd})
 
 

@@ -10,14 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from restante.fleet.jobs.backfill import backfill
-from restante.fleet.lake.file_systems import LocalFolder, StorePath, escaped
+from restante.fleet.lake.file_systems import LocalFolder, StorePath
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.segment_discovery import segments_here, segments_of
-from restante.fleet.lake.segments import Segment, find_segments, inspect_segment, read_segments
+from restante.fleet.lake.segments import Segment, find_segments, inspect_segments, read_segments
 from restante.model.conservation_report import BadSegment
 from restante.model.error_codes import Code
-from restante.model.errors import EnvironmentUnsuitable, Malformed, RestanteError, StoreUnusable
-from restante.model.ids import event_id
+from restante.model.errors import EnvironmentUnsuitable, RestanteError, StoreUnusable
 from restante.model.journal import JournalKind
 from restante.policy.settings import Settings
 from restante.runtime.journal.segment_writer import PackedSegment, pack
@@ -108,7 +107,10 @@ def mounted(spark: SparkSession, directory: Path) -> str:
     return f"viewfs://{name}/odd [1] %20"
 
 
-def test_a_lake_that_only_hadoop_knows_gets_its_tables_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_segments_that_only_hadoop_knows_are_read_and_tables_there_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Tables are written by deltalake, which knows no such store."""
     journal = Journal(writer(1))
     journal.write(JournalKind.ACCEPTED, message(1), NOON_MS)
     (tmp_path / "segments").mkdir()
@@ -116,11 +118,9 @@ def test_a_lake_that_only_hadoop_knows_gets_its_tables_there(spark: SparkSession
     lake = Lake(mounted(spark, tmp_path))
     assert segments_here(lake) is None
     found = segments_of(lake, spark)
-    done = backfill(spark, lake, Settings(), found.segments, found.bad, listing=found.listing)
-    assert (done.segments, done.events, done.bad_files) == (1, 1, ())
-    [row] = spark.read.parquet(escaped(lake.table("events"))).collect()
-    assert row["event_id"] == event_id(writer(1), 1)
-    assert (tmp_path / "tables" / "events").is_dir()
+    assert [segment.rows for segment in found.segments] == [1]
+    with pytest.raises(StoreUnusable, match="cannot be"):
+        backfill(spark, lake, Settings(), found.segments, found.bad, listing=found.listing)
 
 
 def test_what_is_no_directory_there_is_named_and_so_is_an_unknown_scheme(spark: SparkSession, tmp_path: Path) -> None:
@@ -162,13 +162,13 @@ def test_files_and_directories_that_may_not_be_read_are_named_with_the_reason() 
             directory.chmod(0o700)
 
 
-def test_one_segment_alone_is_held_against_its_manifest_too(tmp_path: Path) -> None:
+def test_segments_of_a_plan_are_held_against_their_manifests_too(tmp_path: Path) -> None:
     good = put(tmp_path, packed(1))
     bad = put(tmp_path, packed(2), lambda said: replace(said, sha256="0" * 64))
     short = put(tmp_path, packed(3), lie_about_rows)
-    folder = LocalFolder(tmp_path)
-    assert inspect_segment(folder, good, has_manifest=True) == Segment(path=tmp_path / good, rows=3)
-    with pytest.raises(Malformed, match="its hash is not the one its manifest says"):
-        inspect_segment(folder, bad, has_manifest=True)
-    with pytest.raises(Malformed, match="3 rows, and its manifest says 4"):
-        inspect_segment(folder, short, has_manifest=True)
+    segments, rejected = inspect_segments(LocalFolder(tmp_path), [good, bad, short])
+    assert segments == [Segment(path=tmp_path / good, rows=3)]
+    assert [(one.name, one.reason) for one in rejected] == [
+        (bad, "its hash is not the one its manifest says"),
+        (short, "3 rows, and its manifest says 4"),
+    ]

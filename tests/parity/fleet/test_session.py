@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from restante.fleet.spark.map_in_arrow import map_in_arrow
 from restante.fleet.spark.session import WORKER_MEMORY, open_session
 from restante.model.errors import LocalProtocolError
 
@@ -36,5 +35,5 @@ def test_python_workers_keep_the_memory_they_have_used(spark: SparkSession) -> N
         told = [pa.default_memory_pool().backend_name, *(os.environ.get(name, "") for name in WORKER_MEMORY)]
         yield pa.RecordBatch.from_pydict({"told": told})
 
-    [*told] = map_in_arrow(spark.range(0, 1, 1, 1), look, "told string").collect()
+    [*told] = spark.range(0, 1, 1, 1).mapInArrow(look, "told string").collect()
     assert [row["told"] for row in told] == ["system", *WORKER_MEMORY.values()]

@@ -3,7 +3,6 @@
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from restante.fleet.jobs.backfill import backfill
 from restante.fleet.jobs.conservation_report import counted, make_report
-from restante.fleet.jobs.stream import StepDone, Stream
-from restante.fleet.jobs.stream_run import RunOptions, follow
-from restante.fleet.jobs.stream_tables import (
-    stream_arrivals,
-    stream_events,
-    stream_judged,
-    stream_quarantine,
-    stream_segments,
-    write_tables,
-)
+from restante.fleet.jobs.micro_batch import MicroBatches, MicroBatchResult
+from restante.fleet.jobs.stream import Streamed, StreamOptions, start_stream
+from restante.fleet.lake.delta import ConcurrentWriter
 from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.reading import read_live, rows_with_verdicts, segments_read
 from restante.fleet.lake.segments import find_segments
-from restante.fleet.lake.table_writer import with_day
-from restante.model.errors import StoreUnusable
+from restante.fleet.stream.batches import Catalog, last_catalog, open_batches
+from restante.fleet.stream.source import Planner
+from restante.model.errors import ConfigurationInvalid, StoreUnusable
 from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
@@ -54,32 +48,34 @@ def lake(tmp_path: Path) -> Lake:
     return made
 
 
-def steps(stream: Stream) -> list[StepDone]:
-    found = []
-    while (done := stream.step()) is not None:
-        found.append(done)
+def streamed(spark: SparkSession, lake: Lake, **options: Any) -> tuple[Streamed, list[MicroBatchResult]]:
+    """The query takes all there is, in batches of three files."""
+    done: list[MicroBatchResult] = []
+    chosen = StreamOptions(once=True, buckets=2, **options)
+    running = start_stream(spark, lake, SETTINGS, chosen, on_batch=done.append)
+    return running.await_end(threading.Event()), done
+
+
+def catalog_of(lake: Lake) -> Catalog:
+    found = last_catalog(open_batches(lake))
+    assert found is not None
     return found
 
 
 def rows_of(table: DataFrame) -> Counter[str]:
-    return Counter(str(row.asDict(recursive=True)) for row in table.collect())
+    """Which of its copies an event is taken from depends on what came first."""
+    kept = table.drop("source_file") if "reason" not in table.columns else table
+    return Counter(str(row.asDict(recursive=True)) for row in kept.collect())
 
 
-def streamed(spark: SparkSession, lake: Lake) -> dict[str, Counter[str]]:
-    """What the stream's latest commit says."""
-    stream = Stream(spark, lake, SETTINGS)
-    made = (lake.local_stream, stream.commit)
-    return {
-        "events": rows_of(with_day(stream_events(spark, *made))),
-        "arrivals": rows_of(with_day(stream_arrivals(spark, *made))),
-        "quarantine": rows_of(stream_quarantine(spark, *made)),
-    }
+def tables_of(spark: SparkSession, lake: Lake) -> dict[str, Counter[str]]:
+    return {name: rows_of(read_live(spark, lake, name)) for name in TABLES}
 
 
-def backfilled(spark: SparkSession, lake: Lake, tables: Sequence[str] = TABLES) -> dict[str, Counter[str]]:
+def backfilled(spark: SparkSession, lake: Lake) -> dict[str, Counter[str]]:
     other = Lake(lake.root + "-again")
     backfill(spark, other, SETTINGS, *find_segments(lake.local_segments))
-    return {name: rows_of(spark.read.parquet(other.table(name))) for name in tables}
+    return tables_of(spark, other)
 
 
 def mail(journal: Journal, count: int, first: int = 0) -> None:
@@ -122,20 +118,14 @@ def test_any_traces_shipped_in_any_order_make_the_tables_of_a_backfill_and_of_th
         parts[number] = split
 
     collect()
-    stream = Stream(spark, lake, SETTINGS, buckets=2)
     for part in range(3):
         for number, split in parts.items():
             write_segment(lake.local_segments / f"{number}-{part}.parquet", split[part])
-        steps(stream)
-    assert stream.commit.counts.late > 0
-    assert stream.commit.counts.duplicates > 0
-    tables = streamed(spark, lake)
-    assert tables == backfilled(spark, lake)
-    judged = (
-        stream_arrivals(spark, lake.local_stream, stream.commit)
-        .select("event_id", "verdict", "next_expected")
-        .collect()
-    )
+        streamed(spark, lake)
+    assert catalog_of(lake).counts.late > 0
+    assert catalog_of(lake).counts.duplicates > 0
+    assert tables_of(spark, lake) == backfilled(spark, lake)
+    judged = read_live(spark, lake, "arrivals").select("event_id", "verdict", "next_expected").collect()
     assert {bytes(row[0]): (row[1], row[2]) for row in judged} == {
         event: (told.verdict, told.expected) for event, told in expected.items()
     }
@@ -166,22 +156,16 @@ def test_odd_files_and_rows_go_to_quarantine_as_in_a_backfill_and_the_stream_goe
     mail(journal, 6)
     facts, put = records(journal.rows), lake.local_segments
     put_odd_files(put, facts)
-    stream = Stream(spark, lake, SETTINGS, buckets=2)
-    steps(stream)
+    streamed(spark, lake)
     # Shipped late, twice and with one contradiction; and a file that was cut is whole at last.
     write_segment(put / "a.parquet", facts[3:14])
     write_segment(put / "b.parquet", [{**facts[4], "code": "duplicate"}])
     shutil.copy(put / "c.parquet", put / "nothing.parquet")
-    steps(stream)
-    assert stream.commit.counts.revoked == 3  # an hour between two clocks contradicts two facts, file b the third
-    assert streamed(spark, lake) == backfilled(spark, lake)
-    assert {one.name for one in stream.commit.odd_files} == {
-        "cut.parquet",
-        "folder.parquet",
-        "newer.parquet",
-        "types.parquet",
-    }
-    assert steps(stream) == []
+    done, _ = streamed(spark, lake)
+    assert done.counts.retracted == 3  # an hour between two clocks contradicts two facts, file b the third
+    assert tables_of(spark, lake) == backfilled(spark, lake)
+    assert {one.name for one in done.bad_files} == {"cut.parquet", "folder.parquet", "newer.parquet", "types.parquet"}
+    assert streamed(spark, lake)[1] == []
 
 
 def test_a_damaged_file_that_is_replaced_by_a_whole_one_counts_once(spark: SparkSession, lake: Lake) -> None:
@@ -194,69 +178,65 @@ def test_a_damaged_file_that_is_replaced_by_a_whole_one_counts_once(spark: Spark
         column = file.metadata.row_group(2).column(0)
     at = column.dictionary_page_offset + column.total_compressed_size // 2
     path.write_bytes(whole[:at] + bytes(8) + whole[at + 8 :])
-    stream = Stream(spark, lake, SETTINGS, buckets=2)
-    steps(stream)
-    assert [one.rows_taken for one in stream.commit.odd_files] == [200]
-    assert streamed(spark, lake) == backfilled(spark, lake)
+    streamed(spark, lake)
+    assert [one.rows_taken for one in catalog_of(lake).rejected] == [200]
+    assert tables_of(spark, lake) == backfilled(spark, lake)
     path.write_bytes(whole)
-    steps(stream)
-    assert stream.commit.odd_files == ()
-    assert (stream.commit.counts.events, stream.commit.counts.duplicates, stream.commit.counts.quarantined) == (
-        300,
-        0,
-        1,
-    )
-    assert streamed(spark, lake) == backfilled(spark, lake)
-
-
-def followed(spark: SparkSession, lake: Lake, on_step: Callable[[StepDone], None] = lambda _: None) -> Any:
-    return follow(spark, lake, SETTINGS, RunOptions(once=True, buckets=2), stop=threading.Event(), on_step=on_step)
+    done, _ = streamed(spark, lake)
+    assert done.bad_files == ()
+    assert (done.counts.events, done.counts.duplicates, done.counts.quarantined) == (300, 0, 1)
+    assert tables_of(spark, lake) == backfilled(spark, lake)
 
 
 @clause("13.2")
-def test_the_query_takes_all_there_is_and_the_copy_for_others_is_that_of_a_backfill(
+def test_the_query_takes_all_there_is_in_batches_and_goes_on_without_its_checkpoint(
     spark: SparkSession, lake: Lake
 ) -> None:
     journal = Journal(writer(1))
     mail(journal, 40)
     facts = records(journal.rows)
     write_segment(lake.local_segments / "b [1].parquet", facts[60:])
-    told: list[StepDone] = []
-    assert followed(spark, lake, told.append).rows == 60
+    done, batches = streamed(spark, lake)
+    assert ([batch.rows for batch in batches], done.n) == ([60], 1)
+    shutil.rmtree(Path(lake.root) / "stream" / "checkpoint")
     write_segment(lake.local_segments / "a.parquet", facts[:70])
-    done = followed(spark, lake, told.append)
-    assert (done.steps, done.counts.events, done.counts.duplicates) == (1, 120, 10)
-    assert [step.rows for step in told] == [60, 70]
-    copy = {name: rows_of(spark.read.parquet(lake.table(name))) for name in TABLES}
-    assert copy == streamed(spark, lake) == backfilled(spark, lake)
-    assert followed(spark, lake).steps == 0
+    write_segment(lake.local_segments / "c.parquet", facts[:1])
+    done, batches = streamed(spark, lake, files_per_batch=1)
+    assert [(batch.n, batch.rows) for batch in batches] == [(2, 70), (3, 1)]
+    assert (done.counts.events, done.counts.duplicates) == (120, 11)
+    assert tables_of(spark, lake) == backfilled(spark, lake)
+    assert streamed(spark, lake)[1] == []
 
 
-def test_a_day_whose_only_fact_is_contradicted_vanishes_from_the_copy(spark: SparkSession, lake: Lake) -> None:
+@clause("13.9")
+def test_a_stale_checkpoint_repeats_no_batch(spark: SparkSession, lake: Lake) -> None:
     journal = Journal(writer(1))
-    for day in range(2):
-        journal.write(JournalKind.ACCEPTED, message(day), NOON_MS + day * 24 * HOUR_MS)
+    mail(journal, 10)
     facts = records(journal.rows)
-    write_segment(lake.local_segments / "a.parquet", facts)
-    stream = Stream(spark, lake, SETTINGS, buckets=1)
-    steps(stream)
-    write_tables(spark, lake, stream.commit)
-    stream.note_written()
-    write_segment(lake.local_segments / "b.parquet", [{**facts[1], "code": "x"}])
-    steps(stream)
-    write_tables(spark, lake, stream.commit)
-    assert rows_of(spark.read.parquet(lake.table("events"))) == backfilled(spark, lake, ["events"])["events"]
+    write_segment(lake.local_segments / "a.parquet", facts[:9])
+    streamed(spark, lake)
+    checkpoint = Path(lake.root) / "stream" / "checkpoint"
+    shutil.copytree(checkpoint, f"{lake.root}-old")
+    for name, first in (("b", 9), ("c", 18)):
+        write_segment(lake.local_segments / f"{name}.parquet", facts[first : first + 9])
+        streamed(spark, lake)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(f"{lake.root}-old", checkpoint)
+    write_segment(lake.local_segments / "d.parquet", facts[27:])
+    done, batches = streamed(spark, lake)
+    assert [(batch.n, batch.rows) for batch in batches] == [(4, 3)]
+    assert done.counts.events == 30
+    assert tables_of(spark, lake) == backfilled(spark, lake)
 
 
 def test_a_report_from_the_stream_is_that_of_its_segments(spark: SparkSession, lake: Lake) -> None:
     journal = Journal(writer(1))
     mail(journal, 6)
     put_odd_files(lake.local_segments, records(journal.rows))
-    stream = Stream(spark, lake, SETTINGS, buckets=2)
-    steps(stream)
-    judged = stream_judged(spark, lake.local_stream, stream.commit)
-    found = stream_segments(lake.local_stream, stream.commit)
-    from_stream = make_report(spark, *found, rows=counted(judged))
+    streamed(spark, lake)
+    catalog = catalog_of(lake)
+    found = segments_read(lake, catalog)
+    from_stream = make_report(spark, *found, rows=counted(rows_with_verdicts(spark, lake, catalog)))
     assert from_stream == make_report(spark, *find_segments(lake.local_segments))
 
 
@@ -264,8 +244,39 @@ def test_a_full_disk_is_named_and_nothing_is_committed(spark: SparkSession, lake
     journal = Journal(writer(1))
     mail(journal, 1)
     write_segment(lake.local_segments / "a.parquet", records(journal.rows))
-    stream = Stream(spark, lake, SETTINGS, buckets=1)
-    with no_file_longer_than(16), pytest.raises(StoreUnusable, match="no room is left"):
-        stream.step()
-    assert streamed(spark, lake)["events"] == Counter()
-    assert [done.rows for done in steps(stream)] == [3]
+    streamed(spark, lake)
+    mail(journal, 1, first=1)
+    write_segment(lake.local_segments / "b.parquet", records(journal.rows)[3:])
+    work = MicroBatches(spark, lake, SETTINGS)
+    Planner(lake).plan_next(None, files=9, size_bytes=10**9)
+    with no_file_longer_than(16), pytest.raises(StoreUnusable, match=r"no space left|cannot be written"):
+        work.run(2)
+    assert catalog_of(lake).number == 1
+    done, batches = streamed(spark, lake)
+    assert ([batch.rows for batch in batches], done.counts.events) == ([3], 6)
+
+
+def test_a_second_driver_is_named_and_commits_nothing(spark: SparkSession, lake: Lake) -> None:
+    journal = Journal(writer(1))
+    mail(journal, 1)
+    write_segment(lake.local_segments / "a.parquet", records(journal.rows))
+    first, second = MicroBatches(spark, lake, SETTINGS, buckets=2), MicroBatches(spark, lake, SETTINGS, buckets=2)
+    Planner(lake).plan_next(None, files=9, size_bytes=10**9)
+    assert first.run(1) is not None
+    with pytest.raises(ConcurrentWriter, match="another 'restante fleet stream'"):
+        second.run(1)
+    assert tables_of(spark, lake) == backfilled(spark, lake)
+
+
+def test_a_stream_does_not_write_beside_the_tables_of_a_backfill_nor_the_other_way(
+    spark: SparkSession, lake: Lake
+) -> None:
+    journal = Journal(writer(1))
+    mail(journal, 1)
+    write_segment(lake.local_segments / "a.parquet", records(journal.rows))
+    backfill(spark, lake, SETTINGS, *find_segments(lake.local_segments))
+    with pytest.raises(StoreUnusable, match="--reset"):
+        streamed(spark, lake)
+    streamed(spark, lake, reset=True)
+    with pytest.raises(ConfigurationInvalid, match="a stream keeps the tables"):
+        backfill(spark, lake, SETTINGS, *find_segments(lake.local_segments))

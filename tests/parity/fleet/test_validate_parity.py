@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from restante.fleet.stream.told import described
+from restante.fleet.stream.annotate import annotate_rows
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, ROWS
 from restante.fleet.transforms.validate import CONFLICT, events, quarantine, validate_rows
 from restante.model.errors import Malformed
@@ -95,7 +95,7 @@ def refused_by_spark(spark: SparkSession, rows: Sequence[Record]) -> dict[int, s
 
 
 def refused_by_arrow(rows: Sequence[Record]) -> dict[int, str]:
-    reasons = described(rows_read(rows))["reason"].to_pylist()
+    reasons = annotate_rows(rows_read(rows))["reason"].to_pylist()
     return {place: reason for place, reason in enumerate(reasons) if reason is not None}
 
 

@@ -25,6 +25,7 @@ from restante.core.inbox_events import (
     TimePassed,
 )
 from restante.fleet.kernels.arrivals_schema import SESSION_EVENTS
+from restante.fleet.kernels.arrivals_words import RESETS
 from restante.model.ids import event_id
 from restante.model.states import Verdict
 from restante.policy.dedup import DedupLimits
@@ -189,6 +190,21 @@ def told_by(judged: Any) -> dict[bytes, Told]:
             None if row["reset"] < 0 else row["reset"],
         )
         for row in judged.to_pylist()
+    }
+
+
+def told_by_table(arrivals: Any) -> dict[bytes, Told]:
+    """Rows of the table `arrivals` by their event."""
+    return {
+        row["event_id"]: Told(
+            row["verdict"],
+            row["placement"],
+            row["next_expected"],
+            row["released"],
+            tuple((gap["first"], gap["last"], gap["retransmit_requested"]) for gap in row["gaps"] or ()),
+            None if row["reset"] is None else RESETS.index(row["reset"]) + 1,
+        )
+        for row in arrivals.to_pylist()
     }
 
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from restante.fleet.kernels.arrivals import judge_arrivals
 from restante.fleet.kernels.arrivals_schema import EMPTY_STATE
+from restante.fleet.stream.annotate import annotate_rows, with_annotations
+from restante.fleet.stream.bucket_files import Bucket, BucketWriter
 from restante.fleet.stream.bucket_step import Counts, Step, advance
-from restante.fleet.stream.files import Bucket, Desk
-from restante.fleet.stream.rows import COLUMNS, EVENTS, INCOMING, READ, kernel_facts
-from support.fleet.arrival_traces import DEDUP, LIMITS, Told, told_by
+from restante.fleet.stream.rows import COLUMNS, EVENTS, kernel_events
+from support.fleet.arrival_traces import DEDUP, LIMITS, Told, told_by, told_by_table
 
 Record = dict[str, Any]
 
@@ -20,7 +21,7 @@ Record = dict[str, Any]
 def rows_read(rows: Iterable[Mapping[str, object]]) -> Any:
     """Rows as a task gets them from Spark; each file's name is the place of its one row."""
     named = [{**row, "source_file": str(place)} for place, row in enumerate(rows)]
-    return pa.Table.from_pylist(named, schema=READ)
+    return pa.Table.from_pylist(named, schema=EVENTS)
 
 
 class FedBucket:
@@ -33,14 +34,16 @@ class FedBucket:
         self.steps = 0
 
     def feed(self, rows: Iterable[Record]) -> Step:
-        table = pa.Table.from_pylist(list(rows), schema=INCOMING)
-        step = advance(Desk(self.root, f"data/{self.steps}", 0), self.bucket, table, order=LIMITS, dedup=DEDUP)
+        table = annotate_rows(pa.Table.from_pylist(list(rows), schema=EVENTS))
+        step = advance(
+            BucketWriter(str(self.root), 0, self.root / "cache"), self.bucket, table, order=LIMITS, dedup=DEDUP
+        )
         self.bucket, self.counts, self.steps = step.bucket, self.counts + step.counts, self.steps + 1
         return step
 
     def table(self, what: str) -> list[Record]:
-        desk = Desk(self.root, "", 0)
-        return [row for ref in getattr(self.bucket, what) for row in desk.read_table(ref).to_pylist()]
+        writer = BucketWriter(str(self.root), 0, self.root / "cache")
+        return [row for ref in getattr(self.bucket, what) for row in writer.read_table(ref).to_pylist()]
 
     def events(self) -> Counter[tuple[Any, ...]]:
         return Counter(tuple(row[name] for name in COLUMNS) for row in self.table("events"))
@@ -49,10 +52,10 @@ class FedBucket:
         return Counter(tuple(row.values()) for row in self.table("quarantine"))
 
     def told(self) -> dict[bytes, Told]:
-        desk = Desk(self.root, "", 0)
+        writer = BucketWriter(str(self.root), 0, self.root / "cache")
         found: dict[bytes, Told] = {}
         for ref in self.bucket.arrivals:
-            for event, told in told_by(desk.read_table(ref)).items():
+            for event, told in told_by_table(writer.read_table(ref)).items():
                 assert event not in found
                 found[event] = told
         return found
@@ -61,4 +64,6 @@ class FedBucket:
 def told_at_once(rows: Sequence[Mapping[str, Any]]) -> dict[bytes, Told]:
     """What the kernel says of all these events together."""
     events = pa.Table.from_pylist([dict(row) for row in rows], schema=EVENTS)
-    return told_by(judge_arrivals(kernel_facts(events), EMPTY_STATE, order=LIMITS, dedup=DEDUP).judged)
+    return told_by(
+        judge_arrivals(kernel_events(with_annotations(events)), EMPTY_STATE, order=LIMITS, dedup=DEDUP).judged
+    )

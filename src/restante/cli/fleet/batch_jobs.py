@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,12 +12,6 @@ from restante.cli.terminal import console, print_json
 from restante.views.text_tables import table
 
 Root = Annotated[str, typer.Option("--lake", metavar="PATH", help="Root of the lake: segments/ and tables/ are in it.")]
-State = Annotated[
-    Path | None,
-    typer.Option(
-        "--state", metavar="DIR", help="Where the stream's own files are; needed if the lake is not on this machine."
-    ),
-]
 Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master, such as spark://host:7077.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Share = typer.Option(min=0.0, max=1.0)

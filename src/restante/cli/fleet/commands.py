@@ -8,7 +8,7 @@ import typer
 
 from restante.cli.client.options import FileOption, JsonOption
 from restante.cli.error_advice import EXIT_FAILURE, EXIT_UNDELIVERED
-from restante.cli.fleet.batch_jobs import State, backfill, generate
+from restante.cli.fleet.batch_jobs import backfill, generate
 from restante.cli.fleet.spark_jobs import require_spark, stage_bar
 from restante.cli.fleet.stream import stream
 from restante.cli.shared_options import inputs_of
@@ -42,7 +42,6 @@ def report(
         Path | None,
         typer.Option("--actions", metavar="DIR", help="Also write the proposed actions for clients and nodes."),
     ] = None,
-    state: State = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
@@ -71,7 +70,6 @@ def report(
     with stage_bar(out, stages=len(STAGES), quiet=as_json) as on_stage:
         found = run_fleet_report(
             segments,
-            state=state,
             master=master,
             now_ms=SystemClock().now_ms(),
             retention=settings.dead_letters,

@@ -1,4 +1,4 @@
-"""`restante fleet stream`: the stream from journals to tables, as an operator sees it."""
+"""`restante fleet stream`: keep the tables of a lake up to date."""
 
 import signal
 import sys
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from restante.cli.fleet.batch_jobs import AsJson, Master, Root, State
+from restante.cli.fleet.batch_jobs import AsJson, Master, Root
 from restante.cli.fleet.spark_jobs import require_spark
 from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import console, print_json
@@ -19,11 +19,11 @@ from restante.views.text_tables import table
 
 _LABELS: Final = {
     "events": "events",
-    "duplicates": "copies of a event",
+    "duplicates": "duplicates",
     "quarantined": "rows in quarantine",
     "late": "late events",
-    "judged_again": "sessions judged again",
-    "revoked": "events contradicted later",
+    "reprocessed": "sessions reprocessed",
+    "retracted": "events retracted",
 }
 
 
@@ -31,67 +31,62 @@ def stream(
     ctx: typer.Context,
     *,
     lake: Root,
-    once: Annotated[bool, typer.Option("--once", help="Take all there is, write the tables, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Read all segments that are there, then end.")] = False,
     poll_interval_s: Annotated[
         float,
-        typer.Option(
-            "--poll-interval-s", metavar="SECONDS", min=1.0, max=3_600.0, help="Time between two looks for segments."
-        ),
+        typer.Option("--poll-interval-s", metavar="SECONDS", min=1.0, max=3_600.0, help="How often to list segments."),
     ] = 10.0,
-    tables_every: Annotated[
-        float,
-        typer.Option(
-            "--tables-every", metavar="SECONDS", min=1.0, max=86_400.0, help="How often to write tables/ from it."
-        ),
-    ] = 900.0,
     reset: Annotated[
-        bool, typer.Option("--reset", help="Delete the stream's state and start with the first segment.")
+        bool, typer.Option("--reset", help="Delete the stream's tables and state and start with the first segment.")
     ] = False,
     buckets: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Tasks a step is divided into; chosen when the stream begins.")
+        int, typer.Option(min=1, max=10_000, help="Tasks a batch is divided into; fixed when the stream begins.")
     ] = 16,
-    state: State = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", metavar="PATH", help="Spark's checkpoint; by default in a lake on this machine."),
+    ] = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
     """Keep the tables of a lake up to date while segments come in.
 
-    What it knows is in stream/ of the lake and survives any end: killed and started again, it goes on where it was, and
-    no row is lost or doubled. Segments may come late, twice or in any order: the tables are those that
-    'restante fleet backfill' makes of the same segments. What cannot be read goes to the quarantine with file and
-    reason. 'restante fleet report LAKE' reads what the stream knows.
+    One Structured Streaming query reads new segments and commits each batch to Delta tables. Killed at any moment and
+    started again it loses and doubles no row, with its checkpoint, an old one or none. Segments may come late, twice
+    or in any order: the tables equal those of 'restante fleet backfill'. Files that cannot be read are listed in the
+    table quarantine and tried again when they change.
 
-    Ctrl-C or SIGTERM: the step under way is finished first; a second time: at once.
+    Ctrl-C or SIGTERM: the batch in progress is finished first; a second time: at once.
     """
     settings = inputs_of(ctx).load().settings
     with require_spark():
-        from restante.fleet.jobs.stream_run import RunOptions, run_stream
+        from restante.fleet.jobs.stream import StreamOptions, run_stream
         from restante.fleet.lake.layout import Lake
 
     err = Console(stderr=True, quiet=as_json, highlight=False)
-    options = RunOptions(
-        once=once, anew=reset, every_s=poll_interval_s, write_tables_every_s=tables_every, buckets=buckets
+    options = StreamOptions(
+        once=once, reset=reset, poll_interval_s=poll_interval_s, buckets=buckets, checkpoint=checkpoint
     )
     stop = threading.Event()
     with _asked_to_stop(stop, err) as listen:
         err.print("starting Spark")
         done = run_stream(
-            Lake(lake, state),
+            Lake(lake),
             settings,
             options,
             master=master,
             stop=stop,
-            on_step=lambda step: _print_step(err, step),
+            on_batch=lambda batch: _print_batch(err, batch),
             on_ready=lambda: _ready(err, listen),
         )
     if as_json:
         print_json(asdict(done))
         return
     rows = [(_LABELS[name], f"{value:,}") for name, value in asdict(done.counts).items()]
-    console().print(table(f"The stream at commit {done.commit:,}", "what", "count", rows=rows, right=("count",)))
+    console().print(table(f"The stream at batch {done.n:,}", "what", "count", rows=rows, right=("count",)))
     if done.bad_files:
         files = [(file.name, file.reason) for file in done.bad_files]
-        console().print(table("Files in quarantine", "file", "reason", rows=files))
+        console().print(table("Rejected files", "file", "reason", rows=files))
 
 
 def _ready(err: Console, listen: Any) -> None:
@@ -99,14 +94,12 @@ def _ready(err: Console, listen: Any) -> None:
     err.print("looking for segments")
 
 
-def _print_step(err: Console, step: Any) -> None:
-    parts = [f"commit {step.commit:,}: {step.segments:,} segments, {step.rows:,} rows in {step.took_s:.1f} s"]
-    told = {name: getattr(step.counts, name) for name in ("duplicates", "quarantined", "late", "revoked")}
-    parts += [f"{count:,} {_LABELS[name]}" for name, count in told.items() if count]
-    if step.odd_files:
-        parts.append(f"{step.odd_files:,} bad file{'' if step.odd_files == 1 else 's'}")
-    if step.waiting:
-        parts.append(f"{step.waiting:,} segments wait")
+def _print_batch(err: Console, batch: Any) -> None:
+    parts = [f"batch {batch.n:,}: {batch.segments:,} segments, {batch.rows:,} rows in {batch.took_s:.1f} s"]
+    counts = {name: getattr(batch.counts, name) for name in ("duplicates", "quarantined", "late", "retracted")}
+    parts += [f"{count:,} {_LABELS[name]}" for name, count in counts.items() if count]
+    if batch.rejected_files:
+        parts.append(f"{batch.rejected_files:,} rejected file{'' if batch.rejected_files == 1 else 's'}")
     err.print(", ".join(parts), soft_wrap=True)
 
 
@@ -120,7 +113,7 @@ def _asked_to_stop(stop: threading.Event, err: Console) -> Iterator[Any]:
         if stop.is_set():
             sys.exit(128 + number)
         stop.set()
-        err.print("stopping after this step; once more to stop at once")
+        err.print("stopping after this batch; again to stop at once")
 
     def listen() -> None:
         for number in wanted:

@@ -13,17 +13,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from restante.fleet.lake.backfill_manifest import BackfillRecord, forget_record, keep_record
+from restante.fleet.lake.delta import exists as table_exists
 from restante.fleet.lake.file_systems import Listing
-from restante.fleet.lake.layout import ARRIVALS_TABLE, DAY, EVENTS_TABLE, QUARANTINE_TABLE, Lake
+from restante.fleet.lake.layout import DAY, Lake
 from restante.fleet.lake.segment_discovery import segments_here, segments_of
 from restante.fleet.lake.segments import Segment, damaged, read_segments
-from restante.fleet.lake.table_writer import file_rows, with_day, write_all_days, write_days, write_whole
+from restante.fleet.lake.table_writer import file_rows, open_base_table, outside, replace_rows, with_day
 from restante.fleet.spark.job_progress import Watcher, nobody, watched
 from restante.fleet.spark.map_in_arrow import partitions_for
 from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.arrivals import arrivals, unusable_arrivals
 from restante.fleet.transforms.prescan import Prescan, count_of, judge_surveyed, rows_by_file, survey, tallies
-from restante.fleet.transforms.validate import RowVerdict, events, quarantine
+from restante.fleet.transforms.validate import RowVerdict, event_rows, quarantine
 from restante.model.conservation_report import BadSegment
 from restante.model.errors import ConfigurationInvalid
 from restante.policy.settings import Settings
@@ -88,10 +89,11 @@ def backfill(
 
     With their `listing` a record of what the tables were made from is left beside them, if they are of all days.
     """
+    _check_no_stream(lake)
     rows = read_segments(spark, segments)
-    forget_record(spark, lake)
+    forget_record(lake)
     is_all = (first_day, last_day) == (FIRST_DAY, LAST_DAY)
-    write = write_all_days if is_all else write_days
+    keep = outside(first_day, last_day)
     with watched(spark, "validating", tell):
         known = survey(rows)
         judged = judge_surveyed(rows, known)
@@ -100,18 +102,19 @@ def backfill(
         found = tallies(judged, known)
     try:
         broken = sorted([*bad, *damaged(segments, rows_by_file(found))], key=lambda file: file.name)
-        until = with_day(events(judged)).filter(sf.col(DAY) <= sf.lit(last_day))
+        until = with_day(event_rows(judged)).filter(sf.col(DAY) <= sf.lit(last_day))
         is_asked_for = sf.col(DAY) >= sf.lit(first_day)
         with watched(spark, "writing events", tell):
-            write(until.filter(is_asked_for), lake, EVENTS_TABLE)
-            write_whole(_odd_rows(spark, judged, known).unionByName(file_rows(spark, broken)), lake, QUARANTINE_TABLE)
+            replace_rows(until.filter(is_asked_for), open_base_table(lake, "events"), keep=keep)
+            quarantined = _odd_rows(spark, judged, known).unionByName(file_rows(spark, broken))
+            replace_rows(quarantined, open_base_table(lake, "quarantine"))
         partitions = partitions_for(known.events_at_most, at_least=spark.sparkContext.defaultParallelism)
         table = arrivals(until, partitions=partitions, order=settings.order, dedup=settings.dedup)
         with watched(spark, "judging arrivals", tell):
-            write(with_day(table).filter(is_asked_for), lake, ARRIVALS_TABLE)
+            replace_rows(with_day(table).filter(is_asked_for), open_base_table(lake, "arrivals"), keep=keep)
         if is_all and listing is not None:
             record = BackfillRecord(listing=listing, segments=segments, bad=bad, found=found)
-            keep_record(spark, lake, record)
+            keep_record(lake, record)
     finally:
         judged.unpersist()
     return Backfilled(
@@ -122,6 +125,13 @@ def backfill(
         quarantined=count_of(found, RowVerdict.QUARANTINED),
         bad_files=tuple(broken),
     )
+
+
+def _check_no_stream(lake: Lake) -> None:
+    if table_exists(lake.stream_table("batches")):
+        raise ConfigurationInvalid(
+            f"a stream keeps the tables of {lake.root}; 'restante fleet stream --once' brings them up to date"
+        )
 
 
 def _odd_rows(spark: SparkSession, judged: DataFrame, known: Prescan) -> DataFrame:

@@ -4,7 +4,6 @@ The report is plain values. Each list ends at LISTED_AT_MOST; its count does not
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -43,7 +42,6 @@ OnAction = Callable[[FleetAction], None]
 def run_fleet_report(
     where: str,
     *,
-    state: Path | None = None,
     master: str = "local[*]",
     now_ms: int,
     retention: DeadLetterRetention,
@@ -52,10 +50,9 @@ def run_fleet_report(
 ) -> FleetReport:
     """The report in a Spark session of its own; `on_action` is given every proposed action.
 
-    `where` is a directory of segments, or a lake (report_sources); `state` names the stream's files if they are not
-    in the lake.
+    `where` is a directory of segments, or a lake (jobs/report_input).
     """
-    place = look_at(where, state=state)
+    place = look_at(where)
     with open_session(app_name="restante fleet report", master=master) as spark:
         source = source_of(spark, place)
         return make_fleet_report(

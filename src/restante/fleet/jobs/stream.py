@@ -1,269 +1,203 @@
-"""Micro-batches of `restante fleet run` (SPEC 13.2, 13.9): new segments in, a commit out, one Spark job each.
+"""The stream of a lake as one Structured Streaming query (SPEC 13.2): start it, follow it, stop it.
 
-Spark reads rows as in a backfill and divides them by writer; what becomes of a bucket of writers is decided in
-fleet/stream. A micro-batch is done when its commit is written; when one is due, jobs/stream_run decides.
+Spark keeps offsets, batches, triggers and progress; the source (stream/source) plans batches and jobs/micro_batch runs
+them. The checkpoint may be lost or old: the lake itself says which batches are done.
 """
 
-import json
-import secrets
+import re
+import shutil
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.errors import PySparkException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
 
-from restante.fleet.kernels.row_rules import SHARED_BYTES
-from restante.fleet.lake.file_systems import Listing, open_folder
-from restante.fleet.lake.layout import Lake
-from restante.fleet.lake.segments import DRAFT_PREFIXES, Segment, damaged, inspect_segment, read_segments
-from restante.fleet.spark.errors import is_for_want_of_room
-from restante.fleet.spark.map_in_arrow import BatchFunction, map_in_arrow
-from restante.fleet.stream.bucket_step import Counts, advance, forget_file
-from restante.fleet.stream.commits import (
-    DATA,
-    Commit,
-    OddFile,
-    latest_commit,
-    remove_old_state,
-    remove_rubbish,
-    sync_directories,
-    taken_segments,
-    with_taken,
-    write_commit,
-)
-from restante.fleet.stream.files import Bucket, Desk, synced_meanwhile
-from restante.fleet.stream.rows import READ
-from restante.fleet.stream.told import described
-from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
-from restante.model.errors import Malformed, StoreUnusable
+from restante.fleet.jobs.micro_batch import BUCKETS, MicroBatches, OnBatch
+from restante.fleet.lake.layout import Lake, is_here, local_path, spark_path
+from restante.fleet.spark.session import open_session
+from restante.fleet.stream.bucket_step import Counts
+from restante.fleet.stream.source import BYTES_PER_BATCH, FILES_PER_BATCH, FORMAT, SegmentSource
+from restante.fleet.stream.state_tables import KINDS
+from restante.model.conservation_report import BadSegment
+from restante.model.error_codes import Code
+from restante.model.errors import ConfigurationInvalid, RestanteError, StoreUnusable
 from restante.policy.settings import Settings
-from restante.wire.segment_manifest import SEGMENT_SUFFIX, manifest_name
 
-BUCKETS: Final = 16  # more than one machine has cores, so that no task is left alone with most of the rows
-ROWS_PER_STEP: Final = 4_000_000
-"""Segments are taken until they have so many rows, a quarter of a million a bucket: more cost memory, fewer make the
-state be written more often."""
-FILES_PER_STEP: Final = 10_000
-TIDY_EVERY: Final = 64  # commits
-_FRAGMENT: Final = "bucket int, fragment string"
+QUERY_NAME: Final = "restante fleet stream"
+STOP_POLL_S: Final = 0.2
+POLL_INTERVAL_S: Final = 10.0
+_OWN_ERROR: Final = re.compile(r"restante\.[\w.]+\.(?:StoreUnusable|ConcurrentWriter): (.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepDone:
-    """One micro-batch: what it read, what came of it, and how many segments wait for the next."""
+class StreamOptions:
+    """`once`: end when all segments that are there have been read. `reset`: delete tables and state first."""
 
-    commit: int
-    segments: int
+    once: bool = False
+    reset: bool = False
+    poll_interval_s: float = POLL_INTERVAL_S
+    buckets: int = BUCKETS
+    files_per_batch: int = FILES_PER_BATCH
+    bytes_per_batch: int = BYTES_PER_BATCH
+    checkpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streamed:
+    """The stream at its end. `batches` and `rows` are of this run, `counts` since the first batch."""
+
+    n: int
+    batches: int
     rows: int
     counts: Counts
-    odd_files: int
-    waiting: int
-    took_s: float
+    bad_files: tuple[BadSegment, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Segments to take now; odd files that are new or have changed; and how many files are left for later."""
+def run_stream(
+    lake: Lake,
+    settings: Settings,
+    options: StreamOptions,
+    *,
+    master: str = "local[*]",
+    stop: threading.Event | None = None,
+    on_batch: OnBatch = lambda _done: None,
+    on_ready: Callable[[], None] = lambda: None,
+) -> Streamed:
+    """Keep the tables of `lake` up to date in a new Spark session until `stop` is set or, once, all is read."""
+    _check_lake(lake, options)
+    with open_session(app_name=QUERY_NAME, master=master) as spark:
+        on_ready()
+        running = start_stream(spark, lake, settings, options, on_batch=on_batch)
+        return running.await_end(stop or threading.Event())
 
-    segments: list[Segment]
-    odd: list[OddFile]
-    waiting: int
-    listing: Listing
+
+def start_stream(
+    spark: SparkSession,
+    lake: Lake,
+    settings: Settings,
+    options: StreamOptions = StreamOptions(),  # noqa: B008 - frozen
+    *,
+    on_batch: OnBatch = lambda _done: None,
+) -> "RunningStream":
+    """Start the query in an existing session and return at once."""
+    _check_lake(lake, options)
+    if options.reset:
+        reset(lake, options)
+    return RunningStream(spark, lake, settings, options, on_batch)
 
 
-class Stream:
-    """The stream of one lake, which nobody else works on meanwhile (stream.commits.only_one)."""
+def reset(lake: Lake, options: StreamOptions) -> None:
+    """Delete the stream's tables, published ones included, and its checkpoint. The segments stay."""
+    if not is_here(lake.root):
+        raise ConfigurationInvalid(f"{lake.root} is not on this machine: delete its tables/ and stream/ there")
+    for folder in {*(table.folder for table in KINDS.values()), "stream"}:
+        shutil.rmtree(local_path(lake.root) / folder, ignore_errors=True)
+    if options.checkpoint is not None and is_here(options.checkpoint):
+        shutil.rmtree(local_path(options.checkpoint), ignore_errors=True)
+
+
+class RunningStream:
+    """A started query."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        lake: Lake,
-        settings: Settings,
-        *,
-        buckets: int = BUCKETS,
-        rows_per_step: int = ROWS_PER_STEP,
+        self, spark: SparkSession, lake: Lake, settings: Settings, options: StreamOptions, on_batch: OnBatch
     ) -> None:
         self._spark = spark
-        self._settings = settings
-        self._rows_per_step = rows_per_step
-        self._folder = open_folder(lake.segments, spark)
-        self.root = lake.local_stream
-        self.commit = latest_commit(self.root) or Commit(buckets=(Bucket(),) * buckets)
-        self._taken = set(taken_segments(self.root, self.commit.taken))
-        remove_rubbish(self.root, self.commit)
+        self._on_batch = on_batch
+        self._work = MicroBatches(spark, lake, settings, buckets=options.buckets)
+        self._problem: BaseException | None = None
+        self._batches = self._rows = 0
+        self._scratch = tempfile.TemporaryDirectory(prefix="restante-checkpoint-", ignore_cleanup_errors=True)
+        self.query = self._start(lake, options)
 
-    def step(self) -> StepDone | None:
-        """Take some of the segments that are new, or nothing if there are none."""
-        began = time.monotonic()
-        found = self._look()
-        if not found.segments and not found.odd:
-            return None
-        with self._room_or_words():
-            commit, counts, rows = self._advanced(found)
-            self._keep(commit, [segment.path.name for segment in found.segments])
-        return StepDone(
-            commit=commit.number,
-            segments=len(found.segments),
-            rows=rows,
-            counts=counts,
-            odd_files=len(commit.odd_files),
-            waiting=found.waiting,
-            took_s=time.monotonic() - began,
+    def await_end(self, stop: threading.Event) -> Streamed:
+        """Wait until the query ends, or until the batch in progress is done after `stop` was set."""
+        try:
+            with self._own_errors():
+                _await(self.query, stop)
+        finally:
+            self.close()
+        catalog = self._work.batches.catalog
+        return Streamed(
+            n=catalog.number,
+            batches=self._batches,
+            rows=self._rows,
+            counts=catalog.counts,
+            bad_files=tuple(BadSegment(name=one.name, reason=one.reason) for one in catalog.rejected),
         )
 
-    def note_written(self) -> None:
-        """The tables for other readers are as this commit has them."""
-        number = self.commit.number + 1
-        with self._room_or_words():
-            self._keep(replace(self.commit, number=number, written=number, unwritten_days=frozenset()), [])
+    def close(self) -> None:
+        """Stop the query; a batch in progress is cancelled and run again by the next start."""
+        if self.query.isActive:
+            self._spark.sparkContext.cancelAllJobs()
+            self.query.stop()
+        self._scratch.cleanup()
 
-    @contextmanager
-    def _room_or_words(self) -> Iterator[None]:
-        """What the disk refuses, said so that a person knows what to do."""
+    def _start(self, lake: Lake, options: StreamOptions) -> StreamingQuery:
+        self._spark.dataSource.register(SegmentSource)
+        source = self._spark.readStream.format(FORMAT).option("lake", lake.root)
+        rows = (
+            source.option("filesPerBatch", options.files_per_batch)
+            .option("bytesPerBatch", options.bytes_per_batch)
+            .load()
+        )
+        writer = rows.writeStream.queryName(QUERY_NAME).foreachBatch(self._run)
+        writer = writer.option("checkpointLocation", self._checkpoint(lake, options))
+        if options.once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{options.poll_interval_s} seconds").start()
+
+    def _checkpoint(self, lake: Lake, options: StreamOptions) -> str:
+        """In the lake where it is on this machine. Elsewhere a temporary one does: losing it loses nothing."""
+        if options.checkpoint is not None:
+            return spark_path(options.checkpoint)
+        return spark_path(lake.stream_table("checkpoint") if is_here(lake.root) else self._scratch.name)
+
+    def _run(self, rows: DataFrame, _batch_id: int) -> None:
         try:
-            yield
-        except (OSError, PySparkException) as error:
-            if is_for_want_of_room(error):
-                raise StoreUnusable(f"no room is left on the disk of {self.root}; nothing is lost by it") from error
-            if isinstance(error, OSError):
-                raise StoreUnusable(f"the stream's files cannot be written: {error}") from error
+            for row in sorted(rows.collect()):
+                done = self._work.run(row["n"])
+                if done is not None:
+                    self._batches += 1
+                    self._rows += done.rows
+                    self._on_batch(done)
+        except BaseException as problem:
+            self._problem = problem  # the query keeps only its text
             raise
 
-    def _look(self) -> _Found:
-        """By name: a writer's segments then come in the order of its facts."""
-        known = {one.name: (one.size_bytes, one.changed_ns) for one in self.commit.odd_files}
-        names = self._folder.names()
-        new: Listing = {}
-        for name in names:
-            if name in self._taken and name not in known:
-                continue
-            if not name.endswith(SEGMENT_SUFFIX) or name.startswith(DRAFT_PREFIXES):
-                continue
-            with suppress(FileNotFoundError):  # gone again: whoever ships replaces files by renaming
-                status = self._folder.status(name)
-                if known.get(name) != status:
-                    new[name] = status
-        segments: list[Segment] = []
-        odd: list[OddFile] = []
-        rows, manifests = 0, frozenset(names)
-        for place, name in enumerate(sorted(new)):
-            if rows >= self._rows_per_step or place >= FILES_PER_STEP:
-                return _Found(segments, odd, len(new) - place, new)
-            try:
-                segments.append(inspect_segment(self._folder, name, has_manifest=manifest_name(name) in manifests))
-                rows += segments[-1].rows
-            except Malformed as error:
-                odd.append(_odd_file(name, str(error), new[name]))
-        return _Found(segments, odd, 0, new)
+    @contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except StreamingQueryException as error:
+            if self._problem is not None:
+                raise self._problem from None
+            if found := _OWN_ERROR.search(str(error)):
+                raise StoreUnusable(found[1].strip()) from error
+            raise
 
-    def _advanced(self, found: _Found) -> tuple[Commit, Counts, int]:
-        number = self.commit.number + 1
-        folder = f"{DATA}/{number:012d}-{secrets.token_hex(4)}"
-        read_now = {segment.path.name: segment.rows for segment in found.segments} | {one.name: 0 for one in found.odd}
-        once_more = frozenset(one.name for one in self.commit.odd_files if one.rows_taken and one.name in read_now)
-        buckets, counts = self._without_odd_rows(folder, once_more)
-        work = _advance_bucket(Desk(self.root, folder, 0), buckets, once_more, self._settings)
-        fragments = self._run(found.segments, len(buckets), work)
-        read: dict[str, int] = {}
-        days = set(self.commit.unwritten_days)
-        after = list(buckets)
-        for place, fragment in fragments:
-            after[place] = Bucket.from_json(fragment["bucket"])
-            counts += Counts(**fragment["counts"])
-            days.update(fragment["days"])
-            for name, rows in fragment["files"].items():
-                read[name] = read.get(name, 0) + rows
-        commit = Commit(
-            number=number,
-            buckets=tuple(after),
-            taken=with_taken(self.root, folder, self.commit.taken, read_now),
-            odd_files=self._odd_files(found, read, read_now),
-            counts=self.commit.counts + counts,
-            unwritten_days=frozenset(days),
-            written=self.commit.written,
+
+def _await(query: Any, stop: threading.Event) -> None:
+    while query.isActive and not stop.wait(STOP_POLL_S):
+        pass
+    while query.isActive and query.status["isTriggerActive"]:
+        time.sleep(STOP_POLL_S)
+    problem = query.exception()
+    if problem is not None:
+        raise problem
+
+
+def _check_lake(lake: Lake, options: StreamOptions) -> None:
+    if options.buckets < 1:
+        raise ConfigurationInvalid("a stream has at least one bucket")
+    if is_here(lake.root) and not lake.local_segments.is_dir():
+        raise RestanteError(
+            f"{lake.local_segments} is not a directory; journals are shipped to 'segments' in a lake",
+            code=Code.NOT_FOUND,
         )
-        if (self.root / folder).exists():
-            sync_directories([self.root / folder, self.root / DATA])
-        return commit, counts, sum(read.values())
-
-    def _without_odd_rows(self, folder: str, once_more: frozenset[str]) -> tuple[tuple[Bucket, ...], Counts]:
-        """Of a file that was damaged and is read once more, all rows but the events come once more, too."""
-        buckets, counts = list(self.commit.buckets), Counts()
-        for name in sorted(once_more):
-            for place, bucket in enumerate(buckets):
-                buckets[place], gone = forget_file(Desk(self.root, folder, place), bucket, name)
-                counts += gone
-        return tuple(buckets), counts
-
-    def _odd_files(self, found: _Found, read: dict[str, int], read_now: Container[str]) -> tuple[OddFile, ...]:
-        short = [
-            replace(_odd_file(bad.name, bad.reason, found.listing[bad.name]), rows_taken=read.get(bad.name, 0))
-            for bad in damaged(found.segments, read)
-        ]
-        still = [one for one in self.commit.odd_files if one.name not in read_now]
-        return tuple(sorted([*still, *found.odd, *short], key=lambda one: one.name))
-
-    def _run(self, segments: Sequence[Segment], buckets: int, work: BatchFunction) -> list[tuple[int, dict[str, Any]]]:
-        if not any(segment.rows for segment in segments):
-            return []
-        rows = incoming_rows(read_segments(self._spark, segments), buckets)
-        done = map_in_arrow(rows, work, _FRAGMENT)
-        return [(row["bucket"], json.loads(row["fragment"])) for row in done.collect()]
-
-    def _keep(self, commit: Commit, names: Sequence[str]) -> None:
-        write_commit(self.root, commit)
-        before, self.commit = self.commit, commit
-        self._taken.update(names, (one.name for one in commit.odd_files))
-        remove_old_state(self.root, before, commit)
-        if commit.number % TIDY_EVERY == 0:
-            remove_rubbish(self.root, commit)
-
-
-def incoming_rows(rows: DataFrame, buckets: int) -> DataFrame:
-    """Rows of segments as stream.rows.READ; a bucket's number is that of its task."""
-    bucket = sf.pmod(sf.xxhash64(sf.substring("event_id", 1, SHARED_BYTES)), sf.lit(buckets)).cast("int")
-    return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE).repartitionById(buckets, bucket)
-
-
-def _advance_bucket(
-    desk: Desk, buckets: tuple[Bucket, ...], once_more: frozenset[str], settings: Settings
-) -> BatchFunction:
-    order, dedup = settings.order, settings.dedup
-
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        came = list(batches)
-        if not came:
-            return
-        context: Any = TaskContext.get()
-        place: int = context.partitionId()
-        rows = described(pa.Table.from_batches(came).select(READ.names).cast(READ))
-        with synced_meanwhile() as sync:
-            there = replace(desk, bucket=place, sync=sync)
-            step = advance(there, buckets[place], rows, once_more=once_more, order=order, dedup=dedup)
-        files = rows["source_file"].value_counts()
-        counted = {one["values"].as_py(): one["counts"].as_py() for one in files}
-        fragment = {
-            "bucket": step.bucket.as_json(),
-            "counts": asdict(step.counts),
-            "days": step.days,
-            "files": counted,
-        }
-        yield pa.RecordBatch.from_pydict(
-            {"bucket": pa.array([place], pa.int32()), "fragment": pa.array([json.dumps(fragment)])}
-        )
-
-    return run
-
-
-def _odd_file(name: str, reason: str, status: tuple[int, int]) -> OddFile:
-    size_bytes, changed = status
-    return OddFile(name=name, reason=reason, size_bytes=size_bytes, changed_ns=changed)
-
-
-OnStep = Callable[[StepDone], None]

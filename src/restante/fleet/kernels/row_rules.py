@@ -1,7 +1,7 @@
 """What a row of a segment must keep to, as a table of rules, and which rows of a batch break one (SPEC 13.2).
 
-The rules are derived from the columns of wire/journal_schema and refuse the same rows as it does. A backfill finds the
-first broken rule of a row in Spark (transforms/validate), the stream finds it here.
+The rules are derived from the columns of wire/journal_schema and refuse the same rows as it does. Backfill and stream
+both find the first broken rule of a row here.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
-"""What the tables of a backfill were made from, kept beside them: whoever finds the same segments may read the tables.
+"""A record beside the tables of a backfill: which segments they were made from, and how many rows got which verdict.
 
-The record is gone before a table changes and comes back after the last one: whoever is killed in between leaves none.
-Files are the same when name, size and time are; what has changed since, or was made by another version, does not count.
+A report reads the tables only if the directory of segments still has exactly these files, by name, size and time. The
+backfill deletes the record before a table changes and writes it after the last one.
 """
 
 import json
@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
-
 from restante import __version__
 from restante.fleet.lake.file_systems import Listing
-from restante.fleet.lake.layout import Lake, read_file, remove_file, write_file
+from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.new_files import create_file, delete_file, read_small_file
 from restante.fleet.lake.segments import Segment
 from restante.fleet.transforms.prescan import RowCount
 from restante.fleet.transforms.validate import RowVerdict
@@ -33,7 +31,7 @@ class BackfillRecord:
     found: tuple[RowCount, ...]
 
 
-def keep_record(spark: SparkSession, lake: Lake, record: BackfillRecord) -> None:
+def keep_record(lake: Lake, record: BackfillRecord) -> None:
     """From here on the tables are what the segments of `record` say."""
     raw = {
         "version": __version__,
@@ -42,20 +40,21 @@ def keep_record(spark: SparkSession, lake: Lake, record: BackfillRecord) -> None
         "bad": {file.name: file.reason for file in record.bad},
         "found": [[one.source_file, one.verdict, one.reason, one.rows] for one in record.found],
     }
-    write_file(spark, _path(lake), json.dumps(raw).encode())
+    with create_file(lake.tables, RECORD) as file:
+        file.write(json.dumps(raw).encode())
 
 
-def forget_record(spark: SparkSession, lake: Lake) -> None:
+def forget_record(lake: Lake) -> None:
     """The tables are about to change."""
-    remove_file(spark, _path(lake))
+    delete_file(lake.tables, RECORD)
 
 
-def record_of(spark: SparkSession, lake: Lake, listing: Listing) -> BackfillRecord | None:
+def record_of(lake: Lake, listing: Listing) -> BackfillRecord | None:
     """The record of the tables, if they were made from exactly these files."""
     try:
-        said = json.loads(read_file(spark, _path(lake)) or b"{}")
+        said = json.loads(read_small_file(lake.tables, RECORD) or b"{}")
         return _decoded(said, listing) if said["version"] == __version__ else None
-    except (ValueError, KeyError, TypeError, AttributeError, Py4JJavaError):
+    except (ValueError, KeyError, TypeError, AttributeError, OSError):
         return None  # none there, not ours, damaged or not to be read: the segments tell the same
 
 
@@ -71,7 +70,3 @@ def _decoded(said: dict[str, Any], listing: Listing) -> BackfillRecord | None:
             for file, verdict, reason, rows in said["found"]
         ),
     )
-
-
-def _path(lake: Lake) -> str:
-    return f"{lake.tables}/{RECORD}"

@@ -3,6 +3,7 @@
 Only names are decided here, and how a directory takes the place of another.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,23 +17,15 @@ from restante.model.errors import RestanteError
 SEGMENTS: Final = "segments"
 TABLES: Final = "tables"
 STREAM: Final = "stream"
-EVENTS_TABLE: Final = "events"
-QUARANTINE_TABLE: Final = "quarantine"
-ARRIVALS_TABLE: Final = "arrivals"
 DAY: Final = "day"
 """Tables of events are divided by the UTC day of the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """`root` is a directory here, or an address such as `hdfs://host/restante` or `s3a://bucket/restante`.
-
-    `state` is where the stream's own files are, if not in the lake: they have to be on a disk that can be locked and
-    mapped into memory.
-    """
+    """`root` is a directory here, or an address such as `s3a://bucket/restante`."""
 
     root: str
-    state: Path | None = None
 
     @property
     def segments(self) -> str:
@@ -45,15 +38,9 @@ class Lake:
     def table(self, name: str) -> str:
         return self._under(TABLES, name)
 
-    @property
-    def local_stream(self) -> Path:
-        """The stream's own files, in a directory that all machines at work on them see under this name."""
-        return self.state or local_path(self._under(STREAM))
-
-    @property
-    def has_stream(self) -> bool:
-        """Whether there is a place for a stream's files."""
-        return self.state is not None or is_here(self.root)
+    def stream_table(self, name: str) -> str:
+        """A table of the stream's own."""
+        return self._under(STREAM, name)
 
     @property
     def local_segments(self) -> Path:
@@ -79,6 +66,13 @@ def local_path(path: str) -> Path:
     return Path(path).absolute()
 
 
+def store_address(path: str) -> str:
+    """The address as deltalake and pyarrow know it: Hadoop's s3a is their s3, a local path has no scheme."""
+    if is_here(path):
+        return str(local_path(path))
+    return re.sub("^(s3a|gcs)://", lambda found: {"s3a": "s3", "gcs": "gs"}[found[1]] + "://", path)
+
+
 def spark_path(path: str) -> str:
     """What Spark is told: a path without a scheme means this machine, whatever the cluster's default is.
 
@@ -97,32 +91,3 @@ def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
 def exists(spark: SparkSession, path: str) -> bool:
     system, hadoop_path = file_system(spark, path)
     return bool(system.exists(hadoop_path))
-
-
-def read_file(spark: SparkSession, path: str) -> bytes | None:
-    """A small file; None where there is none."""
-    system, hadoop_path = file_system(spark, path)
-    if not system.exists(hadoop_path):
-        return None
-    stream = system.open(hadoop_path)
-    try:
-        return bytes(stream.readAllBytes())
-    finally:
-        stream.close()
-
-
-def write_file(spark: SparkSession, path: str, raw: bytes) -> None:
-    """A small file in a place where there is none; it has its name when it is whole."""
-    system, hadoop_path = file_system(spark, path)
-    _, draft = file_system(spark, f"{path.rpartition('/')[0]}/.{path.rpartition('/')[2]}.partial")
-    stream = system.create(draft, True)
-    try:
-        stream.write(raw)
-    finally:
-        stream.close()
-    system.rename(draft, hadoop_path)
-
-
-def remove_file(spark: SparkSession, path: str) -> None:
-    system, hadoop_path = file_system(spark, path)
-    system.delete(hadoop_path, False)

@@ -87,12 +87,17 @@ def find_segments(directory: Path | str, spark: SparkSession | None = None) -> t
     return good, sorted([*bad, *(each for look in looks for each in look.bad)], key=lambda file: file.name)
 
 
-def inspect_segment(folder: Folder, name: str, *, has_manifest: bool) -> Segment:
-    """One segment; Malformed where it is none, or not the one its manifest speaks of."""
-    look = _look(folder, name, has_manifest=has_manifest)
-    if look.segment is None or _with_another_hash(folder, [look]):
-        raise Malformed(look.bad[0].reason if look.bad else HASH_DIFFERS)
-    return look.segment
+def inspect_segments(folder: Folder, names: Sequence[str]) -> tuple[list[Segment], list[BadSegment]]:
+    """Those of `names` that are segments, and the others with a reason. Hashes are compared in one go."""
+    everything = frozenset(folder.names())
+    with ThreadPoolExecutor(INSPECTED_AT_ONCE) as threads:
+        looks = list(
+            threads.map(lambda name: _look(folder, name, has_manifest=manifest_name(name) in everything), names)
+        )
+    wrong = frozenset(_with_another_hash(folder, looks))
+    good = [look.segment for look in looks if look.segment is not None and look.segment.path.name not in wrong]
+    bad = [BadSegment(name=name, reason=HASH_DIFFERS) for name in sorted(wrong)]
+    return good, [*bad, *(each for look in looks if look.segment is None for each in look.bad)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,67 +1,80 @@
-"""How the tables of a lake are written: by day, or whole. Writing the same rows again leaves the same table."""
+"""Write a Spark DataFrame as the new content of a Delta table, whole or some days of it, in one atomic commit.
 
-from collections.abc import Mapping, Sequence
+Spark writes Parquet files beside the live ones; the commit then replaces these. A job that is killed in between leaves
+files that no reader sees; `vacuum` deletes them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from typing import Final
 
 import pyarrow as pa
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from restante.fleet.lake.layout import DAY, Lake, file_system, spark_path
+from restante.fleet.lake.delta import DataFile, DeltaFiles
+from restante.fleet.lake.layout import DAY, Lake, spark_path
+from restante.fleet.lake.new_files import list_tree, open_file
+from restante.fleet.stream.state_tables import KINDS
 from restante.fleet.tables.journal_schema import JOURNAL, SOURCE_FILE
 from restante.model.conservation_report import BadSegment
 
-DAY_MS = 86_400_000
+DAY_MS: Final = 86_400_000
+FOOTERS_AT_ONCE: Final = 8
 QUARANTINE = StructType([*JOURNAL.fields, StructField(SOURCE_FILE, StringType()), StructField("reason", StringType())])
-"""Rows that were not understood, and files that could not be read: of those, only the name and the reason."""
+"""Rows that break a rule, and files that could not be read: of those, only the name and the reason."""
 
-
-_RANDOM_COLUMNS = ("event_id", "message_id", "payload_hash")
-"""Almost every row has a value of its own in these, anywhere between all others: a dictionary of them, or their lowest
-and highest, is work for nothing."""
-_OWN_VALUES = (*_RANDOM_COLUMNS, "at_ms")
+_RANDOM_COLUMNS: Final = ("event_id", "message_id", "payload_hash")
+"""Almost every row has its own value in these, anywhere between all others: dictionaries and bounds cost and help
+nothing."""
+_OWN_VALUES: Final = (*_RANDOM_COLUMNS, "at_ms")
 WRITE_OPTIONS: Final[Mapping[str, str]] = {
     "compression": "zstd",
     **{f"parquet.enable.dictionary#{name}": "false" for name in _OWN_VALUES},
     **{f"parquet.column.statistics.enabled#{name}": "false" for name in _RANDOM_COLUMNS},
 }
 
+KeepFile = Callable[[DataFile], bool]
+
 
 def with_day(rows: DataFrame) -> DataFrame:
-    """With the UTC day of each event, whatever the session's time zone is."""
+    """Add the UTC day of each event, independent of the session's time zone."""
     return rows.withColumn(DAY, sf.date_from_unix_date(sf.floor(sf.col("at_ms") / DAY_MS).cast("int")))
 
 
-def write_days(rows: DataFrame, lake: Lake, table: str) -> None:
-    """Each day among `rows` takes the place of that day in the table; other days stay."""
-    writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").options(**WRITE_OPTIONS)
-    writer.partitionBy(DAY).parquet(spark_path(lake.table(table)))
+def open_base_table(lake: Lake, kind: str) -> DeltaFiles:
+    table = KINDS[kind]
+    return DeltaFiles(
+        f"{lake.root.rstrip('/')}/{table.folder}", table.delta, partition=table.partition, retention_h=table.retention_h
+    )
 
 
-def write_all_days(rows: DataFrame, lake: Lake, table: str) -> None:
-    """The same, and a day that `events` have no row of is gone from the table."""
-    spark = rows.sparkSession
-    before = _files_by_day(spark, lake.table(table))
-    write_days(rows, lake, table)
-    after = _files_by_day(spark, lake.table(table))
-    for day, files in before.items():
-        if after.get(day) == files:  # every write has names of its own
-            system, path = file_system(spark, f"{lake.table(table)}/{day}")
-            system.delete(path, True)
+def replace_rows(rows: DataFrame, table: DeltaFiles, *, keep: KeepFile = lambda _file: False) -> None:
+    """Make `rows` the content of the table, beside the live files that `keep` is true for."""
+    live = table.live()
+    before = list_tree(table.address)
+    writer = rows.write.mode("append").options(**WRITE_OPTIONS)
+    if table.partition:
+        writer = writer.partitionBy(*table.partition)
+    writer.parquet(spark_path(table.address))
+    new = {path: size for path, size in list_tree(table.address).items() if path not in before}
+    paths = [path for path in sorted(new) if path.endswith(".parquet") and not path.startswith(("_", "."))]
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as threads:
+        counts = list(threads.map(lambda path: _rows_in(table.address, path), paths))
+    added = [
+        DataFile(path=path, size_bytes=new[path], rows=rows, day=_day_of(path) if table.partition else None)
+        for path, rows in zip(paths, counts, strict=True)
+    ]
+    table.replace(added, (path for path, file in live.items() if not keep(file)))
 
 
-def _files_by_day(spark: SparkSession, where: str) -> dict[str, frozenset[str]]:
-    system, path = file_system(spark, where)
-    if not system.exists(path):
-        return {}
-    days = [entry.getPath() for entry in system.listStatus(path) if entry.getPath().getName().startswith(f"{DAY}=")]
-    return {day.getName(): frozenset(entry.getPath().getName() for entry in system.listStatus(day)) for day in days}
-
-
-def write_whole(rows: DataFrame, lake: Lake, table: str) -> None:
-    rows.write.mode("overwrite").options(**WRITE_OPTIONS).parquet(spark_path(lake.table(table)))
+def outside(first_day: date, last_day: date) -> KeepFile:
+    """True for files of days that are not from `first_day` to `last_day`."""
+    return lambda file: file.day is not None and not str(first_day) <= file.day <= str(last_day)
 
 
 def file_rows(spark: SparkSession, files: Sequence[BadSegment]) -> DataFrame:
@@ -69,3 +82,11 @@ def file_rows(spark: SparkSession, files: Sequence[BadSegment]) -> DataFrame:
     rows = [{SOURCE_FILE: file.name, "reason": file.reason} for file in files]
     # From Arrow they are in the plan itself; a list of rows would be read by Python processes.
     return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(QUARANTINE)), QUARANTINE)
+
+
+def _rows_in(address: str, path: str) -> int:
+    return int(parquet.read_metadata(open_file(address, path)).num_rows)
+
+
+def _day_of(path: str) -> str:
+    return path.rpartition("/")[0].rpartition(f"{DAY}=")[2]

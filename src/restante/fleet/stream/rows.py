@@ -1,8 +1,8 @@
-"""Rows on their way into a stream's tables: the journal's columns, where each came from, and what is wrong with it.
+"""Rows on their way into the stream's tables: the journal's columns, the file each came from, and its fault.
 
-`told_event` and `told_recorded` say what a row tells of an incoming session (stream/told), or are null;
-`told_tag` names that session where it is not the row's own. How copies of a row are told apart is decided here; what
-becomes of them in stream/copies.
+`annotated_event` and `annotated_verdict` are what a row means for an incoming session (stream/annotate), or null;
+`annotated_tag` is that session where it is not the row's own. This module compares copies of a row; stream/duplicates
+decides what becomes of them.
 """
 
 from typing import Any, Final
@@ -34,15 +34,16 @@ _JOURNAL: Final = [pa.field(field.name, _ARROW_TYPES[field.type]) for field in F
 COLUMNS: Final = tuple(field.name for field in FIELDS)
 _SOURCE: Final = pa.field("source_file", pa.string())
 _REASON: Final = pa.field("reason", pa.string())
-TOLD: Final = ("told_tag", "told_event", "told_recorded")
-_TOLD: Final = [pa.field(name, kind) for name, kind in zip(TOLD, (pa.binary(), pa.int8(), pa.int8()), strict=True)]
+ANNOTATIONS: Final = pa.schema(
+    [("annotated_tag", pa.binary()), ("annotated_event", pa.int8()), ("annotated_verdict", pa.int8())]
+)
 
-READ: Final = pa.schema([*_JOURNAL, _SOURCE])
-EVENTS: Final = pa.schema([*_JOURNAL, _SOURCE, *_TOLD])
+EVENTS: Final = pa.schema([*_JOURNAL, _SOURCE])
+ANNOTATED: Final = pa.schema([*EVENTS, *ANNOTATIONS])
 QUARANTINE: Final = pa.schema([*_JOURNAL, _SOURCE, _REASON])
 REPEATS: Final = pa.schema([pa.field("event_id", pa.binary()), _SOURCE])
-"""Further copies of an event: the one that came first stands for all, but which files had one is not forgotten."""
-INCOMING: Final = pa.schema([*_JOURNAL, _SOURCE, _REASON, *_TOLD])
+"""Further copies of an event, with the file each came from."""
+INCOMING: Final = pa.schema([*_JOURNAL, _SOURCE, _REASON, *ANNOTATIONS])
 
 
 def in_order(rows: Any) -> Any:
@@ -69,26 +70,26 @@ def same_content(one: Any, other: Any) -> Flags:
     return same
 
 
-def kernel_facts(events: Any) -> Any:
+def kernel_events(events: Any) -> Any:
     """What these events tell of incoming sessions, as kernels.tables.SESSION_EVENTS."""
-    told = events.filter(pc.is_valid(events["told_event"]))
+    told = events.filter(pc.is_valid(events["annotated_event"]))
     columns = {
         "event_id": told["event_id"],
-        "session_tag": pc.coalesce(told["told_tag"], told["session_tag"]),
-        "event": told["told_event"],
+        "session_tag": pc.coalesce(told["annotated_tag"], told["session_tag"]),
+        "event": told["annotated_event"],
         "at_ms": told["at_ms"],
         "sequence": pc.fill_null(told["sequence"], NO_SEQUENCE),
         "message_id": pc.fill_null(told["message_id"], ZERO_MARK),
         "payload": pc.fill_null(pc.binary_slice(told["payload_hash"], 0, MARK_BYTES), ZERO_MARK),
-        "recorded": told["told_recorded"],
+        "recorded": told["annotated_verdict"],
     }
     return pa.table([columns[name] for name in SESSION_EVENTS.names], schema=SESSION_EVENTS)
 
 
-def told_tags(events: Any) -> Any:
+def session_tags(events: Any) -> Any:
     """The session that each of these events tells of; null where it tells of none."""
-    tag = pc.coalesce(events["told_tag"], events["session_tag"])
-    return pc.if_else(pc.is_valid(events["told_event"]), tag, pa.scalar(None, pa.binary()))
+    tag = pc.coalesce(events["annotated_tag"], events["session_tag"])
+    return pc.if_else(pc.is_valid(events["annotated_event"]), tag, pa.scalar(None, pa.binary()))
 
 
 def is_unusable(events: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Sessions of a bucket from one commit to the next: facts in, rows of arrivals and the new state out.
+"""Sessions of a bucket from one batch to the next: events in, rows of the table arrivals and the new state out.
 
-The verdicts are the kernel's (kernels/arrivals), which wants each session's facts in order. A session whose fact came
-late, after a later one was judged, is judged again from its first fact: then the table is as if nothing had been late.
-So is one that was silent for so long that it was forgotten.
+The kernel (kernels/arrivals) decides the verdicts; it wants each session's events in order. A session with a late
+event, one with a lower number than its latest, is reprocessed from its first event, so that the table is as if nothing
+had been late. So is a session that was dropped after a long silence.
 """
 
 from collections.abc import Sequence
@@ -15,46 +15,43 @@ import pyarrow.compute as pc
 
 from restante.fleet.kernels.arrivals import judge_arrivals
 from restante.fleet.kernels.arrivals_schema import ARRIVED, EMPTY_STATE, SEEN, SESSION, STATE, halves
-from restante.fleet.stream import seen
-from restante.fleet.stream.files import Bucket, Desk, FileRef, rewritten, sort_by_event
-from restante.fleet.stream.forgotten import are_forgotten, silent_tags, with_forgotten
-from restante.fleet.stream.numbers import numbers_of
-from restante.fleet.stream.rows import kernel_facts, told_tags
+from restante.fleet.kernels.arrivals_words import decode_arrivals
+from restante.fleet.stream import dedup_runs
+from restante.fleet.stream.annotate import with_annotations
+from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef, rewrite_without, sort_by_event
+from restante.fleet.stream.known_numbers import numbers_of
+from restante.fleet.stream.retired_sessions import are_retired, silent_tags, with_retired
+from restante.fleet.stream.rows import kernel_events, session_tags
+from restante.fleet.stream.state_tables import SESSIONS
 from restante.policy.dedup import DedupLimits
 from restante.policy.reorder_limits import OrderLimits
 
-SESSIONS: Final = pa.schema([*STATE, pa.field("number", pa.uint64())])
-"""The kernel's state but for what was seen. `number` is that of the session's latest fact."""
-_DAY_MS: Final = 86_400_000
 _READ: Final = [
     "event_id",
     "at_ms",
+    "kind",
+    "code",
     "sequence",
     "message_id",
     "payload_hash",
     "session_tag",
-    "told_tag",
-    "told_event",
-    "told_recorded",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """What came of a batch's facts."""
+    """What came of a batch's events."""
 
     arrivals: tuple[FileRef, ...]
     sessions: tuple[FileRef, ...]
     seen: tuple[FileRef, ...]
     forgotten: tuple[FileRef, ...]
     late: int
-    judged_again: int
-    days: tuple[int, ...]
-    """Days since 1970 whose arrivals have changed."""
+    reprocessed: int
 
 
 def judge_sessions(
-    desk: Desk,
+    writer: BucketWriter,
     bucket: Bucket,
     fresh: Any,
     *,
@@ -63,95 +60,91 @@ def judge_sessions(
     order: OrderLimits,
     dedup: DedupLimits,
 ) -> Sessions:
-    """`fresh` are the new events. `bucket.events` has them; `broken_tags` are sessions that lost a fact to quarantine,
-    and `broken_ids` the ids of those facts."""
-    facts = kernel_facts(fresh)
-    known = _load(desk, bucket.sessions)
-    is_late = _is_late(facts, known)
-    is_anew = pc.or_(is_late, _is_woken(desk, bucket.forgotten, facts, known))
-    again = pa.concat_arrays([*_chunks(facts["session_tag"].filter(is_anew)), *_chunks(broken_tags)]).unique()
-    if not len(facts) and not len(again):
+    """`fresh` are the new events. `bucket.events` has them; `broken_tags` are sessions that lost a event to quarantine,
+    and `broken_ids` the ids of those events."""
+    events = kernel_events(fresh)
+    known = _load(writer, bucket.sessions)
+    is_late = _is_late(events, known)
+    is_anew = pc.or_(is_late, _is_woken(writer, bucket.forgotten, events, known))
+    again = pa.concat_arrays([*_chunks(events["session_tag"].filter(is_anew)), *_chunks(broken_tags)]).unique()
+    if not len(events) and not len(again):
         return Sessions(
             arrivals=bucket.arrivals,
             sessions=bucket.sessions,
             seen=bucket.seen,
             forgotten=bucket.forgotten,
             late=0,
-            judged_again=0,
-            days=(),
+            reprocessed=0,
         )
     arrivals, runs = bucket.arrivals, bucket.seen
-    days: set[int] = set()
     if len(again):
-        writers = pa.concat_arrays([*_chunks(facts["event_id"].filter(is_anew)), *_chunks(broken_ids)])
-        facts = _with_all_facts(desk, bucket.events, facts, again, writers)
-        arrivals, gone = _without(desk, bucket.arrivals, again, writers)
-        runs = seen.without_sessions(desk, runs, again)
+        writers = pa.concat_arrays([*_chunks(events["event_id"].filter(is_anew)), *_chunks(broken_ids)])
+        events = _with_all_events(writer, bucket.events, events, again, writers)
+        arrivals = _without(writer, bucket.arrivals, again, writers)
+        runs = dedup_runs.without_sessions(writer, runs, again)
         known = known.filter(pc.invert(pc.is_in(known["session_tag"], value_set=again)))
-        days.update(*(_days(part["at_ms"]) for part in gone))
-    is_active = pc.is_in(known["session_tag"], value_set=facts["session_tag"].unique())
-    arrived = facts.filter(pc.equal(facts["event"], ARRIVED))
-    marks = seen.look_up(desk, runs, seen.keys_of(arrived["session_tag"], arrived["message_id"]))
+    is_active = pc.is_in(known["session_tag"], value_set=events["session_tag"].unique())
+    arrived = events.filter(pc.equal(events["event"], ARRIVED))
+    marks = dedup_runs.look_up(writer, runs, dedup_runs.keys_of(arrived["session_tag"], arrived["message_id"]))
     before = pa.concat_tables([known.filter(is_active).select(STATE.names), marks])
-    done = judge_arrivals(facts, before if len(before) else EMPTY_STATE, order=order, dedup=dedup)
+    done = judge_arrivals(events, before if len(before) else EMPTY_STATE, order=order, dedup=dedup)
     state = done.state()
     # The new events are in order, and so are their outcomes.
     judged = sort_by_event(done.judged) if len(again) else done.judged
-    sessions = pa.concat_tables([known.filter(pc.invert(is_active)), _with_numbers(state, facts)])
-    days.update(_days(facts["at_ms"]))
+    sessions = pa.concat_tables([known.filter(pc.invert(is_active)), _with_numbers(state, events)])
     silent = silent_tags(sessions, state, dedup)
     is_heard_of = pc.invert(pc.is_in(sessions["session_tag"], value_set=silent.combine_chunks()))
     return Sessions(
-        arrivals=(*arrivals, *desk.write_table("arrivals", judged)),
-        sessions=desk.write_state("sessions", sessions.filter(is_heard_of)),
-        seen=seen.add_run(desk, runs, state, sessions, dedup),
-        forgotten=with_forgotten(desk, bucket.forgotten, silent),
+        arrivals=(*arrivals, *writer.write_table("arrivals", decode_arrivals(judged))),
+        sessions=writer.write_state("sessions", sessions.filter(is_heard_of)),
+        seen=dedup_runs.add_run(writer, runs, state, sessions, dedup),
+        forgotten=with_retired(writer, bucket.forgotten, silent),
         late=int(pc.sum(is_late).as_py() or 0),
-        judged_again=len(again),
-        days=tuple(sorted(days)),
+        reprocessed=len(again),
     )
 
 
-def _load(desk: Desk, refs: Sequence[FileRef]) -> Any:
-    return pa.concat_tables([SESSIONS.empty_table(), *map(desk.read_state, refs)])
+def _load(writer: BucketWriter, refs: Sequence[FileRef]) -> Any:
+    return pa.concat_tables([SESSIONS.empty_table(), *map(writer.read_state, refs)])
 
 
-def _is_late(facts: Any, known: Any) -> Any:
+def _is_late(events: Any, known: Any) -> Any:
     """Facts with a lower number than one that their session was already judged by."""
     heads = known.filter(pc.equal(known["entry"], SESSION))
-    place = pc.index_in(facts["session_tag"], value_set=heads["session_tag"].combine_chunks())
+    place = pc.index_in(events["session_tag"], value_set=heads["session_tag"].combine_chunks())
     latest = heads["number"].take(place)
-    return pc.fill_null(pc.less(pa.array(numbers_of(facts["event_id"])), latest), False)
+    return pc.fill_null(pc.less(pa.array(numbers_of(events["event_id"])), latest), False)
 
 
-def _is_woken(desk: Desk, forgotten: Sequence[FileRef], facts: Any, known: Any) -> Any:
+def _is_woken(writer: BucketWriter, forgotten: Sequence[FileRef], events: Any, known: Any) -> Any:
     """Facts of sessions that are not known any more."""
-    is_unknown = pc.invert(pc.is_in(facts["session_tag"], value_set=known["session_tag"].unique()))
+    is_unknown = pc.invert(pc.is_in(events["session_tag"], value_set=known["session_tag"].unique()))
     if not forgotten:
         return pc.and_(is_unknown, False)
-    return pc.and_(is_unknown, pa.array(are_forgotten(desk, forgotten, facts["session_tag"])))
+    return pc.and_(is_unknown, pa.array(are_retired(writer, forgotten, events["session_tag"])))
 
 
-def _with_all_facts(desk: Desk, events: Sequence[FileRef], facts: Any, again: Any, writers: Any) -> Any:
-    """`facts`, and of the sessions in `again` every fact there ever was."""
-    others = facts.filter(pc.invert(pc.is_in(facts["session_tag"], value_set=again)))
+def _with_all_events(writer: BucketWriter, refs: Sequence[FileRef], events: Any, again: Any, writers: Any) -> Any:
+    """`events`, and of the sessions in `again` every event there ever was."""
+    others = events.filter(pc.invert(pc.is_in(events["session_tag"], value_set=again)))
     parts = [others]
-    for ref in events:
+    for ref in refs:
         if not _has_writer(ref, writers):
             continue
-        table = desk.read_table(ref, _READ)
-        parts.append(kernel_facts(table.filter(pc.is_in(told_tags(table), value_set=again))))
+        table = with_annotations(writer.read_table(ref, _READ))
+        parts.append(kernel_events(table.filter(pc.is_in(session_tags(table), value_set=again))))
     return pa.concat_tables(parts)
 
 
-def _without(desk: Desk, refs: Sequence[FileRef], again: Any, writers: Any) -> tuple[tuple[FileRef, ...], list[Any]]:
-    return rewritten(
-        desk,
+def _without(writer: BucketWriter, refs: Sequence[FileRef], again: Any, writers: Any) -> tuple[FileRef, ...]:
+    kept, _ = rewrite_without(
+        writer,
         "arrivals",
         refs,
         lambda table: pc.is_in(table["session_tag"], value_set=again),
         lambda ref: _has_writer(ref, writers),
     )
+    return kept
 
 
 def _has_writer(ref: FileRef, ids: Any) -> bool:
@@ -161,18 +154,13 @@ def _has_writer(ref: FileRef, ids: Any) -> bool:
     return bool(((prefixes >= first) & (prefixes <= last)).any())
 
 
-def _with_numbers(state: Any, facts: Any) -> Any:
-    """The state of the sessions that had facts, but for what they have seen, with the number of each one's latest."""
+def _with_numbers(state: Any, events: Any) -> Any:
+    """The state of the sessions that had events, but for what they have seen, with the number of each one's latest."""
     lasting = state.filter(pc.not_equal(state["entry"], SEEN))
-    numbers = pa.table({"tag": facts["session_tag"], "number": pa.array(numbers_of(facts["event_id"]))})
+    numbers = pa.table({"tag": events["session_tag"], "number": pa.array(numbers_of(events["event_id"]))})
     latest = numbers.group_by("tag").aggregate([("number", "max")])
     place = pc.index_in(lasting["session_tag"], value_set=latest["tag"].combine_chunks())
     return pa.table([*lasting.columns, latest["number_max"].take(place)], schema=SESSIONS)
-
-
-def _days(at_ms: Any) -> list[int]:
-    days: list[int] = np.unique(at_ms.to_numpy() // _DAY_MS).tolist()
-    return days
 
 
 def _chunks(column: Any) -> list[Any]:

@@ -12,65 +12,44 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from restante.core.inbox_events import ResetReason
 from restante.fleet.kernels.arrivals import judge_arrivals
 from restante.fleet.kernels.arrivals_schema import (
     ARRIVED,
     EMPTY_STATE,
-    EVENTS,
     MARK_BYTES,
     NO_SEQUENCE,
-    PLACEMENTS,
-    REFUSED,
     SESSION_ENDED,
     SESSION_EVENTS,
     SESSION_FAILED,
-    TIME_PASSED,
-    VERDICTS,
     ZERO_MARK,
 )
-from restante.fleet.spark.enum_columns import decode_enum, encode_enum
-from restante.fleet.spark.map_in_arrow import ROWS_PER_ARROW_BATCH, BatchFunction, map_in_arrow
+from restante.fleet.kernels.arrivals_words import (
+    ARRIVALS,
+    DERIVED_RESET,
+    EVENT_OF_KIND,
+    RECORDED,
+    RESETS,
+    UNUSABLE,
+    decode_arrivals,
+)
+from restante.fleet.spark.enum_columns import encode_enum
+from restante.fleet.spark.map_in_arrow import ROWS_PER_ARROW_BATCH, BatchFunction
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.transforms.validate import RowVerdict
-from restante.model.error_codes import Code
 from restante.model.journal import JournalKind
 from restante.policy.dedup import DedupLimits
 from restante.policy.reorder_limits import OrderLimits
 
-EVENT_OF_KIND: Final = {
-    JournalKind.ARRIVED: ARRIVED,
-    JournalKind.GAP_SKIPPED: TIME_PASSED,
-    JournalKind.SESSION_CONTINUED: SESSION_ENDED,
-    JournalKind.SESSION_RESET: SESSION_FAILED,
-}
-"""The kinds of events that tell of incoming sessions, and what each is to its session."""
-RECORDED: Final = (*VERDICTS, Code.SESSION_INVALID)
-RESETS: Final = tuple(reason.name.lower() for reason in ResetReason)
-TOLD_BY_US: Final = ResetReason.GAP_TOO_WIDE.name.lower()
-"""A reset that follows from arrivals: the kernel finds it, so the recipient's word for it is not needed."""
-UNUSABLE: Final = "arrived: must have a session tag, a message id and a payload hash"
-
-ARRIVALS: Final = (
-    "event_id binary, session_tag binary, at_ms bigint, event string, sequence bigint, message_id binary, "
-    "verdict string, recipient_verdict string, placement string, next_expected bigint, released bigint, "
-    "gaps array<struct<first: bigint, last: bigint, retransmit_requested: boolean>>, reset string"
-)
-"""`next_expected`: the lowest sequence number not passed after this; `released`: how many messages it released. `gaps`:
-the numbers skipped at this moment, and whether the recipient requested them again."""
-
-JUDGED: Final = (
-    "event_id binary, session_tag binary, event tinyint, at_ms bigint, sequence bigint, message_id binary, "
-    "recorded tinyint, verdict tinyint, placement tinyint, expected bigint, released bigint, "
-    "gaps array<struct<first: bigint, last: bigint, retransmit_requested: boolean>>, reset tinyint"
-)
+_TABLE: Final = from_arrow_schema(ARRIVALS)
 
 
 def arrivals(events: DataFrame, *, partitions: int, order: OrderLimits, dedup: DedupLimits) -> DataFrame:
     """The table of arrivals from the whole of `events`, in `partitions` tasks."""
     rows = session_events(events).repartition(partitions, "session_tag")
-    return in_words(map_in_arrow(rows, _judge_partition(order, dedup), JUDGED))
+    return rows.mapInArrow(_judge_partition(order, dedup), _TABLE)
 
 
 def session_events(events: DataFrame) -> DataFrame:
@@ -99,7 +78,7 @@ def _told_tag(event: Column) -> Column:
 
 
 def _told_event() -> Column:
-    kind, is_not_ours = sf.col("kind"), sf.col("code") != TOLD_BY_US
+    kind, is_not_ours = sf.col("kind"), sf.col("code") != DERIVED_RESET
     is_told = [
         ((kind == told) & is_not_ours if told is JournalKind.SESSION_RESET else kind == told, event)
         for told, event in EVENT_OF_KIND.items()
@@ -122,33 +101,6 @@ def unusable_arrivals(judged: DataFrame) -> DataFrame:
     )
 
 
-def marked_unusable(rows: DataFrame) -> DataFrame:
-    """With a column `is_unusable`: an arrival that does not say what arrived where."""
-    return rows.withColumn("is_unusable", _is_unusable(sf.col("kind") == JournalKind.ARRIVED))
-
-
-def in_words(judged: DataFrame) -> DataFrame:
-    """The kernel's numbers as words: the contract of the table."""
-    verdict = sf.col("verdict")
-    return judged.select(
-        "event_id",
-        "session_tag",
-        "at_ms",
-        decode_enum("event", EVENTS).alias("event"),
-        sf.when(sf.col("sequence") != NO_SEQUENCE, sf.col("sequence")).alias("sequence"),
-        _of_arrivals(sf.col("message_id")).alias("message_id"),
-        sf.when(verdict == REFUSED, sf.lit(Code.SESSION_INVALID.value))
-        .otherwise(decode_enum("verdict", VERDICTS))
-        .alias("verdict"),
-        _of_arrivals(decode_enum("recorded", RECORDED)).alias("recipient_verdict"),
-        decode_enum("placement", PLACEMENTS).alias("placement"),
-        sf.col("expected").alias("next_expected"),
-        "released",
-        "gaps",
-        decode_enum("reset", (None, *RESETS)).alias("reset"),
-    )
-
-
 def _judge_partition(order: OrderLimits, dedup: DedupLimits) -> BatchFunction:
     def judge(batches: Iterator[Any]) -> Iterator[Any]:
         came = list(batches)
@@ -156,7 +108,7 @@ def _judge_partition(order: OrderLimits, dedup: DedupLimits) -> BatchFunction:
             return
         rows = pa.Table.from_batches(came).select(SESSION_EVENTS.names)
         done = judge_arrivals(rows, EMPTY_STATE, order=order, dedup=dedup)
-        yield from done.judged.to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
+        yield from decode_arrivals(done.judged).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
 
     return judge
 
@@ -164,7 +116,3 @@ def _judge_partition(order: OrderLimits, dedup: DedupLimits) -> BatchFunction:
 def _is_unusable(is_arrived: Column) -> Column:
     is_short = sf.col("session_tag").isNull() | sf.col("message_id").isNull() | sf.col("payload_hash").isNull()
     return is_arrived & is_short
-
-
-def _of_arrivals(value: Column) -> Column:
-    return sf.when(sf.col("event") == ARRIVED, value)

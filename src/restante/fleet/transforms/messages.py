@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 from restante.fleet.kernels.arrivals_schema import ZERO_MARK
 from restante.fleet.kernels.message_lifecycles import ARRIVED_AGAIN, KINDS, LIVES, NOTHING, STATES, lives_of
 from restante.fleet.spark.enum_columns import decode_enum, encode_enum
-from restante.fleet.spark.map_in_arrow import ROWS_PER_ARROW_BATCH, map_in_arrow
+from restante.fleet.spark.map_in_arrow import ROWS_PER_ARROW_BATCH
 from restante.model.conservation_report import Inconsistency
 from restante.model.journal import STATE_AFTER, JournalKind
 from restante.model.states import ENDED, State, Verdict
@@ -36,7 +36,7 @@ def message_lifecycles(events: DataFrame, *, partitions: int | None = None) -> D
     rows = _kernel_rows(events)
     by_message = rows.repartition("message_id") if partitions is None else rows.repartition(partitions, "message_id")
     return (
-        map_in_arrow(by_message, _live, LIVES)
+        by_message.mapInArrow(_live, LIVES)
         .withColumn("state", decode_enum("state", STATES))
         .select(
             "message_id",

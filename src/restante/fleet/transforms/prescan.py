@@ -17,10 +17,10 @@ from pyspark.sql import functions as sf
 
 from restante.fleet.kernels.arrivals_schema import Words, binaries, halves
 from restante.fleet.kernels.number_ranges import Runs, joined, repeated, runs_in
-from restante.fleet.spark.map_in_arrow import map_in_arrow
+from restante.fleet.kernels.row_rules import row_faults
+from restante.fleet.stream.rows import is_unusable
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
-from restante.fleet.transforms.arrivals import marked_unusable
-from restante.fleet.transforms.validate import RowVerdict, row_fault, validate_rows
+from restante.fleet.transforms.validate import RowVerdict, validate_rows, with_faults
 
 MOST_RUNS: Final = 20_000
 """So many runs a task tells of, and so many repeated ones are looked for; beyond that all rows are compared."""
@@ -64,11 +64,11 @@ class Prescan:
 
 def survey(rows: DataFrame) -> Prescan:
     """Look at every row once."""
-    looked_at = marked_unusable(rows.withColumn("reason", row_fault())).select(*_GROUP, "event_id")
+    looked_at = rows.select(*JOURNAL_COLUMNS, SOURCE_FILE)
     counts: Counter[tuple[str, str | None, bool]] = Counter()
     ids: list[tuple[bytes, bytes]] = []
     is_told = True
-    for row in map_in_arrow(looked_at, _look, _FOUND).collect():
+    for row in looked_at.mapInArrow(_look, _FOUND).collect():
         if row["first_id"] is not None:
             ids.append((bytes(row["first_id"]), bytes(row["last_id"])))
         elif row["rows"]:
@@ -99,7 +99,7 @@ def judge_surveyed(rows: DataFrame, known: Prescan) -> DataFrame:
         return validate_rows(rows)
     if known.is_clean:
         return _judged(rows.withColumn("reason", sf.lit(None).cast("string")))
-    checked = rows.withColumn("reason", row_fault())
+    checked = with_faults(rows)
     if not known.repeated:
         return _judged(checked)
     ids = [(first[:_PREFIX_BYTES], first, last) for first, last in known.repeated]
@@ -153,10 +153,13 @@ def _look(batches: Iterator[Any]) -> Iterator[Any]:
     counts: Counter[tuple[str, str | None, bool]] = Counter()
     runs: list[Runs] = []
     for batch in batches:
-        groups = pa.Table.from_batches([batch]).group_by(list(_GROUP)).aggregate([([], "count_all")])
+        rows = pa.Table.from_batches([batch])
+        reasons = row_faults(rows)
+        columns = [rows[SOURCE_FILE], reasons, pc.fill_null(is_unusable(rows), False)]
+        groups = pa.table(columns, names=list(_GROUP)).group_by(list(_GROUP)).aggregate([([], "count_all")])
         for group in groups.to_pylist():
             counts[tuple(group[name] for name in _GROUP)] += group["count_all"]
-        runs.append(runs_in(batch.filter(pc.is_null(batch["reason"]))["event_id"]))
+        runs.append(runs_in(rows["event_id"].filter(pc.is_null(reasons)).combine_chunks()))
         if sum(map(len, runs)) > 2 * MOST_RUNS:
             runs = [joined(runs)]
     numbers = joined(runs)

@@ -3,25 +3,19 @@
 The rules for a row are in kernels/row_rules. What an event means for its message is decided elsewhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType, StructField, StructType
 
-from restante.fleet.kernels.row_rules import (
-    RFC_9562,
-    RULES,
-    SHARED_BYTES,
-    VARIANT_BYTE,
-    VERSION_4,
-    VERSION_BYTE,
-    Must,
-    Rule,
-)
-from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
+from restante.fleet.kernels.row_rules import row_faults
+from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 
+_WITH_REASON: Final = StructType([*ROWS.fields, StructField("reason", StringType())])
 CONFLICT: Final = "event_id: rows that differ have the same one"
 
 
@@ -42,7 +36,7 @@ def validate_rows(rows: DataFrame) -> DataFrame:
     copies = Window.partitionBy("event_id", "reason").orderBy(SOURCE_FILE)
     all_copies = copies.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     content = sf.struct(*JOURNAL_COLUMNS)
-    judged = rows.withColumn("reason", row_fault()).select(
+    judged = with_faults(rows).select(
         *JOURNAL_COLUMNS,
         SOURCE_FILE,
         "reason",
@@ -63,36 +57,22 @@ def events(judged: DataFrame) -> DataFrame:
     return judged.filter(sf.col("verdict") == RowVerdict.EVENT).select(*JOURNAL_COLUMNS)
 
 
+def event_rows(judged: DataFrame) -> DataFrame:
+    """The events with the file each came from: the rows of the table `events`."""
+    return judged.filter(sf.col("verdict") == RowVerdict.EVENT).select(*JOURNAL_COLUMNS, SOURCE_FILE)
+
+
 def quarantine(judged: DataFrame) -> DataFrame:
     """The rows that were not understood, whole, with the file each came from and the reason."""
     return judged.filter(sf.col("verdict") == RowVerdict.QUARANTINED).select(*JOURNAL_COLUMNS, SOURCE_FILE, "reason")
 
 
-def row_fault() -> Column:
-    """The first rule that a row breaks, as `column: rule`; null when it is a journal row."""
-    broken = ((_BROKEN[rule.must](sf.col(rule.field.name), rule), rule.text) for rule in RULES)
-    return sf.coalesce(*(sf.when(is_broken, reason) for is_broken, reason in broken))
+def with_faults(rows: DataFrame) -> DataFrame:
+    """Add the first rule that each row breaks as `reason`; null for a journal event (kernels/row_rules)."""
+    return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE).mapInArrow(_find_faults, _WITH_REASON)
 
 
-def _is_no_uuid(column: Column, _rule: Rule) -> Column:
-    # Compared as bytes: a pattern over hexadecimal digits takes longer.
-    return ~(_byte(column, VERSION_BYTE, *VERSION_4) & _byte(column, VARIANT_BYTE, *RFC_9562))
-
-
-def _byte(column: Column, place: int, low: bytes, high: bytes) -> Column:
-    return sf.substring(column, place + 1, 1).between(sf.lit(low), sf.lit(high))
-
-
-def _starts_otherwise(column: Column, _rule: Rule) -> Column:
-    return sf.substring(column, 1, SHARED_BYTES) != sf.substring("writer", 1, SHARED_BYTES)
-
-
-_BROKEN: Final[dict[Must, Callable[[Column, Rule], Column]]] = {
-    Must.BE_THERE: lambda column, _rule: column.isNull(),
-    Must.HAVE_BYTES: lambda column, rule: sf.length(column) != rule.size_bytes,
-    Must.BE_A_WORD: lambda column, rule: ~column.isin(*rule.field.words),
-    Must.MATCH: lambda column, rule: ~column.rlike(rule.whole_pattern),
-    Must.BE_BETWEEN: lambda column, rule: ~column.between(rule.field.low, rule.field.high),
-    Must.BE_A_UUID: _is_no_uuid,
-    Must.START_AS_ITS_WRITER: _starts_otherwise,
-}
+def _find_faults(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        yield from rows.append_column("reason", row_faults(rows)).to_batches()

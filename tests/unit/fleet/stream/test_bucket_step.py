@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restante.core.inbox_events import ResetReason
-from restante.fleet.stream import files, forgotten, seen
+from restante.fleet.kernels.arrivals_words import UNUSABLE
+from restante.fleet.stream import bucket_files, dedup_runs, retired_sessions
 from restante.fleet.stream.rows import COLUMNS
-from restante.fleet.transforms.arrivals import UNUSABLE
+from restante.fleet.stream.state_tables import KINDS as KINDS_OF_FILES
 from restante.fleet.transforms.validate import CONFLICT
 from restante.model.ids import event_id
 from support.fleet.arrival_traces import (
     DAY_MS,
     DEDUP,
-    NUMBER,
     TRACES,
     Recipient,
     Told,
@@ -35,7 +34,6 @@ from support.spec.clauses import clause
 pytestmark = pytest.mark.unit
 
 KINDS = {"arrived": "arrived", "passed": "gap_skipped", "failed": "session_reset", "agreed": "session_continued"}
-EVENTS = {"arrived": 0, "passed": 1, "failed": 2, "agreed": 3}
 NOTHING: Record = dict.fromkeys(COLUMNS)
 
 
@@ -67,6 +65,12 @@ def tag(who: int, session: int) -> bytes:
     return bytes([who]) * 8 + bytes([session]) * 8
 
 
+def code_of(who: int, fact: TraceFact) -> str | None:
+    arrived = None if fact.recorded == "other" else fact.recorded
+    codes = {"arrived": arrived, "failed": "unreadable", "agreed": tag(who, fact.session).hex()}
+    return codes.get(fact.what)
+
+
 def fact_row(who: int, number: int, fact: TraceFact, at_ms: int) -> Record:
     is_arrival = fact.what == "arrived"
     return NOTHING | {
@@ -78,9 +82,7 @@ def fact_row(who: int, number: int, fact: TraceFact, at_ms: int) -> Record:
         "session_tag": bytes(16) if fact.what == "agreed" else tag(who, fact.session),
         "sequence": fact.sequence if is_arrival else None,
         "payload_hash": payload_hash(fact) if is_arrival else None,
-        "told_tag": tag(who, fact.session) if fact.what == "agreed" else None,
-        "told_event": EVENTS[fact.what],
-        "told_recorded": NUMBER[fact.recorded] if is_arrival else int(ResetReason.UNREADABLE),
+        "code": code_of(who, fact),
         "reason": None,
     }
 
@@ -88,8 +90,7 @@ def fact_row(who: int, number: int, fact: TraceFact, at_ms: int) -> Record:
 def other_row(who: int, number: int, kind: str = "accepted", **changes: Any) -> Record:
     """A fact that tells of no incoming session."""
     plain = {"event_id": event_id(writer(who), number), "at_ms": 0, "kind": kind, "writer": writer(who)}
-    nothing = {"told_tag": None, "told_event": None, "told_recorded": None, "reason": None}
-    return NOTHING | plain | nothing | changes
+    return NOTHING | plain | {"reason": None} | changes
 
 
 def at_once(rows: Sequence[Record]) -> tuple[set[tuple[Any, ...]], Counter[tuple[Any, ...]], int]:
@@ -149,8 +150,8 @@ def test_rows_that_come_in_any_parts_and_order_make_the_tables_of_all_at_once(
     fleet, batches = shipment
     events, odd, repeats = at_once([row for batch in batches for row in batch])
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "FAN", 2)
-        patch.setattr(seen, "MERGED_AT_ONCE", 2)
+        patch.setattr(bucket_files, "FAN", 2)
+        patch.setattr(dedup_runs, "MERGED_AT_ONCE", 2)
         bucket = FedBucket(Path(made))
         for batch in batches:
             bucket.feed(batch)
@@ -174,7 +175,7 @@ def test_a_late_fact_is_counted_and_its_session_judged_again(tmp_path: Path) -> 
     bucket.feed(arrivals(1, 0, 2, 3))
     assert [told.placement for told in bucket.told().values()] == ["released", "held", "held"]
     step = bucket.feed([*arrivals(1, 1), *arrivals(2, 0)])
-    assert (step.counts.late, step.counts.judged_again) == (1, 1)
+    assert (step.counts.late, step.counts.reprocessed) == (1, 1)
     assert {told.placement for told in bucket.told().values()} == {"released"}
 
 
@@ -183,23 +184,23 @@ def test_steps_leave_few_files_and_lose_none_of_their_rows(tmp_path: Path) -> No
     for number in range(100):
         bucket.feed(arrivals(1, number))
     assert len(bucket.told()) == sum(bucket.events().values()) == 100
-    assert all(len(getattr(bucket.bucket, kind)) < 2 * files.FAN for kind in files.KINDS)
+    assert all(len(getattr(bucket.bucket, kind)) < 2 * bucket_files.FAN for kind in KINDS_OF_FILES)
     assert sum(ref.rows for ref in bucket.bucket.seen) == 100
 
 
 def test_runs_are_merged_one_range_of_keys_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen, "MERGED_AT_ONCE", 50)
+    monkeypatch.setattr(dedup_runs, "MERGED_AT_ONCE", 50)
     bucket = FedBucket(tmp_path)
-    for number in range(files.FAN):
+    for number in range(bucket_files.FAN):
         bucket.feed(arrivals(1, *range(100 * number, 100 * number + 100)))
     [run] = bucket.bucket.seen
-    pieces = files.Desk(tmp_path, "", 0).read_state(run).to_batches()
+    pieces = bucket_files.BucketWriter(str(tmp_path), 0, tmp_path / "cache").read_state(run).to_batches()
     assert max(map(len, pieces)) < 100
     keys = [key for piece in pieces for key in piece["key"].to_pylist()]
     assert keys == sorted(keys)
-    assert len(set(keys)) == 100 * files.FAN
-    step = bucket.feed(arrivals(1, *range(0, 100 * files.FAN, 7)))
-    assert (step.counts.events, step.counts.duplicates) == (0, len(range(0, 100 * files.FAN, 7)))
+    assert len(set(keys)) == 100 * bucket_files.FAN
+    step = bucket.feed(arrivals(1, *range(0, 100 * bucket_files.FAN, 7)))
+    assert (step.counts.events, step.counts.duplicates) == (0, len(range(0, 100 * bucket_files.FAN, 7)))
 
 
 def test_what_was_seen_is_forgotten_after_the_window(tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_what_was_seen_is_forgotten_after_the_window(tmp_path: Path) -> None:
         row = fact_row(1, number + 1, TraceFact(0, "arrived", 0, number, number), number * DAY_MS)
         bucket.feed([row | {"source_file": "a"}])
     kept = sum(ref.rows for ref in bucket.bucket.seen)
-    assert 31 <= kept <= 2 * 31 + files.FAN
+    assert 31 <= kept <= 2 * 31 + bucket_files.FAN
 
 
 def session_rows(bucket: FedBucket) -> int:
@@ -230,7 +231,7 @@ def test_sessions_are_forgotten_after_the_window_and_answers_stay_those_of_the_c
         most = max(most, session_rows(bucket))
     assert most <= 2 * 31 + 2
     assert session_rows(bucket) <= 31 + 2
-    assert bucket.counts.judged_again == 1
+    assert bucket.counts.reprocessed == 1
     assert bucket.told() == fleet.told(set(fleet.facts))
     assert sum(ref.rows for ref in bucket.bucket.forgotten) >= 90 + 20 - 31
 
@@ -239,11 +240,11 @@ def test_who_was_forgotten_is_known_after_an_event_was_revoked(tmp_path: Path) -
     fleet, bucket = Fleet(), FedBucket(tmp_path)
     trace = [TraceFact(1, "agreed", 0), TraceFact(0, "passed", 0), TraceFact(1, "failed", 20 * DAY_MS)]
     fleet.write(1, [*trace, TraceFact(2, "passed", 20 * DAY_MS)])
-    agreed, revoked, failed, later, _ = [row | {"source_file": "a"} for row in fleet.rows]
-    bucket.feed([agreed, revoked, later])
-    bucket.feed([revoked | {"code": "changed", "source_file": "b"}])
+    agreed, retracted, failed, later, _ = [row | {"source_file": "a"} for row in fleet.rows]
+    bucket.feed([agreed, retracted, later])
+    bucket.feed([retracted | {"code": "changed", "source_file": "b"}])
     bucket.feed([failed])
-    assert bucket.counts.revoked == 1
+    assert bucket.counts.retracted == 1
     assert bucket.told() == fleet.told({row["event_id"] for row in (agreed, failed, later)})
 
 
@@ -255,7 +256,7 @@ def test_a_session_that_was_forgotten_goes_on_as_if_it_had_not_been(trace: list[
     fleet.write(1, trace)
     rows = [row | {"source_file": "a"} for row in fleet.rows]
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forgotten, "CLOCK_SLACK_MS", -DEDUP.window_ms)
+        patch.setattr(retired_sessions, "CLOCK_SLACK_MS", -DEDUP.window_ms)
         bucket = FedBucket(Path(made))
         for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
             bucket.feed(rows[start:end])

@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from restante.fleet.stream.files import Desk, synced_meanwhile
+from restante.fleet.stream.bucket_files import BucketWriter, background_sync
 from support.spec.clauses import clause
 
 pytestmark = pytest.mark.unit
 
-ROWS = pa.table({"event_id": pa.array([bytes(16), bytes(15) + b"\1"], pa.binary()), "kind": ["arrived", "acked"]})
+ROWS = pa.table({"event_id": pa.array([bytes(16), bytes(15) + b"\1"], pa.binary()), "source_file": ["a", "b"]})
 
 
 def descriptors() -> int:
@@ -23,7 +23,7 @@ def descriptors() -> int:
 def test_a_file_that_cannot_be_brought_to_disk_is_told_before_anything_names_it() -> None:
     reading, writing = os.pipe()  # which no system can sync
     before = descriptors()
-    with pytest.raises(OSError, match="Invalid argument"), synced_meanwhile() as sync:
+    with pytest.raises(OSError, match="Invalid argument"), background_sync() as sync:
         sync(writing)
     assert descriptors() == before
     os.close(reading)
@@ -34,7 +34,7 @@ def test_what_failed_meanwhile_is_told_rather_than_the_disk() -> None:
     reading, writing = os.pipe()
 
     def work() -> None:
-        with synced_meanwhile() as sync:
+        with background_sync() as sync:
             sync(writing)
             raise ValueError("something else")
 
@@ -46,9 +46,9 @@ def test_what_failed_meanwhile_is_told_rather_than_the_disk() -> None:
 
 @pytest.mark.parametrize("level", [0, 1])
 def test_a_table_is_read_as_it_was_written_however_it_is_packed(tmp_path: Path, level: int) -> None:
-    desk = Desk(tmp_path, "data/1", 0)
-    with synced_meanwhile() as sync:
-        [ref] = replace(desk, sync=sync).write_table("events", ROWS, level=level)
-    assert desk.read_table(ref).equals(ROWS)
-    packing = desk.open_table(ref).metadata.row_group(0).column(0).compression
+    writer = BucketWriter(str(tmp_path), 0, tmp_path / "cache")
+    with background_sync() as sync:
+        [ref] = replace(writer, sync=sync).write_table("repeats", ROWS, level=level)
+    assert writer.read_table(ref).equals(ROWS)
+    packing = writer.open_table(ref).metadata.row_group(0).column(0).compression
     assert packing == ("ZSTD" if level else "LZ4")

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from restante.fleet.kernels.arrivals_schema import Flags, Ints
-from restante.fleet.stream.files import Bucket, Desk, FileRef, rewritten
-from restante.fleet.stream.numbers import Ids, ids_of, is_known
-from restante.fleet.stream.rows import EVENTS, REPEATS, is_unusable, same_content, taken, with_reason
-from restante.fleet.transforms.arrivals import UNUSABLE
+from restante.fleet.kernels.arrivals_words import UNUSABLE
+from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef, rewrite_without
+from restante.fleet.stream.known_numbers import Ids, ids_of, is_known
+from restante.fleet.stream.rows import ANNOTATED, EVENTS, REPEATS, is_unusable, same_content, taken, with_reason
 from restante.fleet.transforms.validate import CONFLICT
 
 
@@ -26,20 +26,22 @@ class Copies:
     """What became of rows that are sound, each for itself."""
 
     fresh: Any
-    """New events: EVENTS, in order of their ids."""
+    """New events: ANNOTATED, in order of their ids."""
     repeats: Any
     conflicting: Any
     """Rows for the quarantine."""
     new_ids: Any
     """The ids that were not known: those of the new events and of the conflicts among them."""
-    revoked: Ids
+    retracted: Ids
     """Events until now, contradicted by a row that has come."""
     refiled: Any
     """Events that could not be used, and of which a copy came whose file has a lower name: EVENTS."""
 
 
-def sort_copies(desk: Desk, bucket: Bucket, sound: Any, ranges: Any, once_more: frozenset[str]) -> Copies:
-    """`sound` is in order (stream/rows); `ranges` are the known numbers; `once_more` names files read before."""
+def classify_duplicates(
+    writer: BucketWriter, bucket: Bucket, sound: Any, ranges: Any, reread_files: frozenset[str]
+) -> Copies:
+    """`sound` is in order (stream/rows); `ranges` are the known numbers; `reread_files` names files read before."""
     ids = ids_of(sound["event_id"])
     starts = np.ones(len(ids), dtype=np.bool_)
     starts[1:] = ids[1:] != ids[:-1]
@@ -52,7 +54,7 @@ def sort_copies(desk: Desk, bucket: Bucket, sound: Any, ranges: Any, once_more: 
     if len(further):
         differs = ~same_content(taken(sound, further), taken(sound, first[group[further]]))
         is_split[group[further[differs]]] = True
-    old = find_events(desk, bucket.events, ids[first[known]]) if known.any() else EVENTS.empty_table()
+    old = find_events(writer, bucket.events, ids[first[known]]) if known.any() else EVENTS.empty_table()
     of_group = _places(ids[first], ids_of(old["event_id"]))
     has_old = of_group >= 0
     copies = np.flatnonzero(has_old[group])
@@ -65,16 +67,16 @@ def sort_copies(desk: Desk, bucket: Bucket, sound: Any, ranges: Any, once_more: 
     repeated = ~in_conflict[group] & ~fresh
     refiled, moved, groups = _refiled(sound, old, of_group, first, has_old & ~is_revoked)
     repeated[first[groups]] = False
-    if once_more:
+    if reread_files:
         names, old_names = taken(sound, copies)["source_file"], taken(old, of_group[group[copies]])["source_file"]
-        is_itself = pc.and_(pc.is_in(names, value_set=pa.array(sorted(once_more))), pc.equal(names, old_names))
+        is_itself = pc.and_(pc.is_in(names, value_set=pa.array(sorted(reread_files))), pc.equal(names, old_names))
         repeated[copies[is_itself.to_numpy()]] = False
     return Copies(
-        fresh=taken(sound, fresh).select(EVENTS.names),
+        fresh=taken(sound, fresh).select(ANNOTATED.names),
         repeats=pa.concat_tables([taken(sound, repeated).select(REPEATS.names), moved]),
         conflicting=with_reason(taken(sound, in_conflict[group]), CONFLICT),
         new_ids=sound["event_id"].take(pa.array(first[~known])),
-        revoked=ids[first[is_revoked]],
+        retracted=ids[first[is_revoked]],
         refiled=refiled,
     )
 
@@ -105,13 +107,13 @@ def _refiled(sound: Any, old: Any, of_group: Ints, first: Ints, stays: Flags) ->
     return renamed, moved.select(REPEATS.names), groups[lower.to_numpy()]
 
 
-def find_events(desk: Desk, refs: Iterable[FileRef], ids: Ids) -> Any:
+def find_events(writer: BucketWriter, refs: Iterable[FileRef], ids: Ids) -> Any:
     """The events with these ids; `ids` is in order."""
     found = [EVENTS.empty_table()]
     for ref in refs:
         if not may_hold(ref, ids):
             continue
-        with desk.open_table(ref) as file:
+        with writer.open_table(ref) as file:
             column = file.schema_arrow.get_field_index("event_id")
             for number in range(file.num_row_groups):
                 stats = file.metadata.row_group(number).column(column).statistics
@@ -135,7 +137,7 @@ def _has_between(ids: Ids, first: bytes, last: bytes) -> bool:
     return at < len(ids) and bool(ids[at : at + 1] <= bounds[1])
 
 
-def revoke(desk: Desk, bucket: Bucket, ids: Ids) -> tuple[Bucket, Any, Any]:
+def retract(writer: BucketWriter, bucket: Bucket, ids: Ids) -> tuple[Bucket, Any, Any]:
     """The bucket without these events; the events; and what the quarantine gets in their place, copies included."""
 
     def is_one(table: Any) -> Any:
@@ -144,9 +146,9 @@ def revoke(desk: Desk, bucket: Bucket, ids: Ids) -> tuple[Bucket, Any, Any]:
     def concerned(ref: FileRef) -> bool:
         return may_hold(ref, ids)
 
-    events, gone = rewritten(desk, "events", bucket.events, is_one, concerned)
-    repeats, copies = rewritten(desk, "repeats", bucket.repeats, is_one, concerned)
-    quarantine = without_unusable(desk, bucket, ids)
+    events, gone = rewrite_without(writer, "events", bucket.events, is_one, concerned)
+    repeats, copies = rewrite_without(writer, "repeats", bucket.repeats, is_one, concerned)
+    quarantine = without_unusable(writer, bucket, ids)
     was = pa.concat_tables([EVENTS.empty_table(), *gone])
     again = pa.concat_tables([REPEATS.empty_table(), *copies])
     content = was.take(pa.array(_places(ids_of(again["event_id"]), ids_of(was["event_id"]))))
@@ -156,14 +158,14 @@ def revoke(desk: Desk, bucket: Bucket, ids: Ids) -> tuple[Bucket, Any, Any]:
     return replace(bucket, events=events, repeats=repeats, quarantine=quarantine), was, refused
 
 
-def without_unusable(desk: Desk, bucket: Bucket, ids: Ids) -> tuple[FileRef, ...]:
+def without_unusable(writer: BucketWriter, bucket: Bucket, ids: Ids) -> tuple[FileRef, ...]:
     """The quarantine without the rows that say that these events cannot be used."""
 
     def is_one(table: Any) -> Any:
         named = pa.array(np.isin(_any_ids(table["event_id"]), ids))
         return pc.and_(named, pc.equal(table["reason"], UNUSABLE))
 
-    files, _ = rewritten(desk, "quarantine", bucket.quarantine, is_one, lambda _ref: True)
+    files, _ = rewrite_without(writer, "quarantine", bucket.quarantine, is_one, lambda _ref: True)
     return files
 
 

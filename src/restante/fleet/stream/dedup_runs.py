@@ -1,9 +1,8 @@
-"""What sessions have seen (SPEC 9.2), in runs: files sorted by a key, so that a batch looks up only what it brings.
+"""Fingerprints that sessions have seen (SPEC 9.2), in sorted runs, so that a batch looks up only its own keys.
 
-A run holds every mark of each key in it, and a newer run takes the place of an older one for the keys it has. What is
-older than the window and a day, by its recipient's own clock, is left out when runs are merged, and when it has become
-most of the oldest run. Runs are mapped, and merged one range of keys after the other: however long they grow, a task
-has a piece of them in its memory.
+A run holds every fingerprint of each key in it; a newer run replaces an older one for its keys. Fingerprints older than
+the window and a day, by their recipient's clock, are dropped when runs are merged, and when they are most of the oldest
+run. Runs are mapped into memory and merged one key range at a time, so a task holds only a part of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,21 +24,11 @@ from restante.fleet.kernels.arrivals_schema import (
     halves,
 )
 from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
-from restante.fleet.stream.files import Desk, FileRef, merged_by_level
+from restante.fleet.stream.bucket_files import BucketWriter, FileRef, merged_by_level
 from restante.fleet.stream.rows import taken
+from restante.fleet.stream.state_tables import DEDUP_RUN
 from restante.policy.dedup import DedupLimits
 
-_MARK: Final = pa.binary(16)
-RUN: Final = pa.schema(
-    [
-        ("key", pa.uint64()),
-        ("session_tag", _MARK),
-        ("writer", pa.int64()),
-        ("at_ms", pa.int64()),
-        ("message_id", _MARK),
-        ("payload", _MARK),
-    ]
-)
 MERGED_AT_ONCE: Final = 262_144  # rows, about: keys are spread evenly
 _KEYS: Final = 2**64
 _MIX: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
@@ -53,7 +42,7 @@ def keys_of(tags: Any, messages: Any) -> Words:
     return key
 
 
-def look_up(desk: Desk, runs: Sequence[FileRef], keys: Words) -> Any:
+def look_up(writer: BucketWriter, runs: Sequence[FileRef], keys: Words) -> Any:
     """What is known under these keys: rows of STATE."""
     if not runs:
         return EMPTY_STATE
@@ -63,7 +52,7 @@ def look_up(desk: Desk, runs: Sequence[FileRef], keys: Words) -> Any:
         if not len(wanted):
             break
         is_here = np.zeros(len(wanted), dtype=np.bool_)
-        for piece in desk.read_state(ref).to_batches():
+        for piece in writer.read_state(ref).to_batches():
             have = piece["key"].to_numpy()
             some = slice(np.searchsorted(wanted, have[0]), np.searchsorted(wanted, have[-1], side="right"))
             low, high = (np.searchsorted(have, wanted[some], side=side) for side in ("left", "right"))
@@ -79,58 +68,58 @@ def look_up(desk: Desk, runs: Sequence[FileRef], keys: Words) -> Any:
 
 
 def add_run(
-    desk: Desk, runs: tuple[FileRef, ...], state: Any, sessions: Any, dedup: DedupLimits
+    writer: BucketWriter, runs: tuple[FileRef, ...], state: Any, sessions: Any, dedup: DedupLimits
 ) -> tuple[FileRef, ...]:
     """With the marks in `state` as the newest run; `sessions` tell each recipient's clock."""
     marks = state.filter(pc.equal(state["entry"], SEEN))
-    columns = {name: marks[name].cast(RUN.field(name).type) for name in RUN.names if name != "key"}
+    columns = {name: marks[name].cast(DEDUP_RUN.field(name).type) for name in DEDUP_RUN.names if name != "key"}
     columns["key"] = pa.array(keys_of(marks["session_tag"], marks["message_id"]))
-    run = _sorted(pa.table([columns[name] for name in RUN.names], schema=RUN))
-    refs = (*runs, *desk.write_state("seen", run))
+    run = _sorted(pa.table([columns[name] for name in DEDUP_RUN.names], schema=DEDUP_RUN))
+    refs = (*runs, *writer.write_state("seen", run))
     clocks = _clocks(sessions)
 
     def merge(old: Sequence[FileRef], level: int) -> tuple[FileRef, ...]:
-        young = (_without_old(part, clocks, dedup) for part in _merged(desk, old))
-        return desk.write_parts("seen", young, level=level)
+        young = (_without_old(part, clocks, dedup) for part in _merged(writer, old))
+        return writer.write_parts("seen", young, level=level)
 
     merged = merged_by_level(refs, merge)
-    return merged if merged == refs else _with_young_run_first(desk, merged, clocks, dedup)
+    return merged if merged == refs else _with_young_run_first(writer, merged, clocks, dedup)
 
 
 def _with_young_run_first(
-    desk: Desk, runs: tuple[FileRef, ...], clocks: "_Clocks", dedup: DedupLimits
+    writer: BucketWriter, runs: tuple[FileRef, ...], clocks: "_Clocks", dedup: DedupLimits
 ) -> tuple[FileRef, ...]:
     oldest, *others = runs
 
     def young() -> Iterator[Any]:
-        return (_without_old(part, clocks, dedup) for part in _parts(desk, oldest))
+        return (_without_old(part, clocks, dedup) for part in _parts(writer, oldest))
 
     if sum(map(len, young())) * 2 > oldest.rows:
         return runs
-    return (*desk.write_parts("seen", young(), level=oldest.level), *others)
+    return (*writer.write_parts("seen", young(), level=oldest.level), *others)
 
 
-def without_sessions(desk: Desk, runs: tuple[FileRef, ...], tags: Any) -> tuple[FileRef, ...]:
+def without_sessions(writer: BucketWriter, runs: tuple[FileRef, ...], tags: Any) -> tuple[FileRef, ...]:
     """The runs without the marks of these sessions."""
-    marks = tags.cast(_MARK)
+    marks = tags.cast(pa.binary(16))
 
     def others(ref: FileRef) -> Iterator[Any]:
-        return (part.filter(pc.invert(pc.is_in(part["session_tag"], value_set=marks))) for part in _parts(desk, ref))
+        return (part.filter(pc.invert(pc.is_in(part["session_tag"], value_set=marks))) for part in _parts(writer, ref))
 
     kept: list[FileRef] = []
     for ref in runs:
-        is_concerned = pc.any(pc.is_in(desk.read_state(ref)["session_tag"], value_set=marks)).as_py()
-        kept += desk.write_parts("seen", others(ref), level=ref.level) if is_concerned else (ref,)
+        is_concerned = pc.any(pc.is_in(writer.read_state(ref)["session_tag"], value_set=marks)).as_py()
+        kept += writer.write_parts("seen", others(ref), level=ref.level) if is_concerned else (ref,)
     return tuple(kept)
 
 
-def _parts(desk: Desk, ref: FileRef) -> Iterator[Any]:
-    return (pa.Table.from_batches([piece]) for piece in desk.read_state(ref).to_batches())
+def _parts(writer: BucketWriter, ref: FileRef) -> Iterator[Any]:
+    return (pa.Table.from_batches([piece]) for piece in writer.read_state(ref).to_batches())
 
 
-def _merged(desk: Desk, refs: Sequence[FileRef]) -> Iterator[Any]:
+def _merged(writer: BucketWriter, refs: Sequence[FileRef]) -> Iterator[Any]:
     """One range of keys after the other."""
-    newest_first = [desk.read_state(ref).to_batches() for ref in reversed(refs)]
+    newest_first = [writer.read_state(ref).to_batches() for ref in reversed(refs)]
     ranges = -(-sum(ref.rows for ref in refs) // MERGED_AT_ONCE)
     for number in range(ranges):
         first, end = _KEYS * number // ranges, _KEYS * (number + 1) // ranges
@@ -151,7 +140,7 @@ def _between(run: Sequence[Any], first: np.uint64, last: np.uint64) -> Any:
         keys = piece["key"].to_numpy()
         start, end = np.searchsorted(keys, first), np.searchsorted(keys, last, side="right")
         slices.append(piece.slice(start, end - start))
-    return pa.Table.from_batches(slices, schema=RUN)
+    return pa.Table.from_batches(slices, schema=DEDUP_RUN)
 
 
 def _is_in(keys: Words, among: Words) -> Flags:
@@ -196,5 +185,5 @@ def _as_state(run: Any) -> Any:
     zeros = {"first": pa.int64(), "last": pa.int64(), "flag": pa.int8(), "reason": pa.int8()}
     columns = {name: pa.array(np.zeros(size, dtype=np.int64)).cast(kind) for name, kind in zeros.items()}
     columns["entry"] = pa.array(np.full(size, SEEN, dtype=np.int8))
-    columns |= {name: run[name].cast(STATE.field(name).type) for name in RUN.names if name != "key"}
+    columns |= {name: run[name].cast(STATE.field(name).type) for name in DEDUP_RUN.names if name != "key"}
     return pa.table([columns[name] for name in STATE.names], schema=STATE)

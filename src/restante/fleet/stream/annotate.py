@@ -1,8 +1,6 @@
-"""What has come in, described: what is wrong with each row, and what it tells of an incoming session.
+"""Annotate incoming rows with the first rule they break and the session event they represent.
 
-The same as transforms/validate and transforms/arrivals say of a backfill's rows, from the same tables of words and
-rules, but for Arrow columns in the task that has the rows anyway: Spark then carries four columns less, and does not
-compare words row by row.
+Backfill and stream both use it: what a row means is decided once, in Arrow, by the task that has the rows.
 """
 
 from collections.abc import Sequence
@@ -14,35 +12,41 @@ import pyarrow.compute as pc
 
 from restante.core.inbox_events import ResetReason
 from restante.fleet.kernels.arrivals_schema import MARK_BYTES, SESSION_ENDED, SESSION_FAILED, Flags
+from restante.fleet.kernels.arrivals_words import DERIVED_RESET, EVENT_OF_KIND, RECORDED, RESETS
 from restante.fleet.kernels.row_rules import row_faults
-from restante.fleet.stream.rows import INCOMING, is_unusable
-from restante.fleet.transforms.arrivals import EVENT_OF_KIND, RECORDED, RESETS, TOLD_BY_US
+from restante.fleet.stream.rows import ANNOTATIONS, INCOMING, is_unusable
 
 _KINDS: Final = pa.array([kind.value for kind in EVENT_OF_KIND], pa.string())
 _EVENTS: Final = pa.array(list(EVENT_OF_KIND.values()), pa.int8())
 _HEX_DIGITS: Final = 2 * MARK_BYTES
 
 
-def described(rows: Any) -> Any:
-    """Rows with the journal's columns and `source_file`, as INCOMING."""
-    reasons = row_faults(rows)
+def annotate_rows(rows: Any) -> Any:
+    """Annotate rows with the journal's columns and `source_file`; the result is INCOMING."""
+    annotated = with_annotations(rows).append_column("reason", row_faults(rows))
+    return annotated.select(INCOMING.names).cast(INCOMING)
+
+
+def with_annotations(rows: Any) -> Any:
+    """Append the columns ANNOTATIONS: what each row means for an incoming session."""
     event = _EVENTS.take(pc.index_in(rows["kind"], value_set=_KINDS).combine_chunks())
     code = rows["code"].combine_chunks().dictionary_encode()
     tags = _ended_tags(event, code)
     is_ended, is_failed = (_where(pc.equal(event, number)) for number in (SESSION_ENDED, SESSION_FAILED))
     has_tag = np.where(is_ended, tags.is_valid().to_numpy(False), _where(_has_size(rows["session_tag"])))
     is_told = event.is_valid().to_numpy(False) & has_tag & ~_where(is_unusable(rows))
-    is_told &= ~is_failed | _where(pc.not_equal(_words(code), TOLD_BY_US))
+    is_told &= ~is_failed | _where(pc.not_equal(_words(code), DERIVED_RESET))
     reason = _numbers(code, RESETS, otherwise=ResetReason.UNREADABLE - 1) + 1
     recorded = np.where(is_failed, reason, _numbers(code, RECORDED, otherwise=len(RECORDED))).astype(np.int8)
     mask = pa.array(is_told)
-    told = {
-        "reason": reasons,
-        "told_tag": pc.if_else(mask, tags, pa.scalar(None, pa.binary())),
-        "told_event": pc.if_else(mask, event, pa.scalar(None, pa.int8())),
-        "told_recorded": pa.array(recorded, mask=~is_told),
-    }
-    return pa.table([told[name] if name in told else rows[name] for name in INCOMING.names], schema=INCOMING)
+    columns = [
+        pc.if_else(mask, tags, pa.scalar(None, pa.binary())),
+        pc.if_else(mask, event, pa.scalar(None, pa.int8())),
+        pa.array(recorded, mask=~is_told),
+    ]
+    for field, column in zip(ANNOTATIONS, columns, strict=True):
+        rows = rows.append_column(field, column)
+    return rows
 
 
 def _where(is_so: Any) -> Flags:

@@ -1,7 +1,7 @@
-"""Sessions that were silent for longer than the window (SPEC 9.2): their state is dropped, and a key of each is left.
+"""Sessions that were silent for longer than the window (SPEC 9.2): their state is dropped, and a key of each is kept.
 
-Forgetting changes no answer. A session that speaks again is found by its key and judged from its first fact, which the
-stream's events have; so it need not be right about what time it is, either. A key that is there by chance costs a look.
+This changes no result. A session that continues is found by its key and reprocessed from its first event, which the
+table `events` has. A hash collision of keys costs one useless reprocessing.
 """
 
 from collections.abc import Sequence
@@ -13,20 +13,19 @@ import pyarrow.compute as pc
 
 from restante.fleet.kernels.arrivals_schema import NO_TIME, SESSION, Flags, Words, halves
 from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
-from restante.fleet.stream.files import Desk, FileRef, merged_by_level
+from restante.fleet.stream.bucket_files import BucketWriter, FileRef, merged_by_level
+from restante.fleet.stream.state_tables import KEYS
 from restante.policy.dedup import DedupLimits
 
-KEYS: Final = pa.schema([("key", pa.uint64())])
-"""Of one session each, in order: 8 bytes, mapped into memory only to look a key up."""
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
-def are_forgotten(desk: Desk, refs: Sequence[FileRef], tags: Any) -> Flags:
+def are_retired(writer: BucketWriter, refs: Sequence[FileRef], tags: Any) -> Flags:
     """For each tag, whether its session may be a forgotten one."""
     keys = _keys_of(tags)
     found = np.zeros(len(keys), dtype=np.bool_)
     for ref in refs:
-        have = desk.read_state(ref)["key"].to_numpy()
+        have = writer.read_state(ref)["key"].to_numpy()
         found |= have[np.minimum(np.searchsorted(have, keys), len(have) - 1)] == keys
     return found
 
@@ -47,15 +46,15 @@ def silent_tags(sessions: Any, active: Any, dedup: DedupLimits) -> Any:
     return heads["session_tag"].filter(pa.array(age_ms >= dedup.window_ms + CLOCK_SLACK_MS))
 
 
-def with_forgotten(desk: Desk, refs: tuple[FileRef, ...], tags: Any) -> tuple[FileRef, ...]:
+def with_retired(writer: BucketWriter, refs: tuple[FileRef, ...], tags: Any) -> tuple[FileRef, ...]:
     """The keys with those of these sessions."""
 
     def merge(old: Sequence[FileRef], level: int) -> tuple[FileRef, ...]:
-        keys = np.unique(np.concatenate([desk.read_state(ref)["key"].to_numpy() for ref in old]))
-        return desk.write_parts("forgotten", [pa.table([pa.array(keys)], schema=KEYS)], level=level)
+        keys = np.unique(np.concatenate([writer.read_state(ref)["key"].to_numpy() for ref in old]))
+        return writer.write_parts("forgotten", [pa.table([pa.array(keys)], schema=KEYS)], level=level)
 
     new = pa.table([pa.array(np.unique(_keys_of(tags)))], schema=KEYS)
-    return merged_by_level((*refs, *desk.write_state("forgotten", new)), merge)
+    return merged_by_level((*refs, *writer.write_state("forgotten", new)), merge)
 
 
 def _clocks(heads: Any) -> tuple[Any, Any]:

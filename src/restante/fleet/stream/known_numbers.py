@@ -1,6 +1,6 @@
-"""Which facts of a writer have come, by their numbers: ranges, one a writer as long as nothing is missing.
+"""Which events of a writer have come, as ranges of event ids: one a writer as long as nothing is missing.
 
-An event id is the beginning of its writer's id and the number, highest byte first: ids sort like numbers.
+An event id is the first 8 bytes of its writer's id and the number, big-endian: ids sort like numbers.
 """
 
 from typing import Any, Final
@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from restante.fleet.kernels.arrivals_schema import Flags, Words, halves
+from restante.fleet.stream.state_tables import RANGES
 
 Ids = npt.NDArray[np.bytes_]
-RANGES: Final = pa.schema([("first", pa.binary(16)), ("last", pa.binary(16))])
 NO_RANGES: Final[Any] = RANGES.empty_table()
 
 

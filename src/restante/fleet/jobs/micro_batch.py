@@ -1,0 +1,220 @@
+"""One micro-batch of the stream (SPEC 13.2, 13.9): a plan of segments in, a committed batch out, one Spark job.
+
+Spark reads the rows as in a backfill and repartitions them by writer; fleet/stream decides what becomes of a bucket of
+writers. A batch that is committed already is skipped, so a query with an old checkpoint repeats nothing.
+"""
+
+import json
+import time
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from restante.fleet.kernels.row_rules import SHARED_BYTES
+from restante.fleet.lake.file_systems import open_folder
+from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.segments import Segment, damaged, inspect_segments, read_segments
+from restante.fleet.spark.errors import is_for_want_of_room
+from restante.fleet.spark.map_in_arrow import BatchFunction
+from restante.fleet.stream.annotate import annotate_rows
+from restante.fleet.stream.batches import (
+    MERGE_INTERVAL,
+    READ,
+    REJECTED,
+    Batches,
+    Catalog,
+    RejectedFile,
+    SegmentRow,
+    with_rejected,
+)
+from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef, background_sync, default_cache
+from restante.fleet.stream.bucket_step import Counts, advance, remove_file_rows
+from restante.fleet.stream.rows import EVENTS, QUARANTINE
+from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
+from restante.model.errors import StoreUnusable
+from restante.policy.settings import Settings
+
+BUCKETS: Final = 16  # more than one machine has cores, so that no task is left alone with most of the rows
+_FRAGMENT: Final = "bucket int, fragment string"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatchResult:
+    """What one batch read and what came of it."""
+
+    n: int
+    segments: int
+    rows: int
+    counts: Counts
+    rejected_files: int
+    took_s: float
+
+
+class MicroBatches:
+    """Runs the batches of one lake, in order."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, settings: Settings, *, buckets: int = BUCKETS) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._settings = settings
+        self._folder = open_folder(lake.segments, spark)
+        self.batches = Batches(lake, buckets=buckets)
+
+    def run(self, n: int) -> MicroBatchResult | None:
+        """Run batch `n`; None if it is committed already."""
+        began = time.monotonic()
+        self.batches.roll_forward()
+        if n <= self.batches.done:
+            return None
+        plan = self.batches.plan(n)
+        if n != self.batches.done + 1 or not plan:
+            raise StoreUnusable(
+                f"the checkpoint is at batch {n}, the lake at {self.batches.done}; delete the checkpoint"
+            )
+        self._spark.sparkContext.setJobDescription(f"restante batch {n}: {len(plan)} segments")
+        with self._explained_errors():
+            catalog, outcome, counts, rows = self._advance(n, plan)
+            self.batches.commit(catalog, outcome, counts, rows)
+            if n % MERGE_INTERVAL == 0:
+                self.batches.vacuum()
+        return MicroBatchResult(
+            n=n,
+            segments=sum(one.status == READ for one in outcome),
+            rows=rows,
+            counts=counts,
+            rejected_files=len(catalog.rejected),
+            took_s=time.monotonic() - began,
+        )
+
+    def _advance(self, n: int, plan: Sequence[SegmentRow]) -> tuple[Catalog, list[SegmentRow], Counts, int]:
+        before = self.batches.catalog
+        planned = {row.name: row for row in plan}
+        segments, bad = inspect_segments(self._folder, sorted(planned))
+        reread = frozenset(one.name for one in before.rejected if one.rows_taken and one.name in planned)
+        buckets, counts = self._without_file_rows(before, reread)
+        fragments = self._run(segments, len(buckets), _advance_bucket(self._lake.root, buckets, reread, self._settings))
+        read: dict[str, int] = {}
+        after = list(buckets)
+        for place, fragment in fragments:
+            after[place] = Bucket.from_json(fragment["bucket"])
+            counts += Counts(**fragment["counts"])
+            for name, rows in fragment["files"].items():
+                read[name] = read.get(name, 0) + rows
+        short = damaged(segments, read)
+        rejected = [_rejected(planned[one.name], one.reason, read.get(one.name, 0)) for one in (*bad, *short)]
+        all_rejected = with_rejected(before, planned, rejected)
+        catalog = replace(
+            before,
+            number=n,
+            buckets=tuple(after),
+            rejected=all_rejected,
+            rejected_rows=self._rejected_rows(before, all_rejected),
+            counts=before.counts + counts,
+        )
+        return catalog, _outcome(plan, segments, rejected), counts, sum(read.values())
+
+    def _without_file_rows(self, before: Catalog, reread: Container[str]) -> tuple[tuple[Bucket, ...], Counts]:
+        """Of a damaged file that is read again, all rows but the events come again: remove them first."""
+        buckets, counts = list(before.buckets), Counts()
+        for name in sorted(one.name for one in before.rejected if one.name in reread):
+            for place, bucket in enumerate(buckets):
+                buckets[place], gone = remove_file_rows(self._writer(place), bucket, name)
+                counts += gone
+        return tuple(buckets), counts
+
+    def _rejected_rows(self, before: Catalog, rejected: tuple[RejectedFile, ...]) -> FileRef | None:
+        """The quarantine names the rejected files, too."""
+        if rejected == before.rejected:
+            return before.rejected_rows
+        rows = [{SOURCE_FILE: one.name, "reason": one.reason} for one in rejected]
+        written = self._writer(0).write_table("quarantine", pa.Table.from_pylist(rows, schema=QUARANTINE))
+        return written[0] if written else None
+
+    def _writer(self, bucket: int) -> BucketWriter:
+        return BucketWriter(self._lake.root, bucket, default_cache(self._lake.root))
+
+    def _run(self, segments: Sequence[Segment], buckets: int, work: BatchFunction) -> list[tuple[int, dict[str, Any]]]:
+        if not any(segment.rows for segment in segments):
+            return []
+        rows = incoming_rows(read_segments(self._spark, segments), buckets)
+        done = rows.mapInArrow(work, _FRAGMENT)
+        return [(row["bucket"], json.loads(row["fragment"])) for row in done.collect()]
+
+    @contextmanager
+    def _explained_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, PySparkException) as error:
+            if is_for_want_of_room(error):
+                raise StoreUnusable(f"no space left on the disk of {self._lake.root}; nothing is lost") from error
+            if isinstance(error, OSError):
+                raise StoreUnusable(f"the stream's files cannot be written: {error}") from error
+            raise
+
+
+def incoming_rows(rows: DataFrame, buckets: int) -> DataFrame:
+    """Rows of segments as stream.rows.EVENTS; the number of a bucket is that of its task."""
+    bucket = sf.pmod(sf.xxhash64(sf.substring("event_id", 1, SHARED_BYTES)), sf.lit(buckets)).cast("int")
+    return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE).repartitionById(buckets, bucket)
+
+
+def _advance_bucket(
+    root: str, buckets: tuple[Bucket, ...], reread: frozenset[str], settings: Settings
+) -> BatchFunction:
+    order, dedup = settings.order, settings.dedup
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        came = list(batches)
+        if not came:
+            return
+        context: Any = TaskContext.get()
+        place: int = context.partitionId()
+        rows = annotate_rows(pa.Table.from_batches(came).select(EVENTS.names).cast(EVENTS))
+        with background_sync() as sync:
+            writer = BucketWriter(root, place, default_cache(root), sync)
+            step = advance(writer, buckets[place], rows, reread_files=reread, order=order, dedup=dedup)
+        writer.drop_cached(step.bucket)
+        files = rows["source_file"].value_counts()
+        fragment = {
+            "bucket": step.bucket.as_json(),
+            "counts": asdict(step.counts),
+            "files": {one["values"].as_py(): one["counts"].as_py() for one in files},
+        }
+        yield pa.RecordBatch.from_pydict(
+            {"bucket": pa.array([place], pa.int32()), "fragment": pa.array([json.dumps(fragment)])}
+        )
+
+    return run
+
+
+def _rejected(row: SegmentRow, reason: str, rows_taken: int) -> RejectedFile:
+    return RejectedFile(
+        name=row.name, reason=reason, size_bytes=row.size_bytes, changed_ns=row.changed_ns, rows_taken=rows_taken
+    )
+
+
+def _outcome(
+    plan: Sequence[SegmentRow], segments: Sequence[Segment], rejected: Sequence[RejectedFile]
+) -> list[SegmentRow]:
+    """What became of each planned segment. One read in part is both, and counts as read."""
+    reasons = {one.name: one.reason for one in rejected}
+    rows = {segment.path.name: segment.rows for segment in segments}
+    return [
+        replace(
+            row,
+            status=READ if row.name in rows else REJECTED,
+            rows=rows.get(row.name, 0),
+            reason=reasons.get(row.name),
+        )
+        for row in plan
+    ]
+
+
+OnBatch = Callable[[MicroBatchResult], None]

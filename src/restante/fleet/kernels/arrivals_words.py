@@ -1,0 +1,83 @@
+"""Between journal words and the numbers of the arrivals kernel, and back to the words of the table `arrivals`."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from restante.core.inbox_events import ResetReason
+from restante.fleet.kernels.arrivals_schema import (
+    ARRIVED,
+    EVENTS,
+    GAPS,
+    NO_SEQUENCE,
+    PLACEMENTS,
+    SESSION_ENDED,
+    SESSION_FAILED,
+    TIME_PASSED,
+    VERDICTS,
+)
+from restante.model.error_codes import Code
+from restante.model.journal import JournalKind
+
+EVENT_OF_KIND: Final = {
+    JournalKind.ARRIVED: ARRIVED,
+    JournalKind.GAP_SKIPPED: TIME_PASSED,
+    JournalKind.SESSION_CONTINUED: SESSION_ENDED,
+    JournalKind.SESSION_RESET: SESSION_FAILED,
+}
+"""The kinds of journal events that change an incoming session, and the kernel's number for each."""
+RECORDED: Final = (*VERDICTS, Code.SESSION_INVALID)
+"""Verdicts by number; the last is REFUSED, an arrival of a session that is over."""
+RESETS: Final = tuple(reason.name.lower() for reason in ResetReason)
+DERIVED_RESET: Final = ResetReason.GAP_TOO_WIDE.name.lower()
+"""A reset that follows from the arrivals: the kernel finds it, so the recipient's event is ignored."""
+UNUSABLE: Final = "arrived: must have a session tag, a message id and a payload hash"
+
+ARRIVALS: Final = pa.schema(
+    [
+        ("event_id", pa.binary()),
+        ("session_tag", pa.binary()),
+        ("at_ms", pa.int64()),
+        ("event", pa.string()),
+        ("sequence", pa.int64()),
+        ("message_id", pa.binary()),
+        ("verdict", pa.string()),
+        ("recipient_verdict", pa.string()),
+        ("placement", pa.string()),
+        ("next_expected", pa.int64()),
+        ("released", pa.int64()),
+        ("gaps", GAPS),
+        ("reset", pa.string()),
+    ]
+)
+"""`next_expected`: the lowest sequence number not passed after this; `released`: how many messages it released. `gaps`:
+the numbers skipped at this moment, and whether the recipient requested them again."""
+
+
+def decode_arrivals(judged: Any) -> Any:
+    """The rows of the table `arrivals` for the kernel's outcomes (a table JUDGED)."""
+    is_arrival = pc.equal(judged["event"], ARRIVED)
+    sequence = judged["sequence"]
+    columns = {name: judged[name] for name in ("event_id", "session_tag", "at_ms", "released", "gaps")}
+    columns |= {
+        "event": _words(judged["event"], EVENTS),
+        "sequence": pc.if_else(pc.equal(sequence, NO_SEQUENCE), pa.scalar(None, pa.int64()), sequence),
+        "message_id": pc.if_else(is_arrival, judged["message_id"], pa.scalar(None, pa.binary())),
+        "verdict": _words(judged["verdict"], RECORDED),
+        "recipient_verdict": pc.if_else(is_arrival, _words(judged["recorded"], RECORDED), pa.scalar(None, pa.string())),
+        "placement": _words(judged["placement"], PLACEMENTS),
+        "next_expected": judged["expected"],
+        "reset": _words(judged["reset"], (None, *RESETS)),
+    }
+    return pa.table([columns[name] for name in ARRIVALS.names], schema=ARRIVALS)
+
+
+def _words(numbers: Any, words: Sequence[str | None]) -> Any:
+    """The word at each number; null below zero and beyond the last."""
+    places = numbers.to_numpy()
+    is_none = (places < 0) | (places >= len(words))
+    spelled = pa.array([None if word is None else str(word) for word in words], pa.string())
+    return spelled.take(pa.array(np.where(is_none, 0, places), mask=is_none))

@@ -1,0 +1,89 @@
+"""Create and open files of a lake, on this machine's disk or on a store that pyarrow knows (s3, gs, abfs, hdfs)."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+
+from restante.fleet.lake.layout import is_here, local_path, store_address
+
+
+@contextmanager
+def create_file(root: str, name: str, *, sync: Callable[[int], None] = os.fsync) -> Iterator[Any]:
+    """Yield a new file to write to. A local one is on disk, with its name, when the block ends and `sync` is done."""
+    if not is_here(root):
+        system, address = _arrow_path(root, name)
+        with system.open_output_stream(address) as stream:
+            yield stream
+        return
+    path = local_path(root) / name
+    made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        yield file
+        file.flush()
+        sync(file.fileno())
+    for folder in (path.parent, *(new.parent for new in made)):
+        _sync_directory(folder)
+
+
+def open_file(root: str, name: str) -> Any:
+    """What pyarrow's readers take for a file of the lake."""
+    if is_here(root):
+        return str(local_path(root) / name)
+    system, path = _arrow_path(root, name)
+    return system.open_input_file(path)
+
+
+def list_files(directory: str) -> dict[str, tuple[int, int]]:
+    """Every entry of a directory with its size and the time of its last change in ns."""
+    system, path = _arrow_directory(directory)
+    found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return {entry.base_name: (entry.size or 0, entry.mtime_ns or 0) for entry in found}
+
+
+def list_tree(directory: str) -> dict[str, int]:
+    """Every file below a directory, by its path from there, with its size."""
+    system, path = _arrow_directory(directory)
+    found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+    start = len(path.rstrip("/")) + 1
+    return {entry.path[start:]: entry.size for entry in found if entry.type is fs.FileType.File}
+
+
+def read_small_file(root: str, name: str) -> bytes | None:
+    """All of a file; None where there is none."""
+    system, path = _arrow_directory(root)
+    try:
+        with system.open_input_stream(f"{path.rstrip('/')}/{name}") as file:
+            return bytes(file.read())
+    except FileNotFoundError:
+        return None
+
+
+def delete_file(root: str, name: str) -> None:
+    system, path = _arrow_directory(root)
+    with suppress(FileNotFoundError):
+        system.delete_file(f"{path.rstrip('/')}/{name}")
+
+
+def _arrow_directory(directory: str) -> tuple[Any, str]:
+    if is_here(directory):
+        return fs.LocalFileSystem(), str(local_path(directory))
+    system, path = fs.FileSystem.from_uri(store_address(directory))
+    return system, path
+
+
+def _arrow_path(root: str, name: str) -> tuple[Any, str]:
+    system, path = fs.FileSystem.from_uri(store_address(root))
+    return system, f"{path.rstrip('/')}/{name}"
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,254 @@
+"""Committed batches of the stream, and how one becomes visible in all tables (SPEC 13.9).
+
+The order of a commit: the plan of batch n in `segments` (stream/source), then row n of `batches`, which has all added
+and removed files of all tables: the commit point. Then each table takes its files. Before row n nothing is visible;
+after it, recovery only applies the row and never computes anything again. A second driver makes a commit fail.
+"""
+
+import json
+import time
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from restante.fleet.lake.delta import STREAM_RETENTION_H, DataFile, DeltaFiles
+from restante.fleet.lake.layout import Lake
+from restante.fleet.stream.bucket_files import Bucket, FileRef
+from restante.fleet.stream.bucket_step import Counts
+from restante.fleet.stream.state_tables import KINDS
+from restante.model.errors import StoreUnusable
+
+FORMAT: Final = 1
+MERGE_INTERVAL: Final = 64
+"""Batches after which the files of `segments` and `batches` become one again; redo data of older batches is dropped."""
+PLAN_APP: Final = "restante-plan"
+PLANNED, READ, REJECTED = "planned", "read", "rejected"
+
+SEGMENTS: Final = pa.schema(
+    [
+        ("n", pa.int64()),
+        ("name", pa.string()),
+        ("status", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("changed_ns", pa.int64()),
+        ("rows", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+"""Every segment that was planned for batch n, and what became of it: `read`, or `rejected` with a reason."""
+BATCHES: Final = pa.schema(
+    [
+        ("n", pa.int64()),
+        ("at_ms", pa.int64()),
+        ("segments", pa.int64()),
+        ("rows", pa.int64()),
+        *((name, pa.int64()) for name in ("events", "duplicates", "quarantined", "late", "reprocessed", "retracted")),
+        ("redo", pa.binary()),
+    ]
+)
+"""One row a batch: what it read, what came of it, and its redo data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedFile:
+    """A file that could not be read, or not to its end. It is tried again when its size or its time changes."""
+
+    name: str
+    reason: str
+    size_bytes: int
+    changed_ns: int
+    rows_taken: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """All live files of the stream after a batch, the files it rejected, and its counts since the first batch."""
+
+    number: int = 0
+    buckets: tuple[Bucket, ...]
+    rejected: tuple[RejectedFile, ...] = ()
+    rejected_rows: FileRef | None = None
+    """The file of the quarantine that names the rejected files."""
+    counts: Counts = field(default_factory=Counts)
+
+    def refs(self, kind: str) -> dict[str, FileRef]:
+        found = {ref.name: ref for bucket in self.buckets for ref in bucket.refs(kind)}
+        if kind == "quarantine" and self.rejected_rows is not None:
+            found[self.rejected_rows.name] = self.rejected_rows
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> "Catalog":
+        if raw["format"] != FORMAT:
+            raise StoreUnusable(f"the stream's state has format {raw['format']}; this version reads format {FORMAT}")
+        return cls(
+            number=raw["number"],
+            buckets=tuple(map(Bucket.from_json, raw["buckets"])),
+            rejected=tuple(RejectedFile(**one) for one in raw["rejected"]),
+            rejected_rows=None if raw["rejected_rows"] is None else FileRef(**raw["rejected_rows"]),
+            counts=Counts(**raw["counts"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRow:
+    """One row of the table `segments`."""
+
+    n: int
+    name: str
+    status: str
+    size_bytes: int
+    changed_ns: int
+    rows: int = 0
+    reason: str | None = None
+
+
+class Batches:
+    """The tables of one stream. Opening it finishes a batch whose redo row is committed."""
+
+    def __init__(self, lake: Lake, *, buckets: int) -> None:
+        self.lake = lake
+        self.segments = open_segments(lake)
+        self.batches = open_batches(lake)
+        self.tables = {
+            kind: DeltaFiles(
+                f"{lake.root.rstrip('/')}/{table.folder}",
+                table.delta,
+                partition=table.partition,
+                retention_h=table.retention_h,
+            )
+            for kind, table in KINDS.items()
+        }
+        self.catalog = last_catalog(self.batches) or Catalog(buckets=(Bucket(),) * buckets)
+        self._check_tables()
+        self.roll_forward()
+
+    @property
+    def done(self) -> int:
+        """The last committed batch."""
+        return self.batches.last()
+
+    def plan(self, n: int) -> list[SegmentRow]:
+        """The segments of batch `n`, as the source planned them."""
+        self.segments.refresh()
+        rows = self.segments.read(where=(pc.field("n") == n) & (pc.field("status") == PLANNED))
+        return sorted((SegmentRow(**row) for row in rows.to_pylist()), key=lambda row: row.name)
+
+    def commit(self, catalog: Catalog, segments: Sequence[SegmentRow], counts: Counts, rows: int) -> None:
+        """Make `catalog` the state of the stream; `segments` is what became of the batch's plan."""
+        n = catalog.number
+        redo = {
+            "tables": {kind: _changes(self.catalog, catalog, kind) for kind in KINDS},
+            "segments": self._segment_changes(n, segments),
+            "catalog": catalog.as_json(),
+        }
+        row = {
+            "n": n,
+            "at_ms": int(time.time() * 1_000),
+            "segments": len(segments),
+            "rows": rows,
+            **asdict(counts),
+            "redo": zlib.compress(json.dumps(redo).encode(), 1),
+        }
+        added, removed = self._batch_files(n, pa.Table.from_pylist([row], schema=BATCHES))
+        self.batches.commit(n, [added], removed)
+        self.catalog = catalog
+        self._apply(n, redo)
+
+    def roll_forward(self) -> None:
+        """Apply the committed batches that some table does not have."""
+        last = self.done
+        behind = min([self.segments.last(), *(table.last() for table in self.tables.values())])
+        if behind >= last:
+            return
+        rows = self.batches.read(["n", "redo"], pc.field("n") > behind).sort_by("n").to_pylist()
+        for row in rows:
+            if row["redo"] is None:
+                raise StoreUnusable(f"a table lacks batch {row['n']}, whose redo data is gone; start with --reset")
+            self._apply(row["n"], json.loads(zlib.decompress(row["redo"])))
+
+    def vacuum(self) -> None:
+        """Delete files that no table needs any more, also those of killed attempts."""
+        self.roll_forward()
+        for kind, table in self.tables.items():
+            table.vacuum(retention_h=KINDS[kind].retention_h)
+        for table in (self.segments, self.batches):
+            table.vacuum(retention_h=STREAM_RETENTION_H)
+
+    def _apply(self, n: int, redo: Mapping[str, Any]) -> None:
+        for table, changes in (
+            *((self.tables[kind], redo["tables"][kind]) for kind in KINDS),
+            (self.segments, redo["segments"]),
+        ):
+            if table.last() < n:
+                table.commit(n, (DataFile(**one) for one in changes["add"]), changes["remove"])
+
+    def _segment_changes(self, n: int, rows: Sequence[SegmentRow]) -> dict[str, Any]:
+        made = pa.Table.from_pylist([asdict(row) for row in rows], schema=SEGMENTS)
+        removed: list[str] = []
+        if n % MERGE_INTERVAL == 0:
+            removed = list(self.segments.live())
+            made = pa.concat_tables([self.segments.read().select(SEGMENTS.names).cast(SEGMENTS), made])
+        return {"add": [asdict(self.segments.write(made))] if len(made) else [], "remove": removed}
+
+    def _batch_files(self, n: int, row: Any) -> tuple[DataFile, list[str]]:
+        if n % MERGE_INTERVAL:
+            return self.batches.write(row), []
+        old = self.batches.read().select(BATCHES.names).cast(BATCHES)
+        place = BATCHES.get_field_index("redo")
+        old = old.set_column(place, BATCHES.field(place), pa.nulls(len(old), pa.binary()))
+        return self.batches.write(pa.concat_tables([old, row])), list(self.batches.live())
+
+    def _check_tables(self) -> None:
+        """A stream that begins must not find tables of a backfill: it would write beside them."""
+        if self.done == 0 and any(table.live() for table in self.tables.values()):
+            raise StoreUnusable(
+                f"{self.lake.tables} has tables that no stream made; 'restante fleet stream --reset' replaces them"
+            )
+
+
+def open_segments(lake: Lake) -> DeltaFiles:
+    return DeltaFiles(lake.stream_table("segments"), SEGMENTS, retention_h=STREAM_RETENTION_H)
+
+
+def open_batches(lake: Lake) -> DeltaFiles:
+    return DeltaFiles(lake.stream_table("batches"), BATCHES, retention_h=STREAM_RETENTION_H)
+
+
+def last_catalog(batches: DeltaFiles) -> Catalog | None:
+    """The state after the last committed batch; None before the first."""
+    last = batches.last()
+    if not last:
+        return None
+    [row] = batches.read(["redo"], pc.field("n") == last).to_pylist()
+    return Catalog.from_json(json.loads(zlib.decompress(row["redo"]))["catalog"])
+
+
+def _changes(before: Catalog, after: Catalog, kind: str) -> dict[str, Any]:
+    old, new = before.refs(kind), after.refs(kind)
+    folder = f"{KINDS[kind].folder}/"
+    added = (new[name] for name in new.keys() - old.keys())
+    return {
+        "add": [asdict(_data_file(ref, folder)) for ref in added],
+        "remove": sorted(name.removeprefix(folder) for name in old.keys() - new.keys()),
+    }
+
+
+def _data_file(ref: FileRef, folder: str) -> DataFile:
+    return DataFile(path=ref.name.removeprefix(folder), size_bytes=ref.size_bytes, rows=ref.rows, day=ref.day)
+
+
+def with_rejected(
+    catalog: Catalog, names_read: Iterable[str], rejected: Sequence[RejectedFile]
+) -> tuple[RejectedFile, ...]:
+    """The rejected files after a batch that read `names_read` and rejected some of them."""
+    read = set(names_read)
+    still = [one for one in catalog.rejected if one.name not in read]
+    return tuple(sorted([*still, *rejected], key=lambda one: one.name))

@@ -1,0 +1,140 @@
+"""The source of the stream's Structured Streaming query: which segments the next batch takes.
+
+Its offset is {"n": 17}, the number of the last batch. `latestOffset` lists the segments, and commits the plan of batch
+n + 1 to the table `segments` before it returns n + 1: the same n always means the same files. n counts for the life of
+the lake and is never Spark's batch id. The rows of a batch are the numbers of the batches in it; the batch function
+reads the plans (jobs/micro_batch).
+
+Spark runs this in a process of its own beside the driver, which knows no SparkSession.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.new_files import list_files
+from restante.fleet.lake.segments import DRAFT_PREFIXES
+from restante.fleet.stream.batches import PLAN_APP, PLANNED, SEGMENTS, last_catalog, open_batches, open_segments
+from restante.wire.segment_manifest import SEGMENT_SUFFIX
+
+FORMAT: Final = "restante_segments"
+FILES_PER_BATCH: Final = 10_000
+BYTES_PER_BATCH: Final = 256 * 2**20
+"""About four million rows: more cost memory, fewer make the state be written more often."""
+
+
+class SegmentSource(DataSource):
+    """Options: `lake`, the root; `filesPerBatch` and `bytesPerBatch`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return "n bigint"
+
+    def streamReader(self, schema: StructType) -> "SegmentReader":  # noqa: ARG002 - there is only one
+        return SegmentReader(
+            self.options["lake"],
+            files=int(self.options.get("filesPerBatch", FILES_PER_BATCH)),
+            size_bytes=int(self.options.get("bytesPerBatch", BYTES_PER_BATCH)),
+        )
+
+
+class SegmentReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, root: str, *, files: int, size_bytes: int) -> None:
+        self._lake = Lake(root)
+        self._files = files
+        self._size_bytes = size_bytes
+        self._state: Planner | None = None
+        self._only: frozenset[str] | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        """Without a checkpoint the stream goes on after its last committed batch."""
+        return {"n": open_batches(self._lake).last()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxFiles(self._files)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002 - the plan's own
+        planner = self._planner()
+        planned = planner.planned()
+        if start["n"] < planned:
+            return {"n": start["n"] + 1}  # planned before; done already where the checkpoint is an old one
+        return {"n": planner.plan_next(self._only, files=self._files, size_bytes=self._size_bytes)}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take only what is there now."""
+        self._only = frozenset(list_files(self._lake.segments))
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [InputPartition((start["n"], end["n"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        first, last = partition.value
+        return iter([(n,) for n in range(first + 1, last + 1)])
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing to do: plans stay in the table."""
+
+    def _planner(self) -> "Planner":
+        if self._state is None:
+            self._state = Planner(self._lake)
+        return self._state
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_state": None}
+
+
+class Planner:
+    """Chooses the segments of the next batch and commits the plan."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._segments = open_segments(lake)
+        self._batches = open_batches(lake)
+        self._taken = set(self._segments.read(["name"])["name"].to_pylist())
+
+    def planned(self) -> int:
+        self._segments.refresh()
+        return self._segments.last(PLAN_APP)
+
+    def plan_next(self, only: frozenset[str] | None, *, files: int, size_bytes: int) -> int:
+        """Commit the next plan, if there is anything to take; return the last n."""
+        n = self._segments.last(PLAN_APP)
+        self._batches.refresh()
+        if n > self._batches.last():
+            return n  # the batch before is not done: what it rejects is not known yet
+        chosen: list[dict[str, Any]] = []
+        total = 0
+        for name, status in sorted(self._new(only).items()):
+            if len(chosen) >= files or (chosen and total + status[0] > size_bytes):
+                break
+            chosen.append(
+                {"n": n + 1, "name": name, "status": PLANNED, "size_bytes": status[0], "changed_ns": status[1]}
+            )
+            total += status[0]
+        if not chosen:
+            return n
+        rows = pa.Table.from_pylist(chosen, schema=SEGMENTS)
+        self._segments.commit(n + 1, [self._segments.write(rows)], app_id=PLAN_APP)
+        self._taken.update(row["name"] for row in chosen)
+        return n + 1
+
+    def _new(self, only: frozenset[str] | None) -> dict[str, tuple[int, int]]:
+        """Segments not planned yet, and rejected ones that have changed since."""
+        catalog = last_catalog(self._batches)
+        rejected = {one.name: (one.size_bytes, one.changed_ns) for one in (catalog.rejected if catalog else ())}
+        return {
+            name: status
+            for name, status in list_files(self._lake.segments).items()
+            if name.endswith(SEGMENT_SUFFIX)
+            and not name.startswith(DRAFT_PREFIXES)
+            and (only is None or name in only)
+            and (name not in self._taken or (name in rejected and rejected[name] != status))
+        }

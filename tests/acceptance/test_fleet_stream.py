@@ -1,0 +1,226 @@
+"""`restante fleet stream` as an operator runs it: killed at any moment and started again, stopped."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from restante.fleet.lake.layout import Lake
+from restante.fleet.stream.batches import last_catalog, open_batches
+from restante.fleet.stream.state_tables import KINDS
+from restante.model.ids import SessionTag
+from restante.model.journal import JournalKind
+from support.fleet.journal_files import Journal, Record, message, records, sealed, write_segment, writer
+from support.fleet.small_spark import quick_environ
+from support.spec.clauses import clause
+
+pytestmark = pytest.mark.acceptance
+
+NOON_MS = 1_767_614_400_000
+SEED = 20_260_105
+WAIT_S = 120.0
+Environ = dict[str, str]
+TABLES = ("events", "arrivals", "quarantine", "repeats")
+
+RUN = """
+import os, signal, sys, threading
+from restante.fleet.jobs.stream import StreamOptions, start_stream
+from restante.fleet.lake.delta import DeltaFiles
+from restante.fleet.lake.layout import Lake
+from restante.fleet.spark.session import open_session
+from restante.policy.settings import Settings
+left, commit = int(sys.argv[1]), DeltaFiles._commit
+def countdown():
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+def killed_commit(self, *args):
+    countdown()
+    commit(self, *args)
+    countdown()
+DeltaFiles._commit = killed_commit
+options = StreamOptions(once=True, buckets=2, files_per_batch=4)
+tell = lambda batch: print(batch.n, flush=True)
+with open_session(app_name="run", master="local[2]") as spark:
+    for root in sys.argv[2:]:
+        start_stream(spark, Lake(root), Settings(), options, on_batch=tell).await_end(threading.Event())
+"""
+"""Kills its driver at the k-th moment before or after a commit of the driver; 0: never."""
+COMMITS_PER_BATCH = 10  # the redo row, eight tables, what became of the segments
+NEVER = 0
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environ:
+    return os.environ | quick_environ(tmp_path_factory.mktemp("spark"))
+
+
+def restante(*words: str) -> list[str]:
+    return [sys.executable, "-c", "from restante.cli.main import main; main()", *words]
+
+
+def told(environment: Environ, *words: str) -> subprocess.CompletedProcess[str]:
+    """What a command says and how it ends."""
+    return subprocess.run(
+        restante(*words), capture_output=True, text=True, env=environment, timeout=WAIT_S, check=False
+    )
+
+
+def facts() -> list[Record]:
+    """Two recipients with two sessions each, some of it out of order and twice, and a row that is none."""
+    dice = random.Random(SEED)  # noqa: S311 - what goes wrong when, not a secret
+    rows: list[Record] = []
+    for who in (1, 2):
+        journal = Journal(writer(who))
+        numbers = sorted(range(60), key=lambda number: number + dice.choice((0, 0, 0, 2.5)))
+        for place, number in enumerate(numbers):
+            for _ in range(dice.choice((1, 1, 1, 2))):
+                journal.write(
+                    JournalKind.ARRIVED,
+                    message(number + 1_000 * who),
+                    NOON_MS + place * 1_000,
+                    session_tag=SessionTag(bytes([who, number % 2]) * 8),
+                    sequence=number // 2,
+                    payload_hash=sealed(number),
+                    code="new",
+                )
+        rows += records(journal.rows)
+    return rows
+
+
+def ship(segments: Path) -> None:
+    """In segments that overlap and come in the wrong order, one of them cut."""
+    segments.mkdir(parents=True)
+    rows = facts()
+    dice = random.Random(SEED)  # noqa: S311 - what goes wrong when, not a secret
+    starts = list(range(0, len(rows), 25))
+    dice.shuffle(starts)
+    for name, start in enumerate(starts):
+        part = rows[start : start + dice.choice((25, 30))]
+        write_segment(segments / f"{name:03d}.parquet", part)
+    write_segment(segments / "odd.parquet", [{**rows[0], "kind": "sneezed"}, {**rows[1], "code": "replay"}])
+    whole = (segments / "000.parquet").read_bytes()
+    (segments / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+
+
+def tables(root: Path) -> dict[str, Any]:
+    """Every row of the stream's tables, and what it counted."""
+    lake = Lake(str(root))
+    catalog = last_catalog(open_batches(lake))
+    assert catalog is not None
+    found: dict[str, Any] = {}
+    for kind in TABLES:
+        rows = DeltaTable(str(root / KINDS[kind].folder)).to_pyarrow_table().to_pylist()
+        found[kind] = Counter(str(sorted(row.items())) for row in rows)
+    odd = [(one.name, one.reason) for one in catalog.rejected]
+    counts = (catalog.counts.events, catalog.counts.duplicates, catalog.counts.quarantined)
+    return found | {"odd": odd, "counts": counts}
+
+
+def run(environment: Environ, kill_at: int, *roots: Path) -> int:
+    """The exit status of a process that streams these lakes, one after the other."""
+    words = [sys.executable, "-c", RUN, str(kill_at), *map(str, roots)]
+    return subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, timeout=WAIT_S, check=False).returncode
+
+
+def lose_checkpoint(root: Path) -> None:
+    shutil.rmtree(root / "stream" / "checkpoint", ignore_errors=True)
+
+
+def age_checkpoint(root: Path) -> None:
+    """What a copy from before the last two commits has."""
+    for folder in ("commits", "offsets"):
+        kept = sorted((root / "stream" / "checkpoint" / folder).glob("[0-9]*"), key=lambda path: int(path.name))
+        for path in kept[-1:]:
+            path.unlink()
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+CHECKPOINTS = {"kept": lambda _root: None, "lost": lose_checkpoint, "stale": age_checkpoint}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(environment: Environ, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("whole") / "lake"
+    ship(root / "segments")
+    assert run(environment, NEVER, root) == 0
+    found = tables(root)
+    assert found["counts"][1] > 0
+    assert found["counts"][2] > 0
+    return found
+
+
+def check_killed(
+    environment: Environ, root: Path, moments: Sequence[int], checkpoint: str, expected: dict[str, Any]
+) -> None:
+    ship(root / "segments")
+    for moment in moments:
+        assert run(environment, moment, root) == -signal.SIGKILL
+        CHECKPOINTS[checkpoint](root)
+    assert run(environment, NEVER, root) == 0
+    assert tables(root) == expected
+
+
+@clause("13.9")
+def test_killed_at_its_commit_point_and_again_in_recovery_it_makes_the_tables_of_one_run(
+    tmp_path: Path, environment: Environ, uninterrupted: dict[str, Any]
+) -> None:
+    """After the second redo row, then between two tables of the recovery, and without its checkpoint."""
+    second = 2 * COMMITS_PER_BATCH
+    check_killed(environment, tmp_path / "lake", (second + 2, 5), "lost", uninterrupted)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+@pytest.mark.parametrize("moment", [1, 2, 3, 8, 19, 20, 21, 22, 31])
+@clause("13.9")
+def test_killed_around_any_commit_it_makes_the_tables_of_one_run(
+    tmp_path: Path, environment: Environ, uninterrupted: dict[str, Any], moment: int, checkpoint: str
+) -> None:
+    check_killed(environment, tmp_path / "lake", (moment,), checkpoint, uninterrupted)
+
+
+def test_it_is_stopped_kindly_and_says_what_it_did(tmp_path: Path, environment: Environ) -> None:
+    ship(tmp_path / "segments")
+    words = restante("fleet", "stream", "--lake", str(tmp_path), "--master", "local[1]", "--poll-interval-s", "1")
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(3)]
+        assert lines[:2] == ["starting Spark\n", "looking for segments\n"]
+        assert lines[2].startswith("batch 1: ")
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=WAIT_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, err
+    assert "The stream at batch" in out
+    assert "not a whole Parquet file" in out
+    assert "stopping after this batch" in err
+    assert "WARN" not in err
+
+
+def test_a_lake_that_is_none_is_named(tmp_path: Path, environment: Environ) -> None:
+    done = told(environment, "fleet", "stream", "--lake", str(tmp_path))
+    assert done.returncode == 1
+    assert "is not a directory; journals are shipped to 'segments' in a lake" in done.stderr
+
+
+def test_a_stream_for_a_program_prints_json_and_nothing_else(tmp_path: Path, environment: Environ) -> None:
+    (tmp_path / "lake" / "segments").mkdir(parents=True)
+    where = ["--lake", f"file://{tmp_path}/lake"]
+    done = told(environment, "fleet", "stream", *where, "--master", "local[1]", "--once", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["rows"] == 0
