@@ -57,6 +57,7 @@ format: $(READY) ## rewrite the sources in the house format
 docs: $(READY) ## write the generated pages again
 	@$(BIN)/restante config --reference >docs/reference/configuration.md
 	@PYTHONPATH=tests $(BIN)/python -m support.docs.channel_formats_page
+	@PYTHONPATH=tests $(BIN)/python -m support.docs.tables_page
 	@PYTHONPATH=tests $(BIN)/python -m support.docs.state_machine_pages
 	@PYTHONPATH=tests $(BIN)/python -m support.docs.journal_page
 	@PYTHONPATH=tests $(BIN)/python -m support.docs.api_page

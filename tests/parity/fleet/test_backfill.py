@@ -42,7 +42,9 @@ def arrive(journal: Journal, sequence: int, at_ms: int) -> None:
 
 
 def filled(spark: SparkSession, lake: Lake, first: date = FIRST_DAY, last: date = LAST_DAY) -> Backfilled:
-    return backfill(spark, lake, SETTINGS, *find_segments(lake.local_segments), first_day=first, last_day=last)
+    return backfill(
+        spark, lake, SETTINGS, *find_segments(lake.local_segments), first_day=first, last_day=last, is_published=False
+    )
 
 
 def order(spark: SparkSession, lake: Lake) -> list[tuple[date, int, str, int]]:

@@ -129,11 +129,11 @@ def test_books_and_messages_of_any_lives_are_those_of_the_core_from_a_backfill_a
     for part in range(PARTS):
         for number, split in enumerate(parts):
             write_segment(lake.local_segments / f"{number}-{part}.parquet", split[part])
-        running = start_stream(spark, lake, SETTINGS, StreamOptions(once=True, buckets=2))
+        running = start_stream(spark, lake, SETTINGS, StreamOptions(once=True, buckets=2, is_published=False))
         assert running.await_end(threading.Event()).n == part + 1
     expected = (senders.books(), {message_id: state for message_id, (_, state) in senders.ended.items()})
     assert {state for _, state in senders.ended.values()} == set(State)
     assert told(read_live(spark, lake, "events")) == expected
     other = Lake(f"{tmp_path}-again")
-    backfill(spark, other, SETTINGS, *find_segments(lake.local_segments))
+    backfill(spark, other, SETTINGS, *find_segments(lake.local_segments), is_published=False)
     assert told(read_live(spark, other, "events")) == expected

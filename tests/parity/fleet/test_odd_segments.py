@@ -50,7 +50,7 @@ class Tables:
 
 
 def filled(spark: SparkSession, lake: Lake) -> Tables:
-    done = backfill(spark, lake, Settings(), *find_segments(lake.local_segments))
+    done = backfill(spark, lake, Settings(), *find_segments(lake.local_segments), is_published=False)
     events, arrivals = (read_live(spark, lake, name).orderBy("event_id").collect() for name in ("events", "arrivals"))
     odd = read_live(spark, lake, "quarantine").select("source_file", "reason").collect()
     return Tables(done, events, arrivals, {(row["source_file"], row["reason"]) for row in odd})

@@ -53,7 +53,9 @@ def lake(tmp_path: Path) -> Lake:
 
 def filled(spark: SparkSession, lake: Lake, last_day: date = LAST_DAY) -> None:
     found = found_in(lake.segments)
-    backfill(spark, lake, Settings(), found.segments, found.bad, listing=found.listing, last_day=last_day)
+    backfill(
+        spark, lake, Settings(), found.segments, found.bad, listing=found.listing, last_day=last_day, is_published=False
+    )
 
 
 def reported(spark: SparkSession, where: str) -> tuple[ReadFrom, ConservationReport]:
@@ -109,7 +111,7 @@ def test_tables_of_some_days_or_with_a_strange_record_do_not_count(spark: SparkS
 def test_a_stream_is_read_before_anything_else_and_gives_the_same_report(spark: SparkSession, lake: Lake) -> None:
     by_segments = reported(spark, lake.root)
     far = Lake(f"file://{lake.root}")
-    running = start_stream(spark, far, Settings(), StreamOptions(once=True, buckets=2))
+    running = start_stream(spark, far, Settings(), StreamOptions(once=True, buckets=2, is_published=False))
     running.await_end(threading.Event())
     by_stream = reported(spark, far.root)
     assert (by_stream[0], by_segments[0]) == (ReadFrom.STREAM, ReadFrom.SEGMENTS)

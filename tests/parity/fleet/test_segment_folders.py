@@ -120,7 +120,7 @@ def test_segments_that_only_hadoop_knows_are_read_and_tables_there_are_refused(
     found = segments_of(lake, spark)
     assert [segment.rows for segment in found.segments] == [1]
     with pytest.raises(StoreUnusable, match="cannot be"):
-        backfill(spark, lake, Settings(), found.segments, found.bad, listing=found.listing)
+        backfill(spark, lake, Settings(), found.segments, found.bad, listing=found.listing, is_published=False)
 
 
 def test_what_is_no_directory_there_is_named_and_so_is_an_unknown_scheme(spark: SparkSession, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def lake(tmp_path: Path) -> Lake:
 def streamed(spark: SparkSession, lake: Lake, **options: Any) -> tuple[Streamed, list[MicroBatchResult]]:
     """The query takes all there is, in batches of three files."""
     done: list[MicroBatchResult] = []
-    chosen = StreamOptions(once=True, buckets=2, **options)
+    chosen = StreamOptions(once=True, buckets=2, is_published=False, **options)
     running = start_stream(spark, lake, SETTINGS, chosen, on_batch=done.append)
     return running.await_end(threading.Event()), done
 
@@ -74,7 +74,7 @@ def tables_of(spark: SparkSession, lake: Lake) -> dict[str, Counter[str]]:
 
 def backfilled(spark: SparkSession, lake: Lake) -> dict[str, Counter[str]]:
     other = Lake(lake.root + "-again")
-    backfill(spark, other, SETTINGS, *find_segments(lake.local_segments))
+    backfill(spark, other, SETTINGS, *find_segments(lake.local_segments), is_published=False)
     return tables_of(spark, other)
 
 
@@ -274,9 +274,9 @@ def test_a_stream_does_not_write_beside_the_tables_of_a_backfill_nor_the_other_w
     journal = Journal(writer(1))
     mail(journal, 1)
     write_segment(lake.local_segments / "a.parquet", records(journal.rows))
-    backfill(spark, lake, SETTINGS, *find_segments(lake.local_segments))
+    backfill(spark, lake, SETTINGS, *find_segments(lake.local_segments), is_published=False)
     with pytest.raises(StoreUnusable, match="--reset"):
         streamed(spark, lake)
     streamed(spark, lake, reset=True)
     with pytest.raises(ConfigurationInvalid, match="a stream keeps the tables"):
-        backfill(spark, lake, SETTINGS, *find_segments(lake.local_segments))
+        backfill(spark, lake, SETTINGS, *find_segments(lake.local_segments), is_published=False)

@@ -1,23 +1,31 @@
-"""The page of tables says what the tables have."""
+"""The definitions of the tables, the page about them and the tables themselves agree."""
 
-import re
-from pathlib import Path
-
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from restante.fleet.tables.definitions import fleet_tables
+from restante.fleet.stream.state_tables import KINDS
+from restante.fleet.tables.base_tables import BASE
+from restante.fleet.tables.definitions import TABLES, fleet_tables
 from restante.fleet.tables.journal_schema import JOURNAL
 from restante.policy.dead_letters import DeadLetterRetention
-
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tables.md"
-ROW = re.compile(r"^\| (\w+) \| (\S+) \| \S.* \|$", re.MULTILINE)
+from support.docs.tables_page import PAGE, page
 
 
-def test_every_table_and_column_is_on_the_page_with_its_type(spark: SparkSession) -> None:
-    _, *sections = PAGE.read_text("utf-8").split("\n## ")
-    told = {part.partition("\n")[0]: [row for row in ROW.findall(part) if row[0] != "column"] for part in sections}
+def test_the_page_is_made_from_the_definitions() -> None:
+    assert PAGE.read_text("utf-8") == page()
+
+
+def test_every_derived_table_has_the_columns_of_its_definition(spark: SparkSession) -> None:
     made = fleet_tables(spark.createDataFrame([], JOURNAL), now_ms=0, retention=DeadLetterRetention())
-    assert told == {
-        name: [(field.name, field.dataType.simpleString()) for field in table.schema.fields]
-        for name, table in made.by_name.items()
-    }
+    for name, rows in made.by_name.items():
+        found = [(field.name, field.dataType.simpleString()) for field in rows.schema.fields]
+        assert found == [(column.name, column.type) for column in TABLES[name].columns], name
+
+
+def test_every_base_table_is_stored_with_the_columns_of_its_definition() -> None:
+    for table in BASE:
+        stored: pa.Schema = KINDS[table.name].delta
+        found = [(field.name, field.dataType.simpleString()) for field in from_arrow_schema(stored).fields]
+        assert found == [(column.name, column.type) for column in table.columns], table.name
+        assert KINDS[table.name].partition == table.partition

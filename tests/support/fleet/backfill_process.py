@@ -18,7 +18,7 @@ def main(root: str, master: str) -> None:
             said.add(progress.step)
             say(progress.step)
 
-    done = run_backfill(Lake(root), Settings(), master=master, tell=tell)
+    done = run_backfill(Lake(root), Settings(), master=master, now_ms=0, tell=tell)
     say(json.dumps(asdict(done)))
 
 

@@ -9,6 +9,7 @@ import typer
 from restante.cli.fleet.spark_jobs import require_spark, step_bars
 from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import console, print_json
+from restante.runtime.system import SystemClock
 from restante.views.text_tables import table
 
 Root = Annotated[str, typer.Option("--lake", metavar="PATH", help="Root of the lake: segments/ and tables/ are in it.")]
@@ -32,7 +33,7 @@ def backfill(
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Make the tables events, quarantine and arrivals from all segments of the lake.
+    """Make all tables of the lake from all of its segments.
 
     Earlier days are read even where only later ones are written: what an arrival was depends on all before it. Doing
     it again writes the same tables again.
@@ -49,6 +50,7 @@ def backfill(
             first_day=FIRST_DAY if first_day is None else first_day.date(),
             last_day=LAST_DAY if last_day is None else last_day.date(),
             master=master,
+            now_ms=SystemClock().now_ms(),
             tell=tell,
         )
     if as_json:

@@ -1,7 +1,7 @@
-"""The tables of the lake from all of its segments, in one go: events, quarantine and arrivals (SPEC 13.2, 13.3).
+"""Make all tables of a lake from all of its segments: events, quarantine, arrivals and what follows (SPEC 13.2, 13.3).
 
-A range of days limits what is written, not what is read: what an arrival was depends on all before it. Doing it again
-writes the same tables again.
+A range of days limits which days of events and arrivals are written, not which are read: the verdict of an arrival
+depends on all before it. Running it again writes the same tables again. `now_ms` is the time that actions are for.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from restante.fleet.jobs.publish import publish
 from restante.fleet.lake.backfill_manifest import BackfillRecord, forget_record, keep_record
 from restante.fleet.lake.delta import exists as table_exists
 from restante.fleet.lake.file_systems import Listing
@@ -52,6 +53,7 @@ def run_backfill(
     first_day: date = FIRST_DAY,
     last_day: date = LAST_DAY,
     master: str = "local[*]",
+    now_ms: int,
     tell: Watcher = nobody,
 ) -> Backfilled:
     """The tables of `lake` for these days, both included, in a Spark session of its own."""
@@ -69,6 +71,7 @@ def run_backfill(
             listing=found.listing,
             first_day=first_day,
             last_day=last_day,
+            now_ms=now_ms,
             tell=tell,
         )
 
@@ -83,11 +86,14 @@ def backfill(
     listing: Listing | None = None,
     first_day: date = FIRST_DAY,
     last_day: date = LAST_DAY,
+    now_ms: int = 0,
+    is_published: bool = True,
     tell: Watcher = nobody,
 ) -> Backfilled:
     """The same in a session that is there already, of segments that were found already.
 
-    With their `listing` a record of what the tables were made from is left beside them, if they are of all days.
+    With their `listing` a record of what the tables were made from is left beside them, if they are of all days. If not
+    `is_published`, the derived tables stay as they are.
     """
     _check_no_stream(lake)
     rows = read_segments(spark, segments)
@@ -112,6 +118,9 @@ def backfill(
         table = arrivals(until, partitions=partitions, order=settings.order, dedup=settings.dedup)
         with watched(spark, "judging arrivals", tell):
             replace_rows(with_day(table).filter(is_asked_for), open_base_table(lake, "arrivals"), keep=keep)
+        if is_published:
+            with watched(spark, "publishing tables", tell):
+                publish(spark, lake, now_ms=now_ms, retention=settings.dead_letters, partitions=partitions)
         if is_all and listing is not None:
             record = BackfillRecord(listing=listing, segments=segments, bad=bad, found=found)
             keep_record(lake, record)

@@ -14,7 +14,7 @@ from restante.fleet.jobs.report_input import look_at, source_of
 from restante.fleet.lake.segments import Segment
 from restante.fleet.spark.cached_tables import cached_tables
 from restante.fleet.spark.session import open_session
-from restante.fleet.tables.definitions import FleetTables, fleet_tables
+from restante.fleet.tables.definitions import FleetTables, as_of, fleet_tables
 from restante.fleet.transforms.validate import events
 from restante.model.conservation_report import BadSegment, ReadFrom, Withheld
 from restante.model.fleet_actions import ActionKind, FleetAction
@@ -65,6 +65,7 @@ def run_fleet_report(
             on_action=on_action,
             rows=source.rows,
             read_from=source.read_from,
+            tables=source.tables,
         )
 
 
@@ -79,13 +80,19 @@ def make_fleet_report(
     on_action: OnAction | None = None,
     rows: Rows | None = None,
     read_from: ReadFrom = ReadFrom.SEGMENTS,
+    tables: FleetTables | None = None,
 ) -> FleetReport:
     """The report on `segments`; or on their `rows` as somebody has judged them already."""
     on_stage(STAGES[0])
     rows = surveyed(spark, segments) if rows is None else rows
     with rows as (verdicts, found), cached_tables() as keep:
         partitions = tasks_for(spark, found)
-        tables = fleet_tables(events(verdicts), now_ms=now_ms, retention=retention, partitions=partitions, keep=keep)
+        if tables is None:
+            tables = fleet_tables(
+                events(verdicts), now_ms=now_ms, retention=retention, partitions=partitions, keep=keep
+            )
+        else:
+            tables = as_of(tables, now_ms)
         on_stage(STAGES[1])
         conservation = report_on(found, tables["messages"], tables["missing_events"], segments=segments, bad=bad)
         likely_affected = (

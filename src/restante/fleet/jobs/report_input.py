@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from restante.fleet.jobs.conservation_report import Rows, counted, surveyed
+from restante.fleet.jobs.publish import published
 from restante.fleet.lake.backfill_manifest import BackfillRecord, record_of
 from restante.fleet.lake.delta import exists as table_exists
 from restante.fleet.lake.layout import Lake, exists, is_here
@@ -19,6 +20,7 @@ from restante.fleet.lake.reading import read_live, rows_with_verdicts, segments_
 from restante.fleet.lake.segment_discovery import Found, found_in
 from restante.fleet.lake.segments import Segment
 from restante.fleet.stream.batches import Catalog, last_catalog, open_batches
+from restante.fleet.tables.definitions import FleetTables
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS
 from restante.fleet.transforms.prescan import RowCount
 from restante.fleet.transforms.validate import RowVerdict
@@ -41,6 +43,8 @@ class Source:
     segments: list[Segment]
     bad: list[BadSegment]
     rows: Rows
+    tables: FleetTables | None = None
+    """The derived tables, where they are published and up to date."""
 
 
 def look_at(where: str) -> Place:
@@ -59,12 +63,14 @@ def source_of(spark: SparkSession, place: Place) -> Source:
     if place.catalog is not None:
         segments, bad = segments_read(lake, place.catalog)
         judged = rows_with_verdicts(spark, lake, place.catalog)
-        return Source(read_from=ReadFrom.STREAM, segments=segments, bad=bad, rows=counted(judged))
+        tables = published(spark, lake, batch=place.catalog.number)
+        return Source(read_from=ReadFrom.STREAM, segments=segments, bad=bad, rows=counted(judged), tables=tables)
     found = place.found or found_in(lake.segments if exists(spark, lake.segments) else place.where, spark)
     record = record_of(lake, found.listing)
     if record is not None:
         rows = tabled(spark, lake, record)
-        return Source(read_from=ReadFrom.TABLES, segments=record.segments, bad=record.bad, rows=rows)
+        tables = published(spark, lake, batch=0)
+        return Source(read_from=ReadFrom.TABLES, segments=record.segments, bad=record.bad, rows=rows, tables=tables)
     rows = surveyed(spark, found.segments)
     return Source(read_from=ReadFrom.SEGMENTS, segments=found.segments, bad=found.bad, rows=rows)
 

@@ -5,7 +5,6 @@ them. The checkpoint may be lost or old: the lake itself says which batches are 
 """
 
 import re
-import shutil
 import tempfile
 import threading
 import time
@@ -19,11 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from restante.fleet.jobs.micro_batch import BUCKETS, MicroBatches, OnBatch
-from restante.fleet.lake.layout import Lake, is_here, local_path, spark_path
+from restante.fleet.jobs.publish import publish, published
+from restante.fleet.lake.layout import STREAM, Lake, is_here, spark_path
+from restante.fleet.lake.new_files import delete_tree
 from restante.fleet.spark.session import open_session
 from restante.fleet.stream.bucket_step import Counts
 from restante.fleet.stream.source import BYTES_PER_BATCH, FILES_PER_BATCH, FORMAT, SegmentSource
-from restante.fleet.stream.state_tables import KINDS
 from restante.model.conservation_report import BadSegment
 from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, RestanteError, StoreUnusable
@@ -32,6 +32,7 @@ from restante.policy.settings import Settings
 QUERY_NAME: Final = "restante fleet stream"
 STOP_POLL_S: Final = 0.2
 POLL_INTERVAL_S: Final = 10.0
+PUBLISH_INTERVAL_S: Final = 300.0
 _OWN_ERROR: Final = re.compile(r"restante\.[\w.]+\.(?:StoreUnusable|ConcurrentWriter): (.+)")
 
 
@@ -46,6 +47,10 @@ class StreamOptions:
     files_per_batch: int = FILES_PER_BATCH
     bytes_per_batch: int = BYTES_PER_BATCH
     checkpoint: str | None = None
+    publish_interval_s: float = PUBLISH_INTERVAL_S
+    """Least time between two updates of the derived tables; a stream that ends updates them last of all."""
+    is_published: bool = True
+    """Whether the derived tables are updated at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +98,10 @@ def start_stream(
 
 
 def reset(lake: Lake, options: StreamOptions) -> None:
-    """Delete the stream's tables, published ones included, and its checkpoint. The segments stay."""
-    if not is_here(lake.root):
-        raise ConfigurationInvalid(f"{lake.root} is not on this machine: delete its tables/ and stream/ there")
-    for folder in {*(table.folder for table in KINDS.values()), "stream"}:
-        shutil.rmtree(local_path(lake.root) / folder, ignore_errors=True)
-    if options.checkpoint is not None and is_here(options.checkpoint):
-        shutil.rmtree(local_path(options.checkpoint), ignore_errors=True)
+    """Delete all tables of the lake, the stream's state and its checkpoint. The segments stay."""
+    for folder in (lake.tables, f"{lake.root.rstrip('/')}/{STREAM}", options.checkpoint):
+        if folder is not None:
+            delete_tree(folder)
 
 
 class RunningStream:
@@ -113,6 +115,11 @@ class RunningStream:
         self._work = MicroBatches(spark, lake, settings, buckets=options.buckets)
         self._problem: BaseException | None = None
         self._batches = self._rows = 0
+        self._settings = settings
+        self._lake = lake
+        self._published_at_s = time.monotonic()
+        self._publish_interval_s = options.publish_interval_s
+        self._is_published = options.is_published
         self._scratch = tempfile.TemporaryDirectory(prefix="restante-checkpoint-", ignore_cleanup_errors=True)
         self.query = self._start(lake, options)
 
@@ -121,6 +128,8 @@ class RunningStream:
         try:
             with self._own_errors():
                 _await(self.query, stop)
+            if self._is_published and not stop.is_set():
+                self._publish()
         finally:
             self.close()
         catalog = self._work.batches.catalog
@@ -167,9 +176,28 @@ class RunningStream:
                     self._batches += 1
                     self._rows += done.rows
                     self._on_batch(done)
+            is_time = time.monotonic() - self._published_at_s >= self._publish_interval_s
+            if self._is_published and self._batches and is_time:
+                self._publish()
         except BaseException as problem:
             self._problem = problem  # the query keeps only its text
             raise
+
+    def _publish(self) -> None:
+        """Bring the derived tables up to date, if they are not; at most a tenth of the time is spent on it."""
+        batch = self._work.batches.done
+        if batch == 0 or published(self._spark, self._lake, batch=batch) is not None:
+            return
+        began_s = time.monotonic()
+        publish(
+            self._spark,
+            self._lake,
+            now_ms=int(time.time() * 1_000),
+            retention=self._settings.dead_letters,
+            batch=batch,
+        )
+        self._published_at_s = time.monotonic()
+        self._publish_interval_s = max(self._publish_interval_s, 10 * (self._published_at_s - began_s))
 
     @contextmanager
     def _own_errors(self) -> Iterator[None]:

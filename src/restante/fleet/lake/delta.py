@@ -103,9 +103,9 @@ class DeltaFiles:
             raise ConcurrentWriter(self.name)
         self._commit(list(added), list(removed), [Transaction(app_id, batch)])
 
-    def replace(self, added: Iterable[DataFile], removed: Iterable[str]) -> None:
-        """Commit files that belong to no batch of the stream."""
-        self._commit(list(added), list(removed), [])
+    def replace(self, added: Iterable[DataFile], removed: Iterable[str], *, batch: int = 0) -> None:
+        """Commit files that replace others. `batch` is the stream's last one, 0 for files of a backfill."""
+        self._commit(list(added), list(removed), [Transaction(APP_ID, batch)])
 
     def write(self, rows: Any) -> DataFile:
         """Write a small Arrow table as one new file, to be committed."""

@@ -69,6 +69,12 @@ def delete_file(root: str, name: str) -> None:
         system.delete_file(f"{path.rstrip('/')}/{name}")
 
 
+def delete_tree(directory: str) -> None:
+    system, path = _arrow_directory(directory)
+    with suppress(FileNotFoundError):
+        system.delete_dir(path)
+
+
 def _arrow_directory(directory: str) -> tuple[Any, str]:
     if is_here(directory):
         return fs.LocalFileSystem(), str(local_path(directory))

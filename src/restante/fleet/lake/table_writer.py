@@ -53,7 +53,7 @@ def open_base_table(lake: Lake, kind: str) -> DeltaFiles:
     )
 
 
-def replace_rows(rows: DataFrame, table: DeltaFiles, *, keep: KeepFile = lambda _file: False) -> None:
+def replace_rows(rows: DataFrame, table: DeltaFiles, *, keep: KeepFile = lambda _file: False, batch: int = 0) -> None:
     """Make `rows` the content of the table, beside the live files that `keep` is true for."""
     live = table.live()
     before = list_tree(table.address)
@@ -69,7 +69,7 @@ def replace_rows(rows: DataFrame, table: DeltaFiles, *, keep: KeepFile = lambda 
         DataFile(path=path, size_bytes=new[path], rows=rows, day=_day_of(path) if table.partition else None)
         for path, rows in zip(paths, counts, strict=True)
     ]
-    table.replace(added, (path for path, file in live.items() if not keep(file)))
+    table.replace(added, (path for path, file in live.items() if not keep(file)), batch=batch)
 
 
 def outside(first_day: date, last_day: date) -> KeepFile:

@@ -1,0 +1,122 @@
+"""`restante fleet query`, `tables`, `compact`, `retain` and `forget`: a lake's tables, without Spark."""
+
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+
+from restante.cli.client.options import YesOption
+from restante.cli.fleet.batch_jobs import AsJson, Root
+from restante.cli.fleet.spark_jobs import require_spark
+from restante.cli.terminal import ask, console, print_json
+from restante.model.errors import Malformed
+from restante.model.ids import writer_id
+from restante.runtime.system import SystemClock
+from restante.views.text_tables import table
+
+
+def query(sql: Annotated[str, typer.Argument(metavar="SQL")], *, lake: Root, as_json: AsJson = False) -> None:
+    """Run an SQL query over the tables of a lake.
+
+    The stream's own tables have the prefix stream_, such as stream_batches. Bytes are printed as hexadecimal digits.
+    """
+    with require_spark():
+        from restante.fleet.lake.layout import Lake
+        from restante.fleet.lake.query import query as run_query
+
+    found = run_query(Lake(lake), sql)
+    rows = [{name: _shown(value) for name, value in row.items()} for row in found.to_pylist()]
+    if as_json:
+        print_json(rows)
+        return
+    cells = [["" if value is None else str(value) for value in row.values()] for row in rows]
+    console().print(table(f"{len(rows):,} rows", *found.column_names, rows=cells))
+
+
+def tables(*, lake: Root, as_json: AsJson = False) -> None:
+    """List the tables of a lake with their sizes and the stream's batch that each has."""
+    with require_spark():
+        from restante.fleet.lake.layout import Lake
+        from restante.fleet.lake.query import summaries
+
+    found = summaries(Lake(lake))
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    rows = [
+        (one.name, f"{one.rows:,}", f"{one.files:,}", f"{one.size_bytes:,}", str(one.version), str(one.batch or ""))
+        for one in found
+    ]
+    heads = ("table", "rows", "files", "bytes", "version", "batch")
+    console().print(table("Tables", *heads, rows=rows, right=heads[1:]))
+
+
+def compact(*, lake: Root, as_json: AsJson = False) -> None:
+    """Merge small files of the tables of a backfill. A stream merges its own files."""
+    with require_spark():
+        from restante.fleet.lake.layout import Lake
+        from restante.fleet.lake.upkeep import compact as run_compact
+
+    _print(run_compact(Lake(lake)), as_json)
+
+
+def retain(
+    *,
+    lake: Root,
+    days: Annotated[int, typer.Option("--days", min=1, max=36_500, help="How many days to keep, today included.")],
+    yes: YesOption = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete events and arrivals of older days, and the bytes of their files. The segments stay."""
+    with require_spark():
+        from restante.fleet.lake.layout import Lake
+        from restante.fleet.lake.upkeep import retain as run_retain
+
+    if not yes:
+        ask(f"Delete events and arrivals older than {days} days from {lake}?", as_json=as_json)
+    _print(run_retain(Lake(lake), days=days, today=_today()), as_json)
+
+
+def forget(
+    *,
+    lake: Root,
+    writer: Annotated[str, typer.Option("--writer", metavar="HEX", help="Id of the journal writer.")],
+    yes: YesOption = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase one journal writer from a lake: its segments, its rows in all tables, and the logs that name it.
+
+    The tables of a stream are deleted whole. The next 'restante fleet stream' makes them again without the writer.
+    """
+    with require_spark():
+        from restante.fleet.lake.layout import Lake
+        from restante.fleet.lake.upkeep import forget as run_forget
+
+    try:
+        wanted = writer_id(bytes.fromhex(writer))
+    except ValueError:
+        raise Malformed(f"--writer {writer!r} must be 32 hexadecimal digits") from None
+    if not yes:
+        ask(f"Erase all events of writer {writer} from {lake}?", as_json=as_json)
+    _print(run_forget(Lake(lake), wanted), as_json)
+
+
+def _print(done: Any, as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(one) for one in done])
+        return
+    rows = [(one.table, f"{one.rows_deleted:,}", f"{one.files_before:,}", f"{one.files_after:,}") for one in done]
+    heads = ("table", "rows deleted", "files before", "files after")
+    console().print(table("Tables", *heads, rows=rows, right=heads[1:]))
+
+
+def _today() -> str:
+    return datetime.fromtimestamp(SystemClock().now_ms() / 1_000, UTC).date().isoformat()
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, date | Decimal) else value

@@ -1,0 +1,49 @@
+"""What a table of the fleet is: frozen definitions that batch, stream, docs and tests iterate over."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple, cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from restante.policy.dead_letters import DeadLetterRetention
+
+
+class Column(NamedTuple):
+    name: str
+    type: str
+    describe: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a table may be built from: the events, and the tables before it."""
+
+    events: DataFrame
+    lifecycles: DataFrame
+    now_ms: int
+    retention: DeadLetterRetention
+    tables: Mapping[str, DataFrame] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __getitem__(self, name: str) -> DataFrame:
+        return self.tables[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """`is_shared`: other tables are built from it. `build` is None for the tables that every batch writes itself."""
+
+    name: str
+    describe: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    partition: tuple[str, ...] = ()
+    is_shared: bool = False
+    build: Callable[[Made], DataFrame] | None = None
+
+    @property
+    def schema(self) -> StructType:
+        ddl = ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
+        return StructType([*cast("StructType", StructType.fromDDL(ddl)).fields])
