@@ -2,20 +2,32 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
 
+from restante.fleet import StreamOptions, report, start_stream
 from restante.fleet.spark.session import WORKER_MEMORY, open_session
-from restante.model.errors import LocalProtocolError
+from restante.model.journal import JournalKind
+from support.fleet.journal_files import Journal, message, records, write_segment, writer
 
 
-def test_a_second_session_in_one_process_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(LocalProtocolError, match="open in this process already"), open_session(app_name="second"):
-        pass
+def test_a_session_that_is_there_is_used_and_stays_open(spark: SparkSession) -> None:
+    with open_session(app_name="second", master="spark://nowhere:1") as same:
+        assert same.sparkContext is spark.sparkContext
     assert spark.range(3).count() == 3
+
+
+def test_programs_use_the_pipeline_in_their_own_session(spark: SparkSession, tmp_path: Path) -> None:
+    journal = Journal(writer(1))
+    journal.write(JournalKind.ACCEPTED, message(1), 1_767_614_400_000)
+    (tmp_path / "segments").mkdir()
+    write_segment(tmp_path / "segments" / "a.parquet", records(journal.rows))
+    options = StreamOptions(once=True, buckets=1, is_published=False)
+    assert start_stream(spark, str(tmp_path), options=options).await_end().counts.events == 1
+    assert report(spark, str(tmp_path)).conservation.total.accepted == 1
 
 
 def test_a_local_session_listens_on_loopback_only_and_shows_no_pages(spark: SparkSession) -> None:

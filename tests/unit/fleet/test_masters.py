@@ -6,7 +6,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from restante.fleet.spark.session import _settings, _worker_python, _zipped_package, is_started_here, stays_here
+from restante.fleet.spark.session import _settings, _worker_python, is_started_here, stays_here, zip_package
 
 HERE = ["local", "local[*]", "local-cluster[2,1,2048]", "spark://127.0.0.1:7077", "spark://localhost:7077"]
 ELSEWHERE = ["spark://host:7077", "spark://a:7077,b:7077", "yarn", "k8s://https://127.0.0.1:6443"]
@@ -35,7 +35,7 @@ def test_only_masters_without_a_cluster_are_started_here() -> None:
 
 
 def test_executors_get_the_whole_package_under_its_name(tmp_path: Path) -> None:
-    with ZipFile(_zipped_package(tmp_path)) as archive:
+    with ZipFile(zip_package(tmp_path)) as archive:
         names = set(archive.namelist())
     assert {"restante/__init__.py", "restante/fleet/kernels/arrivals.py", "restante/wire/envelope_pb2.py"} <= names
     assert all(name.startswith("restante/") for name in names)

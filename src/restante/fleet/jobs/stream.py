@@ -79,7 +79,7 @@ def run_stream(
     with open_session(app_name=QUERY_NAME, master=master) as spark:
         on_ready()
         running = start_stream(spark, lake, settings, options, on_batch=on_batch)
-        return running.await_end(stop or threading.Event())
+        return running.await_end(stop)
 
 
 def start_stream(
@@ -123,8 +123,9 @@ class RunningStream:
         self._scratch = tempfile.TemporaryDirectory(prefix="restante-checkpoint-", ignore_cleanup_errors=True)
         self.query = self._start(lake, options)
 
-    def await_end(self, stop: threading.Event) -> Streamed:
+    def await_end(self, stop: threading.Event | None = None) -> Streamed:
         """Wait until the query ends, or until the batch in progress is done after `stop` was set."""
+        stop = stop or threading.Event()
         try:
             with self._own_errors():
                 _await(self.query, stop)

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 import restante
 from restante.fleet.spark.errors import check_master, translate_spark_error
 from restante.fleet.spark.java import bundled_java, find_java
-from restante.model.errors import EnvironmentUnsuitable, LocalProtocolError
+from restante.model.errors import EnvironmentUnsuitable
 
 LOCAL: Final = "local"  # Spark's names for a master that is this process, or processes of its own
 LOCAL_CLUSTER: Final = "local-cluster"
@@ -61,10 +61,9 @@ _launch: Final[Callable[..., Any]] = launch_gateway  # PySpark gives it no types
 @contextmanager
 def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | None = None) -> Iterator[SparkSession]:
     """A session on `master`; at the end its Java process and its temporary files are gone."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        raise LocalProtocolError("spark-submit has started Java already; run this with python and name the master")
-    if SparkContext._active_spark_context is not None:
-        raise LocalProtocolError("a Spark session is open in this process already; close it first")
+    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession() is not None:
+        yield SparkSession.builder.getOrCreate()  # of spark-submit or of the caller, with its master and settings
+        return
     check_master(master)
     home = find_java(os.environ, bundled=bundled_java()) if java_home is None else java_home
     with tempfile.TemporaryDirectory(prefix="restante-spark-", ignore_cleanup_errors=True) as made:
@@ -75,8 +74,8 @@ def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | N
             try:
                 with _environment({"PYSPARK_PYTHON": _worker_python(master)}):
                     spark = SparkSession(_context(conf, gateway, scratch))
-                if master.partition("[")[0] != LOCAL:
-                    spark.sparkContext.addPyFile(str(_zipped_package(scratch)))
+                if not is_local(master):
+                    spark.sparkContext.addPyFile(str(zip_package(scratch)))
                 try:
                     yield spark
                 finally:
@@ -128,7 +127,7 @@ def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
             settings["spark.driver.defaultJavaOptions"] = LOCAL_JVM_OPTIONS
     if is_started_here(master):
         settings["spark.local.dir"] = str(scratch)
-    if master.partition("[")[0] == LOCAL and "SPARK_DRIVER_MEMORY" not in os.environ:
+    if is_local(master) and "SPARK_DRIVER_MEMORY" not in os.environ:
         settings["spark.driver.memory"] = f"{_heap_mib()}m"
     return settings
 
@@ -158,6 +157,11 @@ def _spark_home_in(scratch: Path) -> Path:
     return home
 
 
+def is_local(master: str) -> bool:
+    """Whether executors are threads of the driver."""
+    return master.partition("[")[0] == LOCAL
+
+
 def is_started_here(master: str) -> bool:
     """Whether no Spark runs yet: it is this process's own, with or without further processes, and ends with it."""
     return master.partition("[")[0] in (LOCAL, LOCAL_CLUSTER)
@@ -174,7 +178,7 @@ def _worker_python(master: str) -> str:
     return sys.executable if stays_here(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
 
 
-def _zipped_package(scratch: Path) -> Path:
+def zip_package(scratch: Path) -> Path:
     """This package as executors import it: the same version everywhere, whatever is installed there."""
     package = Path(restante.__file__).parent
     target = scratch / "restante.zip"
