@@ -1,7 +1,7 @@
 """The columns of the journal (SPEC 13.1): one table, from which the SQLite, Parquet and Spark schemas are made.
 
 A record read back is held against that table; what does not fit is Malformed, with the column and the reason, and
-belongs into quarantine. What a fact means for its message is not known here.
+belongs into quarantine. What an event means for its message is not known here.
 """
 
 import re
@@ -45,7 +45,7 @@ FIELDS: Final[tuple[JournalField, ...]] = (
         name="event_id",
         type="binary16",
         nullable=False,
-        doc="first 8 bytes of the writer, then the number of this fact among the writer's facts, u64",
+        doc="first 8 bytes of the writer, then the number of this event among the writer's events, u64",
     ),
     JournalField(
         name="at_ms",
@@ -84,7 +84,7 @@ FIELDS: Final[tuple[JournalField, ...]] = (
         type="int64",
         low=-MAX_TIME_MS,
         high=MAX_TIME_MS,
-        doc="time since the fact it answers; below zero where two clocks disagree",
+        doc="time since the event it answers; below zero where two clocks disagree",
     ),
     JournalField(name="ttl_s", type="int64", high=MAX_U32, doc="life the message was given"),
 )
