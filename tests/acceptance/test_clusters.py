@@ -105,6 +105,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
 Expected = tuple[dict[str, Any], dict[str, Table]]
 
 
+@pytest.mark.soak  # the standalone master below shows the same and more
 @clause("13.2")
 def test_a_local_cluster_of_two_processes_makes_the_same_tables(tmp_path: Path, expected: Expected) -> None:
     lake = lake_in(tmp_path / "lake")
