@@ -143,7 +143,7 @@ def test_a_node_whose_clock_jumped_reaps_nothing_for_a_day_says_so_and_gc_reaps_
             assert any("store.reap_delayed" in node.events() for _ in looks())
             assert node.stats()["blobs_reaped_total"] == 0
     with running_node(home):
-        assert "removed 3 expired" in restante("node", "gc", str(home.path)).stdout
+        assert "deleted 3 expired" in restante("node", "gc", str(home.path)).stdout
 
 
 @clause("6.1")
