@@ -79,7 +79,7 @@ def test_a_node_runs_is_asked_and_stops(home: NodeHome) -> None:
             "reaping": "working",
             "damaged_blobs": 0,
         }
-        assert (told["store"]["blobs"], told["store"]["inboxes"]) == (3, 1)
+        assert (told["store"]["blobs"], told["store"]["mailboxes"]) == (3, 1)
         assert told["relay"]["puts_stored_total"] == 3
         shown = restante("node", "status", str(home.path)).stdout
         assert "running" in shown
@@ -154,7 +154,7 @@ def test_gc_of_a_stopped_node_does_it_itself_and_journals_it(home: NodeHome) -> 
     expire_all(home)
     assert restante("node", "gc", str(home.path)).stdout == "Deleted 2 expired messages.\n"
     store = json.loads(restante("node", "status", str(home.path), "--json", status=1).stdout)["store"]
-    assert (store["blobs"], store["facts"]) == (0, 5)  # started, stored and reaped twice each
+    assert (store["blobs"], store["events"]) == (0, 5)  # started, stored and reaped twice each
 
 
 @clause("6.1")

@@ -64,14 +64,14 @@ def _shipping(shipping: dict[str, Any] | None, now_ms: int) -> str:
 def _store_rows(store: dict[str, Any] | None, now_ms: int) -> list[tuple[str, str]]:
     if store is None:
         return [("holds", "nothing yet: the node has never run")]
-    messages, inboxes = _many(store["blobs"], "message", "s"), _many(store["inboxes"], "inbox", "es")
+    messages, mailboxes = _many(store["blobs"], "message", "s"), _many(store["mailboxes"], "mailbox", "es")
     oldest, expiry = store["oldest_stored_at_ms"], store["next_expiry_at_ms"]
     return [
-        ("holds", f"{messages}, {store['total_bytes']:,} bytes, in {inboxes}"),
+        ("holds", f"{messages}, {store['total_bytes']:,} bytes, in {mailboxes}"),
         ("expired", f"{store['expired']:,} of them wait to be removed"),
         ("oldest", "none" if oldest is None else formatting.away(oldest, now_ms)),
         ("next expiry", "none" if expiry is None else formatting.away(expiry, now_ms)),
-        ("journal", f"{_many(store['facts'], 'event', 's')}, {store['facts_not_shipped']:,} unshipped"),
+        ("journal", f"{_many(store['events'], 'event', 's')}, {store['unshipped_events']:,} unshipped"),
         ("file", f"{store['file_bytes']:,} bytes"),
     ]
 

@@ -142,5 +142,5 @@ def test_an_operators_sums_include_what_is_not_filed_yet(file: NodeFile) -> None
     put(file, b"bob", inbox=BOB, expires_at_ms=NOW_MS)
     put(file, b"five")
     held = read_holdings(file.database, shipped_through=0, now_ms=NOW_MS)
-    assert (held.blobs, held.total_bytes, held.inboxes, held.expired) == (6, 11 + 6 * OVERHEAD_BYTES, 2, 1)
+    assert (held.blobs, held.total_bytes, held.mailboxes, held.expired) == (6, 11 + 6 * OVERHEAD_BYTES, 2, 1)
     assert held.next_expiry_at_ms == NOW_MS

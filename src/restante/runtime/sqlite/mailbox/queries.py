@@ -14,29 +14,29 @@ class NodeHoldings:
 
     blobs: int
     total_bytes: int
-    inboxes: int
+    mailboxes: int
     expired: int
     oldest_stored_at_ms: int | None
     next_expiry_at_ms: int | None
-    facts: int
-    facts_not_shipped: int
+    events: int
+    unshipped_events: int
 
 
 def read_holdings(database: Database, *, shipped_through: int, now_ms: int) -> NodeHoldings:
     """Read all numbers in one transaction."""
     with database.transaction():
-        [(blobs, total_bytes, inboxes)] = database.run(_SQL["held"])
+        [(blobs, total_bytes, mailboxes)] = database.run(_SQL["held"])
         first_stored = database.run(_SQL["first_stored"])
         [(next_expiry,)] = database.run(_SQL["next_expiry"])
         [(expired,)] = database.run(_SQL["expired"], now_ms=now_ms)
-        [(facts,)] = database.run(_SQL["facts"])
+        [(events,)] = database.run(_SQL["facts"])
     return NodeHoldings(
         blobs=blobs,
         total_bytes=total_bytes,
-        inboxes=inboxes,
+        mailboxes=mailboxes,
         expired=expired,
         oldest_stored_at_ms=first_stored[0][0] if first_stored else None,
         next_expiry_at_ms=next_expiry,
-        facts=facts,
-        facts_not_shipped=facts - shipped_through,
+        events=events,
+        unshipped_events=events - shipped_through,
     )
