@@ -19,24 +19,9 @@ from restante.wire.acks import (
     decode_batch_ack,
     delivery_batch_to_sign,
     delivery_references,
-    delivery_subject,
     encode_batch_ack,
     unsigned_delivery,
 )
-
-
-def delivery_ack(node: Identity, stored: PayloadHash, *, now_ms: int) -> Ack:
-    """Return a node's ack that it stores these sealed bytes. Call it only after they are on disk (SPEC 1.3)."""
-    reference, subject = delivery_subject(stored)
-    unsigned = Ack(type=AckType.DELIVERY, reference=reference, subject=subject, timestamp_ms=now_ms)
-    return replace(unsigned, signature=node.sign(ack_to_sign(unsigned)))
-
-
-def is_delivery_ack_for(ack: Ack, *, node: NodeKey, sealed: PayloadHash) -> bool:
-    """Return whether this node signed that it stores exactly these bytes."""
-    return (
-        ack.type is AckType.DELIVERY and ack.subject == sealed and is_signed_by(node, ack.signature, ack_to_sign(ack))
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

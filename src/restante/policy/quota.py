@@ -52,12 +52,6 @@ def storage_expiry_ms(*, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> 
     return _round_up_to_hour(wanted)
 
 
-def travels_live_only(quota: MailboxQuota, *, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> bool:
-    """Return whether the message is too short-lived to be stored. Senders check the true expiry, which nodes do not
-    see."""
-    return ttl_type is TtlType.ABSOLUTE and expires_at_ms - now_ms < quota.min_ttl_ms
-
-
 def check_envelope(quota: MailboxQuota, *, blob_bytes: int, expires_at_ms: int, now_ms: int) -> Refusal | None:
     """Return why the blob is refused whatever space there is, or None. `blob_bytes` is the size of its sealed bytes.
 

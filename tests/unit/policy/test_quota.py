@@ -17,7 +17,6 @@ from restante.policy.quota import (
     is_total_scarce,
     latest_expiry_ms,
     storage_expiry_ms,
-    travels_live_only,
 )
 from support.spec.clauses import clause
 
@@ -157,13 +156,3 @@ def test_a_node_whose_clock_is_five_minutes_off_takes_what_a_sender_asks(
 ) -> None:
     asked = storage_expiry_ms(ttl_type=ttl_type, expires_at_ms=now + life, now_ms=now)
     assert put(expires_at_ms=asked, now_ms=now + node_is_ahead_ms) is None
-
-
-@clause("6.6")
-def test_a_sender_keeps_a_short_absolute_life_off_the_stores_and_never_a_relative_one() -> None:
-    def live_only(ttl_type: TtlType, left_ms: int) -> bool:
-        return travels_live_only(QUOTA, ttl_type=ttl_type, expires_at_ms=NOW_MS + left_ms, now_ms=NOW_MS)
-
-    assert live_only(TtlType.ABSOLUTE, HOUR_MS - 1)
-    assert not live_only(TtlType.ABSOLUTE, HOUR_MS)
-    assert not live_only(TtlType.RELATIVE, 5_000)
