@@ -1,4 +1,4 @@
-"""Telling applications what happened to their messages: callbacks at once, streams at their own pace (SPEC 3.12)."""
+"""Application events: callbacks after each commit, and streams that are read at their own pace (SPEC 3.12)."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -8,18 +8,18 @@ from typing import Final, Generic, Self, TypeVar
 Told = TypeVar("Told")
 
 MAX_WAITING: Final = 10_000
-"""Changes a slow reader may leave unread; beyond that it is told how many it missed. The journal has them all."""
+"""Events that a slow reader may leave unread. Beyond that it gets `Missed` with their number; the journal has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """The reader was too slow for this many changes."""
+    """The reader was too slow for this many events."""
 
     changes: int
 
 
 class EventStream(Generic[Told]):
-    """An async iterator over changes from now on. Close it, or leave its `async with`, when done."""
+    """An async iterator over events from now on. Close it, or leave its `async with` block, when done."""
 
     def __init__(self, leave: Callable[["EventStream[Told]"], None]) -> None:
         self._leave = leave
@@ -45,7 +45,7 @@ class EventStream(Generic[Told]):
         self.close()
 
     def close(self) -> None:
-        """No more changes; a reader that waits is released."""
+        """End the stream; a reader that waits gets the end."""
         self._leave(self)
         self._waiting.put_nowait(None)
 
@@ -57,7 +57,7 @@ class EventStream(Generic[Told]):
 
 
 class EventBroadcaster(Generic[Told]):
-    """Everyone who wants to know."""
+    """Passes events to all streams and callbacks."""
 
     def __init__(self) -> None:
         self._streams: list[EventStream[Told]] = []
@@ -71,7 +71,7 @@ class EventBroadcaster(Generic[Told]):
         return stream
 
     def call(self, callback: Callable[[Told], None]) -> Callable[[], None]:
-        """Call `callback` with each change, after its commit; the answer takes it back."""
+        """Call `callback` with each event, after its commit; call the result to stop."""
         self._callbacks.append(callback)
         self.is_heard = True
 
@@ -88,7 +88,7 @@ class EventBroadcaster(Generic[Told]):
             for callback in tuple(self._callbacks):
                 try:
                     callback(change)
-                except Exception as problem:  # noqa: BLE001 - the change is on disk: nobody else may suffer for it
+                except Exception as problem:  # noqa: BLE001 - it must not affect the others
                     loop = asyncio.get_running_loop()
                     loop.call_exception_handler({"message": "a callback of the outbox failed", "exception": problem})
 

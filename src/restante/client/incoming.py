@@ -1,6 +1,6 @@
-"""Messages on their way in: recognised, opened by their session, ordered and stored, a batch in one transaction.
+"""Receives messages: deduplicates, decrypts, orders and stores a batch in one transaction (SPEC 9).
 
-What does not open changes nothing and is a fact for the journal (SPEC 8.2). Control messages are acted on here, in the
+A message that can't be decrypted changes nothing and is journaled (SPEC 8.2). Control messages are acted on in the
 transaction that brings them: receipts, retransmit requests, resets (SPEC 8.7, 9.5, 10).
 """
 
@@ -47,16 +47,16 @@ from restante.wire.message_content import decode_content
 INVALID_TAG: Final = "invalid_sender_tag"
 """The bytes only claim to be of this sender (SPEC 8.11)."""
 FOREIGN_ACK: Final = "foreign_ack"
-"""A contact acknowledged a message that was not written to it."""
+"""Security event: a contact acknowledged a message that was not sent to it."""
 _ACK_TYPES: Final = frozenset({AckType.RECEIPT, AckType.READ})
 _MOVES_ON: Final = frozenset({Verdict.NEW, Verdict.DUPLICATE, Verdict.COLLISION})
-"""Verdicts on which the number, and so the key, of a message is used up."""
+"""Verdicts on which the sequence number, and so the key, of a message is used up."""
 
 Unsealed = tuple[StoredBlob, UnsealedMessage | RestanteError]
 
 
 class IncomingMessages:
-    """One identity's side of all its sessions, as a reader."""
+    """One identity's receiving side of all its sessions."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class IncomingMessages:
         self._has_stranded = False
 
     def unseal(self, blobs: Sequence[StoredBlob]) -> list[Unsealed]:
-        """The dear part, which needs no transaction."""
+        """Unseal the envelopes. This is the expensive step; it needs no transaction."""
         opened = unseal_envelopes([blob.envelope for blob in blobs], reader=self._identity)
         return list(zip(blobs, opened, strict=True))
 
     def receive(self, arrivals: Sequence[Unsealed], batch: ReceiveBatch, *, now_ms: int) -> None:
-        """All of them, each as if it were alone; to be called inside one transaction (SPEC 9.3)."""
+        """Classify, decrypt and store all arrivals, each as if it were alone. Called inside one transaction (9.3)."""
         messages = [arrival.message for _, arrival in arrivals if isinstance(arrival, UnsealedMessage)]
         batch.expect((message.sender, message.message_id) for message in messages)
         for blob, arrival in arrivals:
@@ -97,12 +97,12 @@ class IncomingMessages:
             else:
                 self._security.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
         if self._has_stranded:
-            # Not before: receipts that came along tell what need not be sealed anew.
+            # After all arrivals: receipts among them end messages that need not be re-encrypted.
             self._has_stranded = False
             self._outgoing.reencrypt_retired_sessions(now_ms=now_ms)
 
     def apply_results(self, arrival: ReceiveResult, *, now_ms: int) -> None:
-        """Act on the control messages whose turn has come, and ask for what is missing."""
+        """Act on released control messages, and request what is missing."""
         for control in arrival.control:
             try:
                 self._obey(control, now_ms)
@@ -115,7 +115,7 @@ class IncomingMessages:
                 self._ask(asked, now_ms)
             except StoreUnusable:
                 raise
-            except RestanteError as problem:  # no room in the outbox: what arrived must not suffer for it
+            except RestanteError as problem:  # the outbox is full: the arrivals are stored nevertheless
                 self._security.warn(problem.code, peer=asked.sender, session_id=asked.session_id, now_ms=now_ms)
 
     def _take_in(self, arrival: UnsealedMessage, batch: ReceiveBatch, *, stored_at_ms: int, now_ms: int) -> None:
@@ -125,7 +125,7 @@ class IncomingMessages:
         )
         contact = self._contacts.get(message.sender)
         if contact is None:
-            # Nobody we could open a session with; taking it in would promise a receipt.
+            # We have no keys of the sender: storing the message would promise a receipt we can't send.
             self._security.suspect("unknown_sender", now_ms=now_ms, outside=outside)
             return
         if not self._tags.is_valid(arrival.tag, arrival.tagged, sender=contact.card):
@@ -142,7 +142,7 @@ class IncomingMessages:
                 )
                 opened = _opened(arrival, accepted.plaintext)
                 session = self._begin(accepted, batch, now_ms)
-                ratchet = None  # it stands there already, and may have written since
+                ratchet = None  # stored by `_begin`, and it may have sent since
             else:
                 ratchet, plaintext = decrypt_message(session.ratchet, message, now_ms=now_ms)
                 opened = _opened(arrival, plaintext)
@@ -164,7 +164,7 @@ class IncomingMessages:
                 self.apply_results(taken, now_ms=now_ms)
 
     def _begin(self, accepted: Accepted, batch: ReceiveBatch, now_ms: int) -> StoredSession:
-        """A session somebody opened with us: kept, its prekey used up, and perhaps the one we write in from now on."""
+        """Store a session that a peer opened, delete its prekey, and decide whether to send in it from now on."""
         agreed = accepted.agreed
         peer = agreed.peer.address
         self._sessions.keep_prekeys(accepted.prekeys)
@@ -190,7 +190,7 @@ class IncomingMessages:
         return session
 
     def _move_on(self, session: StoredSession, ratchet: RatchetState, batch: ReceiveBatch, now_ms: int) -> None:
-        """The message was taken in: its key is gone from now on. The first answer closes what the session continues."""
+        """Advance the ratchet past a stored message. The first answer closes the session that this one replaces."""
         is_first_answer = session.opening is not None
         self._sessions.advance(session, ratchet)
         if is_first_answer and session.continues is not None:
@@ -208,10 +208,10 @@ class IncomingMessages:
             case RetransmitRequest():
                 self._send_again(said, control.sender, now_ms)
             case SessionReset():
-                pass  # the opening of its session said so already, and that is bound to its keys
+                pass  # the opening of its session stated this already, bound to its keys
 
     def _acknowledge(self, batch: BatchAck, reader: Address, now_ms: int) -> None:
-        """Only for messages that were written to `reader`: whoever learned the id of another could end that one."""
+        """Apply acks only to messages that were sent to `reader`: others may have learned an id."""
         event = ReadAcked() if batch.type is AckType.READ else ReceiptAcked()
         readers = {message_id: self._sessions.reader_of(message_id) for message_id in batch.message_ids}
         for message_id, known in readers.items():
@@ -239,7 +239,7 @@ class IncomingMessages:
                 self._outgoing.reset(asked.sender, asked.session_id, reason, now_ms=now_ms)
 
     def _ask_for_another(self, peer: Address, session_id: SessionId, now_ms: int) -> None:
-        """A session we cannot know, or whose prekey is gone. Anybody can pretend that: so not often."""
+        """Replace a session that is unknown or whose prekey is gone, at most once an interval: anybody can claim it."""
         asked_at_ms = self._asked_at_ms.get(peer)
         if asked_at_ms is not None and now_ms < asked_at_ms + self._limits.gap_timeout_ms:
             return

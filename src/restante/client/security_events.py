@@ -1,4 +1,4 @@
-"""What looks like an attack or lowers a protection: a fact in the journal, an event for the application (3.12)."""
+"""Security events: journaled, and emitted to the application after the commit (SPEC 3.12)."""
 
 from restante.core.deduplication import UnsealedHeader
 from restante.core.inbox_events import InboxEventType
@@ -11,7 +11,7 @@ from restante.runtime.sqlite.inbox.results import InboxEvent
 
 
 class SecurityEvents:
-    """Facts are written with the transaction under way; events are to be taken after its commit."""
+    """Appends journal events in the transaction in progress; `take_changes` returns events after its commit."""
 
     def __init__(self, database: Database, journal: Journal, *, tag_secret: bytes) -> None:
         self._journal = journal
@@ -22,7 +22,7 @@ class SecurityEvents:
     def suspect(
         self, code: str, *, now_ms: int, outside: UnsealedHeader | None = None, size_bytes: int | None = None
     ) -> None:
-        """Something arrived that is not what it should be. Its claims are not believed, so it is not named by them."""
+        """Report something that is not what it should be. Its own claims are not trusted and not journaled."""
         self._journal.append(
             JournalKind.SECURITY,
             at_ms=now_ms,
@@ -33,7 +33,7 @@ class SecurityEvents:
         self._changes.append(InboxEvent(notice=InboxEventType.SECURITY, at_ms=now_ms, code=code))
 
     def warn(self, code: str, *, peer: Address, session_id: SessionId, now_ms: int) -> None:
-        """A session is less protected than it could be, or cannot be had."""
+        """Report a session that is less protected than it could be, or that can't be opened."""
         tag = session_tag(self._tag_secret, session_id)
         self._journal.append(JournalKind.SECURITY, at_ms=now_ms, code=code, session_tag=tag)
         self._changes.append(
