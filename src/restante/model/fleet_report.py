@@ -72,6 +72,16 @@ class LikelyAffected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SkewedClock:
+    """A writer whose clock is far off; `offset_ms` is the median against its correspondents."""
+
+    writer: WriterId
+    messages: int
+    impossible: int
+    offset_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceGap:
     """Sequence numbers of a session that its recipient skipped."""
 
@@ -104,6 +114,7 @@ class FleetReport:
     nodes: tuple[NodeScore, ...]
     withheld: tuple[WithheldMessage, ...]
     withheld_count: int
+    skewed_clocks: tuple[SkewedClock, ...]
     gaps: tuple[SequenceGap, ...]
     gap_count: int
     letters: tuple[LetterCount, ...]

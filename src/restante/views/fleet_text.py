@@ -1,5 +1,6 @@
 """A fleet report as tables for a terminal and as JSON."""
 
+from dataclasses import asdict
 from typing import Any, Final
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from restante.model.ids import show_message_id
 from restante.views.conservation_text import conservation_line, failed, print_report
 from restante.views.text_tables import table
 
+DAY_MS: Final = 86_400_000
 SHOWN: Final = 20
 READ_FROM: Final = {
     ReadFrom.STREAM: "what the stream knows",
@@ -36,6 +38,9 @@ def print_fleet_report(out: Console, report: FleetReport) -> None:
             # Never cropped or broken: ids are there to be copied.
             out.print(f"withheld: node {node} message {message_id} {evidence}", style="bold red", soft_wrap=True)
         out.print()
+    for clock in report.skewed_clocks[:SHOWN]:
+        days = clock.offset_ms / DAY_MS
+        out.print(f"clock off by {days:+,.1f} days: writer {clock.writer.hex()}", style="bold red", soft_wrap=True)
     if report.gap_count:
         out.print(f"{report.gap_count:,} gaps were skipped by recipients\n")
     _print_counts(out, report)
@@ -91,6 +96,14 @@ def report_data(report: FleetReport) -> dict[str, Any]:
             {"node": one.node.hex(), "message_id": show_message_id(one.message_id), "evidence": one.evidence.value}
             for one in report.withheld
         ],
+        "rejected_files": [{"name": one.name, "reason": one.reason} for one in conservation.bad_files],
+        "quarantine": [asdict(one) for one in conservation.quarantine],
+        "skewed_clocks": [{**asdict(one), "writer": one.writer.hex()} for one in report.skewed_clocks],
+        "days": [{**asdict(one), "day": str(one.day)} for one in conservation.days],
+        "latency": [asdict(one) for one in conservation.latency],
+        "nodes": [{**asdict(one), "node": one.node.hex()} for one in report.nodes],
+        "dead_letters": [asdict(one) for one in report.letters],
+        "security": dict(report.security),
         "gaps": report.gap_count,
         "actions": {kind.value: count for kind, count in report.actions},
     }

@@ -3,6 +3,14 @@
 from pyspark.sql import SparkSession
 
 from restante.fleet.transforms.latency import latency
+from restante.model.journal import JournalKind
+from restante.model.kinds import Kind
+from support.fleet.dataframes import tables_of
+from support.fleet.journal_files import Journal, message, writer
+from support.spec.clauses import clause
+
+NOON_MS = 1_767_614_400_000
+YEAR_MS = 365 * 86_400_000
 
 TABLE = "message_kind string, delivery_latency_ms long, release_latency_ms long, inconsistency string"
 
@@ -32,3 +40,21 @@ def test_percentiles_are_exact_for_each_kind_and_for_all(spark: SparkSession) ->
 
 def test_nothing_delivered_gives_no_rows(spark: SparkSession) -> None:
     assert latency(spark.createDataFrame([("text", None, None, None)], TABLE)).collect() == []
+
+
+@clause("13.4")
+def test_a_writer_whose_clock_is_years_off_is_named_and_left_out_of_latencies(spark: SparkSession) -> None:
+    """A sender writes to three recipients, one of whom lives ten years ago."""
+    sender = Journal(writer(1))
+    recipients = [Journal(writer(number)) for number in (2, 3, 4)]
+    for number in range(6):
+        recipient, at_ms = recipients[number % 3], NOON_MS + number * 1_000
+        sender.write(JournalKind.ACCEPTED, message(number), at_ms, message_kind=Kind.TEXT)
+        off_ms = -10 * YEAR_MS if recipient is recipients[2] else 0
+        recipient.write(JournalKind.RELEASED, message(number), at_ms + off_ms + 200)
+    with tables_of(spark, sender, *recipients, now_ms=NOON_MS) as tables:
+        [row] = tables["clock_skew"].collect()
+        assert (bytes(row["writer"]), row["messages"], row["impossible"]) == (writer(4), 2, 2)
+        assert row["offset_ms"] == -10 * YEAR_MS + 200
+        [total] = tables["latency"].filter("is_total").collect()
+        assert (total["messages"], total["p50_ms"]) == (4, 200)

@@ -20,6 +20,7 @@ from restante.fleet.jobs.publish import open_derived, read_derived
 from restante.fleet.jobs.report_input import look_at, source_of
 from restante.fleet.jobs.stream import StreamOptions, start_stream
 from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.measures import read_measures
 from restante.fleet.lake.query import query, summaries
 from restante.fleet.lake.reading import read_live
 from restante.fleet.lake.segment_discovery import found_in
@@ -31,6 +32,7 @@ from restante.model.fleet_report import FleetReport
 from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
+from restante.policy.alerts import AlertKind, alerts
 from restante.policy.settings import Settings
 from support.fleet.journal_files import Journal, message, node_id, records, sealed, write_segment, writer
 from support.spec.clauses import clause
@@ -141,6 +143,15 @@ def test_a_query_that_is_none_and_a_lake_without_tables_are_named(lake: Lake, tm
         query(lake, "select nothing from nowhere")
     with pytest.raises(RestanteError, match="has no tables"):
         summaries(Lake(str(tmp_path)))
+
+
+@clause("13.4", "13.5")
+def test_alerts_are_read_from_the_published_tables(lake: Lake) -> None:
+    measures = read_measures(lake, now_ms=NOON_MS + 2 * DAY_MS)
+    assert measures.missing_events == ((SENDER.hex(), 1),)
+    assert (measures.accepted, measures.delivered, measures.ended) == (9, 8, 9)
+    found = {(alert.kind, alert.subject) for alert in alerts(measures)}
+    assert found >= {(AlertKind.MISSING_EVENTS, SENDER.hex()), (AlertKind.ERROR_BUDGET, "delivery rate")}
 
 
 @clause("13.3")

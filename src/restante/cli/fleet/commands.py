@@ -9,7 +9,7 @@ import typer
 from restante.cli.client.options import FileOption, JsonOption
 from restante.cli.error_advice import EXIT_FAILURE, EXIT_UNDELIVERED
 from restante.cli.fleet.batch_jobs import backfill, generate
-from restante.cli.fleet.lake_tables import compact, forget, query, retain, tables
+from restante.cli.fleet.lake_tables import alerts, compact, forget, query, retain, tables
 from restante.cli.fleet.spark_jobs import require_spark, stage_bar
 from restante.cli.fleet.stream import stream
 from restante.cli.shared_options import inputs_of
@@ -28,6 +28,7 @@ app.command()(generate)
 app.command()(stream)
 app.command()(query)
 app.command()(tables)
+app.command()(alerts)
 app.command()(compact)
 app.command()(retain)
 app.command()(forget)

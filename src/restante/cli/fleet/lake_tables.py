@@ -3,11 +3,13 @@
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from restante.cli.client.options import YesOption
+from restante.cli.error_advice import EXIT_FAILURE
 from restante.cli.fleet.batch_jobs import AsJson, Root
 from restante.cli.fleet.spark_jobs import require_spark
 from restante.cli.terminal import ask, console, print_json
@@ -51,6 +53,41 @@ def tables(*, lake: Root, as_json: AsJson = False) -> None:
     ]
     heads = ("table", "rows", "files", "bytes", "version", "batch")
     console().print(table("Tables", *heads, rows=rows, right=heads[1:]))
+
+
+def alerts(
+    *,
+    lake: Root,
+    metrics: Annotated[
+        Path | None,
+        typer.Option("--metrics", metavar="FILE", help="Also write Prometheus gauges, for a textfile collector."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what calls for attention in the published tables of a lake; exit status 1 if there is anything.
+
+    Unbalanced days, missing events, silent writers, withholding nodes, clocks that are off, a stream that lags, and
+    missed targets of delivery rate, latency and duplicates.
+    """
+    with require_spark():
+        from restante.fleet.lake.layout import Lake
+        from restante.fleet.lake.measures import read_measures
+    from restante.policy.alerts import alerts as decide
+    from restante.views.fleet_metrics import write_metrics
+
+    measures = read_measures(Lake(lake), now_ms=SystemClock().now_ms())
+    found = decide(measures)
+    if metrics is not None:
+        write_metrics(measures, found, metrics)
+    if as_json:
+        print_json([asdict(one) for one in found])
+    elif found:
+        rows = [(one.kind.value, one.subject, one.detail) for one in found]
+        console().print(table("Alerts", "alert", "subject", "detail", rows=rows))
+    else:
+        console().print("No alerts.")
+    if found:
+        raise typer.Exit(EXIT_FAILURE)
 
 
 def compact(*, lake: Root, as_json: AsJson = False) -> None:

@@ -26,6 +26,7 @@ from restante.model.fleet_report import (
     NodeScore,
     SequenceGap,
     ServiceLevel,
+    SkewedClock,
     WithheldMessage,
 )
 from restante.model.ids import MessageId, NodeId, PayloadHash, WriterId
@@ -105,6 +106,7 @@ def make_fleet_report(
         nodes = first_rows(tables["node_scores"], "score", "node")
         withheld, withheld_count = _listed(tables["withholding"], "confirmed_at_ms", "node", "message_id")
         on_stage(STAGES[4])
+        skewed = first_rows(tables["clock_skew"], "writer")
         gaps, gap_count = _listed(tables["gaps"], "at_ms", "event_id")
         letters = _letters(tables["dead_letters"], now_ms)
         security = tables["security_events"].groupBy("code").count().collect()
@@ -119,6 +121,7 @@ def make_fleet_report(
             nodes=tuple(map(_node, nodes)),
             withheld=tuple(map(_withheld, withheld)),
             withheld_count=withheld_count,
+            skewed_clocks=tuple(map(_skewed, skewed)),
             gaps=tuple(map(_gap, gaps)),
             gap_count=gap_count,
             letters=letters,
@@ -196,6 +199,10 @@ def _likely_affected(row: Row) -> LikelyAffected:
         missing_from=int(row["missing_from"]),
         missing_to=int(row["missing_to"]),
     )
+
+
+def _skewed(row: Row) -> SkewedClock:
+    return SkewedClock(**row.asDict() | {"writer": WriterId(bytes(row["writer"]))})
 
 
 def _gap(row: Row) -> SequenceGap:

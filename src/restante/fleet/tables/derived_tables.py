@@ -4,6 +4,7 @@ from typing import Final
 
 from restante.fleet.tables.table import Column, Table
 from restante.fleet.transforms.actions import actions
+from restante.fleet.transforms.clock_skew import clock_skew
 from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
 from restante.fleet.transforms.dead_letters import dead_letters
 from restante.fleet.transforms.gaps import gaps
@@ -163,6 +164,18 @@ DERIVED: Final = (
             Column("p99_ms", "double", "99th percentile, exact"),
             Column("duplicates", "bigint", "arrivals that were duplicates"),
             Column("repeated_releases", "bigint", "releases to an application beyond the first"),
+        ),
+    ),
+    Table(
+        name="clock_skew",
+        describe="Writers whose clocks are so far off that most of their messages were released at impossible times.",
+        key=("writer",),
+        build=lambda made: clock_skew(made.events, made["messages"]),
+        columns=(
+            Column("writer", "binary", "whose journal"),
+            Column("messages", "bigint", "messages sent or received with a known release"),
+            Column("impossible", "bigint", "of them released before acceptance or after any lifetime"),
+            Column("offset_ms", "bigint", "median of its clock against those of its correspondents, of these messages"),
         ),
     ),
     Table(

@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from restante.fleet.transforms.clock_skew import is_plausible
 from restante.model.conservation_report import HISTOGRAM_EDGES_MS
 
 ACCEPTED_TO_DELIVERED: Final = "accepted_to_delivered"
@@ -18,7 +19,7 @@ ACCEPTED_TO_RELEASED: Final = "accepted_to_released"
 def latency(messages: DataFrame) -> DataFrame:
     """One row for each span and kind of message that has times, and one a span for all kinds (`message_kind` null).
 
-    Messages in inconsistency are left out: times between events that contradict each other prove nothing.
+    Inconsistent messages are left out, and so are times that no working clocks give (transforms/clock_skew).
     """
     spans = sf.array(
         _span(ACCEPTED_TO_DELIVERED, "delivery_latency_ms"),
@@ -27,7 +28,7 @@ def latency(messages: DataFrame) -> DataFrame:
     times = (
         messages.filter(sf.col("inconsistency").isNull())
         .select("message_kind", sf.inline(spans))
-        .filter(sf.col("took_ms").isNotNull())
+        .filter(is_plausible(sf.col("took_ms")))
     )
     percentiles = sf.percentile("took_ms", [0.5, 0.9, 0.99])
     return (

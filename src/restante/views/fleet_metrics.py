@@ -1,0 +1,37 @@
+"""Gauges of a fleet in Prometheus' text format, as one file for a textfile collector."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
+from restante.model.errors import StoreUnusable
+from restante.policy.alerts import Alert, AlertKind, FleetMeasures
+
+
+def write_metrics(measures: FleetMeasures, found: Sequence[Alert], path: Path) -> None:
+    """Write all gauges to `path`, whole or not at all. No id of a writer or node is in them."""
+    registry = CollectorRegistry()
+    by_kind = Counter(alert.kind for alert in found)
+    alerts = Gauge("restante_fleet_alerts", "Alerts by kind", ["kind"], registry=registry)
+    for kind in AlertKind:
+        alerts.labels(kind=kind.value).set(by_kind[kind])
+    values = {
+        "accepted_messages": ("Messages accepted", measures.accepted),
+        "delivered_messages": ("Messages delivered", measures.delivered),
+        "unaccounted_messages": ("Messages unaccounted for", sum(count for _, count in measures.unbalanced_days)),
+        "missing_events": ("Journal events that never arrived", sum(count for _, count in measures.missing_events)),
+        "writers": ("Journal writers", len(measures.latest_by_writer)),
+        "lag_seconds": ("Time since the stream's last batch", _lag_s(measures)),
+    }
+    for name, (about, value) in values.items():
+        Gauge(f"restante_fleet_{name}", about, registry=registry).set(value)
+    try:
+        write_to_textfile(str(path), registry)
+    except OSError as error:
+        raise StoreUnusable(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _lag_s(measures: FleetMeasures) -> float:
+    return 0.0 if measures.last_batch_at_ms is None else (measures.now_ms - measures.last_batch_at_ms) / 1_000
