@@ -51,8 +51,10 @@ def test_the_report_names_the_message_of_the_lost_fact_and_the_node_that_withhel
     plant(tmp_path / "segments")
     operator = Operator(tmp_path)
     operator.env |= quick_environ(tmp_path)
+    operator.run("fleet key new operator.key")
+    written = "--html page.html --actions actions --key operator.key"
     done = operator.run(
-        f"fleet report file://{tmp_path}/segments --html page.html --actions actions --master local[2] --json",
+        f"fleet report file://{tmp_path}/segments {written} --master local[2] --json",
         status=1,
         timeout_s=240,
     )

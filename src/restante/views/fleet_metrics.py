@@ -1,17 +1,15 @@
-"""Gauges of a fleet in Prometheus' text format, as one file for a textfile collector."""
+"""Gauges of a fleet in Prometheus' text format."""
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from restante.model.errors import StoreUnusable
-from restante.policy.alerts import Alert, AlertKind, FleetMeasures
+from restante.model.fleet_alerts import Alert, AlertKind, FleetMeasures
 
 
-def write_metrics(measures: FleetMeasures, found: Sequence[Alert], path: Path) -> None:
-    """Write all gauges to `path`, whole or not at all. No id of a writer or node is in them."""
+def metrics_text(measures: FleetMeasures, found: Sequence[Alert]) -> str:
+    """Return all gauges. No id of a writer or node is in them."""
     registry = CollectorRegistry()
     by_kind = Counter(alert.kind for alert in found)
     alerts = Gauge("restante_fleet_alerts", "Alerts by kind", ["kind"], registry=registry)
@@ -27,10 +25,7 @@ def write_metrics(measures: FleetMeasures, found: Sequence[Alert], path: Path) -
     }
     for name, (about, value) in values.items():
         Gauge(f"restante_fleet_{name}", about, registry=registry).set(value)
-    try:
-        write_to_textfile(str(path), registry)
-    except OSError as error:
-        raise StoreUnusable(f"{path} cannot be written: {error.strerror}") from error
+    return generate_latest(registry).decode()
 
 
 def _lag_s(measures: FleetMeasures) -> float:

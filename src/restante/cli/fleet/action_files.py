@@ -1,4 +1,4 @@
-"""Proposed actions as files in a directory: one for each journal writer, and one for all writers.
+"""Proposed actions as files in a directory, each signed by the operator: one for each journal writer, and one for all.
 
 A client or node reads its own file and the common one.
 """
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from restante.core.signed_actions import sign_actions, verify_actions
+from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.model.fleet_actions import FleetAction
@@ -22,8 +24,10 @@ COMMON_FILE: Final = f"all{SUFFIX}"
 class ActionFiles:
     """Collects the actions of a report and writes them when it is done. A report that fails changes no file."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, operator: Identity, *, expires_at_ms: int) -> None:
         self._directory = directory
+        self._operator = operator
+        self._expires_at_ms = expires_at_ms
         self._drafts: dict[str, list[bytes]] = {}
 
     def add(self, action: FleetAction) -> None:
@@ -36,8 +40,9 @@ class ActionFiles:
             self._directory.mkdir(parents=True, exist_ok=True)
             for name, lines in self._drafts.items():
                 draft = self._directory / f".{name}.{os.getpid()}.partial"
+                signed = sign_actions(lines, file=name, operator=self._operator, expires_at_ms=self._expires_at_ms)
                 with draft.open("wb") as file:
-                    file.writelines(lines)
+                    file.write(signed)
                     file.flush()
                     os.fsync(file.fileno())
                 draft.replace(self._directory / name)
@@ -49,23 +54,28 @@ class ActionFiles:
         return len(self._drafts)
 
 
-def read_actions(directory: Path, writer: WriterId) -> Iterator[FleetAction]:
-    """Yield the actions for this writer and for all writers. An invalid line raises `Malformed` with file and line."""
+def read_actions(directory: Path, writer: WriterId, *, operator_key: bytes, now_ms: int) -> Iterator[FleetAction]:
+    """Yield the actions for this writer and for all writers.
+
+    A file that the operator did not sign, or that has expired, raises before any of its actions. An invalid line raises
+    `Malformed` with file and line.
+    """
     if not directory.is_dir():
         raise RestanteError(f"{directory} is not a directory with the actions of a report", code=Code.NOT_FOUND)
     for name in (f"{writer.hex()}{SUFFIX}", COMMON_FILE):
         with contextlib.suppress(FileNotFoundError):
-            yield from _read(directory / name)
+            yield from _read(directory / name, operator_key, now_ms)
 
 
-def _read(path: Path) -> Iterator[FleetAction]:
+def _read(path: Path, operator_key: bytes, now_ms: int) -> Iterator[FleetAction]:
     try:
-        lines = path.read_bytes().splitlines()
+        raw = path.read_bytes()
     except FileNotFoundError:
         raise
     except OSError as error:
         raise StoreUnusable(f"{path.name} cannot be read: {error}") from error
-    for number, line in enumerate(lines, 1):
+    lines = verify_actions(raw, file=path.name, operator_key=operator_key, now_ms=now_ms)
+    for number, line in enumerate(lines, 2):
         try:
             yield decode_action(line)
         except Malformed as problem:

@@ -1,6 +1,5 @@
 """`restante fleet`: reports on the journals of a fleet, and the actions that follow from them."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +9,14 @@ from restante.cli.client.options import FileOption, JsonOption
 from restante.cli.error_advice import EXIT_FAILURE, EXIT_UNDELIVERED
 from restante.cli.fleet.batch_jobs import backfill, generate
 from restante.cli.fleet.lake_tables import alerts, compact, forget, query, retain, tables
+from restante.cli.fleet.operator_key import KeyFile, OperatorKey, parse_operator_key, read_operator
+from restante.cli.fleet.operator_key import app as key_app
 from restante.cli.fleet.spark_jobs import require_spark, stage_bar
 from restante.cli.fleet.stream import stream
+from restante.cli.fleet.text_files import write_text_file
 from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import console, print_json
-from restante.model.errors import StoreUnusable
+from restante.model.errors import ConfigurationInvalid
 from restante.views.text_tables import table
 
 app = typer.Typer(
@@ -26,6 +28,7 @@ app = typer.Typer(
 app.command()(backfill)
 app.command()(generate)
 app.command()(stream)
+app.add_typer(key_app)
 app.command()(query)
 app.command()(tables)
 app.command()(alerts)
@@ -49,6 +52,7 @@ def report(
         Path | None,
         typer.Option("--actions", metavar="DIR", help="Also write the proposed actions for clients and nodes."),
     ] = None,
+    key: KeyFile = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
@@ -63,6 +67,7 @@ def report(
     messages or events are missing, a file could not be read, or a node withheld messages.
     """
     from restante.cli.fleet.action_files import ActionFiles
+    from restante.core.signed_actions import ACTION_LIFETIME_MS
     from restante.runtime.system import SystemClock
 
     with require_spark():
@@ -72,7 +77,12 @@ def report(
         from restante.views.fleet_text import print_fleet_report, report_data
 
     settings = inputs_of(ctx).load().settings
-    files = None if actions is None else ActionFiles(actions)
+    files = None
+    if actions is not None:
+        if key is None:
+            raise ConfigurationInvalid("--actions needs --key FILE: actions count only if they are signed")
+        expires_at_ms = SystemClock().now_ms() + ACTION_LIFETIME_MS
+        files = ActionFiles(actions, read_operator(key), expires_at_ms=expires_at_ms)
     out = console()
     with stage_bar(out, stages=len(STAGES), quiet=as_json) as on_stage:
         found = run_fleet_report(
@@ -84,7 +94,7 @@ def report(
             on_action=None if files is None else files.add,
         )
     if html is not None:
-        _write_page(html_page(found), html)
+        write_text_file(html_page(found), html)
     if files is not None:
         files.publish()
     if as_json:
@@ -104,21 +114,25 @@ def report(
 def apply(
     ctx: typer.Context,
     actions: Annotated[Path, typer.Argument(metavar="DIR", help="Where 'fleet report --actions' wrote them.")],
+    *,
+    operator_key: OperatorKey,
     file: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Apply the fleet's actions to this client's or node's file: redrive, retransmit, scoreboard.
 
     Each action is checked against the file first and journaled with what it changes. Applying it a second time changes
-    nothing. No action deletes mail.
+    nothing. No action deletes mail. Files of actions must be signed by the operator's key and not be expired.
     """
     from restante.cli.fleet.action_files import read_actions
     from restante.cli.fleet.apply_actions import apply_actions
     from restante.cli.fleet.journal_file import journal_of
+    from restante.runtime.system import SystemClock
 
     settings = inputs_of(ctx).load().settings
     with journal_of(file) as (kind, database, journal):
-        wanted = list(read_actions(actions, journal.writer))
+        signer, now_ms = parse_operator_key(operator_key), SystemClock().now_ms()
+        wanted = list(read_actions(actions, journal.writer, operator_key=signer, now_ms=now_ms))
         counts = apply_actions(kind, database, journal, wanted, settings)
     if as_json:
         print_json([{"action": action, "outcome": outcome, "times": n} for (action, outcome), n in counts.items()])
@@ -126,14 +140,3 @@ def apply(
     rows = [(action.value, outcome.value, f"{n:,}") for (action, outcome), n in counts.items()]
     out = console()
     out.print(table("Actions", "action", "outcome", "times", rows=rows) if rows else "No actions for this file.")
-
-
-def _write_page(page: str, path: Path) -> None:
-    """Write the whole page or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        temporary.write_text(page, "utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise StoreUnusable(f"{path} cannot be written: {error.strerror}") from error

@@ -12,6 +12,7 @@ from restante.cli.client.options import YesOption
 from restante.cli.error_advice import EXIT_FAILURE
 from restante.cli.fleet.batch_jobs import AsJson, Root
 from restante.cli.fleet.spark_jobs import require_spark
+from restante.cli.fleet.text_files import write_text_file
 from restante.cli.terminal import ask, console, print_json
 from restante.model.errors import Malformed
 from restante.model.ids import writer_id
@@ -72,13 +73,13 @@ def alerts(
     with require_spark():
         from restante.fleet.lake.layout import Lake
         from restante.fleet.lake.measures import read_measures
-    from restante.policy.alerts import alerts as decide
-    from restante.views.fleet_metrics import write_metrics
+    from restante.model.fleet_alerts import alerts as decide
+    from restante.views.fleet_metrics import metrics_text
 
     measures = read_measures(Lake(lake), now_ms=SystemClock().now_ms())
     found = decide(measures)
     if metrics is not None:
-        write_metrics(measures, found, metrics)
+        write_text_file(metrics_text(measures, found), metrics)
     if as_json:
         print_json([asdict(one) for one in found])
     elif found:

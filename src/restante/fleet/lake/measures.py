@@ -1,10 +1,10 @@
-"""What alerts are decided by (policy/alerts), read from the published tables without Spark."""
+"""What alerts are decided by (model/fleet_alerts), read from the published tables without Spark."""
 
 from typing import Any
 
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.query import open_all, query
-from restante.policy.alerts import FleetMeasures
+from restante.model.fleet_alerts import FleetMeasures
 
 
 def read_measures(lake: Lake, *, now_ms: int) -> FleetMeasures:

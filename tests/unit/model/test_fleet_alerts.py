@@ -2,7 +2,7 @@
 
 import pytest
 
-from restante.policy.alerts import AlertKind, FleetMeasures, alerts
+from restante.model.fleet_alerts import AlertKind, FleetMeasures, alerts
 from support.spec.clauses import clause
 
 pytestmark = pytest.mark.unit

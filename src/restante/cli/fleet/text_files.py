@@ -1,0 +1,16 @@
+"""Write a result as a text file, whole or not at all."""
+
+import os
+from pathlib import Path
+
+from restante.model.errors import StoreUnusable
+
+
+def write_text_file(text: str, path: Path) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        temporary.write_text(text, "utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StoreUnusable(f"{path} cannot be written: {error.strerror}") from error
