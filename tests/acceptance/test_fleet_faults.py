@@ -1,5 +1,6 @@
 """A fleet's jobs where something of the machine is in the way: told in a sentence with a code, nothing half done."""
 
+import json
 import resource
 import subprocess
 from pathlib import Path
@@ -43,8 +44,8 @@ def test_a_full_disk_is_named_and_leaves_no_half_table(lake: Path) -> None:
         timeout=4 * LIMIT_S,
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error E106: a disk that Spark writes to is full"), done.stderr
-    assert "Traceback" not in done.stderr
+    told = json.loads(done.stderr)["error"]
+    assert (told["code"], told["text"].partition(";")[0]) == ("E106", "a disk that Spark writes to is full")
     assert not list(lake.glob("tables/events/day=*/*.parquet"))
 
 

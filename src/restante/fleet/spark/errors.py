@@ -30,7 +30,7 @@ def translate_spark_error(error: Exception, master: str) -> RestanteError | None
         return None
     text = _text_of(error)
     if is_for_want_of_room(error):
-        return StoreUnusable("a disk that Spark writes to is full; make room and run it again, it begins anew")
+        return StoreUnusable("a disk that Spark writes to is full; make room and run it again, it starts over")
     if found := _NOT_ALLOWED.search(text):
         return StoreUnusable(f"Spark may not write there: {found[0].strip()}")
     if any(words in text for words in _GONE):
