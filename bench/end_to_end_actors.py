@@ -161,7 +161,7 @@ def states(client: Client) -> Counter[str]:
     """The last state of each text message that this client accepted, as its journal has it."""
     last: dict[bytes, str] = {}
     after = 0
-    while rows := list(client.journal.facts(after=after, limit=JOURNAL_PAGE)):
+    while rows := list(client.journal.events(after=after, limit=JOURNAL_PAGE)):
         after += len(rows)
         for row in rows:
             if row.message_id is None or (row.kind is JournalKind.ACCEPTED and row.message_kind is not Kind.TEXT):

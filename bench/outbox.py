@@ -24,7 +24,6 @@ from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits
 from restante.policy.settings import Settings
 from restante.ports.carrier import StoredByNode
-from restante.runtime.sqlite.outbox.totals import FILE_AT, FILED_TO_ARRIVED
 from restante.wire.acks import AckType
 
 WARM_UP: Final = 3
@@ -35,7 +34,7 @@ BATCH: Final = 100
 SHARED: Final = 2_560  # messages in one round, of one that shares its commits
 LIVES: Final = 1_280
 FEW: Final = 1_000
-MANY: Final = 100_000
+MANY: Final = 10_000  # the default capacity
 FULL: Final = 1_000_000
 FILL_BATCH: Final = 1_000
 LIVES_FOR_MEMORY: Final = 25_600
@@ -43,7 +42,7 @@ STRETCHES: Final = 4
 FLAT_KIB: Final = 512  # what an allocator may round
 RESTLESS: Final = 2.0  # another user of the disk slows the one that syncs most, and flatters the others
 WORKING_DIRECTORY: Final = Path(".run")  # the system's place for temporary files may be no disk at all
-LIFTED: Final = Settings(outbox=OutboxLimits(max_entries=FULL, max_payload_bytes=10_000_000_000))
+LIFTED: Final = Settings(outbox=OutboxLimits(max_entries=FULL, max_payload_bytes=10_000_000_000, max_lane_share=1.0))
 ITEM: Final = (Message(payload=PAYLOAD, kind="text"), Destination(Route.MESH, "lane"))
 
 
@@ -178,11 +177,7 @@ def compare_lives(folder: Path, runner: asyncio.Runner) -> None:
 
 
 def compare_waiting(folder: Path, runner: asyncio.Runner, *, waiting: int) -> None:
-    """The same operations beside few and beside many entries that wait.
-
-    Beside many, arrivals are filed thousands at a time: there are enough rounds for that to happen twice, and what all
-    of them took is shown beside the medians.
-    """
+    """Compare the same operations beside few and beside many entries that wait."""
     few, many = Ours(folder / "few.db", runner), Ours(folder / "many.db", runner)
     few.send_many(FEW, FEW)
     room = min(waiting, FULL - SHARED)  # a round adds before it takes away
@@ -194,8 +189,7 @@ def compare_waiting(folder: Path, runner: asyncio.Runner, *, waiting: int) -> No
         f"lease, sent, receipt, {waiting:,} waiting": many.finish,
     }
     take_turns(contenders, rounds=WARM_UP)
-    filed = 2 * max(FILE_AT, waiting // FILED_TO_ARRIVED)
-    rates = take_turns(contenders, rounds=max(ROUNDS, -(-filed // LIVES)))
+    rates = take_turns(contenders, rounds=ROUNDS)
     print(
         f" cost with many waiting{'' if waiting >= FULL else f'; the bar is meant for {FULL:,}: --full, some minutes'}"
     )

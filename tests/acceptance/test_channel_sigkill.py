@@ -45,7 +45,7 @@ def facts(path: Path) -> list[tuple[JournalKind, str | None]]:
     database = Database(path, schema="client", read_only=True)
     try:
         assert [each for check in check_file(database) for each in check.findings] == []
-        rows = Journal(database, StillDice(0)).facts(after=0, limit=10_000)
+        rows = Journal(database, StillDice(0)).events(after=0, limit=10_000)
     finally:
         database.close()
     return [(row.kind, row.code) for row in rows]

@@ -159,11 +159,11 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
         ),
         ("DELETE FROM lane_total WHERE lane = 'relay-1'", "say 0 pending in relay lane 'relay-1', but there are 2"),
         (
-            "DELETE FROM body WHERE payload = CAST('sealed bytes of sent' AS BLOB)",
+            "DELETE FROM message_body WHERE payload = CAST('sealed bytes of sent' AS BLOB)",
             f"message {shown('sent')} waits in the outbox, but its payload is not there",
         ),
         (
-            "DELETE FROM body WHERE payload = CAST('sealed bytes of overdue' AS BLOB)",
+            "DELETE FROM message_body WHERE payload = CAST('sealed bytes of overdue' AS BLOB)",
             f"message {shown('overdue')} is a dead letter, but its payload is not there",
         ),
         (
@@ -181,7 +181,7 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
         ("DELETE FROM journal WHERE number IN (3, 4)", "facts 3 to 4 are missing"),
         ("DELETE FROM journal WHERE number = 1", "fact 1 is missing"),
         ("DELETE FROM journal WHERE number = (SELECT max(number) FROM journal)", "is missing"),
-        ("DELETE FROM journal WHERE number >= (SELECT max(body_id) FROM body)", "missing"),
+        ("DELETE FROM journal WHERE number >= (SELECT max(body_id) FROM message_body)", "missing"),
         ("DELETE FROM outbox WHERE state = 'sent'", f"message {shown('sent')}: its facts say sent, but it has no row"),
         (
             "DELETE FROM dead_letter WHERE reason = 'queue_time_exceeded'",

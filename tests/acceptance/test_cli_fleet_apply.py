@@ -38,7 +38,7 @@ def test_applying_twice_changes_nothing_more(tmp_path: Path) -> None:
     assert files.publish() == 2
     assert [row["outcome"] for row in operator.json(f"fleet apply actions {KEY}")] == ["not supported", "done"]
     told = facts(node.journal)
-    assert [fact.kind for fact in told] == ["stored", "scoreboard_taken"]
+    assert [fact.kind for fact in told] == ["stored", "scoreboard_applied"]
     assert [row["outcome"] for row in operator.json(f"fleet apply actions {KEY}")] == [
         "not supported",
         "already done",

@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> NodeHome:
 def held(home: NodeHome) -> list[bytes]:
     connection = apsw.Connection(str(home.database))
     try:
-        return [raw for (raw,) in connection.execute("SELECT envelope FROM inbox ORDER BY id")]
+        return [raw for (raw,) in connection.execute("SELECT envelope FROM blob ORDER BY id")]
     finally:
         connection.close()
 

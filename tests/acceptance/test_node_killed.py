@@ -105,7 +105,7 @@ def on_disk(home: NodeHome) -> tuple[list[Mark], int]:
     connection = apsw.Connection(str(home.database))
     try:
         assert connection.pragma("integrity_check") == "ok"
-        rows: list[Any] = connection.execute("SELECT recipient, envelope FROM inbox ORDER BY id").fetchall()
+        rows: list[Any] = connection.execute("SELECT recipient, envelope FROM blob ORDER BY id").fetchall()
         [(facts,)] = connection.execute("SELECT count(*) FROM journal WHERE kind = 'stored'")
     finally:
         connection.close()

@@ -33,8 +33,8 @@ def expire_all(home: NodeHome) -> None:
     """Nobody waits an hour here: let the blobs have been stored for a shorter time."""
     connection = apsw.Connection(str(home.database))
     connection.set_busy_timeout(5_000)
-    connection.execute("UPDATE inbox SET expires_at_ms = 1")
-    connection.execute("UPDATE filed SET expires_at_ms = 1")
+    connection.execute("UPDATE blob SET expires_at_ms = 1")
+    connection.execute("UPDATE blob_index SET expires_at_ms = 1")
     connection.close()
 
 

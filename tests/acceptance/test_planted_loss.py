@@ -35,7 +35,7 @@ def plant(directory: Path) -> None:
         if number == WITHHELD:
             continue
         honest.write(JournalKind.STORED, None, at_ms + 10, payload_hash=sealed(number), size_bytes=512, ttl_s=86_400)
-        honest.write(JournalKind.REMOVED, None, at_ms + 60, payload_hash=sealed(number))
+        honest.write(JournalKind.DELETED, None, at_ms + 60, payload_hash=sealed(number))
         recipient.write(JournalKind.ARRIVED, message(number), at_ms + 50, payload_hash=sealed(number), code="new")
         recipient.write(JournalKind.RELEASED, message(number), at_ms + 50)
         sender.write(JournalKind.DELIVERED, message(number), at_ms + 100 + number)

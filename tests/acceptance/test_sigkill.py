@@ -157,10 +157,10 @@ async def test_every_envelope_a_killed_relay_acknowledged_is_there_and_is_served
         assert await asyncio.wait_for(process.wait(), 30) == -9
     assert len(acknowledged) >= after
     file = open_node_file(home / "node.db")
-    held = {raw for (raw,) in file.database.run("SELECT envelope FROM inbox")}
+    held = {raw for (raw,) in file.database.run("SELECT envelope FROM blob")}
     assert acknowledged <= held
     stored = [fact.payload_hash for fact in facts(file.journal) if fact.kind is JournalKind.STORED]
-    hashes = [hashed for (hashed,) in file.database.run("SELECT payload_hash FROM inbox ORDER BY id")]
+    hashes = [hashed for (hashed,) in file.database.run("SELECT payload_hash FROM blob ORDER BY id")]
     assert stored == hashes
     assert len(held) == len(hashes)
     file.database.close()

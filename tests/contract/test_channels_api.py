@@ -69,7 +69,7 @@ async def test_a_message_is_queued_in_chunks_sent_in_order_and_ends_as_delivered
 @clause("12.1", "12.8")
 async def test_all_chunks_are_accepted_or_none(here: Place) -> None:
     ops = MemoryChannel()
-    channels = here.open(Settings(outbox=OutboxLimits(max_entries=100)), ops=ops)
+    channels = here.open(Settings(outbox=OutboxLimits(max_entries=100, max_lane_share=1.0)), ops=ops)
     await channels.deliver(draft(long_text(98)))
     with pytest.raises(OutboxFull):
         await channels.deliver(draft(long_text(3)))
@@ -410,7 +410,7 @@ async def test_what_has_expired_is_never_sent_and_leaves_no_row_but_a_tombstone(
     assert (len(ops.asked), await states(channels, sent)) == (3, [EXPIRED])
     here.clock.advance(DAY_MS)
     await channels.outbox.sweep()
-    assert await states(channels, sent) == [None]
+    assert await states(channels, sent) == [EXPIRED], "known for 30 days (SPEC 3.13)"
     assert await channels.outbox.within(lambda store: store.progress.load(sent.message_ids[0])) == ChunkState()
     await channels.close()
 

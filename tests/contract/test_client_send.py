@@ -90,7 +90,7 @@ async def test_a_refused_send_uses_up_no_number_and_no_key(client: Client) -> No
     with pytest.raises(OutOfRange):
         await client.send(bob(client), b"?", ttl_s=1)
     await client.send(bob(client), b"second")
-    assert [row.sequence for row in client.journal.facts(after=0, limit=10)] == [0, 1]
+    assert [row.sequence for row in client.journal.events(after=0, limit=10)] == [0, 1]
 
 
 async def test_a_stranger_cannot_be_written_to(client: Client) -> None:

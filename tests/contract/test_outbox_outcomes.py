@@ -1,6 +1,7 @@
 """The outbox as a library: what becomes of what was sent, and who is told, without any network."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,19 @@ from restante.model.errors import (
     OutboxFull,
     RestanteError,
 )
+from restante.model.ids import MessageId, PayloadHash, SessionTag
+from restante.model.journal import JournalKind
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Confirmation, Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
 from restante.policy.settings import Settings
+from restante.ports.encryptor import Encrypted, EncryptFailed, Encryptor
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
-from support.outbox.scripted_carrier import CHAT, DAY_MS, HOUR_MS, MESH, RELAY, Wire, changes, sent, state
+from restante.wire.envelope import hash_sealed_bytes
+from support.outbox.scripted_carrier import CHAT, DAY_MS, HOUR_MS, MESH, SERVER, Wire, changes, sent, state
 from support.spec.clauses import clause
 
 # What follows
@@ -74,7 +79,7 @@ async def test_a_cancelled_message_is_a_dead_letter_that_can_be_discarded(outbox
     assert await state(outbox, message_id) is State.DEAD
     assert await outbox.discard(message_id) is True
     assert await outbox.discard(message_id) is False
-    assert await outbox.status(message_id) is None
+    assert await state(outbox, message_id) is State.DEAD, "for 30 days (SPEC 3.13)"
     with pytest.raises(RestanteError, match="no dead letter") as refused:
         await outbox.recover(message_id)
     assert refused.value.code is Code.NOT_FOUND
@@ -91,47 +96,97 @@ async def test_an_expired_message_cannot_be_recovered(outbox: Outbox, clock: Fak
     assert await state(outbox, message_id) is State.DEAD
 
 
-@clause("4.4")
-async def test_a_message_is_sealed_anew_once_when_its_encryption_failed_and_then_given_up(
+class Counting(Encryptor):
+    """Encrypts by reversing, and numbers what it encrypts; fails as often as it is told to."""
+
+    def __init__(self, *failures: Failure) -> None:
+        self.failures = list(failures)
+        self.count = 0
+
+    def encrypt(self, entries: Sequence[OutboxEntry], *, now_ms: int) -> list[Encrypted | EncryptFailed]:
+        assert now_ms
+        return [self._one(entry) for entry in entries]
+
+    def _one(self, entry: OutboxEntry) -> Encrypted | EncryptFailed:
+        if self.failures:
+            return EncryptFailed(self.failures.pop(0))
+        self.count += 1
+        payload = entry.sealed_plaintext[::-1]
+        tag = SessionTag(b"t" * 16)
+        return Encrypted(payload, PayloadHash(hash_sealed_bytes(payload)), tag, self.count - 1)
+
+
+@clause("3.1", "3.4", "13.1")
+async def test_an_entry_without_payload_is_encrypted_and_numbered_at_its_first_lease(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    resealed: list[bytes] = []
-
-    def reseal(entry: OutboxEntry) -> bytes:
-        resealed.append(entry.sealed_plaintext)
-        return b"sealed anew"
-
-    outbox = Outbox.open(tmp_path / "outbox.db", clock=clock, reseal=reseal)
-    first = await outbox.send(Message(payload=b"sealed badly", sealed_plaintext=b"kept"), MESH)
-    second = await outbox.send(Message(payload=b"no better", sealed_plaintext=b"kept too"), MESH)
-    wire = Wire(failures=[Failure.ENCRYPTION_FAILED, Failure.ENCRYPTION_FAILED])
+    encryptor = Counting()
+    outbox = Outbox.open(tmp_path / "outbox.db", clock=clock, encryptor=encryptor)
+    items = [(Message(payload=b"", sealed_plaintext=b"kept %d" % number), MESH) for number in range(3)]
+    receipts = await outbox.send_many(items)
+    await outbox.send(Message(payload=b"as it is", sealed_plaintext=b"kept"), MESH)
+    assert encryptor.count == 0
+    wire = Wire(failures=[Failure.STORAGE_REFUSED])
     await outbox.drain({Route.MESH: wire})
-    assert resealed == [b"kept", b"kept too"]
     clock.advance(2_000)
-    wire.failures = [Failure.ENCRYPTION_FAILED]
     await outbox.drain({Route.MESH: wire})
-    assert wire.taken == [b"sealed anew"]
-    assert {await state(outbox, first.message_id), await state(outbox, second.message_id)} == {State.DEAD, State.SENT}
+    assert sorted(wire.taken) == sorted([b"0 tpek", b"1 tpek", b"2 tpek", b"as it is"])
+    assert encryptor.count == 3, "the same sealed bytes leave again"
+    attempted = [
+        (event.message_id, event.sequence, event.payload_hash)
+        for event in outbox.file.journal.events(after=0, limit=100)
+        if event.kind is JournalKind.ATTEMPTED and event.payload_hash is not None
+    ]
+    assert attempted == [
+        (receipt.message_id, number, hash_sealed_bytes(b"%d tpek" % number)) for number, receipt in enumerate(receipts)
+    ]
     await outbox.close()
 
 
-@clause("3.6", "5.4")
-async def test_a_dead_letter_is_not_recovered_into_a_full_outbox(tmp_path: Path) -> None:
-    outbox = Outbox.open(tmp_path / "small.db", settings=Settings(outbox=OutboxLimits(max_entries=100)))
+@clause("4.4")
+async def test_e008_is_retried_once_and_e005_waits_an_hour_for_the_whole_lane(tmp_path: Path, clock: FakeClock) -> None:
+    encryptor = Counting(Failure.RECIPIENT_KEY_NOT_FOUND, Failure.RECIPIENT_KEY_NOT_FOUND)
+    outbox = Outbox.open(tmp_path / "outbox.db", clock=clock, encryptor=encryptor)
+    items = [(Message(payload=b"", sealed_plaintext=b"kept"), MESH)] * 2
+    first, second = [receipt.message_id for receipt in await outbox.send_many(items)]
+    wire = Wire()
+    await outbox.drain({Route.MESH: wire})
+    known = [await outbox.status(one) for one in (first, second)]
+    assert [(one.attempts, one.last_error) for one in known if one] == [(1, Code.RECIPIENT_NOT_FOUND), (0, None)]
+    clock.advance(3_599_999)
+    await outbox.drain({Route.MESH: wire})
+    assert wire.taken == []
+    clock.advance(1)
+    encryptor.failures = [Failure.ENCRYPTION_FAILED]
+    await outbox.drain({Route.MESH: wire})
+    assert (await state(outbox, first), await state(outbox, second)) == (State.SENT, State.SENT)
+    third = (await outbox.send(*items[0])).message_id
+    for _first_and_second in range(2):
+        encryptor.failures = [Failure.ENCRYPTION_FAILED]
+        await outbox.drain({Route.MESH: wire})
+        clock.advance(10_000)
+    assert await state(outbox, third) is State.DEAD
+    await outbox.close()
+
+
+@clause("5.3", "5.4")
+async def test_a_dead_letter_counts_against_capacity_so_that_it_can_always_be_recovered(tmp_path: Path) -> None:
+    limits = OutboxLimits(max_entries=100, max_lane_share=1.0)
+    outbox = Outbox.open(tmp_path / "small.db", settings=Settings(outbox=limits))
     message_id = await sent(outbox, b"x")
     await outbox.cancel(message_id)
-    await outbox.send_many([(Message(payload=b"x"), MESH)] * 100)
     with pytest.raises(OutboxFull):
-        await outbox.recover(message_id)
-    assert await state(outbox, message_id) is State.DEAD
+        await outbox.send_many([(Message(payload=b"x"), MESH)] * 100)
+    await outbox.send_many([(Message(payload=b"x"), MESH)] * 99)
+    await outbox.recover(message_id)
     await outbox.close()
 
 
 @clause("3.6", "5.4")
 async def test_a_dead_letter_is_not_recovered_into_a_full_lane_where_it_would_be_evicted(outbox: Outbox) -> None:
-    message_id = await sent(outbox, b"x", RELAY)
+    message_id = await sent(outbox, b"x", SERVER)
     await outbox.cancel(message_id)
-    await outbox.send_many([(Message(payload=b"x"), RELAY)] * 256)
+    await outbox.send_many([(Message(payload=b"x"), SERVER)] * 256)
     with pytest.raises(OutboxFull, match="the dead letter stays where it is"):
         await outbox.recover(message_id)
     assert await state(outbox, message_id) is State.DEAD
@@ -141,8 +196,7 @@ async def test_a_dead_letter_is_not_recovered_into_a_full_lane_where_it_would_be
 @clause("2.2", "5.3")
 async def test_a_retriable_dead_letter_is_tried_again_by_itself_once_a_day(outbox: Outbox, clock: FakeClock) -> None:
     message_id = await sent(outbox, b"x", ttl_s=90 * 86_400)
-    clock.advance(DAY_MS)  # the longest a normal message may wait unsent
-    await outbox.sweep()
+    await exhausted(outbox, clock, message_id)
     assert await state(outbox, message_id) is State.DEAD
     clock.advance(DAY_MS - 1)
     await outbox.sweep()
@@ -153,16 +207,23 @@ async def test_a_retriable_dead_letter_is_tried_again_by_itself_once_a_day(outbo
 
 
 @clause("5.3")
-async def test_daily_retries_do_not_keep_a_dead_letter_longer_than_seven_days(outbox: Outbox, clock: FakeClock) -> None:
-    message_id = await sent(outbox, b"x", ttl_s=90 * 86_400)
-    days = 0
-    while await outbox.status(message_id) is not None:
-        clock.advance(DAY_MS)
-        days += 1
-        await outbox.sweep()
-        assert days < 30, "it is kept for ever"
-    # One day waiting unsent, then seven as a dead letter; retries fall into these, they add nothing.
-    assert days == 8
+async def test_a_retriable_dead_letter_is_kept_until_its_message_expires(outbox: Outbox, clock: FakeClock) -> None:
+    message_id = await sent(outbox, b"x", ttl_s=5 * 86_400)
+    await exhausted(outbox, clock, message_id)
+    clock.advance(5 * DAY_MS)
+    await outbox.sweep()
+    assert await state(outbox, message_id) is State.DEAD
+    with pytest.raises(RestanteError, match="no dead letter"):
+        await outbox.recover(message_id)
+
+
+async def exhausted(outbox: Outbox, clock: FakeClock, message_id: MessageId) -> None:
+    """Let every attempt fail until the message is a dead letter."""
+    wire = Wire(failures=[Failure.STORAGE_REFUSED] * 15)
+    while await state(outbox, message_id) is State.PENDING:
+        await outbox.drain({Route.MESH: wire})
+        clock.advance(4_400_000)
+    clock.advance(-4_400_000)
 
 
 # Events
@@ -199,7 +260,6 @@ async def test_a_callback_hears_every_change_after_it_is_on_disk(outbox: Outbox)
     await sent(outbox, b"unheard")
     assert heard == [
         (OutboxEventType.QUEUED, None),
-        (OutboxEventType.SECURITY, "session_reset"),
         (OutboxEventType.DEAD_LETTERED, "E103"),
         (OutboxEventType.RECOVERED, None),
         (OutboxEventType.SENT, None),

@@ -128,7 +128,7 @@ def history(place: Place) -> tuple[dict[MessageId, State], Counter[MessageId]]:
     """Where each message ended, and how often it was said to be sent again."""
     database = Database(place.path, schema="client", read_only=True)
     try:
-        rows = Journal(database, place.entropy).facts(after=0, limit=100_000)
+        rows = Journal(database, place.entropy).events(after=0, limit=100_000)
     finally:
         database.close()
     ends = {JournalKind.DELIVERED: State.DELIVERED, JournalKind.DEAD_LETTERED: State.DEAD}

@@ -180,7 +180,6 @@ def _also(rule: FailureRule) -> list[str]:
         "rebuild circuit": rule.rebuilds_circuit,
         "try other nodes": rule.tries_other_nodes,
         "reset session": rule.resets_session,
-        "re-encrypt": rule.reencrypts,
         "notify": rule.notifies,
     }
     return [words for words, is_asked in asked.items() if is_asked]

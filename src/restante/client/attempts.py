@@ -1,11 +1,13 @@
-"""AttemptRunner of outbox entries under way: each runs as a task of its own and says itself how it ended.
+"""Attempts in progress: each runs as a task and reports how it ended.
 
-Does not decide what is tried nor what an ending means; a drain does.
+Which entries are tried and what an ending means is decided elsewhere. A carrier that raises an exception it does not
+declare fails its own entry only.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from restante.core.outbox_events import Cancelled, DeliveryAcked, Event, TransmitFailed, TransmitSucceeded
 from restante.model.ids import MessageId
@@ -14,69 +16,84 @@ from restante.policy.failures import Failure
 from restante.ports.carrier import Carrier, Withdrawn
 from restante.ports.relay_connection import AttemptFailed
 
-Ending = tuple[MessageId, Event]
-Fail = Callable[[Failure, int | None], TransmitFailed]
+Ending = tuple[MessageId, tuple[Event, ...]]
 
 SUCCEEDED: Final = TransmitSucceeded()
-_CANCELLED: Final = Cancelled()
+_CANCELLED: Final = (Cancelled(),)
+_LOG: Final = logging.getLogger("restante.outbox")
+
+
+class MakeFailure(Protocol):
+    """Makes the event of an attempt that failed."""
+
+    def __call__(
+        self, failure: Failure, *, retry_after_ms: int | None = None, reached: bool = True
+    ) -> TransmitFailed: ...
 
 
 class AttemptRunner:
-    """Those of one drain. Whoever makes it must `stop` it."""
+    """The attempts of one drain. `on_ending` is called after each ending; call `stop` at the end."""
 
-    def __init__(self, fail: Fail) -> None:
-        """`fail` makes the event of a try that failed, or was stopped."""
-        self._fail = fail
+    def __init__(self, make_failure: MakeFailure, *, on_ending: Callable[[], None]) -> None:
+        self._make_failure = make_failure
+        self._on_ending = on_ending
         self._tasks: dict[MessageId, asyncio.Task[None]] = {}
         self._endings: list[Ending] = []
-        self._crash: BaseException | None = None
-        self._news = asyncio.Event()
+        self._is_stopping = False
         self._loop = asyncio.get_running_loop()
 
     @property
-    def under_way(self) -> int:
+    def in_progress(self) -> int:
         return len(self._tasks)
+
+    @property
+    def has_endings(self) -> bool:
+        return bool(self._endings)
 
     def start(self, entry: OutboxEntry, carrier: Carrier) -> None:
         self._tasks[entry.message_id] = self._loop.create_task(self._run(entry, carrier))
 
-    async def next_endings(self) -> list[Ending]:
-        """Every ending since the last call, at least one. Raises what a carrier raised that is no failed try."""
-        await self._news.wait()
-        if self._crash is not None:
-            raise self._crash
-        self._news.clear()
+    def take_endings(self) -> list[Ending]:
+        """Return every ending since the last call."""
         endings, self._endings = self._endings, []
         return endings
 
+    def give_back(self, endings: list[Ending]) -> None:
+        """Keep endings that could not be recorded, for the next `take_endings`."""
+        self._endings = endings + self._endings
+
     async def stop(self) -> list[Ending]:
-        """Ends what is under way: claims are given back now rather than left to lapse."""
-        stopped = self._tasks
-        self._tasks = {}
+        """Cancel what is in progress and return all endings: leases are given back instead of being left to expire."""
+        self._is_stopping = True
+        stopped, self._tasks = self._tasks, {}
         for task in stopped.values():
             task.cancel()
         if stopped:
             await asyncio.gather(*stopped.values(), return_exceptions=True)
-        endings, self._endings = self._endings, []
+        endings = self.take_endings()
         known = {message_id for message_id, _ in endings}
-        return endings + [
-            (message_id, self._fail(Failure.NETWORK_TIMEOUT, None)) for message_id in stopped if message_id not in known
-        ]
+        # Not counted as attempts: nothing is known about them.
+        given_back = self._make_failure(Failure.NETWORK_TIMEOUT, reached=False)
+        return endings + [(message_id, (given_back,)) for message_id in stopped if message_id not in known]
 
     async def _run(self, entry: OutboxEntry, carrier: Carrier) -> None:
-        event: Event
+        events: tuple[Event, ...]
         try:
             stored = await carrier.transmit(entry)
+            events = (*(DeliveryAcked(node=one.node) for one in stored or ()), SUCCEEDED)
         except AttemptFailed as failed:
-            event = self._fail(failed.failure, failed.retry_after_ms)
+            failure = self._make_failure(failed.failure, retry_after_ms=failed.retry_after_ms, reached=failed.reached)
+            events = (failure,)
         except Withdrawn:
-            event = _CANCELLED
-        except BaseException as crash:  # whatever it is: who waits for endings must not wait for this one
-            self._crash = crash
-            self._news.set()
+            events = _CANCELLED
+        except (KeyboardInterrupt, SystemExit):
             raise
-        else:
-            event = DeliveryAcked(node=stored[0].node) if stored else SUCCEEDED
+        except BaseException as crash:
+            if self._is_stopping:
+                raise
+            _LOG.error("carrier of route %s raised %s; the attempt failed", entry.route.value, type(crash).__name__)
+            _LOG.debug("the carrier's exception", exc_info=crash)
+            events = (self._make_failure(Failure.CARRIER_FAILED),)
         self._tasks.pop(entry.message_id, None)
-        self._endings.append((entry.message_id, event))
-        self._news.set()
+        self._endings.append((entry.message_id, events))
+        self._on_ending()

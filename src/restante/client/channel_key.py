@@ -30,7 +30,9 @@ def open_seal(outbox_file: Path, journal: Journal, entropy: Entropy) -> StorageS
     if len(key) != KEY_BYTES:
         raise StoreUnusable(f"{path.name} is not a key file: it must have {KEY_BYTES} bytes")
     seal = StorageSeal(key)
-    mark = journal.kept(_MARK, lambda: seal.seal(b"", nonce=entropy.draw(NONCE_BYTES), context=_MARK_CONTEXT))
+    mark = journal.get_or_create_meta(
+        _MARK, lambda: seal.seal(b"", nonce=entropy.draw(NONCE_BYTES), context=_MARK_CONTEXT)
+    )
     try:
         seal.unseal(mark, context=_MARK_CONTEXT)
     except RestanteError as problem:

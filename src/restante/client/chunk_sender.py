@@ -156,7 +156,7 @@ class ChunkSender:
         store.progress.store(self._entry.message_id, replace(progress, is_open=True))
         if progress.may_have_arrived:
             code = RECOGNISED if self._adapter.recognises_repeats else MAY_REPEAT
-            store.tell(
+            store.append_journal_events(
                 self._entry.message_id,
                 AppendJournalEvent(kind=JournalKind.RESENT, code=code),
                 EmitEvent(notice=OutboxEventType.RETRIED, code=code),

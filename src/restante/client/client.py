@@ -40,7 +40,6 @@ from restante.crypto.identity import Identity
 from restante.model.errors import Malformed, OutboxFull
 from restante.model.ids import Address, MessageId
 from restante.model.kinds import Kind
-from restante.model.outbox_entry import OutboxEntry
 from restante.model.places import RelayPlace
 from restante.model.states import Route
 from restante.policy.settings import Settings
@@ -93,7 +92,6 @@ class Client:
             settings=settings,
             clock=clock,
             entropy=entropy,
-            reseal=self._reencrypt,
             ship_to=ship_to,
         )
         self.file = parts.file
@@ -342,9 +340,6 @@ class Client:
         now_ms = self._clock.now_ms()
         with self.received.batch(now_ms=now_ms) as batch:
             self.parts.incoming.receive(arrivals, batch, now_ms=now_ms)
-
-    def _reencrypt(self, entry: OutboxEntry) -> bytes:
-        return self.parts.outgoing.reencrypt(entry, now_ms=self._clock.now_ms())
 
     def _forward_outbox_event(self, event: OutboxEvent) -> None:
         self._sender.notice(event)

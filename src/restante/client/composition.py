@@ -11,7 +11,7 @@ from restante.client.contacts import ContactBook
 from restante.client.incoming import IncomingMessages
 from restante.client.journal_shipping import ClientShipping
 from restante.client.maintenance import Maintenance
-from restante.client.outbox import Outbox, Reseal
+from restante.client.outbox import Outbox
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
 from restante.crypto.identity import Identity
@@ -47,13 +47,12 @@ def build_parts(
     settings: Settings,
     clock: Clock,
     entropy: Entropy,
-    reseal: Reseal,
     ship_to: str | None,
 ) -> ClientParts:
     """Open the file, create it if it does not exist, and build the parts over it."""
     file = ClientFile.open(path, entropy=entropy)
     seal = StorageSeal(identity.storage_key)
-    outbox = Outbox(file, settings=settings, clock=clock, entropy=entropy, reseal=reseal)
+    outbox = Outbox(file, settings=settings, clock=clock, entropy=entropy)
     inbox = SqliteInbox(
         file.database, file.journal, settings, seal=seal, entropy=entropy, tag_secret=identity.tag_secret
     )

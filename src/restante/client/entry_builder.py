@@ -1,140 +1,181 @@
-"""Rows and entries made of messages: checked against the limits of their kind, and filled into a form made before on
-the same terms, for most messages go where others went."""
+"""Build outbox entries from what a caller sends, after checking all of it (SPEC 2.3-2.8).
 
-from typing import Final, NamedTuple, NoReturn
+What depends only on kind, TTL, priority and destination is cached, because most messages repeat it.
+"""
+
+from typing import Final, NamedTuple
 
 from restante.client.outbox_types import Destination, Message
-from restante.model.errors import TooLarge
-from restante.model.ids import MESSAGE_ID_BYTES, MessageId
+from restante.model.error_codes import Code
+from restante.model.errors import OutOfRange, RestanteError, TooLarge
+from restante.model.ids import MessageId
+from restante.model.ids import message_id as checked_message_id
 from restante.model.kinds import KIND_RULES, Kind, Priority
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
-from restante.policy.capacity import OutboxLimits
 from restante.policy.eligibility import Queue, classify
-from restante.policy.pruning import attention_at_ms
+from restante.policy.send_order import lane_for
 from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
 from restante.runtime.sqlite.outbox.new_entry import NewEntry
 
-KEPT: Final = 1_024
-"""Forms that are remembered; they have no bodies."""
-
+CACHED_TERMS: Final = 1_024
+MAX_LANE_BYTES: Final = 512
 _KINDS: Final = {kind.value: kind for kind in Kind}
-_NOBODY: Final = MessageId(bytes(MESSAGE_ID_BYTES))
-_Terms = tuple[str, int | None, Priority | None, Route, str]
+_ROUTES: Final = ", ".join(f"Route.{route.name}" for route in Route)
+
+
+class _Terms(NamedTuple):
+    kind: str
+    ttl_s: int | None
+    priority: int | None
+    route: Route
+    lane: str
 
 
 class _Form(NamedTuple):
-    """What messages sent on the same terms have in common; times are counted from when one is sent."""
+    """What messages sent on the same terms have in common."""
 
     route: Route
     lane: str
     kind: Kind
     priority: Priority
     ttl_s: int
-    life_ms: int
-    attention_ms: int
+    lifetime_ms: int
 
 
 class EntryBuilder:
-    """Blank forms by the terms they were made on, to be filled in."""
+    """Checks messages and makes entries of them."""
 
-    def __init__(self, limits: OutboxLimits) -> None:
-        self._limits = limits
+    def __init__(self) -> None:
         self._forms: dict[_Terms, _Form] = {}
 
-    def arrival(
+    def new_entry(
         self, message: Message, message_id: MessageId, destination: Destination, now_ms: int
     ) -> NewEntry | None:
-        """The row of a message that is to be queued; None for one that must not be (SPEC 2.4).
+        """Return the entry of a message that is queued; None for a kind that never is (SPEC 2.4).
 
-        Raises `TooLarge` or `OutOfRange` for a message that breaks a limit.
+        Raises `TooLarge`, `OutOfRange` or `RestanteError` (E101) for input that breaks a rule.
         """
-        terms = (message.kind, message.ttl_s, message.priority, destination.route, destination.lane)
+        form = self._form(message, destination)
+        if form is None:
+            return None
+        return NewEntry(
+            message_id=message_id,
+            size_bytes=len(message.payload),
+            route=form.route,
+            lane=form.lane,
+            kind=form.kind,
+            priority=form.priority,
+            created_at_ms=now_ms,
+            ttl_s=form.ttl_s,
+            queued_at_ms=now_ms,
+            expires_at_ms=now_ms + form.lifetime_ms,
+            next_attempt_at_ms=now_ms,
+            payload=message.payload,
+            sealed_plaintext=message.sealed_plaintext,
+        )
+
+    def live_entry(self, message: Message, message_id: MessageId, destination: Destination, now_ms: int) -> OutboxEntry:
+        """Return a message of a real-time kind as a carrier takes it, without queueing it."""
+        check_message(message, destination)
+        form = _make(_terms(message, destination))
+        return OutboxEntry(
+            message_id=message_id,
+            route=form.route,
+            lane=form.lane,
+            kind=form.kind,
+            payload=message.payload,
+            sealed_plaintext=message.sealed_plaintext,
+            priority=form.priority,
+            created_at_ms=now_ms,
+            queued_at_ms=now_ms,
+            ttl_s=form.ttl_s,
+            expires_at_ms=now_ms + form.lifetime_ms,
+            next_attempt_at_ms=now_ms,
+        )
+
+    def _form(self, message: Message, destination: Destination) -> _Form | None:
+        check_message(message, destination)
+        terms = _terms(message, destination)
         form = self._forms.get(terms)
         if form is None:
             if not isinstance(classify(message.kind, connected=False), Queue):
                 return None
-            form = self._make(terms)
-        route, lane, kind, priority, ttl_s, life_ms, attention_ms = form
-        payload = message.payload
-        size_bytes = len(payload)
-        if size_bytes > MAX_SEALED_BYTES:
-            _refuse_size(size_bytes)
-        return (
-            message_id,
-            size_bytes,
-            route,
-            lane,
-            kind,
-            priority,
-            now_ms,
-            ttl_s,
-            now_ms,
-            now_ms + life_ms,
-            now_ms,
-            now_ms + attention_ms,
-            None,  # nothing is known of its session
-            None,
-            None,
-            payload,
-            message.sealed_plaintext,
-        )
-
-    def entry(self, message: Message, message_id: MessageId, destination: Destination, now_ms: int) -> OutboxEntry:
-        """The message as a carrier takes it, without its being queued; refuses as `arrival` does."""
-        if len(message.payload) > MAX_SEALED_BYTES:
-            _refuse_size(len(message.payload))
-        terms = (message.kind, message.ttl_s, message.priority, destination.route, destination.lane)
-        blank = _blank(terms)
-        return blank.but(
-            message_id=message_id,
-            payload=message.payload,
-            sealed_plaintext=message.sealed_plaintext,
-            created_at_ms=now_ms,
-            queued_at_ms=now_ms,
-            expires_at_ms=now_ms + blank.expires_at_ms,
-            next_attempt_at_ms=now_ms,
-        )
-
-    def _make(self, terms: _Terms) -> _Form:
-        blank = _blank(terms)
-        if len(self._forms) >= KEPT:
-            self._forms.clear()
-        self._forms[terms] = form = _Form(
-            route=blank.route,
-            lane=blank.lane,
-            kind=blank.kind,
-            priority=blank.priority,
-            ttl_s=blank.ttl_s,
-            life_ms=blank.expires_at_ms,
-            attention_ms=attention_at_ms(self._limits, blank),
-        )
+            if len(self._forms) >= CACHED_TERMS:
+                self._forms.clear()
+            self._forms[terms] = form = _make(terms)
         return form
 
 
-def _refuse_size(size_bytes: int) -> NoReturn:
-    """More bytes are to be sent than SPEC 2.8 allows."""
-    raise TooLarge("the payload", size_bytes=size_bytes, limit_bytes=MAX_SEALED_BYTES)
+def check_message(message: Message, destination: Destination) -> None:
+    """Raise our error for any argument of the wrong type or form, before anything is stored."""
+    _check_types(message, destination)
+    if type(destination.route) is not Route:
+        raise _wrong(f"route must be one of {_ROUTES}", destination.route)
+    check_lane(destination.lane)
+    if type(message.kind) is not Kind and type(message.kind) is not str:
+        raise _wrong("kind must be a text", message.kind)
+    for name, value in (("payload", message.payload), ("sealed_plaintext", message.sealed_plaintext)):
+        if type(value) is not bytes:
+            raise _wrong(f"{name} must be bytes", value)
+        if len(value) > MAX_SEALED_BYTES:
+            raise TooLarge(f"the {name}", size_bytes=len(value), limit_bytes=MAX_SEALED_BYTES)
+    if message.ttl_s is not None and type(message.ttl_s) is not int:
+        raise _wrong("ttl_s must be a whole number of seconds", message.ttl_s)
+    _check_priority(message.priority)
+    if message.message_id is not None:
+        if type(message.message_id) is not bytes:
+            raise _wrong("message_id must be the 16 bytes of a UUIDv4", message.message_id)
+        checked_message_id(message.message_id)
 
 
-def _blank(terms: _Terms) -> OutboxEntry:
-    """An entry of nobody, made at time zero."""
-    name, ttl_s, priority, route, lane = terms
-    kind = _KINDS[name]
+def _check_types(message: object, destination: object) -> None:
+    if not isinstance(message, Message):
+        raise _wrong("send takes a Message", message)
+    if not isinstance(destination, Destination):
+        raise _wrong("send takes Destinations", destination)
+
+
+def _check_priority(priority: object) -> None:
+    if priority is None or type(priority) is Priority:
+        return
+    if type(priority) is not int:
+        raise _wrong("priority must be a Priority or 0, 1 or 2", priority)
+    if priority not in set(Priority):
+        raise OutOfRange("priority", priority, low=min(Priority), high=max(Priority))
+
+
+def check_lane(lane: object) -> None:
+    """Raise unless this can be the name of a lane: 1 to 512 bytes of UTF-8."""
+    if not isinstance(lane, str):
+        raise _wrong("a lane's name must be a text", lane)
+    try:
+        size_bytes = len(lane.encode())
+    except UnicodeEncodeError:
+        raise RestanteError("a lane's name must be valid Unicode", code=Code.MALFORMED) from None
+    if not 1 <= size_bytes <= MAX_LANE_BYTES:
+        raise OutOfRange("the length of a lane's name", size_bytes, low=1, high=MAX_LANE_BYTES, unit="bytes")
+
+
+def _wrong(rule: str, value: object) -> RestanteError:
+    """Name the type only: the value may be secret or long."""
+    return RestanteError(f"{rule}; got {type(value).__name__}", code=Code.MALFORMED)
+
+
+def _terms(message: Message, destination: Destination) -> _Terms:
+    return _Terms(message.kind, message.ttl_s, message.priority, destination.route, destination.lane)
+
+
+def _make(terms: _Terms) -> _Form:
+    kind = _KINDS[terms.kind]
     rule = KIND_RULES[kind]
-    life_s = resolve_ttl_s(kind, ttl_s)
-    return OutboxEntry(
-        message_id=_NOBODY,
-        route=route,
-        lane=lane,
+    ttl_s = resolve_ttl_s(kind, terms.ttl_s)
+    return _Form(
+        route=terms.route,
+        lane=lane_for(terms.route, terms.lane, kind),
         kind=kind,
-        payload=b"",
-        sealed_plaintext=b"",
-        priority=rule.priority if priority is None else priority,
-        created_at_ms=0,
-        queued_at_ms=0,
-        ttl_s=life_s,
-        expires_at_ms=transport_expiry_ms(ttl_type=rule.ttl_type, created_at_ms=0, ttl_s=life_s),
-        next_attempt_at_ms=0,
+        priority=rule.priority if terms.priority is None else Priority(terms.priority),
+        ttl_s=ttl_s,
+        lifetime_ms=transport_expiry_ms(ttl_type=rule.ttl_type, created_at_ms=0, ttl_s=ttl_s),
     )

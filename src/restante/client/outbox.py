@@ -1,47 +1,45 @@
-"""A durable send queue: `send` returns when the message is on disk, and every message ends with a reason you can see.
+"""A durable send queue: `send` returns when the message is on disk, and every message ends with a visible reason.
 
     outbox = Outbox.open("outbox.db")
-    receipt = await outbox.send(Message(payload=sealed), Destination(Route.RELAY, "relay-1"))
+    receipt = await outbox.send(Message(payload=sealed), Destination(Route.RELAY, "bob"))
     await outbox.drain({Route.RELAY: carrier})
 
-Needs no network: entries wait for whatever carrier it is given. Rules are in core/outbox and policy, storage in
-runtime/sqlite; here they are put together for asyncio.
+It needs no network: entries wait until a carrier for their route is given. Rules are in core/outbox and policy,
+storage is in runtime/sqlite; this module puts them together for asyncio.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from restante.client.attempts import SUCCEEDED, AttemptRunner, Ending
-from restante.client.entry_builder import EntryBuilder
+from restante.client.drain import Drain
+from restante.client.entry_builder import EntryBuilder, check_message
 from restante.client.event_stream import EventBroadcaster, EventStream
 from restante.client.outbox_types import Destination, Drained, Message, Status
+from restante.client.space_queue import SpaceQueue
 from restante.core.outbox_events import (
     Cancelled,
     DeliveryAcked,
     Effect,
     Event,
+    OutboxEventType,
     ReadAcked,
     ReceiptAcked,
     Recovered,
-    Reencrypt,
-    TransmitFailed,
 )
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.model.ids import MESSAGE_ID_BYTES, MessageId, mint_message_id
-from restante.model.ids import message_id as checked_message_id
-from restante.model.outbox_entry import OutboxEntry
 from restante.model.send_receipt import Delivery, Dropped, Outcome, Queued, SendReceipt, Sent
 from restante.model.states import DropReason, Route, State
 from restante.policy.eligibility import classify
-from restante.policy.failures import Failure
 from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier, Withdrawn
 from restante.ports.clock import Clock
+from restante.ports.encryptor import Encryptor
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.file.client_file import ClientFile
@@ -50,9 +48,10 @@ from restante.runtime.sqlite.outbox.store import SqliteOutbox
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.acks import AckType
 
-__all__ = ["IN_FLIGHT", "Destination", "Drained", "Message", "Outbox", "Reseal", "Status"]
+__all__ = ["Destination", "Drained", "Message", "Outbox", "Status"]
 
-IN_FLIGHT: Final = 64  # how many tries a drain has under way at once
+BULK: Final = 128
+"""Messages of `send_paced` that share a commit."""
 _EVENTS: Final[Mapping[AckType, Event]] = {
     AckType.DELIVERY: DeliveryAcked(),
     AckType.RECEIPT: ReceiptAcked(),
@@ -60,12 +59,11 @@ _EVENTS: Final[Mapping[AckType, Event]] = {
 }
 _QUEUED: Final = Queued()
 Result = TypeVar("Result")
-Reseal = Callable[[OutboxEntry], bytes]
-"""Seals the plaintext that an entry keeps (`sealed_plaintext`) for its recipient anew."""
+Item = tuple[Message, Destination]
 
 
 class Outbox:
-    """One database file. Several processes may have it open; each entry is sent by one of them at a time."""
+    """The outbox of one client file. Several processes may use it; each entry is sent by one of them at a time."""
 
     def __init__(
         self,
@@ -74,23 +72,25 @@ class Outbox:
         settings: Settings,
         clock: Clock,
         entropy: Entropy,
-        reseal: Reseal | None = None,
+        encryptor: Encryptor | None = None,
         owns_file: bool = False,
     ) -> None:
-        """`file` is borrowed; with `owns_file`, `close` closes it, too."""
+        """`file` is borrowed; with `owns_file`, `close` closes it, too.
+
+        `encryptor` encrypts entries at their first lease that were accepted without a payload (SPEC 3.1).
+        """
         self.file = file
         self._owns_file = owns_file
         self._settings = settings
         self._clock = clock
         self._entropy = entropy
-        self._reseal = reseal
-        self._store = SqliteOutbox(file.database, file.journal, settings)
-        self._announcer: EventBroadcaster[OutboxEvent] = EventBroadcaster()
-        file.after_commit(self._announce)
-        self._owner = entropy.draw(8).hex()
-        self._carriers: Mapping[Route, Carrier] = {}
-        self._work = asyncio.Event()
-        self._forms = EntryBuilder(settings.outbox)
+        self._store = SqliteOutbox(file.database, file.journal, settings, encryptor=encryptor)
+        self._events: EventBroadcaster[OutboxEvent] = EventBroadcaster()
+        self._drain = Drain(file, self._store, settings=settings, clock=clock, entropy=entropy)
+        self._space = SpaceQueue()
+        self._accepted: dict[MessageId, asyncio.Future[bool]] = {}
+        file.after_commit(self._follow_commit)
+        self._builder = EntryBuilder()
 
     @classmethod
     def open(
@@ -100,66 +100,82 @@ class Outbox:
         settings: Settings | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
-        reseal: Reseal | None = None,
+        encryptor: Encryptor | None = None,
     ) -> "Outbox":
-        """Open the outbox in this file; create the file if it does not exist.
-
-        `reseal` is asked for a new payload when encryption failed or the session broke (E008, E009); without it the
-        old payload is tried again.
-        """
+        """Open the outbox in this file; create the file if it does not exist."""
         source = entropy or SystemEntropy()
         return cls(
             ClientFile.open(Path(path), entropy=source),
             settings=settings or Settings(),
             clock=clock or SystemClock(),
             entropy=source,
-            reseal=reseal,
+            encryptor=encryptor,
             owns_file=True,
         )
 
-    async def send(self, message: Message, *destinations: Destination) -> SendReceipt:
+    async def send(
+        self, message: Message, *destinations: Destination, wait: bool = False, deadline_s: float = 60.0
+    ) -> SendReceipt:
         """Accept `message` for every destination or for none; on disk when this returns (SPEC 3.2, 3.7).
 
-        Raises `TooLarge`, `OutOfRange`, `OutboxFull` or `DuplicateMessageId`, and then nothing was kept.
+        Raises `TooLarge`, `OutOfRange`, `OutboxFull` or `DuplicateMessageId`; nothing is stored then. With `wait`, a
+        full outbox makes it wait for space, up to `deadline_s` seconds, before it raises `OutboxFull`.
         """
         if not destinations:
             raise RestanteError("a message needs at least one destination", code=Code.MALFORMED)
+        for destination in destinations:
+            check_message(message, destination)
         if message.message_id is not None and len(destinations) > 1:
             raise RestanteError("one message_id names one destination's message", code=Code.MALFORMED)
-        deliveries: list[Delivery] = []
-        arrivals: list[NewEntry] = []
-        brought: list[MessageId] = []
-        now_ms = self._clock.now_ms()
-        for destination in destinations:
-            delivery = self._queued(message, destination, now_ms, arrivals, brought)
-            deliveries.append(delivery or await self._send_live(message, destination))
-        if arrivals:
-            await self.file.run(partial(self._store.accept_all, arrivals, brought, now_ms))
-            self._work.set()
+        items = [(message, destination) for destination in destinations]
+        deliveries = await self._send(items, wait=wait, deadline_s=deadline_s)
         return SendReceipt(tuple(deliveries))
 
-    async def send_many(self, items: Sequence[tuple[Message, Destination]]) -> list[SendReceipt]:
-        """The same for many messages with one commit: all of them are accepted, or none."""
-        receipts: list[SendReceipt] = []
-        arrivals: list[NewEntry] = []
-        brought: list[MessageId] = []
-        now_ms = self._clock.now_ms()
+    async def send_many(
+        self, items: Sequence[Item], *, wait: bool = False, deadline_s: float = 60.0
+    ) -> list[SendReceipt]:
+        """Accept many messages with one commit: all of them or none. Raises and waits as `send` does."""
         for message, destination in items:
-            delivery = self._queued(message, destination, now_ms, arrivals, brought)
-            receipts.append(SendReceipt((delivery or await self._send_live(message, destination),)))
-        if arrivals:
-            await self.file.run(partial(self._store.accept_all, arrivals, brought, now_ms))
-            self._work.set()
-        return receipts
+            check_message(message, destination)
+        deliveries = await self._send(items, wait=wait, deadline_s=deadline_s)
+        return [SendReceipt((delivery,)) for delivery in deliveries]
+
+    async def send_paced(
+        self, items: Iterable[Item] | AsyncIterable[Item], *, deadline_s: float = 60.0
+    ) -> AsyncIterator[SendReceipt]:
+        """Accept any number of messages, as fast as there is space, and yield their receipts in order.
+
+        Waits whenever the outbox is full; raises `OutboxFull` if there is no space for `deadline_s` seconds. What was
+        yielded before is accepted.
+        """
+        batch: list[Item] = []
+        async for item in _async_items(items):
+            batch.append(item)
+            if len(batch) == BULK:
+                for receipt in await self.send_many(batch, wait=True, deadline_s=deadline_s):
+                    yield receipt
+                batch = []
+        if batch:
+            for receipt in await self.send_many(batch, wait=True, deadline_s=deadline_s):
+                yield receipt
+
+    def accept(self, new: Sequence[NewEntry], *, given: Sequence[MessageId] = (), now_ms: int) -> None:
+        """Accept entries inside a transaction of the file, for parts of a client that write more in it.
+
+        An idle connected lane leases its entry in the same transaction; the attempt begins after the commit.
+        """
+        idle = self._drain.idle_lanes((one.route, one.lane) for one in new)
+        self._store.accept_all(new, given, now_ms)
+        self._drain.lease_idle(idle, now_ms=now_ms)
 
     async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
-        """A checked acknowledgement came in. Repeated and late ones change nothing (SPEC 3.13)."""
+        """Record a verified acknowledgement. Repeated and late ones change nothing (SPEC 3.13)."""
         event = _EVENTS[ack]
-        await self.file.run(lambda: self._step(message_id, event))
-        self._work.set()
+        await self.file.run(lambda: self._store.apply(message_id, event, now_ms=self._clock.now_ms()))
+        self.wake()
 
     async def cancel(self, message_id: MessageId) -> bool:
-        """Take a message back; whether it was still in flight. It becomes a dead letter (SPEC 5.2)."""
+        """Cancel a message; return whether it was still in flight. It becomes a dead letter (SPEC 5.2)."""
         return bool(await self._apply(message_id, Cancelled()))
 
     async def recover(self, message_id: MessageId) -> None:
@@ -168,19 +184,19 @@ class Outbox:
             raise RestanteError("there is no dead letter with this id", code=Code.NOT_FOUND)
 
     async def discard(self, message_id: MessageId) -> bool:
-        """Delete a dead letter for good; whether there was one."""
+        """Delete a dead letter for good; return whether there was one."""
         return await self.file.run(lambda: self._store.discard(message_id, now_ms=self._clock.now_ms()))
 
     async def status(self, message_id: MessageId) -> Status | None:
-        """Where the message is; None for one that is not known, or not any more."""
+        """Return where a message is; None for an id that was not accepted in the last 30 days."""
         return await self.file.run(lambda: self._status(message_id))
 
     async def counts(self) -> dict[State, int]:
-        """How many messages are in flight, by state."""
+        """Return how many messages are in flight, by state."""
         return await self.file.run(self._store.counts)
 
     async def within(self, operation: Callable[[SqliteOutbox], Result]) -> Result:
-        """What `operation` does with the store, in one transaction; on disk when this returns. For carriers."""
+        """Run `operation` with the store in one transaction, for carriers; on disk when this returns."""
         return await self.file.run(lambda: operation(self._store))
 
     @property
@@ -188,166 +204,99 @@ class Outbox:
         """The entries, for parts of a client that share the file; use them inside `file.run` only."""
         return self._store
 
-    def events(self) -> EventStream[OutboxEvent]:
-        """Every change from now on, as an async iterator."""
-        return self._announcer.stream()
-
     @property
     def max_entries(self) -> int:
-        """How many messages it holds at most (SPEC 3.6)."""
+        """The most messages it holds (SPEC 3.6)."""
         return self._settings.outbox.max_entries
 
+    def events(self) -> EventStream[OutboxEvent]:
+        """Return every event from now on, as an async iterator."""
+        return self._events.stream()
+
     def on_event(self, callback: Callable[[OutboxEvent], None]) -> Callable[[], None]:
-        """Call back after each commit that changed a message; call the answer to stop."""
-        return self._announcer.call(callback)
+        """Call `callback` with each event after its commit; call the result to stop."""
+        return self._events.call(callback)
 
     async def run(self, carriers: Mapping[Route, Carrier]) -> None:
-        """Drain at start within the budget, then whenever something is due; ends by cancellation (SPEC 3.10)."""
-        self._carriers = carriers
-        limits = self._settings.outbox
-        while True:
-            self._work.clear()
-            await self.sweep()
-            drained = await self.drain(budget_ms=limits.drain_budget_ms)
-            if not drained.is_complete:
-                continue
-            wait_ms = min(await self._next_due_ms() - self._clock.now_ms(), limits.sweep_interval_ms)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0, wait_ms) / 1_000):
-                    await self._work.wait()
+        """Send what is due until cancelled (SPEC 3.10). Wakes up for new entries, ended attempts and due times."""
+        await self._drain.run(carriers)
 
     def wake(self) -> None:
-        """A lane came back: look at once whether something waits for it."""
-        self._work.set()
+        """Look for due entries now: a lane was connected, or something was queued."""
+        self._drain.wake()
 
     async def sweep(self) -> None:
-        """End what has expired, take up what a dead process held, retry and delete dead letters whose day has come."""
-
-        def sweep() -> None:
-            now_ms = self._clock.now_ms()
-            while self._store.sweep(now_ms=now_ms):
-                pass
-            self._store.tidy(now_ms=now_ms)
-
-        await self.file.run(sweep)
+        """End expired entries, take back expired leases, retry and delete dead letters that are due."""
+        await self._drain.sweep()
 
     async def drain(self, carriers: Mapping[Route, Carrier] | None = None, *, budget_ms: int | None = None) -> Drained:
-        """Try whatever is due on connected lanes, `IN_FLIGHT` at a time, until nothing is or the budget is spent."""
-        ways = self._carriers if carriers is None else carriers
-        ends_at_ms = None if budget_ms is None else self._clock.now_ms() + budget_ms
-        tries = AttemptRunner(self._failed)
-        ended: list[Ending] = []
-        sent = failed = 0
-        is_complete = False
-        try:
-            while not is_complete or tries.under_way:
-                in_time = ends_at_ms is None or self._clock.now_ms() < ends_at_ms
-                room = IN_FLIGHT - tries.under_way if in_time else 0
-                told, ended = ended, []
-                leased = await self._record_and_lease(told, ways, room)
-                for entry in leased:
-                    tries.start(entry, ways[entry.route])
-                is_complete = in_time and not leased
-                if not tries.under_way:
-                    break
-                ended = await tries.next_endings()
-                succeeded = sum(event is SUCCEEDED or isinstance(event, DeliveryAcked) for _, event in ended)
-                sent, failed = sent + succeeded, failed + len(ended) - succeeded
-        finally:
-            ended += await tries.stop()
-            if ended:
-                await asyncio.shield(self._record_and_lease(ended, {}, 0))
-        return Drained(sent=sent, failed=failed, is_complete=is_complete)
+        """Try whatever is due on connected lanes until nothing is, or the budget is spent."""
+        return await self._drain.drain(carriers, budget_ms=budget_ms)
 
     async def close(self) -> None:
-        """One last drain of connected lanes, then the file is closed; the rest stays on disk (SPEC 3.10)."""
-        if self._carriers:
+        """Drain connected lanes once more, then close; the rest stays on disk (SPEC 3.10)."""
+        if self._drain.has_carriers:
             await self.drain(budget_ms=self._settings.outbox.drain_budget_ms)
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the file at once, with nothing sent any more."""
-        self._announcer.close()
+        """Close at once; nothing is sent any more."""
+        self._events.close()
         if self._owns_file:
             self.file.close()
 
-    def _queued(
-        self,
-        message: Message,
-        destination: Destination,
-        now_ms: int,
-        arrivals: list[NewEntry],
-        brought: list[MessageId],
-    ) -> Delivery | None:
-        """Adds to `arrivals`, and to `brought` an id that was given, unless the kind of message is never queued."""
-        given = message.message_id
-        if given is None:
-            message_id = mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
-        else:
-            message_id = checked_message_id(given)
-        arrival = self._forms.arrival(message, message_id, destination, now_ms)
-        if arrival is None:
-            return None
-        arrivals.append(arrival)
-        if given is not None:
-            brought.append(given)
-        return Delivery(destination.lane, message_id, _QUEUED)
+    async def _send(self, items: Sequence[Item], *, wait: bool, deadline_s: float) -> list[Delivery]:
+        new: list[NewEntry] = []
+        given: list[MessageId] = []
+        deliveries: list[Delivery | Item] = []
+        now_ms = self._clock.now_ms()
+        for message, destination in items:
+            message_id = message.message_id or mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
+            entry = self._builder.new_entry(message, message_id, destination, now_ms)
+            if entry is None:
+                deliveries.append((message, destination))
+                continue
+            new.append(entry)
+            deliveries.append(Delivery(destination.lane, message_id, _QUEUED))
+            if message.message_id is not None:
+                given.append(message_id)
+        if new:
+            accept = partial(self.file.run, partial(self.accept, new, given=given, now_ms=now_ms))
+            lanes = {(one.route, one.lane) for one in new}
+            await (self._space.run(accept, lanes, deadline_s=deadline_s) if wait else accept())
+            self.wake()
+        return [await self._finish(one) for one in deliveries]
 
-    async def _send_live(self, message: Message, destination: Destination) -> Delivery:
-        """At once or not at all, by the one classification of SPEC 2.4."""
-        message_id = message.message_id or mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
-        return Delivery(destination.lane, message_id, await self._try_live(message, message_id, destination))
+    async def _finish(self, one: Delivery | Item) -> Delivery:
+        """Send a real-time message, or wait for an upstream server's answer; other entries are queued."""
+        if not isinstance(one, Delivery):
+            message, destination = one
+            message_id = message.message_id or mint_message_id(self._entropy.draw(MESSAGE_ID_BYTES))
+            return Delivery(destination.lane, message_id, await self._send_live(message, message_id, destination))
+        accepted = self._accepted.get(one.message_id)
+        if accepted is None:
+            return one
+        try:
+            async with asyncio.timeout(self._settings.outbox.lease_ms / 1_000):
+                return one._replace(outcome=Sent()) if await accepted else one
+        except TimeoutError:
+            return one
+        finally:
+            self._accepted.pop(one.message_id, None)
 
-    async def _try_live(self, message: Message, message_id: MessageId, destination: Destination) -> Outcome:
-        carrier = self._carriers.get(destination.route)
+    async def _send_live(self, message: Message, message_id: MessageId, destination: Destination) -> Outcome:
+        """Send at once or not at all, by the one classification of SPEC 2.4."""
+        carrier = self._drain.carrier(destination.route)
         connected = carrier is not None and carrier.is_up() and carrier.is_connected(destination.lane)
         decision = classify(message.kind, connected=connected)
         if isinstance(decision, Dropped):
             return decision
-        try:
-            entry = self._forms.entry(message, message_id, destination, self._clock.now_ms())
-            await self._carriers[entry.route].transmit(entry)
-        except (AttemptFailed, Withdrawn):
-            return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
-        return Sent()
-
-    async def _record_and_lease(
-        self, told: Sequence[Ending], ways: Mapping[Route, Carrier], room: int
-    ) -> list[OutboxEntry]:
-        """How the last tries ended and what is tried next, in one commit."""
-
-        def work() -> list[OutboxEntry]:
-            for message_id, event in told:
-                self._step(message_id, event)
-                if isinstance(event, DeliveryAcked):  # the next hop took it, and signed that it holds it
-                    self._step(message_id, SUCCEEDED)
-            return self._lease(ways, room) if room else []
-
-        return await self.file.run(work) if told or room else []
-
-    def _lease(self, ways: Mapping[Route, Carrier], limit: int) -> list[OutboxEntry]:
-        return self._store.lease(
-            owner=self._owner,
-            routes=[route for route, carrier in ways.items() if carrier.is_up()],
-            is_connected=lambda route, lane: ways[route].is_connected(lane),
-            limit=limit,
-            now_ms=self._clock.now_ms(),
-        )
-
-    def _failed(self, failure: Failure, retry_after_ms: int | None) -> TransmitFailed:
-        return TransmitFailed(
-            owner=self._owner, failure=failure, retry_after_ms=retry_after_ms, dice=self._entropy.dice()
-        )
-
-    async def _next_due_ms(self) -> int:
-        """When something will need attention, as far as that is known now."""
-
-        def first() -> int:
-            times = (self._store.next_wake_ms(), self._store.dead_letters.next_tidy_ms())
-            known = [at_ms for at_ms in times if at_ms is not None]
-            return min(known, default=self._clock.now_ms() + self._settings.outbox.sweep_interval_ms)
-
-        return await self.file.run(first)
+        entry = self._builder.live_entry(message, message_id, destination, self._clock.now_ms())
+        if carrier is not None:
+            with contextlib.suppress(AttemptFailed, Withdrawn):
+                await carrier.transmit(entry)
+                return Sent()
+        return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
 
     def _status(self, message_id: MessageId) -> Status | None:
         entry = self._store.load(message_id)
@@ -360,28 +309,38 @@ class Outbox:
                 attempts=entry.attempts,
                 last_error=entry.last_error,
             )
-        confirmation = self._store.sent.confirmation(message_id)
-        if confirmation is None:
+        ended = self._store.ended.find(message_id)
+        if ended is None:
             return None
-        return Status(state=State.DELIVERED, confirmation=confirmation, attempts=0, last_error=None)
+        return Status(state=ended.state, confirmation=ended.confirmation, attempts=0, last_error=None)
 
-    def _announce(self) -> None:
-        if self._announcer.is_heard:
-            self._announcer.announce(self._store.take_changes())
-        else:
-            self._store.changes.clear()
+    def _follow_commit(self) -> None:
+        """After each commit: begin attempts that were leased in it, wake senders that wait for space, emit events."""
+        for entry in self._drain.start_leased():
+            if entry.route is Route.UPSTREAM:
+                self._accepted[entry.message_id] = asyncio.get_running_loop().create_future()
+        changes = self._store.take_changes()
+        if not changes:
+            return
+        self._space.wake()
+        if self._accepted:
+            for change in changes:
+                waiting = self._accepted.get(change.message_id)
+                if waiting is not None and not waiting.done() and change.notice is not OutboxEventType.QUEUED:
+                    waiting.set_result(change.notice in (OutboxEventType.SENT, OutboxEventType.DELIVERED))
+        if self._events.is_heard:
+            self._events.announce(changes)
 
-    async def _apply(self, message_id: MessageId, event: Event) -> bool:
-        """Whether the event had any effect."""
-        effects = await self.file.run(lambda: self._step(message_id, event))
-        self._work.set()
-        return bool(effects)
-
-    def _step(self, message_id: MessageId, event: Event) -> tuple[Effect, ...]:
-        now_ms = self._clock.now_ms()
-        effects = self._store.apply(message_id, event, now_ms=now_ms)
-        if self._reseal is not None and any(isinstance(effect, Reencrypt) for effect in effects):
-            entry = self._store.load(message_id)
-            if entry is not None:
-                self._store.replace_payload(message_id, self._reseal(entry), now_ms=now_ms)
+    async def _apply(self, message_id: MessageId, event: Event) -> tuple[Effect, ...]:
+        effects = await self.file.run(lambda: self._store.apply(message_id, event, now_ms=self._clock.now_ms()))
+        self.wake()
         return effects
+
+
+async def _async_items(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterator[Item]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item

@@ -112,7 +112,7 @@ class OutgoingMessages:
                 expires_at_ms=expires_at_ms,
                 next_attempt_at_ms=now_ms,
             ),
-            sealed_hash=hash_sealed_bytes(sealed),
+            payload_hash=hash_sealed_bytes(sealed),
             session_tag=session_tag(self._identity.tag_secret, session.session_id),
             sequence=session.next_sequence,
             now_ms=now_ms,
@@ -170,15 +170,6 @@ class OutgoingMessages:
             for one in to_reseal(theirs, session=session.session_id):
                 self._reseal(one, session, contact, now_ms)
         return sum(one.state is State.SENDING for one in stranded)
-
-    def reencrypt(self, entry: OutboxEntry, *, now_ms: int) -> bytes:
-        """The payload of an entry whose session failed (SPEC 4.4, E008 and E009), from a new session."""
-        session = self._sessions.session_of(entry.message_id)
-        if session is not None and not session.is_left:
-            self.reset(session.peer, session.session_id, ResetReason.ASKED_FOR, now_ms=now_ms)
-        self.reencrypt_retired_sessions(now_ms=now_ms)
-        again = self._outbox.load(entry.message_id)
-        return entry.payload if again is None else again.payload
 
     def reset_for(self, message_id: MessageId, *, now_ms: int) -> None:
         """The network says that the session of a message it ended is broken (SPEC 4.3); others were sealed anew."""
@@ -254,7 +245,7 @@ class OutgoingMessages:
         self._outbox.replace_payload(one.message_id, sealed, now_ms=now_ms)
         # Nodes and the recipient journal the hash of these bytes; without this event Spark could not join theirs.
         self._journal.append(
-            JournalKind.RESEALED,
+            JournalKind.REENCRYPTED,
             at_ms=now_ms,
             message_id=one.message_id,
             session_tag=session_tag(self._identity.tag_secret, session.session_id),

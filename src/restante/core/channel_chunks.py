@@ -114,7 +114,7 @@ def neighbours_to_ask(chunk: ChannelChunk, entry: OutboxEntry) -> tuple[MessageI
     """
     if chunk.strategy is Strategy.BEST_EFFORT:
         return ()
-    comes_by_itself = entry.first_buried_at_ms is not None
+    comes_by_itself = entry.first_dead_at_ms is not None
     before = (chunk_id(chunk.group, chunk.index - 1),) if chunk.index else ()
     after = (chunk_id(chunk.group, chunk.index + 1),) if comes_by_itself and chunk.index + 1 < chunk.count else ()
     return before + after

@@ -1,19 +1,18 @@
-"""What can happen to an outbox entry, and what the host must then do. Data only; core/outbox decides."""
+"""The events of the outbox machine and the effects that its host carries out. Data only; core/outbox decides."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from restante.model.error_codes import Code
 from restante.model.ids import NodeId
-from restante.model.journal import JournalKind
+from restante.model.journal import JournalKind, StorageReceipt
 from restante.model.outbox_entry import DeadLetter
 from restante.policy.failures import Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leased:
-    """A drain claimed the entry for one try."""
+    """A drain leased the entry for one attempt."""
 
     owner: str
     until_ms: int
@@ -21,24 +20,27 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class TransmitSucceeded:
-    """The next hop accepted it and said so."""
+    """The next hop accepted the entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransmitFailed:
-    """The try of `owner` failed, or its answer never came."""
+    """The attempt of `owner` failed, or its answer never came."""
 
     owner: str
     failure: Failure
     retry_after_ms: int | None = None
     dice: float = 0.0
+    reached: bool = True
+    """False if no connection to a node of the place was made."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAcked:
-    """A storing node signed that it holds the message; `node` is who, where that is known (SPEC 7.8)."""
+    """A node signed that it stores the message; `node` is its id where the carrier knows it (SPEC 7.8)."""
 
     node: NodeId | None = None
+    receipt: StorageReceipt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +55,39 @@ class ReadAcked:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """A sweep looked at the entry: leases, queue time and expiry are judged anew."""
+    """A sweep checks lease, expiry and queue time.
+
+    `connected_ms` is how long the entry has waited unsent while its lane was connected (SPEC 2.2).
+    """
+
+    connected_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityExceeded:
-    """Its lane is over its limit and this entry is the oldest."""
+    """The upstream lane is over its limit and this entry is the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The user took it back."""
+    """The user cancelled the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A dead letter is to be tried again: because somebody asked, or by itself, once a day (SPEC 5.3, 5.4)."""
+    """A dead letter goes back into the queue, on a user's request or automatically (SPEC 5.3, 5.4)."""
 
-    by_itself: bool = False
+    is_automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RetransmitRequested:
-    """Its reader misses it, or it was sealed anew for another session: what was sent before will not do."""
+    """The recipient requested a retransmission, or the message was re-encrypted for another session: send it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientReached:
+    """Something else to the same recipient was stored: a wait for this recipient ends (SPEC 3.4)."""
 
 
 Event = (
@@ -90,6 +102,7 @@ Event = (
     | Cancelled
     | Recovered
     | RetransmitRequested
+    | RecipientReached
 )
 
 
@@ -110,17 +123,18 @@ class OutboxEventType(StrEnum):
 
 
 class AppendJournalEvent(NamedTuple):
-    """Write this fact to the journal in the transaction of the change (SPEC 1.4)."""
+    """Append this event to the journal in the transaction of the change (SPEC 1.4)."""
 
     kind: JournalKind
     code: str | None = None
     latency_ms: int | None = None
     node: NodeId | None = None
+    receipt: StorageReceipt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitEvent:
-    """Tell the application, after the commit."""
+    """Emit this event to the application after the commit."""
 
     notice: OutboxEventType
     code: str | None = None
@@ -128,26 +142,19 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDeadLetter:
-    """Keep this dead letter (or payload-free tombstone) in the entry's place."""
+    """Store this dead letter, or payload-free tombstone, in place of the entry."""
 
     letter: DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePayload:
-    """The entry has ended: its payload may go."""
+    """Delete the payload: the entry has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetSession:
-    """The session with this recipient is broken; agree on a new one."""
+    """Delete the session with this recipient; the next lease encrypts in another (SPEC 4.4, E008)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reencrypt:
-    """Seal the locally kept plaintext anew before the next try (SPEC 4.4, E008 and E009)."""
-
-    code: Code
-
-
-Effect = AppendJournalEvent | EmitEvent | StoreDeadLetter | DeletePayload | ResetSession | Reencrypt
+Effect = AppendJournalEvent | EmitEvent | StoreDeadLetter | DeletePayload | ResetSession

@@ -57,8 +57,10 @@ class TooLarge(RestanteError, ValueError):
 class OutboxFull(RestanteError):
     """The outbox is at its limit. Nothing was accepted and nothing evicted (SPEC 3.6)."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, lane: str = "") -> None:
+        """`lane` says what is full: a lane, a relay, the reserve for control messages or the whole outbox."""
         super().__init__(text, code=Code.OUTBOX_FULL)
+        self.lane = lane
 
 
 class DuplicateMessageId(RestanteError):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple, TypedDict
 
 from restante.model.ids import EventId, MessageId, NodeId, PayloadHash, SessionTag, WriterId
 from restante.model.kinds import Kind, Priority
@@ -17,8 +17,8 @@ class JournalKind(StrEnum):
     SENT = "sent"
     RETRIED = "retried"
     RESENT = "resent"
-    RESEALED = "resealed"
-    """Encrypted anew for another session: other bytes, and a hash of their own, under the same id (SPEC 8.7)."""
+    REENCRYPTED = "reencrypted"
+    """Encrypted again for another session: other bytes with another hash under the same id (SPEC 8.7)."""
     DELIVERY_CONFIRMED = "delivery_confirmed"
     DELIVERED = "delivered"
     READ = "read"
@@ -32,7 +32,7 @@ class JournalKind(StrEnum):
     REFUSED = "refused"
     SERVED = "served"
     DAMAGED = "damaged"
-    REMOVED = "removed"
+    DELETED = "deleted"
     REAPED = "reaped"
     NODE_STARTED = "node_started"
 
@@ -42,14 +42,15 @@ class JournalKind(StrEnum):
     RETRANSMIT_REQUESTED = "retransmit_requested"
     SESSION_RESET = "session_reset"
     SESSION_CONTINUED = "session_continued"
-    VANISHED = "vanished"
-    FORGOTTEN = "forgotten"
+    INBOX_EXPIRED = "inbox_expired"
+    DEDUP_EVICTED = "dedup_evicted"
+    MISSING_AT_NODE = "missing_at_node"
     SECURITY = "security"
-    SCOREBOARD_TAKEN = "scoreboard_taken"
+    SCOREBOARD_APPLIED = "scoreboard_applied"
 
 
-DAILY_RETRY: Final = "daily_retry"
-"""The code of an automatic recovery (SPEC 5.3)."""
+AUTOMATIC_RETRY: Final = "automatic_retry"
+"""The code of a recovery that no user asked for: once a day, and when mail to the recipient is stored (SPEC 5.3)."""
 ASKED_BY_FLEET: Final = "fleet"
 """The code of an event that was caused by an action of the fleet (SPEC 13.6)."""
 
@@ -89,3 +90,49 @@ class JournalEvent:
     node: NodeId | None = None
     latency_ms: int | None = None
     ttl_s: int | None = None
+    last_sequence: int | None = None
+    previous_session_tag: SessionTag | None = None
+    evidence_inner_hash: bytes | None = None
+    evidence_path: bytes | None = None
+    evidence_root: bytes | None = None
+    evidence_at_ms: int | None = None
+    evidence_signature: bytes | None = None
+    answer: bytes | None = None
+
+
+class StorageReceipt(NamedTuple):
+    """The evidence of a node's DELIVERY ack, as it is journaled (SPEC 10.2, 13.1).
+
+    With the payload hash, `inner_hash` gives the leaf; `path` leads from it to `root`, which the node signed.
+    """
+
+    inner_hash: bytes
+    path: bytes
+    root: bytes
+    at_ms: int
+    signature: bytes
+
+
+class EventColumns(TypedDict, total=False):
+    """The columns that a writer may set besides number, time and kind; a test holds them equal to `JournalEvent`."""
+
+    message_id: MessageId | None
+    session_tag: SessionTag | None
+    sequence: int | None
+    payload_hash: PayloadHash | None
+    size_bytes: int | None
+    message_kind: Kind | None
+    priority: Priority | None
+    attempt: int | None
+    code: str | None
+    node: NodeId | None
+    latency_ms: int | None
+    ttl_s: int | None
+    last_sequence: int | None
+    previous_session_tag: SessionTag | None
+    evidence_inner_hash: bytes | None
+    evidence_path: bytes | None
+    evidence_root: bytes | None
+    evidence_at_ms: int | None
+    evidence_signature: bytes | None
+    answer: bytes | None

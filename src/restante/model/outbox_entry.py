@@ -1,7 +1,7 @@
 """Outbox entries and dead letters (SPEC 3.1, 5.1)."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypedDict, Unpack
+from typing import NamedTuple
 
 from restante.model.error_codes import Code
 from restante.model.ids import MessageId
@@ -10,51 +10,22 @@ from restante.model.states import Confirmation, DeadCategory, DeadReason, Route,
 
 
 class Lease(NamedTuple):
-    """Who is sending an entry, and until when (SPEC 3.5)."""
+    """Who is sending an entry and until when (SPEC 3.5)."""
 
     owner: str
     until_ms: int
 
 
-_new = object.__new__
-_set = object.__setattr__
-
-
-class EntryChanges(TypedDict, total=False):
-    """All fields of an outbox entry, each optional, as keyword arguments of `but`."""
-
-    message_id: MessageId
-    route: Route
-    lane: str
-    kind: Kind
-    payload: bytes
-    sealed_plaintext: bytes
-    priority: Priority
-    created_at_ms: int
-    queued_at_ms: int
-    ttl_s: int
-    expires_at_ms: int
-    next_attempt_at_ms: int
-    insertion: int
-    attempts: int
-    state: State
-    lease: Lease | None
-    last_error: Code | None
-    first_attempt_at_ms: int | None
-    last_attempt_at_ms: int | None
-    first_buried_at_ms: int | None
-    was_sent: bool
-    reencrypted: bool
-    confirmation: Confirmation
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxEntry:
     """One message to one destination.
 
-    `insertion` breaks ties of `created_at_ms`. `queued_at_ms` is when it last entered the queue, by `send` or by
-    recovery; its longest unsent wait is counted from then. `first_buried_at_ms` is when it first became a dead letter
-    since the user last recovered it: automatic retries must not prolong its retention.
+    `payload` holds the bytes that leave: sealed bytes for mail. It is empty until the first lease encrypts the entry
+    from `sealed_plaintext`. `queue_number` orders entries by acceptance; `place` counts them in their lane.
+    `queued_at_ms` is when the entry last entered the queue, by `send` or by recovery. `attempts` are those that count
+    against the maximum; `failures` are all that failed in a row, which set the next delay. `times_stored` counts how
+    often the next hop accepted it. `first_dead_at_ms` is when it first became a dead letter since a user last
+    recovered it: automatic retries do not prolong how long it is kept.
     """
 
     message_id: MessageId
@@ -69,40 +40,29 @@ class OutboxEntry:
     ttl_s: int
     expires_at_ms: int
     next_attempt_at_ms: int
-    insertion: int = 0
+    queue_number: int = 0
+    place: int = 0
     attempts: int = 0
+    failures: int = 0
     state: State = State.PENDING
     lease: Lease | None = None
     last_error: Code | None = None
     first_attempt_at_ms: int | None = None
     last_attempt_at_ms: int | None = None
-    first_buried_at_ms: int | None = None
-    was_sent: bool = False
-    reencrypted: bool = False
+    first_dead_at_ms: int | None = None
+    times_stored: int = 0
+    has_failed_to_encrypt: bool = False
     confirmation: Confirmation = Confirmation.NONE
 
-    def but(self, **changes: Unpack[EntryChanges]) -> Self:
-        """Return the entry with these fields changed.
-
-        Every step makes one, and `dataclasses.replace` takes as long as the step itself. That is why this class has no
-        slots.
-        """
-        changed = _new(type(self))
-        _set(changed, "__dict__", self.__dict__ | changes)
-        return changed
-
-    @classmethod
-    def filled(cls, fields: EntryChanges) -> Self:
-        """Return the entry with these fields, which must be all of them. Rows need no further check: they were checked
-        when written."""
-        made = _new(cls)
-        _set(made, "__dict__", fields)
-        return made
+    @property
+    def was_sent(self) -> bool:
+        """Return whether the next hop has accepted the entry at least once."""
+        return self.times_stored > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """An entry that was given up, with the reason and its retention. A tombstone has no payload."""
+    """An entry that was given up, with the reason and until when it is kept. A tombstone has no payload."""
 
     entry: OutboxEntry
     reason: DeadReason
@@ -117,20 +77,21 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingEntry:
-    """An entry in flight without its body; `is_behind` when an earlier one of its FIFO lane must leave first."""
+    """An entry in flight without its body; `is_blocked` when an earlier one of its lane must leave first."""
 
     entry: OutboxEntry
     size_bytes: int
-    is_behind: bool
+    is_blocked: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveredEntry:
-    """What the delivered index stores about a message (SPEC 3.13)."""
+class EndedEntry:
+    """What is kept of a message for 30 days after its end (SPEC 3.13)."""
 
     message_id: MessageId
     kind: Kind
     priority: Priority
+    state: State
     confirmation: Confirmation
     ended_at_ms: int
 

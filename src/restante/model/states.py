@@ -9,6 +9,7 @@ class Route(StrEnum):
 
     MESH = "mesh"
     RELAY = "relay"
+    UPSTREAM = "upstream"
     CHANNEL = "channel"
 
 

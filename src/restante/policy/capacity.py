@@ -1,9 +1,10 @@
-"""How much the outbox may hold, and what gives way when a relay lane is full (SPEC 3.6).
+"""How much the outbox may hold (SPEC 3.6, 5.3).
 
-Counts come in as numbers; reading them from a store and deleting rows happens elsewhere.
+Counts come in as numbers. Mail that does not fit is refused; only lanes of route `upstream` evict.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from restante.model.errors import OutboxFull
 from restante.model.outbox_entry import OutboxEntry
@@ -17,9 +18,12 @@ class OutboxLimits:
 
     max_entries: int = ranged(10_000, low=100, high=1_000_000, unit="entries", clause="3.6")
     max_payload_bytes: int = ranged(50_000_000, low=1_000_000, high=10_000_000_000, unit="bytes", clause="3.6")
+    max_lane_share: float = ranged(0.8, low=0.01, high=1.0, unit="of the outbox", clause="3.6")
+    control_reserve: int = ranged(500, low=10, high=100_000, unit="entries", clause="3.6")
     max_pending_per_upstream_lane: int = ranged(256, low=1, high=10_000, unit="entries", clause="3.6")
     upstream_max_age_ms: int = ranged(604_800_000, low=3_600_000, high=2_592_000_000, unit="ms", clause="3.9")
     sweep_interval_ms: int = ranged(300_000, low=1_000, high=3_600_000, unit="ms", clause="3.9")
+    drain_on_startup: int = ranged(1, low=0, high=1, unit="(0 off, 1 on)", clause="3.10")
     drain_budget_ms: int = ranged(60_000, low=1_000, high=600_000, unit="ms", clause="3.10")
     lease_ms: int = ranged(60_000, low=1_000, high=600_000, unit="ms", clause="3.5")
 
@@ -27,36 +31,68 @@ class OutboxLimits:
         check_ranges(self, "outbox")
 
 
-def check_capacity(
-    limits: OutboxLimits, *, held_entries: int, held_bytes: int, new_entries: int, new_bytes: int
-) -> None:
-    """Raise `OutboxFull` unless all new entries fit beside those in the outbox. Nothing is evicted for them."""
-    if held_entries + new_entries > limits.max_entries or held_bytes + new_bytes > limits.max_payload_bytes:
-        raise OutboxFull(
-            f"the outbox holds {held_entries} entries and {held_bytes} bytes; {new_entries} more with {new_bytes}"
-            f" bytes would pass its limits of {limits.max_entries} entries and {limits.max_payload_bytes} bytes"
-        )
+class Held(NamedTuple):
+    """Entries and bytes, of a lane or of several. Dead letters with a payload count, too (SPEC 5.3)."""
+
+    entries: int
+    size_bytes: int
+
+
+def check_capacity(limits: OutboxLimits, *, held: Held, new: Held) -> None:
+    """Raise `OutboxFull` unless the new entries fit beside everything the outbox holds."""
+    _check("the outbox", held, new, Held(limits.max_entries, limits.max_payload_bytes))
+
+
+def check_control_capacity(limits: OutboxLimits, *, lane: str, held: Held, held_in_lane: Held, new: Held) -> None:
+    """Raise `OutboxFull` unless the new control messages fit into their own reserve."""
+    reserve = Held(limits.control_reserve, limits.max_payload_bytes)
+    _check("the reserve for control messages", held, new, reserve)
+    _check(f"lane {_shown(lane)}", held_in_lane, new, _share(limits, reserve))
+
+
+def check_share(limits: OutboxLimits, *, what: str, name: str, held: Held, new: Held) -> None:
+    """Raise `OutboxFull` unless one lane, or one relay, stays within its share of the outbox."""
+    _check(f"{what} {_shown(name)}", held, new, _share(limits, Held(limits.max_entries, limits.max_payload_bytes)))
 
 
 def overflow(limits: OutboxLimits, *, route: Route, pending: int) -> int:
-    """Return how many pending entries of a lane must be evicted, the new one included. Only upstream lanes evict."""
-    if route is not Route.RELAY:
+    """Return how many pending entries of a lane must be evicted, the new one counted. Only upstream lanes evict."""
+    if route is not Route.UPSTREAM:
         return 0
     return max(0, pending - limits.max_pending_per_upstream_lane)
 
 
-def check_lane_capacity(limits: OutboxLimits, *, route: Route, pending: int) -> None:
-    """Raise `OutboxFull` if a recovered dead letter would make its lane evict.
+def check_upstream_recovery(limits: OutboxLimits, *, lane: str, pending: int) -> None:
+    """Raise `OutboxFull` where a recovered dead letter would make its upstream lane evict.
 
-    It is older than the entries there, so the lane would evict the recovered message itself.
+    It is older than what waits there, so the lane would evict the recovered entry itself.
     """
-    if overflow(limits, route=route, pending=pending + 1):
+    if overflow(limits, route=Route.UPSTREAM, pending=pending + 1):
         raise OutboxFull(
-            f"{pending} messages wait in this lane already, of at most {limits.max_pending_per_upstream_lane};"
-            " the dead letter stays where it is"
+            f"lane {_shown(lane)} has {pending} pending messages, of at most {limits.max_pending_per_upstream_lane};"
+            " the dead letter stays where it is",
+            lane=lane,
         )
 
 
 def eviction_key(entry: OutboxEntry) -> tuple[int, int]:
-    """Return the sort key of a lane's pending entries: the smallest is evicted first."""
-    return (entry.created_at_ms, entry.insertion)
+    """Sort the pending entries of an upstream lane: the first ones are evicted first."""
+    return (entry.created_at_ms, entry.queue_number)
+
+
+def _share(limits: OutboxLimits, whole: Held) -> Held:
+    return Held(int(whole.entries * limits.max_lane_share), int(whole.size_bytes * limits.max_lane_share))
+
+
+def _check(what: str, held: Held, new: Held, limit: Held) -> None:
+    if held.entries + new.entries > limit.entries:
+        raise OutboxFull(f"{what} holds {held.entries} messages; at most {limit.entries} are allowed", lane=what)
+    if held.size_bytes + new.size_bytes > limit.size_bytes:
+        raise OutboxFull(
+            f"{what} holds {held.size_bytes} bytes; {new.size_bytes} more would pass its limit of {limit.size_bytes}",
+            lane=what,
+        )
+
+
+def _shown(lane: str) -> str:
+    return repr(lane if len(lane) <= 80 else f"{lane[:79]}…")

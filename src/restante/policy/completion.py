@@ -1,26 +1,29 @@
-"""Decide what ends an outbox entry, and when an unacknowledged one is stored again (SPEC 3.8, 10.4)."""
+"""What ends an outbox entry, and when one without receipt is stored again (SPEC 3.8, 3.14, 10.4)."""
 
 from typing import Final
 
 from restante.model.kinds import Kind
 from restante.model.states import Route
 
-STORE_LIFE_MS: Final = 30 * 86_400_000  # SPEC 6.6: a node keeps nothing longer
-RESTORE_MARGIN_MS: Final = 86_400_000  # SPEC 10.4: one day before the stored copy expires
-# Module-level names, because on Python 3.11 reading an enum member from its class is ten times slower.
-_CHANNEL: Final = Route.CHANNEL
+DAY_MS: Final = 86_400_000
+STORED_TTL_MS: Final = 30 * DAY_MS  # SPEC 6.6: a node keeps nothing longer
+FIRST_STORE_AGAIN_MS: Final = DAY_MS  # SPEC 3.14: once, 24 h after it was first stored
+STORE_AGAIN_MARGIN_MS: Final = DAY_MS  # SPEC 10.4: one day before the stored copy expires
+LONGEST_STORED_WAIT_MS: Final = STORED_TTL_MS - STORE_AGAIN_MARGIN_MS
+_ENDS_WHEN_ACCEPTED: Final = frozenset({Route.CHANNEL, Route.UPSTREAM})
 _CONTROL: Final = Kind.CONTROL
 
 
 def ends_when_accepted(route: Route, kind: Kind) -> bool:
-    """Return whether acceptance by the next hop ends the entry.
+    """Return whether the next hop's acceptance already ends the entry.
 
-    Channels have no acks. Control messages carry acks themselves: an ack of an ack would never end
-    (docs/decisions/0006).
+    Channels and upstream servers send no receipts. Control messages carry acknowledgements themselves: waiting for an
+    acknowledgement of an acknowledgement would never end (docs/decisions/0006).
     """
-    return route is _CHANNEL or kind is _CONTROL
+    return route in _ENDS_WHEN_ACCEPTED or kind is _CONTROL
 
 
-def restore_at_ms(*, sent_at_ms: int, expires_at_ms: int) -> int:
-    """Return when a message that is stored and has no RECEIPT ack is put again. It is never later than its expiry."""
-    return min(sent_at_ms + STORE_LIFE_MS - RESTORE_MARGIN_MS, expires_at_ms)
+def store_again_at_ms(*, stored_at_ms: int, times_stored: int, expires_at_ms: int) -> int:
+    """Return when a stored message without receipt is stored again; its own expiry if that comes first."""
+    wait_ms = FIRST_STORE_AGAIN_MS if times_stored == 1 else LONGEST_STORED_WAIT_MS
+    return min(stored_at_ms + wait_ms, expires_at_ms)

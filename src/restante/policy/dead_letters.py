@@ -31,7 +31,6 @@ _CATEGORY_OF: Final[Mapping[DeadReason, DeadCategory]] = MappingProxyType(
 class DeadLetterRetention:
     """The settings of dead letters."""
 
-    retriable_retention_ms: int = ranged(7 * DAY_MS, low=DAY_MS, high=90 * DAY_MS, unit="ms", clause="5.3")
     permanent_retention_ms: int = ranged(30 * DAY_MS, low=DAY_MS, high=365 * DAY_MS, unit="ms", clause="5.3")
     tombstone_retention_ms: int = ranged(DAY_MS, low=3_600_000, high=30 * DAY_MS, unit="ms", clause="5.3")
     # SPEC 5.3 allows one automatic retry a day; the setting can only make it rarer.
@@ -51,14 +50,17 @@ def keeps_payload(category: DeadCategory) -> bool:
     return category is not DeadCategory.EXPIRED
 
 
-def expires_at_ms(retention: DeadLetterRetention, *, category: DeadCategory, moved_at_ms: int) -> int:
-    """Return when the dead letter itself is deleted."""
-    kept_ms = {
-        DeadCategory.RETRIABLE: retention.retriable_retention_ms,
-        DeadCategory.PERMANENT: retention.permanent_retention_ms,
-        DeadCategory.EXPIRED: retention.tombstone_retention_ms,
-    }[category]
-    return moved_at_ms + kept_ms
+def expires_at_ms(
+    retention: DeadLetterRetention, *, category: DeadCategory, moved_at_ms: int, message_expires_at_ms: int
+) -> int:
+    """Return when the dead letter itself is deleted: a retriable one with its message (SPEC 5.3)."""
+    match category:
+        case DeadCategory.RETRIABLE:
+            return message_expires_at_ms
+        case DeadCategory.PERMANENT:
+            return moved_at_ms + retention.permanent_retention_ms
+        case DeadCategory.EXPIRED:
+            return moved_at_ms + retention.tombstone_retention_ms
 
 
 def next_auto_retry_ms(

@@ -1,7 +1,8 @@
 """Decide what follows a failed attempt: retry, give up or remove (SPEC 4.3, 4.4).
 
 The decision depends on the kind of failure and the number of attempts. A rule may say that a session must be reset or a
-circuit rebuilt; the host does it.
+circuit rebuilt; the host does it. Nothing that a node says touches a session (SPEC 4.3): only our own failure to
+encrypt does.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from typing import Final
 from restante.model.error_codes import Code
 from restante.model.states import DeadCategory, DeadReason
 from restante.policy.dead_letters import category_of
-from restante.policy.retry import Schedule, jittered_delay_ms, longest_delay_ms
+from restante.policy.retry import Schedule, jittered_delay_ms, longest_delay_ms, longest_wait_ms
 
 LINEAR_STEP_MS: Final = 300_000  # SPEC 4.3, TLS handshake failed: 5 min more with every attempt
 UNKNOWN_RECIPIENT_DELAY_MS: Final = 3_600_000  # SPEC 4.3, recipient key not found: 1 h
@@ -38,7 +39,8 @@ class Failure(StrEnum):
 
     STORAGE_REFUSED = "storage_refused"
     ENCRYPTION_FAILED = "encryption_failed"
-    SESSION_INVALID = "session_invalid"
+    CARRIER_FAILED = "carrier_failed"
+    """The carrier raised an exception that it does not declare."""
     TTL_EXPIRED = "ttl_expired"
 
     CHANNEL_UNAVAILABLE = "channel_unavailable"
@@ -68,7 +70,6 @@ class FailureRule:
     retries_once: bool = False
     notifies: bool = False
     resets_session: bool = False
-    reencrypts: bool = False
     rebuilds_circuit: bool = False
     tries_other_nodes: bool = False
 
@@ -96,9 +97,7 @@ FAILURE_RULES: Final[Mapping[Failure, FailureRule]] = MappingProxyType(
         ),
         Failure.RATE_LIMITED: FailureRule(code=Code.RATE_LIMITED, backoff=Backoff.RETRY_AFTER, counts_as_attempt=False),
         Failure.INVALID_FORMAT: FailureRule(code=Code.MALFORMED, backoff=Backoff.NEVER),
-        Failure.AUTHENTICATION_FAILED: FailureRule(
-            code=Code.AUTHENTICATION_FAILED, backoff=Backoff.NEVER, resets_session=True
-        ),
+        Failure.AUTHENTICATION_FAILED: FailureRule(code=Code.AUTHENTICATION_FAILED, backoff=Backoff.NEVER),
         Failure.TOO_LARGE: FailureRule(code=Code.MESSAGE_TOO_LARGE, backoff=Backoff.NEVER, notifies=True),
         # The circuit worked and is kept; only the node refused (SPEC 7.3: try other nodes).
         Failure.STORAGE_REFUSED: FailureRule(
@@ -109,11 +108,8 @@ FAILURE_RULES: Final[Mapping[Failure, FailureRule]] = MappingProxyType(
             backoff=Backoff.EXPONENTIAL,
             retries_once=True,
             resets_session=True,
-            reencrypts=True,
         ),
-        Failure.SESSION_INVALID: FailureRule(
-            code=Code.SESSION_INVALID, backoff=Backoff.EXPONENTIAL, resets_session=True, reencrypts=True
-        ),
+        Failure.CARRIER_FAILED: FailureRule(code=Code.CARRIER_FAILED, backoff=Backoff.EXPONENTIAL),
         Failure.TTL_EXPIRED: FailureRule(code=Code.TTL_EXPIRED, backoff=Backoff.REMOVE, notifies=True),
         Failure.CHANNEL_UNAVAILABLE: FailureRule(code=Code.CHANNEL_UNAVAILABLE, backoff=Backoff.EXPONENTIAL),
         Failure.CHANNEL_REFUSED: FailureRule(code=Code.CHANNEL_REFUSED, backoff=Backoff.NEVER, notifies=True),
@@ -234,22 +230,28 @@ def decide(
     failure: Failure,
     *,
     attempts: int,
+    failures: int,
     now_ms: int,
     dice: float,
     schedule: Schedule,
     retry_after_ms: int | None = None,
-    already_reencrypted: bool = False,
+    reached: bool = True,
+    has_failed_to_encrypt: bool = False,
 ) -> Decision:
-    """Decide what follows after `attempts` attempts, the failed one included."""
+    """Decide what follows after `attempts` attempts and `failures` failed ones in a row, this one included.
+
+    `reached` is False if no connection to a node of the place was made: such an attempt does not count (SPEC 4.3).
+    """
     rule = FAILURE_RULES[failure]
+    counts = rule.counts_as_attempt and (reached or not rule.rebuilds_circuit)
     if rule.backoff is Backoff.REMOVE:
         return Remove(code=rule.code)
-    if rule.backoff is Backoff.NEVER or (rule.retries_once and already_reencrypted):
+    if rule.backoff is Backoff.NEVER or (rule.retries_once and has_failed_to_encrypt):
         return _give_up(DeadReason.PERMANENT_FAILURE, rule.code)
-    if rule.counts_as_attempt and attempts >= schedule.max_attempts:
+    if counts and attempts >= schedule.max_attempts:
         return _give_up(DeadReason.ATTEMPTS_EXHAUSTED, rule.code)
-    wait_ms = _wait_ms(rule.backoff, attempts=attempts, dice=dice, schedule=schedule, retry_after_ms=retry_after_ms)
-    return RetryAt(at_ms=now_ms + wait_ms, counts=rule.counts_as_attempt)
+    wait_ms = _wait_ms(rule.backoff, failures=failures, dice=dice, schedule=schedule, retry_after_ms=retry_after_ms)
+    return RetryAt(at_ms=now_ms + wait_ms, counts=counts)
 
 
 def _give_up(reason: DeadReason, code: Code) -> GiveUp:
@@ -261,15 +263,15 @@ def delay_after_failure_ms(failure: Failure, *, attempts: int, dice: float, sche
     backoff = FAILURE_RULES[failure].backoff
     if backoff not in (Backoff.EXPONENTIAL, Backoff.LINEAR):
         backoff = Backoff.LINEAR  # refused for good by this node: it may be replaced or repaired
-    return _wait_ms(backoff, attempts=attempts, dice=dice, schedule=schedule, retry_after_ms=None)
+    return _wait_ms(backoff, failures=attempts, dice=dice, schedule=schedule, retry_after_ms=None)
 
 
-def _wait_ms(backoff: Backoff, *, attempts: int, dice: float, schedule: Schedule, retry_after_ms: int | None) -> int:
+def _wait_ms(backoff: Backoff, *, failures: int, dice: float, schedule: Schedule, retry_after_ms: int | None) -> int:
     if backoff is Backoff.LINEAR:
-        return min(LINEAR_STEP_MS * attempts, longest_delay_ms(schedule))
+        return min(LINEAR_STEP_MS * failures, longest_delay_ms(schedule))
     if backoff is Backoff.ONE_HOUR:
         return UNKNOWN_RECIPIENT_DELAY_MS
     # Ignore a retry-after of 0: such attempts are not counted, so obeying it would loop without a pause.
     if backoff is Backoff.RETRY_AFTER and retry_after_ms is not None and retry_after_ms > 0:
-        return retry_after_ms
-    return jittered_delay_ms(schedule, attempt=attempts, dice=dice)
+        return min(retry_after_ms, longest_wait_ms(schedule))
+    return jittered_delay_ms(schedule, attempt=failures, dice=dice)

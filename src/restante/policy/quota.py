@@ -10,7 +10,7 @@ from restante.model.error_codes import Code
 from restante.model.kinds import TtlType
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.model.setting_ranges import check_ranges, ranged
-from restante.policy.completion import STORE_LIFE_MS
+from restante.policy.completion import STORED_TTL_MS
 
 HOUR_MS: Final = 3_600_000
 SOURCE_SHARE_OF_TOTAL: Final = 10
@@ -25,7 +25,7 @@ class MailboxQuota:
     max_bytes: int = ranged(100_000_000, low=1_000_000, high=100_000_000_000, unit="bytes", clause="6.6")
     max_blobs: int = ranged(10_000, low=100, high=10_000_000, unit="blobs", clause="6.6")
     max_blob_bytes: int = ranged(MAX_SEALED_BYTES, low=16_384, high=MAX_SEALED_BYTES, unit="bytes", clause="6.6")
-    max_ttl_ms: int = ranged(STORE_LIFE_MS, low=86_400_000, high=STORE_LIFE_MS, unit="ms", clause="6.6")
+    max_ttl_ms: int = ranged(STORED_TTL_MS, low=86_400_000, high=STORED_TTL_MS, unit="ms", clause="6.6")
     min_ttl_ms: int = ranged(HOUR_MS, low=60_000, high=24 * HOUR_MS, unit="ms", clause="6.6")
     total_bytes: int = ranged(10_000_000_000, low=1_000_000, high=100_000_000_000_000, unit="bytes", clause="6.6")
 
@@ -47,7 +47,7 @@ def storage_expiry_ms(*, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> 
 
     The rounding keeps a node from computing the time of sending from a round TTL.
     """
-    longest = now_ms + STORE_LIFE_MS
+    longest = now_ms + STORED_TTL_MS
     wanted = longest if ttl_type is TtlType.RELATIVE else min(expires_at_ms, longest)
     return _round_up_to_hour(wanted)
 

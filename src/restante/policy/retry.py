@@ -11,7 +11,8 @@ from restante.model.errors import LocalProtocolError, OutOfRange
 from restante.model.setting_ranges import check_ranges, ranged
 
 DOUBLING_ATTEMPTS: Final = 10  # SPEC 4.1: the eleventh attempt and all later ones wait max_delay
-DEFAULT_MAX_DELAY_MS: Final = 3_600_000  # SPEC 4.1
+HOUR_MS: Final = 3_600_000
+DEFAULT_MAX_DELAY_MS: Final = HOUR_MS  # SPEC 4.1
 CHANNEL_DELAYS_MS: Final = (5_000, 25_000, 120_000, 600_000)  # SPEC 4.2: the last one repeats
 
 
@@ -67,6 +68,13 @@ def next_attempt_at(schedule: Schedule, *, attempts: int, now_ms: int, dice: flo
     if attempts >= schedule.max_attempts:
         return None
     return now_ms + jittered_delay_ms(schedule, attempt=attempts, dice=dice)
+
+
+def longest_wait_ms(schedule: Schedule) -> int:
+    """Return the longest wait that a failed attempt can lead to. A longer one on disk shows a clock that jumped."""
+    if isinstance(schedule, ChannelSchedule):
+        return 24 * HOUR_MS  # a chat platform may ask for as much
+    return max(HOUR_MS, round(schedule.max_delay_ms * (1 + schedule.jitter)))
 
 
 def longest_delay_ms(schedule: Schedule) -> int:

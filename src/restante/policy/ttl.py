@@ -4,7 +4,7 @@ from typing import Final, assert_never
 
 from restante.model.errors import OutOfRange
 from restante.model.kinds import KIND_RULES, Kind, TtlType
-from restante.policy.completion import STORE_LIFE_MS
+from restante.policy.completion import STORED_TTL_MS
 
 SECOND_MS: Final = 1_000
 
@@ -44,7 +44,7 @@ def transport_expiry_ms(*, ttl_type: TtlType, created_at_ms: int, ttl_s: int) ->
         case TtlType.ABSOLUTE:
             return created_at_ms + ttl_s * SECOND_MS
         case TtlType.RELATIVE:
-            return created_at_ms + STORE_LIFE_MS
+            return created_at_ms + STORED_TTL_MS
         case _:
             assert_never(ttl_type)
 

@@ -11,10 +11,12 @@ from restante.policy.failures import FAILURE_RULES, Failure
 class AttemptFailed(RestanteError):
     """One attempt to hand over a message failed. `failure` selects the retry rule in `policy.failures`."""
 
-    def __init__(self, text: str, *, failure: Failure, retry_after_ms: int | None = None) -> None:
+    def __init__(self, text: str, *, failure: Failure, retry_after_ms: int | None = None, reached: bool = True) -> None:
+        """`reached` is False if no connection to a node of the place was made (SPEC 4.3)."""
         super().__init__(text, code=FAILURE_RULES[failure].code)
         self.failure = failure
         self.retry_after_ms = retry_after_ms
+        self.reached = reached
 
 
 class ConnectionLost(AttemptFailed):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from restante.model.ids import MessageId, show_message_id
-from restante.model.outbox_entry import DeliveredEntry, StoredDeadLetter, WaitingEntry
+from restante.model.outbox_entry import EndedEntry, StoredDeadLetter, WaitingEntry
 from restante.model.states import Confirmation, Route, State
 from restante.policy.settings import Settings
 from restante.views import formatting
@@ -46,7 +46,7 @@ def entry_data(waiting: WaitingEntry) -> dict[str, Any]:
         "created_at_ms": entry.created_at_ms,
         "queued_at_ms": entry.queued_at_ms,
         "next_attempt_at_ms": entry.next_attempt_at_ms,
-        "blocked": waiting.is_behind,
+        "blocked": waiting.is_blocked,
         "expires_at_ms": entry.expires_at_ms,
         "last_error": entry.last_error,
         "first_attempt_at_ms": entry.first_attempt_at_ms,
@@ -83,10 +83,10 @@ def dead_letter_data(letter: StoredDeadLetter) -> dict[str, Any]:
     }
 
 
-def delivered_data(delivered: DeliveredEntry) -> dict[str, Any]:
+def delivered_data(delivered: EndedEntry) -> dict[str, Any]:
     return {
         "message_id": show_message_id(delivered.message_id),
-        "state": State.DELIVERED.value,
+        "state": delivered.state.value,
         "kind": delivered.kind.value,
         "priority": delivered.priority.name.lower(),
         "confirmation": delivered.confirmation.name.lower(),
@@ -103,7 +103,7 @@ def next_step(waiting: WaitingEntry, now_ms: int) -> str:
     entry = waiting.entry
     if entry.state is State.SENDING:
         return "lease expired" if entry.lease is None or entry.lease.until_ms <= now_ms else "leased"
-    if waiting.is_behind:
+    if waiting.is_blocked:
         return "blocked"
     if _waits_for_receipt(waiting):
         return "receipt"
@@ -153,7 +153,7 @@ def entry_fields(waiting: WaitingEntry, settings: Settings, now_ms: int) -> Iter
     yield "attempts", f"{entry.attempts} of {schedule.max_attempts}"
     if entry.lease is not None:
         yield "leased by", f"{formatting.printable(entry.lease.owner)} until {at(entry.lease.until_ms, now_ms)}"
-    elif waiting.is_behind:
+    elif waiting.is_blocked:
         yield "next attempt", "after an earlier message of its lane"
     elif _waits_for_receipt(waiting):
         yield "next attempt", "none; it waits for the recipient's receipt"
@@ -187,8 +187,8 @@ def dead_letter_fields(letter: StoredDeadLetter, now_ms: int) -> Iterator[tuple[
     yield "next retry", "not automatic" if letter.retry_at_ms is None else at(letter.retry_at_ms, now_ms)
 
 
-def delivered_fields(delivered: DeliveredEntry, now_ms: int) -> Iterator[tuple[str, str]]:
-    yield "state", State.DELIVERED.value
+def delivered_fields(delivered: EndedEntry, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "state", delivered.state.value
     yield "kind", f"{delivered.kind.value}, {delivered.priority.name.lower()} priority"
     yield "ended", at(delivered.ended_at_ms, now_ms)
     yield "confirmed", CONFIRMED[delivered.confirmation]

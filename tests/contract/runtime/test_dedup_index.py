@@ -41,7 +41,7 @@ def mark(number: int) -> Fingerprint:
 
 def pages_in_bytes(database: Database) -> int:
     """Every page of the table and its index, full or not."""
-    [(size,)] = database.run("SELECT sum(pgsize) FROM dbstat WHERE name IN ('seen', 'seen_bucket')")
+    [(size,)] = database.run("SELECT sum(pgsize) FROM dbstat WHERE name IN ('dedup', 'dedup_bucket')")
     return int(size)
 
 
@@ -59,7 +59,7 @@ def test_a_hundred_thousand_entries_fit_ten_megabytes_of_pages_even_after_much_c
                 table.remember(number, key(number), mark(number), now_ms=NOW_MS)
                 if (number - 100_000) % 64 == 63:
                     assert table.push_out(100_064, now_ms=NOW_MS).entries == 64
-        [(held,)] = database.run("SELECT count(*) FROM seen")
+        [(held,)] = database.run("SELECT count(*) FROM dedup")
         used = pages_in_bytes(database)
         assert held == 100_000
         assert max(full, used) <= 10_000_000
@@ -81,7 +81,7 @@ def test_the_least_recently_seen_is_forgotten_first_and_that_shows(small: Client
     assert receive(small, letter(0), now_ms=NOW_MS + 1) is Verdict.DUPLICATE
     small.inbox.take_changes()
     receive(small, letter(1_000), now_ms=NOW_MS + 2)
-    [forgotten] = [fact for fact in facts(small.journal) if fact.kind is JournalKind.FORGOTTEN]
+    [forgotten] = [fact for fact in facts(small.journal) if fact.kind is JournalKind.DEDUP_EVICTED]
     assert (forgotten.code, forgotten.latency_ms) == ("dedup_full", 2)
     assert [(change.notice, change.how_many) for change in small.inbox.take_changes()] == [
         (InboxEventType.NEW_MESSAGE, 1),
@@ -89,7 +89,7 @@ def test_the_least_recently_seen_is_forgotten_first_and_that_shows(small: Client
     ]
     assert receive(small, letter(0), now_ms=NOW_MS + 3) is Verdict.DUPLICATE, "it was seen again in between"
     assert receive(small, letter(1), now_ms=NOW_MS + 3) is Verdict.REPLAY, "forgotten, but its number was used"
-    [(held,)] = small.database.run("SELECT count(*) FROM seen")
+    [(held,)] = small.database.run("SELECT count(*) FROM dedup")
     assert held == 1_000
 
 
@@ -106,8 +106,8 @@ def test_what_is_past_its_window_is_swept_silently_and_the_rest_stays(file: Clie
     for number in range(3):
         receive(file, letter(number), now_ms=NOW_MS + number)
     file.inbox.sweep(now_ms=NOW_MS + 30 * DAY_MS + 1)
-    assert file.database.run("SELECT count(*) FROM seen") == [(1,)]
+    assert file.database.run("SELECT count(*) FROM dedup") == [(1,)]
     assert file.database.run("SELECT seen FROM inbox_total") == [(1,)]
-    assert JournalKind.FORGOTTEN not in {fact.kind for fact in facts(file.journal)}
+    assert JournalKind.DEDUP_EVICTED not in {fact.kind for fact in facts(file.journal)}
     assert receive(file, letter(2), now_ms=NOW_MS + 30 * DAY_MS + 1) is Verdict.DUPLICATE
     assert file.inbox.take_owed(ALICE, limit=64)

@@ -1,94 +1,73 @@
-"""What was delivered is found at once, long before it is indexed with others."""
-
-from collections.abc import Iterator
-from pathlib import Path
+"""The delivered index: the final state of every message for 30 days."""
 
 import pytest
 
-from restante.core.outbox_events import ReadAcked, ReceiptAcked
+from restante.core.outbox_events import Cancelled, Event, ReadAcked, ReceiptAcked, TransmitSucceeded
 from restante.model.errors import DuplicateMessageId
-from restante.model.states import Confirmation
-from restante.runtime.sqlite.outbox.delivered_index import INDEX_AT, KEPT_MS
+from restante.model.journal import JournalKind
+from restante.model.states import Confirmation, Route, State
+from restante.runtime.sqlite.outbox.delivered_index import RETENTION_MS
 from support.fleet.journal_files import message
-from support.outbox.entries import accept, entry
+from support.outbox.entries import DAY_MS, accept, entry
 from support.spec.clauses import clause
-from support.sqlite.files import NOW_MS, ClientFile, open_client_file
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Iterator[ClientFile]:
-    made = open_client_file(tmp_path / "client.db")
-    yield made
-    made.database.close()
-
-
-def deliver(file: ClientFile, *numbers: int) -> None:
-    with file.database.transaction():
-        for number in numbers:
-            file.outbox.sent.remember(entry(number).but(confirmation=Confirmation.RECEIVED), now_ms=NOW_MS)
-
-
-def held(file: ClientFile) -> tuple[int, ...]:
-    """How many are indexed, how many wait for it, and how many a reader sees."""
-    [counts] = file.database.run(
-        "SELECT (SELECT count(*) FROM sent_index), (SELECT count(*) FROM sent_recent), count(*) FROM delivered"
-    )
-    return counts
+from support.sqlite.files import NOW_MS, ClientFile, history
 
 
 @clause("3.13")
-def test_a_delivery_is_known_before_and_after_it_is_indexed(file: ClientFile) -> None:
-    deliver(file, *range(INDEX_AT - 1))
-    assert held(file) == (0, INDEX_AT - 1, INDEX_AT - 1)
-    assert_known(file, 7)
-    deliver(file, INDEX_AT)
-    assert held(file) == (INDEX_AT, 0, INDEX_AT)
-    assert_known(file, 7)
-    deliver(file, INDEX_AT + 1)
-    assert held(file) == (INDEX_AT, 1, INDEX_AT + 1)
-    assert_known(file, INDEX_AT + 1)
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [((ReceiptAcked(),), State.DELIVERED), ((ReadAcked(),), State.DELIVERED), ((Cancelled(),), State.DEAD)],
+)
+def test_the_final_state_is_kept_for_thirty_days_whatever_the_end(
+    file: ClientFile, events: tuple[Event, ...], state: State
+) -> None:
+    accept(file.outbox, entry(1))
+    for event in events:
+        file.outbox.apply(message(1), event, now_ms=NOW_MS)
+    file.outbox.discard(message(1), now_ms=NOW_MS)
+    ended = file.outbox.ended.find(message(1))
+    assert ended is not None
+    assert (ended.state, ended.ended_at_ms) == (state, NOW_MS)
+    file.outbox.run_maintenance(now_ms=NOW_MS + RETENTION_MS - 1)
+    assert file.outbox.ended.find(message(1)) is not None
+    file.outbox.run_maintenance(now_ms=NOW_MS + RETENTION_MS)
+    assert file.outbox.ended.find(message(1)) is None
 
 
-def assert_known(file: ClientFile, number: int) -> None:
-    assert file.outbox.sent.confirmation(message(number)) is Confirmation.RECEIVED
-    with pytest.raises(DuplicateMessageId):
-        accept(file.outbox, entry(number))
+@clause("3.13")
+def test_an_expired_message_is_known_after_its_tombstone_is_gone(file: ClientFile) -> None:
+    accept(file.outbox, entry(1))
+    file.outbox.sweep(now_ms=NOW_MS + DAY_MS)
+    file.outbox.run_maintenance(now_ms=NOW_MS + 2 * DAY_MS)
+    ended = file.outbox.ended.find(message(1))
+    assert ended is not None
+    assert (ended.state, ended.ended_at_ms) == (State.EXPIRED, NOW_MS + DAY_MS)
 
 
-def test_a_read_is_told_once_of_a_delivery_that_was_not_indexed_yet(file: ClientFile) -> None:
+@clause("3.6", "3.13")
+def test_an_evicted_message_is_known(file: ClientFile) -> None:
+    for number in range(257):
+        accept(file.outbox, entry(number, route=Route.UPSTREAM))
+    ended = file.outbox.ended.find(message(0))
+    assert ended is not None
+    assert ended.state is State.EVICTED
+
+
+@clause("3.13")
+def test_a_late_read_finds_its_message_once(file: ClientFile) -> None:
+    accept(file.outbox, entry(1))
+    file.outbox.apply(message(1), TransmitSucceeded(), now_ms=NOW_MS)
+    file.outbox.apply(message(1), ReceiptAcked(), now_ms=NOW_MS)
+    for _ in range(2):
+        file.outbox.apply(message(1), ReadAcked(), now_ms=NOW_MS + 5)
+    ended = file.outbox.ended.find(message(1))
+    assert ended is not None
+    assert ended.confirmation is Confirmation.READ
+    assert history(file, 1).count(JournalKind.READ) == 1
+
+
+def test_an_id_that_was_delivered_is_not_accepted_again(file: ClientFile) -> None:
     accept(file.outbox, entry(1))
     file.outbox.apply(message(1), ReceiptAcked(), now_ms=NOW_MS)
-    assert held(file) == (0, 1, 1)
-    file.outbox.take_changes()
-    for _ in range(2):
-        file.outbox.apply(message(1), ReadAcked(), now_ms=NOW_MS)
-        assert file.outbox.sent.confirmation(message(1)) is Confirmation.READ
-    assert len(file.outbox.take_changes()) == 1
-
-
-def test_a_delivery_that_another_process_wrote_down_is_known(file: ClientFile) -> None:
-    deliver(file, 1)
-    other = open_client_file(file.database.path, seed=2)
-    deliver(other, 2)
     with pytest.raises(DuplicateMessageId):
-        accept(file.outbox, entry(2))
-    with pytest.raises(DuplicateMessageId):
-        accept(other.outbox, entry(1))
-    other.database.close()
-
-
-def test_a_delivery_that_was_undone_is_not_known(file: ClientFile) -> None:
-    file.database.begin()
-    file.outbox.sent.remember(entry(1), now_ms=NOW_MS)
-    file.database.roll_back()
-    accept(file.outbox, entry(1))
-    assert file.outbox.sent.confirmation(message(1)) is None
-
-
-@clause("3.13")
-def test_deliveries_are_forgotten_after_thirty_days_indexed_or_not(file: ClientFile) -> None:
-    deliver(file, *range(INDEX_AT + 1))
-    file.outbox.tidy(now_ms=NOW_MS + KEPT_MS - 1)
-    assert held(file)[-1] == INDEX_AT + 1
-    file.outbox.tidy(now_ms=NOW_MS + KEPT_MS)
-    assert held(file)[-1] == 0
+        accept(file.outbox, entry(1))

@@ -55,7 +55,7 @@ def test_a_dead_letter_is_redriven_once_its_day_has_come_and_only_for_the_burial
     assert doing.apply(replace(redrive, target=WriterId(bytes(16))), now_ms=due_ms) is ActionResult.NOT_MINE
     assert doing.apply(redrive, now_ms=due_ms) is ActionResult.DONE
     told = facts(file.journal)
-    assert (told[-1].kind, told[-1].code, told[-1].at_ms) == (JournalKind.RECOVERED, "daily_retry", due_ms)
+    assert (told[-1].kind, told[-1].code, told[-1].at_ms) == (JournalKind.RECOVERED, "automatic_retry", due_ms)
     assert doing.apply(redrive, now_ms=due_ms) is ActionResult.ALREADY_DONE
     assert facts(file.journal) == told
     assert_books_balance(file)
@@ -119,5 +119,5 @@ def test_a_newer_scoreboard_takes_the_place_of_an_older_one_and_never_the_other_
         assert take_scoreboard(node.database, node.journal, board, now_ms=NOW_MS + 2) is outcome
     assert take_scoreboard(node.database, node.journal, [newer], now_ms=NOW_MS + 2) is ActionResult.ALREADY_DONE
     assert scoreboard(node.database) == {node_id(1): 0.75}
-    assert [fact.kind for fact in facts(node.journal)] == [JournalKind.SCOREBOARD_TAKEN] * 2
+    assert [fact.kind for fact in facts(node.journal)] == [JournalKind.SCOREBOARD_APPLIED] * 2
     node.database.close()

@@ -58,7 +58,7 @@ def test_at_whatever_write_the_power_fails_nothing_acknowledged_is_lost_and_noth
         with CrashingDisk().plugged_in():  # whole again
             file = open_client_file(path, seed=2)
             kept = {row for (row,) in file.database.run("SELECT message_id FROM inbox_message")}
-            kept |= {row for (row,) in file.database.run("SELECT message_id FROM inbox_waiting")}
+            kept |= {row for (row,) in file.database.run("SELECT message_id FROM reorder_buffer")}
             assert set(acknowledged) <= kept, fails_at
             live(file, acknowledged)  # the sender has no receipt and sends everything again
             bodies = [entry.plaintext for entry in shown(file)]

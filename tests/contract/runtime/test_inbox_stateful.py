@@ -195,9 +195,9 @@ class Mirrored(RuleBasedStateMachine):
 
     @invariant()
     def no_number_is_lost_between_the_tables(self) -> None:
-        [(seen, counted)] = self._file.database.run("SELECT (SELECT count(*) FROM seen), seen FROM inbox_total")
+        [(seen, counted)] = self._file.database.run("SELECT (SELECT count(*) FROM dedup), seen FROM inbox_total")
         assert seen == counted == len(self._model.seen)
-        [(waiting,)] = self._file.database.run("SELECT count(*) FROM inbox_waiting")
+        [(waiting,)] = self._file.database.run("SELECT count(*) FROM reorder_buffer")
         assert waiting == sum(len(session.waiting) for session in self._model.sessions.values())
 
 

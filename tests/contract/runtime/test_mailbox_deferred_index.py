@@ -40,7 +40,7 @@ def served(file: NodeFile, inbox: InboxKey = ALICE, *, after: int = 0, limit: in
 
 
 def filed(file: NodeFile) -> int:
-    [(count,)] = file.database.run("SELECT count(*) FROM filed")
+    [(count,)] = file.database.run("SELECT count(*) FROM blob_index")
     return int(count)
 
 
@@ -119,7 +119,7 @@ def test_what_a_commit_under_way_files_is_served_all_the_while(file: NodeFile) -
 
 def test_a_page_of_blobs_that_are_gone_does_not_hide_the_next(file: NodeFile) -> None:
     put(file, b"1", b"2")
-    file.database.run("DELETE FROM inbox")  # behind its back
+    file.database.run("DELETE FROM blob")  # behind its back
     put(file, b"3")
     assert served(file, limit=1) == [b"3"]
 

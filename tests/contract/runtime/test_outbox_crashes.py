@@ -11,6 +11,7 @@ from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId, event_number
 from restante.model.states import IN_FLIGHT, Route, State
 from restante.policy.failures import Failure
+from restante.runtime.sqlite.file.integrity import check_file
 from restante.testing.crashing_disk import CrashingDisk
 from support.fleet.journal_files import message
 from support.outbox.entries import accept, entry
@@ -71,14 +72,14 @@ def live(file: ClientFile, promises: Promises) -> None:
     keep(3, State.DEAD)
     outbox.apply(message(3), Recovered(), now_ms=NOW_MS + HOUR_MS)
     keep(3, State.PENDING)
-    outbox.sweep(now_ms=NOW_MS + DAY_MS)
+    outbox.apply(message(1), Cancelled(), now_ms=NOW_MS + DAY_MS)
     keep(1, State.DEAD)
-    outbox.tidy(now_ms=NOW_MS + DAY_MS + HOUR_MS)
+    outbox.run_maintenance(now_ms=NOW_MS + DAY_MS + HOUR_MS)
     outbox.apply(message(3), TransmitSucceeded(), now_ms=NOW_MS + DAY_MS + HOUR_MS)
     keep(3, State.SENT)
     outbox.sweep(now_ms=NOW_MS + 3 * DAY_MS)
     keep(3, State.EXPIRED)
-    outbox.tidy(now_ms=NOW_MS + 10 * DAY_MS)
+    outbox.run_maintenance(now_ms=NOW_MS + 40 * DAY_MS)
     promises.ends = True
 
 
@@ -121,8 +122,9 @@ def assert_as_promised(file: ClientFile, promises: Promises) -> None:
     assert rows == {one: state for one, state in told.items() if state not in without_a_row and one not in discarded}
     numbers = [event_number(fact.event_id) for fact in facts(file.journal)]
     assert numbers == list(range(1, len(numbers) + 1))
-    in_flight = sum(state in IN_FLIGHT for state in rows.values())
-    assert file.outbox.held() == (in_flight, in_flight * PAYLOAD_BYTES)
+    held = sum(state is not State.EXPIRED for state in rows.values())
+    assert file.outbox.held() == (held, held * PAYLOAD_BYTES)
+    assert [check.findings for check in check_file(file.database) if check.findings] == []
     assert file.database.run("PRAGMA integrity_check") == [("ok",)]
     assert file.database.run("PRAGMA foreign_key_check") == []
 
@@ -198,7 +200,7 @@ def test_a_locked_database_refuses_clearly_and_loses_nothing(tmp_path: Path) -> 
             lambda: accept(file.outbox, entry(2)),
             lambda: file.outbox.lease_next(owner="me", now_ms=NOW_MS),
             lambda: file.outbox.apply(message(1), ReceiptAcked(), now_ms=NOW_MS),
-            lambda: file.outbox.tidy(now_ms=NOW_MS),
+            lambda: file.outbox.run_maintenance(now_ms=NOW_MS),
         ):
             with pytest.raises(
                 StoreUnusable, match=r"client\.db is still locked by another process; nothing was changed"

@@ -1,4 +1,4 @@
-"""A file that is only looked into: not made, not migrated, not changed, and seen as of one moment."""
+"""A file that is only looked into: not created, not changed, and seen as of one moment."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_the_journal_has_the_same_writer_and_tells_each_messages_facts(file: Cli
     reader = look(file.database.path)
     journal = Journal(reader, SeededEntropy(9))
     assert journal.writer == file.journal.writer
-    assert journal.history(message(2)) == file.journal.facts(after=1, limit=10)
+    assert journal.history(message(2)) == file.journal.events(after=1, limit=10)
     assert journal.history(message(3)) == []
     reader.close()
 

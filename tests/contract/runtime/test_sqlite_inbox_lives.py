@@ -23,7 +23,7 @@ class Interrupted(Exception):
 
 
 def vanished(file: ClientFile) -> list[tuple[int | None, str | None]]:
-    return [(fact.sequence, fact.code) for fact in facts(file.journal) if fact.kind is JournalKind.VANISHED]
+    return [(fact.sequence, fact.code) for fact in facts(file.journal) if fact.kind is JournalKind.INBOX_EXPIRED]
 
 
 @clause("9.7", "2.6")
@@ -128,7 +128,7 @@ def test_no_body_lies_readable_on_the_disk_whether_it_waits_or_was_handed_on(fil
     receive(file, letter(0, body=b"the secret was handed on"))
     receive(file, letter(2, body=b"the secret waits for one"))
     assert [entry.kind for entry in shown(file)] == [Kind.TEXT]
-    assert file.database.run("SELECT count(*) FROM inbox_waiting") == [(1,)]
+    assert file.database.run("SELECT count(*) FROM reorder_buffer") == [(1,)]
     file.database.run("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"the secret" not in file.database.path.read_bytes()
     assert bytes(SESSION) in file.database.path.read_bytes(), "the search finds what is there"

@@ -65,7 +65,7 @@ def test_a_fact_is_read_back_as_it_was_written(tmp_path: Path, schema: str) -> N
         )
     assert facts(journal) == [
         JournalEvent(
-            event_id=journal.facts(after=0, limit=1)[0].event_id,
+            event_id=journal.events(after=0, limit=1)[0].event_id,
             at_ms=NOW_MS,
             kind=JournalKind.RETRIED,
             writer=journal.writer,
@@ -117,23 +117,23 @@ def test_numbers_have_no_holes_after_rollbacks(rounds: list[tuple[int, bool]]) -
 def test_facts_come_in_pages_oldest_first(database: Database, journal: Journal) -> None:
     for at_ms in (5, 3, 4):
         note(database, journal, at_ms)
-    assert [fact.at_ms for fact in journal.facts(after=0, limit=2)] == [5, 3]
-    assert [fact.at_ms for fact in journal.facts(after=2, limit=2)] == [4]
-    assert journal.facts(after=3, limit=2) == []
+    assert [fact.at_ms for fact in journal.events(after=0, limit=2)] == [5, 3]
+    assert [fact.at_ms for fact in journal.events(after=2, limit=2)] == [4]
+    assert journal.events(after=3, limit=2) == []
 
 
 def test_a_kept_value_is_asked_for_once(journal: Journal) -> None:
     answers = iter([b"first", b"second"])
-    assert journal.kept("some key", lambda: next(answers)) == b"first"
-    assert journal.kept("some key", lambda: next(answers)) == b"first"
-    assert journal.kept("other key", lambda: next(answers)) == b"second"
+    assert journal.get_or_create_meta("some key", lambda: next(answers)) == b"first"
+    assert journal.get_or_create_meta("some key", lambda: next(answers)) == b"first"
+    assert journal.get_or_create_meta("other key", lambda: next(answers)) == b"second"
 
 
 def test_a_kept_value_falls_with_its_transaction(database: Database, journal: Journal) -> None:
     with suppress(Interrupted), database.transaction():
-        journal.kept("some key", lambda: b"first")
+        journal.get_or_create_meta("some key", lambda: b"first")
         raise Interrupted
-    assert journal.kept("some key", lambda: b"second") == b"second"
+    assert journal.get_or_create_meta("some key", lambda: b"second") == b"second"
 
 
 @clause("13.1")
@@ -173,7 +173,7 @@ def test_what_was_shipped_is_remembered_over_reopening(tmp_path: Path) -> None:
 
 
 def blob_fact(number: int) -> BlobEvent:
-    return SessionTag(b"t" * 16), PayloadHash(bytes([number]) * 32), number, 10 * number
+    return BlobEvent(SessionTag(b"t" * 16), PayloadHash(bytes([number]) * 32), number, 10 * number)
 
 
 @clause("13.1")

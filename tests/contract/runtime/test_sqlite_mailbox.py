@@ -36,18 +36,18 @@ def test_the_store_is_in_wal_mode_with_full_sync(node: Database) -> None:
 def test_the_schema_refuses_a_recipient_of_any_other_size_than_32(node: Database, size: int) -> None:
     with pytest.raises(apsw.ConstraintError, match=r"length\(recipient\)"):
         insert(node, recipient=bytes(size))
-    assert node.run("SELECT count(*) FROM inbox") == [(0,)]
+    assert node.run("SELECT count(*) FROM blob") == [(0,)]
 
 
 def test_the_schema_is_strict(node: Database) -> None:
-    assert node.run("SELECT strict FROM pragma_table_list WHERE name = 'inbox'") == [(1,)]
+    assert node.run("SELECT strict FROM pragma_table_list WHERE name = 'blob'") == [(1,)]
     with pytest.raises(apsw.ConstraintError, match="cannot store TEXT value in BLOB column"):
         insert(node, recipient="A" * 32)
 
 
 def insert(node: Database, *, recipient: bytes | str) -> None:
     node.run(
-        "INSERT INTO inbox (recipient, envelope, payload_hash, stored_at_ms, expires_at_ms)"
+        "INSERT INTO blob (recipient, envelope, payload_hash, stored_at_ms, expires_at_ms)"
         " VALUES (:recipient, x'00', zeroblob(32), 0, 0)",
         recipient=recipient,
     )
@@ -55,9 +55,9 @@ def insert(node: Database, *, recipient: bytes | str) -> None:
 
 def test_reading_in_order_walks_an_index(node: Database) -> None:
     values: dict[str, bytes | int] = {"recipient": ALICE, "after": 0, "now_ms": NOW_MS, "limit": 64}
-    query = load_queries("filing")["page_sizes"]
+    query = load_queries("mailbox/deferred_index")["page_sizes"]
     [(*_, only_step)] = node.run("EXPLAIN QUERY PLAN " + query, **values)  # no sorting besides
-    assert only_step == "SEARCH filed USING PRIMARY KEY (recipient=? AND id>?)"
+    assert only_step == "SEARCH blob_index USING PRIMARY KEY (recipient=? AND id>?)"
 
 
 @clause("1.3", "6.1")
@@ -65,7 +65,7 @@ def test_a_put_that_returned_is_seen_by_another_connection(tmp_path: Path) -> No
     file = open_node_file(tmp_path / "node.db")
     put(file.mailbox, ALICE, b"one")
     other = apsw.Connection(str(tmp_path / "node.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    assert other.execute("SELECT recipient, envelope FROM inbox").fetchall() == [(ALICE, keep(ALICE, b"one").envelope)]
+    assert other.execute("SELECT recipient, envelope FROM blob").fetchall() == [(ALICE, keep(ALICE, b"one").envelope)]
     other.close()
     file.database.close()
 
@@ -83,7 +83,7 @@ def test_each_change_of_the_store_is_a_fact_that_names_the_sealed_bytes_alone(tm
         (JournalKind.STORED, hash_sealed_bytes(b"kept")),
         (JournalKind.STORED, hash_sealed_bytes(b"outlived")),
         (JournalKind.SERVED, hash_sealed_bytes(b"kept")),
-        (JournalKind.REMOVED, hash_sealed_bytes(b"kept")),
+        (JournalKind.DELETED, hash_sealed_bytes(b"kept")),
         (JournalKind.REAPED, hash_sealed_bytes(b"outlived")),
     ]
     assert all(fact.message_id is None and fact.message_kind is None for fact in told)
@@ -99,7 +99,7 @@ def test_a_damaged_blob_is_never_served_and_is_reported_once(tmp_path: Path, byt
     put(file.mailbox, ALICE, b"after")
     envelope = bytearray(keep(ALICE, b"rotten").envelope)
     envelope[byte] ^= 1
-    file.database.run("UPDATE inbox SET envelope = :envelope WHERE id = :id", envelope=bytes(envelope), id=rotten)
+    file.database.run("UPDATE blob SET envelope = :envelope WHERE id = :id", envelope=bytes(envelope), id=rotten)
     page = file.mailbox.flush(ALICE, after=0, limit=9, max_bytes=10_000, now_ms=NOW_MS)
     assert page.damaged == [DamagedBlob(rotten, hash_sealed_bytes(b"rotten"))]
     assert [blob.envelope for blob in page.blobs] == [keep(ALICE, text).envelope for text in (b"before", b"after")]
@@ -120,8 +120,8 @@ def test_a_blob_put_past_its_expiry_does_not_spoil_the_journal(tmp_path: Path) -
 
 
 def test_reaping_finds_what_has_expired_by_an_index(node: Database) -> None:
-    plan = node.run("EXPLAIN QUERY PLAN " + load_queries("mailbox")["reap"], now_ms=NOW_MS, limit=10)
-    assert any("INDEX filed_by_expiry (expires_at_ms<?)" in step for *_, step in plan)
+    plan = node.run("EXPLAIN QUERY PLAN " + load_queries("mailbox/store")["reap"], now_ms=NOW_MS, limit=10)
+    assert any("INDEX blob_index_by_expiry (expires_at_ms<?)" in step for *_, step in plan)
 
 
 @clause("1.3", "6.2")

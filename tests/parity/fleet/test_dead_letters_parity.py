@@ -1,5 +1,6 @@
 """Dead letters as columns against the machine that makes them: category, deadlines and the daily retry."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import example, given
@@ -39,7 +40,7 @@ DAY_MS = 86_400_000
 RETENTION = DeadLetterRetention()
 ATTEMPTS_BEFORE_THE_LAST = 14
 LEASE = Leased(owner="a", until_ms=START_MS + 10**12)
-OTHERS: list[Event] = [LEASE, ReceiptAcked(), TimePassed(), Cancelled(), Recovered(), Recovered(by_itself=True)]
+OTHERS: list[Event] = [LEASE, ReceiptAcked(), TimePassed(), Cancelled(), Recovered(), Recovered(is_automatic=True)]
 
 
 def one_try(failure: Failure) -> list[Event]:
@@ -85,7 +86,7 @@ class Life:
         journal.write(JournalKind.ACCEPTED, first.message_id, START_MS, **fields)
 
     def meet(self, event: Event) -> None:
-        due = self.entry.but(next_attempt_at_ms=self.now_ms)
+        due = replace(self.entry, next_attempt_at_ms=self.now_ms)
         try:
             self.entry, effects = step(due, event, now_ms=self.now_ms, settings=Settings())
         except LocalProtocolError:
@@ -134,7 +135,7 @@ def test_the_table_says_of_every_dead_letter_what_the_outbox_machine_says(spark:
     @example((Kind.TEXT, 30 * 86_400, ATTEMPTS_BEFORE_THE_LAST), [(NOT_SEALED, 0)])
     @example(
         (Kind.TEXT, 30 * 86_400, ATTEMPTS_BEFORE_THE_LAST),
-        [(TIMED_OUT, 0), ([Recovered(by_itself=True)], DAY_MS), ([TimePassed()], DAY_MS)],
+        [(TIMED_OUT, 0), ([Recovered(is_automatic=True)], DAY_MS), ([TimePassed()], DAY_MS)],
     )
     @example((Kind.TEXT, 86_400, ATTEMPTS_BEFORE_THE_LAST), [(TIMED_OUT, 0)])
     @given(ENTRIES, STEPS)

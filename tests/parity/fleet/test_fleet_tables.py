@@ -61,7 +61,7 @@ def fleet(spark: SparkSession) -> Iterator[FleetTables]:
     bad.write(JournalKind.REAPED, None, NOON_MS + 60, payload_hash=sealed(TWICE_STORED))
     store(good, KEPT_TO_THE_END, ttl_s=3_600)
     store(bad, DROPPED)
-    good.write(JournalKind.REMOVED, None, NOON_MS + 90, payload_hash=sealed(DELIVERED))
+    good.write(JournalKind.DELETED, None, NOON_MS + 90, payload_hash=sealed(DELIVERED))
     good.write(JournalKind.REAPED, None, NOON_MS + HOUR_MS + 30, payload_hash=sealed(KEPT_TO_THE_END))
     bad.write(JournalKind.REAPED, None, NOON_MS + HOUR_MS, payload_hash=sealed(DROPPED))
     bad.write(JournalKind.STORED, None, NOON_MS + 2 * HOUR_MS, payload_hash=sealed(99), size_bytes=512, ttl_s=60)
@@ -70,15 +70,20 @@ def fleet(spark: SparkSession) -> Iterator[FleetTables]:
         sender.write(JournalKind.DELIVERED, message(number), NOON_MS + 200 + number)
     recipient.write(JournalKind.ARRIVED, message(DELIVERED), NOON_MS + 130, code="duplicate")
     recipient.write(
-        JournalKind.GAP_SKIPPED, None, NOON_MS + HOUR_MS, session_tag=b"t" * 16, sequence=4, code="through_6"
+        JournalKind.GAP_SKIPPED, None, NOON_MS + HOUR_MS, session_tag=b"t" * 16, sequence=4, last_sequence=6
     )
     recipient.write(JournalKind.SECURITY, message(DELIVERED), NOON_MS + 300, code="collision")
     accept(sender, RESEALED)
     confirm(sender, RESEALED, 1)
     store(good, RESEALED)
-    good.write(JournalKind.REMOVED, None, NOON_MS + 90, payload_hash=sealed(RESEALED))
+    good.write(JournalKind.DELETED, None, NOON_MS + 90, payload_hash=sealed(RESEALED))
     sender.write(
-        JournalKind.RESEALED, message(RESEALED), NOON_MS + 100, payload_hash=sealed(ANEW), size_bytes=1_024, sequence=0
+        JournalKind.REENCRYPTED,
+        message(RESEALED),
+        NOON_MS + 100,
+        payload_hash=sealed(ANEW),
+        size_bytes=1_024,
+        sequence=0,
     )
     confirm(sender, RESEALED, 2, NOON_MS + 110)
     store(bad, ANEW)

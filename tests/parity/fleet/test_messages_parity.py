@@ -50,7 +50,7 @@ def fold(facts: list[JournalEvent]) -> dict[str, Any]:
     )
     in_order = sorted(facts, key=lambda row: row.event_id)
     of_sender = [fact for fact in in_order if fact.kind in STATE_AFTER]
-    sealed_anew = [fact for fact in in_order if fact.kind is JournalKind.RESEALED]
+    sealed_anew = [fact for fact in in_order if fact.kind is JournalKind.REENCRYPTED]
     as_sealed = [*reversed(sealed_anew), *of_sender]
     arrived = [fact for fact in facts if fact.kind is JournalKind.ARRIVED]
     sent_at_ms = first(fact.at_ms for fact in in_order if fact.kind is JournalKind.SENT)

@@ -53,7 +53,7 @@ class Place:
         """Kind and code of every fact, in order."""
         database = Database(self.path, schema="client", read_only=True)
         try:
-            rows = Journal(database, self.entropy).facts(after=0, limit=100_000)
+            rows = Journal(database, self.entropy).events(after=0, limit=100_000)
         finally:
             database.close()
         return [(row.kind.value, row.code) for row in rows]

@@ -109,8 +109,8 @@ def fill(path: Path, *, now_ms: int) -> None:
 
 
 def _in_flight(filler: Filler) -> None:
-    filler.send("pending", ago_ms=5 * MINUTE_MS, route=Route.RELAY, lane="relay-1")
-    filler.send("behind", ago_ms=4 * MINUTE_MS, route=Route.RELAY, lane="relay-1", priority=Priority.LOW)
+    filler.send("pending", ago_ms=5 * MINUTE_MS, route=Route.UPSTREAM, lane="relay-1")
+    filler.send("behind", ago_ms=4 * MINUTE_MS, route=Route.UPSTREAM, lane="relay-1", priority=Priority.LOW)
     filler.send("sending", ago_ms=10 * MINUTE_MS, kind=Kind.READ_RECEIPT, priority=Priority.HIGH)
     filler.lease("sending", ago_ms=0)
     filler.send("sent", ago_ms=HOUR_MS)
@@ -126,8 +126,8 @@ def _dead(filler: Filler) -> None:
     filler.send("exhausted", ago_ms=20 * HOUR_MS)
     for attempt in range(15):
         filler.fail("exhausted", Failure.NETWORK_TIMEOUT, ago_ms=(19 - attempt) * HOUR_MS)
-    filler.send("overdue", ago_ms=3 * HOUR_MS, kind=Kind.CONTROL, priority=Priority.HIGH)
-    filler.tell("overdue", TimePassed(), ago_ms=2 * HOUR_MS)
+    filler.send("overdue", ago_ms=3 * HOUR_MS, priority=Priority.HIGH)
+    filler.tell("overdue", TimePassed(connected_ms=HOUR_MS), ago_ms=2 * HOUR_MS)
     filler.send("permanent", ago_ms=HOUR_MS)
     filler.fail("permanent", Failure.TOO_LARGE, ago_ms=HOUR_MS)
     filler.send("cancelled", ago_ms=3 * HOUR_MS)

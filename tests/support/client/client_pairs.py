@@ -40,7 +40,7 @@ async def introduce(one: Client, other: Client, *, name: str = "peer") -> None:
 
 
 def facts(client: Client, kind: JournalKind | None = None) -> list[JournalEvent]:
-    rows = client.journal.facts(after=0, limit=1_000_000)
+    rows = client.journal.events(after=0, limit=1_000_000)
     return [row for row in rows if kind is None or row.kind is kind]
 
 

@@ -19,7 +19,7 @@ SETTINGS = Settings(retry=RetrySchedule(base_ms=100), outbox=OutboxLimits(lease_
 
 
 def accepted(client: Client) -> int:
-    rows = client.journal.facts(after=0, limit=1_000_000)
+    rows = client.journal.events(after=0, limit=1_000_000)
     return sum(row.kind is JournalKind.ACCEPTED and row.message_kind is Kind.TEXT for row in rows)
 
 

@@ -67,7 +67,7 @@ class Endpoint:
         return [entry.plaintext for entry in self.entries()]
 
     def facts(self) -> list[JournalEvent]:
-        return self.client.journal.facts(after=0, limit=1_000_000)
+        return self.client.journal.events(after=0, limit=1_000_000)
 
     def counts_by_state(self) -> dict[State, int]:
         return self.client.outbox.store.counts()

@@ -23,8 +23,8 @@ def allowed(field: JournalField) -> str:
         return ", ".join(f"`{word}`" for word in field.words)
     if field.pattern:
         return f"`{field.pattern}`"
-    if field.type.startswith("binary"):
-        sizes = field.type.removeprefix("binary") or f"{field.high:,}"
+    if field.type == "binary":
+        sizes = f"{field.high:,}" if field.low == field.high else f"{field.low:,} to {field.high:,}"
         return f"{sizes} bytes" if field.low in (0, field.high) else f"{field.low:,} to {field.high:,} bytes"
     return f"{field.low:,} to {field.high:,}"
 

@@ -21,6 +21,7 @@ from restante.core.outbox_events import (
     Leased,
     ReadAcked,
     ReceiptAcked,
+    RecipientReached,
     Recovered,
     RetransmitRequested,
     TimePassed,
@@ -48,10 +49,12 @@ EVENTS: tuple[Event, ...] = (
     ReceiptAcked(),
     ReadAcked(),
     TimePassed(),
+    TimePassed(connected_ms=4 * DAY_MS),
     CapacityExceeded(),
     Cancelled(),
     Recovered(),
     RetransmitRequested(),
+    RecipientReached(),
 )
 
 

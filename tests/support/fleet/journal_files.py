@@ -12,8 +12,7 @@ from restante.model.journal import JournalEvent, JournalKind
 from restante.wire.journal_schema import FIELDS, to_record
 
 ARROW_TYPES = {
-    "binary16": pa.binary(),
-    "binary32": pa.binary(),
+    "binary": pa.binary(),
     "int32": pa.int32(),
     "int64": pa.int64(),
     "string": pa.string(),

@@ -21,7 +21,9 @@ def write_fact(journal: Journal, fact: TraceFact, at_ms: int, tag: SessionTag) -
                 code=code,
             )
         case "passed":
-            return journal.write(JournalKind.GAP_SKIPPED, None, at_ms, session_tag=tag, sequence=0, code="through_0")
+            return journal.write(JournalKind.GAP_SKIPPED, None, at_ms, session_tag=tag, sequence=0, last_sequence=0)
         case "failed":
             return journal.write(JournalKind.SESSION_RESET, None, at_ms, session_tag=tag, code="unreadable")
-    return journal.write(JournalKind.SESSION_CONTINUED, None, at_ms, session_tag=SessionTag(bytes(16)), code=tag.hex())
+    return journal.write(
+        JournalKind.SESSION_CONTINUED, None, at_ms, session_tag=SessionTag(bytes(16)), previous_session_tag=tag
+    )

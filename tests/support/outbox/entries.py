@@ -36,7 +36,7 @@ def entry(number: int, **changes: Any) -> OutboxEntry:
 def accept(outbox: SqliteOutbox, new: OutboxEntry, *, now_ms: int = NOW_MS) -> None:
     outbox.accept(
         new,
-        sealed_hash=PayloadHash(hash_sealed_bytes(new.payload)),
+        payload_hash=PayloadHash(hash_sealed_bytes(new.payload)),
         session_tag=SessionTag(b"session tag here"),
         sequence=0,
         now_ms=now_ms,

@@ -17,6 +17,7 @@ from restante.testing.deterministic import FakeClock
 
 MESH = Destination(Route.MESH, "bob")
 RELAY = Destination(Route.RELAY, "relay-1")
+SERVER = Destination(Route.UPSTREAM, "server-1")
 CHAT = Destination(Route.CHANNEL, "chat-1")
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -55,7 +55,7 @@ class RunningRelay:
     def held(self) -> list[bytes]:
         """What is on disk, as another connection to the database sees it."""
         other = Database(self.database.path, schema="node")
-        rows = other.run("SELECT envelope FROM inbox ORDER BY id")
+        rows = other.run("SELECT envelope FROM blob ORDER BY id")
         other.close()
         return [envelope for (envelope,) in rows]
 

@@ -1,8 +1,7 @@
 """The database files of clients and nodes, for tests: opened as the hosts open them, and read as an auditor would."""
 
 from collections import Counter
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from restante.crypto.identity import Identity
@@ -10,13 +9,13 @@ from restante.crypto.storage_seal import StorageSeal
 from restante.model.ids import MessageId
 from restante.model.journal import STATE_AFTER, JournalEvent, JournalKind
 from restante.model.outbox_entry import OutboxEntry
-from restante.model.states import Route, State
+from restante.model.states import State
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.inbox.store import SqliteInbox
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
-from restante.runtime.sqlite.outbox.row_codec import arrival_of, lasting_columns, state_columns
+from restante.runtime.sqlite.outbox.row_codec import state_columns
 from restante.runtime.sqlite.outbox.store import SqliteOutbox
 from restante.testing.deterministic import SeededEntropy
 from support.fleet.journal_files import message
@@ -71,51 +70,27 @@ def open_node_file(path: Path, *, seed: int = 1) -> NodeFile:
     )
 
 
-class _Undone(Exception):
-    """Nothing was wrong with it."""
-
-
 def place(file: ClientFile, *entries: OutboxEntry) -> None:
-    """Entries in any state, as if their lives had brought them there; their facts say only that they were accepted."""
-    with suppress(_Undone), file.database.transaction():
-        raise _Undone  # whatever the outbox remembers of the file, it forgets
+    """Put entries of any state into the outbox; their journal says only that they were accepted."""
+    for one in entries:
+        file.outbox.accept(replace(one, state=State.PENDING, lease=None, times_stored=0), now_ms=one.queued_at_ms)
+        _set_state(file, one)
+    file.outbox.take_changes()
+
+
+def _set_state(file: ClientFile, one: OutboxEntry) -> None:
+    store_state = load_queries("outbox/store")["store_state"]
     with file.database.transaction():
-        for one in entries:
-            _place(file, one)
-
-
-def _place(file: ClientFile, one: OutboxEntry) -> None:
-    number = file.journal.append(JournalKind.ACCEPTED, at_ms=one.created_at_ms, message_id=one.message_id)
-    size_bytes = len(one.payload)
-    ahead = file.database.rows(
-        "SELECT 1 FROM outbox WHERE route = ? AND lane = ? AND route <> 'mesh' AND was_sent = 0", one.route, one.lane
-    )
-    is_behind = bool(ahead) and one.state is State.PENDING and not one.was_sent
-    file.database.rows(load_queries("outbox")["add_body"], number, *arrival_of(one, DEFAULTS.outbox))
-    file.database.rows(
-        load_queries("outbox")["add_entry"],
-        number,
-        one.message_id,
-        number,
-        size_bytes,
-        *lasting_columns(one, DEFAULTS.outbox),
-        *state_columns(one, is_behind, NOW_MS),
-    )
-    file.database.rows(
-        "UPDATE outbox_total SET entries = entries + 1, bytes = bytes + ?, filed_through = ?", size_bytes, number
-    )
-    if one.route is Route.RELAY:
-        file.database.rows(
-            "INSERT INTO lane_total VALUES ('relay', ?1, ?2)"
-            " ON CONFLICT (route, lane) DO UPDATE SET pending = pending + excluded.pending",
-            one.lane,
-            one.state is State.PENDING,
-        )
+        [(number,)] = file.database.rows("SELECT queue_number FROM outbox WHERE message_id = ?", one.message_id)
+        file.database.rows(store_state, *state_columns(one), number)
+        lane = file.outbox._lanes.get(one.route, one.lane)
+        assert lane is not None
+        file.outbox._lanes.mark_stale(lane)
 
 
 def facts(journal: Journal) -> list[JournalEvent]:
     """All of them."""
-    return journal.facts(after=0, limit=1_000_000)
+    return journal.events(after=0, limit=1_000_000)
 
 
 def states_by_journal(journal: Journal) -> dict[MessageId, State]:
@@ -129,7 +104,7 @@ def states_by_journal(journal: Journal) -> dict[MessageId, State]:
 
 def states_by_rows(database: Database) -> dict[MessageId, State]:
     """Where each message is that still has a row: in the outbox, or among the dead letters and tombstones."""
-    alive = database.run("SELECT message_id, state FROM entry")
+    alive = database.run("SELECT message_id, state FROM outbox")
     ended = database.run(
         "SELECT message_id, CASE category WHEN 'expired' THEN 'expired' ELSE 'dead' END FROM dead_letter"
     )

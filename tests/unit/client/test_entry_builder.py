@@ -1,65 +1,133 @@
-"""A row filled into a form is the row of the entry it stands for."""
+"""client/entry_builder: everything a caller gives is checked at the boundary, with our errors."""
+
+import uuid
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from restante.client.entry_builder import KEPT, EntryBuilder
+from restante.client.entry_builder import CACHED_TERMS, MAX_LANE_BYTES, EntryBuilder
 from restante.client.outbox_types import Destination, Message
-from restante.model.errors import OutOfRange, TooLarge
-from restante.model.kinds import KIND_RULES, DeliveryClass, Kind, Priority
+from restante.model.error_codes import Code
+from restante.model.errors import OutOfRange, RestanteError, TooLarge
+from restante.model.ids import MessageId
+from restante.model.kinds import Kind, Priority
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.model.states import Route
-from restante.policy.capacity import OutboxLimits
-from restante.runtime.sqlite.outbox.row_codec import arrival_of
-from support.fleet.journal_files import message
+from support.spec.clauses import clause
 
-LIMITS = OutboxLimits(upstream_max_age_ms=3_600_000)
-DURABLE = [kind for kind, rule in KIND_RULES.items() if rule.delivery is DeliveryClass.DURABLE]
-LIVE = [kind for kind in KIND_RULES if kind not in DURABLE]
+NOW_MS = 1_700_000_000_000
+ID = MessageId(uuid.UUID("9f1c5a3e-6d0b-4c1e-8a57-2f4e0c9b7d11").bytes)
+BOB = Destination(Route.RELAY, "bob")
 
 
-@given(
-    kind=st.sampled_from(DURABLE),
-    ttl_s=st.sampled_from([3_600, 7_200, 86_400]),
-    priority=st.sampled_from([None, *Priority]),
-    route=st.sampled_from(Route),
-    times_ms=st.lists(st.integers(0, 2**42), min_size=1, max_size=3),
+def build(message: Any, destination: Any = BOB) -> Any:
+    return EntryBuilder().new_entry(message, ID, destination, NOW_MS)
+
+
+@clause("2.3", "3.1")
+def test_a_message_becomes_an_entry_with_the_values_of_its_kind() -> None:
+    new = build(Message(payload=b"sealed", kind="text"))
+    assert (new.kind, new.priority, new.ttl_s) == (Kind.TEXT, Priority.NORMAL, 30 * 86_400)
+    assert (new.created_at_ms, new.expires_at_ms) == (NOW_MS, NOW_MS + 30 * 86_400_000)
+    assert (new.size_bytes, new.payload, new.lane) == (6, b"sealed", "bob")
+
+
+@clause("3.4")
+def test_a_control_message_goes_into_the_lane_for_control_messages() -> None:
+    assert build(Message(payload=b"ack", kind="control")).lane == "control:bob"
+
+
+@clause("2.4")
+@pytest.mark.parametrize("kind", ["typing", "no such kind"])
+def test_a_kind_that_is_never_queued_makes_no_entry(kind: str) -> None:
+    assert build(Message(payload=b"x", kind=kind)) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"payload": "text"},
+        {"payload": bytearray(b"x")},
+        {"payload": None},
+        {"sealed_plaintext": "text"},
+        {"ttl_s": 3600.5},
+        {"ttl_s": "3600"},
+        {"ttl_s": True},
+        {"priority": "high"},
+        {"priority": True},
+        {"priority": 1.0},
+        {"kind": None},
+        {"kind": b"text"},
+        {"message_id": uuid.uuid4()},
+        {"message_id": str(uuid.uuid4())},
+        {"message_id": b"short"},
+        {"message_id": bytes(16)},
+    ],
 )
-def test_a_row_is_the_same_as_its_entrys_row_on_every_terms(
-    kind: Kind, ttl_s: int, priority: Priority | None, route: Route, times_ms: list[int]
-) -> None:
-    forms = EntryBuilder(LIMITS)
-    sent = Message(payload=b"sealed", sealed_plaintext=b"kept", kind=kind, ttl_s=ttl_s, priority=priority)
-    where = Destination(route, "lane")
-    for now_ms in times_ms:
-        expected = arrival_of(forms.entry(sent, message(1), where, now_ms), LIMITS)
-        assert forms.arrival(sent, message(1), where, now_ms) == expected
+def test_a_message_with_a_value_of_the_wrong_type_is_refused_with_our_error(changes: dict[str, Any]) -> None:
+    fields: dict[str, Any] = {"payload": b"x"}
+    with pytest.raises(RestanteError) as refused:
+        build(Message(**(fields | changes)))
+    assert refused.value.code is Code.MALFORMED
 
 
-@pytest.mark.parametrize("kind", [*LIVE, "telegram"])
-def test_what_is_never_queued_has_no_row(kind: str) -> None:
-    forms = EntryBuilder(LIMITS)
-    for _ in range(2):
-        assert forms.arrival(Message(payload=b"", kind=kind), message(1), Destination(Route.MESH, "lane"), 0) is None
+@pytest.mark.parametrize("priority", [7, -1, 3])
+def test_a_priority_that_does_not_exist_is_refused_with_its_range(priority: Any) -> None:
+    with pytest.raises(OutOfRange, match=r"priority = -?\d is outside 0\.\.2"):
+        build(Message(payload=b"x", priority=priority))
 
 
-def test_a_message_that_breaks_a_limit_is_refused_with_a_form_and_without() -> None:
-    forms = EntryBuilder(LIMITS)
-    where = Destination(Route.MESH, "lane")
-    for _ in range(2):
-        with pytest.raises(TooLarge):
-            forms.arrival(Message(payload=bytes(MAX_SEALED_BYTES + 1)), message(1), where, 0)
-        with pytest.raises(OutOfRange):
-            forms.arrival(Message(payload=b"", ttl_s=1), message(1), where, 0)
-        assert forms.arrival(Message(payload=bytes(MAX_SEALED_BYTES)), message(1), where, 0) is not None
+def test_a_priority_may_be_given_as_its_number() -> None:
+    number: Any = 2
+    assert build(Message(payload=b"x", priority=number)).priority is Priority.HIGH
 
 
-def test_more_lanes_than_forms_are_kept_change_nothing() -> None:
-    forms = EntryBuilder(LIMITS)
-    rows = [
-        forms.arrival(Message(payload=b""), message(1), Destination(Route.MESH, f"lane {number % (KEPT + 1)}"), 5)
-        for number in range(KEPT + 3)
-    ]
-    assert rows[0] == rows[KEPT + 1]
-    assert rows[1] == rows[KEPT + 2]
+@pytest.mark.parametrize(
+    "destination",
+    [
+        Destination("pigeon", "r"),  # type: ignore[arg-type]  # what a caller may do
+        Destination("relay", "r"),  # type: ignore[arg-type]  # what a caller may do
+        Destination(Route.RELAY, b"bob"),  # type: ignore[arg-type]  # what a caller may do
+        Destination(Route.RELAY, "lone \ud800 surrogate"),
+        ("relay", "bob"),
+        "bob",
+        None,
+    ],
+)
+def test_a_destination_that_is_none_is_refused_with_our_error(destination: Any) -> None:
+    with pytest.raises(RestanteError) as refused:
+        build(Message(payload=b"x"), destination)
+    assert refused.value.code is Code.MALFORMED
+
+
+@pytest.mark.parametrize("lane", ["", "x" * (MAX_LANE_BYTES + 1), "x" * 1_000_000])
+def test_the_name_of_a_lane_has_a_length(lane: str) -> None:
+    with pytest.raises(OutOfRange, match="length of a lane's name"):
+        build(Message(payload=b"x"), Destination(Route.RELAY, lane))
+
+
+def test_something_that_is_no_message_is_refused_with_our_error() -> None:
+    with pytest.raises(RestanteError, match="takes a Message; got bytes"):
+        build(b"hello")
+
+
+@clause("2.5")
+@pytest.mark.parametrize("ttl_s", [3_599, 90 * 86_400 + 1, -1, 10**30])
+def test_a_ttl_outside_the_range_of_its_kind_is_refused(ttl_s: int) -> None:
+    with pytest.raises(OutOfRange):
+        build(Message(payload=b"x", ttl_s=ttl_s))
+
+
+@clause("2.8")
+def test_a_payload_of_256_kib_fits_and_one_byte_more_does_not() -> None:
+    assert build(Message(payload=bytes(MAX_SEALED_BYTES))) is not None
+    with pytest.raises(TooLarge):
+        build(Message(payload=bytes(MAX_SEALED_BYTES + 1)))
+
+
+def test_more_destinations_than_are_cached_are_no_matter() -> None:
+    builder = EntryBuilder()
+    for number in range(CACHED_TERMS + 2):
+        made = builder.new_entry(Message(payload=b"x"), ID, Destination(Route.MESH, str(number)), NOW_MS)
+        assert made is not None
+        assert made.lane == str(number)

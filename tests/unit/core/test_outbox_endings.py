@@ -124,9 +124,10 @@ def test_a_receipt_after_the_dead_letter_is_booked_as_recovered_and_then_deliver
 # Storing again, giving up, coming back
 
 
-def test_an_unreceipted_entry_is_stored_again_a_day_before_the_relay_forgets_it() -> None:
+@clause("3.14", "10.4")
+def test_an_unreceipted_entry_is_stored_again_once_after_a_day_and_then_before_its_copy_expires() -> None:
     sent = after(leased(accepted(expires_at_ms=NOW_MS + 90 * DAY_MS)), TransmitSucceeded(), at_ms=NOW_MS)
-    due_ms = NOW_MS + 29 * DAY_MS
+    due_ms = NOW_MS + DAY_MS
     assert sent.next_attempt_at_ms == due_ms
     with pytest.raises(LocalProtocolError):
         after(sent, lease(due_ms - 1), at_ms=due_ms - 1)
@@ -137,9 +138,9 @@ def test_an_unreceipted_entry_is_stored_again_a_day_before_the_relay_forgets_it(
 
 
 def test_an_entry_that_ends_before_its_stored_copy_is_not_stored_again() -> None:
-    sent = after(leased(accepted(expires_at_ms=NOW_MS + 5 * DAY_MS)), TransmitSucceeded())
-    assert sent.next_attempt_at_ms == NOW_MS + 5 * DAY_MS
-    at_ms = NOW_MS + 5 * DAY_MS
+    at_ms = NOW_MS + DAY_MS // 2
+    sent = after(leased(accepted(expires_at_ms=at_ms)), TransmitSucceeded())
+    assert sent.next_attempt_at_ms == at_ms
     assert after(sent, lease(at_ms), at_ms=at_ms).state is State.EXPIRED
 
 
@@ -163,18 +164,16 @@ def test_a_cancelled_message_is_a_dead_letter_that_is_not_retried_by_itself(stat
 
 
 def test_recovery_starts_the_tries_the_queue_time_and_the_life_anew() -> None:
-    tried = leased(accepted(attempts=14, reencrypted=True, was_sent=True))
+    tried = leased(accepted(attempts=14, has_failed_to_encrypt=True, times_stored=1))
     dead = after(tried, failure(Failure.NETWORK_TIMEOUT))
     at_ms = NOW_MS + 6 * DAY_MS
     back, effects = taken(dead, Recovered(), at_ms=at_ms)
-    assert (back.state, back.attempts, back.reencrypted, back.was_sent) == (State.PENDING, 0, False, False)
+    assert (back.state, back.attempts, back.has_failed_to_encrypt, back.was_sent) == (State.PENDING, 0, False, False)
     assert (back.queued_at_ms, back.next_attempt_at_ms) == (at_ms, at_ms)
     assert (back.created_at_ms, back.expires_at_ms) == (NOW_MS, at_ms + 30 * DAY_MS)
     assert records(effects) == [("recovered", None)]
     assert notices(effects) == [("recovered", None)]
     assert after(back, lease(at_ms), at_ms=at_ms).state is State.SENDING
-    assert after(back, TimePassed(), at_ms=at_ms + 24 * HOUR_MS - 1).state is State.PENDING
-    assert after(back, TimePassed(), at_ms=at_ms + 24 * HOUR_MS).state is State.DEAD
 
 
 def test_recovered_link_traffic_is_not_pruned_at_once() -> None:
@@ -202,30 +201,30 @@ def exhausted(entry: OutboxEntry, at_ms: int) -> tuple[OutboxEntry, DeadLetter]:
 def test_a_daily_retry_keeps_the_end_of_the_message_and_the_retention_of_its_first_burial() -> None:
     dead, first = exhausted(accepted(), NOW_MS)
     for day in range(1, 7):
-        back, effects = taken(dead, Recovered(by_itself=True), at_ms=NOW_MS + day * DAY_MS)
+        back, effects = taken(dead, Recovered(is_automatic=True), at_ms=NOW_MS + day * DAY_MS)
         assert (back.state, back.attempts, back.next_attempt_at_ms) == (State.PENDING, 0, NOW_MS + day * DAY_MS)
         assert back.expires_at_ms == NOW_MS + 30 * DAY_MS
-        assert records(effects) == [("recovered", "daily_retry")]
+        assert records(effects) == [("recovered", "automatic_retry")]
         dead, letter = exhausted(back, NOW_MS + day * DAY_MS)
         assert letter.moved_at_ms == NOW_MS + day * DAY_MS
-        assert letter.expires_at_ms == first.expires_at_ms == NOW_MS + 7 * DAY_MS
+        assert letter.expires_at_ms == first.expires_at_ms == NOW_MS + 30 * DAY_MS
 
 
 @clause("5.3", "5.4")
 def test_recovery_by_hand_renews_both_the_message_and_how_long_its_letter_is_kept() -> None:
     dead, _ = exhausted(accepted(), NOW_MS)
-    retried, _ = exhausted(after(dead, Recovered(by_itself=True), at_ms=NOW_MS + DAY_MS), NOW_MS + DAY_MS)
+    retried, _ = exhausted(after(dead, Recovered(is_automatic=True), at_ms=NOW_MS + DAY_MS), NOW_MS + DAY_MS)
     at_ms = NOW_MS + 2 * DAY_MS
     back = after(retried, Recovered(), at_ms=at_ms)
     assert back.expires_at_ms == at_ms + 30 * DAY_MS
     _, letter = exhausted(back, at_ms)
-    assert letter.expires_at_ms == at_ms + 7 * DAY_MS
+    assert letter.expires_at_ms == at_ms + 30 * DAY_MS
 
 
 @clause("5.3")
 def test_the_tombstone_of_a_message_that_was_a_dead_letter_before_is_kept_for_its_whole_day() -> None:
     dead, _ = exhausted(accepted(expires_at_ms=NOW_MS + 5 * DAY_MS), NOW_MS)
-    back = after(dead, Recovered(by_itself=True), at_ms=NOW_MS + DAY_MS)
+    back = after(dead, Recovered(is_automatic=True), at_ms=NOW_MS + DAY_MS)
     sent = after(leased(back, at_ms=NOW_MS + DAY_MS), TransmitSucceeded(), at_ms=NOW_MS + DAY_MS)
     _, effects = taken(sent, TimePassed(), at_ms=NOW_MS + 5 * DAY_MS)
     assert buried(effects).expires_at_ms == NOW_MS + 6 * DAY_MS
@@ -234,7 +233,7 @@ def test_the_tombstone_of_a_message_that_was_a_dead_letter_before_is_kept_for_it
 def test_what_has_expired_is_not_retried_by_itself() -> None:
     dead, _ = exhausted(accepted(), NOW_MS)
     with pytest.raises(LocalProtocolError, match="has expired"):
-        after(dead, Recovered(by_itself=True), at_ms=NOW_MS + 30 * DAY_MS)
+        after(dead, Recovered(is_automatic=True), at_ms=NOW_MS + 30 * DAY_MS)
 
 
 @clause("5.1")

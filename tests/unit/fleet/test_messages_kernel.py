@@ -29,7 +29,7 @@ class Fact(NamedTuple):
 TELLING = (
     JournalKind.ATTEMPTED,
     JournalKind.DELIVERY_CONFIRMED,
-    JournalKind.RESEALED,
+    JournalKind.REENCRYPTED,
     JournalKind.ACCEPTED,
     JournalKind.RELEASED,
 )
@@ -70,12 +70,12 @@ def writer_of(fact: Fact) -> bytes:
 
 
 def seal_of(fact: Fact) -> bytes | None:
-    is_sealed = fact.kind in STATE_AFTER or fact.kind is JournalKind.RESEALED
+    is_sealed = fact.kind in STATE_AFTER or fact.kind is JournalKind.REENCRYPTED
     return sealed(fact.seal) if is_sealed and fact.seal is not None else None
 
 
 @given(ANY_FACTS)
-@example([Fact(0, 0, JournalKind.ACCEPTED, 1, 1), Fact(0, 0, JournalKind.RESEALED, 2, 2)])
+@example([Fact(0, 0, JournalKind.ACCEPTED, 1, 1), Fact(0, 0, JournalKind.REENCRYPTED, 2, 2)])
 def test_every_hash_of_a_message_is_the_current_one_or_among_the_others(facts: list[Fact]) -> None:
     seals: dict[bytes, set[bytes]] = defaultdict(set)
     for fact in facts:

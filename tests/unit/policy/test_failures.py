@@ -43,7 +43,7 @@ FAILURE_TABLE = {
     Failure.TOO_LARGE: ("E006", Backoff.NEVER),
     Failure.STORAGE_REFUSED: ("E004", Backoff.EXPONENTIAL),
     Failure.ENCRYPTION_FAILED: ("E008", Backoff.EXPONENTIAL),
-    Failure.SESSION_INVALID: ("E009", Backoff.EXPONENTIAL),
+    Failure.CARRIER_FAILED: ("E111", Backoff.EXPONENTIAL),
     Failure.TTL_EXPIRED: ("E010", Backoff.REMOVE),
     Failure.CHANNEL_UNAVAILABLE: ("E123", Backoff.EXPONENTIAL),
     Failure.CHANNEL_REFUSED: ("E120", Backoff.NEVER),
@@ -65,7 +65,15 @@ CODE_TABLE = {
 
 
 def after(failure: Failure, attempts: int = 1, *, schedule: Schedule = SCHEDULE, told: int | None = None) -> Decision:
-    return decide(failure, attempts=attempts, now_ms=NOW_MS, dice=0, schedule=schedule, retry_after_ms=told)
+    return decide(
+        failure,
+        attempts=attempts,
+        failures=max(1, attempts),
+        now_ms=NOW_MS,
+        dice=0,
+        schedule=schedule,
+        retry_after_ms=told,
+    )
 
 
 def retry_in(wait_ms: int, *, counts: bool = True) -> RetryAt:
@@ -127,15 +135,7 @@ def test_who_is_notified_which_sessions_are_reset_and_what_is_sealed_anew() -> N
         Failure.CHANNEL_ABSENT,
         Failure.SEND_UNSURE,
     }
-    assert {failure for failure, rule in rules if rule.resets_session} == {
-        Failure.AUTHENTICATION_FAILED,
-        Failure.ENCRYPTION_FAILED,
-        Failure.SESSION_INVALID,
-    }
-    assert {failure for failure, rule in rules if rule.reencrypts} == {
-        Failure.ENCRYPTION_FAILED,
-        Failure.SESSION_INVALID,
-    }
+    assert {failure for failure, rule in rules if rule.resets_session} == {Failure.ENCRYPTION_FAILED}
     assert {failure for failure, rule in rules if not rule.counts_as_attempt} == {
         Failure.CONNECTION_REFUSED,
         Failure.WRONG_NODE_KEY,
@@ -159,11 +159,12 @@ def test_failures_and_codes_say_the_same() -> None:
             continue
         reported.add(rule.code)
         expected = plain[rule.backoff]
-        if rule.reencrypts:
-            expected = Action.RETRY_ONCE_REENCRYPTED if rule.retries_once else Action.RETRY_REENCRYPTED
+        if rule.retries_once:
+            expected = Action.RETRY_ONCE_REENCRYPTED
         assert CODE_RULES[rule.code].action is expected, failure
         assert CODE_RULES[rule.code].notifies is rule.notifies, failure
-    assert reported == set(DELIVERY_CODES), "each code of SPEC 4.4 is the report of some failure"
+    own_to_decrypt = {Code.SESSION_INVALID}  # no attempt to send reports it (SPEC 4.4)
+    assert reported == set(DELIVERY_CODES) - own_to_decrypt
 
 
 @clause("4.3")
@@ -219,30 +220,26 @@ def test_a_permanent_failure_is_a_dead_letter_at_once(failure: Failure, code: Co
 
 @clause("4.4")
 def test_an_encryption_failure_is_retried_once_and_then_given_up() -> None:
-    first = decide(Failure.ENCRYPTION_FAILED, attempts=1, now_ms=NOW_MS, dice=0, schedule=SCHEDULE)
+    first = decide(Failure.ENCRYPTION_FAILED, attempts=1, failures=1, now_ms=NOW_MS, dice=0, schedule=SCHEDULE)
     again = decide(
         Failure.ENCRYPTION_FAILED,
         attempts=2,
+        failures=2,
         now_ms=NOW_MS,
         dice=0,
         schedule=SCHEDULE,
-        already_reencrypted=True,
+        has_failed_to_encrypt=True,
     )
     assert first == retry_in(1_000)
     assert again == permanently(Code.ENCRYPTION_FAILED)
 
 
-@clause("4.4")
-def test_an_invalid_session_is_retried_even_after_a_new_sealing() -> None:
+@clause("4.3")
+def test_an_attempt_that_reached_no_node_does_not_count_and_still_waits_longer_each_time() -> None:
     decision = decide(
-        Failure.SESSION_INVALID,
-        attempts=2,
-        now_ms=NOW_MS,
-        dice=0,
-        schedule=SCHEDULE,
-        already_reencrypted=True,
+        Failure.NETWORK_TIMEOUT, attempts=15, failures=4, now_ms=NOW_MS, dice=0, schedule=SCHEDULE, reached=False
     )
-    assert decision == retry_in(2_000)
+    assert decision == retry_in(8_000, counts=False)
 
 
 @clause("4.4")
@@ -293,11 +290,12 @@ def test_every_failure_ends_in_a_later_try_or_in_a_coded_end(
     decision = decide(
         failure,
         attempts=attempts,
+        failures=attempts,
         now_ms=NOW_MS,
         dice=drawn,
         schedule=schedule,
         retry_after_ms=told,
-        already_reencrypted=reencrypted,
+        has_failed_to_encrypt=reencrypted,
     )
     if isinstance(decision, RetryAt):
         assert decision.at_ms > NOW_MS

@@ -17,14 +17,16 @@ DEFAULTS: dict[str, dict[str, float]] = {
     "outbox": {
         "max_entries": 10_000,
         "max_payload_bytes": 50_000_000,
+        "max_lane_share": 0.8,
+        "control_reserve": 500,
         "max_pending_per_upstream_lane": 256,
+        "drain_on_startup": 1,
         "upstream_max_age_ms": 604_800_000,
         "sweep_interval_ms": 300_000,
         "drain_budget_ms": 60_000,
         "lease_ms": 60_000,
     },
     "dead_letters": {
-        "retriable_retention_ms": 604_800_000,
         "permanent_retention_ms": 2_592_000_000,
         "tombstone_retention_ms": 86_400_000,
         "auto_retry_interval_ms": 86_400_000,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from restante.model.errors import Malformed
 from restante.model.ids import MessageId, NodeId, PayloadHash, SessionTag, WriterId, event_id, mint_message_id
-from restante.model.journal import JournalEvent, JournalKind
+from restante.model.journal import EventColumns, JournalEvent, JournalKind
 from restante.model.kinds import Kind, Priority
 from restante.wire.journal_schema import FIELDS, from_record, to_record
 from support.spec.clauses import clause
@@ -60,6 +60,14 @@ def rows(draw: st.DrawFn) -> JournalEvent:
         node=draw(st.none() | binary32.map(NodeId)),
         latency_ms=draw(st.none() | st.integers(-LATEST, LATEST)),
         ttl_s=draw(st.none() | u32),
+        last_sequence=draw(st.none() | u32),
+        previous_session_tag=draw(st.none() | binary16.map(SessionTag)),
+        evidence_inner_hash=draw(st.none() | binary32),
+        evidence_path=draw(st.none() | st.binary(max_size=1_024)),
+        evidence_root=draw(st.none() | binary32),
+        evidence_at_ms=draw(st.none() | st.integers(0, LATEST)),
+        evidence_signature=draw(st.none() | st.binary(min_size=64, max_size=64)),
+        answer=draw(st.none() | st.binary(max_size=8_192)),
     )
 
 
@@ -73,10 +81,12 @@ def test_a_row_survives_the_round_trip(row: JournalEvent) -> None:
 def test_the_columns_are_those_of_the_specification_in_its_order() -> None:
     listed = (
         "event_id at_ms kind writer message_id session_tag sequence payload_hash size_bytes message_kind priority "
-        "attempt code node latency_ms ttl_s"
+        "attempt code node latency_ms ttl_s last_sequence previous_session_tag evidence_inner_hash evidence_path "
+        "evidence_root evidence_at_ms evidence_signature answer"
     )
     assert [field.name for field in FIELDS] == listed.split()
     assert [field.name for field in fields(JournalEvent)] == listed.split()
+    assert ["event_id", "at_ms", "kind", "writer", *EventColumns.__annotations__] == listed.split()
     assert {field.name for field in FIELDS if not field.nullable} == REQUIRED
     assert all(field.doc for field in FIELDS)
 
@@ -120,8 +130,7 @@ def test_null_is_refused_exactly_where_a_value_is_required(name: str) -> None:
 
 
 OF_ANOTHER_TYPE = {
-    "binary16": ["0" * 16, 1, bytearray(16), memoryview(bytes(16))],
-    "binary32": ["0" * 32, 1, bytearray(32)],
+    "binary": ["0" * 16, 1, bytearray(16), memoryview(bytes(16))],
     "int32": [1.0, "1", True, b"1"],
     "int64": [1.0, "1", True, b"1"],
     "string": [b"text", 1, True],
@@ -144,6 +153,10 @@ def test_a_value_of_another_type_is_refused_by_name(name: str, value: object) ->
         ("session_tag", bytes(32), "must have 16 bytes, not 32"),
         ("payload_hash", bytes(16), "must have 32 bytes, not 16"),
         ("node", b"", "must have 32 bytes, not 0"),
+        ("evidence_signature", bytes(63), "must have 64 bytes, not 63"),
+        ("evidence_path", bytes(1_025), "must have 0 to 1024 bytes, not 1025"),
+        ("answer", bytes(8_193), "must have 0 to 8192 bytes, not 8193"),
+        ("last_sequence", 2**32, "must be in 0..4294967295"),
         ("at_ms", -1, "must be in 0..253402300799999"),
         ("at_ms", LATEST + 1, "must be in 0..253402300799999"),
         ("sequence", -1, "must be in 0..4294967295"),

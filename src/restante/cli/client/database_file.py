@@ -66,7 +66,7 @@ class ClientFile:
         letter = self.outbox.dead_letters.load(message_id)
         if letter is not None:
             return letter.entry.state.value
-        return "delivered" if self.reading.delivered(message_id) else "gone"
+        return "delivered" if self.reading.ended(message_id) else "gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ def open_client_database(ctx: typer.Context, file: Path | None, *, changing: boo
                     database=database,
                     journal=journal,
                     outbox=outbox,
-                    reading=OutboxQueries(database, outbox.dead_letters),
+                    reading=OutboxQueries(database, outbox.dead_letters, outbox.ended),
                     settings=settings,
                     now_ms=SystemClock().now_ms(),
                 )

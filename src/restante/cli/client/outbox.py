@@ -183,7 +183,7 @@ def _details_of(client: "ClientFile", message_id: MessageId) -> tuple[dict[str, 
     letter = client.outbox.dead_letters.load(message_id)
     if letter is not None:
         return views.dead_letter_data(letter), list(views.dead_letter_fields(letter, client.now_ms))
-    delivered = client.reading.delivered(message_id)
+    delivered = client.reading.ended(message_id)
     if delivered is not None:
         return views.delivered_data(delivered), list(views.delivered_fields(delivered, client.now_ms))
     return {"message_id": show_message_id(message_id), "state": None}, [

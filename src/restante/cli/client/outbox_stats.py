@@ -28,12 +28,12 @@ def stats_data(client: ClientFile) -> dict[str, Any]:
             "messages": {"held": messages, "limit": limits.max_entries},
             "payload_bytes": {"held": payload_bytes, "limit": limits.max_payload_bytes},
         },
-        "relay_lanes": [
-            {"lane": name, "pending": pending, "limit": limits.max_pending_per_upstream_lane}
-            for name, pending in reading.fullest_relay_lanes(limit=MOST_LANES)
+        "lanes": [
+            {"lane": name, "held": held, "limit": int(limits.max_entries * limits.max_lane_share)}
+            for name, held in reading.fullest_lanes(limit=MOST_LANES)
         ],
         "oldest_waiting_at_ms": reading.oldest_waiting_ms(),
-        "next_wake_at_ms": client.outbox.next_wake_ms(),
+        "next_wake_at_ms": client.outbox.next_wake_ms(now_ms=client.now_ms),
         "delivered_remembered": reading.count_delivered(),
         "dead_letters": {category.value: _held(dead.get(category)) for category in DeadCategory},
         "evicted": reading.count_evicted(since_ms=client.now_ms - RECENT_MS),
@@ -59,8 +59,8 @@ def print_stats(out: Console, data: dict[str, Any]) -> None:
         _fill_row("payload", data["limits"]["payload_bytes"], "bytes"),
     ]
     full += [
-        _fill_row(f"relay {lane(one['lane'])}", {"held": one["pending"], "limit": one["limit"]}, "pending")
-        for one in data["relay_lanes"]
+        _fill_row(f"lane {lane(one['lane'])}", {"held": one["held"], "limit": one["limit"]}, "messages")
+        for one in data["lanes"]
     ]
     out.print(table("How full", "what", "", "full", "held of limit", rows=full, right=("full",)))
     oldest, wake = data["oldest_waiting_at_ms"], data["next_wake_at_ms"]

@@ -154,11 +154,11 @@ class _Sorted:
     def sealed(self, name: str) -> Ints:
         """What is sent now: what a message was sealed anew as, or else what was accepted."""
         known = self.has(name)
-        anew = self.last(known & (self.kind == _KIND[JournalKind.RESEALED]))
+        anew = self.last(known & (self.kind == _KIND[JournalKind.REENCRYPTED]))
         return np.where(anew == NOTHING, self.first(known & self.changes), anew)
 
     def other_hashes(self, current: Ints) -> Any:
-        is_sealed = self.changes | (self.kind == _KIND[JournalKind.RESEALED])
+        is_sealed = self.changes | (self.kind == _KIND[JournalKind.REENCRYPTED])
         places = np.flatnonzero(is_sealed & self.has("payload_hash"))
         is_other = pc.not_equal(
             self.taken("payload_hash", places), self.taken("payload_hash", current[self.message[places]])

@@ -20,7 +20,6 @@ VERSION_BYTE: Final = 6  # of a UUID, counted from 0
 VARIANT_BYTE: Final = 8
 VERSION_4: Final = (b"\x40", b"\x4f")
 RFC_9562: Final = (b"\x80", b"\xbf")
-_BINARY_BYTES: Final = {"binary16": 16, "binary32": 32}
 
 
 class Must(Enum):
@@ -44,10 +43,6 @@ class Rule:
     text: str
 
     @property
-    def size_bytes(self) -> int:
-        return _BINARY_BYTES[self.field.type]
-
-    @property
     def whole_pattern(self) -> str:
         return rf"\A(?:{self.field.pattern})\z"
 
@@ -68,8 +63,8 @@ def _rules() -> Iterator[Rule]:
 
 
 def _must(field: JournalField) -> tuple[Must, str]:
-    if field.type in _BINARY_BYTES:
-        return Must.HAVE_BYTES, f"have {_BINARY_BYTES[field.type]} bytes"
+    if field.type == "binary":
+        return Must.HAVE_BYTES, field.size_rule
     if field.words:
         return Must.BE_A_WORD, "be a known word"
     if field.pattern:
@@ -97,7 +92,8 @@ def _is_missing(column: Any, _rule: Rule, _rows: Any) -> Any:
 
 
 def _has_other_size(column: Any, rule: Rule, _rows: Any) -> Any:
-    return pc.not_equal(pc.binary_length(column), rule.size_bytes)
+    length = pc.binary_length(column)
+    return pc.or_(pc.less(length, rule.field.low), pc.greater(length, rule.field.high))
 
 
 def _is_no_word(column: Any, rule: Rule, _rows: Any) -> Any:

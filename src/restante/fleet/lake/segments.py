@@ -48,8 +48,7 @@ READ_OPTIONS: Final[Mapping[str, str]] = {
 }
 
 _STORED_TYPES: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
-    "binary16": frozenset({("BYTE_ARRAY", "NONE"), ("FIXED_LEN_BYTE_ARRAY", "NONE")}),
-    "binary32": frozenset({("BYTE_ARRAY", "NONE"), ("FIXED_LEN_BYTE_ARRAY", "NONE")}),
+    "binary": frozenset({("BYTE_ARRAY", "NONE"), ("FIXED_LEN_BYTE_ARRAY", "NONE")}),
     "int32": frozenset({("INT32", "NONE"), ("INT32", "INT")}),
     "int64": frozenset({("INT64", "NONE"), ("INT64", "INT")}),
     "string": frozenset({("BYTE_ARRAY", "STRING")}),

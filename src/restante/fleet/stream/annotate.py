@@ -18,7 +18,6 @@ from restante.fleet.stream.rows import ANNOTATIONS, INCOMING, is_unusable
 
 _KINDS: Final = pa.array([kind.value for kind in EVENT_OF_KIND], pa.string())
 _EVENTS: Final = pa.array(list(EVENT_OF_KIND.values()), pa.int8())
-_HEX_DIGITS: Final = 2 * MARK_BYTES
 
 
 def annotate_rows(rows: Any) -> Any:
@@ -31,7 +30,11 @@ def with_annotations(rows: Any) -> Any:
     """Append the columns ANNOTATIONS: what each row means for an incoming session."""
     event = _EVENTS.take(pc.index_in(rows["kind"], value_set=_KINDS).combine_chunks())
     code = rows["code"].combine_chunks().dictionary_encode()
-    tags = _ended_tags(event, code)
+    ended_tag = rows["previous_session_tag"].combine_chunks()
+    is_end = pc.fill_null(pc.equal(event, SESSION_ENDED), False)
+    tags = pc.if_else(
+        pc.and_(is_end, pc.fill_null(_has_size(ended_tag), False)), ended_tag, pa.scalar(None, pa.binary())
+    )
     is_ended, is_failed = (_where(pc.equal(event, number)) for number in (SESSION_ENDED, SESSION_FAILED))
     has_tag = np.where(is_ended, tags.is_valid().to_numpy(False), _where(_has_size(rows["session_tag"])))
     is_told = event.is_valid().to_numpy(False) & has_tag & ~_where(is_unusable(rows))
@@ -66,23 +69,3 @@ def _numbers(code: Any, words: Sequence[str], *, otherwise: int) -> Any:
     """Of each code its place among `words`."""
     places = pc.fill_null(pc.index_in(code.dictionary, value_set=pa.array(words, pa.string())), otherwise)
     return pc.fill_null(places.take(code.indices), otherwise).to_numpy(False)
-
-
-def _ended_tags(event: Any, code: Any) -> Any:
-    """A session that continues another is told of by its own tag; the one that ended is named by the code."""
-    named = code.indices.filter(pc.equal(event, SESSION_ENDED)).unique().drop_null()
-    tags: list[bytes | None] = [None] * len(code.dictionary)
-    for place in named.to_pylist():
-        tags[place] = _from_hex(code.dictionary[place].as_py())
-    ended = pc.if_else(pc.equal(event, SESSION_ENDED), code.indices, pa.scalar(None, pa.int32()))
-    return pa.array(tags, pa.binary()).take(ended)
-
-
-def _from_hex(text: str) -> bytes | None:
-    """As Spark's `unhex`, which takes an odd number of digits for one with a zero before it."""
-    digits = text.rjust(len(text) + len(text) % 2, "0")
-    is_tag = len(digits) == _HEX_DIGITS and digits.isascii() and digits.isalnum()
-    try:
-        return bytes.fromhex(digits) if is_tag else None
-    except ValueError:
-        return None

@@ -24,8 +24,7 @@ from restante.model.journal import JournalKind
 from restante.wire.journal_schema import FIELDS
 
 _ARROW_TYPES: Final = {
-    "binary16": pa.binary(),
-    "binary32": pa.binary(),
+    "binary": pa.binary(),
     "int32": pa.int32(),
     "int64": pa.int64(),
     "string": pa.string(),

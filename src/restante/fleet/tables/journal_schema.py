@@ -11,8 +11,7 @@ SOURCE_FILE: Final = "source_file"
 """Name of the segment a row was read from; always the last column."""
 
 _SPARK_TYPES: Final[Mapping[str, DataType]] = {
-    "binary16": BinaryType(),
-    "binary32": BinaryType(),
+    "binary": BinaryType(),
     "int32": IntegerType(),
     "int64": LongType(),
     "string": StringType(),

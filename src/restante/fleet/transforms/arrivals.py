@@ -73,8 +73,8 @@ def session_events(events: DataFrame) -> DataFrame:
 
 
 def _told_tag(event: Column) -> Column:
-    # A session that continues another is told of by its own tag; the one that ended is named by the code.
-    return sf.when(event == SESSION_ENDED, sf.unhex("code")).otherwise(sf.col("session_tag"))
+    # The event carries the tag of the new session; the one that ended is in `previous_session_tag`.
+    return sf.when(event == SESSION_ENDED, sf.col("previous_session_tag")).otherwise(sf.col("session_tag"))
 
 
 def _told_event() -> Column:

@@ -10,10 +10,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from restante.model.journal import DAILY_RETRY, STATE_AFTER, JournalKind
+from restante.model.journal import AUTOMATIC_RETRY, STATE_AFTER, JournalKind
 from restante.model.kinds import KIND_RULES, TtlType
 from restante.model.states import DeadCategory, DeadReason
-from restante.policy.completion import STORE_LIFE_MS
+from restante.policy.completion import STORED_TTL_MS
 from restante.policy.dead_letters import DeadLetterRetention, category_of
 from restante.policy.failures import FAILURE_RULES, Backoff
 
@@ -67,7 +67,7 @@ def dead_letters(events: DataFrame, retention: DeadLetterRetention) -> DataFrame
 
 
 def _begins_a_life() -> Column:
-    was_asked_for = sf.coalesce(sf.col("code"), sf.lit("")) != DAILY_RETRY
+    was_asked_for = sf.coalesce(sf.col("code"), sf.lit("")) != AUTOMATIC_RETRY
     return (sf.col("kind") == JournalKind.ACCEPTED) | ((sf.col("kind") == JournalKind.RECOVERED) & was_asked_for)
 
 
@@ -103,7 +103,7 @@ def _message_expires_at_ms() -> Column:
     began_at_ms = sf.min_by("at_ms", sf.when(sf.col("is_in_last_life"), number))
     ttl_s = sf.min_by("ttl_s", sf.when(kind == JournalKind.ACCEPTED, number))
     message_kind = sf.min_by("message_kind", sf.when(kind == JournalKind.ACCEPTED, number))
-    life_ms = sf.when(message_kind.isin(*RELATIVE_KINDS), sf.lit(STORE_LIFE_MS)).otherwise(ttl_s * SECOND_MS)
+    life_ms = sf.when(message_kind.isin(*RELATIVE_KINDS), sf.lit(STORED_TTL_MS)).otherwise(ttl_s * SECOND_MS)
     return began_at_ms + sf.when(ttl_s.isNotNull(), life_ms)
 
 
@@ -127,7 +127,7 @@ def _expires_at_ms(retention: DeadLetterRetention) -> Column:
     return (
         sf.when(category == DeadCategory.EXPIRED, sf.col("moved_at_ms") + retention.tombstone_retention_ms)
         .when(category == DeadCategory.PERMANENT, sf.col("first_dead_at_ms") + retention.permanent_retention_ms)
-        .otherwise(sf.col("first_dead_at_ms") + retention.retriable_retention_ms)
+        .otherwise(sf.col("message_expires_at_ms"))
     )
 
 

@@ -107,7 +107,7 @@ def _kernel_rows(events: DataFrame) -> DataFrame:
     """What the kernel takes. What only a sender's event can say is left out of the others, and not sent around."""
     kind = sf.col("kind")
     changes_state = kind.isin(*STATE_AFTER)
-    is_sealed = changes_state | (kind == JournalKind.RESEALED)
+    is_sealed = changes_state | (kind == JournalKind.REENCRYPTED)
     came_again = (kind == JournalKind.ARRIVED) & (sf.col("code") == Verdict.DUPLICATE)
     number = sf.when(came_again, ARRIVED_AGAIN).otherwise(encode_enum(kind, KINDS, otherwise=NOTHING))
     return events.filter(sf.col("message_id").isNotNull() | changes_state).select(

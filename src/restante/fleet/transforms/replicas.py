@@ -31,7 +31,7 @@ class ReplicaState(StrEnum):
 
 def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
     """One row for each node and hash of sealed bytes; `message_id` is null where no sender's events name that hash."""
-    kinds = (JournalKind.STORED, JournalKind.SERVED, JournalKind.REMOVED, JournalKind.REAPED)
+    kinds = (JournalKind.STORED, JournalKind.SERVED, JournalKind.DELETED, JournalKind.REAPED)
     copies = (
         events.filter(sf.col("kind").isin(*kinds) & sf.col("payload_hash").isNotNull())
         .select("writer", "payload_hash", "kind", "at_ms", "ttl_s", "code", "size_bytes")
@@ -46,7 +46,7 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
                 )
             ).alias("expires_at_ms"),
             _first(JournalKind.SERVED).alias("served_at_ms"),
-            _first(JournalKind.REMOVED).alias("removed_at_ms"),
+            _first(JournalKind.DELETED).alias("removed_at_ms"),
             _first(JournalKind.REAPED).alias("reaped_at_ms"),
             *(_count(kind).alias(kind.value) for kind in kinds),
             sf.max("size_bytes").alias("size_bytes"),

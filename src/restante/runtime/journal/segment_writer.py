@@ -22,8 +22,7 @@ from restante.wire.segment_manifest import Manifest, encode_manifest, manifest_n
 ROWS_PER_SEGMENT: Final = 100_000
 ROWS_PER_SLICE: Final = 10_000
 _ARROW_TYPES: Final = {
-    "binary16": pa.binary(),
-    "binary32": pa.binary(),
+    "binary": pa.binary(),
     "int32": pa.int32(),
     "int64": pa.int64(),
     "string": pa.string(),

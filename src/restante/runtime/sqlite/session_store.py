@@ -25,7 +25,7 @@ from restante.wire.session_message import decode_opening, encode_opening
 REMEMBERED: Final = 1_024
 """Sessions kept in memory, about 2 MB; one whose skipped keys are all in use takes 150 kB more."""
 
-_SQL: Final = load_queries("sessions")
+_SQL: Final = load_queries("session_store")
 _NUMBER: Final = _SQL["number"]
 _STORE: Final = _SQL["store"]
 _PREKEYS_CONTEXT: Final = b"own prekeys"
@@ -178,7 +178,7 @@ class SessionStore:
         ]
 
     def give_up_number(self, stranded: RetiredSessionMessage) -> None:
-        self._database.rows(_SQL["unnumber"], stranded.row, stranded.sequence)
+        self._database.rows(_SQL["clear_sequence"], stranded.row, stranded.sequence)
 
     def session_of(self, message_id: MessageId) -> StoredSession | None:
         """The session a message is sealed for."""

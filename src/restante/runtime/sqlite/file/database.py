@@ -1,4 +1,4 @@
-"""One SQLite file: opened durably, migrated forward, never silently misread.
+"""One SQLite file: opened durably, created with its schema, never silently misread.
 
 Decides how a file is opened and how SQLite's failures become ours; knows nothing of what is stored.
 """
@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -16,6 +15,7 @@ import apsw
 
 from restante.model.errors import LocalProtocolError, StoreUnusable
 from restante.runtime.sqlite.file.statement_batching import Column, together
+from restante.wire.journal_schema import sqlite_columns
 
 BUSY_TIMEOUT_MS: Final = 5_000
 PAGE_BYTES: Final = 4_096
@@ -29,6 +29,7 @@ _APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
 ours."""
 
 
+SCHEMA_VERSIONS: Final = {"client": 1, "node": 1}
 _UNKNOWN: Final = -1
 _PART_OF_THE_OUTER: Final = contextlib.nullcontext()
 
@@ -36,7 +37,7 @@ _PART_OF_THE_OUTER: Final = contextlib.nullcontext()
 class Database:
     """A connection with `synchronous=FULL`: when a transaction returns, it is on disk (SPEC 1.3).
 
-    With `read_only` the file is neither made nor migrated nor written, and a transaction is one view of it.
+    With `read_only` the file is neither created nor written, and a transaction is one view of it.
     Rows given to `defer` are written together, before the next statement that is not deferred itself.
     """
 
@@ -68,7 +69,7 @@ class Database:
                 self._connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES[schema])
                 for pragma, value in (("journal_mode", "wal"), ("synchronous", "full"), ("foreign_keys", "on")):
                     self._connection.pragma(pragma, value)
-                self._migrate(schema)
+                self._create(schema)
             except BaseException:
                 self._connection.close()
                 raise
@@ -251,54 +252,45 @@ class Database:
             raise StoreUnusable(f"{self.path.name} is a database, but no {schema}'s file; open another file")
 
     def _refuse_other_schemas(self, schema: str) -> None:
-        known = len(_steps(schema))
-        at = self._version(known)
-        if at < known:
-            raise StoreUnusable(
-                f"{self.path.name} has schema {at}, this version of Restante reads {known}: "
-                "start the program it belongs to once, which brings it up to date"
-            )
-
-    def _version(self, known: int) -> int:
+        """There are no migrations before the first release: a file of another version is left as it is."""
         at = int(self._connection.pragma("user_version"))
-        if at > known:
+        if at != SCHEMA_VERSIONS[schema]:
             raise StoreUnusable(
-                f"{self.path.name} has schema {at}, this version of Restante knows up to {known}: "
-                "upgrade Restante, or open another file"
+                f"{self.path.name} has schema {at}, this version of Restante reads {SCHEMA_VERSIONS[schema]} only:"
+                " open it with the version that made it, or move it away to begin with an empty file"
             )
-        return at
 
-    def _migrate(self, schema: str) -> None:
-        steps = _steps(schema)
+    def _create(self, schema: str) -> None:
         with self.transaction():
-            at = self._version(len(steps))
-            if at == len(steps):
-                return
-            for step in steps[at:]:
-                self._connection.execute(step.read_text(encoding="utf-8"))
-            self._connection.pragma("application_id", _APPLICATION_IDS[schema])
-            self._connection.pragma("user_version", len(steps))
+            [(tables,)] = self._connection.execute("SELECT count(*) FROM sqlite_schema")
+            if not tables:
+                self._connection.execute(_schema_text(schema))
+                self._connection.pragma("application_id", _APPLICATION_IDS[schema])
+                self._connection.pragma("user_version", SCHEMA_VERSIONS[schema])
+        self._refuse_other_schemas(schema)
 
 
-def load_queries(name: str) -> Mapping[str, str]:
-    """The named statements of one commented SQL file, as short as they can be said.
+def _schema_text(schema: str) -> str:
+    text = files("restante.runtime.sqlite").joinpath("schema", f"{schema}.sql").read_text(encoding="utf-8")
+    return text.replace("{journal_columns}", sqlite_columns())
 
-    A statement is found by its text every time it is run, for each of many rows again.
+
+def load_queries(name: str, **parts: str) -> Mapping[str, str]:
+    """Return the named statements of `runtime/sqlite/NAME.sql`, without comments and layout.
+
+    APSW looks a prepared statement up by its text each time it runs, so that short texts are faster. `parts` replace
+    `{placeholders}`.
     """
-    text = files("restante.runtime.sqlite").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-    _, *parts = _QUERY_HEADER.split(text)
-    return dict(zip(parts[::2], map(_shortened, parts[1::2]), strict=True))
+    text = files("restante.runtime.sqlite").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    for placeholder, replacement in parts.items():
+        text = text.replace(f"{{{placeholder}}}", replacement)
+    _, *found = _QUERY_HEADER.split(text)
+    return dict(zip(found[::2], map(_shortened, found[1::2]), strict=True))
 
 
 def _shortened(statement: str) -> str:
     """Without comments and layout; no quoted text in our files has two spaces or dashes side by side."""
     return " ".join(_COMMENT.sub("", statement).split())
-
-
-def _steps(schema: str) -> list[Traversable]:
-    """The migrations of one kind of file, in their order."""
-    steps = files("restante.runtime.sqlite").joinpath("migrations", schema).iterdir()
-    return sorted((step for step in steps if step.name.endswith(".sql")), key=lambda step: step.name)
 
 
 def _connect(path: Path) -> apsw.Connection:

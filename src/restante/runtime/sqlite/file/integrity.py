@@ -1,6 +1,6 @@
-"""Whether a client's file is what it must be: whole as a file, and with books that agree with each other (SPEC 1.4).
+"""Integrity checks of a client's file: whole as a file, and with tables that agree with each other (SPEC 1.4).
 
-Says what is wrong in words and repairs nothing. Each check stands alone, so that damage seen by one does not hide what
+They report what is wrong and repair nothing. Each check stands alone, so that damage found by one does not hide what
 the others would find.
 """
 
@@ -17,7 +17,7 @@ from restante.model.kinds import Kind, Priority
 from restante.model.states import Confirmation, DeadCategory, DeadReason, Route, State
 from restante.runtime.sqlite.file.database import Database, load_queries
 
-_SQL: Final = load_queries("integrity")
+_SQL: Final = load_queries("file/integrity")
 _STATE_AFTER: Final = json.dumps({kind.value: state.value for kind, state in STATE_AFTER.items()})
 _WORDS: Final[dict[str, frozenset[object]]] = {
     "route": frozenset(Route),
@@ -28,7 +28,7 @@ _WORDS: Final[dict[str, frozenset[object]]] = {
     "reason": frozenset(DeadReason),
     "category": frozenset(DeadCategory),
     "state": frozenset(State),
-    "fact": frozenset(JournalKind),
+    "event": frozenset(JournalKind),
 }
 
 
@@ -78,25 +78,25 @@ def _reference(row: Row) -> str:
     return f"row {number} of table {table} points to a row of table {target} that is not there"
 
 
-def _total(row: Row) -> str:
-    entries, size, counted_entries, counted_size = row
+def _lane_total(row: Row) -> str:
+    route, lane, entries, size, counted_entries, counted_size = row
     return (
-        f"the totals say {entries} messages and {size} bytes in flight,"
+        f"{route} lane {lane!r} counts {entries} messages and {size} bytes,"
         f" but there are {counted_entries} messages and {counted_size} bytes"
     )
 
 
-def _lane_total(row: Row) -> str:
-    route, lane, kept, counted = row
-    return f"the totals say {kept} pending in {route} lane {lane!r}, but there are {counted}"
+def _lane_head(row: Row) -> str:
+    route, lane, stored, counted = row
+    return f"{route} lane {lane!r} begins at place {stored}, but its oldest unsent message is at {counted}"
+
+
+def _stray_entry(row: Row) -> str:
+    return f"the lane of message {_shown(row[0])} is not there"
 
 
 def _missing_body(row: Row) -> str:
     return f"message {_shown(row[0])} {row[1]}, but its payload is not there"
-
-
-def _odd_body(row: Row) -> str:
-    return f"message {_shown(row[0])} should have {row[1]} bytes of payload, but has {row[2]}"
 
 
 def _stray_body(row: Row) -> str:
@@ -107,28 +107,24 @@ def _stray_progress(row: Row) -> str:
     return f"it is kept how far message {_shown(row[0])} was sent to its chat, but the message is not there"
 
 
-def _hole(row: Row) -> str:
+def _gap(row: Row) -> str:
     first, last = row
-    return f"fact {first} is missing" if first == last else f"facts {first} to {last} are missing"
+    return f"journal event {first} is missing" if first == last else f"journal events {first} to {last} are missing"
 
 
 def _two_places(row: Row) -> str:
     return f"message {_shown(row[0])} is in two states at once"
 
 
-def _repeated_id(row: Row) -> str:
-    return f"message {_shown(row[0])} is in the outbox {row[1]} times"
-
-
 def _state(row: Row) -> str:
     message_id, told, kept = row
-    by_facts = f"its facts say {told}" if told else "no fact tells of it"
+    by_facts = f"the journal says {told}" if told else "the journal has no event of it"
     by_row = f"its row says {kept}" if kept else "it has no row"
     return f"message {_shown(message_id)}: {by_facts}, but {by_row}"
 
 
-def _untold_delivery(row: Row) -> str:
-    return f"message {_shown(row[0])} is remembered as delivered, but no fact says so"
+def _unproved_end(row: Row) -> str:
+    return f"message {_shown(row[0])} counts as delivered or evicted, but no journal event says so"
 
 
 def _word(row: Row) -> str | None:
@@ -138,19 +134,18 @@ def _word(row: Row) -> str | None:
 
 CHECKS: Final[dict[str, tuple[tuple[str, Callable[[Row], str | None]], ...]]] = {
     "the file is whole": (("structure", _structure),),
-    "rows that belong together are there": (("references", _reference), ("stray_progress", _stray_progress)),
-    "totals equal a recount": (("totals", _total), ("lane_totals", _lane_total)),
-    "each message has its payload": (
-        ("missing_bodies", _missing_body),
-        ("odd_bodies", _odd_body),
-        ("stray_bodies", _stray_body),
+    "rows that belong together are there": (
+        ("references", _reference),
+        ("stray_progress", _stray_progress),
+        ("stray_entries", _stray_entry),
     ),
-    "the journal's numbers have no holes": (("holes", _hole),),
-    "each message is in the state its facts tell": (
+    "totals equal a recount": (("lane_totals", _lane_total), ("lane_heads", _lane_head)),
+    "each message has its payload": (("missing_bodies", _missing_body), ("stray_bodies", _stray_body)),
+    "the journal's numbers have no gaps": (("gaps", _gap),),
+    "each message is in the state its journal events say": (
         ("states", _state),
         ("two_places", _two_places),
-        ("repeated_ids", _repeated_id),
-        ("sent_index", _untold_delivery),
+        ("ended", _unproved_end),
     ),
     "all values are known": (("words", _word),),
 }

@@ -1,132 +1,218 @@
-"""The journal table: facts appended in the transaction that makes them true (SPEC 1.4, 13.1)."""
+"""The journal table: events are appended in the transaction of the change they state (SPEC 1.4, 13.1).
+
+The columns are declared in wire/journal_schema; INSERT and SELECT are made from that declaration.
+"""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple, Unpack
 
 from restante.core.outbox_events import AppendJournalEvent
-from restante.model.ids import (
-    WRITER_ID_BYTES,
-    MessageId,
-    NodeId,
-    PayloadHash,
-    SessionTag,
-    WriterId,
-    event_id,
-    writer_id,
-)
-from restante.model.journal import JournalEvent, JournalKind
-from restante.model.kinds import Kind, Priority
+from restante.model.ids import WRITER_ID_BYTES, MessageId, PayloadHash, SessionTag, WriterId, event_id, writer_id
+from restante.model.journal import EventColumns, JournalEvent, JournalKind
+from restante.model.kinds import Kind
 from restante.model.outbox_entry import OutboxEntry
+from restante.ports.encryptor import Encrypted
 from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.file.database import Database, load_queries
-from restante.wire.journal_schema import FIELDS, from_record
+from restante.wire.journal_schema import COLUMNS, from_record
 
-_COLUMNS: Final = tuple(field.name for field in FIELDS if field.name not in {"event_id", "writer"})
-_SQL: Final = load_queries("journal")
-_APPEND_FACT: Final = _SQL["append_fact"]
-_APPEND_STEP_FACT: Final = _SQL["append_step_fact"]
+_SQL: Final = load_queries("file/journal")
 _SET_META: Final = _SQL["set_meta"]
+_SELECT: Final = f"SELECT number, {', '.join(COLUMNS)} FROM journal"  # noqa: S608 - names that we declare
 _NAMED_BY_A_ROW: Final = frozenset({JournalKind.ACCEPTED, JournalKind.STORED})
-"""Facts whose numbers are the ids of what they tell of."""
-_APPEND_BLOB_FACT: Final = _SQL["append_blob_fact"]
-_APPEND_ARRIVED_FACT: Final = _SQL["append_arrived_fact"]
-_APPEND_RELEASED_FACT: Final = _SQL["append_released_fact"]
+"""Kinds whose numbers are also the key of an outbox entry or a blob."""
 _ARRIVED: Final = JournalKind.ARRIVED
 _RELEASED: Final = JournalKind.RELEASED
 
-ArrivedEvent = tuple[MessageId, SessionTag, int | None, PayloadHash, int, Kind | None, str, int | None]
-"""Message, session, place there, hash and size of the sealed bytes, kind, verdict and life in seconds. No class of its
-own, as for the next: one of each is written for every message that arrives."""
-ReleasedEvent = tuple[MessageId, SessionTag, int, Kind, str | None, int]
-"""Message, session, place there, kind, reason and how long it waited in milliseconds."""
 
-BlobEvent = tuple[SessionTag | None, PayloadHash, int | None, int | None]
-"""Tag, hash, size in bytes and remaining life in seconds of sealed bytes. No class of its own: one is made for every
-put."""
+class ArrivedEvent(NamedTuple):
+    """What is journaled of an arrival; `code` is the verdict."""
+
+    message_id: MessageId
+    session_tag: SessionTag
+    sequence: int | None
+    payload_hash: PayloadHash
+    size_bytes: int
+    message_kind: Kind | None
+    code: str
+    ttl_s: int | None
+
+
+class ReleasedEvent(NamedTuple):
+    """What is journaled of a message that was released to the application; `latency_ms` is how long it waited."""
+
+    message_id: MessageId
+    session_tag: SessionTag
+    sequence: int
+    message_kind: Kind
+    code: str | None
+    latency_ms: int
+
+
+class BlobEvent(NamedTuple):
+    """What a node journals of sealed bytes."""
+
+    session_tag: SessionTag | None
+    payload_hash: PayloadHash
+    size_bytes: int | None
+    ttl_s: int | None
+
+
+@cache
+def insert_statement(*columns: str) -> str:
+    """Return the INSERT of an event with these columns besides number, time and kind; all others are NULL."""
+    names = ("number", "at_ms", "kind", *columns)
+    marks = ", ".join("?" * len(names))
+    return f"INSERT INTO journal ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - names that we declare
+
+
+_INSERT_STEP: Final = insert_statement("message_id", "message_kind", "priority", "attempt", "code", "latency_ms")
+_INSERT_ARRIVED: Final = insert_statement(*ArrivedEvent._fields)
+_INSERT_RELEASED: Final = insert_statement(*ReleasedEvent._fields)
+_INSERT_BLOB: Final = insert_statement(*BlobEvent._fields)
 
 
 class Journal:
-    """One writer's facts, numbered without holes. The newest fact is never deleted: the next number follows it."""
+    """One writer's events, numbered without gaps. The newest event is never deleted: the next number follows it."""
 
     def __init__(self, database: Database, entropy: Entropy) -> None:
         self._database = database
         self._last: int | None = None
         self._has_loose_end = False
-        database.on_invalidate(self._forget)
+        database.on_invalidate(self._invalidate)
         database.before_commit(self._mark_end)
-        self.writer = WriterId(self.kept("writer", lambda: entropy.draw(WRITER_ID_BYTES)))
+        self.writer = WriterId(self.get_or_create_meta("writer", lambda: entropy.draw(WRITER_ID_BYTES)))
 
-    def append(
-        self,
-        kind: JournalKind,
-        *,
-        at_ms: int,
-        message_id: MessageId | None = None,
-        session_tag: SessionTag | None = None,
-        sequence: int | None = None,
-        payload_hash: PayloadHash | None = None,
-        size_bytes: int | None = None,
-        message_kind: Kind | None = None,
-        priority: Priority | None = None,
-        attempt: int | None = None,
-        code: str | None = None,
-        node: NodeId | None = None,
-        latency_ms: int | None = None,
-        ttl_s: int | None = None,
-    ) -> int:
-        """The number of the fact. Part of a transaction, always: a fact is written with what it states."""
+    def append(self, kind: JournalKind, *, at_ms: int, **columns: Unpack[EventColumns]) -> int:
+        """Append one event inside a transaction, together with the change it states, and return its number."""
         number = self._take_number(kind)
+        values: tuple[Any, ...] = tuple(columns.values())
+        self._database.defer(insert_statement(*columns), (number, at_ms, kind, *values))
+        return number
+
+    def append_step(
+        self, entry: OutboxEntry, event: AppendJournalEvent, at_ms: int, encrypted: Encrypted | None = None
+    ) -> int:
+        """Append one event about an outbox entry and return its number."""
+        if event.node is not None or event.receipt is not None or encrypted is not None:
+            return self._append_wide_step(entry, event, at_ms, encrypted)
+        number = self._take_number(event.kind)
         self._database.defer(
-            _APPEND_FACT,
+            _INSERT_STEP,
             (
                 number,
                 at_ms,
-                kind,
-                message_id,
-                session_tag,
-                sequence,
-                payload_hash,
-                size_bytes,
-                message_kind,
-                priority,
-                attempt,
-                code,
-                node,
-                latency_ms,
-                ttl_s,
+                event.kind,
+                entry.message_id,
+                entry.kind,
+                entry.priority,
+                entry.attempts,
+                event.code,
+                event.latency_ms,
             ),
         )
         return number
 
-    def append_step(self, entry: OutboxEntry, fact: AppendJournalEvent, at_ms: int) -> int:
-        """The number of a fact about an entry of the outbox: the same with less ado, for every step writes one."""
-        last = self._last
-        if last is None:
-            number = self._take_numbers(1)
-        else:
-            self._last = number = last + 1
-        self._has_loose_end = True
-        kind, code, latency_ms, node = fact
-        self._database.defer(
-            _APPEND_STEP_FACT,
-            (number, at_ms, kind, entry.message_id, entry.kind, entry.priority, entry.attempts, code, node, latency_ms),
-        )
-        return number
+    def _append_wide_step(
+        self, entry: OutboxEntry, event: AppendJournalEvent, at_ms: int, encrypted: Encrypted | None
+    ) -> int:
+        """Append an event with a node's storage receipt, or with the hash, session and number of a first lease."""
+        columns: EventColumns = {
+            "message_id": entry.message_id,
+            "message_kind": entry.kind,
+            "priority": entry.priority,
+            "attempt": entry.attempts,
+            "code": event.code,
+            "node": event.node,
+        }
+        if event.receipt is not None:
+            columns |= {
+                "evidence_inner_hash": event.receipt.inner_hash,
+                "evidence_path": event.receipt.path,
+                "evidence_root": event.receipt.root,
+                "evidence_at_ms": event.receipt.at_ms,
+                "evidence_signature": event.receipt.signature,
+            }
+        if encrypted is not None:
+            columns |= {
+                "session_tag": encrypted.session_tag,
+                "sequence": encrypted.sequence,
+                "payload_hash": encrypted.payload_hash,
+                "size_bytes": len(encrypted.payload),
+            }
+        return self.append(event.kind, at_ms=at_ms, **columns)
 
-    def append_arrived(self, fact: ArrivedEvent, at_ms: int) -> None:
-        self._database.defer(_APPEND_ARRIVED_FACT, (self._take_number(_ARRIVED), at_ms, _ARRIVED, *fact))
+    def append_arrived(self, event: ArrivedEvent, at_ms: int) -> None:
+        self._database.defer(_INSERT_ARRIVED, (self._take_number(_ARRIVED), at_ms, _ARRIVED, *event))
 
-    def append_released(self, fact: ReleasedEvent, at_ms: int) -> None:
-        self._database.defer(_APPEND_RELEASED_FACT, (self._take_number(_RELEASED), at_ms, _RELEASED, *fact))
+    def append_released(self, event: ReleasedEvent, at_ms: int) -> None:
+        self._database.defer(_INSERT_RELEASED, (self._take_number(_RELEASED), at_ms, _RELEASED, *event))
 
     def append_many(self, kind: JournalKind, blobs: Sequence[BlobEvent], *, at_ms: int) -> range:
-        """The numbers of facts about sealed bytes, one for each, in order."""
+        """Append one event for each of `blobs`, in order, and return their numbers."""
         self._has_loose_end |= kind not in _NAMED_BY_A_ROW
         first = self._take_numbers(len(blobs))
         self._database.defer_many(
-            _APPEND_BLOB_FACT, [(number, at_ms, kind, *blob) for number, blob in enumerate(blobs, first)]
+            _INSERT_BLOB, [(number, at_ms, kind, *blob) for number, blob in enumerate(blobs, first)]
         )
         return range(first, first + len(blobs))
+
+    def events(self, *, after: int, limit: int) -> list[JournalEvent]:
+        """Return up to `limit` events with a number above `after`, oldest first."""
+        rows = self._database.run(
+            f"{_SELECT} WHERE number > :after ORDER BY number LIMIT :limit", after=after, limit=limit
+        )
+        return [self._event(number, values) for number, *values in rows]
+
+    def columns(self, *, after: int, limit: int) -> list[tuple[Any, ...]]:
+        """Return the same events as columns of plain values: the numbers, then `COLUMNS` in their order.
+
+        For shipping: no object is made for each of a hundred thousand events, and nothing is checked. Readers of
+        segments validate every row.
+        """
+        sql = f"{_SELECT} WHERE number > :after ORDER BY number LIMIT :limit"
+        return list(zip(*self._database.run(sql, after=after, limit=limit), strict=True))
+
+    def history(self, message_id: MessageId) -> list[JournalEvent]:
+        """Return every event about one message, oldest first. Reads the whole journal: it has no index for this."""
+        rows = self._database.run(f"{_SELECT} WHERE message_id = :message_id ORDER BY number", message_id=message_id)
+        return [self._event(number, values) for number, *values in rows]
+
+    def newest(self, kind: JournalKind, *, limit: int) -> list[JournalEvent]:
+        """Return the newest events of one kind, the newest first. Reads the whole journal."""
+        rows = self._database.run(
+            f"{_SELECT} WHERE kind = :kind ORDER BY number DESC LIMIT :limit", kind=kind, limit=limit
+        )
+        return [self._event(number, values) for number, *values in rows]
+
+    def last_number(self) -> int:
+        """Return the number of the newest event; 0 when there is none."""
+        [(last,)] = self._database.rows(_SQL["last_number"])
+        return int(last)
+
+    def shipped_through(self) -> int:
+        """Return the number of the newest event that was shipped in a segment."""
+        rows = self._database.run(_SQL["get_meta"], key="shipped_through")
+        return int.from_bytes(rows[0][0], "big") if rows else 0
+
+    def mark_shipped(self, through: int) -> None:
+        with self._database.transaction():
+            self._database.run(_SQL["set_meta"], key="shipped_through", value=through.to_bytes(8, "big"))
+
+    def get_or_create_meta(self, key: str, create: Callable[[], bytes]) -> bytes:
+        """Return a value that lives as long as the file; `create` makes it the first time.
+
+        A read-only file is not written: the created value is returned only.
+        """
+        with self._database.transaction():
+            rows = self._database.run(_SQL["get_meta"], key=key)
+            if rows:
+                return bytes(rows[0][0])
+            value = create()
+            if not self._database.read_only:
+                self._database.run(_SQL["set_meta"], key=key, value=value)
+            return value
 
     def _take_number(self, kind: JournalKind) -> int:
         if kind not in _NAMED_BY_A_ROW:
@@ -136,82 +222,26 @@ class Journal:
         self._last += 1
         return self._last
 
-    def number_arrival(self) -> int:
-        """The number of a message of the outbox, whose row is its first fact until it is filed."""
-        last = self._last
-        if last is None:
-            return self._take_numbers(1)
-        self._last = number = last + 1
-        return number
-
     def _take_numbers(self, count: int) -> int:
-        """The first of so many new numbers."""
+        """Reserve `count` numbers and return the first."""
         if self._last is None:
             [(self._last,)] = self._database.rows(_SQL["last_number"])
         first = self._last + 1
         self._last += count
         return first
 
-    def facts(self, *, after: int, limit: int) -> list[JournalEvent]:
-        """Up to `limit` facts with a number above `after`, oldest first."""
-        rows = self._database.run(_SQL["facts_after"], after=after, limit=limit)
-        return [self._row(number, values) for number, *values in rows]
-
-    def columns(self, *, after: int, limit: int) -> list[tuple[Any, ...]]:
-        """The same as columns of plain values: the numbers first, then those of the table in their order.
-
-        For shipping, where a class for each of a hundred thousand rows would keep everybody else waiting. Nothing is
-        checked here: readers of segments hold every row against the rules.
-        """
-        return list(zip(*self._database.run(_SQL["facts_after"], after=after, limit=limit), strict=True))
-
-    def history(self, message_id: MessageId) -> list[JournalEvent]:
-        """Every fact about one message, oldest first. Reads the whole journal: no index is kept for this."""
-        rows = self._database.run(_SQL["facts_about"], message_id=message_id)
-        return [self._row(number, values) for number, *values in rows]
-
-    def last_number(self) -> int:
-        """The number of the newest fact; 0 when there is none."""
-        [(last,)] = self._database.rows(_SQL["last_number"])
-        return int(last)
-
-    def newest(self, kind: JournalKind, *, limit: int) -> list[JournalEvent]:
-        """The newest facts of one kind, the newest first."""
-        rows = self._database.run(_SQL["facts_of_kind"], kind=kind, limit=limit)
-        return [self._row(number, values) for number, *values in rows]
-
-    def shipped_through(self) -> int:
-        """The number of the newest fact that has left in a segment."""
-        rows = self._database.run(_SQL["get_meta"], key="shipped_through")
-        return int.from_bytes(rows[0][0], "big") if rows else 0
-
-    def mark_shipped(self, through: int) -> None:
-        with self._database.transaction():
-            self._database.run(_SQL["set_meta"], key="shipped_through", value=through.to_bytes(8, "big"))
-
-    def kept(self, key: str, first: Callable[[], bytes]) -> bytes:
-        """A value kept for the life of this file; `first` gives it the first time. Read-only, nothing is kept."""
-        with self._database.transaction():
-            rows = self._database.run(_SQL["get_meta"], key=key)
-            if rows:
-                return bytes(rows[0][0])
-            value = first()
-            if not self._database.read_only:
-                self._database.run(_SQL["set_meta"], key=key, value=value)
-            return value
-
-    def _row(self, number: int, values: list[Any]) -> JournalEvent:
-        record: dict[str, object] = dict(zip(_COLUMNS, values, strict=True))
+    def _event(self, number: int, values: list[Any]) -> JournalEvent:
+        record: dict[str, object] = dict(zip(COLUMNS, values, strict=True))
         record["event_id"] = event_id(self.writer, number)
         record["writer"] = writer_id(self.writer)
         return from_record(record)
 
     def _mark_end(self) -> None:
-        """How far the numbers go, where no other row says so: facts cut off at the end would not be missed."""
+        """Store the last number where no other row has it, so that events cut off at the end are noticed."""
         if self._has_loose_end:
             self._has_loose_end = False
-            self._database.defer(_SET_META, ("last_fact", str(self._last).encode()))
+            self._database.defer(_SET_META, ("last_number", str(self._last).encode()))
 
-    def _forget(self) -> None:
+    def _invalidate(self) -> None:
         self._last = None
         self._has_loose_end = False

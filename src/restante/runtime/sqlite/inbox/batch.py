@@ -47,7 +47,7 @@ from restante.model.kinds import Kind
 from restante.model.states import Verdict
 from restante.policy.reorder_limits import OrderLimits
 from restante.runtime.sqlite.file.database import Database, load_queries
-from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.file.journal import ArrivedEvent, Journal, ReleasedEvent
 from restante.runtime.sqlite.inbox.dedup_index import DedupIndex, Remembered
 from restante.runtime.sqlite.inbox.messages import MessageTable, ReleasedMessage, TakenMessage, taken_from
 from restante.runtime.sqlite.inbox.pending_acks import PendingAcks
@@ -55,7 +55,7 @@ from restante.runtime.sqlite.inbox.reorder_state import KeptSession, SessionTabl
 from restante.runtime.sqlite.inbox.results import Asked, InboxEvent, ReceiveResult, Released
 from restante.wire.acks import AckType
 
-_SQL: Final = load_queries("inbox")
+_SQL: Final = load_queries("inbox/store")
 # By names of their own: a member of an enum is looked up through its class each time, which shows in a batch.
 _NEW: Final = Verdict.NEW
 _DUPLICATE: Final = Verdict.DUPLICATE
@@ -182,7 +182,7 @@ class ReceiveBatch:
             JournalKind.SESSION_CONTINUED,
             at_ms=self._now_ms,
             session_tag=self._session(sender, new).tag,
-            code=self._session(sender, old).tag.hex(),
+            previous_session_tag=self._session(sender, old).tag,
         )
         self._tell(InboxEventType.SESSION_RESET, self._session(sender, old), code="agreed")
         return result
@@ -206,7 +206,7 @@ class ReceiveBatch:
         self._totals.seen -= pushed.entries
         if pushed.early:
             self._tables.journal.append(
-                JournalKind.FORGOTTEN, at_ms=self._now_ms, code="dedup_full", latency_ms=pushed.youngest_age_ms
+                JournalKind.DEDUP_EVICTED, at_ms=self._now_ms, code="dedup_full", latency_ms=pushed.youngest_age_ms
             )
             self.changes.append(
                 InboxEvent(
@@ -302,7 +302,7 @@ class ReceiveBatch:
         sequence = kind = ttl_s = None
         if opened is not None:
             sequence, kind, ttl_s = opened.sequence, opened.kind, opened.header.ttl_s
-        fact = (message_id, kept.tag, sequence, payload_hash, envelope_bytes, kind, code, ttl_s)
+        fact = ArrivedEvent(message_id, kept.tag, sequence, payload_hash, envelope_bytes, kind, code, ttl_s)
         self._tables.journal.append_arrived(fact, self._now_ms)
 
     def _tell(self, notice: InboxEventType, kept: KeptSession, **details: Any) -> None:
@@ -320,7 +320,7 @@ class ReceiveBatch:
                 self._tables.messages.discard(kept.row, sequence)
             case RecordGap(first, last):
                 journal.append(
-                    JournalKind.GAP_SKIPPED, at_ms=now_ms, session_tag=kept.tag, sequence=first, code=f"through_{last}"
+                    JournalKind.GAP_SKIPPED, at_ms=now_ms, session_tag=kept.tag, sequence=first, last_sequence=last
                 )
                 self._tell(InboxEventType.GAP, kept, code=f"{first}_through_{last}", how_many=last + 1 - first)
             case RequestRetransmit(first, last):
@@ -329,7 +329,7 @@ class ReceiveBatch:
                     at_ms=now_ms,
                     session_tag=kept.tag,
                     sequence=first,
-                    code=f"through_{last}",
+                    last_sequence=last,
                 )
                 self._asks.append(Asked(sender=kept.sender, session_id=kept.session_id, what=effect))
             case AskReset(reason):
@@ -342,7 +342,8 @@ class ReceiveBatch:
         waited_ms = max(0, self._now_ms - message.received_at_ms)
         reason = "late" if effect.is_late else None
         self._tables.journal.append_released(
-            (message.message_id, kept.tag, effect.sequence, message.kind, reason, waited_ms), self._now_ms
+            ReleasedEvent(message.message_id, kept.tag, effect.sequence, message.kind, reason, waited_ms),
+            self._now_ms,
         )
         if message.kind is _CONTROL:
             self._control.append(Released(sender=kept.sender, session_id=kept.session_id, body=message.body))

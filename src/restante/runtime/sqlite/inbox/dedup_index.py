@@ -28,7 +28,7 @@ _SESSION_END: Final = _REST_BYTES + SESSION_FINGERPRINT_BYTES
 _PAYLOAD_END: Final = _SESSION_END + PAYLOAD_FINGERPRINT_BYTES
 _CONTENT_END: Final = _PAYLOAD_END + CONTENT_FINGERPRINT_BYTES
 _SWEEP_PAGE: Final = 1_000
-_SQL: Final = load_queries("seen")
+_SQL: Final = load_queries("inbox/dedup_index")
 _FIND_MANY: Final = _SQL["find_many"]
 _REMEMBER: Final = _SQL["remember"]
 

@@ -12,7 +12,7 @@ from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.statement_batching import Column
 
-_SQL: Final = load_queries("inbox")
+_SQL: Final = load_queries("inbox/store")
 _ADD_MESSAGE: Final = _SQL["add_message"]
 _NONCES_AT_ONCE: Final = 64
 

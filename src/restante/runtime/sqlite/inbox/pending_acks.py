@@ -8,7 +8,7 @@ from restante.policy.ack_batching import AckBatching, batch_due_at_ms
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.wire.acks import AckType
 
-_SQL: Final = load_queries("owed_acks")
+_SQL: Final = load_queries("inbox/pending_acks")
 _OWE: Final = _SQL["owe"]
 
 

@@ -12,7 +12,7 @@ from restante.policy.reorder_limits import OrderLimits
 from restante.runtime.sqlite.file.database import Database, load_queries
 
 _GAP: Final = struct.Struct(">IIQ")
-_SQL: Final = load_queries("inbox")
+_SQL: Final = load_queries("inbox/store")
 _FIND: Final = _SQL["find_session"]
 
 

@@ -31,7 +31,7 @@ from restante.runtime.sqlite.inbox.results import InboxEvent, ReceiveResult
 from restante.wire.acks import AckType
 
 SWEEP_PAGE: Final = 1_000
-_SQL: Final = load_queries("inbox")
+_SQL: Final = load_queries("inbox/store")
 
 
 class SqliteInbox:
@@ -144,7 +144,7 @@ class SqliteInbox:
                 removed += len(rows)
                 for message_id, session_id, sequence, kind, received_at_ms in sorted(rows):
                     self._journal.append(
-                        JournalKind.VANISHED,
+                        JournalKind.INBOX_EXPIRED,
                         at_ms=now_ms,
                         message_id=MessageId(message_id),
                         session_tag=session_tag(self._tag_secret, SessionId(session_id)),

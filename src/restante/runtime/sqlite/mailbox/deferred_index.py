@@ -18,7 +18,7 @@ FILE_AT: Final = 2_048
 UnindexedBlob = tuple[int, int, int]
 """Id, expiry and size in bytes of a blob."""
 
-_SQL: Final = load_queries("filing")
+_SQL: Final = load_queries("mailbox/deferred_index")
 
 
 class DeferredIndex:

@@ -10,7 +10,7 @@ from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import Journal
 from restante.wire.journal_schema import MAX_ATTEMPT
 
-_SQL: Final = load_queries("mailbox")
+_SQL: Final = load_queries("mailbox/store")
 _TIME_BYTES: Final = 8
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from restante.runtime.sqlite.file.database import Database, load_queries
 
-_SQL: Final = load_queries("node_reading")
+_SQL: Final = load_queries("mailbox/queries")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from restante.runtime.sqlite.mailbox.deferred_index import DeferredIndex
 
 REMEMBERED_INBOXES: Final = 10_000  # entries of each cache: a bound, far more than are busy at once
 
-_SQL: Final = load_queries("mailbox")
+_SQL: Final = load_queries("mailbox/store")
 _PUT: Final = _SQL["put_blob"]
 
 
@@ -126,7 +126,7 @@ class SqliteMailbox:
         with self._database.transaction():
             self._file()
             gone = [row for blob_id in blob_ids for row in self._database.rows(_SQL["delete_blob"], blob_id, inbox)]
-            self._note(JournalKind.SERVED, JournalKind.REMOVED, gone=gone, now_ms=now_ms)
+            self._note(JournalKind.SERVED, JournalKind.DELETED, gone=gone, now_ms=now_ms)
         return len(gone)
 
     def reap(self, *, now_ms: int, limit: int | None = None) -> int:
@@ -155,8 +155,8 @@ class SqliteMailbox:
             self._tags_of_day = now_ms // DAY_MS
             self._tags.clear()
         tags = self._tags
-        facts: list[BlobEvent] = [
-            (
+        facts = [
+            BlobEvent(
                 tags.get(inbox) or self._make_tag(inbox, now_ms),
                 sealed_hash,
                 len(envelope),

@@ -6,7 +6,7 @@ from restante.core.channel_delivery import UNTOUCHED, ChunkState
 from restante.model.ids import MessageId
 from restante.runtime.sqlite.file.database import Database, load_queries
 
-_SQL: Final = load_queries("channel_progress")
+_SQL: Final = load_queries("outbox/chunk_state")
 _STORE: Final = _SQL["store"]
 _REMOVE: Final = _SQL["remove"]
 

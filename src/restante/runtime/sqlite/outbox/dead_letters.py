@@ -1,4 +1,4 @@
-"""The table of dead letters: what was given up, why, and until when it is kept (SPEC 5)."""
+"""The table of dead letters: entries that were given up, why, and until when they are kept (SPEC 5)."""
 
 from typing import Any, Final
 
@@ -11,20 +11,20 @@ from restante.policy.dead_letters import DeadLetterRetention, keeps_payload, nex
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.outbox.chunk_state import ChannelProgress
 
-_SQL: Final = load_queries("dead_letters")
+_SQL: Final = load_queries("outbox/dead_letters")
 
 
 class DeadLetterTable:
-    """Rows only; what may become of a letter is decided in core/outbox."""
+    """Rows only; core/outbox decides what may become of a dead letter."""
 
     def __init__(self, database: Database, retention: DeadLetterRetention) -> None:
         self._database = database
         self._retention = retention
         self._progress = ChannelProgress(database)
 
-    def add(self, letter: DeadLetter, *, body_id: int, size_bytes: int) -> None:
+    def add(self, letter: DeadLetter, *, lane_id: int, body_id: int, size_bytes: int) -> None:
         entry = letter.entry
-        buried_at_ms = letter.moved_at_ms if entry.first_buried_at_ms is None else entry.first_buried_at_ms
+        first_dead_at_ms = letter.moved_at_ms if entry.first_dead_at_ms is None else entry.first_dead_at_ms
         retry_at_ms = next_auto_retry_ms(
             self._retention,
             category=letter.category,
@@ -36,10 +36,9 @@ class DeadLetterTable:
         self._database.rows(
             _SQL["add_letter"],
             entry.message_id,
+            lane_id,
             body_id if keeps_payload(letter.category) else None,
             size_bytes,
-            entry.route,
-            entry.lane,
             entry.kind,
             entry.priority,
             entry.created_at_ms,
@@ -54,7 +53,7 @@ class DeadLetterTable:
             letter.total_attempts,
             letter.first_attempt_at_ms,
             letter.last_attempt_at_ms,
-            buried_at_ms,
+            first_dead_at_ms,
             entry.confirmation,
             letter.moved_at_ms,
             letter.expires_at_ms,
@@ -66,11 +65,11 @@ class DeadLetterTable:
         return _letter_of(rows[0]) if rows else None
 
     def letters(self, *, limit: int) -> list[StoredDeadLetter]:
-        """Those that were given up first, first."""
+        """Return dead letters in the order in which they were given up."""
         return [_letter_of(row) for row in self._database.run(_SQL["list_letters"], limit=limit)]
 
     def payload(self, letter: StoredDeadLetter) -> bytes | None:
-        """The sealed payload; None for a tombstone."""
+        """Return the payload; None for a tombstone."""
         rows = self._database.rows(_SQL["load_body"], letter.body_id)
         return rows[0][0] if rows else None
 
@@ -87,16 +86,21 @@ class DeadLetterTable:
     def due_for_retry(self, *, now_ms: int) -> list[MessageId]:
         return [MessageId(row[0]) for row in self._database.run(_SQL["due_for_retry"], now_ms=now_ms)]
 
-    def next_tidy_ms(self) -> int | None:
-        """When a letter is next deleted or retried by itself."""
-        [(at_ms,)] = self._database.run(_SQL["next_tidy"])
+    def retriable_in_lane(self, lane_id: int, *, now_ms: int, limit: int) -> list[MessageId]:
+        """Return dead letters of a lane that were given up before now and may be retried, oldest first."""
+        rows = self._database.rows(_SQL["retriable_in_lane"], lane_id, now_ms, now_ms, limit)
+        return [MessageId(row[0]) for row in rows]
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when a dead letter is next deleted or retried automatically."""
+        [(at_ms,)] = self._database.run(_SQL["next_deadline"])
         return None if at_ms is None else int(at_ms)
 
 
 def _letter_of(row: tuple[Any, ...]) -> StoredDeadLetter:
-    (message_id, body_id, size_bytes, route, lane, kind, priority, created_at_ms, queued_at_ms, ttl_s,
+    (message_id, route, lane, body_id, size_bytes, kind, priority, created_at_ms, queued_at_ms, ttl_s,
      message_expires_at_ms, last_error, reason, code, category, state, total_attempts, first_attempt_at_ms,
-     last_attempt_at_ms, first_buried_at_ms, confirmation, moved_at_ms, expires_at_ms, retry_at_ms) = row  # fmt: skip
+     last_attempt_at_ms, first_dead_at_ms, confirmation, moved_at_ms, expires_at_ms, retry_at_ms) = row  # fmt: skip
     return StoredDeadLetter(
         entry=OutboxEntry(
             message_id=MessageId(message_id),
@@ -116,7 +120,7 @@ def _letter_of(row: tuple[Any, ...]) -> StoredDeadLetter:
             last_error=None if last_error is None else Code(last_error),
             first_attempt_at_ms=first_attempt_at_ms,
             last_attempt_at_ms=last_attempt_at_ms,
-            first_buried_at_ms=first_buried_at_ms,
+            first_dead_at_ms=first_dead_at_ms,
             confirmation=Confirmation(confirmation),
         ),
         body_id=body_id or 0,

@@ -9,7 +9,7 @@ import json
 from enum import StrEnum
 from typing import Any, Final
 
-from restante.core.outbox_events import Recovered
+from restante.core.outbox_events import Recovered, RetransmitRequested
 from restante.core.retransmit import PAUSE_MS
 from restante.model.errors import OutboxFull
 from restante.model.fleet_actions import ActionKind, FleetAction
@@ -23,7 +23,7 @@ from restante.runtime.sqlite.outbox.store import SqliteOutbox
 SCOREBOARD_KEY: Final = "scoreboard"
 SCORES_KEPT: Final = 10_000
 
-_SQL: Final = load_queries("fleet_actions")
+_SQL: Final = load_queries("outbox/fleet_actions")
 
 
 class ActionResult(StrEnum):
@@ -67,7 +67,7 @@ class ClientActions:
         if letter.retry_at_ms is None or letter.retry_at_ms > now_ms:
             return ActionResult.ALREADY_DONE
         try:
-            self._outbox.apply(message_id, Recovered(by_itself=True), now_ms=now_ms)
+            self._outbox.apply(message_id, Recovered(is_automatic=True), now_ms=now_ms)
         except OutboxFull:
             return ActionResult.OUTBOX_FULL
         return ActionResult.DONE
@@ -80,7 +80,7 @@ class ClientActions:
         is_young = entry.last_attempt_at_ms is not None and now_ms < entry.last_attempt_at_ms + PAUSE_MS
         if is_young or entry.next_attempt_at_ms <= now_ms:
             return ActionResult.ALREADY_DONE
-        self._outbox.send_again(message_id, now_ms=now_ms)
+        self._outbox.apply(message_id, RetransmitRequested(), now_ms=now_ms)
         self._journal.append(
             JournalKind.RETRANSMIT_REQUESTED,
             at_ms=now_ms,
@@ -117,7 +117,7 @@ def take_scoreboard(database: Database, journal: Journal, scores: list[FleetActi
             return ActionResult.ALREADY_DONE
         value = json.dumps({"as_of_ms": as_of_ms, "scores": board}).encode()
         database.run(_SQL["set_meta"], key=SCOREBOARD_KEY, value=value)
-        journal.append(JournalKind.SCOREBOARD_TAKEN, at_ms=now_ms, latency_ms=now_ms - as_of_ms)
+        journal.append(JournalKind.SCOREBOARD_APPLIED, at_ms=now_ms, latency_ms=now_ms - as_of_ms)
     return ActionResult.DONE
 
 

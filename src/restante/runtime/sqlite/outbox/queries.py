@@ -1,20 +1,20 @@
-"""What an operator asks about an outbox: lists, sums, and which message a few characters of its id mean.
+"""What an operator asks about an outbox: lists, sums, and which message the first digits of an id mean.
 
-Only reads; the life of a message is in runtime/sqlite/outbox/store.
+This module only reads; runtime/sqlite/outbox/store changes entries.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 from restante.model.ids import MESSAGE_ID_BYTES, MessageId
-from restante.model.kinds import Kind, Priority
-from restante.model.outbox_entry import DeliveredEntry, StoredDeadLetter, WaitingEntry
-from restante.model.states import Confirmation, DeadCategory, State
+from restante.model.outbox_entry import EndedEntry, StoredDeadLetter, WaitingEntry
+from restante.model.states import DeadCategory, State
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.outbox.dead_letters import DeadLetterTable
-from restante.runtime.sqlite.outbox.row_codec import entry_of
+from restante.runtime.sqlite.outbox.delivered_index import DeliveredIndex
+from restante.runtime.sqlite.outbox.row_codec import EntryRow, entry_of, row_of
 
-_SQL: Final = load_queries("outbox_reading")
+_SQL: Final = load_queries("outbox/queries", view=", ".join(EntryRow._fields))
 _ID_DIGITS: Final = 2 * MESSAGE_ID_BYTES
 
 
@@ -27,14 +27,15 @@ class EntryTotals:
 
 
 class OutboxQueries:
-    """Questions about one client's outbox; ask several inside one transaction to have them of one moment."""
+    """Questions about one outbox. Inside one transaction, all answers are of the same moment."""
 
-    def __init__(self, database: Database, letters: DeadLetterTable) -> None:
+    def __init__(self, database: Database, letters: DeadLetterTable, ended: DeliveredIndex) -> None:
         self._database = database
         self._letters = letters
+        self._ended = ended
 
     def waiting(self, *, state: State | None, lane: str | None, limit: int) -> list[WaitingEntry]:
-        """Those accepted first, first."""
+        """Return entries in flight in the order of acceptance."""
         rows = self._database.run(_SQL["waiting"], state=state, lane=lane, limit=limit)
         return [_waiting_of(row) for row in rows]
 
@@ -43,22 +44,13 @@ class OutboxQueries:
         return int(count)
 
     def one_waiting(self, message_id: MessageId) -> WaitingEntry | None:
-        with self._database.transaction():
-            for (number,) in self._database.run(_SQL["find_number"], message_id=message_id):
-                [row] = self._database.run(_SQL["one"], number=number)
-                return _waiting_of(row)
-        return None
+        """Return one entry in flight."""
+        rows = self._database.run(_SQL["one"], message_id=message_id)
+        return _waiting_of(rows[0]) if rows else None
 
-    def delivered(self, message_id: MessageId) -> DeliveredEntry | None:
-        for kind, priority, confirmation, ended_at_ms in self._database.run(_SQL["delivered"], message_id=message_id):
-            return DeliveredEntry(
-                message_id=message_id,
-                kind=Kind(kind),
-                priority=Priority(priority),
-                confirmation=Confirmation(confirmation),
-                ended_at_ms=ended_at_ms,
-            )
-        return None
+    def ended(self, message_id: MessageId) -> EndedEntry | None:
+        """Return how a message ended, if it did in the last 30 days and is no dead letter."""
+        return self._ended.find(message_id)
 
     def held_by_state(self) -> dict[State, EntryTotals]:
         rows = self._database.run(_SQL["held_by_state"])
@@ -77,18 +69,22 @@ class OutboxQueries:
         return [letter for letter in found if letter is not None]
 
     def count_delivered(self) -> int:
-        """Of those the sent-index still remembers."""
+        """Return how many messages of the last 30 days were delivered."""
         [(count,)] = self._database.run(_SQL["count_delivered"])
         return int(count)
 
+    def ended_by_state(self) -> dict[State, int]:
+        """Return how the messages of the last 30 days ended."""
+        return {State(state): count for state, count in self._database.run(_SQL["ended_by_state"])}
+
     def count_evicted(self, *, since_ms: int) -> int:
-        """Return how many messages were evicted. They leave no row, so their journal events are counted."""
+        """Return how many messages were evicted since then."""
         [(count,)] = self._database.run(_SQL["count_evicted"], since_ms=since_ms)
         return int(count)
 
-    def fullest_relay_lanes(self, *, limit: int) -> list[tuple[str, int]]:
-        """Lanes and their pending entries: the nearest to losing their oldest (SPEC 3.6)."""
-        return [(lane, pending) for lane, pending in self._database.run(_SQL["fullest_lanes"], limit=limit)]
+    def fullest_lanes(self, *, limit: int) -> list[tuple[str, int]]:
+        """Return the lanes that hold most, each with its entries (SPEC 3.6)."""
+        return [(lane, entries) for lane, entries in self._database.run(_SQL["fullest_lanes"], limit=limit)]
 
     def oldest_waiting_ms(self) -> int | None:
         """When the oldest message was made that has not left yet."""
@@ -101,7 +97,7 @@ class OutboxQueries:
         One that is still kept in some form is preferred: only if there is none, those that left nothing but facts.
         """
         low, high = (bytes.fromhex(digits.ljust(_ID_DIGITS, end)) for end in "0f")
-        for query in ("ids_between", "told_ids_between"):
+        for query in ("ids_between", "journaled_ids_between"):
             rows = self._database.run(_SQL[query], low=low, high=high, limit=limit)
             if rows:
                 return [MessageId(row[0]) for row in rows]
@@ -109,5 +105,6 @@ class OutboxQueries:
 
 
 def _waiting_of(row: tuple[Any, ...]) -> WaitingEntry:
-    *columns, is_behind = row
-    return WaitingEntry(entry=entry_of(tuple(columns)), size_bytes=row[3], is_behind=is_behind == 1)
+    *values, is_blocked = row
+    entry_row = row_of(tuple(values))
+    return WaitingEntry(entry=entry_of(entry_row), size_bytes=entry_row.size_bytes, is_blocked=is_blocked == 1)

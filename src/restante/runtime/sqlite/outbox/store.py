@@ -1,86 +1,89 @@
-"""The outbox in SQLite: each step of core/outbox, its rows and its facts in one transaction (SPEC 1.4, 3).
+"""The outbox in SQLite: each step of core/outbox, its rows and its journal events in one transaction (SPEC 1.4, 3).
 
 Every method is one operation: it may be called alone, inside a wider transaction, or as one of a group that shares a
-commit. Methods that can refuse do so before they write. Rows are read once and written together: entries that were
-touched lately are remembered for as long as nobody else writes to the file.
-"""
+commit. Methods that can refuse do so before they write."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
 from restante.core.outbox import step
 from restante.core.outbox_events import (
     AppendJournalEvent,
-    CapacityExceeded,
     Effect,
     EmitEvent,
     Event,
-    Leased,
     OutboxEventType,
     ReadAcked,
+    RecipientReached,
     Recovered,
     ResetSession,
     StoreDeadLetter,
     TimePassed,
+    TransmitSucceeded,
 )
-from restante.model.errors import DuplicateMessageId, OutboxFull
+from restante.model.errors import OutboxFull
 from restante.model.ids import MessageId, PayloadHash, SessionTag
 from restante.model.journal import JournalKind
 from restante.model.outbox_entry import OutboxEntry, StoredDeadLetter
-from restante.model.states import ENDED, Route, State
-from restante.policy.capacity import check_capacity, check_lane_capacity, overflow
+from restante.model.states import ENDED, DeadCategory, Route, State
+from restante.policy.capacity import Held, check_upstream_recovery
 from restante.policy.dead_letters import keeps_payload
-from restante.policy.pruning import attention_at_ms
-from restante.policy.send_order import STRICT_ROUTES, is_unsent
+from restante.policy.pruning import next_deadline_ms
+from restante.policy.send_order import HOUR_MS, MAX_LEASE_MS, is_unsent
 from restante.policy.settings import Settings
+from restante.ports.encryptor import Encrypted, Encryptor
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.outbox.chunk_state import ChannelProgress
 from restante.runtime.sqlite.outbox.dead_letters import DeadLetterTable
-from restante.runtime.sqlite.outbox.delivered_index import SentIndex
-from restante.runtime.sqlite.outbox.entry_cache import EntryCache, FiledEntry
-from restante.runtime.sqlite.outbox.id_index import IdBlocks
-from restante.runtime.sqlite.outbox.new_entry import NewEntry, OutboxEvent
-from restante.runtime.sqlite.outbox.ready_queue import ReadyQueue
-from restante.runtime.sqlite.outbox.row_codec import arrival_of, entry_of, lasting_columns, state_columns
-from restante.runtime.sqlite.outbox.totals import OutboxTotals
+from restante.runtime.sqlite.outbox.delivered_index import DeliveredIndex
+from restante.runtime.sqlite.outbox.entry_cache import CachedEntry, EntryCache
+from restante.runtime.sqlite.outbox.intake import Intake
+from restante.runtime.sqlite.outbox.lanes import Lane, LaneTable
+from restante.runtime.sqlite.outbox.leases import Leases
+from restante.runtime.sqlite.outbox.new_entry import NewEntry, OutboxEvent, new_entry_of
+from restante.runtime.sqlite.outbox.row_codec import ENTRY_COLUMNS, entry_of, row_of
 
 SWEEP_PAGE: Final = 1_000
-_SQL: Final = load_queries("outbox")
-_ADD_BODY: Final = _SQL["add_body"]
+RETRIED_AT_ONCE: Final = 256
+"""Dead letters of a recipient that one stored message brings back; the next one brings more."""
+_SQL: Final = load_queries("outbox/store", entry=ENTRY_COLUMNS)
 _REMOVE_BODY: Final = _SQL["remove_body"]
-# By these names in what every message passes: on Python 3.11 a member takes ten times as long to read from its class.
-_PENDING: Final = State.PENDING
-_DELIVERED: Final = State.DELIVERED
-_RELAY: Final = Route.RELAY
-_CHANNEL: Final = Route.CHANNEL
-_QUEUED: Final = OutboxEventType.QUEUED
 
 
 class SqliteOutbox:
-    """Entries of one client, from acceptance to their end, and what is remembered of them afterwards."""
+    """Entries of one client from acceptance to their end, dead letters, and the final states of the last 30 days."""
 
-    def __init__(self, database: Database, journal: Journal, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, journal: Journal, settings: Settings, *, encryptor: Encryptor | None = None
+    ) -> None:
         self._database = database
         self._journal = journal
         self._settings = settings
         self._limits = settings.outbox
-        self.changes: list[
-            tuple[MessageId, OutboxEventType, str | None, int]
-        ] = []  # made a `OutboxEvent` for those who listen
-        self._blocks = IdBlocks(database)
-        self._totals = OutboxTotals(database, self._blocks)
-        self._shelf = EntryCache(database, self._blocks)
-        self._lanes = ReadyQueue(database)
+        self.changes: list[OutboxEvent] = []
+        self._cache = EntryCache(database)
+        self._lanes = LaneTable(database)
         database.on_invalidate(self.changes.clear)
         self.dead_letters = DeadLetterTable(database, settings.dead_letters)
-        self.sent = SentIndex(database, journal)
+        self.ended = DeliveredIndex(database, journal)
         self.progress = ChannelProgress(database)
+        self._intake = Intake(
+            database,
+            journal,
+            self._lanes,
+            settings.outbox,
+            apply=lambda message_id, event, now_ms: self.apply(message_id, event, now_ms=now_ms),
+            emit=self._emit,
+        )
+        self._leases = Leases(
+            database, self._lanes, self._cache, step=self._step, settings=settings, encryptor=encryptor
+        )
 
     def take_changes(self) -> list[OutboxEvent]:
-        """What happened since this was last asked; to be told only after the commit."""
-        changes = [OutboxEvent(*each) for each in self.changes]
+        """Return the events since the last call, for the application; call this after the commit."""
+        changes = self.changes[:]
         self.changes.clear()
         return changes
 
@@ -88,293 +91,309 @@ class SqliteOutbox:
         self,
         entry: OutboxEntry,
         *,
-        sealed_hash: PayloadHash | None = None,
+        size_bytes: int | None = None,
+        relay: str | None = None,
+        payload_hash: PayloadHash | None = None,
         session_tag: SessionTag | None = None,
         sequence: int | None = None,
         now_ms: int,
     ) -> None:
-        """Durable when committed; refused whole when the outbox is full or the id is known (SPEC 3.2, 3.6)."""
-        arrival = arrival_of(entry, self._limits, session_tag=session_tag, sequence=sequence, sealed_hash=sealed_hash)
-        self.accept_all([arrival], brought=[entry.message_id], now_ms=now_ms)
+        """Accept one message. Raises `OutboxFull` or `DuplicateMessageId`; nothing is stored then (SPEC 3.2, 3.6)."""
+        new = new_entry_of(
+            entry,
+            size_bytes=size_bytes,
+            relay=relay,
+            session_tag=session_tag,
+            sequence=sequence,
+            payload_hash=payload_hash,
+        )
+        self.accept_all([new], given=[entry.message_id], now_ms=now_ms)
 
-    def accept_all(self, arrivals: Sequence[NewEntry], brought: Sequence[MessageId], now_ms: int) -> None:
-        """All of them or none. `brought` are the ids that were not drawn just now: somebody may have had one before."""
+    def accept_all(self, new: Sequence[NewEntry], given: Sequence[MessageId], now_ms: int) -> None:
+        """Accept all messages or none. `given` are ids that the caller chose, which may be in use."""
         if not self._database.in_transaction:
             with self._database.transaction():
-                return self.accept_all(arrivals, brought=brought, now_ms=now_ms)
-        new_bytes = 0
-        for arrival in arrivals:
-            new_bytes += arrival[1]
-        self._refuse_if_full(len(arrivals), new_bytes)
-        if brought and (len(set(brought)) != len(brought) or any(map(self._is_known, brought))):
-            raise DuplicateMessageId
-        for arrival in arrivals:
-            # Until it is filed, this row is its `accepted` fact as well (SPEC 1.4).
-            self._database.defer(_ADD_BODY, (self._journal.number_arrival(), *arrival))
-            self.changes.append((arrival[0], _QUEUED, None, now_ms))
-            if self._totals.arrived(arrival):
-                self._totals.flush(now_ms=now_ms)
-            if arrival[2] is _RELAY:
-                self._evict_overflow(arrival[3], now_ms)
-        return None
-
-    def lease_next(self, *, owner: str, now_ms: int) -> OutboxEntry | None:
-        """The next entry to try, claimed for `owner`; None when nothing is due."""
-        leased = self.lease(owner=owner, routes=tuple(Route), limit=1, now_ms=now_ms)
-        return leased[0] if leased else None
+                return self.accept_all(new, given=given, now_ms=now_ms)
+        return self._intake.accept_all(new, given, now_ms)
 
     def lease(
         self,
         *,
         owner: str,
-        routes: Iterable[Route],
+        routes: Collection[Route],
         is_connected: Callable[[Route, str], bool] = lambda _route, _lane: True,
         limit: int,
         now_ms: int,
     ) -> list[OutboxEntry]:
-        """Up to `limit` entries of connected lanes in the order of choice, claimed for `owner`.
-
-        What has expired ends first (SPEC 3.3).
-        """
+        """Lease up to `limit` entries of connected lanes for `owner`, in the order of choice (SPEC 3.3, 3.4)."""
         with self._database.transaction():
-            # Again until nothing is left: a claim that lapsed may have outwaited its queue time, too.
             while self.sweep(now_ms=now_ms):
                 pass
-            claim = Leased(owner=owner, until_ms=now_ms + self._limits.lease_ms)
-            ways = tuple(routes)
-            if self._totals.may_stay_unfiled():
-                rows = self._lanes.ready(ways, is_connected, limit, now_ms)
-                if rows and len(rows) == limit and self._totals.are_behind(rows[-1]):
-                    return [self._claimed(row, claim, now_ms) for row in rows]
-            self._totals.flush(now_ms=now_ms)
-            rows = self._lanes.ready(ways, is_connected, limit, now_ms)
-            return [self._claimed(row, claim, now_ms) for row in rows]
+            return self._leases.lease(owner=owner, routes=routes, is_connected=is_connected, limit=limit, now_ms=now_ms)
+
+    def lease_lanes(
+        self, lanes: Iterable[tuple[Route, str]], *, owner: str, limit: int, now_ms: int
+    ) -> list[OutboxEntry]:
+        """Lease from these lanes only: for a message that was accepted in this transaction, on an idle lane."""
+        with self._database.transaction():
+            return self._leases.lease_lanes(lanes, owner=owner, limit=limit, now_ms=now_ms)
+
+    def lease_next(self, *, owner: str, now_ms: int) -> OutboxEntry | None:
+        leased = self.lease(owner=owner, routes=tuple(Route), limit=1, now_ms=now_ms)
+        return leased[0] if leased else None
 
     def apply(self, message_id: MessageId, event: Event, *, now_ms: int) -> tuple[Effect, ...]:
-        """Take one step with one message; what has ended and is remembered no more is left alone."""
+        """Take one step with one message and return the effects; an ended message is left alone."""
         if not self._database.in_transaction:
             with self._database.transaction():
                 return self.apply(message_id, event, now_ms=now_ms)
-        filed = self._find(message_id, now_ms)
-        if filed is not None:
-            return self._step(filed, event, now_ms)[1]
+        cached = self._cache.find(message_id)
+        if cached is not None:
+            return self._step(cached, event, now_ms)[1]
         letter = self.dead_letters.load(message_id)
         if letter is not None:
             return self._step_dead(letter, event, now_ms)
-        if isinstance(event, ReadAcked) and self.sent.mark_read(message_id, now_ms=now_ms):
-            self.changes.append((message_id, OutboxEventType.READ, None, now_ms))
+        if isinstance(event, ReadAcked) and self.ended.mark_read(message_id, now_ms=now_ms):
+            self._emit(message_id, OutboxEventType.READ, None, now_ms)
         return ()
 
     def sweep(self, *, now_ms: int) -> int:
-        """End what has expired or waited too long, take back what a dead owner held (SPEC 3.5, 3.9).
+        """End what has expired and take back what a dead owner held (SPEC 3.5, 3.9).
 
-        How many entries that changed; call again until none, for a page is swept at a time.
+        Returns how many entries changed, of one page; call again until none did.
         """
         with self._database.transaction():
-            self._totals.file_before_a_sweep(now_ms=now_ms)
-            while due := self._database.rows(_SQL["to_sweep"], now_ms, SWEEP_PAGE):
-                changed = sum(self._look_at(row, now_ms) for row in due)
-                if changed:
-                    return changed
-            return 0
+            rows = self._database.rows(_SQL["to_sweep"], now_ms, now_ms + MAX_LEASE_MS, SWEEP_PAGE)
+            changed = 0
+            for values in rows:
+                cached = self._cache.add(row_of(values))
+                before = cached.entry
+                after, _ = self._step(cached, TimePassed(), now_ms)
+                changed += after is not before
+            return changed
 
-    def tidy(self, *, now_ms: int) -> None:
-        """The slower housekeeping: dead letters whose time is over, daily retries, old entries of the sent-index."""
+    def pass_connected_time(self, is_connected: Callable[[Route, str], bool], *, now_ms: int) -> None:
+        """Advance the clocks of connected lanes, and give up what has waited too long on them (SPEC 2.2).
+
+        A lane that was last checked long ago, or by a clock that jumped, advances by two intervals at most.
+        """
+        with self._database.transaction():
+            for lane in self._lanes.with_unsent():
+                elapsed_ms = min(max(0, now_ms - lane.checked_at_ms), 2 * self._limits.sweep_interval_ms)
+                lane.checked_at_ms = now_ms
+                self._lanes.mark_changed(lane)
+                if is_connected(lane.route, lane.name):
+                    lane.connected_ms += elapsed_ms
+                    self._give_up_overdue(lane, now_ms)
+
+    def run_maintenance(self, *, now_ms: int) -> None:
+        """Delete dead letters whose retention is over, retry those that are due, prune the delivered index."""
         with self._database.transaction():
             for message_id in self.dead_letters.expired(now_ms=now_ms):
                 self.discard(message_id, now_ms=now_ms)
             for message_id in self.dead_letters.due_for_retry(now_ms=now_ms):
                 with contextlib.suppress(OutboxFull):  # it stays a dead letter, and due
-                    self.apply(message_id, Recovered(by_itself=True), now_ms=now_ms)
-            self.sent.forget_old(now_ms=now_ms)
+                    self.apply(message_id, Recovered(is_automatic=True), now_ms=now_ms)
+            self.ended.prune(now_ms=now_ms)
 
     def discard(self, message_id: MessageId, *, now_ms: int) -> bool:
-        """Delete a dead letter for good; whether there was one."""
+        """Delete a dead letter; return whether there was one. Its final state stays in the delivered index."""
         with self._database.transaction():
             letter = self.dead_letters.load(message_id)
             if letter is None:
                 return False
-            self.dead_letters.remove(letter, with_body=True)
-            fact = AppendJournalEvent(kind=JournalKind.DISCARDED, code=letter.category)
-            self._journal.append_step(letter.entry, fact, now_ms)
+            self._remove_letter(letter, with_body=True)
+            self.ended.add(letter.entry, now_ms=letter.moved_at_ms)
+            event = AppendJournalEvent(kind=JournalKind.DISCARDED, code=letter.category)
+            self._journal.append_step(letter.entry, event, now_ms)
             return True
 
-    def replace_payload(self, message_id: MessageId, payload: bytes, *, now_ms: int) -> None:
-        """The message was sealed anew: what is sent from now on (SPEC 4.4, E008 and E009)."""
+    def replace_payload(self, message_id: MessageId, payload: bytes, *, now_ms: int) -> None:  # noqa: ARG002 - of all
+        """Store other sealed bytes for a message that was encrypted again (SPEC 8.7)."""
         with self._database.transaction():
-            filed = self._find(message_id, now_ms)
-            if filed is None:
-                return
-            self._totals.count(0, len(payload) - filed.size_bytes)
-            self._shelf.replace_payload(filed, payload)
+            cached = self._cache.find(message_id)
+            if cached is not None:
+                self._database.rows(_SQL["store_payload"], payload, cached.body_id)
 
-    def tell(self, message_id: MessageId, *effects: AppendJournalEvent | EmitEvent, now_ms: int) -> None:
-        """A fact that leaves the entry as it is."""
-        filed = self._find(message_id, now_ms)
-        if filed is not None:
-            self._carry_out(filed.entry, effects, now_ms)
-
-    def send_again(self, message_id: MessageId, *, now_ms: int) -> bool:
-        """Make a sent entry due now: the same sealed bytes once more. Whether there was one."""
-        with self._database.transaction():
-            filed = self._find(message_id, now_ms)
-            if filed is None or filed.entry.state is not State.SENT:
-                return False
-            due = filed.entry.but(next_attempt_at_ms=now_ms)
-            self._shelf.store(filed, due, False, now_ms)
-            return True
+    def append_journal_events(
+        self, message_id: MessageId, *effects: AppendJournalEvent | EmitEvent, now_ms: int
+    ) -> None:
+        """Journal and emit events that leave the entry as it is."""
+        cached = self._cache.find(message_id)
+        if cached is not None:
+            self._carry_out(cached.entry, effects, now_ms)
 
     def load(self, message_id: MessageId) -> OutboxEntry | None:
-        """The entry with its body, if it is in flight."""
-        for (number,) in self._database.rows(_SQL["find_number"], message_id, self._blocks.listed()):
-            [row] = self._database.rows(_SQL["numbered_entry"], number)
-            return entry_of(row, self._body(row[2]))
+        """Return an entry in flight with its body."""
+        for values in self._database.rows(_SQL["load_entry"], message_id):
+            row = row_of(values)
+            [(payload, sealed_plaintext)] = self._database.rows(_SQL["load_body"], row.body_id)
+            return entry_of(row, payload, sealed_plaintext)
         return None
 
     def entries(self, *, limit: int) -> list[OutboxEntry]:
-        """The oldest entries in flight, without their bodies."""
-        return [entry_of(row) for row in self._database.run(_SQL["list_entries"], limit=limit)]
+        """Return the oldest entries in flight, without their bodies."""
+        return [entry_of(row_of(values)) for values in self._database.run(_SQL["list_entries"], limit=limit)]
 
-    def next_wake_ms(self) -> int | None:
-        """When something may be due again; None for an outbox in which nothing waits."""
-        [(at_ms,)] = self._database.run(_SQL["next_wake"])
-        return None if at_ms is None else int(at_ms)
+    def is_idle(self, route: Route, lane: str) -> bool:
+        """Return whether the lane has no unsent entry, so that a new one may leave at once."""
+        self._lanes.refresh()
+        known = self._lanes.get(route, lane)
+        return known is None or known.first_place is None
 
-    def held(self) -> tuple[int, int]:
-        """Entries and bytes in flight."""
-        [(entries, held_bytes)] = self._database.run(_SQL["held"])
-        return entries, held_bytes
+    def next_wake_ms(self, *, now_ms: int) -> int | None:
+        """Return when something may be due again; None if nothing waits."""
+        waits = [lane.due_at_ms for lane in self._lanes.with_next(frozenset(Route)) if lane.due_at_ms is not None]
+        [(at_ms,)] = self._database.rows(_SQL["next_wake"], now_ms)
+        known = [wait for wait in waits if wait > now_ms] + ([] if at_ms is None else [int(at_ms)])
+        return min(known, default=None)
+
+    def held(self) -> Held:
+        """Return what counts against capacity: mail in flight and dead letters with a payload (SPEC 3.6, 5.3)."""
+        return self._lanes.held(control=False)
 
     def counts(self) -> dict[State, int]:
-        """How many entries are in each state, of those still in flight."""
+        """Return how many entries are in flight, by state."""
         return {State(state): count for state, count in self._database.run(_SQL["count_by_state"])}
 
-    def _refuse_if_full(self, new_entries: int, new_bytes: int) -> None:
-        entries, held_bytes = self._totals.held()
-        check_capacity(
-            self._limits,
-            held_entries=entries,
-            held_bytes=held_bytes,
-            new_entries=new_entries,
-            new_bytes=new_bytes,
-        )
+    def _give_up_overdue(self, lane: Lane, now_ms: int) -> None:
+        rows = self._database.rows(_SQL["overdue_in_lane"], lane.lane_id, lane.connected_ms - HOUR_MS)
+        for *values, queued_connected_ms in rows:
+            event = TimePassed(connected_ms=lane.connected_ms - queued_connected_ms)
+            self._step(self._cache.add(row_of(tuple(values))), event, now_ms)
 
-    def _is_known(self, message_id: MessageId) -> bool:
-        [(known,)] = self._database.rows(_SQL["is_known"], message_id, self._blocks.listed())
-        return bool(known) or self.sent.knows(message_id)
-
-    def _insert(self, entry: OutboxEntry, insertion: int, letter: StoredDeadLetter, now_ms: int) -> None:
-        """At the end of its lane; in a strict one it waits while anything unsent stands before it (SPEC 3.4)."""
-        behind = entry.route in STRICT_ROUTES and bool(self._lanes.head(entry))
-        self._database.rows(
-            _SQL["add_entry"],
-            insertion,
-            entry.message_id,
-            letter.body_id,
-            letter.size_bytes,
-            *lasting_columns(entry, self._limits),
-            *state_columns(entry, behind, now_ms),
-        )
-        self._blocks.added(insertion, insertion)
-        self._totals.count(1, letter.size_bytes)
-        if entry.route is Route.RELAY:
-            self._totals.count_pending(entry.lane, 1)
-
-    def _find(self, message_id: MessageId, now_ms: int) -> FiledEntry | None:
-        """The entry, if it is in flight."""
-        found = self._shelf.known(message_id) or self._shelf.look_up(message_id)
-        if found is not None:
-            return found
-        self._totals.flush(now_ms=now_ms)
-        return self._shelf.look_up(message_id)
-
-    def _claimed(self, row: tuple[Any, ...], claim: Leased, now_ms: int) -> OutboxEntry:
-        leased, _ = self._step(self._shelf.place(row[:-2]), claim, now_ms)
-        return leased.but(payload=row[-2], sealed_plaintext=row[-1])
-
-    def _look_at(self, row: tuple[Any, ...], now_ms: int) -> bool:
-        """Whether time has changed the entry; if not, no sweep need look at it before its next deadline."""
-        filed = self._shelf.known(MessageId(row[1])) or self._shelf.place(row)
-        before = filed.entry
-        after, _ = self._step(filed, TimePassed(), now_ms)
-        if after is before:
-            self._database.rows(_SQL["store_attention"], attention_at_ms(self._limits, after), after.insertion)
-        return after is not before
-
-    def _step(self, filed: FiledEntry, event: Event, now_ms: int) -> tuple[OutboxEntry, tuple[Effect, ...]]:
-        before = filed.entry
+    def _step(
+        self, cached: CachedEntry, event: Event, now_ms: int, encrypted: Encrypted | None = None
+    ) -> tuple[OutboxEntry, tuple[Effect, ...]]:
+        """Take a step of the machine; the first lease also journals how the message was `encrypted`."""
+        before = cached.entry
         after, effects = step(before, event, now_ms=now_ms, settings=self._settings)
-        if after is before:
+        if after is before and not effects:
             return after, effects
-        is_strict = before.route in STRICT_ROUTES
+        lane = self._lanes.by_id(cached.lane_id)
         if after.state in ENDED:
-            self._end(after, effects, filed, now_ms)
-        else:
-            self._shelf.store(filed, after, is_strict and self._lanes.is_behind(after), now_ms)
-        if before.route is _RELAY and (before.state is _PENDING) != (after.state is _PENDING):
-            self._totals.count_pending(before.lane, -1 if before.state is _PENDING else 1)
-        self._carry_out(after, effects, now_ms)
-        if is_strict and is_unsent(before) and not is_unsent(after):
-            self._lanes.move_on(after, now_ms)
+            self._end(after, effects, cached, lane, now_ms)
+        elif after is not before:
+            self._cache.store(cached, after)
+        if is_unsent(before) and after is not before:
+            self._lanes.mark_stale(lane)
+            if after.state is State.PENDING:
+                lane.waits_until_ms = max(lane.waits_until_ms, after.next_attempt_at_ms)
+        self._carry_out(after, effects, now_ms, encrypted)
+        if type(event) is TransmitSucceeded:
+            self._follow_up_stored(lane, now_ms)
         return after, effects
 
-    def _end(self, entry: OutboxEntry, effects: tuple[Effect, ...], filed: FiledEntry, now_ms: int) -> None:
-        self._shelf.remove(filed)
-        self._totals.count(-1, -filed.size_bytes)
-        if entry.state is _DELIVERED:
-            self._drop_body(entry, filed)
-            self.sent.remember(entry, now_ms=now_ms)
-            return
-        letters = [effect.letter for effect in effects if isinstance(effect, StoreDeadLetter)]
-        for letter in letters:
-            self.dead_letters.add(letter, body_id=filed.body_id, size_bytes=filed.size_bytes)
-        if not any(keeps_payload(letter.category) for letter in letters):
-            self._drop_body(entry, filed)
+    def _follow_up_stored(self, lane: Lane, now_ms: int) -> None:
+        """The recipient was reached: waits for it end, and its dead letters are retried (SPEC 3.4, 5.3)."""
+        for other in self._lanes.of_recipient(lane):
+            if other.waits_until_ms > now_ms:
+                other.waits_until_ms = now_ms
+                self._lanes.mark_changed(other)
+                for values in self._database.rows(_SQL["waiting_in_lane"], other.lane_id, now_ms):
+                    self._step(self._cache.add(row_of(values)), RecipientReached(), now_ms)
+            if other.dead:
+                self._retry_dead_letters(other, now_ms)
 
-    def _drop_body(self, entry: OutboxEntry, filed: FiledEntry) -> None:
-        self._database.defer(_REMOVE_BODY, (filed.body_id,))
-        if entry.route is _CHANNEL:
+    def _retry_dead_letters(self, lane: Lane, now_ms: int) -> None:
+        for message_id in self.dead_letters.retriable_in_lane(lane.lane_id, now_ms=now_ms, limit=RETRIED_AT_ONCE):
+            with contextlib.suppress(OutboxFull):
+                self.apply(message_id, Recovered(is_automatic=True), now_ms=now_ms)
+
+    def _end(
+        self, entry: OutboxEntry, effects: tuple[Effect, ...], cached: CachedEntry, lane: Lane, now_ms: int
+    ) -> None:
+        self._cache.remove(cached)
+        letter = next((effect.letter for effect in effects if isinstance(effect, StoreDeadLetter)), None)
+        if letter is None:
+            self.ended.add(entry, now_ms=now_ms)
+        else:
+            self.dead_letters.add(letter, lane_id=cached.lane_id, body_id=cached.body_id, size_bytes=cached.size_bytes)
+            if keeps_payload(letter.category):
+                self._lanes.count_dead(lane, int(letter.category is DeadCategory.RETRIABLE))
+                return  # the payload still counts against capacity (SPEC 5.3)
+        self._lanes.count(lane, -1, -cached.size_bytes)
+        self._database.defer(_REMOVE_BODY, (cached.body_id,))
+        if entry.route is Route.CHANNEL:
             self.progress.remove(entry.message_id)
+
+    def _remove_letter(self, letter: StoredDeadLetter, *, with_body: bool) -> None:
+        self.dead_letters.remove(letter, with_body=with_body)
+        lane = self._lanes.get(letter.entry.route, letter.entry.lane)
+        if lane is None or not keeps_payload(letter.category):
+            return
+        self._lanes.count_dead(lane, -int(letter.category is DeadCategory.RETRIABLE))
+        if with_body:
+            self._lanes.count(lane, -1, -letter.size_bytes)
 
     def _step_dead(self, letter: StoredDeadLetter, event: Event, now_ms: int) -> tuple[Effect, ...]:
         after, effects = step(letter.entry, event, now_ms=now_ms, settings=self._settings)
         if after.state is letter.entry.state:
             return effects
         if after.state is State.PENDING:
-            self._refuse_if_full(1, letter.size_bytes)
-            if after.route is Route.RELAY:
-                check_lane_capacity(
-                    self._limits, route=after.route, pending=self._totals.pending_in_relay_lane(after.lane)
-                )
-            self.dead_letters.remove(letter, with_body=False)
-            self._insert(after, self._carry_out(after, effects, now_ms), letter, now_ms)
+            self._recover(letter, after, effects, now_ms)
         else:
-            self.dead_letters.remove(letter, with_body=True)
-            self.sent.remember(after, now_ms=now_ms)
+            self._remove_letter(letter, with_body=True)
+            self.ended.add(after, now_ms=now_ms)
             self._carry_out(after, effects, now_ms)
         return effects
 
-    def _evict_overflow(self, lane: str, now_ms: int) -> None:
-        """A relay lane over its limit loses its oldest pending entries, visibly (SPEC 3.6)."""
-        pending = self._totals.pending_in_relay_lane(lane)
-        surplus = overflow(self._limits, route=Route.RELAY, pending=pending)
-        if surplus:
-            self._totals.flush(now_ms=now_ms)
-            for (message_id,) in self._database.rows(_SQL["oldest_pending"], Route.RELAY, lane, surplus):
-                self.apply(MessageId(message_id), CapacityExceeded(), now_ms=now_ms)
+    def _recover(self, letter: StoredDeadLetter, after: OutboxEntry, effects: tuple[Effect, ...], now_ms: int) -> None:
+        """Queue a dead letter at the end of its lane. It counted against capacity all the time."""
+        lane = self._lanes.get_or_add(after.route, after.lane, relay=None, now_ms=now_ms)
+        if after.route is Route.UPSTREAM:
+            pending = len(self._database.rows(_SQL["oldest_pending"], lane.lane_id))
+            check_upstream_recovery(self._limits, lane=after.lane, pending=pending)
+        self._remove_letter(letter, with_body=False)
+        number = self._carry_out(after, effects, now_ms)
+        place = self._lanes.append(
+            lane,
+            queue_number=number,
+            priority=after.priority,
+            created_at_ms=after.created_at_ms,
+            due_at_ms=after.next_attempt_at_ms,
+            now_ms=now_ms,
+        )
+        deadline_ms = next_deadline_ms(
+            self._limits, route=after.route, queued_at_ms=after.queued_at_ms, expires_at_ms=after.expires_at_ms
+        )
+        self._database.rows(
+            _SQL["add_recovered"],
+            number,
+            after.message_id,
+            lane.lane_id,
+            place,
+            letter.body_id,
+            letter.size_bytes,
+            after.kind,
+            after.priority,
+            after.created_at_ms,
+            after.ttl_s,
+            after.queued_at_ms,
+            lane.connected_ms,
+            after.expires_at_ms,
+            deadline_ms,
+            after.next_attempt_at_ms,
+            after.first_dead_at_ms,
+            after.last_error,
+            after.first_attempt_at_ms,
+            after.last_attempt_at_ms,
+            after.confirmation,
+        )
 
-    def _carry_out(self, entry: OutboxEntry, effects: tuple[Effect, ...], now_ms: int) -> int:
-        """The number of the last fact that was written."""
+    def _carry_out(
+        self, entry: OutboxEntry, effects: tuple[Effect, ...], now_ms: int, encrypted: Encrypted | None = None
+    ) -> int:
+        """Journal and emit what a step asks for; return the number of the last journal event."""
         number = 0
         for effect in effects:
             if isinstance(effect, AppendJournalEvent):
-                number = self._journal.append_step(entry, effect, now_ms)
+                number = self._journal.append_step(entry, effect, now_ms, encrypted)
             elif isinstance(effect, EmitEvent):
-                self.changes.append((entry.message_id, effect.notice, effect.code, now_ms))
+                self._emit(entry.message_id, effect.notice, effect.code, now_ms)
             elif isinstance(effect, ResetSession):
-                self.changes.append((entry.message_id, OutboxEventType.SECURITY, "session_reset", now_ms))
+                self._emit(entry.message_id, OutboxEventType.SECURITY, "session_reset", now_ms)
         return number
 
-    def _body(self, body_id: int) -> tuple[bytes, bytes]:
-        [(payload, sealed_plaintext)] = self._database.rows(_SQL["load_body"], body_id)
-        return payload, sealed_plaintext
+    def _emit(self, message_id: MessageId, notice: OutboxEventType, code: str | None, now_ms: int) -> None:
+        self.changes.append(OutboxEvent(message_id, notice, code, now_ms))

@@ -26,20 +26,20 @@ SELECT sender, session_id FROM inbox_session WHERE wake_at_ms <= ? ORDER BY wake
 SELECT min(wake_at_ms) FROM inbox_session WHERE wake_at_ms IS NOT NULL;
 
 -- name: waiting_in
-SELECT sequence_number, received_at_ms, sealed_plaintext IS NULL FROM inbox_waiting WHERE session = ?;
+SELECT sequence_number, received_at_ms, sealed_plaintext IS NULL FROM reorder_buffer WHERE session = ?;
 
 -- name: add_waiting
-INSERT INTO inbox_waiting (arrival, session, sequence_number, message_id, kind, ttl_type, ttl_s, created_at_ms,
+INSERT INTO reorder_buffer (arrival, session, sequence_number, message_id, kind, ttl_type, ttl_s, created_at_ms,
                            received_at_ms, server_timestamp_ms, sealed_plaintext)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: take_waiting
-DELETE FROM inbox_waiting WHERE session = ? AND sequence_number = ?
+DELETE FROM reorder_buffer WHERE session = ? AND sequence_number = ?
 RETURNING arrival, message_id, kind, ttl_type, ttl_s, created_at_ms, received_at_ms, server_timestamp_ms,
           sealed_plaintext;
 
 -- name: discard_waiting
-DELETE FROM inbox_waiting WHERE session = ? AND sequence_number = ?;
+DELETE FROM reorder_buffer WHERE session = ? AND sequence_number = ?;
 
 -- name: add_message
 INSERT INTO inbox_message (place, arrival, session, sequence_number, message_id, kind, is_late, ttl_type, ttl_s,
@@ -50,7 +50,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- What the application sees: everything that was handed on and has not expired, in that order.
 SELECT place, message_id, sender, session_id, sequence_number, kind, sealed_plaintext, received_at_ms,
        server_timestamp_ms,
-       NOT EXISTS (SELECT 1 FROM owed_ack WHERE number = arrival),
+       NOT EXISTS (SELECT 1 FROM pending_ack WHERE number = arrival),
        first_read_at_ms, expires_at_ms, is_late
   FROM inbox_message JOIN inbox_session USING (session)
  WHERE place > :after AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)

@@ -2,7 +2,7 @@
 
 -- name: put_blob
 -- In the order of `core.mailbox.Keep`, between the id and the moment.
-INSERT INTO inbox (id, recipient, payload_hash, expires_at_ms, envelope, stored_at_ms) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO blob (id, recipient, payload_hash, expires_at_ms, envelope, stored_at_ms) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: usage
 SELECT blobs, bytes FROM usage WHERE recipient = ?;
@@ -13,16 +13,16 @@ SELECT coalesce(sum(blobs), 0), coalesce(sum(bytes), 0)
   FROM (SELECT blobs, bytes FROM usage WHERE recipient = :recipient
         UNION ALL
         SELECT 1, length(envelope)
-          FROM inbox WHERE id > (SELECT through FROM filing) AND recipient = :recipient);
+          FROM blob WHERE id > (SELECT through FROM blob_index_state) AND recipient = :recipient);
 
 -- name: total_bytes
 -- Bytes of all blobs, for the total of SPEC 6.6.
 SELECT (SELECT coalesce(sum(bytes), 0) FROM usage)
-     + (SELECT coalesce(sum(length(envelope)), 0) FROM inbox WHERE id > (SELECT through FROM filing));
+     + (SELECT coalesce(sum(length(envelope)), 0) FROM blob WHERE id > (SELECT through FROM blob_index_state));
 
 -- name: sizes
 -- Ids and sizes of the indexed blobs of a mailbox, to count the share of each source.
-SELECT id, size_bytes FROM filed WHERE recipient = ?;
+SELECT id, size_bytes FROM blob_index WHERE recipient = ?;
 
 -- name: set_usage
 INSERT INTO usage (recipient, blobs, bytes) VALUES (?, ?, ?)
@@ -33,24 +33,24 @@ DELETE FROM usage WHERE recipient = ?;
 
 -- name: read_blobs
 -- Those named in a JSON array: one statement for a page.
-SELECT id, stored_at_ms, envelope, payload_hash FROM inbox WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id;
+SELECT id, stored_at_ms, envelope, payload_hash FROM blob WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id;
 
 -- name: delete_blob
 -- By id and recipient: nobody deletes from another's inbox (SPEC 6.1).
-DELETE FROM inbox WHERE id = ? AND recipient = ? RETURNING id, recipient, payload_hash, length(envelope);
+DELETE FROM blob WHERE id = ? AND recipient = ? RETURNING id, recipient, payload_hash, length(envelope);
 
 -- name: reap
-DELETE FROM inbox
- WHERE id IN (SELECT id FROM filed WHERE expires_at_ms <= :now_ms LIMIT :limit)
+DELETE FROM blob
+ WHERE id IN (SELECT id FROM blob_index WHERE expires_at_ms <= :now_ms LIMIT :limit)
 RETURNING id, recipient, payload_hash, length(envelope);
 
 -- name: reap_inbox
-DELETE FROM inbox
- WHERE id IN (SELECT id FROM filed WHERE recipient = :recipient AND expires_at_ms <= :now_ms)
+DELETE FROM blob
+ WHERE id IN (SELECT id FROM blob_index WHERE recipient = :recipient AND expires_at_ms <= :now_ms)
 RETURNING id, recipient, payload_hash, length(envelope);
 
 -- name: earliest_expiry
-SELECT min(expires_at_ms) FROM filed WHERE recipient = ?;
+SELECT min(expires_at_ms) FROM blob_index WHERE recipient = ?;
 
 -- name: last_event_at
 -- When the journal was last written: a start compares its clock with it.

@@ -1,0 +1,221 @@
+"""Draining: leases due entries, runs their attempts and records how they ended, in as few commits as possible.
+
+Endings and the next leases share a commit; an idle lane leases in the commit that accepts its message. Nothing is
+polled: new entries, endings and due times wake the loop (SPEC 3.4, 3.10).
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from restante.client.attempts import SUCCEEDED, AttemptRunner, Ending
+from restante.client.outbox_types import Drained
+from restante.core.outbox_events import TransmitFailed
+from restante.model.errors import StoreUnusable
+from restante.model.outbox_entry import OutboxEntry
+from restante.model.states import Route
+from restante.policy.failures import Failure
+from restante.policy.settings import Settings
+from restante.ports.carrier import Carrier
+from restante.ports.clock import Clock
+from restante.ports.entropy import Entropy
+from restante.runtime.sqlite.file.client_file import ClientFile
+from restante.runtime.sqlite.outbox.store import SqliteOutbox
+
+MAX_IN_FLIGHT: Final = 1_024
+"""Attempts that run at once, of all lanes; one lane has at most 256 (SPEC 3.4)."""
+STORE_RETRY_S: Final = 1.0
+"""How long the loop waits after the file could not be written, before it tries again."""
+_LOG: Final = logging.getLogger("restante.outbox")
+
+
+class _Round(NamedTuple):
+    leased: list[OutboxEntry]
+    next_due_ms: int
+
+
+class Drain:
+    """Sends the entries of one outbox."""
+
+    def __init__(
+        self, file: ClientFile, store: SqliteOutbox, *, settings: Settings, clock: Clock, entropy: Entropy
+    ) -> None:
+        self._file = file
+        self._store = store
+        self._limits = settings.outbox
+        self._clock = clock
+        self._entropy = entropy
+        self._owner = entropy.draw(8).hex()
+        self._carriers: Mapping[Route, Carrier] = {}
+        self._work = asyncio.Event()
+        self._attempts: AttemptRunner | None = None  # of `run`, while it runs
+        self._leased: list[OutboxEntry] = []  # in the transaction that is in progress
+        file.database.on_invalidate(self._leased.clear)
+
+    @property
+    def has_carriers(self) -> bool:
+        return bool(self._carriers)
+
+    def carrier(self, route: Route) -> Carrier | None:
+        return self._carriers.get(route)
+
+    def wake(self) -> None:
+        self._work.set()
+
+    async def run(self, carriers: Mapping[Route, Carrier]) -> None:
+        """Send what is due until cancelled. Without `drain_on_startup` the first lease waits for the first wake-up."""
+        self._carriers = carriers
+        attempts = self._attempts = AttemptRunner(self._failure, on_ending=self._work.set)
+        may_lease = bool(self._limits.drain_on_startup)
+        sweep_at_ms = self._clock.now_ms()
+        try:
+            while True:
+                self._work.clear()
+                try:
+                    now_ms = self._clock.now_ms()
+                    if not sweep_at_ms - self._limits.sweep_interval_ms <= now_ms < sweep_at_ms:
+                        sweep_at_ms = now_ms + self._limits.sweep_interval_ms
+                        await self.sweep()
+                    round_ = await self._record_and_lease(attempts, carriers, may_lease=may_lease)
+                except StoreUnusable as problem:
+                    # Sending is what frees space on a full disk: go on as soon as the file can be written again.
+                    _LOG.error("the outbox could not be written (%s); trying again", problem.code.value)
+                    await asyncio.sleep(STORE_RETRY_S)
+                    continue
+                for entry in round_.leased:
+                    attempts.start(entry, carriers[entry.route])
+                may_lease = True
+                wait_ms = min(round_.next_due_ms, sweep_at_ms) - self._clock.now_ms()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(0, wait_ms) / 1_000):
+                        await self._work.wait()
+        finally:
+            self._attempts = None
+            await self._give_back(attempts)
+
+    async def drain(self, carriers: Mapping[Route, Carrier] | None = None, *, budget_ms: int | None = None) -> Drained:
+        """Try whatever is due on connected lanes until nothing is, or the budget is spent."""
+        ways = self._carriers if carriers is None else carriers
+        ends_at_ms = None if budget_ms is None else self._clock.now_ms() + budget_ms
+        ended = asyncio.Event()
+        attempts = AttemptRunner(self._failure, on_ending=ended.set)
+        sent = failed = 0
+        is_complete = False
+        try:
+            while True:
+                ended.clear()
+                in_time = ends_at_ms is None or self._clock.now_ms() < ends_at_ms
+                round_ = await self._record_and_lease(attempts, ways, may_lease=in_time)
+                for entry in round_.leased:
+                    attempts.start(entry, ways[entry.route])
+                is_complete = in_time and not round_.leased
+                if not attempts.in_progress and not attempts.has_endings:
+                    break
+                await ended.wait()
+                endings = attempts.take_endings()
+                succeeded = sum(SUCCEEDED in events for _, events in endings)
+                sent, failed = sent + succeeded, failed + len(endings) - succeeded
+                attempts.give_back(endings)
+        finally:
+            await self._give_back(attempts)
+        return Drained(sent=sent, failed=failed, is_complete=is_complete)
+
+    async def sweep(self) -> None:
+        """End what time ends, advance the clocks of connected lanes, retry and delete dead letters."""
+
+        def sweep() -> None:
+            now_ms = self._clock.now_ms()
+            while self._store.sweep(now_ms=now_ms):
+                pass
+            self._store.pass_connected_time(partial(_is_connected, self._carriers), now_ms=now_ms)
+            self._store.run_maintenance(now_ms=now_ms)
+
+        await self._file.run(sweep)
+
+    def idle_lanes(self, lanes: Iterable[tuple[Route, str]]) -> list[tuple[Route, str]]:
+        """Return those of the lanes that have nothing unsent, are connected, and may be leased from now."""
+        attempts = self._attempts
+        if attempts is None or attempts.in_progress + len(self._leased) >= MAX_IN_FLIGHT:
+            return []
+        return [
+            (route, lane)
+            for route, lane in dict.fromkeys(lanes)
+            if _is_connected(self._carriers, route, lane) and self._store.is_idle(route, lane)
+        ]
+
+    def lease_idle(self, lanes: Sequence[tuple[Route, str]], *, now_ms: int) -> None:
+        """Lease from lanes that `idle_lanes` named, in the transaction that filled them."""
+        attempts = self._attempts
+        if lanes and attempts is not None:
+            room = MAX_IN_FLIGHT - attempts.in_progress - len(self._leased)
+            self._leased += self._store.lease_lanes(lanes, owner=self._owner, limit=room, now_ms=now_ms)
+
+    def start_leased(self) -> list[OutboxEntry]:
+        """Begin the attempts that were leased in the transaction that is now on disk, and return their entries."""
+        if not self._leased:
+            return []
+        leased = self._leased[:]
+        self._leased.clear()
+        if self._attempts is not None:
+            for entry in leased:
+                self._attempts.start(entry, self._carriers[entry.route])
+        return leased
+
+    async def _record_and_lease(
+        self, attempts: AttemptRunner, carriers: Mapping[Route, Carrier], *, may_lease: bool
+    ) -> _Round:
+        """Record the endings and lease what is next, in one commit."""
+        endings = attempts.take_endings()
+        room = MAX_IN_FLIGHT - attempts.in_progress if may_lease else 0
+
+        def work() -> _Round:
+            now_ms = self._clock.now_ms()
+            for message_id, events in endings:
+                for event in events:
+                    self._store.apply(message_id, event, now_ms=now_ms)
+            leased: list[OutboxEntry] = []
+            if room > 0 and carriers:
+                leased = self._store.lease(
+                    owner=self._owner,
+                    routes=[route for route, carrier in carriers.items() if carrier.is_up()],
+                    is_connected=partial(_is_connected, carriers),
+                    limit=room,
+                    now_ms=now_ms,
+                )
+            return _Round(leased, self._next_due_ms(now_ms))
+
+        try:
+            return await self._file.run(work)
+        except BaseException:
+            attempts.give_back(endings)
+            raise
+
+    def _next_due_ms(self, now_ms: int) -> int:
+        """Return when something will be due, as far as that is known now."""
+        times = (self._store.next_wake_ms(now_ms=now_ms), self._store.dead_letters.next_deadline_ms())
+        return min((at_ms for at_ms in times if at_ms is not None), default=now_ms + self._limits.sweep_interval_ms)
+
+    async def _give_back(self, attempts: AttemptRunner) -> None:
+        """Stop the attempts and record how they ended; what was stopped is due again."""
+        endings: list[Ending] = await attempts.stop()
+        if endings:
+            attempts.give_back(endings)
+            with contextlib.suppress(StoreUnusable):  # their leases expire
+                await asyncio.shield(self._record_and_lease(attempts, {}, may_lease=False))
+
+    def _failure(self, failure: Failure, *, retry_after_ms: int | None = None, reached: bool = True) -> TransmitFailed:
+        return TransmitFailed(
+            owner=self._owner,
+            failure=failure,
+            retry_after_ms=retry_after_ms,
+            dice=self._entropy.dice(),
+            reached=reached,
+        )
+
+
+def _is_connected(carriers: Mapping[Route, Carrier], route: Route, lane: str) -> bool:
+    carrier = carriers.get(route)
+    return carrier is not None and carrier.is_up() and carrier.is_connected(lane)

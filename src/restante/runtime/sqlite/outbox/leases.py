@@ -1,0 +1,161 @@
+"""Leasing: the entries that may leave now, encrypted where they are not yet, and marked as sending (SPEC 3.4).
+
+policy/send_order says which entries of a lane may leave and how lanes are chosen; this module reads and writes rows.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from restante.core.outbox import schedule_of
+from restante.core.outbox_events import Effect, Event, Leased, TransmitFailed
+from restante.model.outbox_entry import OutboxEntry
+from restante.model.states import Route, State
+from restante.policy.completion import LONGEST_STORED_WAIT_MS
+from restante.policy.failures import Failure
+from restante.policy.retry import longest_wait_ms
+from restante.policy.send_order import MAIL_ROUTES, Choice, choice_key, is_due, leasable
+from restante.policy.settings import Settings
+from restante.ports.encryptor import Encrypted, EncryptFailed, Encryptor
+from restante.runtime.sqlite.file.database import Database, load_queries
+from restante.runtime.sqlite.outbox.entry_cache import CachedEntry, EntryCache
+from restante.runtime.sqlite.outbox.lanes import Lane, LaneTable
+from restante.runtime.sqlite.outbox.row_codec import ENTRY_COLUMNS, WIDTH, row_of
+
+_SQL: Final = load_queries("outbox/store", entry=ENTRY_COLUMNS)
+_STORE_PAYLOAD: Final = _SQL["store_payload"]
+StepEntry = Callable[[CachedEntry, Event, int, Encrypted | None], tuple[OutboxEntry, tuple[Effect, ...]]]
+
+
+def needs_encryption(entry: OutboxEntry) -> bool:
+    """Return whether an entry with its body is still to be encrypted; one that came with a payload never is."""
+    return entry.route in MAIL_ROUTES and not entry.payload and bool(entry.sealed_plaintext)
+
+
+class Leases:
+    """Every method is part of a transaction."""
+
+    def __init__(
+        self,
+        database: Database,
+        lanes: LaneTable,
+        cache: EntryCache,
+        *,
+        step: StepEntry,
+        settings: Settings,
+        encryptor: Encryptor | None,
+    ) -> None:
+        self._database = database
+        self._lanes = lanes
+        self._cache = cache
+        self._step = step
+        self._settings = settings
+        self.encryptor = encryptor
+        self._longest_ms = {route: longest_wait_ms(schedule_of(route, settings)) for route in Route}
+
+    def lease(
+        self,
+        *,
+        owner: str,
+        routes: Collection[Route],
+        is_connected: Callable[[Route, str], bool],
+        limit: int,
+        now_ms: int,
+    ) -> list[OutboxEntry]:
+        """Lease up to `limit` entries, lane after lane in the order of choice."""
+        due: list[tuple[Choice, Lane | tuple[Any, ...]]] = [
+            (lane.choice, lane)
+            for lane in self._lanes.with_next(routes)
+            if self._is_due(lane, now_ms) and is_connected(lane.route, lane.name)
+        ]
+        for values in self._database.rows(_SQL["again"], now_ms, now_ms + min(self._longest_ms.values())):
+            row = row_of(values)
+            longest_ms = LONGEST_STORED_WAIT_MS if row.state == State.SENT else self._longest_ms[Route(row.route)]
+            if (
+                is_due(row.next_attempt_at_ms, now_ms=now_ms, longest_wait_ms=longest_ms)
+                and row.route in routes
+                and is_connected(Route(row.route), row.lane)
+            ):
+                choice = choice_key(
+                    priority=row.priority, created_at_ms=row.created_at_ms, queue_number=row.queue_number
+                )
+                due.append((choice, values))
+        leased: list[OutboxEntry] = []
+        for _, one in sorted(due, key=lambda pair: pair[0]):
+            room = limit - len(leased)
+            if room <= 0:
+                break
+            leased += (
+                self._lease_run(one, room, owner, now_ms)
+                if isinstance(one, Lane)
+                else (self._lease_rows([one], owner, now_ms))
+            )
+        return leased
+
+    def lease_lanes(
+        self, lanes: Iterable[tuple[Route, str]], *, owner: str, limit: int, now_ms: int
+    ) -> list[OutboxEntry]:
+        """Lease what may leave these lanes now."""
+        leased: list[OutboxEntry] = []
+        for route, name in lanes:
+            lane = self._lanes.get(route, name)
+            if lane is not None and limit > len(leased):
+                leased += self._lease_run(lane, limit - len(leased), owner, now_ms)
+        return leased
+
+    def _is_due(self, lane: Lane, now_ms: int) -> bool:
+        return lane.due_at_ms is not None and is_due(
+            lane.due_at_ms, now_ms=now_ms, longest_wait_ms=self._longest_ms[lane.route]
+        )
+
+    def _lease_run(self, lane: Lane, room: int, owner: str, now_ms: int) -> list[OutboxEntry]:
+        unsent = self._lanes.unsent(lane)
+        run = leasable(lane.route, unsent, now_ms=now_ms, longest_wait_ms=self._longest_ms[lane.route])[:room]
+        if not run:
+            self._lanes.set_unsent(lane, unsent)
+            return []
+        first, last = run[0].queue_number, run[-1].queue_number
+        rows = self._database.rows(_SQL["run"], lane.lane_id, first, last, len(run))
+        return self._lease_rows(rows, owner, now_ms)
+
+    def _lease_rows(self, rows: Sequence[tuple[Any, ...]], owner: str, now_ms: int) -> list[OutboxEntry]:
+        """Lease the entries of rows with bodies. One that cannot be encrypted fails at once (SPEC 4.4, E005, E008);
+        those after it that cannot be either stay as they are, behind its wait."""
+        cached = [self._cache.add(row_of(values)) for values in rows]
+        whole = [
+            replace(one.entry, payload=values[WIDTH], sealed_plaintext=values[WIDTH + 1])
+            for one, values in zip(cached, rows, strict=True)
+        ]
+        results = self._encrypt(whole, now_ms)
+        claim = Leased(owner=owner, until_ms=now_ms + self._settings.outbox.lease_ms)
+        leased: list[OutboxEntry] = []
+        has_failed = False
+        for one, entry, result in zip(cached, whole, results, strict=True):
+            if isinstance(result, EncryptFailed):
+                if not has_failed:
+                    has_failed = True
+                    self._step(one, claim, now_ms, None)
+                    self._step(one, TransmitFailed(owner=owner, failure=result.failure), now_ms, None)
+                continue
+            after, _ = self._step(one, claim, now_ms, result)
+            if after.state is not State.SENDING:
+                continue  # it expired
+            payload = entry.payload
+            if result is not None:
+                payload = result.payload
+                self._database.defer(_STORE_PAYLOAD, (payload, one.body_id))
+            leased.append(replace(after, payload=payload, sealed_plaintext=entry.sealed_plaintext))
+        return leased
+
+    def _encrypt(self, entries: Sequence[OutboxEntry], now_ms: int) -> list[Encrypted | EncryptFailed | None]:
+        results: list[Encrypted | EncryptFailed | None] = [None] * len(entries)
+        wanted = [number for number, entry in enumerate(entries) if needs_encryption(entry)]
+        if not wanted:
+            return results
+        if self.encryptor is None:
+            made: Sequence[Encrypted | EncryptFailed] = [EncryptFailed(Failure.ENCRYPTION_FAILED)] * len(wanted)
+        else:
+            made = self.encryptor.encrypt([entries[number] for number in wanted], now_ms=now_ms)
+        for number, result in zip(wanted, made, strict=True):
+            results[number] = result
+        return results

@@ -1,0 +1,270 @@
+-- A client's file: outbox, inbox, sessions, and the journal of all three.
+
+-- Small values that live as long as the file.
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Journal events in the order in which they became true, numbered without gaps. Columns: wire/journal_schema.
+CREATE TABLE journal (
+    number INTEGER PRIMARY KEY,
+    {journal_columns}
+) STRICT;
+
+-- Bodies are written once and read once. What changes while a message is in flight is kept apart, in narrow rows.
+-- `payload` is empty until the first lease encrypts the message.
+CREATE TABLE message_body (
+    body_id          INTEGER PRIMARY KEY,
+    payload          BLOB NOT NULL,
+    sealed_plaintext BLOB NOT NULL
+) STRICT;
+
+-- One recipient, server or chat (SPEC 3.4), with what it holds (SPEC 3.6) and the entry that leaves it next.
+-- `entries` and `bytes` count the outbox and dead letters with a payload, `dead` the retriable dead letters.
+-- `first_place` is the place of the oldest unsent entry. `due_at_ms` is NULL while nothing may be leased; otherwise
+-- the columns `next_…` are those of the entry that leaves next. `connected_ms` grows while
+-- the lane is connected and entries wait (SPEC 2.2); `checked_at_ms` is when that was last looked at.
+-- No entry of the lane waits longer than `waits_until_ms`.
+CREATE TABLE lane (
+    lane_id       INTEGER PRIMARY KEY,
+    route         TEXT NOT NULL,
+    name          TEXT NOT NULL,
+    relay         TEXT,
+    next_place    INTEGER NOT NULL,
+    entries       INTEGER NOT NULL,
+    bytes         INTEGER NOT NULL,
+    dead          INTEGER NOT NULL,
+    connected_ms  INTEGER NOT NULL,
+    checked_at_ms INTEGER NOT NULL,
+    waits_until_ms INTEGER NOT NULL,
+    first_place   INTEGER,
+    due_at_ms     INTEGER,
+    next_priority INTEGER,
+    next_created_at_ms INTEGER,
+    next_queue_number INTEGER,
+    UNIQUE (route, name)
+) STRICT;
+
+-- SPEC 3.1. `queue_number` is the number of the journal event that queued the entry, `place` counts the entries of its
+-- lane. `queued_connected_ms` is the lane's `connected_ms` at that moment. No sweep need look at an entry before
+-- `next_deadline_ms`, unless its lease expires.
+CREATE TABLE outbox (
+    queue_number          INTEGER PRIMARY KEY,
+    message_id            BLOB NOT NULL UNIQUE CHECK (length(message_id) = 16),
+    lane_id               INTEGER NOT NULL,
+    place                 INTEGER NOT NULL,
+    body_id               INTEGER NOT NULL,
+    size_bytes            INTEGER NOT NULL,
+    kind                  TEXT NOT NULL,
+    priority              INTEGER NOT NULL,
+    created_at_ms         INTEGER NOT NULL,
+    ttl_s                 INTEGER NOT NULL,
+    queued_at_ms          INTEGER NOT NULL,
+    queued_connected_ms   INTEGER NOT NULL,
+    expires_at_ms         INTEGER NOT NULL,
+    next_deadline_ms      INTEGER NOT NULL,
+    first_dead_at_ms      INTEGER,
+    next_attempt_at_ms    INTEGER NOT NULL,
+    attempts              INTEGER NOT NULL DEFAULT 0,
+    failures              INTEGER NOT NULL DEFAULT 0,
+    state                 TEXT NOT NULL DEFAULT 'pending' CHECK (state = 'pending' OR state = 'sending' OR state = 'sent'),
+    lease_owner           TEXT,
+    lease_until_ms        INTEGER,
+    last_error            TEXT,
+    first_attempt_at_ms   INTEGER,
+    last_attempt_at_ms    INTEGER,
+    times_stored          INTEGER NOT NULL DEFAULT 0,
+    has_failed_to_encrypt INTEGER NOT NULL DEFAULT 0,
+    confirmation          INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX outbox_unsent ON outbox (lane_id, queue_number) WHERE times_stored = 0;
+CREATE INDEX outbox_again ON outbox (next_attempt_at_ms) WHERE times_stored > 0 AND state <> 'sending';
+CREATE INDEX outbox_leased ON outbox (lease_until_ms) WHERE state = 'sending';
+CREATE INDEX outbox_deadline ON outbox (next_deadline_ms);
+
+-- Entries with their lane's names. An entry is blocked while an earlier one of its lane has to leave first.
+CREATE VIEW entry AS
+SELECT outbox.*, lane.route AS route, lane.name AS lane,
+       state = 'pending' AND times_stored = 0 AND EXISTS (
+           SELECT 1 FROM outbox AS earlier
+            WHERE earlier.lane_id = outbox.lane_id AND earlier.times_stored = 0
+              AND earlier.queue_number < outbox.queue_number
+              AND (lane.route IN ('upstream', 'channel')
+                   OR earlier.state = 'pending' AND earlier.next_attempt_at_ms > outbox.next_attempt_at_ms)
+       ) AS is_blocked
+  FROM outbox JOIN lane USING (lane_id);
+
+-- SPEC 5.1. A tombstone has no body.
+CREATE TABLE dead_letter (
+    message_id            BLOB PRIMARY KEY CHECK (length(message_id) = 16),
+    lane_id               INTEGER NOT NULL,
+    body_id               INTEGER,
+    size_bytes            INTEGER NOT NULL,
+    kind                  TEXT NOT NULL,
+    priority              INTEGER NOT NULL,
+    created_at_ms         INTEGER NOT NULL,
+    queued_at_ms          INTEGER NOT NULL,
+    ttl_s                 INTEGER NOT NULL,
+    message_expires_at_ms INTEGER NOT NULL,
+    last_error            TEXT,
+    reason                TEXT NOT NULL,
+    code                  TEXT,
+    category              TEXT NOT NULL,
+    state                 TEXT NOT NULL,
+    total_attempts        INTEGER NOT NULL,
+    first_attempt_at_ms   INTEGER,
+    last_attempt_at_ms    INTEGER,
+    first_dead_at_ms      INTEGER NOT NULL,
+    confirmation          INTEGER NOT NULL,
+    moved_at_ms           INTEGER NOT NULL,
+    expires_at_ms         INTEGER NOT NULL,
+    retry_at_ms           INTEGER
+) STRICT;
+CREATE INDEX dead_letter_expiry ON dead_letter (expires_at_ms);
+CREATE INDEX dead_letter_retry ON dead_letter (retry_at_ms) WHERE retry_at_ms IS NOT NULL;
+CREATE INDEX dead_letter_lane ON dead_letter (lane_id);
+
+-- SPEC 3.13: the final state of every message for 30 days. No payload, no destination.
+CREATE TABLE delivered_index (
+    message_id   BLOB PRIMARY KEY CHECK (length(message_id) = 16),
+    kind         TEXT NOT NULL,
+    priority     INTEGER NOT NULL,
+    state        TEXT NOT NULL,
+    confirmation INTEGER NOT NULL,
+    ended_at_ms  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX delivered_index_age ON delivered_index (ended_at_ms);
+
+-- How far the sending of a chunk to its chat platform has come (SPEC 12.6).
+CREATE TABLE channel_progress (
+    message_id   BLOB PRIMARY KEY CHECK (length(message_id) = 16),
+    is_open      INTEGER NOT NULL,
+    crashes      INTEGER NOT NULL,
+    lost_answers INTEGER NOT NULL,
+    as_plain     INTEGER NOT NULL,
+    part_limit   INTEGER,
+    part_offset  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Counters of the inbox: arrivals, released messages, turns of the dedup index and its rows.
+CREATE TABLE inbox_total (
+    only     INTEGER PRIMARY KEY CHECK (only = 1),
+    arrivals INTEGER NOT NULL,
+    places   INTEGER NOT NULL,
+    turns    INTEGER NOT NULL,
+    seen     INTEGER NOT NULL
+) STRICT;
+INSERT INTO inbox_total VALUES (1, 0, 0, 0, 0);
+
+-- SPEC 9.4: how far each incoming session was released.
+CREATE TABLE inbox_session (
+    session     INTEGER PRIMARY KEY,
+    sender      BLOB NOT NULL CHECK (length(sender) = 32),
+    session_id  BLOB NOT NULL CHECK (length(session_id) = 32),
+    phase       TEXT NOT NULL CHECK (phase = 'flowing' OR phase = 'waiting' OR phase = 'broken' OR phase = 'closed'),
+    expected    INTEGER NOT NULL,
+    missing     BLOB NOT NULL,
+    asked_at_ms INTEGER,
+    reason      INTEGER,
+    wake_at_ms  INTEGER,
+    UNIQUE (sender, session_id)
+) STRICT;
+CREATE INDEX inbox_session_wake ON inbox_session (wake_at_ms) WHERE wake_at_ms IS NOT NULL;
+
+-- SPEC 9.4: messages that wait for earlier ones of their session. A placeholder has no plaintext.
+CREATE TABLE reorder_buffer (
+    arrival             INTEGER PRIMARY KEY,
+    session             INTEGER NOT NULL,
+    sequence_number     INTEGER NOT NULL,
+    message_id          BLOB NOT NULL,
+    kind                TEXT NOT NULL,
+    ttl_type            INTEGER NOT NULL,
+    ttl_s               INTEGER NOT NULL,
+    created_at_ms       INTEGER NOT NULL,
+    received_at_ms      INTEGER NOT NULL,
+    server_timestamp_ms INTEGER NOT NULL,
+    sealed_plaintext    BLOB,
+    UNIQUE (session, sequence_number)
+) STRICT;
+
+-- SPEC 9.6: released messages, in the order in which the application gets them.
+CREATE TABLE inbox_message (
+    place               INTEGER PRIMARY KEY,
+    arrival             INTEGER NOT NULL,
+    session             INTEGER NOT NULL,
+    sequence_number     INTEGER NOT NULL,
+    message_id          BLOB NOT NULL,
+    kind                TEXT NOT NULL,
+    is_late             INTEGER NOT NULL,
+    ttl_type            INTEGER NOT NULL,
+    ttl_s               INTEGER NOT NULL,
+    received_at_ms      INTEGER NOT NULL,
+    server_timestamp_ms INTEGER NOT NULL,
+    first_read_at_ms    INTEGER,
+    expires_at_ms       INTEGER,
+    sealed_plaintext    BLOB NOT NULL
+) STRICT;
+CREATE INDEX inbox_message_expiry ON inbox_message (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
+
+-- Acknowledgements still to be queued; deleted in the transaction that queues them.
+CREATE TABLE pending_ack (
+    number     INTEGER PRIMARY KEY,
+    type       INTEGER NOT NULL CHECK (type IN (2, 3)),
+    sender     BLOB NOT NULL,
+    message_id BLOB NOT NULL,
+    since_ms   INTEGER NOT NULL
+) STRICT;
+
+-- SPEC 9.1, 9.2: fingerprints of arrivals. `turn` grows with every arrival, so its order is that of recency.
+CREATE TABLE dedup (
+    turn            INTEGER PRIMARY KEY,
+    bucket          INTEGER NOT NULL,
+    mark            BLOB NOT NULL CHECK (length(mark) = 40),
+    is_acknowledged INTEGER NOT NULL,
+    seen_at_ms      INTEGER NOT NULL
+) STRICT;
+CREATE INDEX dedup_bucket ON dedup (bucket);
+
+-- SPEC 8: end-to-end sessions; the ratchet state is sealed at rest.
+CREATE TABLE session (
+    session       INTEGER PRIMARY KEY,
+    peer          BLOB NOT NULL CHECK (length(peer) = 32),
+    session_id    BLOB NOT NULL CHECK (length(session_id) = 32),
+    is_initiator  INTEGER NOT NULL,
+    continues     BLOB,
+    began_at_ms   INTEGER NOT NULL,
+    retired_at_ms INTEGER,
+    next_sequence INTEGER NOT NULL,
+    opening       BLOB,
+    sealed_state  BLOB NOT NULL,
+    UNIQUE (peer, session_id)
+) STRICT;
+CREATE INDEX session_retired ON session (retired_at_ms) WHERE retired_at_ms IS NOT NULL;
+
+-- The session in which we send to a peer.
+CREATE TABLE standing (
+    peer    BLOB PRIMARY KEY CHECK (length(peer) = 32),
+    session INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Which message has which number of which session.
+CREATE TABLE session_message (
+    session    INTEGER NOT NULL,
+    sequence   INTEGER NOT NULL,
+    message_id BLOB NOT NULL,
+    PRIMARY KEY (session, sequence)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX session_message_id ON session_message (message_id);
+
+CREATE TABLE own_prekeys (
+    only   INTEGER PRIMARY KEY CHECK (only = 1),
+    sealed BLOB NOT NULL
+) STRICT;
+
+-- One-time prekeys of peers that we have used.
+CREATE TABLE used_prekey (
+    peer      BLOB NOT NULL,
+    prekey_id INTEGER NOT NULL,
+    PRIMARY KEY (peer, prekey_id)
+) STRICT, WITHOUT ROWID;
