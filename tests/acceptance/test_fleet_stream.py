@@ -197,9 +197,11 @@ def test_it_is_stopped_kindly_and_says_what_it_did(tmp_path: Path, environment: 
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stderr is not None
-        lines = [process.stderr.readline() for _ in range(3)]
-        assert lines[:2] == ["starting Spark\n", "looking for segments\n"]
-        assert lines[2].startswith("batch 1: ")
+        lines = [process.stderr.readline() for _ in range(4)]
+        assert lines[0] == "starting Spark\n"
+        assert lines[1].startswith("Spark UI at http://127.0.0.1:")
+        assert lines[2] == "looking for segments\n"
+        assert lines[3].startswith("batch 1: ")
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=WAIT_S)
     finally:

@@ -139,6 +139,21 @@ def test_a_report_from_the_published_tables_is_that_of_the_events(spark: SparkSe
     assert reported(spark, lake, with_tables=True) == reported(spark, lake, with_tables=False)
 
 
+def test_a_report_as_of_a_day_counts_only_events_until_then(spark: SparkSession, lake: Lake) -> None:
+    source = source_of(spark, look_at(lake.root))
+    past = make_fleet_report(
+        spark,
+        source.segments,
+        source.bad,
+        now_ms=NOON_MS + DAY_MS // 2 - 1,
+        retention=SETTINGS.dead_letters,
+        rows=source.rows,
+        tables=source.tables,
+        is_past=True,
+    )
+    assert [(one.day, one.accepted, one.delivered) for one in past.conservation.days] == [(date(2026, 1, 5), 2, 2)]
+
+
 def test_a_query_that_is_none_and_a_lake_without_tables_are_named(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(Malformed, match="the query failed"):
         query(lake, "select nothing from nowhere")

@@ -1,5 +1,6 @@
 """`restante fleet`: reports on the journals of a fleet, and the actions that follow from them."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -53,6 +54,10 @@ def report(
         typer.Option("--actions", metavar="DIR", help="Also write the proposed actions for clients and nodes."),
     ] = None,
     key: KeyFile = None,
+    as_of: Annotated[
+        datetime | None,
+        typer.Option("--as-of", formats=["%Y-%m-%d"], help="Count only events before the end of this UTC day."),
+    ] = None,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
@@ -88,7 +93,8 @@ def report(
         found = run_fleet_report(
             segments,
             master=master,
-            now_ms=SystemClock().now_ms(),
+            now_ms=SystemClock().now_ms() if as_of is None else _end_of_day_ms(as_of),
+            is_past=as_of is not None,
             retention=settings.dead_letters,
             on_stage=on_stage,
             on_action=None if files is None else files.add,
@@ -140,3 +146,7 @@ def apply(
     rows = [(action.value, outcome.value, f"{n:,}") for (action, outcome), n in counts.items()]
     out = console()
     out.print(table("Actions", "action", "outcome", "times", rows=rows) if rows else "No actions for this file.")
+
+
+def _end_of_day_ms(day: datetime) -> int:
+    return int((day.replace(tzinfo=UTC) + timedelta(days=1)).timestamp() * 1_000) - 1

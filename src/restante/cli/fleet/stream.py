@@ -77,7 +77,7 @@ def stream(
             master=master,
             stop=stop,
             on_batch=lambda batch: _print_batch(err, batch),
-            on_ready=lambda: _ready(err, listen),
+            on_ready=lambda ui: _ready(err, listen, ui),
         )
     if as_json:
         print_json(asdict(done))
@@ -89,8 +89,10 @@ def stream(
         console().print(table("Rejected files", "file", "reason", rows=files))
 
 
-def _ready(err: Console, listen: Any) -> None:
+def _ready(err: Console, listen: Any, ui: str | None) -> None:
     listen()
+    if ui is not None:
+        err.print(f"Spark UI at {ui}", soft_wrap=True)
     err.print("looking for segments")
 
 

@@ -48,10 +48,11 @@ def run_fleet_report(
     retention: DeadLetterRetention,
     on_stage: OnStage = lambda _stage: None,
     on_action: OnAction | None = None,
+    is_past: bool = False,
 ) -> FleetReport:
-    """The report in a Spark session of its own; `on_action` is given every proposed action.
+    """Make the report in a new Spark session; `on_action` gets every proposed action.
 
-    `where` is a directory of segments, or a lake (jobs/report_input).
+    `where` is a directory of segments, or a lake (jobs/report_input). If `is_past`, only events up to `now_ms` count.
     """
     place = look_at(where)
     with open_session(app_name="restante fleet report", master=master) as spark:
@@ -67,6 +68,7 @@ def run_fleet_report(
             rows=source.rows,
             read_from=source.read_from,
             tables=source.tables,
+            is_past=is_past,
         )
 
 
@@ -82,15 +84,21 @@ def make_fleet_report(
     rows: Rows | None = None,
     read_from: ReadFrom = ReadFrom.SEGMENTS,
     tables: FleetTables | None = None,
+    is_past: bool = False,
 ) -> FleetReport:
-    """The report on `segments`; or on their `rows` as somebody has judged them already."""
+    """Make the report on `segments`, or on their `rows` if these have verdicts already."""
     on_stage(STAGES[0])
     rows = surveyed(spark, segments) if rows is None else rows
     with rows as (verdicts, found), cached_tables() as keep:
         partitions = tasks_for(spark, found)
-        if tables is None:
+        if tables is None or is_past:
+            known = events(verdicts)
             tables = fleet_tables(
-                events(verdicts), now_ms=now_ms, retention=retention, partitions=partitions, keep=keep
+                known.filter(sf.col("at_ms") <= now_ms) if is_past else known,
+                now_ms=now_ms,
+                retention=retention,
+                partitions=partitions,
+                keep=keep,
             )
         else:
             tables = as_of(tables, now_ms)

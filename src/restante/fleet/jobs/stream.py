@@ -72,12 +72,12 @@ def run_stream(
     master: str = "local[*]",
     stop: threading.Event | None = None,
     on_batch: OnBatch = lambda _done: None,
-    on_ready: Callable[[], None] = lambda: None,
+    on_ready: Callable[[str | None], None] = lambda _ui: None,
 ) -> Streamed:
     """Keep the tables of `lake` up to date in a new Spark session until `stop` is set or, once, all is read."""
     _check_lake(lake, options)
-    with open_session(app_name=QUERY_NAME, master=master) as spark:
-        on_ready()
+    with open_session(app_name=QUERY_NAME, master=master, has_ui=True) as spark:
+        on_ready(spark.sparkContext.uiWebUrl)
         running = start_stream(spark, lake, settings, options, on_batch=on_batch)
         return running.await_end(stop)
 

@@ -59,8 +59,13 @@ _launch: Final[Callable[..., Any]] = launch_gateway  # PySpark gives it no types
 
 
 @contextmanager
-def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | None = None) -> Iterator[SparkSession]:
-    """A session on `master`; at the end its Java process and its temporary files are gone."""
+def open_session(
+    *, app_name: str, master: str = "local[*]", java_home: Path | None = None, has_ui: bool = False
+) -> Iterator[SparkSession]:
+    """Open a session on `master`. At the end its Java process and its temporary files are gone.
+
+    `has_ui` starts Spark's UI on a free port of the loopback interface, where all of Spark is on this machine.
+    """
     if "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession() is not None:
         yield SparkSession.builder.getOrCreate()  # of spark-submit or of the caller, with its master and settings
         return
@@ -69,7 +74,9 @@ def open_session(*, app_name: str, master: str = "local[*]", java_home: Path | N
     with tempfile.TemporaryDirectory(prefix="restante-spark-", ignore_cleanup_errors=True) as made:
         scratch = Path(made)
         with _process_state_kept(scratch):
-            conf = SparkConf(loadDefaults=False).setAll(list(_settings(master, app_name, scratch).items()))
+            conf = SparkConf(loadDefaults=False).setAll(
+                list(_settings(master, app_name, scratch, has_ui=has_ui).items())
+            )
             gateway = _start_jvm(conf, _child_environment(master, home, scratch), scratch)
             try:
                 with _environment({"PYSPARK_PYTHON": _worker_python(master)}):
@@ -101,11 +108,12 @@ def _context(conf: SparkConf, gateway: Any, scratch: Path) -> SparkContext:
         ) from error
 
 
-def _settings(master: str, app_name: str, scratch: Path) -> dict[str, str]:
+def _settings(master: str, app_name: str, scratch: Path, *, has_ui: bool = False) -> dict[str, str]:
     settings = {
         "spark.master": master,
         "spark.app.name": app_name,
-        "spark.ui.enabled": "false",
+        "spark.ui.enabled": "true" if has_ui and stays_here(master) else "false",
+        "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # or every step also says which line asked for it
