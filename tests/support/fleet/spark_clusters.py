@@ -78,8 +78,8 @@ def standalone_cluster(directory: Path, environ: Mapping[str, str], *, workers: 
     """By the commands of the page on clusters, with a port of its own."""
     port = str(free_port())
     home = str(Path(pyspark.__file__).parent)
-    lines = [home + line.replace(USUAL_PORT, port) for line in _COMMAND.findall(PAGE.read_text("utf-8"))]
-    master, worker = (line.split() for line in lines)
+    shown = [line.replace(USUAL_PORT, port).split() for line in _COMMAND.findall(PAGE.read_text("utf-8"))]
+    master, worker = ([home + program, *words] for program, *words in shown)  # `home` may have a space in it
     daemons: list[Daemon] = []
 
     def start(name: str, command: list[str], *more: str) -> Daemon:
