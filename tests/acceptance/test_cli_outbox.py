@@ -33,7 +33,7 @@ def test_the_list_has_a_line_for_each_message_on_its_way_within_eighty_columns(o
         "now",
         "1",
         "d",
-        "relay",
+        "upstream",
         "relay-1",
     ]
     assert cells(output, "behind")[3:5] == ["0", "blocked"]
@@ -49,7 +49,7 @@ def test_the_json_of_the_list_has_plain_numbers(operator: Operator) -> None:
     assert data["total"] == 5
     first = data["messages"][0]
     assert first["message_id"] == shown("pending")
-    assert (first["route"], first["lane"], first["size_bytes"]) == ("relay", "relay-1", 23)
+    assert (first["route"], first["lane"], first["size_bytes"]) == ("upstream", "relay-1", 23)
     assert first["expires_at_ms"] - first["created_at_ms"] == 2 * DAY_MS
     assert [one["blocked"] for one in data["messages"]] == [False, True, False, False, False]
     sending = data["messages"][2]
@@ -134,7 +134,7 @@ def test_the_sums_show_states_limits_and_dead_letters(operator: Operator) -> Non
     assert {state: one["messages"] for state, one in data["states"].items()} == {"pending": 3, "sending": 1, "sent": 1}
     assert data["limits"]["messages"] == {"held": 5, "limit": 100}
     assert data["limits"]["payload_bytes"] == {"held": 111, "limit": 50_000_000}
-    assert data["relay_lanes"] == [{"lane": "relay-1", "pending": 2, "limit": 256}]
+    assert {"lane": "relay-1", "held": 2, "limit": 8_000} in data["lanes"]
     assert {name: one["messages"] for name, one in data["dead_letters"].items()} == {
         "retriable": 2,
         "permanent": 2,

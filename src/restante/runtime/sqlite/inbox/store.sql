@@ -60,7 +60,7 @@ SELECT place, message_id, sender, session_id, sequence_number, kind, sealed_plai
 -- name: held_back
 -- Messages that wait for an earlier one, by session. Rows without a body are placeholders.
 SELECT sender, count(*), wake_at_ms
-  FROM inbox_waiting JOIN inbox_session USING (session)
+  FROM reorder_buffer JOIN inbox_session USING (session)
  WHERE sealed_plaintext IS NOT NULL AND wake_at_ms IS NOT NULL
  GROUP BY session
  ORDER BY wake_at_ms;
