@@ -77,7 +77,7 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
             "removed_at_ms",
             "reaped_at_ms",
             sf.col("stored").alias("copies_stored"),
-            (sf.col("removed") + sf.col("reaped")).alias("copies_removed"),
+            (sf.col("deleted") + sf.col("reaped")).alias("copies_removed"),
             _state().alias("state"),
         )
     )
@@ -86,8 +86,8 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
 def _state() -> Column:
     return (
         sf.when(sf.col("stored") == 0, ReplicaState.UNKNOWN)
-        .when(sf.col("stored") > sf.col("removed") + sf.col("reaped"), ReplicaState.HELD)
-        .when(sf.col("removed") > 0, ReplicaState.REMOVED)
+        .when(sf.col("stored") > sf.col("deleted") + sf.col("reaped"), ReplicaState.HELD)
+        .when(sf.col("deleted") > 0, ReplicaState.REMOVED)
         .otherwise(ReplicaState.REAPED)
     )
 
