@@ -102,6 +102,7 @@ def test_a_thousand_nodes_for_a_day_lose_nothing(seed: int) -> None:
         sending_ms=24 * HOUR_MS,
         total_ms=52 * HOUR_MS,
         churn_per_hour=0.2,
+        churn_ms=24 * HOUR_MS,
         partition=Partition(from_ms=630 * MINUTE_MS, until_ms=810 * MINUTE_MS),
     )
     result = run(settings, seed)

@@ -91,12 +91,13 @@ Step = tuple[Serving, tuple[Effect, ...]]
 
 
 def is_synced(event: SyncFinished) -> bool:
-    """Return whether a round makes this node's silence meaningful: two thirds of the neighbours answered.
+    """Return whether a round makes this node's silence meaningful: every neighbour that is not dead answered.
 
-    Blobs that were listed and could not be fetched do not matter: a liar that lists hashes at random would otherwise
-    silence its whole neighbourhood.
+    One that is left out may be the only holder of a blob. The host asks those that core/replication/neighbours does not
+    call dead. Blobs that were listed and could not be fetched do not matter: a liar that lists hashes at random would
+    otherwise silence its whole neighbourhood.
     """
-    return 3 * event.answered >= 2 * event.asked
+    return event.answered == event.asked
 
 
 def is_complete(state: Serving, rank: int | None) -> bool:

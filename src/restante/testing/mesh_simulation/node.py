@@ -34,6 +34,7 @@ class SimulatedNode:
         "is_alive",
         "joined_at_ms",
         "lie",
+        "missed",
         "number",
         "serving",
         "side",
@@ -48,6 +49,8 @@ class SimulatedNode:
         self.clock_error_ms = 0
         self.lie: Lie | None = None
         self.serving = Serving()
+        self.missed: dict[NodeId, int] = {}
+        """How often in a row each neighbour did not answer. Two misses: dead (SPEC 7.9)."""
         self.held: dict[InboxKey, dict[PayloadHash, int]] = {}
         """Blobs by key, each with its bucket."""
         self.deleted: dict[InboxKey, set[PayloadHash]] = {}

@@ -12,7 +12,7 @@ from restante.core.replication.serving import SyncFinished
 from restante.core.replication.sync_round import Blob, missing_blobs
 from restante.model.ids import InboxKey, NodeId
 from restante.policy.mesh.placement import COMPLETE_WITHIN, RESPONSIBLE_WITHIN, place
-from restante.policy.mesh.repair import PING_INTERVAL_MS
+from restante.policy.mesh.repair import PING_INTERVAL_MS, needs_repair
 from restante.testing.mesh_simulation.network_map import NetworkMap
 from restante.testing.mesh_simulation.node import SimulatedNode
 
@@ -44,7 +44,8 @@ class Replication:
     def joined(self, node: SimulatedNode) -> None:
         """A node that starts syncs with its neighbours before its silence counts."""
         keys = [key for key in self._keys_near(node) if self._is_near(node, key)]
-        self._round(node, keys, peers=self._neighbours_of(node))
+        near = self._neighbours_of(node)
+        self._round(node, keys, peers=[each for each in near if not needs_repair(node.missed.get(each, 0))])
 
     def healed(self) -> None:
         """After a partition the two sides exchange what the other one missed."""
@@ -69,10 +70,7 @@ class Replication:
     def _peers(self, node: SimulatedNode, keys: list[InboxKey]) -> list[NodeId]:
         index = self._network.view_of(node)
         found = dict.fromkeys(
-            each.node_id
-            for key in keys
-            for each in place(index, key, RESPONSIBLE_WITHIN)
-            if each is not node.descriptor
+            each.node_id for key in keys for each in place(index, key, COMPLETE_WITHIN) if each is not node.descriptor
         )
         return [each for each in found if self._network.nodes[each].is_alive]
 
@@ -150,12 +148,20 @@ class _Round:
             listed = {key: tuple(peer.held[key]) for key in self._keys if key in peer.held}
             return missing_blobs(listed, {key: self._node.knows(key) for key in listed})
 
+        def answered(missing: tuple[Blob, ...]) -> None:
+            self._node.missed.pop(peer_id, None)
+            self._step(sync_round.ListsReceived(peer_id, missing))
+
+        def failed() -> None:
+            self._node.missed[peer_id] = self._node.missed.get(peer_id, 0) + 1
+            self._step(sync_round.NodeLost(peer_id))
+
         self._network.engine.request(
             self._node,
             peer,
             handle,
-            lambda missing: self._step(sync_round.ListsReceived(peer_id, missing)),
-            lambda: self._step(sync_round.NodeLost(peer_id)),
+            answered,
+            failed,
         )
 
     def _want(self, peer_id: NodeId, blob: Blob) -> None:

@@ -156,7 +156,9 @@ class MeshSimulation:
         gone = self._engine.dice.choice(self._living)
         self._crash(gone)
         self._join(self._add_node())
-        self._churn(per_hour)
+        lasts_ms = self.settings.total_ms if self.settings.churn_ms is None else self.settings.churn_ms
+        if self._engine.now_ms < START_MS + lasts_ms:
+            self._churn(per_hour)
 
     def _join(self, node: SimulatedNode) -> None:
         # The first minute brings the node into the directory of its neighbours.
@@ -182,6 +184,7 @@ class MeshSimulation:
     def _come_back(self, node: SimulatedNode) -> None:
         node.is_alive = True
         node.serving = Serving()
+        node.missed.clear()
         self._living.append(node)
         self._engine.note("back", node.number)
         self._replication.joined(node)

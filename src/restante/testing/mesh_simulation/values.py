@@ -43,6 +43,8 @@ class MeshSettings:
     total_ms: int = 40 * HOUR_MS
     churn_per_hour: float = 0.0
     """The share of nodes that crash for good in an hour; each is replaced by a new node."""
+    churn_ms: int | None = None
+    """How long nodes are replaced; None: until the end."""
     restarts_per_hour: float = 0.0
     """The share of nodes that crash and come back with their disk ten minutes later."""
     liars: float = 0.0

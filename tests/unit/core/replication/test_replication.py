@@ -161,7 +161,7 @@ def test_every_phase_of_serving_meets_every_event() -> None:
             serving.Phase.LEAVING: [leaving, staying],
             serving.Phase.GONE: [Serving(phase=serving.Phase.GONE)],
         },
-        [SyncFinished(2, 3), SyncFinished(1, 3), LeaveRequested(), NeighboursSynced(), TimePassed()],
+        [SyncFinished(3, 3), SyncFinished(2, 3), LeaveRequested(), NeighboursSynced(), TimePassed()],
         lambda state, event: serving.step(state, event, now_ms=NOW_MS)[0],
     )
 
@@ -169,7 +169,7 @@ def test_every_phase_of_serving_meets_every_event() -> None:
 @clause("7.5")
 def test_a_node_is_complete_only_after_a_round_and_among_the_eight_closest() -> None:
     started = Serving()
-    synced, _ = serving.step(started, SyncFinished(answered=10, asked=15), now_ms=NOW_MS)
+    synced, _ = serving.step(started, SyncFinished(answered=15, asked=15), now_ms=NOW_MS)
     assert [is_complete(started, rank) for rank in (0, 7)] == [False, False]
     assert [is_complete(synced, rank) for rank in (0, 7, 8, None)] == [True, True, False, False]
 
