@@ -68,8 +68,8 @@ class Finish(NamedTuple):
     is_whole: bool
     delete_at: tuple[NodeId, ...]
     missing_at: tuple[tuple[NodeId, PayloadHash], ...]
-    """Nodes that claimed to be complete and did not list a blob that another node sent. With the node's own storage
-    receipt for the blob this is evidence of withholding (SPEC 13.5); without it, it proves nothing."""
+    """Nodes that claimed to be complete and did not list a blob that another node sent. With an earlier storage receipt
+    of the node for that blob it is evidence of withholding (SPEC 13.5); otherwise it proves nothing."""
 
 
 Effect = AskList | FetchBodies | Finish

@@ -253,9 +253,10 @@ class _Reading:
         for payload_hash in finish.hashes:
             self._received(payload_hash)
         for node_id, payload_hash in finish.missing_at:
-            # Without the node's own receipt its silence is no evidence: it may never have had the blob.
+            # Without an earlier receipt of the node its silence is no evidence: it may not have had the blob yet.
             number = self._network.nodes[node_id].number
-            if (number, payload_hash) in self._network.receipts:
+            began_at_ms = self._began_at_ms - recipient.clock_error_ms
+            if self._network.receipts.get((number, payload_hash), began_at_ms) < began_at_ms:
                 self._network.result.accused.add(number)
         if finish.hashes:
             for node_id in finish.delete_at:

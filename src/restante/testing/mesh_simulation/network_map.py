@@ -24,13 +24,13 @@ class NetworkMap:
     keys: dict[InboxKey, int] = field(default_factory=dict)
     """Every key under which something was stored, with its bucket."""
 
-    receipts: set[tuple[int, PayloadHash]] = field(default_factory=set)
-    """Which node signed a storage receipt for which blob."""
+    receipts: dict[tuple[int, PayloadHash], int] = field(default_factory=dict)
+    """When each node signed a storage receipt for a blob."""
 
     def view_of(self, node: SimulatedNode) -> PlacementIndex:
         return self.directory.index(node.side, lag_ms=self.lags_ms[node.node_id])
 
     def stored(self, key: InboxKey, bucket: int, node: SimulatedNode, payload_hash: PayloadHash) -> None:
         self.keys[key] = bucket
-        self.receipts.add((node.number, payload_hash))
+        self.receipts.setdefault((node.number, payload_hash), self.engine.now_ms)
         self.engine.note("stored", node.number)
