@@ -59,6 +59,7 @@ docs: $(READY) ## write the generated pages again
 	@PYTHONPATH=tests $(BIN)/python -m support.docs.channel_formats_page
 	@PYTHONPATH=tests $(BIN)/python -m support.docs.tables_page
 	@PYTHONPATH=tests $(BIN)/python -m support.docs.state_machine_pages
+	@PYTHONPATH=tests $(BIN)/python -m support.docs.mesh_machine_page
 	@PYTHONPATH=tests $(BIN)/python -m support.docs.journal_page
 	@PYTHONPATH=tests $(BIN)/python -m support.docs.api_page
 	@$(BIN)/python -m bench.page

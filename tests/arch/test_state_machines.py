@@ -2,6 +2,7 @@
 
 from restante.core.inbox import Phase
 from restante.model.states import ENDED, State
+from support.docs.mesh_machine_page import MESH_PAGE, mesh_page
 from support.docs.state_machine_pages import (
     INBOX_PAGE,
     LINK_PAGE,
@@ -32,3 +33,7 @@ def test_an_ended_session_never_comes_back() -> None:
 
 def test_the_drawing_of_the_link_is_current() -> None:
     assert LINK_PAGE.read_text("utf-8") == link_page(), "run: make docs"
+
+
+def test_the_drawing_of_the_mesh_is_current() -> None:
+    assert MESH_PAGE.read_text("utf-8") == mesh_page(), "run: make docs"

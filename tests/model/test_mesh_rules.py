@@ -20,17 +20,26 @@ def test_writing_with_crashes_and_losses_breaks_no_promise() -> None:
 
 
 @clause("7.5", "7.9")
-@pytest.mark.parametrize("nodes", [4, 5])
+@pytest.mark.parametrize("nodes", [pytest.param(4, marks=pytest.mark.soak, id="4 and a join"), 5])
 def test_what_reached_its_quorum_and_has_a_living_holder_is_never_finalized_unread(nodes: int) -> None:
-    result = explore(Rules(), max_states=100_000, start=stored_world((0, 1), nodes=nodes, crashes=1))
+    result = explore(Rules(), max_states=STATES_IN_MAKE_EXPLORE, start=stored_world((0, 1), nodes=nodes, crashes=1))
     assert result.is_exhausted
     assert result.broken == []
 
 
 @clause("7.5")
-@pytest.mark.parametrize("nodes", [4, 5])
+@pytest.mark.parametrize("nodes", [pytest.param(4, marks=pytest.mark.soak, id="4 and a join"), 5])
 def test_a_node_that_is_complete_without_having_synced_breaks_it(nodes: int) -> None:
-    result = explore(ALWAYS_COMPLETE, max_states=100_000, start=stored_world((0, 1), nodes=nodes, crashes=1))
+    result = explore(
+        ALWAYS_COMPLETE, max_states=STATES_IN_MAKE_EXPLORE, start=stored_world((0, 1), nodes=nodes, crashes=1)
+    )
+    assert result.broken == [UNREAD]
+
+
+@clause("7.5")
+def test_a_node_that_synced_with_two_thirds_of_its_neighbours_breaks_it() -> None:
+    rules = Rules(is_round_enough=lambda answered, asked: 3 * answered >= 2 * asked)
+    result = explore(rules, max_states=100_000, start=stored_world((0, 1), nodes=5, crashes=1))
     assert result.broken == [UNREAD]
 
 

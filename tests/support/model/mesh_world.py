@@ -1,7 +1,8 @@
 """A small mesh, all of whose interleavings are explored over the real machines (NETWORK 5).
 
 Four nodes and one that joins, two time buckets, one sender with one message, one recipient, crashes with and without
-disk, restarts, and lost puts. In each read at most one living node is too slow to answer: that is what "4 of 5" is for.
+disk, restarts, and lost puts. In each read and in each round of replication at most
+one living node is too slow to answer: that is what "4 of 5" is for.
 
 Puts arrive and answers to one read come in the order of the placement, since the machines only count them. Crashes,
 restarts, the join, rounds of replication and time may come between any two. Left out is only what can break nothing:
@@ -12,6 +13,7 @@ Property: if the write quorum was reached and at every moment since then a livin
 that such a node holds it in is final before the message was received, and it is received once.
 """
 
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -57,6 +59,8 @@ class Rules(NamedTuple):
     """The real rules; a mutant replaces one of them."""
 
     complete: Callable[[Serving, int | None], bool] = is_complete
+    is_round_enough: Callable[[int, int], bool] = operator.eq
+    """Whether a round with so many answers of so many living neighbours counts as synced."""
 
 
 class NodeState(NamedTuple):
@@ -174,7 +178,10 @@ def _steps(world: World, rules: Rules) -> Iterator[World]:
                     crashes=world.crashes - 1
                 )
             if each.serving.phase is serving.Phase.SYNCING or any(not other.is_alive for other in world.nodes):
-                yield _synced(world, number)
+                others = [other for other, peer in enumerate(world.nodes) if other != number and peer.is_alive]
+                # Of a node that serves already, a slow neighbour changes nothing but what it could not send.
+                for slow in (None, *(others if each.serving.phase is serving.Phase.SYNCING else ())):
+                    yield _synced(world, number, others, slow, rules)
         else:
             yield _with(world, number, each._replace(is_alive=True, serving=Serving()))
     if len(world.nodes) < len(DESCRIPTORS):
@@ -265,15 +272,16 @@ def _deliver(world: World, number: int) -> Iterator[World]:
         yield _store(_with(lost, number, kept), store_quorum.PutFailed(node_id))
 
 
-def _synced(world: World, number: int) -> World:
-    """One anti-entropy round of a node with all living others."""
+def _synced(world: World, number: int, peers: list[int], slow: int | None, rules: Rules) -> World:
+    """One anti-entropy round of a node with all living others, one of which may be too slow to answer."""
     own = world.nodes[number]
-    peers = [other for other, each in enumerate(world.nodes) if other != number and each.is_alive]
     state, effects = sync_round.start([DESCRIPTORS[peer].node_id for peer in peers])
     for peer in peers:
         missing = world.nodes[peer].held - own.held - own.deleted
         blobs = tuple(sync_round.Blob(KEYS[bucket], MESSAGE) for bucket in sorted(missing))
-        state, effects = sync_round.step(state, sync_round.ListsReceived(DESCRIPTORS[peer].node_id, blobs))
+        node_id = DESCRIPTORS[peer].node_id
+        answer = sync_round.NodeLost(node_id) if peer == slow else sync_round.ListsReceived(node_id, blobs)
+        state, effects = sync_round.step(state, answer)
     while state.phase is not sync_round.Phase.FINISHED:
         wants = [each for each in effects if isinstance(each, sync_round.SendWant)]
         for want in wants:
@@ -281,7 +289,9 @@ def _synced(world: World, number: int) -> World:
             own = own._replace(held=own.held | {bucket})
             state, effects = sync_round.step(state, sync_round.BlockStored(want.blob))
     finish = next(each for each in effects if isinstance(each, sync_round.Finish))
-    after, _ = serving.step(own.serving, SyncFinished(finish.answered, finish.asked), now_ms=world.now_ms)
+    # A mutant that is content with fewer answers reports them as all.
+    answered = finish.asked if rules.is_round_enough(finish.answered, finish.asked) else finish.answered
+    after, _ = serving.step(own.serving, SyncFinished(answered, finish.asked), now_ms=world.now_ms)
     return _with(world, number, own._replace(serving=after))
 
 
