@@ -59,6 +59,14 @@ def test_clocks_off_by_two_hours_cost_nothing() -> None:
     assert (result.read, result.wrongly_finalized) == (60, 0)
 
 
+@clause("7.3", "7.5", "7.9")
+@pytest.mark.parametrize(("gap", "seed"), [(0.4, 21), (0.6, 22)])
+def test_directories_with_gaps_cost_no_message(gap: float, seed: int) -> None:
+    """Without the round after each bucket's end, one and two of these messages are finalized unread."""
+    result = run(changed(directory_gap=gap, stores_again=False), seed)
+    assert (result.read, result.wrongly_finalized) == (60, 0)
+
+
 @clause("7.3")
 @pytest.mark.parametrize("nodes", [2, 3])
 def test_a_mesh_of_two_nodes_reaches_its_quorum(nodes: int) -> None:

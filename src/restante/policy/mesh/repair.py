@@ -9,6 +9,9 @@ from restante.policy.scoring import Candidate, score
 PING_INTERVAL_MS: Final = 60_000
 MISSES_UNTIL_REPAIR: Final = 2
 BYTES_PER_S: Final = 4_000_000
+ROUND_AFTER_BUCKET_MS: Final = 900_000
+"""A node runs a round for the keys of a bucket this long after its end, before first reads of it count. A sender whose
+directory has gaps stores with nodes farther out; the closest ones, whose silence counts, fetch the mail then."""
 LEAVE_WITHIN_MS: Final = 300_000
 UNMEASURED: Final = 0.0
 """The score of a node without measurements: it is asked after the others."""

@@ -69,7 +69,8 @@ class Sender:
 
     def _order(self, bucket: int, lag_ms: int) -> tuple[NodeId, ...]:
         self._key = inbox_key_in(self._message.recipient, bucket)
-        index = self._network.directory.index(self.side, lag_ms=lag_ms)
+        client = f"sender {self._message.number}"
+        index = self._network.client_index(self.side, lag_ms=lag_ms, client=client)
         return tuple(node.node_id for node in place(index, self._key, MOST_TRIED))
 
     def _step(self, attempt: int, event: store_quorum.Event) -> None:
@@ -193,7 +194,8 @@ class _Reading:
         self._received = received
         self._interval_ms = poll_interval_ms
         self._key = inbox_key_in(recipient.number, bucket)
-        self._index = network.directory.index(recipient.side, lag_ms=recipient.lag_ms)
+        client = f"recipient {recipient.number}"
+        self._index = network.client_index(recipient.side, lag_ms=recipient.lag_ms, client=client)
         self._began_at_ms = network.engine.now_ms + recipient.clock_error_ms
         order = [node.node_id for node in place(self._index, self._key, RESPONSIBLE_WITHIN)]
         self._state, self._first = reading.start(order, known=recipient.known(bucket))

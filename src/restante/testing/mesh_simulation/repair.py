@@ -47,12 +47,19 @@ class Replication:
         near = self._neighbours_of(node)
         self._round(node, keys, peers=[each for each in near if not needs_repair(node.missed.get(each, 0))])
 
+    def bucket_ended(self, bucket: int) -> None:
+        """Nodes run a round for the keys of a bucket before its first reads count."""
+        self.spread(
+            [key for key, held_in in self._network.keys.items() if held_in == bucket], within=RESPONSIBLE_WITHIN
+        )
+
     def healed(self) -> None:
         """After a partition the two sides exchange what the other one missed."""
         self.spread(list(self._network.keys))
 
-    def spread(self, keys: Iterable[InboxKey]) -> None:
-        """Let the eight closest nodes of each key, by their own directories, fetch what they lack."""
+    def spread(self, keys: Iterable[InboxKey], *, within: int = COMPLETE_WITHIN) -> None:
+        """Let the eight closest nodes of each key, by their own directories, fetch what they lack and others of the
+        first `within` have."""
         by_node: dict[NodeId, list[InboxKey]] = {}
         for key in keys:
             for side in (0, 1) if self._network.engine.is_partitioned else (0,):
@@ -62,15 +69,15 @@ class Replication:
                         by_node.setdefault(each.node_id, []).append(key)
         for node_id, concerned in by_node.items():
             node = self._network.nodes[node_id]
-            self._round(node, concerned, peers=self._peers(node, concerned))
+            self._round(node, concerned, peers=self._peers(node, concerned, within))
 
     def _round(self, node: SimulatedNode, keys: list[InboxKey], *, peers: list[NodeId]) -> None:
         _Round(self, self._network, node, keys, peers).begin()
 
-    def _peers(self, node: SimulatedNode, keys: list[InboxKey]) -> list[NodeId]:
+    def _peers(self, node: SimulatedNode, keys: list[InboxKey], within: int) -> list[NodeId]:
         index = self._network.view_of(node)
         found = dict.fromkeys(
-            each.node_id for key in keys for each in place(index, key, COMPLETE_WITHIN) if each is not node.descriptor
+            each.node_id for key in keys for each in place(index, key, within) if each is not node.descriptor
         )
         return [each for each in found if self._network.nodes[each].is_alive]
 

@@ -8,6 +8,8 @@ from restante.core.replication import serving
 from restante.core.replication.serving import Serving
 from restante.model.ids import PayloadHash
 from restante.policy.mesh.network_time import MOST_PEERS, PeerOffset, agree
+from restante.policy.mesh.repair import ROUND_AFTER_BUCKET_MS
+from restante.policy.mesh.time_buckets import bucket_at, bucket_end_ms
 from restante.testing.mesh_simulation.clients import Message, Recipient, Sender
 from restante.testing.mesh_simulation.directory_view import DirectoryView
 from restante.testing.mesh_simulation.engine import Engine
@@ -39,7 +41,12 @@ class MeshSimulation:
         self._living: list[SimulatedNode] = []
         self._all: list[SimulatedNode] = []
         self._directory = DirectoryView(self._engine, self._all)
-        self._network = NetworkMap(engine=self._engine, directory=self._directory, result=self.result)
+        self._network = NetworkMap(
+            engine=self._engine,
+            directory=self._directory,
+            result=self.result,
+            directory_gap=settings.directory_gap,
+        )
         self._replication = Replication(self._network)
         self._recipients: list[Recipient] = []
         self._messages: list[Message] = []
@@ -72,6 +79,8 @@ class MeshSimulation:
         for rate, happen in ((settings.churn_per_hour, self._churn), (settings.restarts_per_hour, self._restart)):
             if rate:
                 happen(settings.nodes * rate)
+        first = bucket_at(START_MS)
+        engine.at(bucket_end_ms(first) + ROUND_AFTER_BUCKET_MS, self._end_bucket, first)
         if settings.partition is not None:
             engine.at(START_MS + settings.partition.from_ms, self._part)
             engine.at(START_MS + settings.partition.until_ms, self._heal)
@@ -127,6 +136,10 @@ class MeshSimulation:
             stores_again=settings.stores_again,
         )
         self._engine.at(message.accepted_at_ms, sender.attempt)
+
+    def _end_bucket(self, bucket: int) -> None:
+        self._replication.bucket_ended(bucket)
+        self._engine.after(HOUR_MS, self._end_bucket, bucket + 1)
 
     def _go_online(self, recipient: Recipient) -> None:
         """Plan the next time online. For the last three hours all are, so that what can be read is read."""

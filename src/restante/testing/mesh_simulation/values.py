@@ -56,6 +56,9 @@ class MeshSettings:
     delay_ms: float = 40.0
     directory_lag_ms: int = 10 * MINUTE_MS
     """Descriptors reach a node or client after at most this time."""
+    directory_gap: float = 0.0
+    """The share of the directory that each sender and recipient lacks, each another one. For small worlds: every client
+    has an index of its own."""
     poll_interval_ms: int = 30 * MINUTE_MS
     online_share: float = 0.3
     """How much of the time a recipient is online."""
