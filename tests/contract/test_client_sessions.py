@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from restante.client.client import Client
 from restante.client.incoming import FOREIGN_ACK
-from restante.client.outgoing import NO_ONE_TIME_PREKEY
+from restante.client.message_encryptor import NO_ONE_TIME_PREKEY
 from restante.core.signed_acks import sign_receipts
 from restante.model.error_codes import Code
 from restante.model.errors import OutboxFull, RestanteError
@@ -404,8 +404,8 @@ async def test_receipts_leave_together_after_a_second(two: Two) -> None:
     two.clock.advance(1_000)
     await two.bob.run_maintenance()
     assert await two.bob.outbox.counts() == {State.PENDING: 1}
-    [receipts] = [row for row in facts(two.bob, JournalKind.ACCEPTED) if row.message_kind is Kind.CONTROL]
     await two.post.deliver(two.bob, two.alice)
+    [receipts] = [row for row in facts(two.bob, JournalKind.ATTEMPTED) if row.message_kind is Kind.CONTROL]
     assert receipts.sequence == 0
     assert await two.alice.outbox.counts() == {}
 

@@ -79,7 +79,7 @@ async def collide(endpoint: Endpoint) -> bytes | None:
         known, now_ms = taken[-1], client._clock.now_ms()
         header = TtlHeader(created_at_ms=now_ms, ttl_s=86_400, ttl_type=TtlType.ABSOLUTE)
         content = Content(header=header, sequence=session.next_sequence, kind=Kind.TEXT, body=b"under a used id")
-        ratchet, sealed = client.parts.outgoing._encrypted(session, to, known.message_id, encode_content(content))
+        ratchet, sealed = client.parts.encryptor.encrypt_in(session, to, known.message_id, encode_content(content))
         client.parts.sessions.advance(session, ratchet)
         if known.session_id != session.session_id:  # or else it is known without being opened, and its number unused
             client.parts.sessions.take_number(session, known.message_id)

@@ -1,8 +1,4 @@
-"""Acknowledgements on their way out: those that are due, or all that one sender is owed (SPEC 10.5).
-
-When a batch is due is policy; what is owed is in the inbox. Here they are signed and queued, in one transaction with
-the debt they settle.
-"""
+"""Signs pending acks and queues them, in the transaction that deletes them from the inbox (SPEC 10.5)."""
 
 from typing import Final
 
@@ -36,7 +32,7 @@ class AckSender:
         self._batching = batching
 
     def queue_due_batches(self, *, now_ms: int) -> int | None:
-        """Queue the batches that are due; when the next one is."""
+        """Queue the batches that are due and return when the next one is."""
         next_ms = None
         for owed in self._inbox.owed(self._batching):
             if owed.due_at_ms > now_ms:
@@ -46,17 +42,17 @@ class AckSender:
         return next_ms
 
     def queue_all_for(self, sender: Address, *, now_ms: int) -> None:
-        """Before a session is given up: what its sender has no receipt for, it seals anew, and a receipt that comes
-        after that leaves a number nobody will use."""
+        """Queue all pending acks before the session is replaced: the sender re-encrypts whatever has no receipt, and a
+        later receipt would leave an unused sequence number."""
         for type_ in _TYPES:
             self._queue(sender, type_, now_ms)
 
     def _queue(self, sender: Address, type_: AckType, now_ms: int) -> None:
         contact = self._contacts.get(sender)
         if contact is None:
-            return  # no contact any more: nobody to seal it for
+            return  # no contact any more: it can't be encrypted
         while ids := self._inbox.first_owed(sender, limit=self._batching.max_ids, type_=type_):
             body = sign_receipts(self._identity, ids, writer=sender, now_ms=now_ms, ack_type=type_)
             self._outgoing.write(contact, body, kind=Kind.CONTROL, now_ms=now_ms)
-            # After it is queued: when the outbox is full, they are still owed.
+            # After it is queued: if the outbox is full, they stay pending.
             self._inbox.take_owed(sender, limit=self._batching.max_ids, type_=type_)

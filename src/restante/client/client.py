@@ -37,7 +37,7 @@ from restante.core.outbox_events import OutboxEventType
 from restante.core.signed_bundles import sign_bundle
 from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity
-from restante.model.errors import Malformed, OutboxFull
+from restante.model.errors import Malformed
 from restante.model.ids import Address, MessageId
 from restante.model.kinds import Kind
 from restante.model.places import RelayPlace
@@ -272,9 +272,6 @@ class Client:
         maintenance = self.parts.maintenance
         self._ack_timer.reset()
         next_ms = await self.file.run(lambda: maintenance.run_due(now_ms=self._clock.now_ms()))
-        with contextlib.suppress(OutboxFull):
-            due_ms = await self.file.run(lambda: maintenance.acknowledge(now_ms=self._clock.now_ms()))
-            next_ms = min(next_ms, due_ms)
         self.outbox.wake()
         return next_ms
 

@@ -11,6 +11,7 @@ from restante.client.contacts import ContactBook
 from restante.client.incoming import IncomingMessages
 from restante.client.journal_shipping import ClientShipping
 from restante.client.maintenance import Maintenance
+from restante.client.message_encryptor import MessageEncryptor
 from restante.client.outbox import Outbox
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
@@ -33,6 +34,7 @@ class ClientParts:
     inbox: SqliteInbox
     sessions: SessionStore
     security: SecurityEvents
+    encryptor: MessageEncryptor
     outgoing: OutgoingMessages
     incoming: IncomingMessages
     maintenance: Maintenance
@@ -52,18 +54,20 @@ def build_parts(
     """Open the file, create it if it does not exist, and build the parts over it."""
     file = ClientFile.open(path, entropy=entropy)
     seal = StorageSeal(identity.storage_key)
-    outbox = Outbox(file, settings=settings, clock=clock, entropy=entropy)
+    sessions = SessionStore(file.database, owner=identity.address, seal=seal, entropy=entropy)
+    security = SecurityEvents(file.database, file.journal, tag_secret=identity.tag_secret)
+    encryptor = MessageEncryptor(
+        identity, contacts=contacts, sessions=sessions, storage=seal, entropy=entropy, security=security
+    )
+    outbox = Outbox(file, settings=settings, clock=clock, entropy=entropy, encryptor=encryptor)
     inbox = SqliteInbox(
         file.database, file.journal, settings, seal=seal, entropy=entropy, tag_secret=identity.tag_secret
     )
-    sessions = SessionStore(file.database, owner=identity.address, seal=seal, entropy=entropy)
-    security = SecurityEvents(file.database, file.journal, tag_secret=identity.tag_secret)
     outgoing = OutgoingMessages(
-        identity,
         contacts=contacts,
         sessions=sessions,
-        outbox=outbox.store,
-        seal=seal,
+        outbox=outbox,
+        encryptor=encryptor,
         entropy=entropy,
         security=security,
         journal=file.journal,
@@ -95,6 +99,7 @@ def build_parts(
         inbox=inbox,
         sessions=sessions,
         security=security,
+        encryptor=encryptor,
         outgoing=outgoing,
         incoming=incoming,
         maintenance=maintenance,

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -59,7 +60,7 @@ class Contact:
     @property
     def lane(self) -> str:
         """The outbox lane of mail to this contact: its address, whatever its places (SPEC 3.4, 3.14)."""
-        return show_address(self.address)
+        return _lane_of(self.address)
 
     @property
     def control_lane(self) -> str:
@@ -190,6 +191,11 @@ def read_contact(path: Path, *, now_ms: int, name: str = "") -> Contact:
     except OSError as error:
         raise RestanteError(f"{path} cannot be read: {error.strerror}", code=Code.NOT_FOUND) from error
     return decode_contact(raw, now_ms=now_ms, name=name)
+
+
+@lru_cache(maxsize=4_096)  # every message asks for the lane of its contact
+def _lane_of(address: Address) -> str:
+    return show_address(address)
 
 
 def _read(path: Path) -> bytes:

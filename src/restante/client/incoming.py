@@ -9,7 +9,8 @@ from typing import Final
 
 from restante.client.ack_sender import AckSender
 from restante.client.contacts import ContactBook
-from restante.client.outgoing import NO_ONE_TIME_PREKEY, OutgoingMessages
+from restante.client.message_encryptor import NO_ONE_TIME_PREKEY
+from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
 from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import UnsealedHeader

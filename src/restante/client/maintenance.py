@@ -1,8 +1,6 @@
-"""What a client does because time has passed, in one transaction: prekeys, gaps, acknowledgements, sweeps.
+"""What a client does because time has passed: prekeys, gaps, acks, sweeps. All of it in one transaction."""
 
-Decides nothing itself: each thing is asked whether it is due.
-"""
-
+import contextlib
 from typing import Final
 
 from restante.client.ack_sender import AckSender
@@ -10,6 +8,7 @@ from restante.client.incoming import IncomingMessages
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
 from restante.crypto.prekeys import prekeys_due, renew_due
+from restante.model.errors import OutboxFull
 from restante.model.ids import MessageId
 from restante.policy.settings import Settings
 from restante.ports.entropy import Entropy
@@ -55,7 +54,7 @@ class Maintenance:
         self._wrong_node_keys += 1
 
     def run_due(self, *, now_ms: int) -> int:
-        """Everything that is due; when to look again."""
+        """Do everything that is due and return when to run again."""
         if now_ms >= self._sweep_at_ms:
             self._inbox.sweep(now_ms=now_ms)
             self._sessions.sweep(now_ms=now_ms)
@@ -71,20 +70,16 @@ class Maintenance:
         while self._failed:
             self._outgoing.reset_for(self._failed.pop(), now_ms=now_ms)
         self._outgoing.reencrypt_retired_sessions(now_ms=now_ms)
-        return now_ms + IDLE_MS
+        next_ms = now_ms + IDLE_MS
+        with contextlib.suppress(OutboxFull):  # refused before anything is written: the acks stay pending
+            due_ms = self._ack_sender.queue_due_batches(now_ms=now_ms)
+            next_ms = next_ms if due_ms is None else min(next_ms, due_ms)
+        return next_ms
 
     def renew_prekeys(self, *, now_ms: int) -> None:
-        """A new signed prekey each week, new one-time prekeys when half are gone, and what is too old forgotten."""
+        """Create a signed prekey each week and one-time prekeys when half are used; delete those that are too old."""
         store = self._sessions.prekeys()
         due = prekeys_due(store, now_ms=now_ms)
         if due.anything:
             fresh = renew_due(store, entropy=self._entropy.draw(due.entropy_bytes), now_ms=now_ms)
             self._sessions.keep_prekeys(fresh)
-
-    def acknowledge(self, *, now_ms: int) -> int:
-        """Queue the batches that are due (SPEC 10.5); when the next one is.
-
-        A transaction of its own: when the outbox is full, it raises, and they are still owed.
-        """
-        next_ms = self._ack_sender.queue_due_batches(now_ms=now_ms)
-        return now_ms + IDLE_MS if next_ms is None else min(now_ms + IDLE_MS, next_ms)

@@ -1,17 +1,20 @@
 """Accepts mail of the application: checks it, waits for space if need be, and writes it to the outbox."""
 
 from collections.abc import AsyncIterable, Iterable
+from functools import partial
 from typing import Final
 
-from restante.client.application.send_pacing import SpaceWaiter, in_batches
+from restante.client.application.send_pacing import in_batches
 from restante.client.application.sent_message import DeliveryWaiters, SentMessage
 from restante.client.composition import ClientParts
 from restante.client.contacts import Contact, ContactBook
+from restante.client.space_queue import SpaceQueue
 from restante.core.outbox_events import OutboxEventType
 from restante.model.errors import Malformed, RestanteError
 from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, mint_message_id
 from restante.model.kinds import Kind
 from restante.model.send_receipt import Delivery, Dropped, Queued, SendReceipt
+from restante.model.states import Route
 from restante.policy.eligibility import classify
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
@@ -30,7 +33,7 @@ class MailSender:
         self._contacts = contacts
         self._clock = clock
         self._entropy = entropy
-        self._space = SpaceWaiter(parts.file)
+        self._space = SpaceQueue()
         self._deliveries = DeliveryWaiters(parts.outbox.status)
 
     async def send(
@@ -78,7 +81,9 @@ class MailSender:
                 )
 
         if isinstance(outcome, Queued):
-            await self._space.accept(write, wait=wait, deadline_s=deadline_s)
+            accept = partial(self._parts.file.run, write)
+            lane = (Route.RELAY, to.lane)
+            await (self._space.run(accept, [lane], deadline_s=deadline_s) if wait else accept())
             self._parts.outbox.wake()
         return [self._sent(to, message_id, outcome) for message_id in ids]
 

@@ -68,7 +68,7 @@ class Leases:
             for lane in self._lanes.with_next(routes)
             if self._is_due(lane, now_ms) and is_connected(lane.route, lane.name)
         ]
-        for values in self._database.rows(_SQL["again"], now_ms, now_ms + min(self._longest_ms.values())):
+        for values in self._database.rows(_SQL["again"], now_ms, now_ms + LONGEST_STORED_WAIT_MS):
             row = row_of(values)
             longest_ms = LONGEST_STORED_WAIT_MS if row.state == State.SENT else self._longest_ms[Route(row.route)]
             if (

@@ -1,0 +1,157 @@
+"""Encrypts mail when it is first leased: chooses the session, advances its ratchet, takes the next number (SPEC 3.4).
+
+Every method is called inside a transaction. What it changes commits together with the lease, so that the first byte
+leaves only after ratchet and number are on disk (SPEC 3.2, 8.2). A run of entries writes each session once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from restante.client.contacts import Contact, ContactBook
+from restante.client.security_events import SecurityEvents
+from restante.core.session_messages import encrypt_message
+from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Agreed, encapsulate, initiate
+from restante.crypto.identity import Identity
+from restante.crypto.journal_tags import session_tag
+from restante.crypto.prekeys import choose_one_time
+from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState
+from restante.crypto.sealing import seal
+from restante.crypto.sender_tag import SenderTags
+from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError, StoreUnusable
+from restante.model.ids import MessageId, SessionId
+from restante.model.outbox_entry import OutboxEntry
+from restante.policy.failures import Failure
+from restante.ports.encryptor import Encrypted, EncryptFailed
+from restante.ports.entropy import Entropy
+from restante.runtime.sqlite.session_store import SessionStore, StoredSession
+from restante.wire.envelope import hash_sealed_bytes
+from restante.wire.message_content import Content, decode_content, encode_content
+
+NO_ONE_TIME_PREKEY: Final = "no_one_time_prekey"
+"""Security event of both sides: the first message of a session is protected by the signed prekey alone."""
+
+FIRST_GENERATION: Final = 1
+
+
+class MessageEncryptor:
+    """Satisfies `ports.encryptor.Encryptor`: one identity's sending side of all its sessions."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        contacts: ContactBook,
+        sessions: SessionStore,
+        storage: StorageSeal,
+        entropy: Entropy,
+        security: SecurityEvents,
+    ) -> None:
+        self._identity = identity
+        self._tags = SenderTags(identity)
+        self._contacts = contacts
+        self._sessions = sessions
+        self._storage = storage
+        self._entropy = entropy
+        self._security = security
+
+    def encrypt(self, entries: Sequence[OutboxEntry], *, now_ms: int) -> list[Encrypted | EncryptFailed]:
+        """Encrypt each entry for its recipient, in their order. One that fails changes no session."""
+        return [self._encrypt_entry(entry, now_ms) for entry in entries]
+
+    def seal_at_rest(self, content: Content, message_id: MessageId) -> bytes:
+        """Seal a message under the local storage key, until it is encrypted and as long as it may be again."""
+        nonce = self._entropy.draw(NONCE_BYTES)
+        return self._storage.seal(encode_content(content), nonce=nonce, context=message_id)
+
+    def check_reachable(self, contact: Contact, *, now_ms: int) -> None:
+        """Raise unless a message to this contact can be encrypted now: in a session, or with its prekeys."""
+        if self._sessions.current(contact.address) is None:
+            contact.usable_bundle(now_ms=now_ms)
+
+    def encrypt_for(self, contact: Contact, entry: OutboxEntry, *, now_ms: int) -> Encrypted:
+        """Encrypt the plaintext that the entry keeps, in the current session; open one if there is none."""
+        session = self._session_with(contact, now_ms)
+        content = decode_content(self._storage.unseal(entry.sealed_plaintext, context=entry.message_id))
+        plaintext = encode_content(content._replace(sequence=session.next_sequence))
+        ratchet, sealed = self.encrypt_in(session, contact, entry.message_id, plaintext)
+        encrypted = Encrypted(
+            payload=sealed,
+            payload_hash=hash_sealed_bytes(sealed),
+            session_tag=session_tag(self._identity.tag_secret, session.session_id),
+            sequence=session.next_sequence,
+        )
+        self._sessions.advance(session, ratchet)
+        self._sessions.take_number(session, entry.message_id)
+        return encrypted
+
+    def encrypt_in(
+        self, session: StoredSession, contact: Contact, message_id: MessageId, plaintext: bytes
+    ) -> tuple[RatchetState, bytes]:
+        """Return the ratchet after this message and the message's sealed bytes; the session is not changed."""
+        ratchet, padded = encrypt_message(
+            session.ratchet,
+            plaintext,
+            writer=self._identity.address,
+            session_id=session.session_id,
+            message_id=message_id,
+            generation=FIRST_GENERATION,
+            opening=session.opening,
+            make_tag=partial(self._tags.make, recipient=contact.card),
+            entropy=self._entropy.draw(ENCRYPT_ENTROPY_BYTES),
+        )
+        return ratchet, seal(padded, contact.card)
+
+    def open_session(self, contact: Contact, *, continues: SessionId | None, now_ms: int) -> StoredSession:
+        """Open a session with the contact's prekeys and store it. Raises `RestanteError` if they can't be used."""
+        agreed = self._agree(contact, continues=continues, now_ms=now_ms)
+        used = agreed.opening.one_time_id
+        peer = contact.address
+        if used is None:
+            self._security.warn(NO_ONE_TIME_PREKEY, peer=peer, session_id=agreed.session_id, now_ms=now_ms)
+        else:
+            self._sessions.spend(peer, used)
+        return self._sessions.add(agreed, peer, now_ms=now_ms)
+
+    def _encrypt_entry(self, entry: OutboxEntry, now_ms: int) -> Encrypted | EncryptFailed:
+        contact = self._contact(entry.lane)
+        if contact is None:
+            return EncryptFailed(Failure.RECIPIENT_KEY_NOT_FOUND)
+        try:
+            return self.encrypt_for(contact, entry, now_ms=now_ms)
+        except StoreUnusable:
+            raise
+        except RestanteError as problem:
+            if problem.code is Code.RECIPIENT_NOT_FOUND:
+                return EncryptFailed(Failure.RECIPIENT_KEY_NOT_FOUND)
+            return EncryptFailed(Failure.ENCRYPTION_FAILED)
+
+    def _contact(self, lane: str) -> Contact | None:
+        recipient = self._contacts.recipient(lane)
+        return None if recipient is None else self._contacts.get(recipient.address)
+
+    def _session_with(self, contact: Contact, now_ms: int) -> StoredSession:
+        current = self._sessions.current(contact.address)
+        if current is not None:
+            return current
+        session = self.open_session(contact, continues=None, now_ms=now_ms)
+        self._sessions.set_current(session)
+        return session
+
+    def _agree(self, contact: Contact, *, continues: SessionId | None, now_ms: int) -> Agreed:
+        bundle = contact.usable_bundle(now_ms=now_ms)
+        spent = self._sessions.spent(contact.address)
+        left = tuple(one for one in bundle.one_time if one.prekey_id not in spent)
+        dice = int.from_bytes(self._entropy.draw(4), "big")
+        return initiate(
+            self._identity,
+            bundle,
+            one_time=choose_one_time(replace(bundle, one_time=left), dice),
+            encapsulation=encapsulate(bundle),
+            entropy=self._entropy.draw(HANDSHAKE_ENTROPY_BYTES),
+            generation=FIRST_GENERATION,
+            continues=continues,
+        )
