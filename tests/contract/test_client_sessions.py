@@ -272,7 +272,7 @@ async def test_a_full_outbox_refuses_and_the_session_stands_where_it_stood(two: 
         await tight.send(to, b"%d" % number)
     for _ in range(3):
         with pytest.raises(OutboxFull):
-            await tight.send(to, b"too much")
+            await tight.send(to, b"too much", wait=False)
     await two.post.exchange(tight, two.bob, rounds=2)
     await tight.send(to, b"after")
     await two.post.exchange(tight, two.bob, rounds=2)
