@@ -258,7 +258,7 @@ class _Reading:
             # Without an earlier receipt of the node its silence is no evidence: it may not have had the blob yet.
             number = self._network.nodes[node_id].number
             began_at_ms = self._began_at_ms - recipient.clock_error_ms
-            if self._network.receipts.get((number, payload_hash), began_at_ms) < began_at_ms:
+            if self._network.receipts.get((number, self._key, payload_hash), began_at_ms) < began_at_ms:
                 self._network.result.accused.add(number)
         if finish.hashes:
             for node_id in finish.delete_at:

@@ -28,8 +28,8 @@ class NetworkMap:
     """Every key under which something was stored, with its bucket."""
 
     directory_gap: float = 0.0
-    receipts: dict[tuple[int, PayloadHash], int] = field(default_factory=dict)
-    """When each node signed a storage receipt for a blob."""
+    receipts: dict[tuple[int, InboxKey, PayloadHash], int] = field(default_factory=dict)
+    """When each node signed a storage receipt for a blob under a key. A retry may store it under another key."""
 
     def client_index(self, side: int, *, lag_ms: int, client: str) -> PlacementIndex:
         """Return the storage nodes that this sender or recipient knows."""
@@ -48,5 +48,5 @@ class NetworkMap:
 
     def stored(self, key: InboxKey, bucket: int, node: SimulatedNode, payload_hash: PayloadHash) -> None:
         self.keys[key] = bucket
-        self.receipts.setdefault((node.number, payload_hash), self.engine.now_ms)
+        self.receipts.setdefault((node.number, key, payload_hash), self.engine.now_ms)
         self.engine.note("stored", node.number)
