@@ -29,6 +29,7 @@ REFUSAL_ADVICE: Final[Mapping[Code, str]] = MappingProxyType(
         Code.ILLEGAL_TRANSITION: "This is a bug in Restante or in the program that embeds it. Please report it.",
         Code.NOT_FOUND: "Check the name, id or path.",
         Code.ENVIRONMENT_UNSUITABLE: "Correct what the message names, then run the command again.",
+        Code.CARRIER_FAILED: "A carrier raised an undeclared error, see the log. The message is sent again.",
         Code.TIMED_OUT: "The message is still sent. Wait longer, or look again later.",
         Code.CHANNEL_REFUSED: "The platform rejects this message. Check the chat and the permissions of the bot.",
         Code.CHANNEL_ABSENT: "Add the channel to the configuration, then run 'restante dlq recover'.",

@@ -122,7 +122,7 @@ def test_a_failure_is_shown_with_all_it_asks_for() -> None:
     by_failure = {each["failure"]: each for each in errors_data(DEFAULTS)["failures"]}
     assert by_failure["network_timeout"]["also"] == ["rebuild circuit", "try other nodes"]
     assert by_failure["rate_limited"]["counts_as_attempt"] is False
-    assert by_failure["authentication_failed"]["also"] == ["reset session"]
+    assert by_failure["authentication_failed"]["also"] == [], "no node's answer touches a session (SPEC 4.3)"
     assert by_failure["tls_handshake_failed"]["backoff"] == "linear"
 
 
