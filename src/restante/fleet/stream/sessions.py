@@ -35,6 +35,7 @@ _READ: Final = [
     "message_id",
     "payload_hash",
     "session_tag",
+    "previous_session_tag",
 ]
 
 

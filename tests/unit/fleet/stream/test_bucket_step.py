@@ -65,9 +65,9 @@ def tag(who: int, session: int) -> bytes:
     return bytes([who]) * 8 + bytes([session]) * 8
 
 
-def code_of(who: int, fact: TraceFact) -> str | None:
+def code_of(fact: TraceFact) -> str | None:
     arrived = None if fact.recorded == "other" else fact.recorded
-    codes = {"arrived": arrived, "failed": "unreadable", "agreed": tag(who, fact.session).hex()}
+    codes = {"arrived": arrived, "failed": "unreadable"}
     return codes.get(fact.what)
 
 
@@ -82,7 +82,8 @@ def fact_row(who: int, number: int, fact: TraceFact, at_ms: int) -> Record:
         "session_tag": bytes(16) if fact.what == "agreed" else tag(who, fact.session),
         "sequence": fact.sequence if is_arrival else None,
         "payload_hash": payload_hash(fact) if is_arrival else None,
-        "code": code_of(who, fact),
+        "code": code_of(fact),
+        "previous_session_tag": tag(who, fact.session) if fact.what == "agreed" else None,
         "reason": None,
     }
 
