@@ -99,7 +99,7 @@ def test_a_newer_schema_is_refused_and_kept(operator: Operator, command: str) ->
     before = operator.files()
     done = operator.run(command, status=1)
     assert done.stderr.startswith("error E106: mail.db has schema 99")
-    assert "upgrade Restante" in done.stderr
+    assert "open it with the version that made it" in done.stderr
     assert operator.files() == before
 
 
@@ -107,7 +107,7 @@ def test_an_older_schema_is_not_read_but_explained(operator: Operator) -> None:
     operator.sql("PRAGMA user_version = 0")
     done = operator.run("outbox list", status=1)
     assert done.stderr.startswith("error E106: mail.db has schema 0")
-    assert "start the program it belongs to" in done.stderr
+    assert "open it with the version that made it" in done.stderr
 
 
 def damage(operator: Operator, page: int) -> None:
@@ -135,7 +135,7 @@ def test_damage_of_the_first_page_is_told_without_a_traceback(operator: Operator
 
 
 def test_a_missing_table_is_told_without_a_traceback(operator: Operator) -> None:
-    operator.sql("DROP TABLE sent_index")
+    operator.sql("DROP TABLE delivered_index")
     assert operator.run("outbox stats", status=1).stderr.startswith("error E106: mail.db is damaged or incomplete")
 
 
@@ -151,13 +151,19 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
 @pytest.mark.parametrize(
     ("statement", "finding"),
     [
-        ("UPDATE outbox_total SET entries = 9", "the totals say 9 messages and 111 bytes in flight, but there are 5"),
-        ("DELETE FROM outbox_total", "the totals say None messages"),
         (
-            "UPDATE lane_total SET pending = 7 WHERE lane = 'relay-1'",
-            "say 7 pending in relay lane 'relay-1', but there are 2",
+            "UPDATE lane SET entries = 9 WHERE name = 'relay-1'",
+            "upstream lane 'relay-1' counts 9 messages and 45 bytes, but there are 2 messages and 45 bytes",
         ),
-        ("DELETE FROM lane_total WHERE lane = 'relay-1'", "say 0 pending in relay lane 'relay-1', but there are 2"),
+        (
+            "UPDATE lane SET bytes = 7 WHERE name = 'overdue'",
+            "mesh lane 'overdue' counts 1 messages and 7 bytes, but there are 1 messages and 23 bytes",
+        ),
+        (
+            "UPDATE lane SET first_place = 7 WHERE name = 'relay-1'",
+            "upstream lane 'relay-1' begins at place 7, but its oldest unsent message is at",
+        ),
+        ("DELETE FROM lane WHERE name = 'relay-1'", f"the lane of message {shown('behind')} is not there"),
         (
             "DELETE FROM message_body WHERE payload = CAST('sealed bytes of sent' AS BLOB)",
             f"message {shown('sent')} waits in the outbox, but its payload is not there",
@@ -166,43 +172,39 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
             "DELETE FROM message_body WHERE payload = CAST('sealed bytes of overdue' AS BLOB)",
             f"message {shown('overdue')} is a dead letter, but its payload is not there",
         ),
-        (
-            "UPDATE body SET payload = x'00' WHERE payload = CAST('sealed bytes of sent' AS BLOB)",
-            f"message {shown('sent')} should have 20 bytes of payload, but has 1",
-        ),
-        (
-            "INSERT INTO body SELECT 0, zeroblob(16), 1, '', '', '', 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, x'00', x'00'",
-            "payload 0 belongs to no message",
-        ),
+        ("INSERT INTO message_body VALUES (0, x'00', x'00')", "payload 0 belongs to no message"),
         (
             "INSERT INTO channel_progress VALUES (zeroblob(16), 1, 0, 0, 0, NULL, 0)",
             "it is kept how far message 00000000-0000-0000-0000-000000000000 was sent to its chat",
         ),
-        ("DELETE FROM journal WHERE number IN (3, 4)", "facts 3 to 4 are missing"),
-        ("DELETE FROM journal WHERE number = 1", "fact 1 is missing"),
+        ("DELETE FROM journal WHERE number IN (3, 4)", "journal events 3 to 4 are missing"),
+        ("DELETE FROM journal WHERE number = 1", "journal event 1 is missing"),
         ("DELETE FROM journal WHERE number = (SELECT max(number) FROM journal)", "is missing"),
         ("DELETE FROM journal WHERE number >= (SELECT max(body_id) FROM message_body)", "missing"),
-        ("DELETE FROM outbox WHERE state = 'sent'", f"message {shown('sent')}: its facts say sent, but it has no row"),
+        (
+            "DELETE FROM outbox WHERE state = 'sent'",
+            f"message {shown('sent')}: the journal says sent, but it has no row",
+        ),
         (
             "DELETE FROM dead_letter WHERE reason = 'queue_time_exceeded'",
-            f"message {shown('overdue')}: its facts say dead, but it has no row",
+            f"message {shown('overdue')}: the journal says dead, but it has no row",
         ),
         (
             "DELETE FROM journal WHERE message_id = (SELECT message_id FROM outbox WHERE state = 'sent')",
-            f"message {shown('sent')}: no fact tells of it, but its row says sent",
+            f"message {shown('sent')}: the journal has no event of it, but its row says sent",
         ),
         (
-            "DELETE FROM journal WHERE message_id = (SELECT message_id FROM delivered WHERE confirmation = 3)",
-            f"message {shown('read')} is remembered as delivered, but no fact says so",
+            "DELETE FROM journal WHERE message_id = (SELECT message_id FROM delivered_index WHERE confirmation = 3)",
+            f"message {shown('read')} counts as delivered or evicted, but no journal event says so",
         ),
-        ("UPDATE outbox SET state = 'sent' WHERE state = 'sending'", "its facts say sending, but its row says sent"),
+        ("UPDATE outbox SET state = 'sent' WHERE state = 'sending'", "the journal says sending, but its row says sent"),
         (
-            "INSERT INTO sent_index SELECT message_id, kind, priority, 2, 0 FROM outbox WHERE state = 'sent'",
+            "INSERT INTO delivered_index SELECT message_id, kind, 1, 'delivered', 2, 0 FROM outbox WHERE times_stored",
             f"message {shown('sent')} is in two states at once",
         ),
         (
-            "UPDATE outbox SET message_id = (SELECT message_id FROM outbox WHERE state = 'sent')",
-            f"message {shown('sent')} is in the outbox 5 times",
+            "UPDATE outbox SET message_id = d.message_id FROM dead_letter d WHERE code = 'E006' AND times_stored",
+            f"message {shown('permanent')} is in two states at once",
         ),
     ],
 )
@@ -218,21 +220,23 @@ def test_the_check_finds_each_kind_of_breach_and_says_it_in_words(
 
 
 def test_the_check_prints_its_findings_under_its_table_within_eighty_columns(operator: Operator) -> None:
-    operator.sql("UPDATE outbox_total SET entries = 9")
+    operator.sql("UPDATE lane SET entries = 9 WHERE name = 'relay-1'")
     output = operator.run("outbox check", status=1).stdout
     assert re.search(r"^the file is whole +ok", output, re.MULTILINE)
     assert re.search(r"^totals equal a recount +1 finding", output, re.MULTILINE)
-    assert "• the totals say 9 messages and 111 bytes in flight, but there are 5 messages" in " ".join(output.split())
+    assert "• upstream lane 'relay-1' counts 9 messages and 45 bytes, but there are 2 messages" in " ".join(
+        output.split()
+    )
     assert max(map(len, output.splitlines())) <= 80
 
 
 def test_many_findings_of_a_kind_are_cut_for_people_but_not_in_json(operator: Operator) -> None:
     operator.sql("DELETE FROM journal WHERE number % 2 = 0")
     data = operator.json("outbox check", status=1)
-    [holes] = [one["findings"] for one in data["checks"] if "holes" in one["check"]]
+    [holes] = [one["findings"] for one in data["checks"] if "gaps" in one["check"]]
     output = operator.run("outbox check", status=1).stdout
     assert len(holes) > 20
-    assert output.count("• fact ") == 20
+    assert output.count("• journal event ") == 20
     assert f"{len(holes) - 20} more of this kind" in output
 
 

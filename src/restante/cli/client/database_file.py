@@ -66,7 +66,8 @@ class ClientFile:
         letter = self.outbox.dead_letters.load(message_id)
         if letter is not None:
             return letter.entry.state.value
-        return "delivered" if self.reading.ended(message_id) else "gone"
+        ended = self.reading.ended(message_id)
+        return "gone" if ended is None else ended.state.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,10 @@ class Database:
         except BaseException:
             self.roll_back()
             raise
-        self.commit()
+        if self.read_only:
+            self.roll_back()  # COMMIT fails once a statement met a damaged page
+        else:
+            self.commit()
 
     def begin(self) -> None:
         try:

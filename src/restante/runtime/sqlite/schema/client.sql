@@ -83,7 +83,8 @@ CREATE INDEX outbox_again ON outbox (next_attempt_at_ms) WHERE times_stored > 0 
 CREATE INDEX outbox_leased ON outbox (lease_until_ms) WHERE state = 'sending';
 CREATE INDEX outbox_deadline ON outbox (next_deadline_ms);
 
--- Entries with their lane's names. An entry is blocked while an earlier one of its lane has to leave first.
+-- Entries with their lane's names, those of a damaged file whose lane is not there too. An entry is blocked while an
+-- earlier one of its lane has to leave first.
 CREATE VIEW entry AS
 SELECT outbox.*, lane.route AS route, lane.name AS lane,
        state = 'pending' AND times_stored = 0 AND EXISTS (
@@ -93,7 +94,7 @@ SELECT outbox.*, lane.route AS route, lane.name AS lane,
               AND (lane.route IN ('upstream', 'channel')
                    OR earlier.state = 'pending' AND earlier.next_attempt_at_ms > outbox.next_attempt_at_ms)
        ) AS is_blocked
-  FROM outbox JOIN lane USING (lane_id);
+  FROM outbox LEFT JOIN lane USING (lane_id);
 
 -- SPEC 5.1. A tombstone has no body.
 CREATE TABLE dead_letter (
