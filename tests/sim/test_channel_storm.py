@@ -1,6 +1,7 @@
 """Seeded storms over a channel: platforms that lie, limit and fall silent, processes that die in the middle of a send.
 
-A death is a copy of the file as it lies on disk at that moment; the next process opens the copy.
+A death is a copy of the file as it lies on disk at that moment; the next process opens the copy. What the dead process
+still writes goes to its own file, which is not opened again.
 """
 
 import random
@@ -43,7 +44,7 @@ WEATHER = {
 
 
 class Death(BaseException):
-    """The process is gone; nothing may catch this."""
+    """The process is gone."""
 
 
 class Storm(MemoryChannel):
@@ -95,6 +96,8 @@ async def live(place: Place, storm: Storm, rounds: int) -> None:
     try:
         for _ in range(rounds):
             await channels.drain()
+            if storm.place is None:
+                raise Death(storm.heir)
             if not await channels.outbox.counts():
                 return
             place.clock.advance(60_000)

@@ -10,6 +10,7 @@ from restante.model.errors import OutboxFull
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.setting_ranges import check_ranges, ranged
 from restante.model.states import Route
+from restante.policy.send_order import is_control_lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,14 @@ def check_control_capacity(limits: OutboxLimits, *, lane: str, held: Held, held_
 def check_share(limits: OutboxLimits, *, what: str, name: str, held: Held, new: Held) -> None:
     """Raise `OutboxFull` unless one lane, or one relay, stays within its share of the outbox."""
     _check(f"{what} {_shown(name)}", held, new, _share(limits, Held(limits.max_entries, limits.max_payload_bytes)))
+
+
+def max_entries_of_lane(limits: OutboxLimits, route: Route, lane: str) -> int:
+    """Return how many entries one lane takes; of an upstream lane, how many pending ones."""
+    if route is Route.UPSTREAM:
+        return limits.max_pending_per_upstream_lane
+    whole = limits.control_reserve if is_control_lane(route, lane) else limits.max_entries
+    return int(whole * limits.max_lane_share)
 
 
 def overflow(limits: OutboxLimits, *, route: Route, pending: int) -> int:

@@ -29,8 +29,8 @@ def stats_data(client: ClientFile) -> dict[str, Any]:
             "payload_bytes": {"held": payload_bytes, "limit": limits.max_payload_bytes},
         },
         "lanes": [
-            {"lane": name, "held": held, "limit": int(limits.max_entries * limits.max_lane_share)}
-            for name, held in reading.fullest_lanes(limit=MOST_LANES)
+            {"lane": name, "held": held, "limit": limit}
+            for name, held, limit in reading.fullest_lanes(limits, limit=MOST_LANES)
         ],
         "oldest_waiting_at_ms": reading.oldest_waiting_ms(),
         "next_wake_at_ms": client.outbox.next_wake_ms(now_ms=client.now_ms),

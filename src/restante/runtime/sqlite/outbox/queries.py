@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from restante.model.ids import MESSAGE_ID_BYTES, MessageId
 from restante.model.outbox_entry import EndedEntry, StoredDeadLetter, WaitingEntry
-from restante.model.states import DeadCategory, State
+from restante.model.states import DeadCategory, Route, State
+from restante.policy.capacity import OutboxLimits, max_entries_of_lane
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.outbox.dead_letters import DeadLetterTable
 from restante.runtime.sqlite.outbox.delivered_index import DeliveredIndex
@@ -82,9 +83,11 @@ class OutboxQueries:
         [(count,)] = self._database.run(_SQL["count_evicted"], since_ms=since_ms)
         return int(count)
 
-    def fullest_lanes(self, *, limit: int) -> list[tuple[str, int]]:
-        """Return the lanes that hold most, each with its entries (SPEC 3.6)."""
-        return [(lane, entries) for lane, entries in self._database.run(_SQL["fullest_lanes"], limit=limit)]
+    def fullest_lanes(self, limits: OutboxLimits, *, limit: int) -> list[tuple[str, int, int]]:
+        """Return the lanes that are nearest to their limit, each with its entries and its limit (SPEC 3.6)."""
+        upstream, share = (max_entries_of_lane(limits, route, "") for route in (Route.UPSTREAM, Route.RELAY))
+        rows = self._database.run(_SQL["fullest_lanes"], upstream=upstream, share=share, limit=limit)
+        return [(name, held, max_entries_of_lane(limits, Route(route), name)) for route, name, held in rows]
 
     def oldest_waiting_ms(self) -> int | None:
         """When the oldest message was made that has not left yet."""

@@ -23,7 +23,15 @@ SELECT state, count(*), sum(size_bytes) FROM outbox GROUP BY state;
 
 -- name: fullest_lanes
 -- The lanes that are nearest to their share of the outbox (SPEC 3.6), for `outbox stats`.
-SELECT name, entries FROM lane WHERE entries > 0 ORDER BY entries DESC, name LIMIT :limit;
+-- Only pending entries count in an upstream lane.
+SELECT route, name, held
+  FROM (SELECT route, name, CASE route WHEN 'upstream'
+               THEN (SELECT count(*) FROM outbox WHERE outbox.lane_id = lane.lane_id AND state = 'pending')
+               ELSE entries END AS held
+          FROM lane WHERE entries > 0)
+ WHERE held > 0
+ ORDER BY CAST(held AS REAL) / CASE route WHEN 'upstream' THEN :upstream ELSE :share END DESC, name
+ LIMIT :limit;
 
 -- name: oldest_waiting
 -- When the oldest message was created that has not left yet.
