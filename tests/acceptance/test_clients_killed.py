@@ -75,8 +75,9 @@ async def look(home: Path, name: str) -> tuple[list[bytes], list[str | None], di
     now_ms = SystemClock().now_ms()
     bodies = [entry.plaintext for _, entry in client.received.released(after=0, limit=10_000, now_ms=now_ms)]
     numbers: dict[bytes | None, list[int | None]] = {}
-    for row in facts(client, JournalKind.ACCEPTED):
-        numbers.setdefault(row.session_tag, []).append(row.sequence)
+    for event in facts(client, JournalKind.ATTEMPTED):
+        if event.sequence is not None:  # a message gets its number with its first lease
+            numbers.setdefault(event.session_tag, []).append(event.sequence)
     kinds = {row.message_kind for row in facts(client, JournalKind.ACCEPTED)}
     assert kinds == {Kind.TEXT, Kind.CONTROL}
     found = bodies, security(client), numbers

@@ -62,9 +62,10 @@ def test_every_message_a_killed_client_accepted_is_there_and_the_books_balance(t
         assert [event_number(fact.event_id) for fact in facts(file.journal)] == list(
             range(1, len(facts(file.journal)) + 1)
         )
-        accepted = [fact for fact in facts(file.journal) if fact.kind is JournalKind.ACCEPTED]
-        for tag in {fact.session_tag for fact in accepted}:
-            numbers = [fact.sequence for fact in accepted if fact.session_tag == tag]
+        first_leases = [event for event in facts(file.journal) if event.sequence is not None]
+        assert {event.kind for event in first_leases} == {JournalKind.ATTEMPTED}
+        for tag in {event.session_tag for event in first_leases}:
+            numbers = [event.sequence for event in first_leases if event.session_tag == tag]
             assert numbers == list(range(len(numbers)))
         assert file.database.run("PRAGMA integrity_check") == [("ok",)]
         file.database.close()
