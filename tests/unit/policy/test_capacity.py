@@ -11,6 +11,7 @@ from restante.policy.capacity import (
     check_control_capacity,
     check_share,
     check_upstream_recovery,
+    max_entries_of_lane,
     overflow,
 )
 from support.spec.clauses import clause
@@ -46,6 +47,13 @@ def test_control_messages_have_five_hundred_entries_that_mail_never_takes() -> N
         check_control_capacity(LIMITS, lane="control:bob", held=Held(500, 0), held_in_lane=Held(0, 0), new=ONE)
     with pytest.raises(OutboxFull, match="lane 'control:bob' holds 400"):
         check_control_capacity(LIMITS, lane="control:bob", held=Held(400, 0), held_in_lane=Held(400, 0), new=ONE)
+
+
+@clause("3.6")
+def test_the_limit_of_a_lane_is_its_share_of_the_outbox_or_the_reserve_or_the_upstream_limit() -> None:
+    assert max_entries_of_lane(LIMITS, Route.RELAY, "bob") == 8_000
+    assert max_entries_of_lane(LIMITS, Route.RELAY, "control:bob") == 400
+    assert max_entries_of_lane(LIMITS, Route.UPSTREAM, "server") == 256
 
 
 @clause("1.8", "3.6")
