@@ -160,6 +160,10 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
             "mesh lane 'overdue' counts 1 messages and 7 bytes, but there are 1 messages and 23 bytes",
         ),
         (
+            "UPDATE lane SET dead = 0 WHERE name = 'overdue'",
+            "mesh lane 'overdue' counts 0 retriable dead letters, but there are 1",
+        ),
+        (
             "UPDATE lane SET first_place = 7 WHERE name = 'relay-1'",
             "upstream lane 'relay-1' begins at place 7, but its oldest unsent message is at",
         ),

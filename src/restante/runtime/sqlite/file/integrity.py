@@ -86,6 +86,11 @@ def _lane_total(row: Row) -> str:
     )
 
 
+def _lane_dead(row: Row) -> str:
+    route, lane, dead, counted = row
+    return f"{route} lane {lane!r} counts {dead} retriable dead letters, but there are {counted}"
+
+
 def _lane_head(row: Row) -> str:
     route, lane, stored, counted = row
     return f"{route} lane {lane!r} begins at place {stored}, but its oldest unsent message is at {counted}"
@@ -139,7 +144,11 @@ CHECKS: Final[dict[str, tuple[tuple[str, Callable[[Row], str | None]], ...]]] = 
         ("stray_progress", _stray_progress),
         ("stray_entries", _stray_entry),
     ),
-    "totals equal a recount": (("lane_totals", _lane_total), ("lane_heads", _lane_head)),
+    "totals equal a recount": (
+        ("lane_totals", _lane_total),
+        ("lane_dead", _lane_dead),
+        ("lane_heads", _lane_head),
+    ),
     "each message has its payload": (("missing_bodies", _missing_body), ("stray_bodies", _stray_body)),
     "the journal's numbers have no gaps": (("gaps", _gap),),
     "each message is in the state its journal events say": (

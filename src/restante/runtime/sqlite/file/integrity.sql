@@ -17,6 +17,14 @@ SELECT route, name, lane.entries, lane.bytes, coalesce(counted.entries, 0), coal
         GROUP BY lane_id) AS counted USING (lane_id)
  WHERE (lane.entries, lane.bytes) IS NOT (coalesce(counted.entries, 0), coalesce(counted.bytes, 0));
 
+-- name: lane_dead
+-- Lanes whose count of retriable dead letters differs from what is there.
+SELECT route, name, lane.dead, coalesce(counted.dead, 0)
+  FROM lane LEFT JOIN (
+       SELECT lane_id, count(*) AS dead FROM dead_letter WHERE category = 'retriable' GROUP BY lane_id) AS counted
+       USING (lane_id)
+ WHERE lane.dead IS NOT coalesce(counted.dead, 0);
+
 -- name: lane_heads
 -- Lanes that do not know their oldest unsent entry.
 SELECT route, name, lane.first_place, counted.first_place
