@@ -45,15 +45,18 @@ def recipient(number: int, *, clock_off_ms: int) -> list[Record]:
 class Tables:
     done: Backfilled
     events: list[Row]
+    files: list[str]
     arrivals: list[Row]
     quarantine: set[tuple[str, str]]
 
 
 def filled(spark: SparkSession, lake: Lake) -> Tables:
     done = backfill(spark, lake, Settings(), *find_segments(lake.local_segments), is_published=False)
-    events, arrivals = (read_live(spark, lake, name).orderBy("event_id").collect() for name in ("events", "arrivals"))
+    found, arrivals = (read_live(spark, lake, name).orderBy("event_id") for name in ("events", "arrivals"))
+    files = [row["source_file"] for row in found.select("source_file").collect()]
     odd = read_live(spark, lake, "quarantine").select("source_file", "reason").collect()
-    return Tables(done, events, arrivals, {(row["source_file"], row["reason"]) for row in odd})
+    events = found.drop("source_file").collect()
+    return Tables(done, events, files, arrivals.collect(), {(row["source_file"], row["reason"]) for row in odd})
 
 
 def lake_in(directory: Path) -> Lake:
@@ -124,6 +127,9 @@ def test_nothing_is_lost_nothing_doubled_and_each_oddity_named_with_file_and_rea
     named = spoil(put, people[0])
     expected, got = filled(spark, clean), filled(spark, odd)
     assert got.events == expected.events
+    # Of the good files that have an event, the first by name is said to be its source.
+    assert got.files[:ARRIVALS] == ["whole.parquet"] * 10 + ["m-0.parquet"] * 15 + ["a-0.parquet"] * 15
+    assert got.files[ARRIVALS:] == ["z-1.parquet"] * 10 + ["m-1.parquet"] * 15 + ["a-1.parquet"] * 15
     assert got.arrivals == expected.arrivals
     assert len(got.events) == 2 * ARRIVALS
     assert {(row["verdict"], row["recipient_verdict"]) for row in got.arrivals} == {("new", "new")}

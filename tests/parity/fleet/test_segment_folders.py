@@ -20,6 +20,7 @@ from restante.model.errors import EnvironmentUnsuitable, RestanteError, StoreUnu
 from restante.model.journal import JournalKind
 from restante.policy.settings import Settings
 from restante.runtime.journal.segment_writer import PackedSegment, pack
+from restante.wire.journal_schema import COLUMNS
 from restante.wire.segment_manifest import Manifest, decode_manifest, encode_manifest, manifest_name
 from support.fleet.journal_files import Journal, message, records, write_segment, writer
 from support.spec.clauses import clause
@@ -32,7 +33,7 @@ def packed(number: int, rows: int = 3) -> PackedSegment:
     """A segment as writers ship it, of `rows` facts."""
     nothing = [None] * rows
     kinds = [JournalKind.SECURITY.value] * rows
-    made = pack(writer(number), [[range(1, rows + 1), [NOON_MS] * rows, kinds, *[nothing] * 12]])
+    made = pack(writer(number), [[range(1, rows + 1), [NOON_MS] * rows, kinds, *[nothing] * (len(COLUMNS) - 2)]])
     assert made is not None
     return made
 
@@ -72,7 +73,7 @@ def odd(tmp_path: Path) -> tuple[Path, list[str], list[BadSegment]]:
         BadSegment(name=other, reason="its hash is not the one its manifest says"),
         BadSegment(name=moved, reason="its manifest speaks of another segment"),
         BadSegment(name=gone, reason="gone: only its manifest is there"),
-        BadSegment(name=beside, reason="the manifest is no JSON"),
+        BadSegment(name=beside, reason="the manifest is not JSON"),
     ]
     return tmp_path, good, bad
 

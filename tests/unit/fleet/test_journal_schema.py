@@ -23,6 +23,14 @@ def test_spark_has_the_columns_of_the_journal_in_their_order() -> None:
         ("node", "binary"),
         ("latency_ms", "bigint"),
         ("ttl_s", "bigint"),
+        ("last_sequence", "bigint"),
+        ("previous_session_tag", "binary"),
+        ("evidence_inner_hash", "binary"),
+        ("evidence_path", "binary"),
+        ("evidence_root", "binary"),
+        ("evidence_at_ms", "bigint"),
+        ("evidence_signature", "binary"),
+        ("answer", "binary"),
     ]
 
 
