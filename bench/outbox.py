@@ -90,13 +90,12 @@ class Ours:
         return messages // batch * batch
 
     def finish(self, messages: int = LIVES) -> int:
-        """Lease, sent and receipt of the next `messages`, `TOGETHER` at a time."""
-        self._run(self._live(messages // TOGETHER, is_new=False))
-        return messages
+        """Lease, sent and receipt of at least the next `messages`, in the runs that a lane leases."""
+        return self._run(self._finish_waiting(messages))
 
     def live(self, messages: int = LIVES) -> int:
         """Whole lives: `TOGETHER` messages go through each stage side by side."""
-        self._run(self._live(messages // TOGETHER, is_new=True))
+        self._run(self._live(messages // TOGETHER))
         return messages
 
     def close(self) -> None:
@@ -113,17 +112,23 @@ class Ours:
         for _ in range(times):
             await self._outbox.send_many([ITEM] * batch)
 
-    async def _live(self, times: int, *, is_new: bool) -> None:
+    async def _live(self, times: int) -> None:
         for _ in range(times):
-            if is_new:
-                await self._send_together(1)
-            await self._finish()
+            await self._send_together(1)
+            assert await self._finish() == TOGETHER
 
-    async def _finish(self) -> None:
+    async def _finish_waiting(self, messages: int) -> int:
+        finished = 0
+        while finished < messages:
+            finished += await self._finish()
+        return finished
+
+    async def _finish(self) -> int:
+        """Return how many messages were sent and receipted."""
         await self._outbox.drain({Route.MESH: self._next_hop}, budget_ms=TOGETHER)
         taken, self._next_hop.taken = self._next_hop.taken, []
-        assert len(taken) == TOGETHER
         await asyncio.gather(*(self._outbox.acknowledge(message_id, AckType.RECEIPT) for message_id in taken))
+        return len(taken)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
