@@ -10,7 +10,7 @@ from restante.model.states import Confirmation, Route, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What is to be sent. `payload` is sealed already; `sealed_plaintext` is kept to seal it anew if need be.
+    """What is to be sent. `payload` is sealed already; `sealed_plaintext` is stored for another encryption.
 
     A `message_id` may be given for one destination; otherwise each destination's message gets its own.
     """

@@ -53,7 +53,7 @@ class DeliveryWaiters:
         self._waiting: dict[MessageId, list[asyncio.Event]] = {}
 
     def notice(self, event: OutboxEvent) -> None:
-        """Wake whoever waits for this message, if the event ends it."""
+        """Wake the tasks that wait for this message, if the event ends it."""
         if self._waiting and event.notice in FINAL:
             for waiting in self._waiting.get(event.message_id, ()):
                 waiting.set()

@@ -20,7 +20,7 @@ from restante.fleet.lake.layout import DAY, Lake
 from restante.fleet.lake.segment_discovery import segments_here, segments_of
 from restante.fleet.lake.segments import Segment, damaged, read_segments
 from restante.fleet.lake.table_writer import file_rows, open_base_table, outside, replace_rows, with_day
-from restante.fleet.spark.job_progress import Watcher, nobody, watched
+from restante.fleet.spark.job_progress import Watcher, ignore_progress, watched
 from restante.fleet.spark.map_in_arrow import partitions_for
 from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.arrivals import arrivals, unusable_arrivals
@@ -54,7 +54,7 @@ def run_backfill(
     last_day: date = LAST_DAY,
     master: str = "local[*]",
     now_ms: int,
-    tell: Watcher = nobody,
+    tell: Watcher = ignore_progress,
 ) -> Backfilled:
     """The tables of `lake` for these days, both included, in a Spark session of its own."""
     if first_day > last_day:
@@ -88,7 +88,7 @@ def backfill(
     last_day: date = LAST_DAY,
     now_ms: int = 0,
     is_published: bool = True,
-    tell: Watcher = nobody,
+    tell: Watcher = ignore_progress,
 ) -> Backfilled:
     """The same in a session that is there already, of segments that were found already.
 

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from restante.fleet.lake.layout import Lake, exists, spark_path
-from restante.fleet.spark.job_progress import Watcher, nobody, watched
+from restante.fleet.spark.job_progress import Watcher, ignore_progress, watched
 from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.synthetic import Scenario, all_events, recipients_events
 from restante.model.errors import ConfigurationInvalid
@@ -14,7 +14,12 @@ ROWS_PER_SEGMENT: Final = 1_000_000
 
 
 def run_generate(
-    lake: Lake, scenario: Scenario, *, only_arrivals: bool = False, master: str = "local[*]", tell: Watcher = nobody
+    lake: Lake,
+    scenario: Scenario,
+    *,
+    only_arrivals: bool = False,
+    master: str = "local[*]",
+    tell: Watcher = ignore_progress,
 ) -> None:
     """The journals of `scenario` as the segments of a new lake, in a Spark session of its own."""
     with open_session(app_name="restante generate", master=master) as spark:
@@ -22,7 +27,7 @@ def run_generate(
 
 
 def generate(
-    spark: SparkSession, lake: Lake, scenario: Scenario, *, only_arrivals: bool = False, tell: Watcher = nobody
+    spark: SparkSession, lake: Lake, scenario: Scenario, *, only_arrivals: bool = False, tell: Watcher = ignore_progress
 ) -> None:
     if exists(spark, lake.segments):
         raise ConfigurationInvalid(f"{lake.segments} is there already; synthetic journals need a new lake")

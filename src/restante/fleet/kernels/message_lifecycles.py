@@ -152,10 +152,10 @@ class _Sorted:
         return valid[self.order]
 
     def sealed(self, name: str) -> Ints:
-        """What is sent now: what a message was sealed anew as, or else what was accepted."""
+        """What is sent now: what a message was sealed reencrypted as, or else what was accepted."""
         known = self.has(name)
-        anew = self.last(known & (self.kind == _KIND[JournalKind.REENCRYPTED]))
-        return np.where(anew == NOTHING, self.first(known & self.changes), anew)
+        reencrypted = self.last(known & (self.kind == _KIND[JournalKind.REENCRYPTED]))
+        return np.where(reencrypted == NOTHING, self.first(known & self.changes), reencrypted)
 
     def other_hashes(self, current: Ints) -> Any:
         is_sealed = self.changes | (self.kind == _KIND[JournalKind.REENCRYPTED])

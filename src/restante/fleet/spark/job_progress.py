@@ -23,7 +23,7 @@ class JobProgress:
 Watcher = Callable[[JobProgress], None]
 
 
-def nobody(_: JobProgress) -> None:
+def ignore_progress(_: JobProgress) -> None:
     """For callers that show nothing."""
 
 
