@@ -19,7 +19,7 @@ from typing import Final
 from bench import relay_baselines
 from bench.measure import Measured, ratio_line, take_turns
 from bench.relay_node import LIFTED, NODE
-from restante.core.mailbox import Keep, judge_put
+from restante.core.mailbox import Keep, check_put
 from restante.crypto.identity import Identity
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.file.database import Database
@@ -152,7 +152,7 @@ def raw_group_commit(folder: Path) -> Callable[[], int]:
     now_ms = SystemClock().now_ms()
     keeps: list[Keep] = []
     for number in range(PUTS):
-        keep = judge_put(envelope(number, READERS[number % len(READERS)]), quota=LIFTED.mailbox, now_ms=now_ms)
+        keep = check_put(envelope(number, READERS[number % len(READERS)]), quota=LIFTED.mailbox, now_ms=now_ms)
         assert isinstance(keep, Keep)
         keeps.append(keep)
 

@@ -169,8 +169,8 @@ async def correspond(home: Path, node: NodeProcess, out: str) -> list[bytes]:
             await asyncio.sleep(LOOK_S)
     for client in (alice, bob):
         await client.close()
-        assert (figures := client.shipping.figures()) is not None
-        assert figures.facts_total > 1
+        assert (stats := client.shipping.stats()) is not None
+        assert stats.events_total > 1
     await asyncio.gather(*working)
     people = (alice.identity, bob.identity)
     secrets = [form for who in people for form in (who.address, relay_inbox_key(who.address))] + [session]

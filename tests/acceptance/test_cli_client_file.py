@@ -90,7 +90,7 @@ def test_a_file_of_another_kind_is_left_as_it_is(tmp_path: Path, command: str, c
 def test_a_nodes_file_is_not_taken_for_a_clients(tmp_path: Path) -> None:
     operator = Operator(tmp_path)
     open_node_file(operator.path).database.close()
-    assert "no client's file" in operator.run("outbox list", status=1).stderr
+    assert "not a client's file" in operator.run("outbox list", status=1).stderr
 
 
 @pytest.mark.parametrize("command", ["outbox list", "outbox check", "outbox cancel --yes 62a2fed3"])

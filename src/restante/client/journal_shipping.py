@@ -3,7 +3,7 @@
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
-from restante.runtime.journal.shipper import Shipper, ShippingFigures, shipping_to
+from restante.runtime.journal.shipper import Shipper, ShippingStats, shipping_to
 from restante.runtime.sqlite.file.client_file import ClientFile
 
 
@@ -40,6 +40,6 @@ class ClientShipping:
         if self._shipper is not None:
             await self._shipper.finish()
 
-    def figures(self) -> ShippingFigures | None:
+    def stats(self) -> ShippingStats | None:
         """Return the counters of shipping; None where nothing is shipped."""
-        return None if self._shipper is None else self._shipper.figures()
+        return None if self._shipper is None else self._shipper.stats()

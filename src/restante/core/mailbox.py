@@ -30,7 +30,7 @@ class Keep(NamedTuple):
     source: Source = UNKNOWN_SOURCE
 
 
-def judge_put(raw: bytes, *, quota: MailboxQuota, now_ms: int, source: Source = UNKNOWN_SOURCE) -> Keep | Refusal:
+def check_put(raw: bytes, *, quota: MailboxQuota, now_ms: int, source: Source = UNKNOWN_SOURCE) -> Keep | Refusal:
     """Return what to store, or why the blob is refused whatever space there is.
 
     An expiry beyond the longest TTL is cut to it (SPEC 6.6). Bytes that are no envelope raise `Malformed` or
@@ -42,7 +42,7 @@ def judge_put(raw: bytes, *, quota: MailboxQuota, now_ms: int, source: Source = 
     return refused or Keep(inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw, source)
 
 
-def judge_puts(
+def check_puts(
     raws: Sequence[bytes], *, quota: MailboxQuota, now_ms: int, source: Source = UNKNOWN_SOURCE
 ) -> tuple[list[Keep], dict[int, Refusal]]:
     """Judge many puts of one source: return those to store in their order, and the refusals by position.
@@ -60,7 +60,7 @@ def judge_puts(
                 # By `tuple.__new__`: the constructor of Keep costs more than the rest of the line without the hash.
                 keeps.append(tuple.__new__(Keep, (inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw, source)))
                 continue
-            verdict = judge_put(raw, quota=quota, now_ms=now_ms, source=source)
+            verdict = check_put(raw, quota=quota, now_ms=now_ms, source=source)
         except RestanteError as error:
             verdict = Refusal(permanent=True, code=error.code, text=str(error))
         if isinstance(verdict, Refusal):

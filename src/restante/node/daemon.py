@@ -97,7 +97,7 @@ class _Node:
         self._stop_requested = asyncio.Event()
 
     async def run(self, lock: DirectoryLock) -> None:
-        shipping = None if self._shipper is None else self._shipper.figures
+        shipping = None if self._shipper is None else self._shipper.stats
         metrics = RelayMetrics(self._relay.stats, database=self._database.path, shipping=shipping)
         status = StatusServer(Answers(health=self._answer_health, metrics=metrics.text, status=self._answer_status))
         try:
@@ -255,7 +255,7 @@ class _Node:
     def _shipping_state(self) -> str:
         if self._shipper is None:
             return "off"
-        return "failing" if self._shipper.figures().is_failing else "working"
+        return "failing" if self._shipper.stats().is_failing else "working"
 
 
 @contextlib.contextmanager

@@ -41,11 +41,11 @@ def shipping_data(shipper: Shipper | None) -> dict[str, Any] | None:
     """Return the stats of shipping for the status page; None if nothing is shipped."""
     if shipper is None:
         return None
-    figures = shipper.figures()
-    return {"failing": figures.is_failing} | asdict(figures)
+    stats = shipper.stats()
+    return {"failing": stats.is_failing} | asdict(stats)
 
 
 def _log_failure(shipper: Shipper, problem: Exception) -> None:
     """Log the first failure of a row as a warning, the others at level `debug`."""
-    first = shipper.figures().failures_in_a_row == 1
+    first = shipper.stats().failures_in_a_row == 1
     log(Level.WARNING if first else Level.DEBUG, Event.SHIPPING_FAILED, problem)

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from restante.core.link.windows import SendWindow
-from restante.core.mailbox import judge_puts
+from restante.core.mailbox import check_puts
 from restante.crypto.identity import is_signed_by
 from restante.model.error_codes import Code
 from restante.model.errors import StoreUnusable
@@ -132,7 +132,7 @@ class MailboxConnection:
             puts = self._within_rate(self._meter, puts, now_s)
         family = self._family
         bodies, now_ms = [put.body for put in puts], family.clock.now_ms()
-        keeps, refusals = judge_puts(bodies, quota=family.quota, now_ms=now_ms, source=self._peer.source)
+        keeps, refusals = check_puts(bodies, quota=family.quota, now_ms=now_ms, source=self._peer.source)
         for place, refusal in refusals.items():
             self._peer.refuse(puts[place].request, refusal)
         if keeps:

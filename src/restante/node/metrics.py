@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from restante import __version__
 from restante.model.error_codes import Code
 from restante.node.stats import CLOSED_BY_RELAY, RelayStats
-from restante.runtime.journal.shipper import ShippingFigures
+from restante.runtime.journal.shipper import ShippingStats
 
 PREFIX: Final = "restante_relay_"
 NAMES: Final = {"connections": "open_connections"}
@@ -58,7 +58,7 @@ class RelayMetrics:
         stats: Callable[[], RelayStats],
         *,
         database: Path,
-        shipping: Callable[[], ShippingFigures] | None = None,
+        shipping: Callable[[], ShippingStats] | None = None,
     ) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Stats(stats))
@@ -85,18 +85,18 @@ class _Stats(Collector):
 
 
 class _Shipping(Collector):
-    def __init__(self, figures: Callable[[], ShippingFigures]) -> None:
-        self._figures = figures
+    def __init__(self, stats: Callable[[], ShippingStats]) -> None:
+        self._stats = stats
 
     def collect(self) -> Iterator[Metric]:
-        now = self._figures()
+        now = self._stats()
         yield GaugeMetricFamily(
             "restante_journal_ship_failing", "Whether the last attempt to ship failed: 1 or 0", value=now.is_failing
         )
         yield GaugeMetricFamily(
             "restante_journal_unshipped_events", "Journal events not shipped yet", value=now.waiting
         )
-        yield CounterMetricFamily("restante_journal_shipped_events", "Journal events shipped", value=now.facts_total)
+        yield CounterMetricFamily("restante_journal_shipped_events", "Journal events shipped", value=now.events_total)
         yield CounterMetricFamily("restante_journal_segments", "Segments shipped", value=now.segments_total)
         yield CounterMetricFamily("restante_journal_ship_failures", "Failed attempts to ship", value=now.failures_total)
         if now.last_at_ms is not None:

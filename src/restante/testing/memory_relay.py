@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from restante.core.mailbox import judge_put
+from restante.core.mailbox import check_put
 from restante.core.signed_acks import Evidence, delivery_evidence
 from restante.crypto.identity import Identity
 from restante.model.errors import RestanteError
@@ -57,7 +57,7 @@ class MemoryRelay:
         """Validate and store one put, then acknowledge it (SPEC 1.3)."""
         now_ms = self.now_ms()
         try:
-            verdict = judge_put(raw, quota=self._quota, now_ms=now_ms)
+            verdict = check_put(raw, quota=self._quota, now_ms=now_ms)
         except RestanteError as error:
             raise AttemptFailed(str(error), failure=failure_of_refusal(error.code, permanent=True)) from error
         if isinstance(verdict, Refusal):

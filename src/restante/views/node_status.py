@@ -57,7 +57,7 @@ def _shipping(shipping: dict[str, Any] | None, now_ms: int) -> str:
     return (
         "nothing shipped yet"
         if last is None
-        else f"{shipping['facts_total']:,} events, {formatting.away(last, now_ms)}"
+        else f"{shipping['events_total']:,} events, {formatting.away(last, now_ms)}"
     )
 
 

@@ -81,7 +81,7 @@ def test_a_file_of_another_schema_is_refused_and_unchanged(tmp_path: Path, versi
 
 def test_a_clients_file_is_not_opened_as_a_nodes(tmp_path: Path) -> None:
     Database(tmp_path / "some.db", schema="client").close()
-    assert refusal(tmp_path / "some.db", "node") == "some.db is a database, but no node's file; open another file"
+    assert refusal(tmp_path / "some.db", "node") == "some.db is a database, but not a node's file; open another file"
     Database(tmp_path / "some.db", schema="client").close()
 
 

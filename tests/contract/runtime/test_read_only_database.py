@@ -34,7 +34,7 @@ def test_a_file_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> Non
 
 def test_an_empty_file_is_no_clients_and_stays_empty(tmp_path: Path) -> None:
     (tmp_path / "client.db").touch()
-    with pytest.raises(StoreUnusable, match="no client's file"):
+    with pytest.raises(StoreUnusable, match="not a client's file"):
         look(tmp_path / "client.db")
     assert (tmp_path / "client.db").stat().st_size == 0
 

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from restante.client.client import Client
-from restante.core.mailbox import Keep, judge_put
+from restante.core.mailbox import Keep, check_put
 from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId
 from restante.model.journal import JournalEvent, JournalKind
@@ -212,7 +212,7 @@ async def correspond(alice: Client, bob: Client, node: NodeFile, clock: FakeCloc
     post = Post(clock)
     *_, envelope = await post.collect(alice)  # what has no receipt after a day is stored again
     quota = Settings().mailbox
-    keep = judge_put(envelope, quota=quota, now_ms=clock.now_ms())
+    keep = check_put(envelope, quota=quota, now_ms=clock.now_ms())
     assert isinstance(keep, Keep)
     [blob_id] = node.mailbox.put_all([keep], quota=quota, now_ms=clock.now_ms())
     assert isinstance(blob_id, int)

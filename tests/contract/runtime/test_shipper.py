@@ -74,9 +74,9 @@ async def test_facts_leave_again_and_again_and_the_last_ones_at_the_end(tmp_path
         await shipper.finish()
         assert node.journal.shipped_through() == 9
         assert shipped_numbers(tmp_path / "out") == list(range(1, 10))
-        figures = shipper.figures()
-        assert (figures.facts_total, figures.waiting, figures.failures_total) == (9, 0, 0)
-        assert figures.last_at_ms == FakeClock().now_ms()
+        stats = shipper.stats()
+        assert (stats.events_total, stats.waiting, stats.failures_total) == (9, 0, 0)
+        assert stats.last_at_ms == FakeClock().now_ms()
         assert troubles.told == []
 
 
@@ -89,13 +89,13 @@ async def test_a_depot_that_cannot_be_written_only_delays_the_facts(tmp_path: Pa
         shipper.start()
         await until_true(lambda: troubles.told)
         assert isinstance(troubles.told[0], StoreUnusable)
-        assert (shipper.figures().is_failing, shipper.figures().waiting) == (True, 3)
+        assert (shipper.stats().is_failing, shipper.stats().waiting) == (True, 3)
         await commits.run(partial(note, node, 1))  # who writes facts notices nothing
         assert node.journal.shipped_through() == 0
         out.unlink()
         await shipper.finish()
         assert shipped_numbers(out) == [1, 2, 3, 4]
-        assert (troubles.recoveries, shipper.figures().is_failing) == (1, False)
+        assert (troubles.recoveries, shipper.stats().is_failing) == (1, False)
 
 
 async def test_a_mistake_of_ours_in_shipping_stops_nothing_else(tmp_path: Path) -> None:

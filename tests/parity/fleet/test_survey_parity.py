@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from restante.fleet.lake.segments import find_segments, read_segments
 from restante.fleet.transforms import prescan as surveys
-from restante.fleet.transforms.prescan import judge_surveyed, rows_by_file, survey, tallies
+from restante.fleet.transforms.prescan import rows_by_file, survey, tallies, validate_prescanned
 from restante.fleet.transforms.validate import RowVerdict, validate_rows
 from restante.model.journal import JournalKind
 from support.fleet.journal_files import Journal, Record, message, records, write_segment, writer
@@ -54,7 +54,7 @@ def test_rows_of_which_none_came_twice_are_all_events(spark: SparkSession, clean
     rows = rows_of(spark, clean)
     known = survey(rows)
     assert (known.is_clean, known.events_at_most, known.unusable) == (True, 8, 0)
-    judged = judge_surveyed(rows, known)
+    judged = validate_prescanned(rows, known)
     assert verdicts(judged) == verdicts(validate_rows(rows))
     assert {tally.verdict for tally in tallies(judged, known)} == {RowVerdict.EVENT}
     assert rows_by_file(tallies(judged, known)) == {"a.parquet": 6, "b.parquet": 2}
@@ -66,7 +66,7 @@ def test_only_what_came_twice_is_compared_and_the_verdicts_are_the_same(spark: S
     known = survey(rows)
     assert known.repeated is not None
     assert len(known.repeated) == 1
-    judged = judge_surveyed(rows, known)
+    judged = validate_prescanned(rows, known)
     assert verdicts(judged) == verdicts(validate_rows(rows))
     counts = Counter[str]()
     for tally in tallies(judged, known):
@@ -81,7 +81,7 @@ def test_numbers_too_scattered_to_tell_are_compared_row_by_row(
     rows = rows_of(spark, odd)
     known = survey(rows)
     assert (known.repeated, known.is_clean) == (None, False)
-    assert verdicts(judge_surveyed(rows, known)) == verdicts(validate_rows(rows))
+    assert verdicts(validate_prescanned(rows, known)) == verdicts(validate_rows(rows))
 
 
 def test_faults_without_copies_are_told_from_the_survey_alone(spark: SparkSession, clean: Path) -> None:
@@ -89,7 +89,7 @@ def test_faults_without_copies_are_told_from_the_survey_alone(spark: SparkSessio
     rows = rows_of(spark, clean)
     known = survey(rows)
     assert known.repeated == ()
-    judged = judge_surveyed(rows, known)
+    judged = validate_prescanned(rows, known)
     assert verdicts(judged) == verdicts(validate_rows(rows))
     refused = [tally for tally in tallies(judged, known) if tally.verdict == RowVerdict.QUARANTINED]
     assert [(tally.source_file, tally.reason, tally.rows) for tally in refused] == [

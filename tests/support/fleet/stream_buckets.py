@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from restante.fleet.kernels.arrivals import judge_arrivals
+from restante.fleet.kernels.arrivals import classify_arrivals
 from restante.fleet.kernels.arrivals_schema import EMPTY_STATE
 from restante.fleet.stream.annotate import annotate_rows, with_annotations
 from restante.fleet.stream.bucket_files import Bucket, BucketWriter
@@ -65,5 +65,5 @@ def told_at_once(rows: Sequence[Mapping[str, Any]]) -> dict[bytes, Told]:
     """What the kernel says of all these events together."""
     events = pa.Table.from_pylist([dict(row) for row in rows], schema=EVENTS)
     return told_by(
-        judge_arrivals(kernel_events(with_annotations(events)), EMPTY_STATE, order=LIMITS, dedup=DEDUP).judged
+        classify_arrivals(kernel_events(with_annotations(events)), EMPTY_STATE, order=LIMITS, dedup=DEDUP).judged
     )

@@ -24,7 +24,7 @@ from restante.core import store_quorum
 from restante.core.mailbox_poll import buckets, reading
 from restante.core.mailbox_poll.buckets import Bucket, ReadFinished
 from restante.core.replication import serving, sync_round
-from restante.core.replication.responsibility import Take, judge_put
+from restante.core.replication.responsibility import Take, check_put
 from restante.core.replication.serving import Serving, SyncFinished, is_complete
 from restante.model.ids import InboxKey, NodeId, PayloadHash
 from restante.policy.mesh.placement import (
@@ -261,7 +261,7 @@ def _deliver(world: World, number: int) -> Iterator[World]:
     if not target.is_alive:
         yield _store(rest, store_quorum.PutFailed(node_id))
         return
-    verdict = judge_put(_index(world), DESCRIPTORS[number], key=KEYS[bucket], bucket=bucket, now_ms=world.now_ms)
+    verdict = check_put(_index(world), DESCRIPTORS[number], key=KEYS[bucket], bucket=bucket, now_ms=world.now_ms)
     if verdict.take is Take.WRONG_BUCKET:
         yield _store(rest, store_quorum.PutFailed(node_id))
         return

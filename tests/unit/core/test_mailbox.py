@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from restante.core.mailbox import Keep, is_intact, judge_put, judge_puts
+from restante.core.mailbox import Keep, check_put, check_puts, is_intact
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import InboxKey, PayloadHash
 from restante.policy.quota import MailboxQuota, Refusal
@@ -20,7 +20,7 @@ LARGEST = replace(ENVELOPE, sealed=bytes(262_144))
 
 
 def judged(envelope: Envelope = ENVELOPE, *, quota: MailboxQuota = QUOTA) -> Keep | Refusal:
-    return judge_put(encode_envelope(envelope), quota=quota, now_ms=NOW_MS)
+    return check_put(encode_envelope(envelope), quota=quota, now_ms=NOW_MS)
 
 
 def refusal(verdict: Keep | Refusal) -> tuple[bool, str] | None:
@@ -71,9 +71,9 @@ def test_the_same_envelope_put_again_is_kept_again() -> None:
 
 def test_bytes_that_are_no_envelope_raise_as_the_codec_does() -> None:
     with pytest.raises(Malformed):
-        judge_put(b"no envelope", quota=QUOTA, now_ms=NOW_MS)
+        check_put(b"no envelope", quota=QUOTA, now_ms=NOW_MS)
     with pytest.raises(TooLarge):
-        judge_put(bytes(262_209), quota=QUOTA, now_ms=NOW_MS)
+        check_put(bytes(262_209), quota=QUOTA, now_ms=NOW_MS)
 
 
 def test_many_are_judged_as_each_alone_would_be() -> None:
@@ -81,12 +81,12 @@ def test_many_are_judged_as_each_alone_would_be() -> None:
     raws = [encode_envelope(replace(ENVELOPE, expires_at_ms=NOW_MS + life_h * HOUR_MS)) for life_h in lives_h]
     raws[3:3] = [b"no envelope", bytes(262_209), encode_envelope(LARGEST)]
     quota = MailboxQuota(max_blob_bytes=262_143)
-    keeps, refusals = judge_puts(raws, quota=quota, now_ms=NOW_MS)
+    keeps, refusals = check_puts(raws, quota=quota, now_ms=NOW_MS)
     assert {place: refusal(refused) for place, refused in refusals.items()} == {
         1: (False, "E102"),
         3: (True, "E101"),
         4: (True, "E006"),
         5: (True, "E006"),
     }
-    assert keeps == [judge_put(raws[place], quota=quota, now_ms=NOW_MS) for place in (0, 2, 6, 7, 8)]
+    assert keeps == [check_put(raws[place], quota=quota, now_ms=NOW_MS) for place in (0, 2, 6, 7, 8)]
     assert {type(keep) for keep in keeps} == {Keep}

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from restante.fleet.kernels import arrivals
-from restante.fleet.kernels.arrivals import judge_arrivals
+from restante.fleet.kernels.arrivals import classify_arrivals
 from restante.fleet.kernels.arrivals_schema import EMPTY_STATE, SEEN, STATE, binaries, halves
 from support.fleet.arrival_traces import (
     CUTS,
@@ -38,7 +38,7 @@ def judged_in_parts(trace: Sequence[TraceFact], cuts: Sequence[int], backwards: 
     told: dict[bytes, Told] = {}
     for first, last in pairwise([0, *(min(cut, len(rows)) for cut in cuts), len(rows)]):
         part = rows[first:last]
-        done = judge_arrivals(facts_table(reversed(part) if backwards else part), state, order=LIMITS, dedup=DEDUP)
+        done = classify_arrivals(facts_table(reversed(part) if backwards else part), state, order=LIMITS, dedup=DEDUP)
         state = done.state()
         told.update(told_by(done.judged))
     return [told[event] for event in events], state
@@ -84,7 +84,7 @@ def seen_after(trace: Sequence[TraceFact]) -> int:
 
 def test_sessions_without_new_facts_stay_as_they_are() -> None:
     _, state = judged_in_parts([TraceFact(0, "arrived", 0, 5, 5)], [], False)
-    after = judge_arrivals(facts_table([]), state, order=LIMITS, dedup=DEDUP).state()
+    after = classify_arrivals(facts_table([]), state, order=LIMITS, dedup=DEDUP).state()
     assert after.equals(state)
     assert after.schema == STATE
 
@@ -92,7 +92,7 @@ def test_sessions_without_new_facts_stay_as_they_are() -> None:
 def test_numbers_beyond_forty_bits_keep_their_order() -> None:
     rows = kernel_facts([TraceFact(0, "arrived", 0, number, number) for number in (1, 0)])
     rows[0]["event_id"], rows[1]["event_id"] = b"12345678" + b"\xff" * 7 + b"\x01", b"12345678" + b"\xff" * 8
-    judged = judge_arrivals(facts_table(rows[::-1]), EMPTY_STATE, order=LIMITS, dedup=DEDUP).judged
+    judged = classify_arrivals(facts_table(rows[::-1]), EMPTY_STATE, order=LIMITS, dedup=DEDUP).judged
     assert [told.placement for told in told_by(judged).values()] == ["released", "held"]
 
 
@@ -100,7 +100,7 @@ def test_a_mark_of_another_size_is_refused() -> None:
     rows = kernel_facts([TraceFact(0, "arrived", 0, 0, 0)])
     rows[0]["payload"] = b"short"
     with pytest.raises(ValueError, match="16 bytes"):
-        judge_arrivals(facts_table(rows), EMPTY_STATE, order=LIMITS, dedup=DEDUP)
+        classify_arrivals(facts_table(rows), EMPTY_STATE, order=LIMITS, dedup=DEDUP)
 
 
 @given(st.lists(st.binary(min_size=16, max_size=16)))

@@ -26,20 +26,20 @@ class TakeVerdict:
     better: tuple[NodeDescriptor, ...] = ()
 
 
-def judge_put(index: PlacementIndex, own: NodeDescriptor, *, key: InboxKey, bucket: int, now_ms: int) -> TakeVerdict:
+def check_put(index: PlacementIndex, own: NodeDescriptor, *, key: InboxKey, bucket: int, now_ms: int) -> TakeVerdict:
     if not takes_put(bucket, now_ms=now_ms):
         return TakeVerdict(take=Take.WRONG_BUCKET)
-    return _judge(index, own, key)
+    return _check_responsibility(index, own, key)
 
 
-def judge_block(index: PlacementIndex, own: NodeDescriptor, *, key: InboxKey, bucket: int, now_ms: int) -> TakeVerdict:
+def check_block(index: PlacementIndex, own: NodeDescriptor, *, key: InboxKey, bucket: int, now_ms: int) -> TakeVerdict:
     """A replica may be up to 30 days old."""
     if not takes_block(bucket, now_ms=now_ms):
         return TakeVerdict(take=Take.WRONG_BUCKET)
-    return _judge(index, own, key)
+    return _check_responsibility(index, own, key)
 
 
-def _judge(index: PlacementIndex, own: NodeDescriptor, key: InboxKey) -> TakeVerdict:
+def _check_responsibility(index: PlacementIndex, own: NodeDescriptor, key: InboxKey) -> TakeVerdict:
     if rank_of(index, key, own, within=RESPONSIBLE_WITHIN) is not None:
         return TakeVerdict(take=Take.ACCEPT)
     return TakeVerdict(take=Take.NOT_RESPONSIBLE, better=tuple(place(index, key, RESPONSIBLE_WITHIN)))

@@ -24,7 +24,7 @@ from restante.fleet.spark.job_progress import Watcher, ignore_progress, watched
 from restante.fleet.spark.map_in_arrow import partitions_for
 from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.arrivals import arrivals, unusable_arrivals
-from restante.fleet.transforms.prescan import Prescan, count_of, judge_surveyed, rows_by_file, survey, tallies
+from restante.fleet.transforms.prescan import Prescan, count_of, rows_by_file, survey, tallies, validate_prescanned
 from restante.fleet.transforms.validate import RowVerdict, event_rows, quarantine
 from restante.model.conservation_report import BadSegment
 from restante.model.errors import ConfigurationInvalid
@@ -102,7 +102,7 @@ def backfill(
     keep = outside(first_day, last_day)
     with watched(spark, "validating", tell):
         known = survey(rows)
-        judged = judge_surveyed(rows, known)
+        judged = validate_prescanned(rows, known)
         if known.repeated != ():
             judged = judged.persist(StorageLevel.DISK_ONLY)
         found = tallies(judged, known)

@@ -20,11 +20,11 @@ from restante.fleet.transforms.messages import message_lifecycles, messages
 from restante.fleet.transforms.prescan import (
     RowCount,
     count_of,
-    judge_surveyed,
     rows_by_file,
     survey,
     tallies,
     tallies_of,
+    validate_prescanned,
 )
 from restante.fleet.transforms.validate import RowVerdict, events
 from restante.model.conservation_report import (
@@ -82,7 +82,7 @@ def surveyed(spark: SparkSession, segments: list[Segment]) -> Iterator[tuple[Dat
     """
     rows = read_segments(spark, segments)
     known = survey(rows)
-    judged = judge_surveyed(rows, known)
+    judged = validate_prescanned(rows, known)
     if not known.is_clean:
         judged = judged.persist()
     try:

@@ -1,7 +1,7 @@
 """Verdict, order, gaps and resets of all arrivals of a partition of recipients (SPEC 9.1, 9.4, 9.5, 13.7).
 
-Batch and stream call `judge_arrivals`: events and the state before them in, outcomes and the state after them out. The
-result does not depend on how events are cut into calls. Common sessions take the vectorized path
+Batch and stream call `classify_arrivals`: events and the state before them in, outcomes and the state after them out.
+The result does not depend on how events are cut into calls. Common sessions take the vectorized path
 (kernels/arrivals_vectorized), the others the fallback path, which runs the core's machine (kernels/arrivals_fallback).
 """
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from restante.fleet.kernels.arrivals_fallback import ExactSession, SessionEvent, StateRow
 from restante.fleet.kernels.arrivals_schema import JUDGED, NOTHING, Gaps, Ints, Small, Words, gap_lists, halves, ints
 from restante.fleet.kernels.arrivals_state import SessionArrays, new_state
-from restante.fleet.kernels.arrivals_vectorized import After, Rows, judge_smooth
+from restante.fleet.kernels.arrivals_vectorized import After, Rows, classify_vectorized
 from restante.policy.dedup import DedupLimits
 from restante.policy.reorder_limits import OrderLimits
 
@@ -49,7 +49,7 @@ class Judgement:
         )
 
 
-def judge_arrivals(events: Any, state: Any, *, order: OrderLimits, dedup: DedupLimits) -> Judgement:
+def classify_arrivals(events: Any, state: Any, *, order: OrderLimits, dedup: DedupLimits) -> Judgement:
     """The outcome of each of `events`, for sessions that were in `state` before.
 
     An event must come after all earlier events of its session: in this call or in one before. Within a call its number
@@ -58,7 +58,7 @@ def judge_arrivals(events: Any, state: Any, *, order: OrderLimits, dedup: DedupL
     session, state_session, sessions = _number_sessions(events["session_tag"], state["session_tag"])
     in_order, rows, writer = _sorted_rows(events, session, sessions)
     held = SessionArrays(state, state_session, sessions)
-    after = judge_smooth(
+    after = classify_vectorized(
         rows,
         held.before(sessions),
         max_gap=order.max_gap,

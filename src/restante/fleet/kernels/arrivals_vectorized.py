@@ -92,7 +92,7 @@ def mixed(session: Ints, message: Words) -> Words:
     return key
 
 
-def judge_smooth(rows: Rows, before: Before, *, max_gap: int, gap_timeout_ms: int, window_ms: int) -> After:
+def classify_vectorized(rows: Rows, before: Before, *, max_gap: int, gap_timeout_ms: int, window_ms: int) -> After:
     """Outcomes and state of every session that is not awkward."""
     count = len(rows.session)
     after = After(
@@ -116,9 +116,9 @@ def judge_smooth(rows: Rows, before: Before, *, max_gap: int, gap_timeout_ms: in
     # Within one window nothing is forgotten, whatever the clock did.
     after.is_awkward |= latest - earliest >= window_ms
     key = mixed(rows.session, rows.message)
-    is_known = _judge_known(rows, before, after, key, window_ms)
-    _judge_repeats(rows, before, after, ~is_known & (rows.sequence != NO_SEQUENCE))
-    _judge_unopened(rows, after, key, ~is_known & (rows.sequence == NO_SEQUENCE))
+    is_known = _classify_known(rows, before, after, key, window_ms)
+    _classify_repeats(rows, before, after, ~is_known & (rows.sequence != NO_SEQUENCE))
+    _classify_unopened(rows, after, key, ~is_known & (rows.sequence == NO_SEQUENCE))
     _find_double_use(rows, after, key)
     _put_in_order(rows, before, after, max_gap=max_gap, gap_timeout_ms=gap_timeout_ms)
     return after
@@ -133,7 +133,7 @@ def _verdicts(payload: Words, known: Words) -> Small:
     return np.where(_same(payload, known), np.int8(DUPLICATE), np.int8(COLLISION))
 
 
-def _judge_known(rows: Rows, before: Before, after: After, key: Words, window_ms: int) -> Flags:
+def _classify_known(rows: Rows, before: Before, after: After, key: Words, window_ms: int) -> Flags:
     """Arrivals whose message was seen in an earlier batch."""
     is_known = np.zeros(len(key), dtype=np.bool_)
     if not len(before.seen_key):
@@ -158,7 +158,7 @@ def _judge_known(rows: Rows, before: Before, after: After, key: Words, window_ms
     return is_known
 
 
-def _judge_repeats(rows: Rows, before: Before, after: After, is_opened: Flags) -> None:
+def _classify_repeats(rows: Rows, before: Before, after: After, is_opened: Flags) -> None:
     """Arrivals that bring a number again that came in this batch; the others are leaders, for now."""
     opened = np.flatnonzero(is_opened)
     number = (rows.session[opened] << _SEQUENCE_BITS) | rows.sequence[opened]
@@ -179,10 +179,10 @@ def _judge_repeats(rows: Rows, before: Before, after: After, is_opened: Flags) -
     again = opened[~is_first]
     leader = first[np.cumsum(is_first)[~is_first] - 1]
     after.is_awkward[rows.session[again[~_same(rows.message[again], rows.message[leader])]]] = True
-    _judge_again(rows, after, again, leader)
+    _classify_again(rows, after, again, leader)
 
 
-def _judge_again(rows: Rows, after: After, again: Ints, leader: Ints) -> None:
+def _classify_again(rows: Rows, after: After, again: Ints, leader: Ints) -> None:
     verdict = _verdicts(rows.payload[again], rows.payload[leader])
     after.verdict[again] = verdict
     in_order = np.argsort(again, kind="stable")
@@ -193,7 +193,7 @@ def _judge_again(rows: Rows, after: After, again: Ints, leader: Ints) -> None:
     after.leader_seen_at_ms[touched] = rows.at_ms[row]
 
 
-def _judge_unopened(rows: Rows, after: After, key: Words, is_unopened: Flags) -> None:
+def _classify_unopened(rows: Rows, after: After, key: Words, is_unopened: Flags) -> None:
     """Repeats that were known by their bytes, so that nobody looked for their number."""
     unopened = np.flatnonzero(is_unopened)
     if not len(unopened):
@@ -221,7 +221,7 @@ def _judge_unopened(rows: Rows, after: After, key: Words, is_unopened: Flags) ->
     # Both kinds of repeats of one message in one batch: whose look was the last is found out the exact way.
     both = np.isin(key[leader], key[opened_again]) if len(opened_again) else np.zeros(len(leader), dtype=np.bool_)
     after.is_awkward[rows.session[leader[both]]] = True
-    _judge_again(rows, after, unopened, leader)
+    _classify_again(rows, after, unopened, leader)
 
 
 def _find_double_use(rows: Rows, after: After, key: Words) -> None:

@@ -17,7 +17,7 @@ from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef, co
 from restante.fleet.stream.duplicates import Copies, classify_duplicates, retract, without_unusable
 from restante.fleet.stream.known_numbers import NO_RANGES, ids_of, with_numbers
 from restante.fleet.stream.rows import EVENTS, QUARANTINE, in_order, is_unusable, session_tags, taken, with_reason
-from restante.fleet.stream.sessions import judge_sessions
+from restante.fleet.stream.sessions import update_sessions
 from restante.policy.dedup import DedupLimits
 from restante.policy.reorder_limits import OrderLimits
 
@@ -91,7 +91,7 @@ def advance(
     if len(copies.new_ids):
         bucket = replace(bucket, numbers=writer.write_state("numbers", with_numbers(ranges, copies.new_ids)))
     lost = with_annotations(gone)
-    judged = judge_sessions(
+    judged = update_sessions(
         writer,
         bucket,
         copies.fresh,

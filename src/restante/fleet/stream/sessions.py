@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from restante.fleet.kernels.arrivals import judge_arrivals
+from restante.fleet.kernels.arrivals import classify_arrivals
 from restante.fleet.kernels.arrivals_schema import ARRIVED, EMPTY_STATE, SEEN, SESSION, STATE, halves
 from restante.fleet.kernels.arrivals_words import decode_arrivals
 from restante.fleet.stream import dedup_runs
@@ -51,7 +51,7 @@ class Sessions:
     reprocessed: int
 
 
-def judge_sessions(
+def update_sessions(
     writer: BucketWriter,
     bucket: Bucket,
     fresh: Any,
@@ -88,7 +88,7 @@ def judge_sessions(
     arrived = events.filter(pc.equal(events["event"], ARRIVED))
     marks = dedup_runs.look_up(writer, runs, dedup_runs.keys_of(arrived["session_tag"], arrived["message_id"]))
     before = pa.concat_tables([known.filter(is_active).select(STATE.names), marks])
-    done = judge_arrivals(events, before if len(before) else EMPTY_STATE, order=order, dedup=dedup)
+    done = classify_arrivals(events, before if len(before) else EMPTY_STATE, order=order, dedup=dedup)
     state = done.state()
     # The new events are in order, and so are their outcomes.
     judged = sort_by_event(done.judged) if len(again) else done.judged

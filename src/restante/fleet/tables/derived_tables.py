@@ -193,7 +193,7 @@ DERIVED: Final = (
             Column("stored_at_ms", "bigint", "when it was first stored"),
             Column("expires_at_ms", "bigint", "when it expires"),
             Column("served_at_ms", "bigint", "when it was first served"),
-            Column("removed_at_ms", "bigint", "when its owner deleted it"),
+            Column("deleted_at_ms", "bigint", "when its owner deleted it"),
             Column("reaped_at_ms", "bigint", "when it was reaped"),
             Column("copies_stored", "bigint", "times it was put"),
             Column("copies_removed", "bigint", "copies deleted or reaped"),

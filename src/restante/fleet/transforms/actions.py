@@ -53,7 +53,7 @@ def _retransmit(messages: DataFrame, replicas: DataFrame, withholding: DataFrame
     Only where something speaks for the loss: a copy that was reaped, or a node that did not keep its word.
     """
     copies = replicas.groupBy("payload_hash").agg(
-        sf.count_if(sf.col("state").isin(ReplicaState.HELD, ReplicaState.REMOVED)).alias("safe_copies"),
+        sf.count_if(sf.col("state").isin(ReplicaState.HELD, ReplicaState.DELETED)).alias("safe_copies"),
         sf.count_if(sf.col("state") == ReplicaState.REAPED).alias("reaped_copies"),
     )
     withheld = withholding.groupBy("message_id").agg(sf.count(sf.lit(1)).alias("withheld_copies"))

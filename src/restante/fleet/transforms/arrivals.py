@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from restante.core.inbox_events import ResetReason
-from restante.fleet.kernels.arrivals import judge_arrivals
+from restante.fleet.kernels.arrivals import classify_arrivals
 from restante.fleet.kernels.arrivals_schema import (
     ARRIVED,
     EMPTY_STATE,
@@ -49,7 +49,7 @@ _TABLE: Final = from_arrow_schema(ARRIVALS)
 def arrivals(events: DataFrame, *, partitions: int, order: OrderLimits, dedup: DedupLimits) -> DataFrame:
     """The table of arrivals from the whole of `events`, in `partitions` tasks."""
     rows = session_events(events).repartition(partitions, "session_tag")
-    return rows.mapInArrow(_judge_partition(order, dedup), _TABLE)
+    return rows.mapInArrow(_classify_partition(order, dedup), _TABLE)
 
 
 def session_events(events: DataFrame) -> DataFrame:
@@ -101,13 +101,13 @@ def unusable_arrivals(judged: DataFrame) -> DataFrame:
     )
 
 
-def _judge_partition(order: OrderLimits, dedup: DedupLimits) -> BatchFunction:
+def _classify_partition(order: OrderLimits, dedup: DedupLimits) -> BatchFunction:
     def judge(batches: Iterator[Any]) -> Iterator[Any]:
         came = list(batches)
         if not came:
             return
         rows = pa.Table.from_batches(came).select(SESSION_EVENTS.names)
-        done = judge_arrivals(rows, EMPTY_STATE, order=order, dedup=dedup)
+        done = classify_arrivals(rows, EMPTY_STATE, order=order, dedup=dedup)
         yield from decode_arrivals(done.judged).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
 
     return judge

@@ -93,7 +93,7 @@ def survey(rows: DataFrame) -> Prescan:
     )
 
 
-def judge_surveyed(rows: DataFrame, known: Prescan) -> DataFrame:
+def validate_prescanned(rows: DataFrame, known: Prescan) -> DataFrame:
     """What `transforms.validate.judge` says of the same rows, with as little work as the survey allows."""
     if known.repeated is None:
         return validate_rows(rows)

@@ -21,12 +21,12 @@ class ReplicaState(StrEnum):
 
     HELD = "held"
     """At least one copy is still there."""
-    REMOVED = "removed"
-    """Its owner took it and said so."""
+    DELETED = "deleted"
+    """All copies are gone, and the owner deleted at least one."""
     REAPED = "reaped"
-    """All are gone, and no owner took any."""
+    """All copies expired and were reaped; the owner deleted none."""
     UNKNOWN = "unknown"
-    """It is told what became of it, but not that it was ever stored."""
+    """The node wrote later events about it, but no `stored`."""
 
 
 def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
@@ -35,7 +35,7 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
     copies = (
         events.filter(sf.col("kind").isin(*kinds) & sf.col("payload_hash").isNotNull())
         .select("writer", "payload_hash", "kind", "at_ms", "ttl_s", "code", "size_bytes")
-        .repartition("payload_hash")  # where its owner will be looked for: they are sent around once
+        .repartition("payload_hash")  # the key of the join with `owners` below: one shuffle serves both
         .groupBy("writer", "payload_hash")
         .agg(
             _first(JournalKind.STORED).alias("stored_at_ms"),
@@ -46,19 +46,19 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
                 )
             ).alias("expires_at_ms"),
             _first(JournalKind.SERVED).alias("served_at_ms"),
-            _first(JournalKind.DELETED).alias("removed_at_ms"),
+            _first(JournalKind.DELETED).alias("deleted_at_ms"),
             _first(JournalKind.REAPED).alias("reaped_at_ms"),
             *(_count(kind).alias(kind.value) for kind in kinds),
             sf.max("size_bytes").alias("size_bytes"),
         )
     )
-    # A message that was sealed anew has several hashes. A hash belongs to one message; were there two, no replica may
-    # be counted twice for it.
+    # A message that was encrypted again has several hashes. If two messages claim one hash, `min` keeps one of them, so
+    # that no replica counts twice.
     hashes = sf.concat(sf.array("payload_hash"), "other_hashes")
     owners = (
         lives.select(sf.explode(hashes).alias("payload_hash"), "message_id")
         .filter(sf.col("payload_hash").isNotNull())
-        .repartition("payload_hash")  # or Spark sorts them before and after they are sent around
+        .repartition("payload_hash")  # otherwise Spark sorts before and after the shuffle
         .groupBy("payload_hash")
         .agg(sf.min("message_id").alias("message_id"))
     )
@@ -74,7 +74,7 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
             "stored_at_ms",
             "expires_at_ms",
             "served_at_ms",
-            "removed_at_ms",
+            "deleted_at_ms",
             "reaped_at_ms",
             sf.col("stored").alias("copies_stored"),
             (sf.col("deleted") + sf.col("reaped")).alias("copies_removed"),
@@ -87,7 +87,7 @@ def _state() -> Column:
     return (
         sf.when(sf.col("stored") == 0, ReplicaState.UNKNOWN)
         .when(sf.col("stored") > sf.col("deleted") + sf.col("reaped"), ReplicaState.HELD)
-        .when(sf.col("deleted") > 0, ReplicaState.REMOVED)
+        .when(sf.col("deleted") > 0, ReplicaState.DELETED)
         .otherwise(ReplicaState.REAPED)
     )
 

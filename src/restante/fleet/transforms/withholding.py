@@ -59,7 +59,7 @@ def _kept(replicas: DataFrame) -> DataFrame:
         .agg(
             sf.sum("copies_stored").alias("copies_stored"),
             sf.sum("copies_removed").alias("copies_removed"),
-            sf.max(sf.coalesce("served_at_ms", "removed_at_ms")).alias("handed_out_at_ms"),
+            sf.max(sf.coalesce("served_at_ms", "deleted_at_ms")).alias("handed_out_at_ms"),
             sf.max("expires_at_ms").alias("expires_at_ms"),
             sf.max("reaped_at_ms").alias("reaped_at_ms"),
         )

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from restante.core.replication.responsibility import Take, judge_block, judge_put
+from restante.core.replication.responsibility import Take, check_block, check_put
 from restante.core.replication.serving import Serving, is_complete
 from restante.model.ids import InboxKey, NodeId, NodeKey, PayloadHash
 from restante.model.node_descriptor import Endpoint, FamilyCertificate, NodeDescriptor, Role
@@ -73,7 +73,7 @@ class SimulatedNode:
         self, index: PlacementIndex, key: InboxKey, payload_hash: PayloadHash, *, bucket: int, now_ms: int
     ) -> PutAnswer:
         time_ms = now_ms + self.clock_error_ms
-        take = judge_put(index, self.descriptor, key=key, bucket=bucket, now_ms=time_ms).take
+        take = check_put(index, self.descriptor, key=key, bucket=bucket, now_ms=time_ms).take
         if take is Take.ACCEPT:
             self._keep(key, payload_hash, bucket)
         return PutAnswer(take, time_ms)
@@ -82,7 +82,7 @@ class SimulatedNode:
         self, index: PlacementIndex, key: InboxKey, payload_hash: PayloadHash, *, bucket: int, now_ms: int
     ) -> bool:
         time_ms = now_ms + self.clock_error_ms
-        taken = judge_block(index, self.descriptor, key=key, bucket=bucket, now_ms=time_ms).take is Take.ACCEPT
+        taken = check_block(index, self.descriptor, key=key, bucket=bucket, now_ms=time_ms).take is Take.ACCEPT
         if taken:
             self._keep(key, payload_hash, bucket)
         return taken

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from restante.core.replication import neighbours, serving, sync_round
 from restante.core.replication.neighbours import Exchange, Left, Neighbour, PingAnswered, PingMissed, Repair, meet
-from restante.core.replication.responsibility import Take, judge_block, judge_put
+from restante.core.replication.responsibility import Take, check_block, check_put
 from restante.core.replication.serving import (
     LeaveRequested,
     NeighboursSynced,
@@ -190,11 +190,11 @@ def test_a_node_takes_what_is_in_its_bucket_and_among_its_sixteen_closest() -> N
     order = place(index, KEY, 40)
     bucket = bucket_at(NOW_MS)
     near, far = order[15], order[16]
-    assert judge_put(index, near, key=KEY, bucket=bucket, now_ms=NOW_MS).take is Take.ACCEPT
-    refused = judge_put(index, far, key=KEY, bucket=bucket, now_ms=NOW_MS)
+    assert check_put(index, near, key=KEY, bucket=bucket, now_ms=NOW_MS).take is Take.ACCEPT
+    refused = check_put(index, far, key=KEY, bucket=bucket, now_ms=NOW_MS)
     assert (refused.take, list(refused.better)) == (Take.NOT_RESPONSIBLE, order[:16])
-    wrong = judge_put(index, near, key=KEY, bucket=bucket - 2, now_ms=NOW_MS)
+    wrong = check_put(index, near, key=KEY, bucket=bucket - 2, now_ms=NOW_MS)
     assert wrong.take is Take.WRONG_BUCKET
-    assert judge_block(index, near, key=KEY, bucket=bucket - 2, now_ms=NOW_MS).take is Take.ACCEPT
-    assert judge_block(index, far, key=KEY, bucket=bucket - 2, now_ms=NOW_MS).take is Take.NOT_RESPONSIBLE
-    assert judge_block(index, near, key=KEY, bucket=bucket, now_ms=NOW_MS + 31 * DAY_MS).take is Take.WRONG_BUCKET
+    assert check_block(index, near, key=KEY, bucket=bucket - 2, now_ms=NOW_MS).take is Take.ACCEPT
+    assert check_block(index, far, key=KEY, bucket=bucket - 2, now_ms=NOW_MS).take is Take.NOT_RESPONSIBLE
+    assert check_block(index, near, key=KEY, bucket=bucket, now_ms=NOW_MS + 31 * DAY_MS).take is Take.WRONG_BUCKET

@@ -1,6 +1,6 @@
-"""One SQLite file: opened durably, created with its schema, never silently misread.
+"""Opens one SQLite file: durable commits, schema created at first use, files of another kind or version refused.
 
-Decides how a file is opened and how SQLite's failures become ours; knows nothing of what is stored.
+Decides how a file is opened and translates SQLite's errors into ours. It does not know what is stored.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from restante.wire.journal_schema import sqlite_columns
 BUSY_TIMEOUT_MS: Final = 5_000
 PAGE_BYTES: Final = 4_096
 CHECKPOINT_PAGES: Final = {"client": 2_000, "node": 4_000}
-"""The log may grow to 8 or 16 MB before its pages are moved into the file: those written often are moved once. To sync
-a log that grows takes longer than one that is written over, which a lone sender notices and a busy node does not."""
+"""The write-ahead log may grow to 8 or 16 MB before a checkpoint, so that a page written often is copied once. Syncing
+a growing log takes longer than overwriting one, which slows a single sender but not a busy node."""
 _QUERY_HEADER: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"--.*$", re.MULTILINE)
 _APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
-"""Written into a file's header, "RSTC" or "RSTN": a client's file is never opened as a node's, nor anybody else's as
-ours."""
+"""Written into the file's header, "RSTC" or "RSTN", so that a client's file is never opened as a node's, nor a file of
+another program as ours."""
 
 
 SCHEMA_VERSIONS: Final = {"client": 1, "node": 1}
@@ -37,8 +37,8 @@ _PART_OF_THE_OUTER: Final = contextlib.nullcontext()
 class Database:
     """A connection with `synchronous=FULL`: when a transaction returns, it is on disk (SPEC 1.3).
 
-    With `read_only` the file is neither created nor written, and a transaction is one view of it.
-    Rows given to `defer` are written together, before the next statement that is not deferred itself.
+    With `read_only` the file is neither created nor written, and a transaction is a snapshot of it.
+    Rows given to `defer` are written together, before the next statement that is not deferred.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Database:
     ) -> None:
         self.path = path
         self.read_only = read_only
-        self.in_transaction = False  # a transaction
+        self.in_transaction = False
         self._begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
         self._data_version = _UNKNOWN
         self._deferred: dict[str, list[tuple[Column, ...]]] = {}
@@ -64,7 +64,7 @@ class Database:
                 if read_only:
                     self._refuse_other_schemas(schema)
                     return
-                # One by one: of several statements in one string, those after the first that gives a row are not run.
+                # One statement each: in a string of several, those after the first that returns a row would not run.
                 self._connection.pragma("page_size", PAGE_BYTES)
                 self._connection.pragma("wal_autocheckpoint", CHECKPOINT_PAGES[schema])
                 for pragma, value in (("journal_mode", "wal"), ("synchronous", "full"), ("foreign_keys", "on")):
@@ -79,12 +79,11 @@ class Database:
             self._connection.close()
 
     def on_invalidate(self, forget: Callable[[], None]) -> None:
-        """Call `forget` whenever what was read from the file may be wrong: another connection wrote, or a transaction
-        was undone."""
+        """Call `forget` when cached rows may be wrong: another connection wrote, or a transaction was rolled back."""
         self._forgetting.append(forget)
 
     def before_commit(self, settle: Callable[[], None]) -> None:
-        """Call `settle` when a transaction is about to end: to write down what was kept in memory until then."""
+        """Call `settle` before each commit, to write out what was kept in memory until then."""
         self._settling.append(settle)
 
     def after_commit(self, committed: Callable[[], None]) -> None:
@@ -92,7 +91,7 @@ class Database:
         self._committed.append(committed)
 
     def watch_log(self, grown: Callable[[int], None]) -> None:
-        """Call `grown` after each commit with the number of pages in the log; emptying it is then left to others."""
+        """Call `grown` after each commit with the number of pages in the log. Automatic checkpoints are then off."""
 
         def committed(_connection: apsw.Connection, _schema: str, pages: int) -> int:
             grown(pages)
@@ -101,12 +100,12 @@ class Database:
         self._connection.set_wal_hook(committed)
 
     def checkpoint(self) -> None:
-        """Move the log's pages into the file, as far as nobody is in the way."""
+        """Move the log's pages into the file, except those that a reader still uses."""
         with _translated(self.path):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def transaction(self) -> contextlib.AbstractContextManager[None]:
-        """All or nothing; a transaction inside a transaction is part of the outer one."""
+        """Commit everything in the block or nothing. A transaction inside another is part of the outer one."""
         return _PART_OF_THE_OUTER if self.in_transaction else self._outermost()
 
     @contextlib.contextmanager
@@ -134,7 +133,7 @@ class Database:
             self._forget()
 
     def commit(self) -> None:
-        """On disk when it returns; when it raises, nothing of the transaction was kept."""
+        """Commit; the transaction is on disk when this returns. If it raises, the transaction was rolled back."""
         try:
             self.write_deferred()
             if not self._connection.in_transaction:
@@ -145,7 +144,7 @@ class Database:
             self.roll_back()
             self._translate(failure)
         try:
-            # Counts the commits of every connection, ours included: whoever else commits makes it differ.
+            # SQLite counts the commits of all connections in it, so it differs once another connection has committed.
             self._data_version = self._connection.data_version()
         except (apsw.Error, OSError):
             self._data_version = _UNKNOWN
@@ -153,7 +152,7 @@ class Database:
             committed()
 
     def write_deferred(self) -> None:
-        """Write what was deferred; the rest of the commit is the disk's work."""
+        """Write deferred rows now, so that the commit only has to wait for the disk."""
         for settle in self._settling:
             settle()
         if self._deferred:
@@ -169,19 +168,19 @@ class Database:
                 self._connection.execute("ROLLBACK")
 
     def run(self, sql: str, **values: Column) -> list[tuple[Any, ...]]:
-        """Every row of one statement. Tables are STRICT, so a column's declared type is the type of its values."""
+        """Return all rows of one statement. Tables are STRICT: a column's declared type is the type of its values."""
         return self._fetch(sql, values)
 
     def rows(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
-        """The same with the values in order, for statements on the hot path."""
+        """Do as `run`, with positional values: faster, for statements on the hot path."""
         return self._fetch(sql, values)
 
     def query_without_writing(self, sql: str, *values: Column) -> list[tuple[Any, ...]]:
-        """The same for a statement that no deferred row has to come before."""
+        """Do as `rows`, without writing deferred rows first. The statement must not depend on them."""
         return self._execute(sql, values)
 
     def defer(self, sql: str, values: tuple[Column, ...]) -> None:
-        """Write this soon, at the latest with the commit. The order between different statements is not kept."""
+        """Write this row later, with the commit at the latest. Rows of different statements may change their order."""
         if not self.in_transaction:
             raise LocalProtocolError("rows can be deferred only inside a transaction")
         self._deferred_rows += 1
@@ -192,7 +191,7 @@ class Database:
             rows.append(values)
 
     def defer_many(self, sql: str, rows: Sequence[tuple[Column, ...]]) -> None:
-        """The same for many rows of one statement, which are written in their order."""
+        """Do as `defer`, for many rows of one statement, which keep their order."""
         if not self.in_transaction:
             raise LocalProtocolError("rows can be deferred only inside a transaction")
         if rows:
@@ -200,7 +199,7 @@ class Database:
             self._deferred.setdefault(sql, []).extend(rows)
 
     def changes(self) -> int:
-        """Grows with each row written or deferred: tells whether an operation changed anything."""
+        """Return a number that grows with each row written or deferred: it shows whether an operation wrote."""
         return self._connection.total_changes() - self._settled_changes + self._deferred_rows
 
     def _fetch(self, sql: str, values: Mapping[str, Column] | tuple[Column, ...]) -> list[tuple[Any, ...]]:
@@ -233,7 +232,7 @@ class Database:
         self._settled_changes += self._connection.total_changes() - before
 
     def _translate(self, failure: BaseException) -> NoReturn:
-        """Only once something failed: a context manager around a statement costs as much as a small statement does."""
+        """Raise `failure` as our error. A context manager around each statement would cost as much as a statement."""
         with _translated(self.path):
             raise failure
 
@@ -245,17 +244,17 @@ class Database:
         return self._connection.last_insert_rowid()
 
     def _refuse_to_go_on(self) -> NoReturn:
-        """SQLite rolls back by itself when the disk fails: whoever caught that failure must not go on half-way."""
+        """Refuse further statements: SQLite rolled the transaction back when the disk failed."""
         raise StoreUnusable(f"{self.path.name}: the transaction failed before; nothing of it was kept")
 
     def _refuse_strangers(self, schema: str) -> None:
-        """A database that is not ours, or not of this kind, is left as it is."""
+        """Refuse a database of another program or of another kind."""
         [(tables,)] = self._connection.execute("SELECT count(*) FROM sqlite_schema")
         if (tables or self.read_only) and self._connection.pragma("application_id") != _APPLICATION_IDS[schema]:
-            raise StoreUnusable(f"{self.path.name} is a database, but no {schema}'s file; open another file")
+            raise StoreUnusable(f"{self.path.name} is a database, but not a {schema}'s file; open another file")
 
     def _refuse_other_schemas(self, schema: str) -> None:
-        """There are no migrations before the first release: a file of another version is left as it is."""
+        """Refuse a file of another schema version. There are no migrations before the first release."""
         at = int(self._connection.pragma("user_version"))
         if at != SCHEMA_VERSIONS[schema]:
             raise StoreUnusable(
@@ -292,13 +291,13 @@ def load_queries(name: str, **parts: str) -> Mapping[str, str]:
 
 
 def _shortened(statement: str) -> str:
-    """Without comments and layout; no quoted text in our files has two spaces or dashes side by side."""
+    """Remove comments and layout. No quoted text in our files contains two adjacent spaces or dashes."""
     return " ".join(_COMMENT.sub("", statement).split())
 
 
 def _connect(path: Path) -> apsw.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Created by us first, so that no other user can read it even for a moment.
+    # Created here with mode 0600, so that no other user can ever read it.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     return apsw.Connection(str(path))
 
@@ -307,7 +306,7 @@ def _look_into(path: Path) -> apsw.Connection:
     # Not SQLITE_OPEN_READONLY: such a connection leaves its -wal and -shm files behind.
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.pragma("query_only", "on")
-    # What a killed program left beside the file is read from there; moving it in is left to the next writer.
+    # A killed program may have left a log beside the file: read it, but leave the checkpoint to the next writer.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(_has_rest(path)))
     return connection
 
@@ -319,7 +318,7 @@ def _has_rest(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """SQLite's and the file system's failures, said so that a person knows what to do."""
+    """Translate errors of SQLite and the file system into errors that say what to do."""
     try:
         yield
     except (apsw.FullError, apsw.IOError) as error:

@@ -1,7 +1,7 @@
 """Group commit: operations that wait at the same moment share one transaction and one fsync (SPEC 3.2, 6.2).
 
-Every caller is answered only after the commit that holds its change. Knows nothing of what the operations do; one that
-refuses, having written nothing, does not disturb the others of its group.
+Answers every caller only after the commit that holds its change. If an operation raises before it has written
+anything, the others of its group are committed without it.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from restante.runtime.sqlite.file.database import Database
 Result = TypeVar("Result")
 
 MAX_GROUP: Final = 256
-"""Enough that the fsync is a small share of a group's time, few enough that its first caller does not wait long."""
+"""With this many the fsync is a small share of a group's time, and the first caller still waits only briefly."""
 
 LONELY_TURN_S: Final = 0.002
-"""How long a caller that is alone may keep the loop with one commit after the other before the others have a turn: no
-longer than a group does."""
+"""How long a single caller may occupy the event loop with one commit after the other before it yields to other tasks. A
+full group occupies it about as long."""
 
 QUICK_DISK_S: Final = 0.002
-"""A disk that took no longer for the last commit is waited for on the loop, which is about as long as a full group's
-statements keep it: handing the file to a thread and back would cost the group a tenth of its time."""
+"""If the last commit took no longer than this, the next one runs on the event loop. A full group's statements occupy
+the loop about as long; handing the commit to a thread and back would cost the group a tenth of its time."""
 
 _CLOSED: Final = "the file was closed before this began; nothing was changed"
 
@@ -43,7 +43,7 @@ class _Waiting:
 
 
 class _TornError(Exception):
-    """An operation refused after it had written: its group must be taken apart."""
+    """An operation raised after it had written: the group is rolled back and its operations run one by one."""
 
 
 class GroupCommit:
@@ -56,12 +56,12 @@ class GroupCommit:
         on_commit: Callable[[], None] = lambda: None,
         time_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_commit` is called after each commit, before those who waited for it are answered."""
+        """`on_commit` is called after each commit, before its callers are answered."""
         self._database = database
         self._on_commit = on_commit
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
-        self._loop: asyncio.AbstractEventLoop  # of the group under way
+        self._loop: asyncio.AbstractEventLoop  # of the group in progress
         self._lonely: asyncio.Task[Any] | None = None
         self._time_s = time_s
         self._turn_began_s = 0.0
@@ -70,12 +70,12 @@ class GroupCommit:
         self._committer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="restante-commit")
 
     async def run(self, operation: Callable[[], Result]) -> Result:
-        """What `operation` returned, once it is on disk; what it raised, with nothing of it kept."""
+        """Return what `operation` returned, once its changes are on disk. If it raises, its changes are undone."""
         if self._closed:
             raise StoreUnusable(_CLOSED)
         if self._busy:
             loop = self._loop
-            task = None  # somebody was here first: it is not alone
+            task = None  # another caller came first, so this one is not alone
         else:
             self._loop = loop = asyncio.get_running_loop()
             task = asyncio.current_task(loop)
@@ -86,17 +86,17 @@ class GroupCommit:
                     self._turn_began_s = self._time_s()
                 return result
             self._busy = True
-            # Not at once: whoever else is ready in this turn of the loop joins the group first.
+            # Not at once: other tasks that are ready in this turn of the loop join the group first.
             loop.call_soon(self._take_group, loop)
         answer: asyncio.Future[Result] = loop.create_future()
         self._waiting.append(_Waiting(operation, answer, task))
         return await answer
 
     def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:
-        """As `run`, for a caller that has gathered a batch by itself: what can begin begins now.
+        """Do as `run`, for a caller that has gathered a batch itself: begin at once if no group is in progress.
 
-        `apart`: the disk is waited for in a thread, however few there are. Otherwise the answer is there when this
-        returns, if nobody else was about.
+        `apart`: commit in a thread, however small the group is. Otherwise the returned future is already done if no
+        other group was in progress and the disk is fast.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
@@ -111,9 +111,9 @@ class GroupCommit:
         return answer
 
     def _run_alone(self, operation: Callable[[], Result]) -> Result:
-        """The last group was this task alone, and it is back: nobody else is waited for.
+        """Commit `operation` at once: the last group had only this task, so no other caller is expected.
 
-        It waits for the disk right here: a thread would cost it more than the fsync does.
+        The commit runs on the event loop, because handing it to a thread would take longer than the fsync.
         """
         self._database.begin()
         try:
@@ -126,7 +126,7 @@ class GroupCommit:
         return result
 
     def close(self) -> None:
-        """Returns when the commit under way is done; what has not begun is refused, not left waiting."""
+        """Wait for the commit in progress; refuse the operations that have not begun."""
         self._closed = True
         while self._waiting:
             waiting = self._waiting.popleft()
@@ -148,7 +148,7 @@ class GroupCommit:
         except _TornError:
             self._perform_one_by_one(group)
             self._answer(group, None, loop)
-        except Exception as failure:  # noqa: BLE001 - whatever it is, nobody may be left waiting
+        except Exception as failure:  # noqa: BLE001 - given to every caller of the group
             self._answer(group, failure, loop)
         else:
             self._commit(group, loop)
@@ -162,22 +162,22 @@ class GroupCommit:
                     waiting.result = waiting.operation()
                 except StoreUnusable:
                     raise
-                except Exception as refusal:  # noqa: BLE001 - a mistake of one caller must not reach the others
+                except Exception as refusal:  # noqa: BLE001 - raised to its own caller only
                     if self._database.changes() != before:
                         raise _TornError from None
                     waiting.refusal = refusal
-            self._settle()
+            self._write_deferred()
         except BaseException:
             self._database.roll_back()
             raise
 
-    def _settle(self) -> None:
-        """Here rather than in the committing thread, which should do nothing but wait for the disk."""
+    def _write_deferred(self) -> None:
+        """Write deferred rows here, on the loop. The committing thread then only waits for the disk."""
         try:
             self._database.write_deferred()
         except StoreUnusable:
             raise
-        except Exception:  # noqa: BLE001 - some operation's rows were refused; whose, is found one by one
+        except Exception:  # noqa: BLE001 - rows of one operation were refused; running them one by one finds it
             raise _TornError from None
 
     def _perform_one_by_one(self, group: list[_Waiting]) -> None:
@@ -187,12 +187,14 @@ class GroupCommit:
                 with self._database.transaction():
                     waiting.result = waiting.operation()
                 self._on_commit()
-            except Exception as refusal:  # noqa: BLE001 - as above
+            except Exception as refusal:  # noqa: BLE001 - raised to its own caller only
                 waiting.refusal = refusal
 
     def _commit(self, group: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
-        """One alone waits for the disk right here, and so do several for a quick one; a slow disk is left to a thread,
-        and the next group gathers meanwhile."""
+        """Commit on the event loop if the group has one caller or the disk is fast.
+
+        A slow disk is waited for in a thread, while the next group gathers.
+        """
         is_alone = len(group) == 1
         self._lonely = group[0].task if is_alone else None
         if (is_alone or self._disk_took_s <= QUICK_DISK_S) and not any(waiting.apart for waiting in group):
