@@ -55,7 +55,7 @@ class EntryBuilder:
     ) -> NewEntry | None:
         """Return the entry of a message that is queued; None for a kind that never is (SPEC 2.4).
 
-        Raises `TooLarge`, `OutOfRange` or `RestanteError` (E101) for input that breaks a rule.
+        The message has passed `check_message`.
         """
         form = self._form(message, destination)
         if form is None:
@@ -78,7 +78,6 @@ class EntryBuilder:
 
     def live_entry(self, message: Message, message_id: MessageId, destination: Destination, now_ms: int) -> OutboxEntry:
         """Return a message of a real-time kind as a carrier takes it, without queueing it."""
-        check_message(message, destination)
         form = _make(_terms(message, destination))
         return OutboxEntry(
             message_id=message_id,
@@ -96,7 +95,6 @@ class EntryBuilder:
         )
 
     def _form(self, message: Message, destination: Destination) -> _Form | None:
-        check_message(message, destination)
         terms = _terms(message, destination)
         form = self._forms.get(terms)
         if form is None:

@@ -41,19 +41,19 @@ class Held(NamedTuple):
 
 def check_capacity(limits: OutboxLimits, *, held: Held, new: Held) -> None:
     """Raise `OutboxFull` unless the new entries fit beside everything the outbox holds."""
-    _check("the outbox", held, new, Held(limits.max_entries, limits.max_payload_bytes))
+    _check("the outbox", None, held, new, Held(limits.max_entries, limits.max_payload_bytes))
 
 
 def check_control_capacity(limits: OutboxLimits, *, lane: str, held: Held, held_in_lane: Held, new: Held) -> None:
     """Raise `OutboxFull` unless the new control messages fit into their own reserve."""
     reserve = Held(limits.control_reserve, limits.max_payload_bytes)
-    _check("the reserve for control messages", held, new, reserve)
-    _check(f"lane {_shown(lane)}", held_in_lane, new, _share(limits, reserve))
+    _check("the reserve for control messages", None, held, new, reserve)
+    _check("lane", lane, held_in_lane, new, _share(limits, reserve))
 
 
 def check_share(limits: OutboxLimits, *, what: str, name: str, held: Held, new: Held) -> None:
     """Raise `OutboxFull` unless one lane, or one relay, stays within its share of the outbox."""
-    _check(f"{what} {_shown(name)}", held, new, _share(limits, Held(limits.max_entries, limits.max_payload_bytes)))
+    _check(what, name, held, new, _share(limits, Held(limits.max_entries, limits.max_payload_bytes)))
 
 
 def max_entries_of_lane(limits: OutboxLimits, route: Route, lane: str) -> int:
@@ -93,14 +93,16 @@ def _share(limits: OutboxLimits, whole: Held) -> Held:
     return Held(int(whole.entries * limits.max_lane_share), int(whole.size_bytes * limits.max_lane_share))
 
 
-def _check(what: str, held: Held, new: Held, limit: Held) -> None:
+def _check(what: str, name: str | None, held: Held, new: Held, limit: Held) -> None:
+    if held.entries + new.entries <= limit.entries and held.size_bytes + new.size_bytes <= limit.size_bytes:
+        return
+    full = what if name is None else f"{what} {_shown(name)}"
     if held.entries + new.entries > limit.entries:
-        raise OutboxFull(f"{what} holds {held.entries} messages; at most {limit.entries} are allowed", lane=what)
-    if held.size_bytes + new.size_bytes > limit.size_bytes:
-        raise OutboxFull(
-            f"{what} holds {held.size_bytes} bytes; {new.size_bytes} more would pass its limit of {limit.size_bytes}",
-            lane=what,
-        )
+        raise OutboxFull(f"{full} holds {held.entries} messages; at most {limit.entries} are allowed", lane=full)
+    raise OutboxFull(
+        f"{full} holds {held.size_bytes} bytes; {new.size_bytes} more would pass its limit of {limit.size_bytes}",
+        lane=full,
+    )
 
 
 def _shown(lane: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from restante.client.entry_builder import CACHED_TERMS, MAX_LANE_BYTES, EntryBuilder
+from restante.client.entry_builder import CACHED_TERMS, MAX_LANE_BYTES, EntryBuilder, check_message
 from restante.client.outbox_types import Destination, Message
 from restante.model.error_codes import Code
 from restante.model.errors import OutOfRange, RestanteError, TooLarge
@@ -21,6 +21,7 @@ BOB = Destination(Route.RELAY, "bob")
 
 
 def build(message: Any, destination: Any = BOB) -> Any:
+    check_message(message, destination)
     return EntryBuilder().new_entry(message, ID, destination, NOW_MS)
 
 

@@ -53,32 +53,32 @@ class Intake:
             self._add(one, now_ms)
 
     def _check_capacity(self, new: Sequence[NewEntry]) -> None:
-        totals = {False: Held(0, 0), True: Held(0, 0)}
-        by_lane: dict[tuple[Route, str], Held] = {}
-        by_relay: dict[str, Held] = {}
+        sizes: dict[tuple[Route, str, str | None], list[int]] = {}
         for one in new:
-            control = is_control_lane(one.route, one.lane)
-            totals[control] = _plus(totals[control], one)
-            by_lane[one.route, one.lane] = _plus(by_lane.get((one.route, one.lane), _NOTHING), one)
-            if one.relay is not None and not control:
-                by_relay[one.relay] = _plus(by_relay.get(one.relay, _NOTHING), one)
-        if totals[False].entries:
-            check_capacity(self._limits, held=self._lanes.held(control=False), new=totals[False])
-        for (route, name), added in by_lane.items():
-            self._check_lane(route, name, added)
-        if self._lanes.has_several_relays():
-            for relay, added in by_relay.items():
+            sizes.setdefault((one.route, one.lane, one.relay), []).append(one.size_bytes)
+        mail: dict[str | None, list[int]] = {}
+        for (route, name, relay), added in sizes.items():
+            if not self._check_lane(route, name, _held(added)):
+                mail.setdefault(relay, []).extend(added)
+        for relay, added in mail.items() if self._lanes.has_several_relays() else ():
+            if relay is not None:
                 held = self._lanes.held_at_relay(relay)
-                check_share(self._limits, what="relay", name=relay, held=held, new=added)
+                check_share(self._limits, what="relay", name=relay, held=held, new=_held(added))
+        if mail:
+            every = [size for added in mail.values() for size in added]
+            check_capacity(self._limits, held=self._lanes.held(control=False), new=_held(every))
 
-    def _check_lane(self, route: Route, name: str, added: Held) -> None:
+    def _check_lane(self, route: Route, name: str, added: Held) -> bool:
+        """Return whether this is a lane of control messages, which have a reserve of their own."""
         lane = self._lanes.get(route, name)
         held = _NOTHING if lane is None else Held(lane.entries, lane.size_bytes)
-        if is_control_lane(route, name):
+        is_control = is_control_lane(route, name)
+        if is_control:
             reserve = self._lanes.held(control=True)
             check_control_capacity(self._limits, lane=name, held=reserve, held_in_lane=held, new=added)
         elif route is not Route.UPSTREAM:  # an upstream lane evicts instead
             check_share(self._limits, what="lane", name=name, held=held, new=added)
+        return is_control
 
     def _is_known(self, message_id: MessageId) -> bool:
         [(known,)] = self._database.rows(_SQL["is_known"], message_id)
@@ -135,8 +135,8 @@ class Intake:
 _NOTHING: Final = Held(0, 0)
 
 
-def _plus(held: Held, new: NewEntry) -> Held:
-    return Held(held.entries + 1, held.size_bytes + new.size_bytes)
+def _held(sizes: Sequence[int]) -> Held:
+    return Held(len(sizes), sum(sizes))
 
 
 def _accepted_columns(new: NewEntry) -> EventColumns:
