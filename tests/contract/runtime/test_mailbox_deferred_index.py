@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from restante.core.mailbox import Usage
@@ -115,6 +116,32 @@ def test_what_a_commit_under_way_files_is_served_all_the_while(file: NodeFile) -
     assert served(file) == [b"1", b"2"]  # of the others nobody may know before they are on disk
     file.database.commit()
     assert served(file) == [b"1", b"2", b"3", b"4"]
+
+
+@clause("6.4")
+def test_a_commit_between_two_looks_of_one_flush_hides_none_of_its_blobs(file: NodeFile) -> None:
+    """The disk is waited for in a thread, so that a commit may end while a page is read."""
+    put(file, b"1")
+    file.database.begin()
+    put(file, b"2", b"3", b"4", b"5")
+    file.database.write_deferred()
+    looks = 0
+
+    def commit_at_the_third_look(_cursor: apsw.Cursor, statement: str, _values: object) -> bool:
+        nonlocal looks
+        looks += statement.startswith("SELECT id, size_bytes")
+        if looks == 3 and file.database.in_transaction:
+            file.database.commit()
+        return True
+
+    file.mailbox._reader._connection.exec_trace = commit_at_the_third_look
+    shown: list[bytes] = []
+    after = 0
+    for _ in range(6):
+        blobs = flush(file.mailbox, ALICE, after=after, limit=1, max_bytes=10_000, now_ms=NOW_MS)
+        shown += [blob.envelope for blob in blobs]
+        after = blobs[-1].blob_id if blobs else after
+    assert shown == [b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_a_page_of_blobs_that_are_gone_does_not_hide_the_next(file: NodeFile) -> None:

@@ -28,10 +28,10 @@ class DeferredIndex:
         self._database = database
         self._reader = reader
         self._unfiled: dict[InboxKey, list[UnindexedBlob]] | None = None
-        self._leaving: dict[
-            InboxKey, list[UnindexedBlob]
-        ] = {}  # filed by the transaction under way: still to be found here
+        self._leaving: dict[InboxKey, list[UnindexedBlob]] = {}  # indexed by the transaction that is in progress
         self._waiting = 0
+        self._last_id = 0
+        self._committed_through = 0  # unindexed blobs up to this id are on disk
         database.on_invalidate(self._forget)
         database.after_commit(self._let_go)
 
@@ -49,6 +49,7 @@ class DeferredIndex:
                 unfiled[keep.inbox_key] = [entry]
             else:
                 theirs.append(entry)
+            self._last_id = blob_id
         self._waiting += len(keeps)
 
     def inboxes(self) -> Iterable[InboxKey]:
@@ -74,9 +75,14 @@ class DeferredIndex:
         self._leaving, self._unfiled, self._waiting = unfiled, {}, 0
 
     def page(self, inbox: InboxKey, *, after: int, limit: int, now_ms: int) -> list[tuple[int, int]]:
-        """Return ids and sizes of the first live blobs with an id above `after`. Some may not be on disk yet."""
+        """Return ids and sizes of the first blobs above `after` that are live and on disk.
+
+        A commit may end in its thread meanwhile. If a page named its blobs before they can be read, a reader that
+        finds none of them would go on behind them, and the subscription would never get them.
+        """
         # Looked up first: what leaves here meanwhile is found in the file.
         waiting = [*self._leaving.get(inbox, ()), *self._known(self._reader).get(inbox, ())]
+        through = self._committed_through
         page: list[tuple[int, int]] = self._reader.run(
             _SQL["page_sizes"], recipient=inbox, after=after, limit=limit, now_ms=now_ms
         )
@@ -85,7 +91,7 @@ class DeferredIndex:
             page += [
                 (blob_id, size_bytes)
                 for blob_id, expires_at_ms, size_bytes in waiting
-                if blob_id > filed_through and expires_at_ms > now_ms
+                if filed_through < blob_id <= through and expires_at_ms > now_ms
             ][: limit - len(page)]
         return page
 
@@ -98,9 +104,11 @@ class DeferredIndex:
             for recipient, *entry in rows:
                 unfiled.setdefault(InboxKey(recipient), []).append((entry[0], entry[1], entry[2]))
             self._unfiled, self._waiting = unfiled, len(rows)
+            self._last_id = self._committed_through = rows[-1][1] if rows else 0
         return unfiled
 
     def _let_go(self) -> None:
+        self._committed_through = self._last_id
         if self._leaving:
             self._leaving = {}
 

@@ -114,7 +114,7 @@ class SqliteMailbox:
                     damaged.append(DamagedBlob(blob_id, payload_hash))
             if blobs:
                 return BlobPage(blobs, damaged)
-            # else all of them are deleted since, damaged, or not on disk yet
+            # else all of them are damaged, or deleted since
         return BlobPage([], damaged)
 
     def journal_damaged(self, damaged: Sequence[DamagedBlob], *, now_ms: int) -> None:
