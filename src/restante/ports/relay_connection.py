@@ -23,7 +23,7 @@ class ConnectionLost(AttemptFailed):
     """The connection has ended; every later call on it raises this."""
 
     def __init__(self) -> None:
-        super().__init__("the connection to the relay is gone", failure=Failure.NETWORK_TIMEOUT)
+        super().__init__("the connection to the node is gone", failure=Failure.NETWORK_TIMEOUT)
 
 
 class StoredBlob(NamedTuple):

@@ -41,6 +41,16 @@ class RequestTable(Generic[Waiting]):
         self._open[number] = (now_s + self._timeout_s, waiting)
         return number
 
+    def get(self, request: int) -> Waiting | None:
+        """Return what waits for the answer to the request; None if no such request is open."""
+        found = self._open.get(request)
+        return None if found is None else found[1]
+
+    def extend(self, request: int, *, now_s: float) -> None:
+        """Start the time-out of an open request again, because a part of its answer has come."""
+        _, waiting = self._open.pop(request)
+        self._open[request] = (now_s + self._timeout_s, waiting)
+
     def close(self, request: int) -> Waiting | None:
         """Remove the request and return what waited for it; None if no such request is open."""
         found = self._open.pop(request, None)

@@ -17,7 +17,7 @@ from support.spec.clauses import clause
 TIMEOUT_S = 10.0
 
 
-@given(st.lists(st.tuples(st.sampled_from(["open", "close", "expire"]), st.integers(0, 30)), max_size=60))
+@given(st.lists(st.tuples(st.sampled_from(["open", "close", "extend", "expire"]), st.integers(0, 30)), max_size=60))
 def test_a_request_is_open_from_its_number_to_its_answer_or_its_deadline(steps: list[tuple[str, int]]) -> None:
     table: RequestTable[str] = RequestTable(timeout_s=TIMEOUT_S)
     model: dict[int, tuple[float, str]] = {}
@@ -32,6 +32,11 @@ def test_a_request_is_open_from_its_number_to_its_answer_or_its_deadline(steps: 
         elif step == "close":
             found = model.pop(value, None)
             assert table.close(value) == (None if found is None else found[1])
+        elif step == "extend":
+            assert table.get(value) == (model[value][1] if value in model else None)
+            if value in model:
+                table.extend(value, now_s=now_s)
+                model[value] = (now_s + TIMEOUT_S, model.pop(value)[1])
         else:
             late = [number for number, (due_s, _) in model.items() if due_s <= now_s]
             assert table.expire(now_s) == tuple(model.pop(number)[1] for number in late)

@@ -1,0 +1,246 @@
+"""The dialling end of a connection: executes the effects of `core.link.client_end` on a TLS connection.
+
+Subclasses add what one frame family means: `relay_connection` the mailbox, `mesh_connection` the mesh. The node is
+authenticated by its key before any byte of ours is sent.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Generic, Self, TypeVar
+
+from restante.core.link.client_end import ANSWER_TIMEOUT_S, ClientLink
+from restante.core.link.messages import (
+    CLOSE_REQUESTED,
+    LOST,
+    TIME_PASSED,
+    WRITE_BLOCKED,
+    WRITE_RESUMED,
+    Abort,
+    Answer,
+    BecomeReady,
+    ClientSecured,
+    Close,
+    CloseReason,
+    Dispatch,
+    Effect,
+    Event,
+    ExpireRequests,
+    Faulted,
+    FramesReceived,
+    OpenWindow,
+    ReportFault,
+    Send,
+    WakeAt,
+)
+from restante.core.link.table import Phase
+from restante.model.errors import LocalProtocolError, RestanteError
+from restante.model.ids import NodeKey
+from restante.policy.connection_limits import RelayLimits
+from restante.policy.failures import Failure
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost
+from restante.runtime.transport.tls import channel_of, client_context, peer_key
+from restante.runtime.transport.tls_connection import TlsConnection
+from restante.wire.frames import codec
+
+Waiting = TypeVar("Waiting")
+
+_FAILURES: Final = {
+    CloseReason.WRONG_NODE: (Failure.AUTHENTICATION_FAILED, "another node answers at this endpoint"),
+    CloseReason.WRONG_VERSION: (Failure.CONNECTION_REFUSED, "the node speaks only other versions"),
+    CloseReason.HANDSHAKE_FAILED: (Failure.TLS_HANDSHAKE_FAILED, "what answers there speaks no TLS 1.3 of ours"),
+    CloseReason.HANDSHAKE_TIMEOUT: (Failure.CONNECTION_REFUSED, "the node does not answer"),
+}
+
+
+class OutgoingConnection(TlsConnection, Generic[Waiting]):
+    """A connection to the node whose key is `node`. `families` are the frame types that the subclass handles."""
+
+    def __init__(self, node: NodeKey, families: Mapping[int, int], *, limits: RelayLimits) -> None:
+        super().__init__(client_context(), server_side=False)
+        self.node = node
+        self._loop = asyncio.get_running_loop()
+        self._link: ClientLink[Waiting] = ClientLink(families, node, limits, now_s=self._loop.time())
+        self._ready: asyncio.Future[codec.Hello] = self._loop.create_future()
+        self._lost = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._can_write = True
+        self._corked: list[bytes] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def connect(cls, host: str, port: int, *, node: NodeKey, limits: RelayLimits | None = None) -> Self:
+        """Connect to the node whose key is `node`; any other node that answers there is refused."""
+        connection = cls._to(node, limits or RelayLimits())
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                await connection._loop.create_connection(lambda: connection, host, port)
+                await connection._ready
+        except (OSError, TimeoutError) as error:
+            connection.abort()
+            raise AttemptFailed("the node does not answer", failure=Failure.CONNECTION_REFUSED) from error
+        except BaseException:
+            connection.abort()  # a caller that gave up leaves no connection behind
+            raise
+        return connection
+
+    @classmethod
+    @abstractmethod
+    def _to(cls, node: NodeKey, limits: RelayLimits) -> Self:
+        """Return a new connection to `node` that is not opened yet."""
+
+    @abstractmethod
+    def _handle(self, frames: Sequence[codec.RawFrame]) -> None:
+        """Handle frames of the family."""
+
+    @abstractmethod
+    def _answer(self, waiting: Waiting, frame: codec.Frame) -> None:
+        """Give PONG or REFUSED to the caller that waits for it."""
+
+    @abstractmethod
+    def _fail(self, waiting: Waiting, error: AttemptFailed) -> None:
+        """Tell the caller that no answer will come."""
+
+    @property
+    def hello(self) -> codec.Hello:
+        """The node's greeting, whose challenge proofs sign."""
+        return self._ready.result()
+
+    @property
+    def binding(self) -> bytes:
+        """32 bytes that only the two ends of this connection know; proofs sign them."""
+        return channel_of(self.encryption)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests can be sent now."""
+        return self._link.phase is Phase.READY
+
+    async def lost(self) -> None:
+        """Return once the connection has ended."""
+        await self._lost.wait()
+
+    async def close(self) -> None:
+        self._feed(CLOSE_REQUESTED)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._feed(TIME_PASSED)  # orders the timer of the handshake
+
+    def on_secured(self) -> None:
+        self._feed(ClientSecured(peer_key(self.encryption)))
+
+    def on_frames(self, frames: list[codec.RawFrame], *, partial_bytes: int) -> None:
+        self._feed(FramesReceived(frames, partial_bytes))
+
+    def on_fault(self, error: RestanteError) -> None:
+        self._feed(Faulted(error))
+
+    def on_lost(self) -> None:
+        self._feed(LOST)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._lost.set()
+        self._has_room.set()
+        self._fail_ready(ConnectionResetError("the node closed the connection"))
+        for waiting in self._link.requests.close_all():
+            self._fail(waiting, ConnectionLost())
+
+    def pause_writing(self) -> None:
+        self._can_write = False
+        self._feed(WRITE_BLOCKED)
+
+    def resume_writing(self) -> None:
+        self._can_write = True
+        self._feed(WRITE_RESUMED)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._feed(TIME_PASSED)
+
+    def _feed(self, event: Event) -> None:
+        try:
+            self._execute(self._link.handle(event, now_s=self._loop.time()))
+        except RestanteError as error:
+            if isinstance(error, LocalProtocolError):
+                raise
+            self._feed(Faulted(error))
+
+    def _execute(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Dispatch():
+                    self._handle(effect.frames)
+                case Answer():
+                    self._answer(effect.waiting, effect.frame)
+                    self._has_room.set()
+                case Send():
+                    self.send(effect.raw)
+                case WakeAt():
+                    self._order_wake(effect.at_s)
+                case ExpireRequests():
+                    self._expire(effect.waiting)
+                case BecomeReady():
+                    self._ready.set_result(effect.hello)
+                case ReportFault():
+                    self._feed(Faulted(effect.error))
+                case Close():
+                    self.disconnect()
+                case Abort():
+                    self._fail_ready(_connect_failure(effect.reason))
+                    self.abort()
+                case OpenWindow():
+                    self._has_room.set()
+                case _:
+                    raise LocalProtocolError(f"a client has no use for {type(effect).__name__}")
+
+    def _expire(self, late: Sequence[Any]) -> None:
+        for waiting in late:
+            self._fail(waiting, AttemptFailed("the node did not answer in time", failure=Failure.NETWORK_TIMEOUT))
+        self._has_room.set()
+
+    def _order_wake(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if self.transport is None else self._loop.call_at(at_s, self._wake)
+
+    def _fail_ready(self, error: Exception) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # a caller that gave up waiting does not read it
+
+    def _may_send(self) -> bool:
+        return not self._link.requests.is_full and self._can_write and self._link.phase is Phase.READY
+
+    async def _wait_for_room(self) -> None:
+        """Return when a further request may be sent."""
+        while not self._may_send():
+            if self._link.phase is not Phase.READY:
+                raise ConnectionLost
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def _open_request(self, waiting: Waiting) -> int:
+        number, effects = self._link.open_request(waiting, now_s=self._loop.time())
+        if effects:
+            self._execute(effects)
+        return number
+
+    def _queue(self, *parts: bytes) -> None:
+        """Send what one turn of the loop queues as one piece: that costs less, and the node commits it whole."""
+        if self._corked is None:
+            self._corked = []
+            self._loop.call_soon(self._uncork)
+        self._corked += parts
+
+    def _uncork(self) -> None:
+        corked, self._corked = self._corked, None
+        if corked:
+            self.send(b"".join(corked))
+
+
+def _connect_failure(reason: CloseReason | None) -> Exception:
+    if reason not in _FAILURES:
+        return ConnectionResetError("the node broke the protocol")
+    failure, text = _FAILURES[reason]
+    return AttemptFailed(text, failure=failure)
