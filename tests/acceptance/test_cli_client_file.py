@@ -179,7 +179,7 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
         ("INSERT INTO message_body VALUES (0, x'00', x'00')", "payload 0 belongs to no message"),
         (
             "INSERT INTO channel_progress VALUES (zeroblob(16), 1, 0, 0, 0, NULL, 0)",
-            "it is kept how far message 00000000-0000-0000-0000-000000000000 was sent to its chat",
+            "the file says how far message 00000000-0000-0000-0000-000000000000 was sent to its chat",
         ),
         ("DELETE FROM journal WHERE number IN (3, 4)", "journal events 3 to 4 are missing"),
         ("DELETE FROM journal WHERE number = 1", "journal event 1 is missing"),

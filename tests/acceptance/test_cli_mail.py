@@ -237,7 +237,7 @@ def test_a_new_passphrase_is_asked_for_twice_and_must_be_the_same(pair: Path, no
         ("contact add identity --name x", 1, "error E109: identity cannot be read"),
         ("id new . --relay here", 2, "error E101: a relay is named KEY@HOST:PORT"),
         ("id new .", 2, "error E107: no relay given: add --relay KEY@HOST:PORT"),
-        ("inbox --home nowhere", 1, "error E109: nowhere is no client's directory"),
+        ("inbox --home nowhere", 1, "error E109: nowhere is not a client's directory"),
         ("inbox --passphrase-file nowhere --home {alice}", 1, "error E109: nowhere cannot be read"),
         ("inbox --passphrase-file {alice}/relay --home {alice}", 1, "error E103: the passphrase is wrong"),
         ("inbox --home {alice}", 2, "error E107: the identity has a passphrase and there is no terminal"),

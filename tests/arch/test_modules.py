@@ -1,6 +1,7 @@
 """The shape of the source: small modules, classes and folders, each with a docstring and a name that says something."""
 
 import ast
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ MOST_MODULES = 25
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "managers", "misc", "common"}
 
 WRITTEN = sorted(path for path in SRC.rglob("*.py") if not path.stem.endswith("_pb2"))
+QUERIES = sorted(
+    path for part in ("file", "mailbox", "outbox") for path in (SRC / "restante/runtime/sqlite" / part).glob("*.sql")
+)
 
 
 def name(path: Path) -> str:
@@ -55,3 +59,11 @@ def test_no_folder_holds_more_modules_than_a_reader_can_scan() -> None:
     folders = {path.parent for path in WRITTEN}
     crowded = {name(folder): len(list(folder.glob("*.py"))) for folder in sorted(folders)}
     assert {folder: count for folder, count in crowded.items() if count > MOST_MODULES} == {}
+
+
+@pytest.mark.parametrize("path", QUERIES, ids=name)
+def test_each_query_has_a_comment_that_says_what_it_answers(path: Path) -> None:
+    lines = path.read_text("utf-8").splitlines()
+    headers = [(line, after) for line, after in pairwise(lines) if line.startswith("-- name: ")]
+    assert headers
+    assert [header for header, after in headers if not after.startswith("-- ")] == []

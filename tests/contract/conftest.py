@@ -1,12 +1,13 @@
-"""An outbox in a file, with a clock that stands still."""
+"""Fixtures of several modules: an outbox in a file with a fake clock, and channels whose file is checked at the end."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from restante.client.outbox import Outbox
 from restante.testing.deterministic import FakeClock, SeededEntropy
+from support.channels.fixtures import Place, place
 
 
 @pytest.fixture
@@ -19,3 +20,10 @@ async def outbox(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Outbox]:
     made = Outbox.open(tmp_path / "outbox.db", clock=clock, entropy=SeededEntropy(1))
     yield made
     await made.close()
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Place]:
+    made = place(tmp_path)
+    yield made
+    made.assert_sound()

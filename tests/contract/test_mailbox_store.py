@@ -359,7 +359,7 @@ class TwoStores(RuleBasedStateMachine):
 
 
 @clause("6.1", "6.3")
-@pytest.mark.parametrize("file_at", [3, deferred_index.FILE_AT])
-def test_the_stand_in_answers_as_the_real_store_does(file_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_index, "FILE_AT", file_at)
+@pytest.mark.parametrize("flush_at", [3, deferred_index.FLUSH_AT])
+def test_the_stand_in_answers_as_the_real_store_does(flush_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deferred_index, "FLUSH_AT", flush_at)
     run_state_machine_as_test(TwoStores, settings=settings(max_examples=30, stateful_step_count=25, deadline=None))

@@ -8,14 +8,13 @@ from restante.client.contacts import ContactBook
 from restante.crypto.identity import Identity
 from restante.crypto.passphrase import ScryptCost
 from restante.model.error_codes import Code
-from restante.model.errors import RestanteError, StoreUnusable
+from restante.model.errors import RestanteError
 from restante.model.places import RelayPlace
 from restante.ports.entropy import Entropy
 from restante.runtime.endpoints import parse_relay_place
 from restante.runtime.identity_files import create_identity, load_identity, needs_passphrase
-from restante.runtime.private_file import write_private
+from restante.runtime.private_file import create_private_directory, write_private
 
-OWNER_ONLY: Final = 0o700
 MAX_RELAY_BYTES: Final = 1_024
 
 
@@ -55,13 +54,7 @@ class ClientDirectory:
         cost: ScryptCost | None = None,
     ) -> Identity:
         """Create an identity in a new directory. An existing one must be empty, so that nothing is overwritten."""
-        try:
-            self.path.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
-            if any(self.path.iterdir()):
-                raise StoreUnusable(f"{self.path} is not empty; name a new directory, nothing was changed")
-            self.path.chmod(OWNER_ONLY)
-        except OSError as error:
-            raise StoreUnusable(f"{self.path} cannot be made: {error.strerror}") from error
+        create_private_directory(self.path)
         identity = create_identity(self.key, entropy, passphrase=passphrase, cost=cost)
         write_private(self.relay_file, [f"{relay}\n".encode()])
         return identity
@@ -70,7 +63,7 @@ class ClientDirectory:
         """Raise unless this is a client's directory. Called before any file is created in it."""
         if not (self.key.is_file() and self.relay_file.is_file()):
             raise RestanteError(
-                f"{self.path} is no client's directory: it needs the files {self.key.name} and "
+                f"{self.path} is not a client's directory: it needs the files {self.key.name} and "
                 f"{self.relay_file.name}, which 'restante id new' makes",
                 code=Code.NOT_FOUND,
             )

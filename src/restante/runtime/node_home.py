@@ -2,20 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
-from restante.model.errors import RestanteError, StoreUnusable
+from restante.model.errors import RestanteError
 from restante.ports.entropy import Entropy
 from restante.runtime.identity_files import create_identity, load_identity
-from restante.runtime.private_file import write_private
-
-OWNER_ONLY: Final = 0o700
+from restante.runtime.private_file import create_private_directory, write_private
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDirectory:
+    """A directory that holds one node. `create` makes a new key in it."""
+
     path: Path
 
     @property
@@ -41,13 +40,7 @@ class NodeDirectory:
 
     def create(self, config_text: str, entropy: Entropy) -> Identity:
         """Create the directory of a new node. An existing one must be empty, so that nothing is overwritten."""
-        try:
-            self.path.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
-            if any(self.path.iterdir()):
-                raise StoreUnusable(f"{self.path} is not empty; name a new directory, nothing was changed")
-            self.path.chmod(OWNER_ONLY)
-        except OSError as error:
-            raise StoreUnusable(f"{self.path} cannot be made: {error.strerror}") from error
+        create_private_directory(self.path)
         identity = create_identity(self.key, entropy)
         write_private(self.config, [config_text.encode()])
         return identity

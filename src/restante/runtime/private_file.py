@@ -1,4 +1,4 @@
-"""Write files atomically, readable by their owner only."""
+"""Create files and directories that only their owner can read. Files are written atomically."""
 
 import contextlib
 import os
@@ -70,6 +70,17 @@ def create_private(path: Path, content: bytes) -> bool:
     except OSError as error:
         raise StoreUnusable(f"{path} cannot be written: {error.strerror}") from error
     return True
+
+
+def create_private_directory(path: Path) -> None:
+    """Create a directory for its owner only. An existing one must be empty, so that nothing is overwritten."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise StoreUnusable(f"{path} is not empty; name a new directory, nothing was changed")
+        path.chmod(0o700)
+    except OSError as error:
+        raise StoreUnusable(f"{path} cannot be created: {error.strerror}") from error
 
 
 def _sync_directory(directory: Path) -> None:

@@ -23,7 +23,7 @@ QUOTA = MailboxQuota()
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NodeFile]:
-    monkeypatch.setattr(deferred_index, "FILE_AT", 4)
+    monkeypatch.setattr(deferred_index, "FLUSH_AT", 4)
     made = open_node_file(tmp_path / "node.db")
     yield made
     made.database.close()
@@ -151,7 +151,7 @@ def test_a_page_of_blobs_that_are_gone_does_not_hide_the_next(file: NodeFile) ->
     assert served(file, limit=1) == [b"3"]
 
 
-def test_a_filing_that_was_undone_is_done_again(file: NodeFile) -> None:
+def test_index_entries_of_a_rolled_back_transaction_are_written_again(file: NodeFile) -> None:
     put(file, b"1", b"2")
     file.database.begin()
     put(file, b"3", b"4")

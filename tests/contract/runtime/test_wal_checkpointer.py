@@ -50,8 +50,8 @@ def log_bytes(database: Database) -> int:
 
 
 def wait_for_checkpoint(checkpoints: Checkpoints) -> None:
-    if checkpoints._under_way is not None:
-        checkpoints._under_way.result()
+    if checkpoints._in_progress is not None:
+        checkpoints._in_progress.result()
 
 
 def test_the_log_stays_short_and_nothing_is_lost(database: WatchedDatabase) -> None:
@@ -68,7 +68,7 @@ def test_the_log_stays_short_and_nothing_is_lost(database: WatchedDatabase) -> N
 def test_a_short_log_is_left_alone(database: WatchedDatabase) -> None:
     checkpoints = Checkpoints(database, schema="node", pages=PAGES)
     keep(database, 1)
-    assert checkpoints._under_way is None
+    assert checkpoints._in_progress is None
     checkpoints.close()
     assert database.checkpoints == 0
 

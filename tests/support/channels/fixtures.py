@@ -87,3 +87,13 @@ async def states(channels: Channels, sent: object) -> list[State | None]:
     assert isinstance(sent, Enqueued)
     found = [await channels.outbox.status(each) for each in sent.message_ids]
     return [None if status is None else status.state for status in found]
+
+
+async def delivered(channels: Channels, *texts: str, **more: object) -> Enqueued:
+    """Queue the texts and drain once; return the receipt of the last one."""
+    answer: object = None
+    for text in texts:
+        answer = await channels.deliver(draft(text, **more))
+    assert isinstance(answer, Enqueued)
+    await channels.drain()
+    return answer

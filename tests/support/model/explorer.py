@@ -15,7 +15,8 @@ from typing import NamedTuple
 from restante.core.peer_session_events import KnownSession
 from restante.core.peer_sessions import SessionRules
 from restante.model.ids import SessionId
-from support.model.symbolic_world import BOTH, Client, Envelopes, KeyUsedTwice, Mail, Ratchet, State, World
+from support.model.symbolic_values import Client, Envelopes, KeyUsedTwice, Mail, Ratchet, State
+from support.model.symbolic_world import BOTH, World
 
 ROUNDS = 4
 MAX_STEPS = 150

@@ -9,8 +9,6 @@ The network is the set of all envelopes ever written. Any of them may be deliver
 never; that covers loss, delay, repetition, reordering, and a crash before or after transmission.
 """
 
-from typing import NamedTuple
-
 from restante.core.peer_session_events import (
     CannotRead,
     CannotReadReceived,
@@ -33,113 +31,27 @@ from restante.core.peer_session_events import (
 from restante.core.peer_sessions import PeerSessions, SessionRules, current_session, next_generation, step
 from restante.model.ids import MessageId, PayloadHash, SessionId
 from restante.policy.session_recovery import FIRST_RETRY_MS, DailyUse, RetryInterval, is_over
+from support.model.symbolic_values import (
+    Body,
+    Client,
+    Envelope,
+    Envelopes,
+    KeyUsedTwice,
+    Lost,
+    Mail,
+    Named,
+    Path,
+    Ratchet,
+    Receipt,
+    State,
+    hash_of,
+    id_of,
+)
 
 NOW_MS = 0
 BOTH = (0, 1)
 _RUNNING = RetryInterval(FIRST_RETRY_MS, FIRST_RETRY_MS, 0)
 _OVER = RetryInterval()
-
-
-class Mail(NamedTuple):
-    sender: int
-    number: int
-
-
-class Receipt(NamedTuple):
-    mails: frozenset[Mail]
-
-
-class Named(NamedTuple):
-    """A CANNOT_READ."""
-
-    hashes: frozenset[PayloadHash]
-
-
-class Lost(NamedTuple):
-    """A LOST."""
-
-
-Body = Mail | Receipt | Named | Lost
-Path = tuple[int, ...]
-
-
-class Envelope(NamedTuple):
-    to: int
-    session: SessionId
-    generation: int
-    opening: tuple[int | None] | None
-    path: Path
-    number: int
-    body: Body
-    random: int
-
-    @property
-    def sender(self) -> int:
-        return 1 - self.to
-
-
-class Ratchet(NamedTuple):
-    path: Path
-    number: int
-    one_time: int | None
-    used: frozenset[tuple[Path, int]]
-
-
-class Client(NamedTuple):
-    """Everything of one client that is on its disk and comes back from a backup."""
-
-    peer: PeerSessions = PeerSessions()
-    ratchets: tuple[tuple[SessionId, Ratchet], ...] = ()
-    outbox: tuple[tuple[Mail, int], ...] = ()
-    shown: frozenset[Mail] = frozenset()
-    accepted: frozenset[Mail] = frozenset()
-    seen: frozenset[int] = frozenset()
-    to_acknowledge: frozenset[Mail] = frozenset()
-    acknowledged_again: frozenset[Mail] = frozenset()
-    next_one_time: int = 0
-    used_one_time: frozenset[int] = frozenset()
-
-
-class State(NamedTuple):
-    """The world between two steps. Counters of openings, incarnations, mails and controls are not part of any disk."""
-
-    clients: tuple[Client, Client] = (Client(), Client())
-    network: frozenset[int] = frozenset()
-    opened: tuple[int, int] = (0, 0)
-    incarnation: tuple[int, int] = (0, 0)
-    rolled_back: frozenset[Mail] = frozenset()
-    mails: tuple[int, int] = (0, 0)
-    controls: tuple[int, int] = (0, 0)
-
-
-class KeyUsedTwice(Exception):
-    """One message key encrypted two plaintexts."""
-
-
-class Envelopes:
-    """Envelopes by number, so that a state holds small integers."""
-
-    def __init__(self) -> None:
-        self.all: list[Envelope] = []
-        self._numbers: dict[Envelope, int] = {}
-
-    def number(self, envelope: Envelope) -> int:
-        known = self._numbers.get(envelope)
-        if known is None:
-            known = self._numbers[envelope] = len(self.all)
-            self.all.append(envelope)
-        return known
-
-
-def hash_of(number: int) -> PayloadHash:
-    return PayloadHash(number.to_bytes(4, "big"))
-
-
-def id_of(body: Body, number: int) -> MessageId:
-    """Mail keeps its id when it is encrypted again; every control message has an id of its own."""
-    if isinstance(body, Mail):
-        return MessageId(bytes((body.sender, body.number)))
-    return MessageId(b"control" + number.to_bytes(4, "big"))
 
 
 class World:

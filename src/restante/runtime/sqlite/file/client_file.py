@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class OwnedFile:
-    """What client and node files have in common."""
+    """The parts that client and node files share."""
 
     def __init__(self, database: Database, *, entropy: Entropy) -> None:
         self.database = database

@@ -1,7 +1,7 @@
 """Integrity checks of a client's file: whole as a file, and with tables that agree with each other (SPEC 1.4).
 
-They report what is wrong and repair nothing. Each check stands alone, so that damage found by one does not hide what
-the others would find.
+They report what is wrong and repair nothing. Checks are independent: damage found by one does not hide what the others
+find.
 """
 
 import json
@@ -34,7 +34,7 @@ _WORDS: Final[dict[str, frozenset[object]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at, and each breach of it in words."""
+    """One check, with a sentence for each violation."""
 
     name: str
     findings: tuple[str, ...]
@@ -44,7 +44,7 @@ Row = tuple[Any, ...]
 
 
 def check_file(database: Database) -> list[Check]:
-    """Every check, of one moment."""
+    """Run every check on one snapshot of the file."""
     with database.transaction():
         return [Check(name=name, findings=_findings(database, parts)) for name, parts in CHECKS.items()]
 
@@ -56,14 +56,14 @@ def _findings(database: Database, parts: Iterable[tuple[str, Callable[[Row], str
         try:
             rows = database.run(_SQL[query], **values)
         except StoreUnusable as damage:
-            found.append(f"could not be looked at: {damage}")
+            found.append(f"could not be checked: {damage}")
             continue
         found += filter(None, map(in_words, rows))
     return tuple(found)
 
 
 def _shown(value: object) -> str:
-    """A message id; in a damaged file its place may hold anything."""
+    """Show a message id. In a damaged file the column may hold anything."""
     if isinstance(value, bytes) and len(value) == MESSAGE_ID_BYTES:
         return show_message_id(MessageId(value))
     return f"with the unreadable id {value!r}"
@@ -109,7 +109,7 @@ def _stray_body(row: Row) -> str:
 
 
 def _stray_progress(row: Row) -> str:
-    return f"it is kept how far message {_shown(row[0])} was sent to its chat, but the message is not there"
+    return f"the file says how far message {_shown(row[0])} was sent to its chat, but the message is not there"
 
 
 def _gap(row: Row) -> str:
@@ -122,10 +122,10 @@ def _two_places(row: Row) -> str:
 
 
 def _state(row: Row) -> str:
-    message_id, told, kept = row
-    by_facts = f"the journal says {told}" if told else "the journal has no event of it"
+    message_id, journaled, kept = row
+    by_journal = f"the journal says {journaled}" if journaled else "the journal has no event of it"
     by_row = f"its row says {kept}" if kept else "it has no row"
-    return f"message {_shown(message_id)}: {by_facts}, but {by_row}"
+    return f"message {_shown(message_id)}: {by_journal}, but {by_row}"
 
 
 def _unproved_end(row: Row) -> str:

@@ -1,9 +1,11 @@
--- What must hold in a client's file between any two transactions. Each statement gives one row for each breach.
+-- What must hold in a client's file between any two transactions. Each statement returns one row per violation.
 
 -- name: structure
+-- Damaged pages and indexes, as SQLite finds them.
 PRAGMA integrity_check(100);
 
 -- name: references
+-- Rows that refer to a row that is not there.
 PRAGMA foreign_key_check;
 
 -- name: lane_totals
@@ -83,10 +85,10 @@ SELECT message_id FROM delivered_index
  WHERE message_id IN (SELECT message_id FROM outbox UNION SELECT message_id FROM dead_letter);
 
 -- name: states
--- The state the facts tell, beside the state of the row. Delivered and evicted messages leave no row in these tables,
+-- The state that follows from the journal events, beside the state of the row. Delivered and evicted messages leave no row in these tables,
 -- a discarded dead letter neither. `state_after` is model.journal.STATE_AFTER as JSON.
 WITH
-told AS (
+journaled AS (
     SELECT message_id, max(number) AS number, after.value AS state
       FROM journal JOIN json_each(:state_after) AS after ON after.key = journal.kind
      WHERE message_id IS NOT NULL
@@ -96,8 +98,8 @@ discarded AS (
     SELECT message_id, max(number) AS number FROM journal WHERE kind = 'discarded' GROUP BY message_id
 ),
 expected AS (
-    SELECT told.message_id, CASE WHEN discarded.number > told.number THEN 'discarded' ELSE told.state END AS state
-      FROM told LEFT JOIN discarded USING (message_id)
+    SELECT journaled.message_id, CASE WHEN discarded.number > journaled.number THEN 'discarded' ELSE journaled.state END AS state
+      FROM journaled LEFT JOIN discarded USING (message_id)
 ),
 kept AS (
     SELECT message_id, state FROM outbox UNION ALL SELECT message_id, state FROM dead_letter

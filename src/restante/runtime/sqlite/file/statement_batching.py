@@ -1,8 +1,8 @@
-"""Rows of one statement written by fewer statements: many rows in one INSERT, many keys in one UPDATE or DELETE.
+"""Writes many rows with few statements: many rows in one INSERT, many keys in one UPDATE or DELETE.
 
-Half the time of a small statement is not spent on its row. Besides, APSW keeps its prepared statements in a ring that
-each use moves on by one: a hundred small ones in a row push all others out, which then have to be parsed again.
-Decides by the text of a statement only; a statement of any other form is left as it is.
+Half the time of a small statement is overhead. APSW also keeps prepared statements in a ring that each use advances: a
+hundred small statements in a row evict all others, which must then be parsed again. Only the text of a statement
+decides; statements of any other form are run row by row.
 """
 
 import re
@@ -13,17 +13,17 @@ from typing import Final, TypeVar
 
 Item = TypeVar("Item")
 Column = bytes | str | int | float | None
-"""What SQLite can hold."""
+"""A value that SQLite can store."""
 
 WIDTHS: Final = (32, 8)
-"""How many rows go into one statement, as long as there are so many."""
+"""Rows per statement, tried in this order."""
 
 _PLAIN_INSERT: Final = re.compile(r"(INSERT INTO \w+(?: \([\w, ]+\))? VALUES )(\([?NUL, ]+\));?")
 _BY_KEY: Final = re.compile(r"((?:UPDATE \w+ SET \w+ = \?(?:, \w+ = \?)*|DELETE FROM \w+) WHERE \w+) = \?;?")
 
 
 def together(statement: str, rows: Sequence[tuple[Column, ...]]) -> Iterator[tuple[str, tuple[Column, ...]]]:
-    """Statements and their values which leave behind what `statement` would, run for each row in turn."""
+    """Return statements and values with the same effect as `statement` run for each row in turn."""
     if _wide_insert(statement, WIDTHS[-1]):
         for batch in _batches(rows):
             if len(batch) == 1:
@@ -51,7 +51,7 @@ def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 def _by_values(rows: Sequence[tuple[Column, ...]]) -> dict[tuple[Column, ...], list[Column]]:
-    """Which keys get the same values. Of several rows for one key the last counts, for it sets what the others set."""
+    """Group the keys by their values. Of several rows for one key only the last counts."""
     last = {row[-1]: row[:-1] for row in rows}
     keys: dict[tuple[Column, ...], list[Column]] = {}
     for key, values in last.items():

@@ -1,8 +1,8 @@
-"""The log of a busy file is emptied beside its commits, not by one of them.
+"""Checkpoints the write-ahead log of a busy file in a thread, not within a commit.
 
-SQLite moves the log's pages into the file within the commit that made it too long, which then takes tens of times as
-long as any other. Here a thread with a connection of its own moves nearly all of them while commits go on; the commit
-after that moves the few that came meanwhile, so that the log begins anew. Knows nothing of what is stored.
+SQLite's automatic checkpoint runs within the commit that made the log too long, which then takes tens of times as long
+as any other. Here a thread with a separate connection moves nearly all pages while commits continue. The next commit
+moves the few that were added since, so that the log starts again at its beginning.
 """
 
 import contextlib
@@ -13,9 +13,9 @@ from restante.runtime.sqlite.file.database import CHECKPOINT_PAGES, Database
 
 
 class Checkpoints:
-    """For the one writer of a file in this process; to be closed before it.
+    """Checkpoints for the one writer of a file in this process. Close it before the writer's connection.
 
-    A checkpoint that fails is tried again after a later commit: what is in the log is on disk (SPEC 1.3).
+    A checkpoint that fails is tried again after a later commit. Nothing is lost by it: the log is on disk (SPEC 1.3).
     """
 
     def __init__(self, database: Database, *, schema: str, pages: int | None = None) -> None:
@@ -23,23 +23,23 @@ class Checkpoints:
         self._own = Database(database.path, schema=schema)
         self._pages = pages or CHECKPOINT_PAGES[schema]
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="restante-checkpoint")
-        self._under_way: Future[None] | None = None
-        database.watch_log(self._look)
+        self._in_progress: Future[None] | None = None
+        database.watch_log(self._on_commit)
 
     def close(self) -> None:
-        """Returns when none is under way; from then on the writer empties the log by itself."""
+        """Wait for the checkpoint in progress. From then on the writer's commits checkpoint the log."""
         self._database.watch_log(self._checkpoint_here)
         self._thread.shutdown()
         self._own.close()
 
-    def _look(self, pages: int) -> None:
-        """Called by the committing thread, with the commit on disk."""
+    def _on_commit(self, pages: int) -> None:
+        """Start or finish a checkpoint if the log is long. The committing thread calls this after each commit."""
         if pages < self._pages:
             return
-        if self._under_way is None:
-            self._under_way = self._thread.submit(_try_checkpoint, self._own)
-        elif self._under_way.done():
-            self._under_way = None
+        if self._in_progress is None:
+            self._in_progress = self._thread.submit(_try_checkpoint, self._own)
+        elif self._in_progress.done():
+            self._in_progress = None
             _try_checkpoint(self._database)
 
     def _checkpoint_here(self, pages: int) -> None:

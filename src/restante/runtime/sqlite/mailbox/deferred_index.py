@@ -12,7 +12,7 @@ from restante.core.mailbox import Keep
 from restante.model.ids import InboxKey
 from restante.runtime.sqlite.file.database import Database, load_queries
 
-FILE_AT: Final = 2_048
+FLUSH_AT: Final = 2_048
 """Unindexed blobs at which the index is written: what a start has to read again, and some milliseconds of a commit."""
 
 UnindexedBlob = tuple[int, int, int]
@@ -27,26 +27,26 @@ class DeferredIndex:
     def __init__(self, database: Database, reader: Database) -> None:
         self._database = database
         self._reader = reader
-        self._unfiled: dict[InboxKey, list[UnindexedBlob]] | None = None
+        self._unindexed: dict[InboxKey, list[UnindexedBlob]] | None = None
         self._leaving: dict[InboxKey, list[UnindexedBlob]] = {}  # indexed by the transaction that is in progress
         self._waiting = 0
         self._last_id = 0
         self._committed_through = 0  # unindexed blobs up to this id are on disk
-        database.on_invalidate(self._forget)
-        database.after_commit(self._let_go)
+        database.on_invalidate(self._invalidate)
+        database.after_commit(self._mark_committed)
 
     @property
     def is_due(self) -> bool:
-        return self._waiting >= FILE_AT
+        return self._waiting >= FLUSH_AT
 
     def add(self, ids: Iterable[int], keeps: Sequence[Keep]) -> None:
         """Add blobs of the running transaction; their ids are higher than all before."""
-        unfiled = self._known(self._database)
+        unindexed = self._known(self._database)
         for blob_id, keep in zip(ids, keeps, strict=True):
             entry = (blob_id, keep.expires_at_ms, len(keep.envelope))
-            theirs = unfiled.get(keep.inbox_key)
+            theirs = unindexed.get(keep.inbox_key)
             if theirs is None:
-                unfiled[keep.inbox_key] = [entry]
+                unindexed[keep.inbox_key] = [entry]
             else:
                 theirs.append(entry)
             self._last_id = blob_id
@@ -60,57 +60,57 @@ class DeferredIndex:
         """Return the unindexed blobs of a mailbox, oldest first."""
         return self._known(self._database).get(inbox, ())
 
-    def file_all(self) -> None:
+    def flush(self) -> None:
         """Write all entries in the running transaction."""
-        unfiled = self._known(self._database)
-        if not unfiled:
+        unindexed = self._known(self._database)
+        if not unindexed:
             return
         self._database.defer_many(
-            _SQL["file"], [(inbox, *entry) for inbox in sorted(unfiled) for entry in unfiled[inbox]]
+            _SQL["add"], [(inbox, *entry) for inbox in sorted(unindexed) for entry in unindexed[inbox]]
         )
-        through = max(entries[-1][0] for entries in unfiled.values())
-        self._database.defer(_SQL["filed_through"], (through,))
+        through = max(entries[-1][0] for entries in unindexed.values())
+        self._database.defer(_SQL["set_indexed_through"], (through,))
         for inbox, entries in self._leaving.items():
-            unfiled[inbox] = entries + unfiled.get(inbox, [])
-        self._leaving, self._unfiled, self._waiting = unfiled, {}, 0
+            unindexed[inbox] = entries + unindexed.get(inbox, [])
+        self._leaving, self._unindexed, self._waiting = unindexed, {}, 0
 
     def page(self, inbox: InboxKey, *, after: int, limit: int, now_ms: int) -> list[tuple[int, int]]:
         """Return ids and sizes of the first blobs above `after` that are live and on disk.
 
-        A commit may end in its thread meanwhile. If a page named its blobs before they can be read, a reader that
-        finds none of them would go on behind them, and the subscription would never get them.
+        A commit may be running in its thread. If a page named its blobs too early, a reader would find none
+        of them and continue behind them, and the subscription would never get them.
         """
-        # Looked up first: what leaves here meanwhile is found in the file.
+        # Read the memory first: entries that a commit moves away in between are then found in the file.
         waiting = [*self._leaving.get(inbox, ()), *self._known(self._reader).get(inbox, ())]
         through = self._committed_through
         page: list[tuple[int, int]] = self._reader.run(
             _SQL["page_sizes"], recipient=inbox, after=after, limit=limit, now_ms=now_ms
         )
         if waiting and len(page) < limit:
-            filed_through = page[-1][0] if page else after
+            indexed_through = page[-1][0] if page else after
             page += [
                 (blob_id, size_bytes)
                 for blob_id, expires_at_ms, size_bytes in waiting
-                if filed_through < blob_id <= through and expires_at_ms > now_ms
+                if indexed_through < blob_id <= through and expires_at_ms > now_ms
             ][: limit - len(page)]
         return page
 
     def _known(self, through: Database) -> dict[InboxKey, list[UnindexedBlob]]:
         """Return the unindexed blobs; read them from the file if the cache was invalidated."""
-        unfiled = self._unfiled
-        if unfiled is None:
-            unfiled = {}
-            rows = through.query_without_writing(_SQL["unfiled"])  # nothing of it is deferred: whoever adds asks first
+        unindexed = self._unindexed
+        if unindexed is None:
+            unindexed = {}
+            rows = through.query_without_writing(_SQL["unindexed"])  # no blob is deferred yet: `add` calls this first
             for recipient, *entry in rows:
-                unfiled.setdefault(InboxKey(recipient), []).append((entry[0], entry[1], entry[2]))
-            self._unfiled, self._waiting = unfiled, len(rows)
+                unindexed.setdefault(InboxKey(recipient), []).append((entry[0], entry[1], entry[2]))
+            self._unindexed, self._waiting = unindexed, len(rows)
             self._last_id = self._committed_through = rows[-1][1] if rows else 0
-        return unfiled
+        return unindexed
 
-    def _let_go(self) -> None:
+    def _mark_committed(self) -> None:
         self._committed_through = self._last_id
         if self._leaving:
             self._leaving = {}
 
-    def _forget(self) -> None:
-        self._unfiled, self._leaving, self._waiting = None, {}, 0
+    def _invalidate(self) -> None:
+        self._unindexed, self._leaving, self._waiting = None, {}, 0

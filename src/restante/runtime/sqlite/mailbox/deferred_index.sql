@@ -1,16 +1,19 @@
--- Where a relay's blobs are found (SPEC 6.2). Blobs above `filing.through` are not filed yet.
+-- The index of a node's blobs (SPEC 6.2). Blobs above `blob_index_state.through` are not indexed yet.
 
--- name: file
+-- name: add
+-- Index one blob by recipient and expiry.
 INSERT INTO blob_index (recipient, id, expires_at_ms, size_bytes) VALUES (?, ?, ?, ?);
 
--- name: filed_through
+-- name: set_indexed_through
+-- Record up to which id blobs are indexed.
 UPDATE blob_index_state SET through = ?;
 
--- name: unfiled
+-- name: unindexed
+-- Blobs without an index entry, oldest first, to rebuild the deferred entries after a start.
 SELECT recipient, id, expires_at_ms, length(envelope) FROM blob WHERE id > (SELECT through FROM blob_index_state) ORDER BY id;
 
 -- name: page_sizes
--- An expired blob is never served, swept or not (SPEC 6.3).
+-- Ids and sizes of the next live blobs of a mailbox. An expired one is never served, reaped or not (SPEC 6.3).
 SELECT id, size_bytes
   FROM blob_index
  WHERE recipient = :recipient AND id > :after AND expires_at_ms > :now_ms

@@ -29,7 +29,7 @@ def read_holdings(database: Database, *, shipped_through: int, now_ms: int) -> N
         first_stored = database.run(_SQL["first_stored"])
         [(next_expiry,)] = database.run(_SQL["next_expiry"])
         [(expired,)] = database.run(_SQL["expired"], now_ms=now_ms)
-        [(events,)] = database.run(_SQL["facts"])
+        [(events,)] = database.run(_SQL["last_event"])
     return NodeHoldings(
         blobs=blobs,
         total_bytes=total_bytes,

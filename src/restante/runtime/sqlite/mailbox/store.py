@@ -29,7 +29,7 @@ from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import BlobEvent, Journal
 from restante.runtime.sqlite.mailbox.deferred_index import DeferredIndex
 
-REMEMBERED_INBOXES: Final = 10_000  # entries of each cache: a bound, far more than are busy at once
+CACHED_MAILBOXES: Final = 10_000  # entries of each cache: a bound, far more than are busy at once
 
 _SQL: Final = load_queries("mailbox/store")
 _PUT: Final = _SQL["put_blob"]
@@ -51,9 +51,9 @@ class SqliteMailbox:
         self._total_bytes: int | None = None
         self._sources = SourceUsage()
         self._damaged: set[int] = set()
-        self._filing = DeferredIndex(database, self._reader)
+        self._index = DeferredIndex(database, self._reader)
         database.on_invalidate(self._forget)
-        database.before_commit(self._settle)
+        database.before_commit(self._write_deferred)
         database.after_commit(self._sources.commit)
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class SqliteMailbox:
 
     def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> BlobPage:
         damaged: list[DamagedBlob] = []
-        while page := self._filing.page(inbox, after=after, limit=limit, now_ms=now_ms):
+        while page := self._index.page(inbox, after=after, limit=limit, now_ms=now_ms):
             first, *others = page
             ids = [first[0]]
             room_bytes = max_bytes - first[1]
@@ -124,14 +124,14 @@ class SqliteMailbox:
 
     def delete_all(self, inbox: InboxKey, blob_ids: Sequence[int], *, now_ms: int) -> int:
         with self._database.transaction():
-            self._file()
+            self._flush_index()
             gone = [row for blob_id in blob_ids for row in self._database.rows(_SQL["delete_blob"], blob_id, inbox)]
             self._note(JournalKind.SERVED, JournalKind.DELETED, gone=gone, now_ms=now_ms)
         return len(gone)
 
     def reap(self, *, now_ms: int, limit: int | None = None) -> int:
         with self._database.transaction():
-            self._file()
+            self._flush_index()
             gone = self._database.run(_SQL["reap"], now_ms=now_ms, limit=-1 if limit is None else limit)
             self._note(JournalKind.REAPED, gone=gone, now_ms=now_ms)
         return len(gone)
@@ -140,10 +140,9 @@ class SqliteMailbox:
         """Return blobs and bytes of a mailbox in this transaction. The caller changes the list in place."""
         held = self._held.get(inbox)
         if held is None:
-            rows = self._database.query_without_writing(
-                _SQL["usage"], inbox
-            )  # never deferred while it is not remembered
-            waiting = self._filing.waiting_in(inbox)
+            # No row of `usage` is deferred while its mailbox is not cached.
+            rows = self._database.query_without_writing(_SQL["usage"], inbox)
+            waiting = self._index.waiting_in(inbox)
             held = self._held[inbox] = list(rows[0]) if rows else [0, 0]
             held[0] += len(waiting)
             held[1] += sum(size_bytes for _, _, size_bytes in waiting)
@@ -155,7 +154,7 @@ class SqliteMailbox:
             self._tags_of_day = now_ms // DAY_MS
             self._tags.clear()
         tags = self._tags
-        facts = [
+        events = [
             BlobEvent(
                 tags.get(inbox) or self._make_tag(inbox, now_ms),
                 sealed_hash,
@@ -164,7 +163,7 @@ class SqliteMailbox:
             )
             for inbox, sealed_hash, expires_at_ms, envelope, _ in keeps
         ]
-        ids = self._journal.append_many(JournalKind.STORED, facts, at_ms=now_ms)
+        ids = self._journal.append_many(JournalKind.STORED, events, at_ms=now_ms)
         self._database.defer_many(
             _PUT,
             [
@@ -172,25 +171,25 @@ class SqliteMailbox:
                 for blob_id, (inbox, sealed_hash, expires_at_ms, envelope, _) in zip(ids, keeps, strict=True)
             ],
         )
-        self._filing.add(ids, keeps)
+        self._index.add(ids, keeps)
         self._sources.stored(ids.start, keeps)
         if self._nothing_expires_before:
             for inbox in {keep.inbox_key for keep in keeps}:
                 self._nothing_expires_before.pop(inbox, None)
         return ids
 
-    def _file(self) -> None:
+    def _flush_index(self) -> None:
         """Write the deferred index entries. Table `usage` counts exactly the indexed blobs."""
-        inboxes = set(self._filing.inboxes())
+        inboxes = set(self._index.inboxes())
         for inbox in inboxes:
             self._look_up(inbox)
         self._changed |= inboxes
-        self._filing.file_all()
+        self._index.flush()
 
-    def _settle(self) -> None:
+    def _write_deferred(self) -> None:
         """Write deferred rows once a transaction, whatever the number of its operations."""
-        if self._changed or self._filing.is_due:
-            self._file()
+        if self._changed or self._index.is_due:
+            self._flush_index()
             held = self._held
             self._database.defer_many(
                 _SQL["set_usage"], [(inbox, *held[inbox]) for inbox in self._changed if held[inbox][0]]
@@ -211,7 +210,7 @@ class SqliteMailbox:
         """Delete the expired blobs of a full mailbox; return whether there were any."""
         if self._nothing_expires_before.get(inbox, 0) > now_ms:
             return False
-        self._file()
+        self._flush_index()
         gone = self._database.run(_SQL["reap_inbox"], recipient=inbox, now_ms=now_ms)
         self._note(JournalKind.REAPED, gone=gone, now_ms=now_ms)
         if gone:
@@ -269,7 +268,7 @@ class SqliteMailbox:
     def _share(self, inbox: InboxKey, source: Source) -> Share:
         share = self._sources.share(inbox, source)
         if share is None:
-            self._file()
+            self._flush_index()
             self._sources.count_mailbox(inbox, self._database.rows(_SQL["sizes"], inbox))
             share = self._sources.share(inbox, source)
         return share or Share(0, 0)
@@ -289,5 +288,5 @@ class SqliteMailbox:
 
 
 def _make_room(remembered: dict[InboxKey, Any]) -> None:
-    if len(remembered) >= REMEMBERED_INBOXES:
+    if len(remembered) >= CACHED_MAILBOXES:
         remembered.clear()

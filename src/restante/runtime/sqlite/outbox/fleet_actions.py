@@ -1,8 +1,8 @@
-"""Carrying out what the fleet's tables propose, in the file where the truth is (SPEC 13.6).
+"""Applies the actions that the fleet proposes (SPEC 13.6).
 
-A proposal is made from facts that may be old. It is carried out only if the file still stands as it says, in one
-transaction with the fact that tells of it; a second time it is already done. No table of done actions is
-needed for that.
+A proposal is made from journal events that may be old. It is applied only if the file is still in the state it names,
+in one transaction with its journal event. Applied again, it is already done, so that no table of done actions is
+needed.
 """
 
 import json
@@ -27,20 +27,20 @@ _SQL: Final = load_queries("outbox/fleet_actions")
 
 
 class ActionResult(StrEnum):
-    """What became of a proposal."""
+    """The result of one proposal."""
 
     DONE = "done"
     ALREADY_DONE = "already done"
-    """The file has moved on since, or it was done before."""
+    """The state of the message has changed since, or the action was applied before."""
     NOT_MINE = "not for this file"
     OUTBOX_FULL = "outbox full"
-    """A full outbox takes nothing back; the letter stays, and due."""
+    """A full outbox recovers nothing; the dead letter stays due."""
     NOT_SUPPORTED = "not supported"
-    """A copy to another node: a single relay knows no other."""
+    """Replica repair: a single relay has no other nodes."""
 
 
 class ClientActions:
-    """What a client does: send again, take up a dead letter, remember scores."""
+    """Actions that a client applies: retransmit, recover a dead letter, store scores."""
 
     def __init__(self, database: Database, journal: Journal, outbox: SqliteOutbox) -> None:
         self._database = database
@@ -48,7 +48,7 @@ class ClientActions:
         self._outbox = outbox
 
     def apply(self, action: FleetAction, *, now_ms: int) -> ActionResult:
-        """One proposal. Scores are for `take_scoreboard`, all of them together."""
+        """Apply one proposal. Scores are applied by `take_scoreboard`, all of them together."""
         if action.target != self._journal.writer or action.message_id is None:
             return ActionResult.NOT_MINE
         with self._database.transaction():
@@ -60,7 +60,7 @@ class ClientActions:
         return ActionResult.NOT_MINE
 
     def _redrive(self, message_id: MessageId, moved_at_ms: int | None, now_ms: int) -> ActionResult:
-        """The daily retry (SPEC 5.3): only of the very burial that was seen, and only once its day has come."""
+        """Retry a dead letter (SPEC 5.3) if it is the one that the fleet saw and its daily retry is due."""
         letter = self._outbox.dead_letters.load(message_id)
         if letter is None or letter.moved_at_ms != moved_at_ms:
             return ActionResult.ALREADY_DONE
@@ -73,7 +73,7 @@ class ClientActions:
         return ActionResult.DONE
 
     def _retransmit(self, message_id: MessageId, tried_at_ms: int | None, now_ms: int) -> ActionResult:
-        """The same sealed bytes again, if nothing was tried since and the last try is not too young."""
+        """Send the same sealed bytes again, unless there was an attempt since, or one just now."""
         entry = self._outbox.load(message_id)
         if entry is None or entry.state is not State.SENT or entry.last_attempt_at_ms != tried_at_ms:
             return ActionResult.ALREADY_DONE
@@ -105,7 +105,7 @@ class NodeActions:
 
 
 def take_scoreboard(database: Database, journal: Journal, scores: list[FleetAction], *, now_ms: int) -> ActionResult:
-    """Remember the scores of nodes, all of one moment; an older board never takes the place of a newer one."""
+    """Store the scores of nodes, all of the same time. An older scoreboard never replaces a newer one."""
     if not scores:
         return ActionResult.ALREADY_DONE
     as_of_ms = max(action.as_of_ms for action in scores)
@@ -122,7 +122,7 @@ def take_scoreboard(database: Database, journal: Journal, scores: list[FleetActi
 
 
 def scoreboard(database: Database) -> dict[NodeId, float]:
-    """The scores last taken; empty before the first."""
+    """Return the scores that were last applied; empty before the first."""
     known = _stored_board(database)
     return {} if known is None else {NodeId(bytes.fromhex(node)): score for node, score in known["scores"].items()}
 
