@@ -178,7 +178,7 @@ def facts_table(rows: Iterable[dict[str, Any]]) -> Any:
 
 
 def told_by(judged: Any) -> dict[bytes, Told]:
-    """Rows of kernels.tables.JUDGED by their event."""
+    """Rows of kernels.arrivals_schema.CLASSIFIED by their event."""
     placements = {0: "released", 1: "late", 2: "held", 3: "placeholder"}
     return {
         row["event_id"]: Told(

@@ -65,5 +65,5 @@ def told_at_once(rows: Sequence[Mapping[str, Any]]) -> dict[bytes, Told]:
     """What the kernel says of all these events together."""
     events = pa.Table.from_pylist([dict(row) for row in rows], schema=EVENTS)
     return told_by(
-        classify_arrivals(kernel_events(with_annotations(events)), EMPTY_STATE, order=LIMITS, dedup=DEDUP).judged
+        classify_arrivals(kernel_events(with_annotations(events)), EMPTY_STATE, order=LIMITS, dedup=DEDUP).classified
     )

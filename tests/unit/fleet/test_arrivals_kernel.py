@@ -40,7 +40,7 @@ def judged_in_parts(trace: Sequence[TraceFact], cuts: Sequence[int], backwards: 
         part = rows[first:last]
         done = classify_arrivals(facts_table(reversed(part) if backwards else part), state, order=LIMITS, dedup=DEDUP)
         state = done.state()
-        told.update(told_by(done.judged))
+        told.update(told_by(done.classified))
     return [told[event] for event in events], state
 
 
@@ -92,7 +92,7 @@ def test_sessions_without_new_facts_stay_as_they_are() -> None:
 def test_numbers_beyond_forty_bits_keep_their_order() -> None:
     rows = kernel_facts([TraceFact(0, "arrived", 0, number, number) for number in (1, 0)])
     rows[0]["event_id"], rows[1]["event_id"] = b"12345678" + b"\xff" * 7 + b"\x01", b"12345678" + b"\xff" * 8
-    judged = classify_arrivals(facts_table(rows[::-1]), EMPTY_STATE, order=LIMITS, dedup=DEDUP).judged
+    judged = classify_arrivals(facts_table(rows[::-1]), EMPTY_STATE, order=LIMITS, dedup=DEDUP).classified
     assert [told.placement for told in told_by(judged).values()] == ["released", "held"]
 
 

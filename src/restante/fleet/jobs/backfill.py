@@ -102,17 +102,17 @@ def backfill(
     keep = outside(first_day, last_day)
     with watched(spark, "validating", tell):
         known = survey(rows)
-        judged = validate_prescanned(rows, known)
+        validated = validate_prescanned(rows, known)
         if known.repeated != ():
-            judged = judged.persist(StorageLevel.DISK_ONLY)
-        found = tallies(judged, known)
+            validated = validated.persist(StorageLevel.DISK_ONLY)
+        found = tallies(validated, known)
     try:
         broken = sorted([*bad, *damaged(segments, rows_by_file(found))], key=lambda file: file.name)
-        until = with_day(event_rows(judged)).filter(sf.col(DAY) <= sf.lit(last_day))
+        until = with_day(event_rows(validated)).filter(sf.col(DAY) <= sf.lit(last_day))
         is_asked_for = sf.col(DAY) >= sf.lit(first_day)
         with watched(spark, "writing events", tell):
             replace_rows(until.filter(is_asked_for), open_base_table(lake, "events"), keep=keep)
-            quarantined = _odd_rows(spark, judged, known).unionByName(file_rows(spark, broken))
+            quarantined = _rejected_rows(spark, validated, known).unionByName(file_rows(spark, broken))
             replace_rows(quarantined, open_base_table(lake, "quarantine"))
         partitions = partitions_for(known.events_at_most, at_least=spark.sparkContext.defaultParallelism)
         table = arrivals(until, partitions=partitions, order=settings.order, dedup=settings.dedup)
@@ -125,7 +125,7 @@ def backfill(
             record = BackfillRecord(listing=listing, segments=segments, bad=bad, found=found)
             keep_record(lake, record)
     finally:
-        judged.unpersist()
+        validated.unpersist()
     return Backfilled(
         segments=len(segments) + len(bad),
         input_rows=count_of(found),
@@ -143,8 +143,8 @@ def _check_no_stream(lake: Lake) -> None:
         )
 
 
-def _odd_rows(spark: SparkSession, judged: DataFrame, known: Prescan) -> DataFrame:
+def _rejected_rows(spark: SparkSession, validated: DataFrame, known: Prescan) -> DataFrame:
     """Rows for the quarantine, without looking for them where the survey saw none."""
     if known.is_clean and not known.unusable:
         return file_rows(spark, ())
-    return quarantine(judged).unionByName(unusable_arrivals(judged))
+    return quarantine(validated).unionByName(unusable_arrivals(validated))

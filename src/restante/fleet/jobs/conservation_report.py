@@ -1,6 +1,6 @@
 """The report on a directory of journal segments: day balances, what is unaccounted for, and how long messages took.
 
-It puts the transforms together and hands back plain values. It prints nothing and judges nothing itself.
+It combines the transforms and returns plain values. It prints nothing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,9 +58,9 @@ def run_report(segments_dir: Path, *, master: str = "local[*]") -> ConservationR
 def make_report(
     spark: SparkSession, segments: list[Segment], bad: list[BadSegment], *, rows: Rows | None = None
 ) -> ConservationReport:
-    """The report on `segments`; or on their `rows` as somebody has judged them already."""
-    with surveyed(spark, segments) if rows is None else rows as (judged, found):
-        valid = events(judged)
+    """Return the report on `segments`, or on their `rows` if those are validated already."""
+    with prescanned(spark, segments) if rows is None else rows as (validated, found):
+        valid = events(validated)
         table = messages(message_lifecycles(valid, partitions=tasks_for(spark, found))).persist()
         try:
             return report_on(found, table, missing_events(valid), segments=segments, bad=bad)
@@ -74,7 +74,7 @@ def tasks_for(spark: SparkSession, verdicts: Sequence[RowCount]) -> int:
 
 
 @contextmanager
-def surveyed(spark: SparkSession, segments: list[Segment]) -> Iterator[tuple[DataFrame, tuple[RowCount, ...]]]:
+def prescanned(spark: SparkSession, segments: list[Segment]) -> Iterator[tuple[DataFrame, tuple[RowCount, ...]]]:
     """The rows of `segments` with their verdicts, and how many there are of which.
 
     Rows that are all events are read from the segments again by each table, and only its columns of them: that takes
@@ -82,23 +82,23 @@ def surveyed(spark: SparkSession, segments: list[Segment]) -> Iterator[tuple[Dat
     """
     rows = read_segments(spark, segments)
     known = survey(rows)
-    judged = validate_prescanned(rows, known)
+    validated = validate_prescanned(rows, known)
     if not known.is_clean:
-        judged = judged.persist()
+        validated = validated.persist()
     try:
-        yield judged, tallies(judged, known)
+        yield validated, tallies(validated, known)
     finally:
-        judged.unpersist()
+        validated.unpersist()
 
 
 @contextmanager
-def counted(judged: DataFrame) -> Iterator[tuple[DataFrame, tuple[RowCount, ...]]]:
-    """The same of rows that were judged already; they are kept while the block runs."""
-    judged = judged.persist()
+def counted(validated: DataFrame) -> Iterator[tuple[DataFrame, tuple[RowCount, ...]]]:
+    """Count rows that are validated already. They are cached while the block runs."""
+    validated = validated.persist()
     try:
-        yield judged, tallies_of(judged)
+        yield validated, tallies_of(validated)
     finally:
-        judged.unpersist()
+        validated.unpersist()
 
 
 def report_on(
@@ -134,9 +134,9 @@ def first_rows(table: DataFrame, *order: str) -> list[Row]:
 
 
 def _quarantine(verdicts: Iterable[RowCount]) -> tuple[QuarantinedRows, ...]:
-    refused = (tally for tally in verdicts if tally.verdict == RowVerdict.QUARANTINED)
+    refused = (count for count in verdicts if count.verdict == RowVerdict.QUARANTINED)
     entries = (
-        QuarantinedRows(source_file=tally.source_file, reason=tally.reason or "", rows=tally.rows) for tally in refused
+        QuarantinedRows(source_file=count.source_file, reason=count.reason or "", rows=count.rows) for count in refused
     )
     return tuple(sorted(entries, key=lambda entry: (entry.source_file, entry.reason)))
 

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
-from restante.fleet.jobs.conservation_report import LISTED_AT_MOST, Rows, first_rows, report_on, surveyed, tasks_for
+from restante.fleet.jobs.conservation_report import LISTED_AT_MOST, Rows, first_rows, prescanned, report_on, tasks_for
 from restante.fleet.jobs.report_input import look_at, source_of
 from restante.fleet.lake.segments import Segment
 from restante.fleet.spark.cached_tables import cached_tables
@@ -88,7 +88,7 @@ def make_fleet_report(
 ) -> FleetReport:
     """Make the report on `segments`, or on their `rows` if these have verdicts already."""
     on_stage(STAGES[0])
-    rows = surveyed(spark, segments) if rows is None else rows
+    rows = prescanned(spark, segments) if rows is None else rows
     with rows as (verdicts, found), cached_tables() as keep:
         partitions = tasks_for(spark, found)
         if tables is None or is_past:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from restante.fleet.jobs.conservation_report import Rows, counted, surveyed
+from restante.fleet.jobs.conservation_report import Rows, counted, prescanned
 from restante.fleet.jobs.publish import published
 from restante.fleet.lake.backfill_manifest import BackfillRecord, record_of
 from restante.fleet.lake.delta import exists as table_exists
@@ -62,22 +62,22 @@ def source_of(spark: SparkSession, place: Place) -> Source:
     lake = place.lake
     if place.catalog is not None:
         segments, bad = segments_read(lake, place.catalog)
-        judged = rows_with_verdicts(spark, lake, place.catalog)
+        validated = rows_with_verdicts(spark, lake, place.catalog)
         tables = published(spark, lake, batch=place.catalog.number)
-        return Source(read_from=ReadFrom.STREAM, segments=segments, bad=bad, rows=counted(judged), tables=tables)
+        return Source(read_from=ReadFrom.STREAM, segments=segments, bad=bad, rows=counted(validated), tables=tables)
     found = place.found or found_in(lake.segments if exists(spark, lake.segments) else place.where, spark)
     record = record_of(lake, found.listing)
     if record is not None:
         rows = tabled(spark, lake, record)
         tables = published(spark, lake, batch=0)
         return Source(read_from=ReadFrom.TABLES, segments=record.segments, bad=record.bad, rows=rows, tables=tables)
-    rows = surveyed(spark, found.segments)
+    rows = prescanned(spark, found.segments)
     return Source(read_from=ReadFrom.SEGMENTS, segments=found.segments, bad=found.bad, rows=rows)
 
 
 @contextmanager
 def tabled(spark: SparkSession, lake: Lake, record: BackfillRecord) -> Iterator[tuple[DataFrame, tuple[RowCount, ...]]]:
-    """The events of a backfill, which judged all rows; how many were no events, its record says."""
+    """Return the events of a backfill, which validated all rows. Its manifest counts the rows that are not events."""
     verdict = sf.lit(RowVerdict.EVENT.value).alias("verdict")
     table = read_live(spark, lake, "events")
     yield table.select(*JOURNAL_COLUMNS, verdict), record.found

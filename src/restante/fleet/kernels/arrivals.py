@@ -12,7 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from restante.fleet.kernels.arrivals_fallback import ExactSession, SessionEvent, StateRow
-from restante.fleet.kernels.arrivals_schema import JUDGED, NOTHING, Gaps, Ints, Small, Words, gap_lists, halves, ints
+from restante.fleet.kernels.arrivals_schema import (
+    CLASSIFIED,
+    NOTHING,
+    Gaps,
+    Ints,
+    Small,
+    Words,
+    gap_lists,
+    halves,
+    ints,
+)
 from restante.fleet.kernels.arrivals_state import SessionArrays, new_state
 from restante.fleet.kernels.arrivals_vectorized import After, Rows, classify_vectorized
 from restante.policy.dedup import DedupLimits
@@ -26,8 +36,8 @@ _MOST_SESSIONS: Final = 1 << 23  # with the number, what fits into 63 bits
 class Judgement:
     """What came of a table of events; the new state is only put together for those who ask."""
 
-    judged: Any
-    """Every event with its outcome, in the order given: a table JUDGED."""
+    classified: Any
+    """Every event with its outcome, in the order given: a table CLASSIFIED."""
     _held: SessionArrays
     _rows: Rows
     _after: After
@@ -68,8 +78,8 @@ def classify_arrivals(events: Any, state: Any, *, order: OrderLimits, dedup: Ded
     gaps: dict[int, Gaps] = {}
     reset = np.full(len(session), NOTHING, dtype=np.int8)
     exact_rows: list[tuple[int, StateRow]] = []
-    held_rows = held.rows_of(after.is_awkward)
-    for one in np.flatnonzero(after.is_awkward).tolist():
+    held_rows = held.rows_of(after.needs_fallback)
+    for one in np.flatnonzero(after.needs_fallback).tolist():
         machine = ExactSession(held_rows.get(one, ()), writer=int(writer[one]), order=order, dedup=dedup)
         for place in range(rows.start[one], rows.last[one] + 1):
             outcome = machine.take(_session_event(rows, place))
@@ -80,7 +90,7 @@ def classify_arrivals(events: Any, state: Any, *, order: OrderLimits, dedup: Ded
                 gaps[int(in_order[place])] = outcome.gaps
         exact_rows += [(one, row) for row in machine.rows()]
     return Judgement(
-        judged=_judged(events, after, reset, gaps, in_order),
+        classified=_classified(events, after, reset, gaps, in_order),
         _held=held,
         _rows=rows,
         _after=after,
@@ -91,7 +101,7 @@ def classify_arrivals(events: Any, state: Any, *, order: OrderLimits, dedup: Ded
     )
 
 
-def _judged(events: Any, after: After, reset: Small, gaps: dict[int, Gaps], in_order: Ints) -> Any:
+def _classified(events: Any, after: After, reset: Small, gaps: dict[int, Gaps], in_order: Ints) -> Any:
     outcomes = {
         "verdict": after.verdict,
         "placement": after.placement,
@@ -101,7 +111,9 @@ def _judged(events: Any, after: After, reset: Small, gaps: dict[int, Gaps], in_o
     }
     columns = {name: pa.array(_put_back(values, in_order)) for name, values in outcomes.items()}
     columns["gaps"] = gap_lists(gaps, len(in_order))
-    return pa.table([columns[name] if name in columns else events[name] for name in JUDGED.names], schema=JUDGED)
+    return pa.table(
+        [columns[name] if name in columns else events[name] for name in CLASSIFIED.names], schema=CLASSIFIED
+    )
 
 
 def _put_back(values: Any, in_order: Ints) -> Any:

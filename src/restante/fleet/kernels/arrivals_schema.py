@@ -74,7 +74,7 @@ OUTCOMES: Final = pa.schema(
         ("reset", pa.int8()),
     ]
 )
-JUDGED: Final = pa.schema(
+CLASSIFIED: Final = pa.schema(
     [*(SESSION_EVENTS.field(name) for name in SESSION_EVENTS.names if name != "payload"), *OUTCOMES]
 )
 

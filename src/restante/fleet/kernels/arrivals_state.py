@@ -28,7 +28,7 @@ from restante.fleet.kernels.arrivals_vectorized import After, Before, Rows, mixe
 from restante.policy.dedup import DAY_MS, DedupLimits
 
 CLOCK_SLACK_MS: Final = DAY_MS
-"""How far a recipient's clock may be set back without this being told: so much longer is a message remembered here."""
+"""How far a recipient's clock may be set back unnoticed: dedup rows are kept longer here by this time."""
 
 
 class SessionArrays:
@@ -73,10 +73,10 @@ class SessionArrays:
             seen_at_ms=self.at_ms[self.seen],
         )
 
-    def rows_of(self, is_awkward: Flags) -> dict[int, list[StateRow]]:
-        """The rows of the awkward sessions, as values."""
+    def rows_of(self, needs_fallback: Flags) -> dict[int, list[StateRow]]:
+        """Return the rows of the sessions on the fallback path, as values."""
         wanted = np.flatnonzero(self.is_active)
-        wanted = wanted[is_awkward[self.session[wanted]]]
+        wanted = wanted[needs_fallback[self.session[wanted]]]
         found: dict[int, list[StateRow]] = {}
         for session, row in zip(
             self.session[wanted].tolist(), self.table.take(pa.array(wanted)).to_pylist(), strict=True
@@ -96,11 +96,11 @@ def new_state(
     exact_rows: list[tuple[int, StateRow]],
     dedup: DedupLimits,
 ) -> Any:
-    """The state after `rows`: `tags` and `writer` are those of the sessions, `exact_rows` what awkward ones are now."""
-    smooth = np.flatnonzero(~after.is_awkward)
-    is_smooth_row = after.is_leader & ~after.is_awkward[rows.session]
+    """Return the state after `rows`. `tags` and `writer` belong to the sessions, `exact_rows` to the fallback path."""
+    vectorized = np.flatnonzero(~after.needs_fallback)
+    is_smooth_row = after.is_leader & ~after.needs_fallback[rows.session]
     leaders = np.flatnonzero(is_smooth_row)
-    waits = np.flatnonzero(~after.is_awkward[after.waiting_session])
+    waits = np.flatnonzero(~after.needs_fallback[after.waiting_session])
     waiting_session = after.waiting_session[waits]
     has_waiting = np.zeros(len(tags), dtype=np.int8)
     has_waiting[waiting_session] = 1
@@ -109,13 +109,13 @@ def new_state(
         _kept(held, after),
         _part(
             SESSION,
-            tags[smooth],
-            writer[smooth],
-            first=after.expected[rows.last[smooth]],
-            last=np.full(len(smooth), NO_TIME),
-            at_ms=latest[smooth],
-            flag=has_waiting[smooth],
-            reason=np.full(len(smooth), NOTHING, dtype=np.int8),
+            tags[vectorized],
+            writer[vectorized],
+            first=after.expected[rows.last[vectorized]],
+            last=np.full(len(vectorized), NO_TIME),
+            at_ms=latest[vectorized],
+            flag=has_waiting[vectorized],
+            reason=np.full(len(vectorized), NOTHING, dtype=np.int8),
         ),
         _part(
             WAITING,
@@ -146,11 +146,11 @@ def _latest(held: SessionArrays, rows: Rows) -> Ints:
 
 
 def _kept(held: SessionArrays, after: After) -> Any:
-    """Rows of the state before that are still true; what smooth sessions have seen was perhaps seen again."""
+    """Return the rows of the state before that still hold; vectorized sessions may have refreshed their dedup rows."""
     active = np.flatnonzero(held.is_active)
     stays = np.ones(len(held.session), dtype=np.bool_)
     entry = held.entry[active]
-    stays[active] = ~after.is_awkward[held.session[active]] & (entry != SESSION) & (entry != WAITING)
+    stays[active] = ~after.needs_fallback[held.session[active]] & (entry != SESSION) & (entry != WAITING)
     at_ms = held.at_ms.copy()
     at_ms[held.seen] = after.seen_at_ms
     column = STATE.get_field_index("at_ms")

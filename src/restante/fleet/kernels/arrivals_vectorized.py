@@ -1,8 +1,8 @@
 """The common case, for all sessions of a partition at once: in order, small reorderings, repeats (SPEC 9.1, 9.4).
 
 Works on events sorted by session and number. A session that might need more than that (a gap that times out or is too
-wide, a number used twice, a message from another session, anything but arrivals) is marked awkward and left to
-kernels/exact; what is computed here for an awkward session means nothing. No Python call for a row or a session.
+wide, a number used twice, a message from another session, anything but arrivals) is marked `needs_fallback` and left to
+kernels/arrivals_fallback; its results here are void. There is no Python call per row or session.
 """
 
 from dataclasses import dataclass
@@ -69,9 +69,9 @@ class Before:
 
 @dataclass(slots=True, kw_only=True)
 class After:
-    """Outcomes by row, and what the smooth sessions are now. `is_leader`: the first arrival of a number."""
+    """Outcomes by row, and the new state of the vectorized sessions. `is_leader`: the first arrival of a number."""
 
-    is_awkward: Flags
+    needs_fallback: Flags
     verdict: Small
     placement: Small
     expected: Ints
@@ -87,16 +87,16 @@ class After:
 
 
 def mixed(session: Ints, message: Words) -> Words:
-    """A key for (session, message). Keys that meet by chance only make a session awkward."""
+    """A key for (session, message). Keys that collide only send a session to the fallback path."""
     key: Words = session.astype(np.uint64) * _MIX[2] ^ message[:, 0] * _MIX[0] ^ message[:, 1] * _MIX[1]
     return key
 
 
 def classify_vectorized(rows: Rows, before: Before, *, max_gap: int, gap_timeout_ms: int, window_ms: int) -> After:
-    """Outcomes and state of every session that is not awkward."""
+    """Outcomes and state of every session that does not need the fallback path."""
     count = len(rows.session)
     after = After(
-        is_awkward=(before.phase >= OPEN_PHASES) | before.is_void,
+        needs_fallback=(before.phase >= OPEN_PHASES) | before.is_void,
         verdict=np.full(count, NOTHING, dtype=np.int8),
         placement=np.full(count, NOTHING, dtype=np.int8),
         expected=np.empty(count, dtype=np.int64),
@@ -110,11 +110,11 @@ def classify_vectorized(rows: Rows, before: Before, *, max_gap: int, gap_timeout
     )
     if not count:
         return after
-    after.is_awkward[rows.session[rows.event != ARRIVED]] = True
+    after.needs_fallback[rows.session[rows.event != ARRIVED]] = True
     earliest = np.minimum.reduceat(rows.at_ms, rows.start)
     latest = np.maximum.reduceat(rows.at_ms, rows.start)
     # Within one window nothing is forgotten, whatever the clock did.
-    after.is_awkward |= latest - earliest >= window_ms
+    after.needs_fallback |= latest - earliest >= window_ms
     key = mixed(rows.session, rows.message)
     is_known = _classify_known(rows, before, after, key, window_ms)
     _classify_repeats(rows, before, after, ~is_known & (rows.sequence != NO_SEQUENCE))
@@ -139,17 +139,17 @@ def _classify_known(rows: Rows, before: Before, after: After, key: Words, window
     if not len(before.seen_key):
         return is_known
     twice = before.seen_key[1:] == before.seen_key[:-1]
-    after.is_awkward[before.seen_session[1:][twice]] = True
+    after.needs_fallback[before.seen_session[1:][twice]] = True
     place = np.searchsorted(before.seen_key, key)
     place[place == len(before.seen_key)] = 0
     hit = np.flatnonzero(before.seen_key[place] == key)
     entry = place[hit]
     is_true = _same(rows.message[hit], before.seen_message[entry]) & (rows.session[hit] == before.seen_session[entry])
-    after.is_awkward[rows.session[hit[~is_true]]] = True
+    after.needs_fallback[rows.session[hit[~is_true]]] = True
     hit, entry = hit[is_true], entry[is_true]
     at_ms, seen_at_ms = rows.at_ms[hit], before.seen_at_ms[entry]
     # Seen again, it stays known for longer; only the first look back could find it forgotten.
-    after.is_awkward[rows.session[hit[at_ms - seen_at_ms >= window_ms]]] = True
+    after.needs_fallback[rows.session[hit[at_ms - seen_at_ms >= window_ms]]] = True
     verdict = _verdicts(rows.payload[hit], before.seen_payload[entry])
     after.verdict[hit] = verdict
     # Rows are in order, and of several values for one place the last one stays.
@@ -172,13 +172,13 @@ def _classify_repeats(rows: Rows, before: Before, after: After, is_opened: Flags
     after.verdict[first] = NEW
     recorded = rows.recorded[first]
     # The recipient knew it from elsewhere: another session of the same sender.
-    after.is_awkward[rows.session[first[(recorded == DUPLICATE) | (recorded == COLLISION)]]] = True
+    after.needs_fallback[rows.session[first[(recorded == DUPLICATE) | (recorded == COLLISION)]]] = True
     if len(before.waiting_number):
         waits = np.isin(number, (before.waiting_session << _SEQUENCE_BITS) | before.waiting_number)
-        after.is_awkward[rows.session[opened[waits]]] = True
+        after.needs_fallback[rows.session[opened[waits]]] = True
     again = opened[~is_first]
     leader = first[np.cumsum(is_first)[~is_first] - 1]
-    after.is_awkward[rows.session[again[~_same(rows.message[again], rows.message[leader])]]] = True
+    after.needs_fallback[rows.session[again[~_same(rows.message[again], rows.message[leader])]]] = True
     _classify_again(rows, after, again, leader)
 
 
@@ -194,7 +194,7 @@ def _classify_again(rows: Rows, after: After, again: Ints, leader: Ints) -> None
 
 
 def _classify_unopened(rows: Rows, after: After, key: Words, is_unopened: Flags) -> None:
-    """Repeats that were known by their bytes, so that nobody looked for their number."""
+    """Classify repeats that the recipient recognised by their bytes, so that it never read their number."""
     unopened = np.flatnonzero(is_unopened)
     if not len(unopened):
         return
@@ -205,7 +205,7 @@ def _classify_unopened(rows: Rows, after: After, key: Words, is_unopened: Flags)
     leaders = leaders[wanted[place] == key[leaders]]
     leaders = leaders[np.argsort(key[leaders], kind="stable")]
     if not len(leaders):
-        after.is_awkward[rows.session[unopened]] = True
+        after.needs_fallback[rows.session[unopened]] = True
         return
     place = np.searchsorted(key[leaders], key[unopened])
     place[place == len(leaders)] = 0
@@ -215,12 +215,12 @@ def _classify_unopened(rows: Rows, after: After, key: Words, is_unopened: Flags)
         & _same(rows.message[leader], rows.message[unopened])
         & (leader < unopened)
     )
-    after.is_awkward[rows.session[unopened[~is_true]]] = True
+    after.needs_fallback[rows.session[unopened[~is_true]]] = True
     unopened, leader = unopened[is_true], leader[is_true]
     opened_again = np.flatnonzero((after.verdict == DUPLICATE) & ~after.is_leader & (rows.sequence != NO_SEQUENCE))
     # Both kinds of repeats of one message in one batch: whose look was the last is found out the exact way.
     both = np.isin(key[leader], key[opened_again]) if len(opened_again) else np.zeros(len(leader), dtype=np.bool_)
-    after.is_awkward[rows.session[leader[both]]] = True
+    after.needs_fallback[rows.session[leader[both]]] = True
     _classify_again(rows, after, unopened, leader)
 
 
@@ -230,7 +230,7 @@ def _find_double_use(rows: Rows, after: After, key: Words) -> None:
     used = np.sort(key[leaders])
     twice = used[1:][used[1:] == used[:-1]]
     if len(twice):
-        after.is_awkward[rows.session[leaders[np.isin(key[leaders], twice)]]] = True
+        after.needs_fallback[rows.session[leaders[np.isin(key[leaders], twice)]]] = True
 
 
 def _put_in_order(rows: Rows, before: Before, after: After, *, max_gap: int, gap_timeout_ms: int) -> None:
@@ -247,7 +247,7 @@ def _put_in_order(rows: Rows, before: Before, after: After, *, max_gap: int, gap
     by_number = np.argsort((session << _SEQUENCE_BITS) | number, kind="stable")
     session, number, row, at_ms = session[by_number], number[by_number], row[by_number], at_ms[by_number]
     ahead = number - before.expected[session]
-    after.is_awkward[session[ahead < 0]] = True
+    after.needs_fallback[session[ahead < 0]] = True
     is_new_session = np.ones(len(session), dtype=np.bool_)
     is_new_session[1:] = session[1:] != session[:-1]
     begins = np.flatnonzero(is_new_session)
@@ -265,14 +265,14 @@ def _put_in_order(rows: Rows, before: Before, after: After, *, max_gap: int, gap
     held = np.flatnonzero(waits | (released_by > row))
     until = np.where(waits[held], rows.last[session[held]], released_by[held])
     is_old = rows.at_ms[until] - at_ms[held] >= gap_timeout_ms
-    after.is_awkward[session[held[is_old | _runs_back(rows)[session[held]]]]] = True
+    after.needs_fallback[session[held[is_old | _runs_back(rows)[session[held]]]]] = True
     after.waiting_session, after.waiting_number, after.waiting_at_ms = session[waits], number[waits], at_ms[waits]
 
 
 def _place(rows: Rows, after: After, leaders: Ints, counts: Any, max_gap: int) -> None:
     expected_before = (after.expected - counts)[leaders]
     ahead = rows.sequence[leaders] - expected_before
-    after.is_awkward[rows.session[leaders[ahead > max_gap]]] = True
+    after.needs_fallback[rows.session[leaders[ahead > max_gap]]] = True
     after.placement[leaders] = np.where(ahead == 0, np.int8(RELEASED), np.int8(HELD))
 
 

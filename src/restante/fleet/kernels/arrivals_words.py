@@ -57,20 +57,22 @@ ARRIVALS: Final = pa.schema(
 the numbers skipped at this moment, and whether the recipient requested them again."""
 
 
-def decode_arrivals(judged: Any) -> Any:
-    """The rows of the table `arrivals` for the kernel's outcomes (a table JUDGED)."""
-    is_arrival = pc.equal(judged["event"], ARRIVED)
-    sequence = judged["sequence"]
-    columns = {name: judged[name] for name in ("event_id", "session_tag", "at_ms", "released", "gaps")}
+def decode_arrivals(classified: Any) -> Any:
+    """The rows of the table `arrivals` for the kernel's outcomes (a table CLASSIFIED)."""
+    is_arrival = pc.equal(classified["event"], ARRIVED)
+    sequence = classified["sequence"]
+    columns = {name: classified[name] for name in ("event_id", "session_tag", "at_ms", "released", "gaps")}
     columns |= {
-        "event": _words(judged["event"], EVENTS),
+        "event": _words(classified["event"], EVENTS),
         "sequence": pc.if_else(pc.equal(sequence, NO_SEQUENCE), pa.scalar(None, pa.int64()), sequence),
-        "message_id": pc.if_else(is_arrival, judged["message_id"], pa.scalar(None, pa.binary())),
-        "verdict": _words(judged["verdict"], RECORDED),
-        "recipient_verdict": pc.if_else(is_arrival, _words(judged["recorded"], RECORDED), pa.scalar(None, pa.string())),
-        "placement": _words(judged["placement"], PLACEMENTS),
-        "next_expected": judged["expected"],
-        "reset": _words(judged["reset"], (None, *RESETS)),
+        "message_id": pc.if_else(is_arrival, classified["message_id"], pa.scalar(None, pa.binary())),
+        "verdict": _words(classified["verdict"], RECORDED),
+        "recipient_verdict": pc.if_else(
+            is_arrival, _words(classified["recorded"], RECORDED), pa.scalar(None, pa.string())
+        ),
+        "placement": _words(classified["placement"], PLACEMENTS),
+        "next_expected": classified["expected"],
+        "reset": _words(classified["reset"], (None, *RESETS)),
     }
     return pa.table([columns[name] for name in ARRIVALS.names], schema=ARRIVALS)
 

@@ -1,7 +1,7 @@
 """The directory that segments lie in: on this machine, or one that only Hadoop's file systems know.
 
-Decides how its files are listed, opened and hashed, and how a failure of that is told. What a segment is, is decided in
-`segments`. Elsewhere means through Spark's JVM: whatever Spark can read, a lake can lie on.
+Decides how its files are listed, opened and hashed, and how failures are reported. `segments` decides what a segment
+is. Files elsewhere are read through Spark's JVM, so that a lake can be on any file system that Spark can read.
 """
 
 import hashlib
@@ -250,7 +250,7 @@ def _translated(where: str) -> Iterator[None]:
 
 @contextmanager
 def _translated_for_one(name: str) -> Iterator[None]:
-    """As if it were a file here, so that one bad file is told like any other."""
+    """Raise the errors of a local file, so that a bad file is reported the same way everywhere."""
     try:
         yield
     except Py4JJavaError as error:

@@ -74,7 +74,7 @@ def store_address(path: str) -> str:
 
 
 def spark_path(path: str) -> str:
-    """What Spark is told: a path without a scheme means this machine, whatever the cluster's default is.
+    """Return the path for Spark. One without a scheme means this machine, whatever the cluster's default is.
 
     Hadoop takes every character of a path for itself, so nothing is encoded as in a URL.
     """

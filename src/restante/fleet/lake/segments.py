@@ -39,7 +39,7 @@ HASH_DIFFERS: Final = "its hash is not the one its manifest says"
 INSPECTED_AT_ONCE: Final = 8  # mostly waits for a disk or a store
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")  # encoded they are the same, so that no row needs decoding
 VERSION_KEY: Final = b"restante.schema_version"
-_SHOWN_BYTES: Final = 20  # of a version that somebody else wrote
+_SHOWN_BYTES: Final = 20  # of a version that another program wrote
 DRAFT_PREFIXES: Final = (".", "_")  # Spark, like all of its family, takes such names for files in the making
 
 READ_OPTIONS: Final[Mapping[str, str]] = {
@@ -213,8 +213,11 @@ def damaged(segments: Iterable[Segment], rows_read: Mapping[str, int]) -> list[B
 
 
 def read_segments(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame:
-    """The rows of all segments as ROWS. Of a file damaged in the middle come the rows before the damage, perhaps none:
-    whoever reads holds the number against `Segment.rows`."""
+    """Read the rows of all segments as ROWS.
+
+    Of a file damaged in the middle only the rows before the damage are read, perhaps none: the caller compares the
+    number with `Segment.rows`.
+    """
     if not segments:
         return spark.createDataFrame([], ROWS)
     paths = [as_spark_path(segment.path) for segment in segments]

@@ -137,7 +137,7 @@ def _home_without_module(java: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _own_directory(environ: Mapping[str, str]) -> Path:
-    """A directory nobody else can write to: what lies in it will be executed."""
+    """Return a directory that only this user can write to, because its content is executed."""
     caches = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
     places = [Path(caches, "restante", "java")] if Path(caches).is_absolute() else []
     places.append(Path(tempfile.gettempdir(), f"restante-java-{os.getuid()}"))

@@ -1,4 +1,4 @@
-"""How far Spark is with what it was asked for, told to whoever shows it."""
+"""Reports the progress of running Spark jobs to the view that shows it."""
 
 import threading
 from collections.abc import Callable, Iterator

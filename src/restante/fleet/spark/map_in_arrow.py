@@ -10,5 +10,5 @@ ROWS_PER_ARROW_BATCH: Final = 100_000
 
 
 def partitions_for(rows: int, *, at_least: int) -> int:
-    """Return the number of tasks for so many rows."""
+    """Return the number of tasks for this many rows."""
     return max(at_least, -(-rows // ROWS_PER_PARTITION))

@@ -36,9 +36,9 @@ LOCAL_SHUFFLE_PARTITIONS: Final = 4  # on one machine more would only be more sm
 ROWS_PER_ARROW_BATCH: Final = 50_000  # each is a call into Python; more would only cost memory
 NO_BYTES_LIMIT: Final = 2**31 - 1
 """Rows limit a batch already; with a limit in bytes Spark measures the batch again for every row (decision 0023)."""
-LOCAL_JVM_OPTIONS: Final = "-XX:+UseParallelGC"  # pauses hurt nobody in a batch job, and it costs the least
+LOCAL_JVM_OPTIONS: Final = "-XX:+UseParallelGC"  # pauses do not matter in a batch job, and it has the least overhead
 LOCAL_READ_TASKS: Final = 12
-"""Segments are read in so many tasks at least: with one a core, all would wait for the one with the longest files."""
+"""Tasks for reading segments, at least: with one per core, all cores would wait for the task with the longest files."""
 HEAP_SHARE: Final = 4  # of the machine's memory, so much for Java where all of Spark is in this process
 HEAP_MIB: Final = (1_024, 3_072)
 """At least Spark's default. With 3 GiB, ten million events are sorted without a spill; more was never needed."""
@@ -49,11 +49,11 @@ WORKER_MEMORY: Final[Mapping[str, str]] = {
 }
 """Python workers keep the memory that one column after the other is made in. By default most of it goes back to the
 system at once, and an eighth of a worker's time was spent on getting clean pages again (decision 0022)."""
-OPEN_FILES_PER_TASK: Final = 40  # so many days a task writes at once; with more it sorts its rows by day first
+OPEN_FILES_PER_TASK: Final = 40  # days that a task writes at once; with more it sorts its rows by day first
 JVM_STOP_TIMEOUT_S: Final = 30
 LAST_WORDS_BYTES: Final = 2_000
 LAST_WORDS_LINES: Final = 8
-JAVA_STACK: Final = "\tat "  # where in Spark it happened helps nobody who only runs it
+JAVA_STACK: Final = "\tat "  # a stack trace inside Spark does not help its user
 
 _launch: Final[Callable[..., Any]] = launch_gateway  # PySpark gives it no types
 
@@ -176,7 +176,7 @@ def is_started_here(master: str) -> bool:
 
 
 def stays_here(master: str) -> bool:
-    """Whether all of Spark is on this machine, so that nobody else needs to reach it."""
+    """Return whether all of Spark runs on this machine, so that no other machine must reach it."""
     address = urlsplit(master)
     return is_started_here(master) or (address.scheme == "spark" and address.hostname in (LOOPBACK, "localhost"))
 
@@ -209,7 +209,7 @@ def _stop_session(spark: SparkSession, process: Popen[bytes]) -> None:
     if process.poll() is None:
         spark.stop()
         return
-    spark.sparkContext._jsc = None  # a dead process can't be told to stop; what is left is on this side
+    spark.sparkContext._jsc = None  # the JVM is gone; only this side must be stopped
     spark.sparkContext.stop()
 
 
@@ -227,8 +227,8 @@ def _stop_jvm(gateway: Any) -> None:
 
 def _last_words(scratch: Path) -> str:
     said = (scratch / "jvm.log").read_bytes().decode("utf-8", "replace").splitlines()
-    told = [line for line in said if not line.startswith(JAVA_STACK)]
-    return "\n".join(told[-LAST_WORDS_LINES:])[-LAST_WORDS_BYTES:].strip()
+    lines = [line for line in said if not line.startswith(JAVA_STACK)]
+    return "\n".join(lines[-LAST_WORDS_LINES:])[-LAST_WORDS_BYTES:].strip()
 
 
 @contextmanager
@@ -259,5 +259,5 @@ def _process_state_kept(scratch: Path) -> Iterator[None]:
         SparkContext._gateway, SparkContext._jvm = gateway, jvm
         if in_main_thread and handler is not None:
             signal.signal(signal.SIGINT, handler)
-        # The directory is about to vanish; whoever made it anew could have modules imported from it.
+        # The directory is about to be deleted; another user who created it again could have modules imported from it.
         sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(scratch))]

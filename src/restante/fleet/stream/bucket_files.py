@@ -27,7 +27,7 @@ from restante.fleet.lake.new_files import create_file, open_file
 from restante.fleet.stream.state_tables import KINDS, StateTable
 
 FAN: Final = 8
-"""So many files of one level become one of the next: a row is copied once a level, and few files are left."""
+"""Files of one level that are merged into one of the next: a row is copied once per level, and few files remain."""
 MERGED_ROWS_AT_MOST: Final = 1_000_000  # of a table, what one task may hold in memory besides its own rows
 ZSTD_LEVEL: Final = 1
 ROWS_PER_GROUP: Final = 65_536  # what is read at least to find one row again

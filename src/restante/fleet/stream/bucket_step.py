@@ -24,8 +24,11 @@ from restante.policy.reorder_limits import OrderLimits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What changed: rows that are events, copies, in quarantine; late facts, and sessions judged again for them, for
-    `retracted` events, which a row contradicted that came later, or because they had been forgotten."""
+    """Rows that became events, duplicates or quarantined, and late events.
+
+    Sessions are reprocessed for late and `retracted` events, and if they had been evicted. An event is retracted when a
+    later row contradicts it.
+    """
 
     events: int = 0
     duplicates: int = 0
@@ -91,7 +94,7 @@ def advance(
     if len(copies.new_ids):
         bucket = replace(bucket, numbers=writer.write_state("numbers", with_numbers(ranges, copies.new_ids)))
     lost = with_annotations(gone)
-    judged = update_sessions(
+    updated = update_sessions(
         writer,
         bucket,
         copies.fresh,
@@ -101,15 +104,15 @@ def advance(
         dedup=dedup,
     )
     bucket = replace(
-        bucket, arrivals=judged.arrivals, sessions=judged.sessions, seen=judged.seen, forgotten=judged.forgotten
+        bucket, arrivals=updated.arrivals, sessions=updated.sessions, seen=updated.seen, forgotten=updated.forgotten
     )
     counts = Counts(
         events=len(copies.fresh) - len(gone),
         # An event that goes by another file leaves a repeat for the one it takes.
         duplicates=len(copies.repeats) - repeats_gone,
         quarantined=len(refused) + len(copies.conflicting) + len(replaced),
-        late=judged.late,
-        reprocessed=judged.reprocessed,
+        late=updated.late,
+        reprocessed=updated.reprocessed,
         retracted=len(gone),
     )
     return Step(bucket=_tidied(writer, bucket), counts=counts)

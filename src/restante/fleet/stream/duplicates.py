@@ -1,4 +1,4 @@
-"""Which rows are new facts, which are copies of one, and which contradict one (SPEC 13.1, 13.2).
+"""Classifies rows as new events, duplicates of an event, or conflicting with one (SPEC 13.1, 13.2).
 
 Of rows with the same event id, equal ones are one event; if any two differ, all of them go to the quarantine, also one
 that was an event until now. Held against everything that ever came: what is known by its number is looked up in the
@@ -170,6 +170,6 @@ def without_unusable(writer: BucketWriter, bucket: Bucket, ids: Ids) -> tuple[Fi
 
 
 def _any_ids(column: Any) -> Ids:
-    """Ids of rows that may have none, or an odd one: those become empty."""
+    """Return the ids of the rows; a missing or malformed one becomes empty."""
     has_size = pc.equal(pc.fill_null(pc.binary_length(column), 0), 16)
     return np.array(pc.if_else(has_size, column, pa.scalar(bytes(16))).to_pylist(), dtype="S16")

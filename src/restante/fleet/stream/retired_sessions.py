@@ -31,7 +31,7 @@ def are_retired(writer: BucketWriter, refs: Sequence[FileRef], tags: Any) -> Fla
 
 
 def silent_tags(sessions: Any, active: Any, dedup: DedupLimits) -> Any:
-    """The sessions that nobody has heard of for the window and a day; `active` are those that just had facts.
+    """Return sessions without events for the window and a day; `active` are those that just had events.
 
     By their recipient's clock, or by the median of the clocks of those who wrote just now: a recipient that has gone
     for good has no clock that goes on, and a single wrong clock must not make all others look silent.

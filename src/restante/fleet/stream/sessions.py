@@ -91,12 +91,12 @@ def update_sessions(
     done = classify_arrivals(events, before if len(before) else EMPTY_STATE, order=order, dedup=dedup)
     state = done.state()
     # The new events are in order, and so are their outcomes.
-    judged = sort_by_event(done.judged) if len(again) else done.judged
+    classified = sort_by_event(done.classified) if len(again) else done.classified
     sessions = pa.concat_tables([known.filter(pc.invert(is_active)), _with_numbers(state, events)])
     silent = silent_tags(sessions, state, dedup)
     is_heard_of = pc.invert(pc.is_in(sessions["session_tag"], value_set=silent.combine_chunks()))
     return Sessions(
-        arrivals=(*arrivals, *writer.write_table("arrivals", decode_arrivals(judged))),
+        arrivals=(*arrivals, *writer.write_table("arrivals", decode_arrivals(classified))),
         sessions=writer.write_state("sessions", sessions.filter(is_heard_of)),
         seen=dedup_runs.add_run(writer, runs, state, sessions, dedup),
         forgotten=with_retired(writer, bucket.forgotten, silent),
@@ -110,7 +110,7 @@ def _load(writer: BucketWriter, refs: Sequence[FileRef]) -> Any:
 
 
 def _is_late(events: Any, known: Any) -> Any:
-    """Facts with a lower number than one that their session was already judged by."""
+    """Return events with a lower number than one that their session has processed already."""
     heads = known.filter(pc.equal(known["entry"], SESSION))
     place = pc.index_in(events["session_tag"], value_set=heads["session_tag"].combine_chunks())
     latest = heads["number"].take(place)
@@ -118,7 +118,7 @@ def _is_late(events: Any, known: Any) -> Any:
 
 
 def _is_woken(writer: BucketWriter, forgotten: Sequence[FileRef], events: Any, known: Any) -> Any:
-    """Facts of sessions that are not known any more."""
+    """Return events of sessions that were evicted from the state."""
     is_unknown = pc.invert(pc.is_in(events["session_tag"], value_set=known["session_tag"].unique()))
     if not forgotten:
         return pc.and_(is_unknown, False)

@@ -27,7 +27,7 @@ def actions(
     node_scores: DataFrame,
     now_ms: int,
 ) -> DataFrame:
-    """One row a proposal; `target` is the writer it is for, null for everybody."""
+    """One row per proposal; `target` is the writer it is for, null for all."""
     return (
         _retransmit(messages, replicas, withholding, now_ms)
         .unionByName(_repair(messages, replicas, withholding))
@@ -118,7 +118,7 @@ def _repair(messages: DataFrame, replicas: DataFrame, withholding: DataFrame) ->
 
 
 def _redrive(dead_letters: DataFrame, now_ms: int) -> DataFrame:
-    """Letters whose daily retry is due (SPEC 5.3)."""
+    """Dead letters whose daily retry is due (SPEC 5.3)."""
     return dead_letters.filter(sf.col("next_retry_at_ms") <= now_ms).select(
         *_row(
             ActionKind.REDRIVE,
@@ -131,7 +131,7 @@ def _redrive(dead_letters: DataFrame, now_ms: int) -> DataFrame:
 
 
 def _scoreboard(node_scores: DataFrame) -> DataFrame:
-    """Every node with its score, for everybody who has to choose one."""
+    """Every node with its score, for clients that choose one."""
     reason = sf.when(sf.col("withheld") > 0, sf.lit("withheld")).otherwise(sf.lit("measured"))
     return node_scores.select(*_row(ActionKind.SCOREBOARD, node=sf.col("node"), score=sf.col("score"), reason=reason))
 

@@ -58,7 +58,7 @@ def session_events(events: DataFrame) -> DataFrame:
     Its kind is a row's longest word: it is compared once, and what depends on it looks at the number made of it.
     """
     event = sf.col("event")
-    telling = events.filter(sf.col("kind").isin(*EVENT_OF_KIND)).withColumn("event", _told_event())
+    telling = events.filter(sf.col("kind").isin(*EVENT_OF_KIND)).withColumn("event", _kernel_event())
     found = telling.filter(event.isNotNull() & ~_is_unusable(event == ARRIVED)).select(
         "event_id",
         "at_ms",
@@ -67,7 +67,7 @@ def session_events(events: DataFrame) -> DataFrame:
         sf.coalesce(sf.substring("payload_hash", 1, MARK_BYTES), sf.lit(ZERO_MARK)).alias("payload"),
         _told_tag(event).alias("session_tag"),
         event,
-        _told_recorded(event).alias("recorded"),
+        _kernel_verdict(event).alias("recorded"),
     )
     return found.filter(sf.length("session_tag") == MARK_BYTES).select(*SESSION_EVENTS.names)
 
@@ -77,40 +77,40 @@ def _told_tag(event: Column) -> Column:
     return sf.when(event == SESSION_ENDED, sf.col("previous_session_tag")).otherwise(sf.col("session_tag"))
 
 
-def _told_event() -> Column:
+def _kernel_event() -> Column:
     kind, is_not_ours = sf.col("kind"), sf.col("code") != DERIVED_RESET
-    is_told = [
-        ((kind == told) & is_not_ours if told is JournalKind.SESSION_RESET else kind == told, event)
-        for told, event in EVENT_OF_KIND.items()
+    cases = [
+        ((kind == journaled) & is_not_ours if journaled is JournalKind.SESSION_RESET else kind == journaled, event)
+        for journaled, event in EVENT_OF_KIND.items()
     ]
-    return reduce(lambda found, one: found.when(*one), is_told[1:], sf.when(*is_told[0])).cast("tinyint")
+    return reduce(lambda found, one: found.when(*one), cases[1:], sf.when(*cases[0])).cast("tinyint")
 
 
-def _told_recorded(event: Column) -> Column:
+def _kernel_verdict(event: Column) -> Column:
     code = sf.col("code")
     reason = encode_enum(code, RESETS, otherwise=ResetReason.UNREADABLE - 1) + 1
     verdict = encode_enum(code, RECORDED, otherwise=len(RECORDED))
     return sf.when(event == SESSION_FAILED, reason).otherwise(verdict).cast("tinyint")
 
 
-def unusable_arrivals(judged: DataFrame) -> DataFrame:
-    """Of judged rows, the arrivals that do not say what arrived where; whole, with file and reason."""
+def unusable_arrivals(validated: DataFrame) -> DataFrame:
+    """Return the validated arrivals that lack a session or a message, with file and reason."""
     is_event = sf.col("verdict") == RowVerdict.EVENT
-    return judged.filter(is_event & _is_unusable(sf.col("kind") == JournalKind.ARRIVED)).select(
+    return validated.filter(is_event & _is_unusable(sf.col("kind") == JournalKind.ARRIVED)).select(
         *JOURNAL_COLUMNS, SOURCE_FILE, sf.lit(UNUSABLE).alias("reason")
     )
 
 
 def _classify_partition(order: OrderLimits, dedup: DedupLimits) -> BatchFunction:
-    def judge(batches: Iterator[Any]) -> Iterator[Any]:
+    def classify(batches: Iterator[Any]) -> Iterator[Any]:
         came = list(batches)
         if not came:
             return
         rows = pa.Table.from_batches(came).select(SESSION_EVENTS.names)
         done = classify_arrivals(rows, EMPTY_STATE, order=order, dedup=dedup)
-        yield from decode_arrivals(done.judged).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
+        yield from decode_arrivals(done.classified).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
 
-    return judge
+    return classify
 
 
 def _is_unusable(is_arrived: Column) -> Column:

@@ -1,4 +1,4 @@
-"""Dead letters with their category and deadlines (SPEC 5.3, 13.3), told from the events alone.
+"""Dead letters with their category and deadlines (SPEC 5.3, 13.3), computed from the events alone.
 
 The rules are those of policy/dead_letters and policy/failures, here as columns; a parity test holds them equal to what
 core/outbox does. A recovery that a person asked for begins a new life; a daily retry only goes on with the old one.
@@ -29,8 +29,8 @@ def dead_letters(events: DataFrame, retention: DeadLetterRetention) -> DataFrame
     """One row for every message that lies, or lay until it was discarded, among the dead letters or tombstones."""
     in_order = Window.partitionBy("message_id").orderBy("event_id")
     whole_life = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    # Most messages were never buried; the lives of those need no sorting, and are not even sent around: how the ids of
-    # buried ones begin is told to everybody first, which is little however many they are.
+    # Most messages never became dead letters, and need neither a shuffle nor a sort. A broadcast of the first bytes of
+    # the dead ones' ids, which is small, filters them out first.
     graves = events.filter(sf.col("kind").isin(*GRAVES))
     buried = graves.select("message_id").distinct()
     beginning = sf.substring("message_id", 1, PREFIX_BYTES).alias("beginning")

@@ -26,7 +26,7 @@ BITS: Final = 8
 def node_measures(events: DataFrame, lives: DataFrame) -> DataFrame:
     """One row a node: the share of its hours in which it did anything, what it took in, how fast it answered.
 
-    A node that no sender timed has the longest latency there is, so that it gets no points for what nobody saw.
+    A node that no sender timed has the longest latency there is, so that it gets no points for latency.
     """
     written = writer_hours(events)
     until = written.agg(sf.max("hour").alias("last_hour"))
@@ -66,11 +66,11 @@ def _answers(lives: DataFrame) -> DataFrame:
 
 def node_scores(measures: DataFrame, withholding: DataFrame) -> DataFrame:
     """One row a node with its score (SPEC 7.3), and how often it did not keep its word."""
-    everybody = Window.partitionBy(sf.lit(1))
+    all_nodes = Window.partitionBy(sf.lit(1))
     latency = sf.greatest(sf.col("latency_ms"), sf.lit(MIN_LATENCY_MS))
-    most_bps = sf.max("bandwidth_bps").over(everybody)
+    most_bps = sf.max("bandwidth_bps").over(all_nodes)
     bandwidth = sf.when(most_bps > 0, sf.col("bandwidth_bps") / most_bps).otherwise(sf.lit(0.0))
-    speed = sf.min(latency).over(everybody) / latency
+    speed = sf.min(latency).over(all_nodes) / latency
     score = UPTIME_WEIGHT * sf.col("uptime") + BANDWIDTH_WEIGHT * bandwidth + LATENCY_WEIGHT * speed
     withheld = withholding.groupBy("node").agg(sf.count(sf.lit(1)).alias("withheld"))
     return (

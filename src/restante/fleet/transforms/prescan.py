@@ -23,7 +23,7 @@ from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.transforms.validate import RowVerdict, validate_rows, with_faults
 
 MOST_RUNS: Final = 20_000
-"""So many runs a task tells of, and so many repeated ones are looked for; beyond that all rows are compared."""
+"""Runs that a task reports, and repeated runs that are compared row by row; beyond that all rows are compared."""
 _PREFIX_BYTES: Final = 8
 
 _FOUND: Final = "source_file string, reason string, is_unusable boolean, rows bigint, first_id binary, last_id binary"
@@ -32,7 +32,7 @@ _GROUP: Final = ("source_file", "reason", "is_unusable")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCount:
-    """So many rows of a file got this verdict."""
+    """How many rows of a file got this verdict."""
 
     source_file: str
     verdict: RowVerdict
@@ -42,7 +42,7 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prescan:
-    """What is known before rows are judged."""
+    """What is known before rows are validated."""
 
     well_formed: tuple[tuple[str, int], ...]
     """Rows without a fault, by file."""
@@ -94,56 +94,56 @@ def survey(rows: DataFrame) -> Prescan:
 
 
 def validate_prescanned(rows: DataFrame, known: Prescan) -> DataFrame:
-    """What `transforms.validate.judge` says of the same rows, with as little work as the survey allows."""
+    """Do as `transforms.validate.validate_rows`, with as little work as the prescan allows."""
     if known.repeated is None:
         return validate_rows(rows)
     if known.is_clean:
-        return _judged(rows.withColumn("reason", sf.lit(None).cast("string")))
+        return _validated(rows.withColumn("reason", sf.lit(None).cast("string")))
     checked = with_faults(rows)
     if not known.repeated:
-        return _judged(checked)
+        return _validated(checked)
     ids = [(first[:_PREFIX_BYTES], first, last) for first, last in known.repeated]
     came_again = rows.sparkSession.createDataFrame(ids, "prefix binary, first_id binary, last_id binary")
     is_among = (sf.substring("event_id", 1, _PREFIX_BYTES) == sf.col("prefix")) & sf.col("event_id").between(
         sf.col("first_id"), sf.col("last_id")
     )
-    once = _judged(checked.join(sf.broadcast(came_again), is_among, "left_anti"))
+    once = _validated(checked.join(sf.broadcast(came_again), is_among, "left_anti"))
     return once.unionByName(validate_rows(rows.join(sf.broadcast(came_again), is_among, "left_semi")))
 
 
-def tallies(judged: DataFrame, known: Prescan) -> tuple[RowCount, ...]:
+def tallies(validated: DataFrame, known: Prescan) -> tuple[RowCount, ...]:
     """How many rows of each file got which verdict: read from the survey where it says that already."""
     if known.repeated == ():
         good = (
             RowCount(source_file=file, verdict=RowVerdict.EVENT, reason=None, rows=number)
             for file, number in known.well_formed
         )
-        return (*(tally for tally in good if tally.rows), *known.faulty)
-    return tallies_of(judged)
+        return (*(count for count in good if count.rows), *known.faulty)
+    return tallies_of(validated)
 
 
-def tallies_of(judged: DataFrame) -> tuple[RowCount, ...]:
+def tallies_of(validated: DataFrame) -> tuple[RowCount, ...]:
     """The same from the rows alone."""
     return tuple(
         RowCount(
             source_file=row[SOURCE_FILE], verdict=RowVerdict(row["verdict"]), reason=row["reason"], rows=row["count"]
         )
-        for row in judged.groupBy(SOURCE_FILE, "verdict", "reason").count().collect()
+        for row in validated.groupBy(SOURCE_FILE, "verdict", "reason").count().collect()
     )
 
 
 def count_of(found: Sequence[RowCount], verdict: RowVerdict | None = None) -> int:
-    return sum(tally.rows for tally in found if verdict is None or tally.verdict == verdict)
+    return sum(count.rows for count in found if verdict is None or count.verdict == verdict)
 
 
 def rows_by_file(found: Sequence[RowCount]) -> dict[str, int]:
     read: Counter[str] = Counter()
-    for tally in found:
-        read[tally.source_file] += tally.rows
+    for count in found:
+        read[count.source_file] += count.rows
     return dict(read)
 
 
-def _judged(rows: DataFrame) -> DataFrame:
+def _validated(rows: DataFrame) -> DataFrame:
     """Rows with a `reason`, none of which came twice."""
     verdict = sf.when(sf.col("reason").isNotNull(), RowVerdict.QUARANTINED).otherwise(RowVerdict.EVENT)
     return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE, verdict.alias("verdict"), "reason")

@@ -104,7 +104,7 @@ def _arrived(messages: DataFrame, scenario: Scenario) -> DataFrame:
             writer=sf.col("recipient"),
             message_id=sf.col("message_id"),
             session_tag=sf.col("session_tag"),
-            # What is known by its bytes is not opened, so nobody learns its number.
+            # What is known by its bytes is not opened, so its number is not read.
             sequence=sf.when(is_first, sf.col("sequence")),
             payload_hash=sf.when(sf.col("copy.code") == Verdict.COLLISION, forged).otherwise(sf.col("payload_hash")),
             size_bytes=sf.lit(1_696),

@@ -31,12 +31,12 @@ def validate_rows(rows: DataFrame) -> DataFrame:
     """Every row of `rows` with its `verdict` and, if quarantined, the `reason`.
 
     A segment may be shipped twice (SPEC 13.1): of equal rows one is the event. Rows that share an event_id and differ
-    are all quarantined, for nobody can say which of them is true.
+    are all quarantined, because none of them can be proved true.
     """
     copies = Window.partitionBy("event_id", "reason").orderBy(SOURCE_FILE)
     all_copies = copies.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     content = sf.struct(*JOURNAL_COLUMNS)
-    judged = with_faults(rows).select(
+    validated = with_faults(rows).select(
         *JOURNAL_COLUMNS,
         SOURCE_FILE,
         "reason",
@@ -49,22 +49,22 @@ def validate_rows(rows: DataFrame) -> DataFrame:
         .when(sf.col("copy") > 1, RowVerdict.DUPLICATE)
         .otherwise(RowVerdict.EVENT)
     )
-    return judged.select(*JOURNAL_COLUMNS, SOURCE_FILE, verdict.alias("verdict"), reason.alias("reason"))
+    return validated.select(*JOURNAL_COLUMNS, SOURCE_FILE, verdict.alias("verdict"), reason.alias("reason"))
 
 
-def events(judged: DataFrame) -> DataFrame:
+def events(validated: DataFrame) -> DataFrame:
     """The events, each once: the columns of the journal."""
-    return judged.filter(sf.col("verdict") == RowVerdict.EVENT).select(*JOURNAL_COLUMNS)
+    return validated.filter(sf.col("verdict") == RowVerdict.EVENT).select(*JOURNAL_COLUMNS)
 
 
-def event_rows(judged: DataFrame) -> DataFrame:
+def event_rows(validated: DataFrame) -> DataFrame:
     """The events with the file each came from: the rows of the table `events`."""
-    return judged.filter(sf.col("verdict") == RowVerdict.EVENT).select(*JOURNAL_COLUMNS, SOURCE_FILE)
+    return validated.filter(sf.col("verdict") == RowVerdict.EVENT).select(*JOURNAL_COLUMNS, SOURCE_FILE)
 
 
-def quarantine(judged: DataFrame) -> DataFrame:
+def quarantine(validated: DataFrame) -> DataFrame:
     """The rows that were not understood, whole, with the file each came from and the reason."""
-    return judged.filter(sf.col("verdict") == RowVerdict.QUARANTINED).select(*JOURNAL_COLUMNS, SOURCE_FILE, "reason")
+    return validated.filter(sf.col("verdict") == RowVerdict.QUARANTINED).select(*JOURNAL_COLUMNS, SOURCE_FILE, "reason")
 
 
 def with_faults(rows: DataFrame) -> DataFrame:

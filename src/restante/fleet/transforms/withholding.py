@@ -50,8 +50,8 @@ def withholding(events: DataFrame, lives: DataFrame, replicas: DataFrame) -> Dat
 def _kept(replicas: DataFrame) -> DataFrame:
     """What each node says of each message, however it was sealed; a node may have kept several journals in its life.
 
-    An event of a node's signature does not say for which bytes it was: a message that was sealed anew counts as kept
-    whichever of them the node kept.
+    An event of a node's signature does not say for which bytes it was: a message that was encrypted again counts as
+    stored if the node stored any of them.
     """
     return (
         replicas.filter(sf.col("node").isNotNull() & sf.col("message_id").isNotNull())
