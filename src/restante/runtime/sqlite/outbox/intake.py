@@ -53,32 +53,31 @@ class Intake:
             self._add(one, now_ms)
 
     def _check_capacity(self, new: Sequence[NewEntry]) -> None:
-        sizes: dict[tuple[Route, str, str | None], list[int]] = {}
-        for one in new:
-            sizes.setdefault((one.route, one.lane, one.relay), []).append(one.size_bytes)
+        by_lane: dict[tuple[Route, str], list[int]] = {}
         mail: dict[str | None, list[int]] = {}
-        for (route, name, relay), added in sizes.items():
-            if not self._check_lane(route, name, _held(added)):
-                mail.setdefault(relay, []).extend(added)
-        for relay, added in mail.items() if self._lanes.has_several_relays() else ():
-            if relay is not None:
-                held = self._lanes.held_at_relay(relay)
-                check_share(self._limits, what="relay", name=relay, held=held, new=_held(added))
+        for one in new:
+            by_lane.setdefault((one.route, one.lane), []).append(one.size_bytes)
+            if not is_control_lane(one.route, one.lane):
+                mail.setdefault(one.relay, []).append(one.size_bytes)
         if mail:
-            every = [size for added in mail.values() for size in added]
-            check_capacity(self._limits, held=self._lanes.held(control=False), new=_held(every))
+            sizes = [size for added in mail.values() for size in added]
+            check_capacity(self._limits, held=self._lanes.held(control=False), new=_held(sizes))
+        for (route, name), added in by_lane.items():
+            self._check_lane(route, name, _held(added))
+        if self._lanes.has_several_relays():
+            for relay, added in mail.items():
+                if relay is not None:
+                    held = self._lanes.held_at_relay(relay)
+                    check_share(self._limits, what="relay", name=relay, held=held, new=_held(added))
 
-    def _check_lane(self, route: Route, name: str, added: Held) -> bool:
-        """Return whether this is a lane of control messages, which have a reserve of their own."""
+    def _check_lane(self, route: Route, name: str, added: Held) -> None:
         lane = self._lanes.get(route, name)
         held = _NOTHING if lane is None else Held(lane.entries, lane.size_bytes)
-        is_control = is_control_lane(route, name)
-        if is_control:
+        if is_control_lane(route, name):
             reserve = self._lanes.held(control=True)
             check_control_capacity(self._limits, lane=name, held=reserve, held_in_lane=held, new=added)
         elif route is not Route.UPSTREAM:  # an upstream lane evicts instead
             check_share(self._limits, what="lane", name=name, held=held, new=added)
-        return is_control
 
     def _is_known(self, message_id: MessageId) -> bool:
         [(known,)] = self._database.rows(_SQL["is_known"], message_id)
