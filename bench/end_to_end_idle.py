@@ -10,6 +10,7 @@ from bench.end_to_end_actors import Part
 from bench.end_to_end_stage import Stage, processor_s, resident_mb, staged
 from bench.results import Table, bar
 from restante.client.relay.connector import connect_by_tls
+from restante.core.relay_inbox import OwnInbox
 from restante.crypto.identity import Identity
 from restante.ports.relay_connection import RelayConnection
 
@@ -40,7 +41,7 @@ async def crowd(stage: Stage) -> list[RelayConnection]:
     readers = [Identity((b"reader %d" % number).ljust(32)) for number in range(RECIPIENTS)]
     for start in range(0, RECIPIENTS, AT_ONCE):
         links += await asyncio.gather(
-            *(connect_by_tls(stage.relay.address, reader) for reader in readers[start : start + AT_ONCE])
+            *(connect_by_tls(stage.relay.address, OwnInbox(reader)) for reader in readers[start : start + AT_ONCE])
         )
     return links
 

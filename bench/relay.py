@@ -20,6 +20,7 @@ from bench import relay_baselines
 from bench.measure import Measured, ratio_line, take_turns
 from bench.relay_node import LIFTED, NODE
 from restante.core.mailbox import Keep, check_put
+from restante.core.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.file.database import Database
@@ -28,7 +29,6 @@ from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.envelope import Envelope, encode_envelope
-from restante.wire.inbox_keys import relay_inbox_key
 
 ROUNDS: Final = 7
 IN_FLIGHT: Final = 256
@@ -50,7 +50,7 @@ def envelope(number: int, reader: Identity) -> bytes:
     expires_at_ms = (SystemClock().now_ms() // HOUR_MS + 48) * HOUR_MS
     sealed = number.to_bytes(8, "big").ljust(SEALED_BYTES, b"x")
     return encode_envelope(
-        Envelope(inbox_key=relay_inbox_key(reader.address), expires_at_ms=expires_at_ms, sealed=sealed)
+        Envelope(inbox_key=relay_inbox_key(reader.address, NODE.node_key), expires_at_ms=expires_at_ms, sealed=sealed)
     )
 
 
@@ -269,7 +269,7 @@ async def _fill(node: Node, count: int) -> list[bytes]:
 
 async def _drain(node: Node, count: int, *, deletes: bool) -> list[bytes]:
     link = await node.link()
-    await link.subscribe(BOB)
+    await link.subscribe(OwnInbox(BOB))
     got: list[bytes] = []
     while len(got) < count:
         blobs = await link.next_blobs()
@@ -283,7 +283,7 @@ async def _drain(node: Node, count: int, *, deletes: bool) -> list[bytes]:
 
 async def _left_over(node: Node) -> list[bytes]:
     link = await node.link()
-    await link.subscribe(BOB)
+    await link.subscribe(OwnInbox(BOB))
     await link.ping()
     waiting = asyncio.ensure_future(link.next_blobs())
     await asyncio.wait([waiting], timeout=0.2)

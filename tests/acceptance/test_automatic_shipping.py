@@ -15,12 +15,12 @@ from pyarrow import parquet
 
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
+from restante.core.relay_inbox import relay_inbox_key
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.system import SystemEntropy
 from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.address import show_address
-from restante.wire.inbox_keys import relay_inbox_key
 from support.fleet.journal_files import shipped_numbers
 from support.relay.node_processes import NodeHome, NodeProcess, clean_environ, restante, running_node
 from support.spec.clauses import clause
@@ -173,7 +173,8 @@ async def correspond(home: Path, node: NodeProcess, out: str) -> list[bytes]:
         assert stats.events_total > 1
     await asyncio.gather(*working)
     people = (alice.identity, bob.identity)
-    secrets = [form for who in people for form in (who.address, relay_inbox_key(who.address))] + [session]
+    inboxes = [relay_inbox_key(who.address, node.relay.node_key) for who in people]
+    secrets = [*(who.address for who in people), *inboxes, session]
     texts = [show_address(who.address).encode() for who in people]
     return texts + [form for raw in secrets for form in (raw, raw[:16], raw[16:], raw.hex().encode()) if form]
 

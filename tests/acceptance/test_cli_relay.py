@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from restante.core.relay_inbox import relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey, NodeKey
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.address import show_address
 from restante.wire.envelope import Envelope, encode_envelope
-from restante.wire.inbox_keys import relay_inbox_key
 from support.relay.node_processes import NodeHome, NodeProcess, free_port, restante, running_node
 from support.spec.clauses import clause
 
@@ -80,9 +80,8 @@ def test_the_tables_are_for_people(node: NodeProcess, key: str, reader: Identity
 
 def test_an_envelope_from_a_file_is_put_as_it_is(node: NodeProcess, tmp_path: Path, key: str, reader: Identity) -> None:
     expires_at_ms = (SystemClock().now_ms() // HOUR_MS + 48) * HOUR_MS
-    raw = encode_envelope(
-        Envelope(inbox_key=relay_inbox_key(reader.address), expires_at_ms=expires_at_ms, sealed=b"sealed")
-    )
+    inbox = relay_inbox_key(reader.address, node.relay.node_key)
+    raw = encode_envelope(Envelope(inbox_key=inbox, expires_at_ms=expires_at_ms, sealed=b"sealed"))
     file = tmp_path / "letter.bin"
     file.write_bytes(raw)
     restante("relay", "put", str(file), RESTANTE_RELAY=str(node.relay))

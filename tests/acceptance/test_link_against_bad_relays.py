@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from restante.core.link.client_end import ANSWER_TIMEOUT_S
+from restante.core.relay_inbox import relay_inbox_key
 from restante.core.signed_acks import delivery_evidence
 from restante.crypto.identity import Identity
 from restante.policy.connection_limits import RelayLimits
@@ -17,7 +18,6 @@ from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.runtime.transport.tls import server_context
 from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
 from restante.wire.frames import codec
-from restante.wire.inbox_keys import relay_inbox_key
 from support.relay.raw_peer import LOOPBACK, MALLORY, NODE, SOON_S
 from support.spec.clauses import clause
 from support.system.manual_event_loop import still_time
@@ -25,7 +25,9 @@ from support.wire.frame_reader import FrameReader
 
 SEALED = b"sealed bytes"
 ENVELOPE = encode_envelope(
-    Envelope(inbox_key=relay_inbox_key(MALLORY.address), expires_at_ms=500_000 * 3_600_000, sealed=SEALED)
+    Envelope(
+        inbox_key=relay_inbox_key(MALLORY.address, NODE.node_key), expires_at_ms=500_000 * 3_600_000, sealed=SEALED
+    )
 )
 GREETING = codec.Hello(
     lowest_version=1, highest_version=1, capabilities=1, challenge=bytes(32), node_key=NODE.node_key, now_ms=0

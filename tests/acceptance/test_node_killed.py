@@ -12,13 +12,13 @@ from typing import Any
 import apsw
 import pytest
 
+from restante.core.relay_inbox import relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemClock
 from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.envelope import Envelope, decode_envelope, encode_envelope
-from restante.wire.inbox_keys import relay_inbox_key
 from support.relay.node_processes import NodeHome, NodeProcess, start_node
 from support.spec.clauses import clause
 from support.system.soak import first_now_rest_in_soak
@@ -58,14 +58,14 @@ class Story:
         self.up.set()
 
 
-def inbox(who: int) -> InboxKey:
-    return relay_inbox_key(Identity(who.to_bytes(32, "big")).address)
+def inbox(who: int, home: NodeHome) -> InboxKey:
+    return relay_inbox_key(Identity(who.to_bytes(32, "big")).address, home.relay.node_key)
 
 
 async def send_all(story: Story, who: int, puts: int) -> None:
     """Every put, over as many links as it takes: what was not acknowledged on one is put again on the next."""
     waiting = list(range(puts))
-    inbox_key = inbox(who)
+    inbox_key = inbox(who, story.home)
     for link_number in itertools.count():
         if not waiting:
             return
@@ -110,11 +110,8 @@ def on_disk(home: NodeHome) -> tuple[list[Mark], int]:
     finally:
         connection.close()
     marks: list[Mark] = [MARK.unpack_from(decode_envelope(raw).sealed) for _, raw in rows]
-    assert all(recipient == INBOXES[who] for (recipient, _), (who, _, _) in zip(rows, marks, strict=True))
+    assert all(recipient == inbox(who, home) for (recipient, _), (who, _, _) in zip(rows, marks, strict=True))
     return marks, facts
-
-
-INBOXES = [inbox(who) for who in range(CONNECTIONS)]
 
 
 @clause("1.3", "6.1", "6.2")

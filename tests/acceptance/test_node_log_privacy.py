@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from restante.core.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity
+from restante.model.ids import NodeKey
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemClock
 from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.address import show_address
 from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
-from restante.wire.inbox_keys import relay_inbox_key
 from support.relay.node_processes import NodeHome, NodeProcess, running_node
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S
@@ -26,9 +27,9 @@ STRANGER = Identity(b"x" * 32)
 SEALED = [bytes([reader, number]) * 50 for reader in range(5) for number in range(20)]
 
 
-def envelope(reader: Identity, sealed: bytes, *, hours: int = 48) -> bytes:
+def envelope(reader: Identity, sealed: bytes, node: NodeKey, *, hours: int = 48) -> bytes:
     expires_at_ms = (SystemClock().now_ms() // HOUR_MS + hours) * HOUR_MS
-    inbox = relay_inbox_key(reader.address)
+    inbox = relay_inbox_key(reader.address, node)
     return encode_envelope(Envelope(inbox_key=inbox, expires_at_ms=expires_at_ms, sealed=sealed))
 
 
@@ -41,20 +42,20 @@ async def keep_busy(node: NodeProcess) -> None:
 
     sender = await link()
     for number, sealed in enumerate(SEALED):
-        await sender.put(envelope(READERS[number // 20], sealed))
-    for refused in (envelope(READERS[0], b"late", hours=0), b"\xff" * 100):
+        await sender.put(envelope(READERS[number // 20], sealed, place.node_key))
+    for refused in (envelope(READERS[0], b"late", place.node_key, hours=0), b"\xff" * 100):
         with contextlib.suppress(AttemptFailed, ValueError):
             await sender.put(refused)
     for reader in READERS[:3]:
         receiver = await link()
-        await receiver.subscribe(reader)
+        await receiver.subscribe(OwnInbox(reader))
         async with asyncio.timeout(LIMIT_S):
             for _ in range(20):
                 blob = await receiver.next_blob()
                 await receiver.delete(blob.blob_id)
         await receiver.close()
     stranger = await link()
-    await stranger.subscribe(STRANGER)
+    await stranger.subscribe(OwnInbox(STRANGER))
     with contextlib.suppress(AttemptFailed):
         await stranger.delete(1)
     for noise in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\xff" + bytes(300), bytes(70_000)):
@@ -72,7 +73,7 @@ def everything_that_names_somebody(home: NodeHome) -> dict[str, bytes]:
     named: dict[str, bytes] = {}
     for number, identity in enumerate([*READERS, STRANGER]):
         named[f"address {number}"] = identity.address
-        named[f"inbox {number}"] = relay_inbox_key(identity.address)
+        named[f"inbox {number}"] = relay_inbox_key(identity.address, home.relay.node_key)
     named |= {f"hash {number}": hash_sealed_bytes(sealed) for number, sealed in enumerate(SEALED)}
     return named | {"node key": home.relay.node_key}
 

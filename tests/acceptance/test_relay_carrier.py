@@ -12,7 +12,7 @@ from restante.client.contacts import Recipient
 from restante.client.outbox import Destination, Message, Outbox
 from restante.client.relay.carrier import RelayCarrier
 from restante.client.relay.connector import connect_by_tls
-from restante.crypto.identity import Identity
+from restante.core.relay_inbox import OwnInbox
 from restante.model.error_codes import Code
 from restante.model.ids import NodeKey
 from restante.model.journal import JournalKind
@@ -49,7 +49,7 @@ class Dialler:
     def __init__(self) -> None:
         self.dialled: list[RelayPlace] = []
 
-    async def __call__(self, place: RelayPlace, owner: Identity | None) -> RelayConnection:
+    async def __call__(self, place: RelayPlace, owner: OwnInbox | None) -> RelayConnection:
         self.dialled.append(place)
         return await connect_by_tls(place, owner)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from restante.core.relay_inbox import OwnInbox
 from restante.node.stats import RelayEvent
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
@@ -90,13 +91,13 @@ async def test_the_fifth_subscription_of_a_mailbox_is_refused_for_now(tmp_path: 
         links = [await relay.link(BOB) for _ in range(4)]
         fifth = await relay.link()
         with pytest.raises(AttemptFailed, match="at most 4") as refused:
-            await fifth.subscribe(BOB)
+            await fifth.subscribe(OwnInbox(BOB))
         assert refused.value.failure is Failure.RATE_LIMITED
-        await fifth.subscribe(MALLORY)
+        await fifth.subscribe(OwnInbox(MALLORY))
         sixth = await relay.link()
         await links.pop().close()
         await until_true(lambda: relay.relay.stats().subscriptions == 4)
-        await sixth.subscribe(BOB)
+        await sixth.subscribe(OwnInbox(BOB))
         for link in (*links, fifth, sixth):
             await link.close()
 

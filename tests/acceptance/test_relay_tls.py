@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from restante.core.relay_inbox import OwnInbox
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.relay_connection import TlsRelayConnection
@@ -117,10 +118,10 @@ async def test_a_proof_relayed_by_one_who_has_even_the_nodes_key_opens_nothing(r
 
         trap = await asyncio.start_server(pose_as_the_node, LOOPBACK, 0, ssl=server_context(NODE))
         link = await TlsRelayConnection.connect(LOOPBACK, trap.sockets[0].getsockname()[1], node=NODE.node_key)
-        opening = asyncio.create_task(link.subscribe(BOB))
+        opening = asyncio.create_task(link.subscribe(OwnInbox(BOB)))
         async with asyncio.timeout(SOON_S):
             proof = await proofs
-        assert proof.address == BOB.address
+        assert proof.blinded_key == OwnInbox(BOB).signer_at(NODE.node_key).public_key
         assert (await towards_node.refusal(proof)).code == "E103"
         with contextlib.suppress(AttemptFailed):
             await opening

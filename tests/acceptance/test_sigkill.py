@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from restante.core.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.model.ids import MessageId, NodeKey, event_number
 from restante.model.journal import JournalKind
@@ -22,7 +23,6 @@ from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.envelope import Envelope, encode_envelope
-from restante.wire.inbox_keys import relay_inbox_key
 from support.client import accepting_process
 from support.client.accepting_process import READERS, SENDER
 from support.spec.clauses import clause
@@ -86,11 +86,13 @@ def test_a_killed_client_leaves_no_entry_claimed_beyond_its_lease(tmp_path: Path
     file.database.close()
 
 
-def envelope(number: int) -> bytes:
+def envelope(number: int, node: NodeKey) -> bytes:
     in_two_days = (SystemClock().now_ms() // HOUR_MS + 48) * HOUR_MS
     return encode_envelope(
         Envelope(
-            inbox_key=relay_inbox_key(READERS[0].address), expires_at_ms=in_two_days, sealed=b"sealed %d" % number * 100
+            inbox_key=relay_inbox_key(READERS[0].address, node),
+            expires_at_ms=in_two_days,
+            sealed=b"sealed %d" % number * 100,
         )
     )
 
@@ -137,7 +139,7 @@ async def put_until_killed(process: asyncio.subprocess.Process, port: int, node:
     async def put_on_and_on() -> None:
         with contextlib.suppress(AttemptFailed):
             while True:
-                raw = envelope(next(numbers))
+                raw = envelope(next(numbers), node)
                 await link.put(raw)
                 acknowledged.add(raw)
                 if len(acknowledged) == after:
@@ -167,7 +169,7 @@ async def test_every_envelope_a_killed_relay_acknowledged_is_there_and_is_served
     file.database.close()
     async with relay_process(home) as (_, port):
         link = await TlsRelayConnection.connect(LOOPBACK, port, node=node.node_key)
-        await link.subscribe(READERS[0])
+        await link.subscribe(OwnInbox(READERS[0]))
         served = set()
         for _ in range(len(held)):
             blob = await asyncio.wait_for(link.next_blob(), 30)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from restante.core.relay_inbox import OwnInbox
 from restante.model.journal import JournalEvent, JournalKind
 from restante.model.states import State
 from restante.policy.failures import Failure
@@ -206,7 +207,7 @@ class Ungrateful(MemoryRelayConnection):
 @clause("1.1")
 def test_a_relay_that_does_not_answer_deletes_sends_again_and_nothing_is_shown_twice(stage: Stage) -> None:
     async def ungrateful() -> RelayConnection:
-        return Ungrateful(stage.relay, stage.bob.identity)
+        return Ungrateful(stage.relay, OwnInbox(stage.bob.identity))
 
     async def scenario() -> None:
         async with stage.met():

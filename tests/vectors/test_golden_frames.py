@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from restante.model.ids import Address, NodeKey, PayloadHash
+from restante.model.ids import BlindedKey, NodeKey, PayloadHash
 from restante.wire.acks import decode_delivery_batch, delivery_batch_to_sign
 from restante.wire.frames.codec import (
     Blob,
@@ -45,7 +45,7 @@ HELLO = Hello(
     node_key=NodeKey(raw("hello", "node_key")),
     now_ms=VECTORS["hello"]["now_ms"],
 )
-OPEN = Subscribe(address=Address(raw("subscribe", "address")), signature=raw("subscribe", "signature"))
+OPEN = Subscribe(blinded_key=BlindedKey(raw("subscribe", "blinded_key")), signature=raw("subscribe", "signature"))
 
 
 def frames_by_name() -> dict[str, Frame]:
@@ -90,8 +90,8 @@ def test_frames_keep_their_bytes(vector: dict[str, Any]) -> None:
 
 
 def test_the_proof_of_possession_keeps_its_signature() -> None:
-    to_sign = open_to_sign(HELLO, raw("subscribe", "channel"), OPEN.address)
-    Ed25519PublicKey.from_public_bytes(OPEN.address).verify(OPEN.signature, to_sign)
+    to_sign = open_to_sign(HELLO, raw("subscribe", "channel"), OPEN.blinded_key)
+    Ed25519PublicKey.from_public_bytes(OPEN.blinded_key).verify(OPEN.signature, to_sign)
 
 
 @clause("7.8", "10.3")

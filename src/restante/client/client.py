@@ -34,6 +34,7 @@ from restante.client.relay.connector import Connector, connect_by_tls
 from restante.client.relay.receiver import RECEIVE_DELAY_S, MailReceiver
 from restante.core.inbox_events import InboxEventType
 from restante.core.outbox_events import OutboxEventType
+from restante.core.relay_inbox import OwnInbox
 from restante.core.signed_bundles import sign_bundle
 from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity
@@ -100,7 +101,7 @@ class Client:
         self.received = parts.inbox
         self.shipping = parts.shipping
         self._receiver = MailReceiver(
-            identity,
+            (OwnInbox(identity), OwnInbox(identity, identity.access_secret)),
             self.places,
             take=self.receive,
             schedule=settings.retry,
@@ -241,6 +242,7 @@ class Client:
                 schedule=self._settings.retry,
                 clock=self._clock,
                 entropy=self._entropy,
+                secret_of=self.parts.access.secret_of,
                 on_change=self.outbox.wake,
                 on_wrong_key=self._report_wrong_key,
             ) as relay_carrier:

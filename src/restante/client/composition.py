@@ -6,6 +6,7 @@ Rules are in core and policy, storage in runtime/sqlite. Each part gets only wha
 from dataclasses import dataclass
 from pathlib import Path
 
+from restante.client.access_sender import AccessSender
 from restante.client.ack_sender import AckSender
 from restante.client.contacts import ContactBook
 from restante.client.incoming import IncomingMessages
@@ -20,6 +21,7 @@ from restante.crypto.storage_seal import StorageSeal
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
+from restante.runtime.sqlite.access_secrets import AccessSecrets
 from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.inbox.store import SqliteInbox
 from restante.runtime.sqlite.session_store import SessionStore
@@ -33,6 +35,7 @@ class ClientParts:
     outbox: Outbox
     inbox: SqliteInbox
     sessions: SessionStore
+    access: AccessSecrets
     security: SecurityEvents
     encryptor: MessageEncryptor
     outgoing: OutgoingMessages
@@ -55,6 +58,7 @@ def build_parts(
     file = ClientFile.open(path, entropy=entropy)
     seal = StorageSeal(identity.storage_key)
     sessions = SessionStore(file.database, owner=identity.address, seal=seal, entropy=entropy)
+    access = AccessSecrets(file.database, seal=seal, entropy=entropy)
     security = SecurityEvents(file.database, file.journal, tag_secret=identity.tag_secret)
     encryptor = MessageEncryptor(
         identity, contacts=contacts, sessions=sessions, storage=seal, entropy=entropy, security=security
@@ -80,11 +84,13 @@ def build_parts(
         outgoing=outgoing,
         ack_sender=ack_sender,
         outbox=outbox.store,
+        access=access,
         security=security,
         limits=settings.order,
     )
     maintenance = Maintenance(
         sessions=sessions,
+        access=AccessSender(identity, contacts=contacts, outgoing=outgoing, access=access),
         outgoing=outgoing,
         incoming=incoming,
         ack_sender=ack_sender,
@@ -98,6 +104,7 @@ def build_parts(
         outbox=outbox,
         inbox=inbox,
         sessions=sessions,
+        access=access,
         security=security,
         encryptor=encryptor,
         outgoing=outgoing,

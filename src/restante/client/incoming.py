@@ -37,12 +37,19 @@ from restante.model.kinds import Kind
 from restante.model.states import Verdict
 from restante.policy.reorder_limits import OrderLimits
 from restante.ports.relay_connection import StoredBlob
+from restante.runtime.sqlite.access_secrets import AccessSecrets
 from restante.runtime.sqlite.inbox.batch import ReceiveBatch
 from restante.runtime.sqlite.inbox.results import Asked, ReceiveResult, Released
 from restante.runtime.sqlite.outbox.store import SqliteOutbox
 from restante.runtime.sqlite.session_store import SessionStore, StoredSession
 from restante.wire.acks import AckType, BatchAck
-from restante.wire.control_messages import RetransmitRequest, SessionReset, decode_control, encode_retransmit_request
+from restante.wire.control_messages import (
+    AccessSecret,
+    RetransmitRequest,
+    SessionReset,
+    decode_control,
+    encode_retransmit_request,
+)
 from restante.wire.message_content import decode_content
 
 INVALID_TAG: Final = "invalid_sender_tag"
@@ -68,6 +75,7 @@ class IncomingMessages:
         outgoing: OutgoingMessages,
         ack_sender: AckSender,
         outbox: SqliteOutbox,
+        access: AccessSecrets,
         security: SecurityEvents,
         limits: OrderLimits,
     ) -> None:
@@ -78,6 +86,7 @@ class IncomingMessages:
         self._outgoing = outgoing
         self._ack_sender = ack_sender
         self._outbox = outbox
+        self._access = access
         self._security = security
         self._limits = limits
         self._asked_at_ms: dict[Address, int] = {}
@@ -208,6 +217,8 @@ class IncomingMessages:
         match said:
             case RetransmitRequest():
                 self._send_again(said, control.sender, now_ms)
+            case AccessSecret():
+                self._access.keep(control.sender, said.secret)
             case SessionReset():
                 pass  # the opening of its session stated this already, bound to its keys
 

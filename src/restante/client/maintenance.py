@@ -1,8 +1,9 @@
-"""What a client does because time has passed: prekeys, gaps, acks, sweeps. All of it in one transaction."""
+"""What a client does because time has passed: prekeys, gaps, acks, access secrets, sweeps, in one transaction."""
 
 import contextlib
 from typing import Final
 
+from restante.client.access_sender import AccessSender
 from restante.client.ack_sender import AckSender
 from restante.client.incoming import IncomingMessages
 from restante.client.outgoing import OutgoingMessages
@@ -25,6 +26,7 @@ class Maintenance:
         self,
         *,
         sessions: SessionStore,
+        access: AccessSender,
         outgoing: OutgoingMessages,
         incoming: IncomingMessages,
         ack_sender: AckSender,
@@ -34,6 +36,7 @@ class Maintenance:
         entropy: Entropy,
     ) -> None:
         self._sessions = sessions
+        self._access = access
         self._outgoing = outgoing
         self._incoming = incoming
         self._ack_sender = ack_sender
@@ -71,7 +74,8 @@ class Maintenance:
             self._outgoing.reset_for(self._failed.pop(), now_ms=now_ms)
         self._outgoing.reencrypt_retired_sessions(now_ms=now_ms)
         next_ms = now_ms + IDLE_MS
-        with contextlib.suppress(OutboxFull):  # refused before anything is written: the acks stay pending
+        with contextlib.suppress(OutboxFull):  # refused before anything is written: what waits stays pending
+            self._access.tell_new_contacts(now_ms=now_ms)
             due_ms = self._ack_sender.queue_due_batches(now_ms=now_ms)
             next_ms = next_ms if due_ms is None else min(next_ms, due_ms)
         return next_ms

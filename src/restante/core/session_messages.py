@@ -13,13 +13,12 @@ from restante.crypto.prekeys import PrekeyStore, without_one_time
 from restante.crypto.ratchet import RatchetState, decrypt, encrypt
 from restante.crypto.sealing import unseal
 from restante.model.error_codes import Code
-from restante.model.errors import LocalProtocolError, Malformed, RemoteProtocolError, RestanteError
-from restante.model.ids import Address, InboxKey, MessageId, PayloadHash, SessionId
+from restante.model.errors import LocalProtocolError, RemoteProtocolError, RestanteError
+from restante.model.ids import Address, MessageId, PayloadHash, SessionId
 from restante.model.prekey_bundle import Opening
 from restante.policy.padding import pad, unpad
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.envelope_parser import parse_envelope
-from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.session_message import SessionMessage, decode_session_message, encode_session_message
 
 UNSEALED_TOGETHER: Final = 16
@@ -55,7 +54,7 @@ class _Viewed(NamedTuple):
 
 
 def unseal_envelope(raw: bytes, *, reader: Identity) -> UnsealedMessage:
-    """Unseal an envelope. Raise if it is for another recipient or damaged. The message inside is still encrypted."""
+    """Unseal an envelope; the message inside is still encrypted. Raise if it is damaged or for another recipient."""
     [opened] = unseal_envelopes([raw], reader=reader)
     if isinstance(opened, RestanteError):
         raise opened
@@ -65,21 +64,18 @@ def unseal_envelope(raw: bytes, *, reader: Identity) -> UnsealedMessage:
 def unseal_envelopes(envelopes: Sequence[bytes], *, reader: Identity) -> list[UnsealedMessage | RestanteError]:
     """Unseal several envelopes, in order. A refused one gives its error in the list."""
     arrivals: list[UnsealedMessage | RestanteError] = []
-    inbox_key = relay_inbox_key(reader.address)
     for start in range(0, len(envelopes), UNSEALED_TOGETHER):
-        viewed = [_view(raw, inbox_key) for raw in envelopes[start : start + UNSEALED_TOGETHER]]
+        viewed = [_view(raw) for raw in envelopes[start : start + UNSEALED_TOGETHER]]
         padded = [_unsealed(one, reader) for one in viewed]
         arrivals += map(_arrival, viewed, padded)
     return arrivals
 
 
-def _view(raw: bytes, mine: InboxKey) -> _Viewed | RestanteError:
+def _view(raw: bytes) -> _Viewed | RestanteError:
     try:
-        inbox_key, _, sealed = parse_envelope(raw)
+        _, _, sealed = parse_envelope(raw)
     except RestanteError as problem:
         return problem
-    if inbox_key != mine:
-        return Malformed("the envelope is for another inbox")
     return _Viewed(sealed, hash_sealed_bytes(sealed), len(raw))
 
 

@@ -45,7 +45,7 @@ Under such a key one signature is valid for many messages, so it proves nothing.
 class Identity:
     """The secret keys. They sign and unseal, and never leave this object."""
 
-    __slots__ = ("_agreement", "_sealing", "_signing", "card", "storage_key", "tag_secret")
+    __slots__ = ("_agreement", "_sealing", "_signing", "access_secret", "card", "storage_key", "tag_secret")
 
     def __init__(self, seed: bytes) -> None:
         exactly(seed, SEED_BYTES, "identity seed")
@@ -56,6 +56,7 @@ class Identity:
         self._agreement = X25519PrivateKey.from_private_bytes(_derive(seed, b"agreement", 32))
         self.storage_key = _derive(seed, b"storage", 32)
         self.tag_secret = _derive(seed, b"tags", 32)
+        self.access_secret = _derive(seed, b"access", 32)
         sealing_key = mlkem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
         agreement_key = self._agreement.public_key().public_bytes_raw()
         self.card = ContactCard(

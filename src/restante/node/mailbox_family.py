@@ -25,7 +25,7 @@ from restante.ports.clock import Clock
 from restante.ports.mailbox_store import DamagedBlob, MailboxStore
 from restante.wire.frames import codec
 from restante.wire.frames.types import FrameType
-from restante.wire.inbox_keys import relay_inbox_key
+from restante.wire.mesh_keys import blinded_relay_inbox_key
 
 PAGE_BLOBS: Final = 256
 PAGE_BYTES: Final = 524_288
@@ -166,13 +166,13 @@ class MailboxConnection:
     def _subscribe(self, request: int, frame: codec.Subscribe) -> None:
         peer = self._peer
         if not is_signed_by(
-            frame.address, frame.signature, codec.open_to_sign(peer.hello, peer.binding, frame.address)
+            frame.blinded_key, frame.signature, codec.open_to_sign(peer.hello, peer.binding, frame.blinded_key)
         ):
-            text = "the signature does not prove this address"
+            text = "the signature does not prove this inbox"
             peer.refuse(request, Refusal(permanent=True, code=Code.AUTHENTICATION_FAILED, text=text))
             peer.close()  # each guess costs a new connection: checking a signature is expensive
             return
-        inbox = relay_inbox_key(frame.address)
+        inbox = blinded_relay_inbox_key(frame.blinded_key, peer.hello.node_key)
         limits = self._family.limits
         if not self._family.subscribe(inbox, self):
             text = f"at most {limits.max_subscriptions_per_mailbox} connections may be subscribed to one mailbox"

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from restante.core.mailbox import check_put
+from restante.core.relay_inbox import OwnInbox, relay_inbox_key
 from restante.core.signed_acks import Evidence, delivery_evidence
 from restante.crypto.identity import Identity
-from restante.model.errors import RestanteError
+from restante.model.errors import LocalProtocolError, RestanteError
+from restante.model.ids import InboxKey
 from restante.policy.failures import failure_of_refusal
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.clock import Clock
 from restante.ports.mailbox_store import MailboxStore
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, StoredBlob
-from restante.wire.inbox_keys import relay_inbox_key
 
 PAGE: Final = 16
 PAGE_BYTES: Final = 1_000_000
@@ -35,9 +36,9 @@ class MemoryRelay:
         self._clock = clock
         self._links: dict[MemoryRelayConnection, None] = {}  # in the order they were made, so that a seed decides all
 
-    def link(self, owner: Identity) -> "MemoryRelayConnection":
-        """Open a subscription for `owner`: blobs that were not deleted are pushed again (SPEC 6.4)."""
-        link = MemoryRelayConnection(self, owner)
+    def link(self, inbox: OwnInbox | None = None) -> "MemoryRelayConnection":
+        """Open a connection; with an inbox it is subscribed, and blobs not deleted are pushed again (SPEC 6.4)."""
+        link = MemoryRelayConnection(self, inbox)
         self._links[link] = None
         return link
 
@@ -73,9 +74,9 @@ class MemoryRelay:
 class MemoryRelayConnection:
     """Implements `RelayConnection`. Each blob is returned once, in order (SPEC 6.4)."""
 
-    def __init__(self, relay: MemoryRelay, owner: Identity) -> None:
+    def __init__(self, relay: MemoryRelay, inbox: OwnInbox | None) -> None:
         self._relay = relay
-        self._inbox = relay_inbox_key(owner.address)
+        self._subscribed = None if inbox is None else _key_of(inbox, relay.identity)
         self._handed_through = 0
         self._news = asyncio.Event()
         self._lost = asyncio.Event()
@@ -128,11 +129,21 @@ class MemoryRelayConnection:
         self._lost.set()
         self._news.set()
 
+    @property
+    def _inbox(self) -> InboxKey:
+        if self._subscribed is None:
+            raise LocalProtocolError("this connection puts; it is not subscribed")
+        return self._subscribed
+
     async def _travel(self) -> None:
         """Wait for the delay. The connection may be closed afterwards."""
         await asyncio.sleep(self._relay.travel_s)
         if self._lost.is_set():
             raise ConnectionLost
+
+
+def _key_of(inbox: OwnInbox, relay: Identity) -> InboxKey:
+    return relay_inbox_key(inbox.owner.address, relay.node_key, inbox.access_secret)
 
 
 def _as_failure(refused: Refusal) -> AttemptFailed:

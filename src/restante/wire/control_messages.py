@@ -1,11 +1,11 @@
-"""Encode and decode the bodies of control messages: acks, retransmit requests, session resets (SPEC 8.7, 9.5, 10).
+"""Encode and decode the bodies of control messages: acks, requests, resets, access secrets (SPEC 8.7, 8.8, 9.5, 10).
 
 The first byte is the type. Only acks carry a signature, because they are evidence for third parties. For the others,
 the session in which a control message arrives authenticates its sender.
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -23,6 +23,7 @@ from restante.wire.field_checks import check_number
 MAX_CONTROL_BYTES: Final = BATCH_BYTES_WITHOUT_IDS + MESSAGE_ID_BYTES * MAX_BATCH_IDS
 """The size of a full batch of acks, the longest control message. It is checked before parsing."""
 
+ACCESS_SECRET_BYTES: Final = 32
 MAX_SPAN: Final = 10  # SPEC 9.5: [missing, missing + 10]
 MAX_REASON: Final = 3
 _REQUEST: Final = struct.Struct(">B32sII")
@@ -34,6 +35,7 @@ class ControlType(IntEnum):
 
     RETRANSMIT_REQUEST = 0x11
     SESSION_RESET = 0x12
+    ACCESS_SECRET = 0x20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,17 @@ class SessionReset:
         check_number(self.reason, "reason", low=1, high=MAX_REASON)
 
 
-Control = BatchAck | RetransmitRequest | SessionReset
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSecret:
+    """Lets a contact write to the sender's contacts inbox (SPEC 7.2, 8.8)."""
+
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        exactly(self.secret, ACCESS_SECRET_BYTES, "an access secret")
+
+
+Control = BatchAck | RetransmitRequest | SessionReset | AccessSecret
 
 
 def encode_retransmit_request(request: RetransmitRequest) -> bytes:
@@ -71,6 +83,10 @@ def encode_retransmit_request(request: RetransmitRequest) -> bytes:
 
 def encode_session_reset(reset: SessionReset) -> bytes:
     return _RESET.pack(ControlType.SESSION_RESET, reset.old, reset.reason)
+
+
+def encode_access_secret(access: AccessSecret) -> bytes:
+    return bytes([ControlType.ACCESS_SECRET]) + access.secret
 
 
 def decode_control(raw: bytes) -> Control:
@@ -90,5 +106,7 @@ def decode_control(raw: bytes) -> Control:
             exactly(raw, _RESET.size, "a session reset")
             _, old, reason = _RESET.unpack(raw)
             return SessionReset(old=SessionId(old), reason=reason)
+        case ControlType.ACCESS_SECRET:
+            return AccessSecret(secret=raw[1:])
         case other:
             raise Malformed(f"unknown type {other} of a control message")

@@ -14,6 +14,7 @@ from pyarrow import parquet
 
 from restante.client.client import Client
 from restante.core.mailbox import Keep, check_put
+from restante.core.relay_inbox import relay_inbox_key
 from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId
 from restante.model.journal import JournalEvent, JournalKind
@@ -23,10 +24,9 @@ from restante.runtime.journal.segment_directory import DirectoryDepot
 from restante.runtime.sqlite.file.journal import Journal
 from restante.testing.deterministic import FakeClock
 from restante.wire.address import show_address
-from restante.wire.inbox_keys import relay_inbox_key
 from restante.wire.journal_schema import from_record
 from restante.wire.segment_manifest import Manifest, decode_manifest, manifest_name
-from support.client.client_pairs import Post, client_in, introduce, shown
+from support.client.client_pairs import RELAY, Post, client_in, introduce, shown
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, NodeFile, facts, open_node_file
 from support.system.full_disk import no_file_longer_than
@@ -233,7 +233,7 @@ async def test_no_address_inbox_or_session_is_in_any_byte_of_a_segment(node: Nod
     [received] = shown(bob, clock)
     people = (alice.identity, bob.identity)
     never = [form for who in people for form in (*forms(who.address), show_address(who.address).encode())]
-    never += [form for who in people for form in forms(relay_inbox_key(who.address))]
+    never += [form for who in people for form in forms(relay_inbox_key(who.address, RELAY.node_key))]
     never += forms(received.session_id)
     shipped = [ship(journal, tmp_path / "out") for journal in (alice.journal, bob.journal, node.journal)]
     for [path] in shipped:

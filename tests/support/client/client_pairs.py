@@ -73,6 +73,7 @@ class Post:
         envelope = build_relay_envelope(
             entry.payload,
             recipient=parse_address(entry.lane.removeprefix(CONTROL_LANE)),
+            relay=RELAY.node_key,
             kind=entry.kind,
             expires_at_ms=entry.expires_at_ms,
             now_ms=self.clock.now_ms(),

@@ -10,19 +10,21 @@ from typing import Final
 
 from restante.client.client import Client
 from restante.client.contacts import ContactBook
+from restante.core.relay_inbox import OwnInbox
 from restante.crypto.identity import Identity
 from restante.model.ids import MessageId, node_key
 from restante.model.inbox_entry import InboxEntry
 from restante.model.journal import STATE_AFTER, JournalEvent
 from restante.model.places import RelayPlace
 from restante.model.states import State
+from restante.policy.failures import Failure
 from restante.policy.retry import RetrySchedule
 from restante.policy.settings import Settings
 from restante.ports.mailbox_store import MailboxStore
-from restante.ports.relay_connection import RelayConnection
+from restante.ports.relay_connection import AttemptFailed, RelayConnection
 from restante.testing.deterministic import FakeClock, SeededEntropy
 from restante.testing.lossy_connection import FaultCounts, Faults, LossyConnection
-from restante.testing.memory_relay import MemoryRelay
+from restante.testing.memory_relay import MemoryRelay, MemoryRelayConnection
 
 SETTINGS: Final = Settings(retry=RetrySchedule(base_ms=100, max_delay_ms=60_000))
 PATIENCE_S: Final = 3_600.0
@@ -41,6 +43,7 @@ class Endpoint:
         self.counts = FaultCounts()
         self._stage = stage
         self._lives = 0
+        self._links: list[MemoryRelayConnection] = []
         self._alive = asyncio.Lock()
         self._working: asyncio.Task[None] | None = None
         self.client = self._open()
@@ -83,8 +86,10 @@ class Endpoint:
     def go_online(self, connect: Callable[[], Awaitable[RelayConnection]] | None = None) -> None:
         """Over the stage's network, unless the test has links of its own."""
 
-        async def connected(_relay: RelayPlace, _owner: Identity | None) -> RelayConnection:
-            return await (connect or self._connect)()
+        life = self._lives
+
+        async def connected(_relay: RelayPlace, inbox: OwnInbox | None) -> RelayConnection:
+            return await (connect() if connect is not None else self._connect(inbox, life))
 
         self._working = asyncio.create_task(self.client.run(connected))
 
@@ -109,6 +114,7 @@ class Endpoint:
         async with self._alive:
             before = self._path()
             self._lives += 1
+            self._hang_up()
             for suffix in ("", "-wal"):
                 shutil.copy(f"{before}{suffix}", f"{self._path()}{suffix}")
             await self.go_offline()
@@ -139,8 +145,16 @@ class Endpoint:
         client.file.commits._disk_took_s = 0.0
         return client
 
-    async def _connect(self) -> RelayConnection:
-        link = self._stage.relay.link(self.identity)
+    def _hang_up(self) -> None:
+        """End every link of the old life, so that nothing leaves that the new one knows nothing of."""
+        while self._links:
+            self._stage.relay.drop(self._links.pop())
+
+    async def _connect(self, inbox: OwnInbox | None, life: int) -> RelayConnection:
+        if life != self._lives:
+            raise AttemptFailed("this life is over", failure=Failure.CONNECTION_REFUSED)
+        link = self._stage.relay.link(inbox)
+        self._links.append(link)
         return LossyConnection(link, self._stage.faults, self._stage.network, self.counts)
 
 

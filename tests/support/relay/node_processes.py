@@ -20,13 +20,13 @@ import pytest
 
 from restante.cli.main import app, run
 from restante.cli.node.config_template import node_toml
+from restante.core.relay_inbox import relay_inbox_key
 from restante.model.places import RelayPlace
 from restante.runtime.endpoints import Endpoint, parse_endpoint
 from restante.runtime.identity_files import load_identity
 from restante.runtime.node_home import NodeDirectory
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.envelope import Envelope, encode_envelope
-from restante.wire.inbox_keys import relay_inbox_key
 from support.system.wait_until import LIMIT_S, looks
 
 COMMAND = str(Path(sys.executable).with_name("restante"))
@@ -131,7 +131,7 @@ class NodeHome:
 
     def envelopes(self, *sealed: bytes) -> list[bytes]:
         """For the inbox of the node's own identity, which is as good as any."""
-        inbox_key = relay_inbox_key(load_identity(self.key).address)
+        inbox_key = relay_inbox_key(load_identity(self.key).address, self.relay.node_key)
         expires_at_ms = (SystemClock().now_ms() // HOUR_MS + 48) * HOUR_MS
         return [
             encode_envelope(Envelope(inbox_key=inbox_key, expires_at_ms=expires_at_ms, sealed=one)) for one in sealed

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from restante.core.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.node.relay import Relay
 from restante.policy.connection_limits import RelayLimits
@@ -22,7 +23,6 @@ from restante.runtime.transport.tls import channel_of, client_context
 from restante.testing.deterministic import FakeClock
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.frames import codec
-from restante.wire.inbox_keys import relay_inbox_key
 from support.wire.frame_reader import FrameReader
 
 LOOPBACK = "127.0.0.1"
@@ -43,13 +43,13 @@ class RunningRelay:
         """A connection, subscribed for `reader` if given."""
         link = await TlsRelayConnection.connect(LOOPBACK, self.port, node=NODE.node_key)
         if reader is not None:
-            await link.subscribe(reader)
+            await link.subscribe(OwnInbox(reader))
         return link
 
     def envelope(self, text: bytes, *, reader: Identity = BOB, hours: int = 48) -> bytes:
         expires_at_ms = (self.clock.now_ms() // HOUR_MS + hours) * HOUR_MS
         return encode_envelope(
-            Envelope(inbox_key=relay_inbox_key(reader.address), expires_at_ms=expires_at_ms, sealed=text)
+            Envelope(inbox_key=relay_inbox_key(reader.address, NODE.node_key), expires_at_ms=expires_at_ms, sealed=text)
         )
 
     def held(self) -> list[bytes]:
@@ -168,5 +168,7 @@ class RawPeer:
         channel: bytes | None = None,
     ) -> codec.Subscribe:
         """That `identity` opens this connection; signed by somebody else, or for another connection, if so told."""
-        to_sign = codec.open_to_sign(hello, channel or self.channel, identity.address)
-        return codec.Subscribe(address=identity.address, signature=(signer or identity).sign(to_sign))
+        inbox = OwnInbox(identity).signer_at(hello.node_key)
+        by = OwnInbox(signer or identity).signer_at(hello.node_key)
+        to_sign = codec.open_to_sign(hello, channel or self.channel, inbox.public_key)
+        return codec.Subscribe(blinded_key=inbox.public_key, signature=by.sign(to_sign, entropy=bytes(32)))

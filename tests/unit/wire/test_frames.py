@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, TooLarge
-from restante.model.ids import Address, NodeKey
+from restante.model.ids import BlindedKey, NodeKey
 from restante.wire.acks import DeliveryBatch, encode_delivery_batch
 from restante.wire.frames.codec import (
     Blob,
@@ -49,7 +49,7 @@ HELLO = Hello(
 )
 EXAMPLES: dict[FrameType, Frame] = {
     FrameType.HELLO: HELLO,
-    FrameType.SUBSCRIBE: Subscribe(address=Address(b"a" * 32), signature=b"s" * 64),
+    FrameType.SUBSCRIBE: Subscribe(blinded_key=BlindedKey(b"a" * 32), signature=b"s" * 64),
     FrameType.SUBSCRIBED: Subscribed(),
     FrameType.START: Start(version=1, capabilities=1),
     FrameType.PUT: Put(envelope=b"an envelope"),
@@ -94,7 +94,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
     ),
     st.builds(Start, version=st.integers(0, 255), capabilities=st.integers(0, 2**32 - 1)),
     st.builds(Credit, through=blob_ids),
-    st.builds(Subscribe, address=ids.map(Address), signature=signatures),
+    st.builds(Subscribe, blinded_key=ids.map(BlindedKey), signature=signatures),
     st.builds(Put, envelope=st.binary(max_size=100)),
     stored,
     st.builds(
@@ -269,12 +269,12 @@ def test_an_oversized_put_reaches_the_node_so_that_it_can_refuse_by_code() -> No
         Put(envelope=bytes(524_289))
 
 
-def test_proof_of_possession_is_bound_to_connection_node_and_address() -> None:
-    signed = open_to_sign(HELLO, b"t" * 32, Address(b"a" * 32))
+def test_proof_of_possession_is_bound_to_connection_node_and_inbox() -> None:
+    signed = open_to_sign(HELLO, b"t" * 32, BlindedKey(b"a" * 32))
     hello = b"\x01\x02\x00\x00\x00\x01" + b"c" * 32 + b"n" * 32 + (1_700_000_000_000).to_bytes(8, "big")
     assert signed == b"restante-open-v1" + hello + b"t" * 32 + b"a" * 32
     with pytest.raises(Malformed, match="channel must have 32 bytes"):
-        open_to_sign(HELLO, b"t" * 31, Address(b"a" * 32))
+        open_to_sign(HELLO, b"t" * 31, BlindedKey(b"a" * 32))
 
 
 def test_stored_takes_no_other_acks_than_delivery() -> None:
@@ -353,8 +353,11 @@ def test_numbers_no_store_could_hold_are_refused(number: int, body: bytes, reaso
     [
         (lambda: replace(HELLO, challenge=bytes(31)), "challenge must have 32 bytes, not 31"),
         (lambda: replace(HELLO, node_key=NodeKey(bytes(33))), "node key must have 32 bytes, not 33"),
-        (lambda: Subscribe(address=Address(bytes(31)), signature=bytes(64)), "address must have 32 bytes, not 31"),
-        (lambda: Subscribe(address=Address(bytes(32)), signature=b""), "signature must have 64 bytes, not 0"),
+        (
+            lambda: Subscribe(blinded_key=BlindedKey(bytes(31)), signature=bytes(64)),
+            "blinded key must have 32",
+        ),
+        (lambda: Subscribe(blinded_key=BlindedKey(bytes(32)), signature=b""), "signature must have 64 bytes, not 0"),
         (lambda: Refused(permanent=False, code="E004", retry_after_ms=-1, text=""), "retry_after must be in"),
         (lambda: Refused(permanent=False, code="E004", retry_after_ms=2**32, text=""), "retry_after must be in"),
         (lambda: Blob(blob_id=1, stored_at_ms=0, envelope=b""), r"size of an envelope must be in 1\.\.262208"),

@@ -70,7 +70,7 @@ def put(
     if file is not None:
         envelopes = [read_envelope(file)]
     else:
-        envelopes = random_envelopes(identity, address, count=count, size=size, hours=ttl_hours)
+        envelopes = random_envelopes(identity, address, relay=pinned, count=count, size=size, hours=ttl_hours)
     stored, seconds = put_all(pinned, envelopes)
     if as_json:
         print_json({"stored": [one.data() for one in stored], "seconds": round(seconds, 6)})

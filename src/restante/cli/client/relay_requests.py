@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from restante.cli.terminal import HINT
+from restante.core.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError, TooLarge
@@ -22,7 +23,6 @@ from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.address import parse_address
 from restante.wire.envelope import MAX_ENVELOPE_BYTES, Envelope, decode_envelope, encode_envelope, hash_sealed_bytes
 from restante.wire.frames.mailbox import MAX_DELETED_AT_ONCE
-from restante.wire.inbox_keys import relay_inbox_key
 
 HOUR_MS: Final = 3_600_000
 
@@ -67,11 +67,13 @@ def read_envelope(file: Path) -> bytes:
     return raw
 
 
-def random_envelopes(identity: Path | None, address: str | None, *, count: int, size: int, hours: int) -> list[bytes]:
-    """Make envelopes of random bytes for an identity's file or an address."""
+def random_envelopes(
+    identity: Path | None, address: str | None, *, relay: RelayPlace, count: int, size: int, hours: int
+) -> list[bytes]:
+    """Make envelopes of random bytes for the public inbox of an identity's file or an address."""
     owner: Address = load_identity(identity).address if identity is not None else parse_address(address or "")
     expires_at_ms = (SystemClock().now_ms() // HOUR_MS + hours + 1) * HOUR_MS
-    inbox = relay_inbox_key(owner)
+    inbox = relay_inbox_key(owner, relay.node_key)
     return [
         encode_envelope(Envelope(inbox_key=inbox, expires_at_ms=expires_at_ms, sealed=secrets.token_bytes(size)))
         for _ in range(count)
@@ -118,7 +120,7 @@ async def _flush_all(
     link = await _connect(relay)
     held: list[HeldEnvelope] = []
     try:
-        await link.subscribe(owner)
+        await link.subscribe(OwnInbox(owner))
         while len(held) < limit:
             try:
                 async with asyncio.timeout(idle_timeout_ms / 1_000):

@@ -17,7 +17,7 @@ from typing import Final
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.client.relay.connector import connect_by_tls
-from restante.crypto.identity import Identity
+from restante.core.relay_inbox import OwnInbox
 from restante.model.ids import Address
 from restante.model.places import RelayPlace
 from restante.node.relay import Relay
@@ -145,8 +145,8 @@ async def _connected(client: Client, config: ProcessConfig, counts: FaultCounts)
     """Run the client over a lossy network until the block ends."""
     dice = SeededEntropy(config.seed)
 
-    async def connect(relay: RelayPlace, owner: Identity | None) -> RelayConnection:
-        return LossyConnection(await connect_by_tls(relay, owner), DEMO_FAULTS, dice, counts)
+    async def connect(relay: RelayPlace, inbox: OwnInbox | None) -> RelayConnection:
+        return LossyConnection(await connect_by_tls(relay, inbox), DEMO_FAULTS, dice, counts)
 
     working = asyncio.create_task(client.run(connect))
     try:

@@ -14,8 +14,10 @@ from restante.client.contacts import Recipient
 from restante.client.relay.connections import NotReached, RelayConnections
 from restante.client.relay.connector import Connector
 from restante.core.relay_envelope import build_relay_envelope
+from restante.crypto.blinded_keys import NO_SECRET
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
+from restante.model.ids import Address
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure, failure_of_refusal
@@ -54,12 +56,17 @@ class RelayCarrier:
         schedule: RetrySchedule,
         clock: Clock,
         entropy: Entropy,
+        secret_of: Callable[[Address], bytes] = lambda _: NO_SECRET,
         on_change: Callable[[], None] = lambda: None,
         on_wrong_key: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_change` is called when lanes may have become connected, `on_wrong_key` when another node answered."""
+        """`secret_of` names the access secret of a recipient's contacts inbox; without one mail goes to the public one.
+
+        `on_change` is called when lanes may have become connected, `on_wrong_key` when another node answered.
+        """
         self._recipients = recipients
         self._clock = clock
+        self._secret_of = secret_of
         self._connections = RelayConnections(
             connect, schedule=schedule, entropy=entropy, on_change=on_change, on_wrong_key=on_wrong_key
         )
@@ -86,20 +93,10 @@ class RelayCarrier:
         recipient = self._recipients.recipient(entry.lane)
         if recipient is None:
             raise AttemptFailed("the recipient is no contact", failure=Failure.RECIPIENT_KEY_NOT_FOUND)
-        try:
-            envelope = build_relay_envelope(
-                entry.payload,
-                recipient=recipient.address,
-                kind=entry.kind,
-                expires_at_ms=entry.expires_at_ms,
-                now_ms=self._clock.now_ms(),
-            )
-        except RestanteError as problem:
-            raise AttemptFailed(str(problem), failure=failure_of_refusal(problem.code, permanent=True)) from problem
         failed: AttemptFailed = NotReached()
         for place in recipient.places:
             try:
-                evidence = await self._connections.put(place, envelope)
+                evidence = await self._connections.put(place, self._envelope(entry, recipient, place))
             except AttemptFailed as problem:
                 if problem.code not in TRY_NEXT_PLACE and not isinstance(problem, NotReached):
                     raise
@@ -108,3 +105,17 @@ class RelayCarrier:
             else:
                 return (StoredByNode(evidence, node_id_of(place.node_key)),)
         raise failed
+
+    def _envelope(self, entry: OutboxEntry, recipient: Recipient, place: RelayPlace) -> bytes:
+        try:
+            return build_relay_envelope(
+                entry.payload,
+                recipient=recipient.address,
+                relay=place.node_key,
+                access_secret=self._secret_of(recipient.address),
+                kind=entry.kind,
+                expires_at_ms=entry.expires_at_ms,
+                now_ms=self._clock.now_ms(),
+            )
+        except RestanteError as problem:
+            raise AttemptFailed(str(problem), failure=failure_of_refusal(problem.code, permanent=True)) from problem

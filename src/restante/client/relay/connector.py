@@ -2,20 +2,20 @@
 
 from collections.abc import Awaitable, Callable
 
-from restante.crypto.identity import Identity
+from restante.core.relay_inbox import OwnInbox
 from restante.model.places import RelayPlace
 from restante.ports.relay_connection import RelayConnection
 from restante.runtime.transport.relay_connection import TlsRelayConnection
 
-Connector = Callable[[RelayPlace, Identity | None], Awaitable[RelayConnection]]
-"""Opens a connection to a relay. With an identity it subscribes to that identity's inbox and never puts (SPEC 6.5)."""
+Connector = Callable[[RelayPlace, OwnInbox | None], Awaitable[RelayConnection]]
+"""Opens a connection to a relay. With an inbox it subscribes to that and never puts (SPEC 6.5)."""
 
 
-async def connect_by_tls(relay: RelayPlace, owner: Identity | None) -> RelayConnection:
+async def connect_by_tls(relay: RelayPlace, inbox: OwnInbox | None) -> RelayConnection:
     connection = await TlsRelayConnection.connect(relay.host, relay.port, node=relay.node_key)
-    if owner is not None:
+    if inbox is not None:
         try:
-            await connection.subscribe(owner)
+            await connection.subscribe(inbox)
         except BaseException:
             await connection.close()
             raise

@@ -1,7 +1,8 @@
 """Receives mail: stays subscribed at the client's own places and passes on what arrives (SPEC 6.4, 6.5).
 
 A receiving connection never puts, and it is opened a random time after start, so that a relay can't link it to the
-connection that puts. A blob is deleted at the relay only after it is on our disk.
+connection that puts. Each inbox has a connection of its own, so that a relay can't link the two inboxes. A blob is
+deleted at the relay only after it is on our disk.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from restante.client.relay.connector import Connector
-from restante.crypto.identity import Identity
+from restante.core.relay_inbox import OwnInbox
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure, delay_after_failure_ms
 from restante.policy.retry import RetrySchedule
@@ -25,7 +26,7 @@ class MailReceiver:
 
     def __init__(
         self,
-        identity: Identity,
+        inboxes: Sequence[OwnInbox],
         places: Sequence[RelayPlace],
         *,
         take: Callable[[Sequence[StoredBlob]], Awaitable[None]],
@@ -34,8 +35,8 @@ class MailReceiver:
         delay_s: float = RECEIVE_DELAY_S,
         on_wrong_key: Callable[[], None] = lambda: None,
     ) -> None:
-        """Wait a random time up to `delay_s` before the first connection."""
-        self._identity = identity
+        """Wait a random time up to `delay_s` before the first connection of each inbox."""
+        self._inboxes = inboxes
         self._places = places
         self._take = take
         self._schedule = schedule
@@ -46,8 +47,12 @@ class MailReceiver:
         self.failure: AttemptFailed | None = None
 
     async def run(self, connect: Connector) -> None:
-        """Stay subscribed at every place; ends only by cancellation or an error of `take`."""
-        tasks = [asyncio.create_task(self._stay_subscribed(connect, place)) for place in self._places]
+        """Stay subscribed to every inbox at every place; ends only by cancellation or an error of `take`."""
+        tasks = [
+            asyncio.create_task(self._stay_subscribed(connect, place, inbox))
+            for place in self._places
+            for inbox in self._inboxes
+        ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -57,12 +62,12 @@ class MailReceiver:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _stay_subscribed(self, connect: Connector, place: RelayPlace) -> None:
+    async def _stay_subscribed(self, connect: Connector, place: RelayPlace, inbox: OwnInbox) -> None:
         await asyncio.sleep(self._delay_s * (self._entropy.dice() + 1) / 2)
         failures = 0
         while True:
             try:
-                connection = await connect(place, self._identity)
+                connection = await connect(place, inbox)
             except AttemptFailed as failed:
                 failures = min(failures + 1, self._schedule.max_attempts)
                 failure, self.failure = failed.failure, failed

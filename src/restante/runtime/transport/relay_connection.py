@@ -11,13 +11,15 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from restante.core.link.messages import Faulted
 from restante.core.link.windows import ReceiveWindow
+from restante.core.relay_inbox import OwnInbox
 from restante.core.signed_acks import Evidence, is_evidence_by
-from restante.crypto.identity import Identity
+from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES
 from restante.model.errors import RemoteProtocolError, RestanteError
 from restante.model.ids import NodeKey, PayloadHash
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure, failure_of_refusal
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, StoredBlob
+from restante.runtime.system import SystemEntropy
 from restante.runtime.transport.outgoing_connection import OutgoingConnection
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.envelope_parser import parse_envelope
@@ -52,10 +54,12 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
     def _to(cls, node: NodeKey, limits: RelayLimits) -> Self:
         return cls(node, limits=limits)
 
-    async def subscribe(self, identity: Identity) -> None:
-        """Prove the address, so that the relay pushes its blobs on this connection."""
-        to_sign = codec.open_to_sign(self.hello, self.binding, identity.address)
-        await self._ask(codec.Subscribe(address=identity.address, signature=identity.sign(to_sign)), codec.Subscribed)
+    async def subscribe(self, inbox: OwnInbox) -> None:
+        """Prove the inbox under its blinded key, so that the relay pushes its blobs on this connection."""
+        signer = inbox.signer_at(self.node)
+        to_sign = codec.open_to_sign(self.hello, self.binding, signer.public_key)
+        signature = signer.sign(to_sign, entropy=SystemEntropy().draw(SIGNING_ENTROPY_BYTES))
+        await self._ask(codec.Subscribe(blinded_key=signer.public_key, signature=signature), codec.Subscribed)
 
     async def put(self, envelope: bytes) -> Evidence:
         if not self._may_send():

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from restante.model.ids import ADDRESS_BYTES, NODE_KEY_BYTES, Address, NodeKey, address, exactly, node_key
+from restante.model.ids import BLINDED_KEY_BYTES, NODE_KEY_BYTES, BlindedKey, NodeKey, blinded_key, exactly, node_key
 from restante.wire.field_checks import MAX_U32, SIGNATURE_BYTES, check_number, check_time
 from restante.wire.frames.types import FrameType, only
 
@@ -90,29 +90,29 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribe:
-    """Client: subscribe to the mailbox of this address; signed over `open_to_sign` (SPEC 6.5)."""
+    """Client: subscribe to the mailbox of this blinded key; signed by it over `open_to_sign` (SPEC 6.5, 7.2)."""
 
     TYPE: ClassVar = FrameType.SUBSCRIBE
-    SIZES: ClassVar = only(ADDRESS_BYTES + SIGNATURE_BYTES)
-    address: Address
+    SIZES: ClassVar = only(BLINDED_KEY_BYTES + SIGNATURE_BYTES)
+    blinded_key: BlindedKey
     signature: bytes
 
     def __post_init__(self) -> None:
-        address(self.address)
+        blinded_key(self.blinded_key)
         exactly(self.signature, SIGNATURE_BYTES, "signature")
 
     def body(self) -> bytes:
-        return self.address + self.signature
+        return self.blinded_key + self.signature
 
     @classmethod
     def from_body(cls, raw: bytes) -> Self:
-        return cls(address=Address(raw[:ADDRESS_BYTES]), signature=raw[ADDRESS_BYTES:])
+        return cls(blinded_key=BlindedKey(raw[:BLINDED_KEY_BYTES]), signature=raw[BLINDED_KEY_BYTES:])
 
 
-def open_to_sign(hello: Hello, channel: bytes, owner: Address) -> bytes:
+def open_to_sign(hello: Hello, channel: bytes, inbox: BlindedKey) -> bytes:
     """Return the bytes that a SUBSCRIBE signs.
 
     They bind the proof to the node by its key, and to the connection by the challenge and by `channel`, the hash of a
     secret of the TLS handshake. A man in the middle has two connections with two channels.
     """
-    return _OPEN_DOMAIN + hello.body() + exactly(channel, CHANNEL_BYTES, "channel") + address(owner)
+    return _OPEN_DOMAIN + hello.body() + exactly(channel, CHANNEL_BYTES, "channel") + blinded_key(inbox)

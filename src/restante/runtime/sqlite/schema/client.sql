@@ -263,6 +263,13 @@ CREATE TABLE own_prekeys (
     sealed BLOB NOT NULL
 ) STRICT;
 
+-- SPEC 8.8: access secrets of contacts inboxes: which peers gave us theirs (sealed), and which have ours.
+CREATE TABLE contact_access (
+    peer          BLOB PRIMARY KEY CHECK (length(peer) = 32),
+    sealed_secret BLOB,
+    is_told       INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- One-time prekeys of peers that we have used.
 CREATE TABLE used_prekey (
     peer      BLOB NOT NULL,

@@ -1,0 +1,19 @@
+-- Access secrets of contacts inboxes (SPEC 7.2, 8.8).
+
+-- name: all
+SELECT peer, sealed_secret FROM contact_access WHERE sealed_secret IS NOT NULL;
+
+-- name: keep
+INSERT INTO contact_access (peer, sealed_secret, is_told) VALUES (?, ?, 0)
+ON CONFLICT (peer) DO UPDATE SET sealed_secret = excluded.sealed_secret;
+
+-- name: untold
+-- Peers of whom we have read a message, and who lack our secret.
+SELECT DISTINCT peer FROM session
+ WHERE (is_initiator = 0 OR opening IS NULL)
+   AND peer NOT IN (SELECT peer FROM contact_access WHERE is_told = 1)
+ ORDER BY peer;
+
+-- name: told
+INSERT INTO contact_access (peer, sealed_secret, is_told) VALUES (?, NULL, 1)
+ON CONFLICT (peer) DO UPDATE SET is_told = 1;
