@@ -10,7 +10,7 @@ from bench.end_to_end_actors import Part
 from bench.end_to_end_stage import Stage, processor_s, resident_mb, staged
 from bench.results import Table, bar
 from restante.client.relay.connector import connect_by_tls
-from restante.core.relay_inbox import OwnInbox
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.crypto.identity import Identity
 from restante.ports.relay_connection import RelayConnection
 

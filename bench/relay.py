@@ -19,8 +19,8 @@ from typing import Final
 from bench import relay_baselines
 from bench.measure import Measured, ratio_line, take_turns
 from bench.relay_node import LIFTED, NODE
+from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.core.mailbox import Keep, check_put
-from restante.core.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.file.database import Database

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
-from restante.core.relay_inbox import relay_inbox_key
+from restante.core.inboxes.relay_inbox import relay_inbox_key
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.system import SystemEntropy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.core.relay_inbox import relay_inbox_key
+from restante.core.inboxes.relay_inbox import relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey, NodeKey
 from restante.runtime.identity_files import create_identity

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from restante.core.inboxes.relay_inbox import relay_inbox_key
 from restante.core.link.client_end import ANSWER_TIMEOUT_S
-from restante.core.relay_inbox import relay_inbox_key
 from restante.core.signed_acks import delivery_evidence
 from restante.crypto.identity import Identity
 from restante.policy.connection_limits import RelayLimits

@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import pytest
 
-from restante.core.relay_inbox import relay_inbox_key
+from restante.core.inboxes.relay_inbox import relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey
 from restante.ports.relay_connection import AttemptFailed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.core.relay_inbox import OwnInbox, relay_inbox_key
+from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.model.ids import NodeKey
 from restante.ports.relay_connection import AttemptFailed

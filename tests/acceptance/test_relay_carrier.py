@@ -12,7 +12,7 @@ from restante.client.contacts import Recipient
 from restante.client.outbox import Destination, Message, Outbox
 from restante.client.relay.carrier import RelayCarrier
 from restante.client.relay.connector import connect_by_tls
-from restante.core.relay_inbox import OwnInbox
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.error_codes import Code
 from restante.model.ids import NodeKey
 from restante.model.journal import JournalKind

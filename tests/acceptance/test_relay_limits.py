@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.core.relay_inbox import OwnInbox
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.node.stats import RelayEvent
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.core.relay_inbox import OwnInbox
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.relay_connection import TlsRelayConnection

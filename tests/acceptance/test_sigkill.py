@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.core.relay_inbox import OwnInbox, relay_inbox_key
+from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.model.ids import MessageId, NodeKey, event_number
 from restante.model.journal import JournalKind

@@ -7,7 +7,7 @@ import pytest
 
 from restante.client.client import Client
 from restante.client.relay.carrier import RelayCarrier
-from restante.core.relay_inbox import OwnInbox, relay_inbox_key
+from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.core.signed_acks import Evidence
 from restante.crypto.blinded_keys import NO_SECRET
 from restante.crypto.identity import Identity

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from restante.core.inbox_events import ResetReason
+from restante.core.inboxes.relay_inbox import relay_inbox_key
 from restante.core.relay_envelope import build_relay_envelope
-from restante.core.relay_inbox import relay_inbox_key
 from restante.crypto.blinded_keys import NO_SECRET
 from restante.model.errors import RestanteError
 from restante.model.inbox_entry import InboxEntry

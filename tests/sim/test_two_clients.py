@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.core.relay_inbox import OwnInbox
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.journal import JournalEvent, JournalKind
 from restante.model.states import State
 from restante.policy.failures import Failure

@@ -33,8 +33,8 @@ from restante.client.relay.carrier import RelayCarrier
 from restante.client.relay.connector import Connector, connect_by_tls
 from restante.client.relay.receiver import RECEIVE_DELAY_S, MailReceiver
 from restante.core.inbox_events import InboxEventType
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.outbox_events import OutboxEventType
-from restante.core.relay_inbox import OwnInbox
 from restante.core.signed_bundles import sign_bundle
 from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity

@@ -6,10 +6,10 @@ Rules are in core and policy, storage in runtime/sqlite. Each part gets only wha
 from dataclasses import dataclass
 from pathlib import Path
 
-from restante.client.access_sender import AccessSender
 from restante.client.ack_sender import AckSender
 from restante.client.contacts import ContactBook
 from restante.client.incoming import IncomingMessages
+from restante.client.introductions.access_sender import AccessSender
 from restante.client.journal_shipping import ClientShipping
 from restante.client.maintenance import Maintenance
 from restante.client.message_encryptor import MessageEncryptor

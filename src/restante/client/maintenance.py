@@ -3,9 +3,9 @@
 import contextlib
 from typing import Final
 
-from restante.client.access_sender import AccessSender
 from restante.client.ack_sender import AckSender
 from restante.client.incoming import IncomingMessages
+from restante.client.introductions.access_sender import AccessSender
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
 from restante.crypto.prekeys import prekeys_due, renew_due

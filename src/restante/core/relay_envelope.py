@@ -1,6 +1,6 @@
 """The envelope a relay stores, built for each attempt from an entry's sealed bytes (SPEC 0, 3.14)."""
 
-from restante.core.relay_inbox import relay_inbox_key
+from restante.core.inboxes.relay_inbox import relay_inbox_key
 from restante.crypto.blinded_keys import NO_SECRET
 from restante.model.ids import Address, NodeKey
 from restante.model.kinds import KIND_RULES, Kind

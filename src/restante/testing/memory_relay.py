@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.core.mailbox import check_put
-from restante.core.relay_inbox import OwnInbox, relay_inbox_key
 from restante.core.signed_acks import Evidence, delivery_evidence
 from restante.crypto.identity import Identity
 from restante.model.errors import LocalProtocolError, RestanteError

@@ -13,8 +13,8 @@ import pytest
 from pyarrow import parquet
 
 from restante.client.client import Client
+from restante.core.inboxes.relay_inbox import relay_inbox_key
 from restante.core.mailbox import Keep, check_put
-from restante.core.relay_inbox import relay_inbox_key
 from restante.model.errors import StoreUnusable
 from restante.model.ids import MessageId
 from restante.model.journal import JournalEvent, JournalKind

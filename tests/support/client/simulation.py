@@ -10,7 +10,7 @@ from typing import Final
 
 from restante.client.client import Client
 from restante.client.contacts import ContactBook
-from restante.core.relay_inbox import OwnInbox
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.crypto.identity import Identity
 from restante.model.ids import MessageId, node_key
 from restante.model.inbox_entry import InboxEntry

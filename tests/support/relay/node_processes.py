@@ -20,7 +20,7 @@ import pytest
 
 from restante.cli.main import app, run
 from restante.cli.node.config_template import node_toml
-from restante.core.relay_inbox import relay_inbox_key
+from restante.core.inboxes.relay_inbox import relay_inbox_key
 from restante.model.places import RelayPlace
 from restante.runtime.endpoints import Endpoint, parse_endpoint
 from restante.runtime.identity_files import load_identity

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from restante.core.relay_inbox import OwnInbox, relay_inbox_key
+from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.node.relay import Relay
 from restante.policy.connection_limits import RelayLimits

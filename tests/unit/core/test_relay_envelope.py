@@ -2,8 +2,8 @@
 
 import pytest
 
+from restante.core.inboxes.relay_inbox import relay_inbox_key
 from restante.core.relay_envelope import build_relay_envelope
-from restante.core.relay_inbox import relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.crypto.sealing import seal, unseal
 from restante.model.kinds import Kind

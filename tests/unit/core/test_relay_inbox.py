@@ -1,6 +1,6 @@
 """core/relay_inbox: what a named relay knows of an inbox."""
 
-from restante.core.relay_inbox import OwnInbox, relay_inbox_key
+from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity, is_signed_by
 from restante.wire.mesh_keys import blinded_relay_inbox_key
 from support.spec.clauses import clause

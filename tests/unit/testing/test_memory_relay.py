@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from restante.core.relay_inbox import OwnInbox, relay_inbox_key
+from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.core.signed_acks import is_evidence_by
 from restante.crypto.identity import Identity
 from restante.policy.failures import Failure

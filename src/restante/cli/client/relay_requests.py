@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from restante.cli.terminal import HINT
-from restante.core.relay_inbox import OwnInbox, relay_inbox_key
+from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError, TooLarge

@@ -17,7 +17,7 @@ from typing import Final
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.client.relay.connector import connect_by_tls
-from restante.core.relay_inbox import OwnInbox
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.ids import Address
 from restante.model.places import RelayPlace
 from restante.node.relay import Relay

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from restante.core.relay_inbox import OwnInbox
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.places import RelayPlace
 from restante.ports.relay_connection import RelayConnection
 from restante.runtime.transport.relay_connection import TlsRelayConnection

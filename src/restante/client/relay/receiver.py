@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from restante.client.relay.connector import Connector
-from restante.core.relay_inbox import OwnInbox
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure, delay_after_failure_ms
 from restante.policy.retry import RetrySchedule

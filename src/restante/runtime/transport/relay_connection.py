@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.link.messages import Faulted
 from restante.core.link.windows import ReceiveWindow
-from restante.core.relay_inbox import OwnInbox
 from restante.core.signed_acks import Evidence, is_evidence_by
 from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES
 from restante.model.errors import RemoteProtocolError, RestanteError
