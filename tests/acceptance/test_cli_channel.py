@@ -13,6 +13,7 @@ import pytest
 
 from support.channels.fixtures import long_text
 from support.channels.http_platform import HttpPlatform, Reply, as_json, listening
+from support.spec.clauses import clause
 
 SECRET = "a-shared-secret"  # noqa: S105 - of this test only
 
@@ -50,6 +51,15 @@ async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
         )
         (tmp_path / "long.md").write_text(long_text(3))
         yield Shell(directory=tmp_path, hook=hook)
+
+
+@clause("12.1")
+async def test_the_platforms_message_id_is_shown_after_the_chunk_was_delivered(shell: Shell) -> None:
+    sent = await shell.json("channel", "send", "hook", "room", "long.md")
+    message_id = sent["chunks"][0]["message_id"]
+    assert (await shell.json("outbox", "show", message_id))["platform_message_id"] == "n1"
+    text, _ = await shell.run("outbox", "show", message_id)
+    assert "id at the platform" in text
 
 
 async def test_a_long_message_arrives_in_chunks_and_the_file_is_sound(shell: Shell) -> None:

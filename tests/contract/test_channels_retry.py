@@ -131,9 +131,9 @@ async def test_a_refused_format_is_resent_as_plain_text_once_even_after_a_restar
 async def test_what_is_too_long_is_cut_again_and_goes_on_after_a_restart(here: Place) -> None:
     too_long = SendRefused("Bad Request: message is too long", status=400)
     words = " ".join(f"word{number:03}" for number in range(120))
-    ops = MemoryChannel(answers=[too_long, too_long, PlatformAck(), LATER, LATER, LATER])
+    ops = MemoryChannel(answers=[too_long, too_long, PlatformAck("first part"), LATER, LATER, LATER])
     channels = here.open(ops=ops)
-    await delivered(channels, words)
+    sent = await delivered(channels, words)
     await channels.close()
     again = MemoryChannel()
     channels = here.open(ops=again)
@@ -143,6 +143,12 @@ async def test_what_is_too_long_is_cut_again_and_goes_on_after_a_restart(here: P
     parts = ops.taken + again.taken
     assert len({one.key for one in parts}) == len(parts) == 4
     assert all(len(one.text) <= len(words) // 4 for one in parts)
+    [message_id] = sent.message_ids
+    platform_id = await channels.outbox.within(lambda store: store.ended.find_platform_id(message_id))
+    assert platform_id == "first part"
+    here.clock.advance(31 * DAY_MS)
+    await channels.outbox.sweep()
+    assert await channels.outbox.within(lambda store: store.ended.find_platform_id(message_id)) is None
     await channels.close()
 
 

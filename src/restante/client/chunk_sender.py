@@ -46,6 +46,7 @@ RECOGNISED: Final = "recognised"
 """The code of a repeated send that the platform recognises by its key (SPEC 12.6). Otherwise the chat may show it
 twice."""
 
+MAX_PLATFORM_ID_CHARS: Final = 256  # longer than any platform's; an adapter may return anything
 _SLACK: Final = 10  # a send ends before the last tenth of its lease, so that no other process has begun
 
 
@@ -86,6 +87,8 @@ class ChunkSender:
         progress, effect = self._step(progress, Leased())
         while isinstance(effect, Send):
             progress, effect = await self._wait(progress, effect) or await self._send(progress)
+        if self._name is not None:
+            await self._host.outbox.within(self._keep_name)
         if isinstance(effect, GiveBack):
             await self._store(progress)
             raise AttemptFailed(
@@ -140,8 +143,15 @@ class ChunkSender:
         def store_if_held(store: SqliteOutbox) -> None:
             if self._is_held(store):
                 store.progress.store(self._entry.message_id, progress)
+            self._keep_name(store)
 
         await self._host.outbox.within(store_if_held)
+
+    def _keep_name(self, store: SqliteOutbox) -> None:
+        """Keep the platform's id. It is true even if the lease was lost, because the platform has the message."""
+        if self._name is not None:
+            name = self._name[:MAX_PLATFORM_ID_CHARS]
+            store.ended.add_platform_id(self._entry.message_id, name, now_ms=self._host.clock.now_ms())
 
     def _is_held(self, store: SqliteOutbox) -> bool:
         """Return whether the lease is still ours. The machine may have slept for longer than the lease."""

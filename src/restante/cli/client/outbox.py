@@ -93,7 +93,11 @@ def show(
         message_id = client.resolve(digits)
         events = client.journal.history(message_id)
         data, lines = _details_of(client, message_id)
+        platform_message_id = client.outbox.ended.find_platform_id(message_id)
         body = _payload(client, message_id) if payload else None
+    if platform_message_id is not None:
+        data["platform_message_id"] = platform_message_id
+        lines.append(("id at the platform", platform_message_id))
     title = f"Message {show_message_id(message_id)}"
     detail = MessageDetail(title=title, data=data, lines=lines, events=events, with_body=payload, body=body)
     print_detail(detail, as_json=as_json)

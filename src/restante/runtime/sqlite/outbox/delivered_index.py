@@ -21,7 +21,7 @@ _ADD: Final = _SQL["add"]
 
 
 class DeliveredIndex:
-    """No payload, no destination: an id, how it ended and how far it was confirmed."""
+    """Stores no payload and no destination: an id, how it ended, how far it was confirmed, its id at a platform."""
 
     def __init__(self, database: Database, journal: Journal) -> None:
         self._database = database
@@ -59,3 +59,13 @@ class DeliveredIndex:
 
     def prune(self, *, now_ms: int) -> None:
         self._database.rows(_SQL["prune"], now_ms - RETENTION_MS)
+        self._database.rows(_SQL["prune_platform_ids"], now_ms - RETENTION_MS)
+
+    def add_platform_id(self, message_id: MessageId, platform_message_id: str, *, now_ms: int) -> None:
+        """Keep the id under which a chat platform accepted a chunk; of a chunk in parts, that of the first part."""
+        self._database.rows(_SQL["add_platform_id"], message_id, platform_message_id, now_ms)
+
+    def find_platform_id(self, message_id: MessageId) -> str | None:
+        for (platform_message_id,) in self._database.rows(_SQL["find_platform_id"], message_id):
+            return str(platform_message_id)
+        return None

@@ -15,3 +15,16 @@ UPDATE delivered_index SET confirmation = ? WHERE message_id = ?;
 -- name: prune
 -- Forget what ended more than 30 days ago.
 DELETE FROM delivered_index WHERE ended_at_ms <= ?;
+
+-- name: add_platform_id
+-- The platform accepted a chunk, or the first part of it, under this id.
+INSERT INTO platform_message (message_id, platform_message_id, accepted_at_ms) VALUES (?, ?, ?)
+    ON CONFLICT (message_id) DO NOTHING;
+
+-- name: find_platform_id
+-- The id of a chunk at its platform, for `outbox show`.
+SELECT platform_message_id FROM platform_message WHERE message_id = ?;
+
+-- name: prune_platform_ids
+-- Forget ids as old as the final states that are forgotten.
+DELETE FROM platform_message WHERE accepted_at_ms <= ?;

@@ -148,6 +148,15 @@ CREATE TABLE channel_progress (
     part_offset  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- The id that a chat platform gave to a chunk it accepted, kept as long as the chunk's final state. A chunk that was cut
+-- into parts has the id of its first part.
+CREATE TABLE platform_message (
+    message_id          BLOB PRIMARY KEY CHECK (length(message_id) = 16),
+    platform_message_id TEXT NOT NULL,
+    accepted_at_ms      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX platform_message_age ON platform_message (accepted_at_ms);
+
 -- Counters of the inbox: arrivals, released messages, turns of the dedup index and its rows.
 CREATE TABLE inbox_total (
     only     INTEGER PRIMARY KEY CHECK (only = 1),
