@@ -51,6 +51,8 @@ class JournalKind(StrEnum):
 
 AUTOMATIC_RETRY: Final = "automatic_retry"
 """The code of a recovery that no user asked for: once a day, and when mail to the recipient is stored (SPEC 5.3)."""
+REPAIRED: Final = "repaired"
+"""The code of a `stored` event at a node that fetched the blob from a neighbour (SPEC 7.9)."""
 ASKED_BY_FLEET: Final = "fleet"
 """The code of an event that was caused by an action of the fleet (SPEC 13.6)."""
 

@@ -5,7 +5,7 @@ and reading does not wait for a commit in progress.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from restante.core.mailbox import Keep, Usage, is_intact
@@ -49,16 +49,29 @@ class SqliteMailbox:
         self._held: dict[InboxKey, list[int]] = {}
         self._changed: set[InboxKey] = set()
         self._total_bytes: int | None = None
-        self._sources = SourceUsage()
+        self.sources = SourceUsage()
+        """What each source stored, here and in the mesh: one share for both (SPEC 6.6)."""
+        self._elsewhere_bytes: Callable[[], int] = lambda: 0
         self._damaged: set[int] = set()
         self._index = DeferredIndex(database, self._reader)
         database.on_invalidate(self._forget)
         database.before_commit(self._write_deferred)
-        database.after_commit(self._sources.commit)
+        database.after_commit(self.sources.commit)
 
     def close(self) -> None:
         """Close the reading connection; the writing one belongs to the owner of the file."""
         self._reader.close()
+
+    def share_total(self, elsewhere_bytes: Callable[[], int]) -> None:
+        """Count what the node stores elsewhere (in the mesh) in its total, too."""
+        self._elsewhere_bytes = elsewhere_bytes
+
+    def total_bytes(self) -> int:
+        """Return the bytes of all blobs, as this transaction has them."""
+        if self._total_bytes is None:
+            [(held_bytes,)] = self._database.rows(_SQL["total_bytes"])
+            self._total_bytes = int(held_bytes)
+        return self._total_bytes
 
     def put_all(
         self, keeps: Sequence[Keep], *, quota: MailboxQuota, now_ms: int, may_reap: bool = True
@@ -66,9 +79,10 @@ class SqliteMailbox:
         answers: list[int | Refusal] = []
         fitting: list[Keep] = []
         # Beyond these halves a put is checked closely; the functions of policy/quota would cost each put a microsecond.
-        half_total, half_bytes, half_blobs = quota.total_bytes // 2, quota.max_bytes // 2, quota.max_blobs // 2
+        half_bytes, half_blobs = quota.max_bytes // 2, quota.max_blobs // 2
         with self._database.transaction():
-            total_bytes = self._look_up_total()
+            half_total = quota.total_bytes // 2 - self._elsewhere_bytes()
+            total_bytes = self.total_bytes()
             for keep in keeps:
                 inbox, size_bytes = keep.inbox_key, len(keep.envelope)
                 held = self._held.get(inbox) or self._look_up(inbox)
@@ -172,7 +186,7 @@ class SqliteMailbox:
             ],
         )
         self._index.add(ids, keeps)
-        self._sources.stored(ids.start, keeps)
+        self.sources.stored(ids.start, keeps)
         if self._nothing_expires_before:
             for inbox in {keep.inbox_key for keep in keeps}:
                 self._nothing_expires_before.pop(inbox, None)
@@ -204,7 +218,7 @@ class SqliteMailbox:
         self._changed.clear()
         self._nothing_expires_before.clear()
         self._total_bytes = None
-        self._sources.roll_back()
+        self.sources.roll_back()
 
     def _sweep(self, inbox: InboxKey, now_ms: int) -> bool:
         """Delete the expired blobs of a full mailbox; return whether there were any."""
@@ -222,7 +236,7 @@ class SqliteMailbox:
 
     def _note(self, *kinds: JournalKind, gone: Sequence[tuple[Any, ...]], now_ms: int) -> None:
         """Journal what was deleted, and update what its mailboxes, its sources and the node hold."""
-        total_bytes = self._look_up_total() if gone else 0
+        total_bytes = self.total_bytes() if gone else 0
         for blob_id, inbox, sealed_hash, size_bytes in gone:
             for kind in kinds:
                 self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash))
@@ -231,7 +245,7 @@ class SqliteMailbox:
             held[1] -= size_bytes
             total_bytes -= size_bytes
             self._changed.add(inbox)
-            self._sources.deleted(blob_id, inbox, size_bytes)
+            self.sources.deleted(blob_id, inbox, size_bytes)
             self._damaged.discard(blob_id)
         if gone:
             self._total_bytes = total_bytes
@@ -246,8 +260,8 @@ class SqliteMailbox:
             refused = self._check_space(quota, held, size_bytes)
         if refused is not None or keep.source == UNKNOWN_SOURCE:
             return refused
-        if is_total_scarce(quota, self._look_up_total()):
-            source_bytes = self._sources.total_bytes(keep.source)
+        if is_total_scarce(quota, self.total_bytes() + self._elsewhere_bytes()):
+            source_bytes = self.sources.total_bytes(keep.source)
             refused = check_share_of_total(quota, source_bytes=source_bytes, more_bytes=size_bytes)
         if refused is None and is_mailbox_scarce(quota, held[0], held[1]):
             share = self._share(inbox, keep.source)
@@ -261,24 +275,17 @@ class SqliteMailbox:
             quota,
             held_blobs=held[0],
             held_bytes=held[1],
-            total_bytes=self._look_up_total(),
+            total_bytes=self.total_bytes() + self._elsewhere_bytes(),
             more_bytes=size_bytes,
         )
 
     def _share(self, inbox: InboxKey, source: Source) -> Share:
-        share = self._sources.share(inbox, source)
+        share = self.sources.share(inbox, source)
         if share is None:
             self._flush_index()
-            self._sources.count_mailbox(inbox, self._database.rows(_SQL["sizes"], inbox))
-            share = self._sources.share(inbox, source)
+            self.sources.count_mailbox(inbox, self._database.rows(_SQL["sizes"], inbox))
+            share = self.sources.share(inbox, source)
         return share or Share(0, 0)
-
-    def _look_up_total(self) -> int:
-        """Return the bytes of all blobs, as this transaction has them."""
-        if self._total_bytes is None:
-            [(held_bytes,)] = self._database.rows(_SQL["total_bytes"])
-            self._total_bytes = int(held_bytes)
-        return self._total_bytes
 
     def _make_tag(self, inbox: InboxKey, now_ms: int) -> SessionTag:
         """Return the inbox's tag of this day (SPEC 13.1) and cache it: computing one costs as much as writing a row."""

@@ -50,3 +50,49 @@ CREATE TABLE blob_index_state (
     through INTEGER NOT NULL
 ) STRICT;
 INSERT INTO blob_index_state VALUES (1, 0);
+
+-- Mail of the mesh (SPEC 7). What a node knows of each inbox key: blobs, their bytes, hashes of deleted ones, and the XOR
+-- of all these hashes, which neighbours compare (7.9).
+CREATE TABLE mesh_key (
+    inbox_key BLOB PRIMARY KEY CHECK (length(inbox_key) = 32),
+    blinded   BLOB NOT NULL CHECK (length(blinded) = 32),
+    bucket    INTEGER NOT NULL,
+    blobs     INTEGER NOT NULL,
+    bytes     INTEGER NOT NULL,
+    deleted   INTEGER NOT NULL,
+    xor       BLOB NOT NULL CHECK (length(xor) = 32)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX mesh_key_by_bucket ON mesh_key (bucket);
+
+-- `id` is the number of the journal event that tells of the blob's storing. One row for a key and hash: the store checks.
+CREATE TABLE mesh_blob (
+    id            INTEGER PRIMARY KEY,
+    inbox_key     BLOB NOT NULL,
+    payload_hash  BLOB NOT NULL CHECK (length(payload_hash) = 32),
+    expires_at_ms INTEGER NOT NULL,
+    envelope      BLOB NOT NULL
+) STRICT;
+CREATE INDEX mesh_blob_by_key ON mesh_blob (inbox_key, payload_hash, expires_at_ms);
+CREATE INDEX mesh_blob_by_expiry ON mesh_blob (expires_at_ms);
+
+-- Hashes of blobs that their owners deleted (SPEC 7.4).
+CREATE TABLE mesh_tombstone (
+    inbox_key    BLOB NOT NULL,
+    payload_hash BLOB NOT NULL,
+    PRIMARY KEY (inbox_key, payload_hash)
+) STRICT, WITHOUT ROWID;
+
+-- Prekey records by record key (SPEC 7.6).
+CREATE TABLE mesh_record (
+    record_key    BLOB PRIMARY KEY CHECK (length(record_key) = 32),
+    expires_at_ms INTEGER NOT NULL,
+    record_hash   BLOB NOT NULL,
+    record        BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Peers that answered, for the next start: descriptors as they were signed.
+CREATE TABLE mesh_peer (
+    node_id    BLOB PRIMARY KEY,
+    seen_at_ms INTEGER NOT NULL,
+    descriptor BLOB NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,71 @@
+"""Prekey records and known peers in a node's file (SPEC 7.6, NETWORK 3)."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+from restante.model.ids import NodeId, PayloadHash
+from restante.model.journal import JournalKind
+from restante.policy.quota import MailboxQuota, Refusal
+from restante.runtime.sqlite.file.database import Database, load_queries
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.mesh.store import SqliteMeshStore
+
+RECORD: Final = "record"
+"""The code of a `stored` event for a prekey record."""
+
+_SQL: Final = load_queries("mesh/store")
+
+
+class SqliteMeshRecords:
+    """Records count in the total of `store`."""
+
+    def __init__(self, database: Database, journal: Journal, store: SqliteMeshStore) -> None:
+        self._database = database
+        self._journal = journal
+        self._store = store
+
+    def put(self, key: bytes, record: bytes, *, expires_at_ms: int, quota: MailboxQuota, now_ms: int) -> Refusal | None:
+        """Replace the record under this key; the caller has decided that it is the newest (SPEC 7.6)."""
+        with self._database.transaction():
+            held = self._database.rows(_SQL["record"], key)
+            refused = self._store.check_total(len(record) - (len(held[0][0]) if held else 0), quota=quota)
+            if refused is None:
+                hashed = hashlib.sha256(record).digest()
+                self._database.rows(_SQL["put_record"], key, expires_at_ms, hashed, record)
+                self._journal.append(
+                    JournalKind.STORED,
+                    at_ms=now_ms,
+                    payload_hash=PayloadHash(hashed),
+                    size_bytes=len(record),
+                    code=RECORD,
+                )
+            return refused
+
+    def newest(self, key: bytes) -> bytes | None:
+        """Return the record under a key, as the running transaction has it."""
+        rows = self._database.rows(_SQL["record"], key)
+        return bytes(rows[0][0]) if rows else None
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the committed record under a key."""
+        rows = self._store.reader.rows(_SQL["record"], key)
+        return bytes(rows[0][0]) if rows else None
+
+    def collect_garbage(self, *, now_ms: int, quota: MailboxQuota) -> int:
+        """Delete the records whose period ended more than a day ago."""
+        with self._database.transaction():
+            gone = self._database.run(_SQL["expired_records"], now_ms=now_ms)
+            self._store.check_total(-sum(size_bytes for (size_bytes,) in gone), quota=quota)
+        return len(gone)
+
+    def remember_peers(self, descriptors: Iterable[tuple[NodeId, bytes]], *, now_ms: int, most: int) -> None:
+        """Keep the descriptors of peers that answered, for the next start; at most the last `most`."""
+        with self._database.transaction():
+            for node_id, descriptor in descriptors:
+                self._database.rows(_SQL["put_peer"], node_id, now_ms, descriptor)
+            self._database.rows(_SQL["forget_peers"], most)
+
+    def peers(self) -> list[bytes]:
+        """Return the descriptors of peers that answered, the last one first."""
+        return [bytes(each) for (each,) in self._store.reader.rows(_SQL["peers"])]

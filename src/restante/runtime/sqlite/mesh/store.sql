@@ -1,0 +1,120 @@
+-- Mail of the mesh in a node's file (SPEC 7). The writer's statements first, then those of the reading connection.
+
+-- name: key
+SELECT blobs, bytes, deleted, xor FROM mesh_key WHERE inbox_key = ?;
+
+-- name: set_key
+INSERT INTO mesh_key (inbox_key, blinded, bucket, blobs, bytes, deleted, xor) VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (inbox_key) DO UPDATE
+       SET blobs = excluded.blobs, bytes = excluded.bytes, deleted = excluded.deleted, xor = excluded.xor;
+
+-- name: drop_key
+DELETE FROM mesh_key WHERE inbox_key = ?;
+
+-- name: totals
+-- Bytes of blobs and records, number of tombstones, for the total of SPEC 6.6.
+SELECT (SELECT coalesce(sum(bytes), 0) FROM mesh_key)
+     + (SELECT coalesce(sum(length(record)), 0) FROM mesh_record),
+       (SELECT coalesce(sum(deleted), 0) FROM mesh_key);
+
+-- name: is_deleted
+SELECT 1 FROM mesh_tombstone WHERE inbox_key = ? AND payload_hash = ?;
+
+-- name: find
+SELECT id, expires_at_ms FROM mesh_blob WHERE inbox_key = ? AND payload_hash = ?;
+
+-- name: insert
+INSERT INTO mesh_blob (id, inbox_key, payload_hash, expires_at_ms, envelope) VALUES (?, ?, ?, ?, ?);
+
+-- name: prolong
+-- The same sealed bytes were put again with a later expiry.
+UPDATE mesh_blob SET expires_at_ms = ?, envelope = ? WHERE id = ?;
+
+-- name: delete
+DELETE FROM mesh_blob WHERE inbox_key = ? AND payload_hash = ? RETURNING id, inbox_key, payload_hash, length(envelope);
+
+-- name: delete_id
+DELETE FROM mesh_blob WHERE id = ? RETURNING id, inbox_key, payload_hash, length(envelope);
+
+-- name: bury
+INSERT INTO mesh_tombstone (inbox_key, payload_hash) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- name: sizes
+-- Ids and sizes of the blobs of a key, to count the share of each source.
+SELECT id, length(envelope) FROM mesh_blob WHERE inbox_key = ?;
+
+-- name: expired
+DELETE FROM mesh_blob
+ WHERE id IN (SELECT id FROM mesh_blob WHERE expires_at_ms <= :now_ms LIMIT :limit)
+RETURNING id, inbox_key, payload_hash, length(envelope);
+
+-- name: old_blobs
+-- Blobs of buckets that ended 30 days ago.
+DELETE FROM mesh_blob
+ WHERE id IN (SELECT id FROM mesh_blob JOIN mesh_key USING (inbox_key) WHERE bucket < :bucket LIMIT :limit)
+RETURNING id, inbox_key, payload_hash, length(envelope);
+
+-- name: old_keys
+-- Keys whose tombstones are no longer needed.
+SELECT inbox_key FROM mesh_key WHERE bucket < :bucket AND blobs = 0 LIMIT :limit;
+
+-- name: unbury
+DELETE FROM mesh_tombstone WHERE inbox_key = ?;
+
+-- name: record
+SELECT record FROM mesh_record WHERE record_key = ?;
+
+-- name: put_record
+INSERT INTO mesh_record (record_key, expires_at_ms, record_hash, record) VALUES (?, ?, ?, ?)
+    ON CONFLICT (record_key) DO UPDATE
+       SET expires_at_ms = excluded.expires_at_ms, record_hash = excluded.record_hash, record = excluded.record;
+
+-- name: expired_records
+DELETE FROM mesh_record WHERE expires_at_ms <= :now_ms RETURNING length(record);
+
+-- name: listed
+-- What a FETCH lists of one key, in the order of its numbers. The index has all columns.
+SELECT id, payload_hash FROM mesh_blob WHERE inbox_key = ? AND id > ? AND expires_at_ms > ? ORDER BY id;
+
+-- name: read
+SELECT id, envelope FROM mesh_blob WHERE inbox_key = ? AND payload_hash = ? AND expires_at_ms > ?;
+
+-- name: key_place
+-- The blinded key and the bucket of an inbox key.
+SELECT blinded, bucket FROM mesh_key WHERE inbox_key = ?;
+
+-- name: summaries
+-- What neighbours compare, in the order of keys; a prekey record counts as a key with one hash.
+SELECT inbox_key, blobs + deleted, xor FROM mesh_key WHERE inbox_key BETWEEN :low AND :high
+ UNION ALL
+SELECT record_key, 1, record_hash FROM mesh_record WHERE record_key BETWEEN :low AND :high
+ ORDER BY 1 LIMIT :limit;
+
+-- name: keys_of_bucket
+SELECT inbox_key FROM mesh_key WHERE bucket = ?;
+
+-- name: live
+SELECT payload_hash FROM mesh_blob WHERE inbox_key = :key AND expires_at_ms > :now_ms
+ UNION ALL
+SELECT record_hash FROM mesh_record WHERE record_key = :key AND expires_at_ms > :now_ms;
+
+-- name: buried
+SELECT payload_hash FROM mesh_tombstone WHERE inbox_key = ?;
+
+-- name: scrub
+-- Blobs in the order of their ids, to check them against their hashes.
+SELECT id, inbox_key, payload_hash, envelope FROM mesh_blob WHERE id > ? ORDER BY id LIMIT ?;
+
+-- name: holdings
+SELECT (SELECT count(*) FROM mesh_key), (SELECT count(*) FROM mesh_blob), (SELECT count(*) FROM mesh_record),
+       (SELECT count(DISTINCT bucket) FROM mesh_key WHERE blobs > 0);
+
+-- name: put_peer
+INSERT INTO mesh_peer (node_id, seen_at_ms, descriptor) VALUES (?, ?, ?)
+    ON CONFLICT (node_id) DO UPDATE SET seen_at_ms = excluded.seen_at_ms, descriptor = excluded.descriptor;
+
+-- name: forget_peers
+DELETE FROM mesh_peer WHERE node_id NOT IN (SELECT node_id FROM mesh_peer ORDER BY seen_at_ms DESC LIMIT ?);
+
+-- name: peers
+SELECT descriptor FROM mesh_peer ORDER BY seen_at_ms DESC;
