@@ -10,6 +10,7 @@ from restante.model.kinds import Kind
 class InboxEntry:
     """A message that was received and released to the application (SPEC 9.6).
 
+    `first_read_at_ms` is when it was first shown, `acked_at_ms` when the application had processed it (SPEC 9.8).
     `is_late` is true if later messages of its session were released before it (SPEC 9.5).
     """
 
@@ -23,6 +24,7 @@ class InboxEntry:
     server_timestamp_ms: int
     ack_sent: bool = False
     first_read_at_ms: int | None = None
+    acked_at_ms: int | None = None
     expires_at_ms: int | None = None
     is_late: bool = False
 

@@ -1,7 +1,7 @@
 """Hands received messages to the application, in order, page by page from disk (SPEC 9.8).
 
 A message is shown again after a restart until it is acked. Without explicit acks, asking for the next message acks the
-one before. RECEIPT never waits for any of this.
+one before. A relative TTL starts, and READ goes out, when a message is first shown. RECEIPT waits for none of this.
 """
 
 import asyncio
@@ -123,12 +123,16 @@ class InboxReader:
                 if self._closed.is_set():
                     return
                 raise
+            processed: int | None = None  # acked by the commit that marks the next one as shown
             for place, entry in page:
                 after = place
+                if processed is not None or self._counts_when_shown(entry):
+                    await self._file.run(partial(self._show, place, entry, processed))
                 contact = self._contacts.get(entry.sender)
                 yield ReceivedMessage(entry, sender_name="" if contact is None else contact.name, place=place, ack=self)
-                if not explicit_acks:
-                    await self.ack(place)
+                processed = None if explicit_acks else place
+            if processed is not None:
+                await self.ack(processed)
             if page:
                 continue
             if self._failure is not None:
@@ -140,24 +144,38 @@ class InboxReader:
                     await self._news.wait()
 
     async def ack(self, place: int) -> None:
-        await self._file.run(partial(self._mark_read, place))
+        await self._file.run(partial(self._mark_acked, place))
 
     async def has_unread(self) -> bool:
-        return await self._file.run(self._inbox.first_unread) is not None
+        return await self._file.run(self._inbox.first_unacked) is not None
+
+    def _counts_when_shown(self, entry: InboxEntry) -> bool:
+        """Return whether the first show must be on disk first: it starts a relative TTL or queues a READ ack.
+
+        An unread message has an expiry unless its TTL is relative. All others are marked with their ack, in one commit.
+        """
+        return entry.first_read_at_ms is None and (self.sends_read_acks or entry.expires_at_ms is None)
 
     def _unread(self, after: int) -> list[tuple[int, InboxEntry]]:
-        first = self._inbox.first_unread()
+        first = self._inbox.first_unacked()
         if first is None:
             return []
         after = max(after, first - 1)
         while page := self._inbox.released(after=after, limit=PAGE, now_ms=self._clock.now_ms()):
-            unread = [(place, entry) for place, entry in page if entry.first_read_at_ms is None]
+            unread = [(place, entry) for place, entry in page if entry.acked_at_ms is None]
             if unread:
                 return unread
             after = page[-1][0]
         return []
 
-    def _mark_read(self, place: int) -> None:
-        self._inbox.mark_read(place, now_ms=self._clock.now_ms(), acknowledge=self.sends_read_acks)
-        if self.sends_read_acks:
-            self._on_read()
+    def _show(self, place: int, entry: InboxEntry, processed: int | None) -> None:
+        """Ack the message before, and mark this one as read if that has an effect."""
+        if processed is not None:
+            self._mark_acked(processed)
+        if self._counts_when_shown(entry):
+            self._inbox.mark_read(place, now_ms=self._clock.now_ms(), acknowledge=self.sends_read_acks)
+            if self.sends_read_acks:
+                self._on_read()
+
+    def _mark_acked(self, place: int) -> None:
+        self._inbox.mark_acked(place, now_ms=self._clock.now_ms())

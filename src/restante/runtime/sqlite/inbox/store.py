@@ -112,15 +112,20 @@ class SqliteInbox:
         rows = self._database.run(_SQL["held_back"])
         return [HeldBack(sender=Address(sender), messages=count, until_ms=at_ms) for sender, count, at_ms in rows]
 
-    def first_unread(self) -> int | None:
-        """The place of the first message that the application was not shown; None when there is none."""
-        [(place,)] = self._database.rows(_SQL["first_unread"])
+    def first_unacked(self) -> int | None:
+        """Return the place of the first message that the application has not processed; None if there is none."""
+        [(place,)] = self._database.rows(_SQL["first_unacked"])
         return None if place is None else int(place)
 
-    def mark_read(self, place: int, *, now_ms: int, acknowledge: bool = False) -> bool:
-        """The application showed the message: a relative life begins (SPEC 2.6). Only the first time counts.
+    def mark_acked(self, place: int, *, now_ms: int) -> None:
+        """Record that the application has processed the message (SPEC 9.8): it is not shown again."""
+        self._database.run(_SQL["mark_acked"], place=place, now_ms=now_ms)
 
-        With `acknowledge` its sender is told (SPEC 10.1). False when there is nothing unread at that place.
+    def mark_read(self, place: int, *, now_ms: int, acknowledge: bool = False) -> bool:
+        """Record that the message is shown: a relative TTL starts (SPEC 2.6). Only the first time counts.
+
+        With `acknowledge` a READ ack to its sender is queued (SPEC 10.1). Return False if there is no unread message
+        at that place.
         """
         with self.batch(now_ms=now_ms) as batch:
             rows = self._database.run(_SQL["unread"], place=place, now_ms=now_ms)
@@ -170,7 +175,7 @@ class SqliteInbox:
     def _entry(self, row: tuple[Any, ...]) -> tuple[int, InboxEntry]:
         """A row of `messages_after`. STRICT tables make the types of its columns certain."""
         (place, message_id, sender, session, sequence, kind, sealed, received_at_ms, server_timestamp_ms,
-         ack_sent, first_read_at_ms, expires_at_ms, is_late) = row  # fmt: skip
+         ack_sent, first_read_at_ms, acked_at_ms, expires_at_ms, is_late) = row  # fmt: skip
         return place, InboxEntry(
             message_id=MessageId(message_id),
             sender=Address(sender),
@@ -182,6 +187,7 @@ class SqliteInbox:
             server_timestamp_ms=server_timestamp_ms,
             ack_sent=bool(ack_sent),
             first_read_at_ms=first_read_at_ms,
+            acked_at_ms=acked_at_ms,
             expires_at_ms=expires_at_ms,
             is_late=bool(is_late),
         )

@@ -51,7 +51,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 SELECT place, message_id, sender, session_id, sequence_number, kind, sealed_plaintext, received_at_ms,
        server_timestamp_ms,
        NOT EXISTS (SELECT 1 FROM pending_ack WHERE number = arrival),
-       first_read_at_ms, expires_at_ms, is_late
+       first_read_at_ms, acked_at_ms, expires_at_ms, is_late
   FROM inbox_message JOIN inbox_session USING (session)
  WHERE place > :after AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
  ORDER BY place
@@ -65,8 +65,15 @@ SELECT sender, count(*), wake_at_ms
  GROUP BY session
  ORDER BY wake_at_ms;
 
--- name: first_unread
-SELECT min(place) FROM inbox_message WHERE first_read_at_ms IS NULL;
+-- name: first_unacked
+-- The first message that the application has not processed.
+SELECT min(place) FROM inbox_message WHERE acked_at_ms IS NULL;
+
+-- name: mark_acked
+-- The application has processed the message. It has seen it by then at the latest.
+UPDATE inbox_message
+   SET acked_at_ms = :now_ms, first_read_at_ms = coalesce(first_read_at_ms, :now_ms)
+ WHERE place = :place AND acked_at_ms IS NULL;
 
 -- name: unread
 SELECT message_id, sender, ttl_type, ttl_s

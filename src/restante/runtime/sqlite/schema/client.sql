@@ -212,6 +212,7 @@ CREATE TABLE inbox_message (
     received_at_ms      INTEGER NOT NULL,
     server_timestamp_ms INTEGER NOT NULL,
     first_read_at_ms    INTEGER,
+    acked_at_ms         INTEGER,
     expires_at_ms       INTEGER,
     sealed_plaintext    BLOB NOT NULL
 ) STRICT;
