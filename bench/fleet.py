@@ -209,6 +209,7 @@ def report_on_tables(spark: SparkSession, lake: Lake) -> None:
         source.segments,
         source.bad,
         rows=source.rows,
+        tables=source.tables,
         read_from=source.read_from,
         now_ms=Scenario().start_ms + LATER_MS,
         retention=DeadLetterRetention(),

@@ -122,14 +122,14 @@ def synced(handle):
         die("sync")
     sync(handle)
 
-def marked(self, through):
+def marked(self, through, **more):
     die("mark")
-    mark(self, through)
+    mark(self, through, **more)
 
 os.fsync, Journal.mark_shipped = synced, marked
 run(app, ["node", "run", directory])
 """
-# The syncs of a segment, of the directory, of its manifest, of the directory again; then the mark.
+# The syncs of a manifest, of the directory, of its segment, of the directory again; then the mark.
 MOMENTS = ("sync1", "sync2", "sync3", "sync4", "mark1")
 
 

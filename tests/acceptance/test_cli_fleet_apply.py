@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from restante.cli.fleet.action_files import ActionFiles
+from restante.core.fleet.signed_actions import sign_actions
 from restante.core.mailbox import Keep
-from restante.core.signed_actions import sign_actions
 from restante.crypto.identity import Identity
 from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.model.ids import InboxKey

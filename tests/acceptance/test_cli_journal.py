@@ -9,6 +9,7 @@ import pytest
 
 from restante.crypto.identity import Identity
 from restante.model.journal import JournalKind
+from restante.wire.segment_manifest import decode_manifest
 from support.cli.outbox_commands import COMMAND, Operator
 from support.fleet.journal_files import shipped_numbers
 from support.spec.clauses import clause
@@ -28,7 +29,10 @@ def test_a_nodes_facts_leave_once_and_the_next_time_only_what_is_new(tmp_path: P
     node = open_node_file(operator.path)
     note(node, 3)
     assert "1 segment written to out; shipped through event 3" in operator.run("journal ship --to out").stdout
-    assert operator.run("journal status").stdout == "a node's journal: 3 events, 0 of them unshipped\n"
+    told, key, _ = operator.run("journal status").stdout.split("\n")
+    assert told == "a node's journal: 3 events, 0 of them unshipped"
+    [manifest] = (tmp_path / "out").glob("_*.json")
+    assert key == f"its segments are signed by the key {decode_manifest(manifest.read_bytes()).key}"
     assert operator.json("journal ship --to out")["segments"] == []
     note(node, 1)
     again = operator.json("journal ship --to out")

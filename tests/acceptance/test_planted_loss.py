@@ -1,13 +1,17 @@
-"""A fleet in which one fact was lost and one node withheld a message: the report finds and names both."""
+"""A fleet with planted faults: the report finds and names each, and proposes actions from signed segments alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from restante.model.ids import show_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
+from restante.wire.segment_manifest import manifest_name
 from support.cli.outbox_commands import Operator
 from support.fleet.journal_files import Journal, message, node_id, records, sealed, write_segment, writer
+from support.fleet.signed_segments import KEY as SIGNER
+from support.fleet.signed_segments import STRANGER, ship_chain, ship_signed
 from support.fleet.small_spark import quick_environ
 from support.spec.clauses import clause
 
@@ -16,6 +20,7 @@ HOUR_MS = 3_600_000
 HONEST, CROOKED = node_id(1), node_id(2)
 LOST_FACT_OF, WITHHELD = 3, 7
 MESSAGES = 10
+ALTERED = "its hash is not the one its manifest says"
 
 
 def plant(directory: Path) -> None:
@@ -40,18 +45,44 @@ def plant(directory: Path) -> None:
         recipient.write(JournalKind.RELEASED, message(number), at_ms + 50)
         sender.write(JournalKind.DELIVERED, message(number), at_ms + 100 + number)
     crooked.write(JournalKind.STORED, None, NOON_MS + HOUR_MS, payload_hash=sealed(99), size_bytes=512, ttl_s=60)
-    kept = [row for row in sender.rows if (row.kind, row.message_id) != (JournalKind.DELIVERED, message(LOST_FACT_OF))]
+    [lost] = [
+        place
+        for place, row in enumerate(sender.rows)
+        if (row.kind, row.message_id) == (JournalKind.DELIVERED, message(LOST_FACT_OF))
+    ]
     directory.mkdir()
-    for journal, rows in ((sender, kept), *((one, one.rows) for one in (recipient, honest, crooked))):
-        write_segment(directory / f"{journal.writer.hex()}.parquet", records(rows))
+    _, before = ship_signed(directory, sender.rows[:lost])
+    ship_signed(directory, sender.rows[lost + 1 :], previous=before)
+    for journal in (recipient, honest, crooked):
+        ship_signed(directory, journal.rows)
 
 
-@clause("13.4", "13.5")
-def test_the_report_names_the_message_of_the_lost_fact_and_the_node_that_withheld(tmp_path: Path) -> None:
+def plant_forgeries(directory: Path) -> tuple[Path, Path, Path]:
+    """A segment of an unknown key, one that was altered, and one before which another was taken away."""
+    foreign, altered, robbed = (Journal(writer(number)) for number in (5, 6, 7))
+    foreign.write(JournalKind.ACCEPTED, message(50), NOON_MS)
+    altered.write(JournalKind.ACCEPTED, message(60), NOON_MS)
+    for number in range(6):
+        robbed.write(JournalKind.SCOREBOARD_APPLIED, None, NOON_MS + number)
+    stranger, _ = ship_signed(directory, foreign.rows, STRANGER)
+    changed, _ = ship_signed(directory, altered.rows)
+    write_segment(changed, records([replace(altered.rows[0], message_id=message(61))]))
+    _, gone, after = ship_chain(directory, robbed.rows, sizes=2)
+    gone.with_name(manifest_name(gone.name)).unlink()
+    gone.unlink()
+    return stranger, changed, after
+
+
+@clause("13.1", "13.4", "13.5")
+def test_the_report_names_each_planted_fault_and_nobody_else(tmp_path: Path) -> None:
     plant(tmp_path / "segments")
+    stranger, changed, after = plant_forgeries(tmp_path / "segments")
     operator = Operator(tmp_path)
     operator.env |= quick_environ(tmp_path)
     operator.run("fleet key new operator.key")
+    operator.run(f"fleet enrol --lake segments --accept {SIGNER.public.hex()} --key operator.key")
+    keys = operator.json("fleet enrol --lake segments --list --key operator.key")
+    assert {one["key"]: one["enrolled"] for one in keys} == {SIGNER.public.hex(): True, STRANGER.public.hex(): False}
     written = "--html page.html --actions actions --key operator.key"
     done = operator.run(
         f"fleet report file://{tmp_path}/segments {written} --master local[2] --json",
@@ -59,12 +90,23 @@ def test_the_report_names_the_message_of_the_lost_fact_and_the_node_that_withhel
         timeout_s=240,
     )
     found = json.loads(done.stdout)
-    assert found["read_from"] == "segments"
+    assert (found["read_from"], found["certainty"]) == ("segments", "verified")
     assert found["likely_affected"] == [show_message_id(message(LOST_FACT_OF))]
-    assert [hole["writer"] for hole in found["missing_events"]] == [writer(1).hex()]
+    assert [hole["writer"] for hole in found["missing_events"]] == [writer(1).hex(), writer(7).hex()]
+    assert found["missing_segments"] == [{"writer": writer(7).hex(), "before": after.name}]
+    assert {one["name"]: one["reason"].partition(":")[0] for one in found["rejected_files"]} == {
+        stranger.name: "signed by an unknown key",
+        changed.name: ALTERED,
+    }
     assert found["withheld"] == [
-        {"node": CROOKED.hex(), "message_id": show_message_id(message(WITHHELD)), "evidence": "never_stored"}
+        {
+            "node": CROOKED.hex(),
+            "message_id": show_message_id(message(WITHHELD)),
+            "evidence": "never_stored",
+            "certainty": "verified",
+        }
     ]
+    assert [one["is_met"] for one in found["targets"]] == [True, True, True, True]
     assert found["conservation"].startswith("accepted 10 = delivered 8 ")
     page = (tmp_path / "page.html").read_text("utf-8")
     for named in (show_message_id(message(LOST_FACT_OF)), show_message_id(message(WITHHELD)), CROOKED.hex()):

@@ -13,6 +13,7 @@ from restante.fleet.jobs import backfill as backfill_job
 from restante.fleet.jobs import fleet_report, stream
 from restante.fleet.jobs.report_input import look_at, source_of
 from restante.fleet.jobs.stream import RunningStream, StreamOptions
+from restante.fleet.lake.enrolment_file import read_enrolment
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.segment_discovery import found_in
 from restante.fleet.spark.session import is_local, zip_package
@@ -22,10 +23,13 @@ from restante.policy.settings import Settings
 __all__ = ["StreamOptions", "backfill", "report", "start_stream"]
 
 
-def backfill(spark: SparkSession, lake: str, settings: Settings | None = None) -> backfill_job.Backfilled:
+def backfill(
+    spark: SparkSession, lake: str, settings: Settings | None = None, *, operator_key: bytes | None = None
+) -> backfill_job.Backfilled:
     """Make all tables of a lake from all of its segments."""
     _send_package(spark)
-    found = found_in(Lake(lake).segments, spark)
+    enrolment = read_enrolment(lake, operator_key)
+    found = found_in(Lake(lake).segments, spark, enrolment=enrolment)
     return backfill_job.backfill(
         spark,
         Lake(lake),
@@ -33,6 +37,7 @@ def backfill(spark: SparkSession, lake: str, settings: Settings | None = None) -
         found.segments,
         found.bad,
         listing=found.listing,
+        enrolment=enrolment,
         now_ms=int(time.time() * 1_000),
     )
 
@@ -45,10 +50,12 @@ def start_stream(
     return stream.start_stream(spark, Lake(lake), settings or Settings(), options or StreamOptions())
 
 
-def report(spark: SparkSession, source: str, settings: Settings | None = None) -> FleetReport:
+def report(
+    spark: SparkSession, source: str, settings: Settings | None = None, *, operator_key: bytes | None = None
+) -> FleetReport:
     """Make the report on a lake, or on a directory of segments."""
     _send_package(spark)
-    found = source_of(spark, look_at(source))
+    found = source_of(spark, look_at(source, operator_key))
     return fleet_report.make_fleet_report(
         spark,
         found.segments,

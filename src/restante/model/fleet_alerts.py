@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-DELIVERY_RATE_TARGET: Final = 0.999  # SPEC 1.7
-P50_TARGET_MS: Final = 1_000
-P99_TARGET_MS: Final = 10_000
-REPEATED_RELEASE_TARGET: Final = 0.001
+from restante.model.service_targets import (
+    DELIVERY_RATE_TARGET,
+    P50_TARGET_MS,
+    P99_TARGET_MS,
+    REPEATED_RELEASE_TARGET,
+)
+
 SILENT_MS: Final = 24 * 3_600_000
 LAG_MS: Final = 15 * 60_000
 

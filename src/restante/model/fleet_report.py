@@ -6,6 +6,7 @@ from restante.model.conservation_report import ConservationReport, ReadFrom, Wit
 from restante.model.fleet_actions import ActionKind
 from restante.model.ids import MessageId, NodeId, WriterId
 from restante.model.kinds import Kind, Priority
+from restante.model.provenance import Certainty, Provenance
 from restante.model.states import DeadCategory, State
 
 
@@ -50,7 +51,7 @@ class NodeScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithheldMessage:
-    """A message that a node signed for and then withheld."""
+    """A message that a node signed for and then withheld; `certainty` says whether verified events alone show it."""
 
     node: NodeId
     message_id: MessageId
@@ -58,6 +59,7 @@ class WithheldMessage:
     message_state: State
     has_arrived: bool
     confirmed_at_ms: int
+    certainty: Certainty = Certainty.UNVERIFIED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +122,15 @@ class FleetReport:
     letters: tuple[LetterCount, ...]
     security: tuple[tuple[str, int], ...]
     actions: tuple[tuple[ActionKind, int], ...]
+    provenance: Provenance = field(default_factory=Provenance)
 
     @property
     def sound(self) -> bool:
-        """Return whether the report is balanced and complete and no node withheld a message."""
-        return self.conservation.balanced and self.conservation.complete and self.withheld_count == 0
+        """Return whether the report is balanced and complete, no segment is missing and no node withheld a message."""
+        return (
+            self.conservation.balanced
+            and self.conservation.complete
+            and self.withheld_count == 0
+            and not self.provenance.missing
+            and not self.provenance.contested
+        )

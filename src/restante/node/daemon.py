@@ -29,6 +29,7 @@ from restante.node.store_health import StoreHealth, StoreStatus, WatchedFile
 from restante.runtime.directory_lock import DirectoryLock, hold
 from restante.runtime.endpoints import Endpoint
 from restante.runtime.journal.node_identity import append_node_started
+from restante.runtime.journal.pruner import JournalPruner
 from restante.runtime.node_home import NodeDirectory
 from restante.runtime.sqlite.file.node_file import NodeFile
 from restante.runtime.sqlite.mailbox.maintenance import delay_reaping, journal_refusals
@@ -90,9 +91,11 @@ class _Node:
         )
         self._health = StoreHealth(self._database, self._file, takes_puts=lambda: self._relay.stats().store_usable)
         self._shipper = shipper_of(config, self._database, journal, commits=self._file, clock=self._clock)
+        is_shipped = config.ship_to is not None
+        pruner = JournalPruner(self._database, commits=self._file, clock=self._clock, is_shipped=is_shipped)
         self._store_failing = False
         self._last_reap = _LastReap()
-        self._maintenance = (self._reap_periodically, self._watch_file, self._journal_refusals)
+        self._maintenance = (self._reap_periodically, self._watch_file, self._journal_refusals, pruner.run)
         self._reap_now = asyncio.Event()
         self._stop_requested = asyncio.Event()
 

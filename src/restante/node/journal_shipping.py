@@ -10,6 +10,7 @@ from restante.node.config import NodeConfig
 from restante.node.safe_logging import Event, Level, log
 from restante.ports.clock import Clock
 from restante.ports.commit_queue import CommitQueue
+from restante.runtime.journal.key_file import journal_key
 from restante.runtime.journal.shipper import Shipper, shipping_to
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
@@ -25,7 +26,7 @@ def shipper_of(
     shipper = Shipper(
         database,
         journal,
-        shipping_to(config.ship_to),
+        shipping_to(config.ship_to, journal_key(database.path, SystemEntropy())),
         schema="node",
         commits=commits,
         settings=config.settings.journal,

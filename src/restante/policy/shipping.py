@@ -1,4 +1,4 @@
-"""Compute when a journal is next shipped, also after a failure (SPEC 13.1)."""
+"""Compute when a journal is next shipped, also after a failure, and how long its events stay (SPEC 13.1)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,7 +6,12 @@ from typing import Final
 from restante.model.setting_ranges import check_ranges, ranged
 from restante.policy.retry import RetrySchedule, jittered_delay_ms
 
+HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
+SHIPPED_RETENTION_MS: Final = 7 * DAY_MS
+"""How long an event stays in the journal after it was shipped."""
+UNSHIPPED_RETENTION_MS: Final = 30 * DAY_MS
+"""How long an event stays where nothing is shipped."""
 SHIPPING_RETRY: Final = RetrySchedule(max_delay_ms=300_000)
 """The retry schedule of messages with a maximum of 5 minutes, so that a repaired store gets events soon. No limit."""
 
@@ -27,3 +32,8 @@ def next_shipping_ms(shipping: JournalShipping, *, failures: int, dice: float) -
     if not failures:
         return shipping.ship_interval_ms
     return jittered_delay_ms(SHIPPING_RETRY, attempt=failures, dice=dice)
+
+
+def prunable_hour(*, now_ms: int) -> int:
+    """Return the last hour since the epoch in which all events that were shipped may be deleted."""
+    return (now_ms - SHIPPED_RETENTION_MS) // HOUR_MS - 1

@@ -3,11 +3,13 @@
 from dataclasses import asdict
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from restante.model.conservation_report import ReadFrom
 from restante.model.fleet_report import FleetReport
 from restante.model.ids import show_message_id
+from restante.model.provenance import Certainty, Provenance
+from restante.model.service_targets import targets_of
 from restante.views.conservation_text import conservation_line, failed, print_report
 from restante.views.text_tables import table
 
@@ -23,7 +25,9 @@ READ_FROM: Final = {
 def print_fleet_report(out: Console, report: FleetReport) -> None:
     """Print the conservation report, then losses and withheld messages, then the rest."""
     print_report(out, report.conservation)
-    out.print(f"read from {READ_FROM[report.read_from]}\n", style="dim")
+    out.print(f"read from {READ_FROM[report.read_from]}", style="dim")
+    _print_provenance(out, report.provenance)
+    out.print(_targets_table(report))
     if report.likely_affected:
         rows = [
             (show_message_id(one.message_id), one.state.value, f"{one.missing_from}-{one.missing_to}")
@@ -31,12 +35,10 @@ def print_fleet_report(out: Console, report: FleetReport) -> None:
         ]
         out.print(table("Probably what is missing: they arrived", "message", "state", "missing numbers", rows=rows))
     if report.withheld:
-        held = [
-            (one.node.hex(), show_message_id(one.message_id), one.evidence.value) for one in report.withheld[:SHOWN]
-        ]
-        for node, message_id, evidence in held:
+        for one in report.withheld[:SHOWN]:
+            told = f"node {one.node.hex()} message {show_message_id(one.message_id)} {one.evidence.value}"
             # Never cropped or broken: ids are there to be copied.
-            out.print(f"withheld: node {node} message {message_id} {evidence}", style="bold red", soft_wrap=True)
+            out.print(f"withheld: {told} ({one.certainty.value})", style="bold red", soft_wrap=True)
         out.print()
     for clock in report.skewed_clocks[:SHOWN]:
         days = clock.offset_ms / DAY_MS
@@ -44,6 +46,39 @@ def print_fleet_report(out: Console, report: FleetReport) -> None:
     if report.gap_count:
         out.print(f"{report.gap_count:,} gaps were skipped by recipients\n")
     _print_counts(out, report)
+
+
+def provenance_line(provenance: Provenance) -> str:
+    """Say in one sentence how sure the report is."""
+    total = provenance.verified + provenance.unverified
+    match provenance.certainty:
+        case Certainty.VERIFIED:
+            return f"Verified: enrolled keys signed all {total:,} segments."
+        case Certainty.PARTLY_VERIFIED:
+            return (
+                f"Partly verified: enrolled keys signed {provenance.verified:,} of {total:,} segments;"
+                " the others are shown and lead to no action."
+            )
+    return f"Unverified: no enrolled key signed any of the {total:,} segments; they are shown and lead to no action."
+
+
+def _print_provenance(out: Console, provenance: Provenance) -> None:
+    out.print(provenance_line(provenance), style="dim", soft_wrap=True)
+    for one in provenance.missing[:SHOWN]:
+        out.print(
+            f"missing segment: writer {one.writer} shipped one before {one.before}", style="bold red", soft_wrap=True
+        )
+    for writer in provenance.contested[:SHOWN]:
+        out.print(f"two enrolled keys signed segments of writer {writer}", style="bold red", soft_wrap=True)
+    out.print()
+
+
+def _targets_table(report: FleetReport) -> RenderableType:
+    rows = [
+        (one.name, one.found, one.wanted, "no data" if one.is_met is None else "met" if one.is_met else "MISSED")
+        for one in targets_of(report)
+    ]
+    return table("Targets", "target", "found", "wanted", "", rows=rows)
 
 
 def _print_counts(out: Console, report: FleetReport) -> None:
@@ -77,6 +112,11 @@ def report_data(report: FleetReport) -> dict[str, Any]:
         "balanced": conservation.balanced,
         "failed": failed(conservation.total),
         "complete": conservation.complete,
+        "certainty": report.provenance.certainty.value,
+        "segments": {"verified": report.provenance.verified, "unverified": report.provenance.unverified},
+        "missing_segments": [asdict(one) for one in report.provenance.missing],
+        "contested_writers": list(report.provenance.contested),
+        "targets": [asdict(one) for one in targets_of(report)],
         "conservation": conservation_line(conservation.total),
         "events": conservation.events,
         "read_from": report.read_from.value,
@@ -93,7 +133,12 @@ def report_data(report: FleetReport) -> dict[str, Any]:
         ],
         "likely_affected": [show_message_id(one.message_id) for one in report.likely_affected],
         "withheld": [
-            {"node": one.node.hex(), "message_id": show_message_id(one.message_id), "evidence": one.evidence.value}
+            {
+                "node": one.node.hex(),
+                "message_id": show_message_id(one.message_id),
+                "evidence": one.evidence.value,
+                "certainty": one.certainty.value,
+            }
             for one in report.withheld
         ],
         "rejected_files": [{"name": one.name, "reason": one.reason} for one in conservation.bad_files],

@@ -63,8 +63,8 @@ def test_an_object_store_gets_a_segment_and_its_manifest_by_one_upload_each(node
     with small_s3() as store:
         name = ship_twice(node, open_depot(store.address(scheme, "bucket/lake/segments")))
     stem = name.removesuffix(".parquet")
-    assert list(store.objects) == [f"/bucket/lake/segments/{name}", f"/bucket/lake/segments/_{stem}.manifest.json"]
-    raw, manifest = store.objects.values()
+    assert list(store.objects) == [f"/bucket/lake/segments/_{stem}.manifest.json", f"/bucket/lake/segments/{name}"]
+    manifest, raw = store.objects.values()
     assert parquet.read_metadata(io.BytesIO(raw)).num_rows == 3
     assert (decode_manifest(manifest).size_bytes, decode_manifest(manifest).rows) == (len(raw), 3)
     node.database.close()

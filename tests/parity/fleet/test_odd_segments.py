@@ -80,7 +80,6 @@ def spoil(put: Path, rows: list[Record]) -> dict[str, str]:
     parquet.write_table(newer, put / "newer.parquet")
     parquet.write_table(table.set_column(1, "at_ms", table["at_ms"].cast(pa.string())), put / "texts.parquet")
     parquet.write_table(table.drop_columns(["writer"]), put / "less.parquet")
-    parquet.write_table(table.append_column("address", table["node"]), put / "more.parquet")
     (put / "promised.parquet").write_bytes(raw)
     manifest = Manifest(
         segment="promised.parquet",
@@ -103,7 +102,6 @@ def spoil(put: Path, rows: list[Record]) -> dict[str, str]:
         "newer.parquet": "schema version 2, and this reads version 1",
         "texts.parquet": "at_ms: the column must be int64",
         "less.parquet": "writer: the column is missing",
-        "more.parquet": "1 unknown columns",
         "promised.parquet": f"{len(rows)} rows, and its manifest says 99",
         "swapped.parquet": "its hash is not the one its manifest says",
     }

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +25,7 @@ from restante.fleet.lake.measures import read_measures
 from restante.fleet.lake.query import query, summaries
 from restante.fleet.lake.reading import read_live
 from restante.fleet.lake.segment_discovery import found_in
+from restante.fleet.lake.segments import Segment
 from restante.fleet.lake.upkeep import compact, forget, retain
 from restante.fleet.stream.state_tables import KINDS
 from restante.fleet.tables.definitions import TABLES
@@ -33,6 +35,7 @@ from restante.model.fleet_report import FleetReport
 from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
+from restante.model.provenance import SegmentClaim
 from restante.policy.settings import Settings
 from support.fleet.journal_files import Journal, message, node_id, records, sealed, write_segment, writer
 from support.spec.clauses import clause
@@ -50,8 +53,15 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     made = Lake(str(tmp_path_factory.mktemp("published") / "lake"))
     ship(made.local_segments)
     found = found_in(made.segments)
-    backfill(spark, made, SETTINGS, found.segments, found.bad, listing=found.listing, now_ms=NOON_MS + 9 * DAY_MS)
+    signed = [replace(segment, claim=claim_of(segment)) for segment in found.segments]
+    backfill(spark, made, SETTINGS, signed, found.bad, listing=found.listing, now_ms=NOON_MS + 9 * DAY_MS)
     return made
+
+
+def claim_of(segment: Segment) -> SegmentClaim:
+    """As if an enrolled key had signed it."""
+    name = segment.path.name
+    return SegmentClaim(segment=name, writer=name, first=1, last=segment.rows, digest=name, previous=None, key="k")
 
 
 def ship(put: Path) -> None:

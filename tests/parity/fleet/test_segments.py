@@ -8,12 +8,14 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
+from restante.fleet.lake import segments
 from restante.fleet.lake.segments import Segment, find_segments, read_segments
 from restante.model.conservation_report import BadSegment
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.model.journal import JournalKind
 from support.fleet.journal_files import SEGMENT, Journal, Record, message, records, write_segment, writer
+from support.spec.clauses import clause
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +46,7 @@ def test_a_file_that_is_no_whole_segment_is_named_with_the_reason(tmp_path: Path
     (tmp_path / "empty.parquet").touch()
     (tmp_path / "folder.parquet").mkdir()
     table = pa.Table.from_pylist(facts, schema=SEGMENT)
-    parquet.write_table(table.drop_columns(["node"]), tmp_path / "less.parquet")
-    parquet.write_table(table.append_column("address", table["node"]), tmp_path / "more.parquet")
+    parquet.write_table(table.drop_columns(["kind"]), tmp_path / "less.parquet")
     moments = table["at_ms"].cast(pa.timestamp("ms"))
     parquet.write_table(table.set_column(1, "at_ms", moments), tmp_path / "moments.parquet")
     narrow = table["at_ms"].cast(pa.int64()).cast(pa.float64())
@@ -57,10 +58,37 @@ def test_a_file_that_is_no_whole_segment_is_named_with_the_reason(tmp_path: Path
         BadSegment(name="empty.parquet", reason="not a whole Parquet file"),
         BadSegment(name="floats.parquet", reason="at_ms: the column must be int64"),
         BadSegment(name="folder.parquet", reason="not a whole Parquet file"),
-        BadSegment(name="less.parquet", reason="node: the column is missing"),
+        BadSegment(name="less.parquet", reason="kind: the column is missing"),
         BadSegment(name="moments.parquet", reason="at_ms: the column must be int64"),
-        BadSegment(name="more.parquet", reason="1 unknown columns"),
     ]
+
+
+@clause("13.3")
+def test_a_newer_column_is_not_read_and_an_optional_one_that_is_missing_is_null(
+    spark: SparkSession, tmp_path: Path, facts: list[Record]
+) -> None:
+    table = pa.Table.from_pylist(facts, schema=SEGMENT)
+    parquet.write_table(table.append_column("newer", table["kind"]), tmp_path / "more.parquet")
+    parquet.write_table(table.drop_columns(["message_id"]), tmp_path / "less.parquet")
+    good, bad = find_segments(tmp_path)
+    assert bad == []
+    rows = read_segments(spark, good).collect()
+    assert Counter((row["source_file"], row["message_id"] is None) for row in rows) == {
+        ("more.parquet", False): 3,
+        ("less.parquet", True): 3,
+    }
+
+
+def test_a_file_that_is_or_unpacks_too_large_is_named_before_spark_reads_it(
+    tmp_path: Path, facts: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(tmp_path / "a.parquet", facts)
+    for name in ("MAX_SEGMENT_BYTES", "MAX_SEGMENT_ROWS", "MAX_UNPACKED_BYTES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(segments, name, 2)
+            good, [bad] = find_segments(tmp_path)
+        assert good == []
+        assert bad.reason.endswith("a segment has at most 2")
 
 
 def test_names_that_look_like_patterns_are_read_as_they_are(

@@ -37,6 +37,10 @@ def test_a_manifest_reads_back_equal() -> None:
         ({"writer": "0A" * 16}, "writer"),
         ({"sha256": "ab" * 31}, "sha256"),
         ({"segment": "../../etc/x.parquet"}, "segment"),
+        ({"previous": "ab" * 31}, "previous"),
+        ({"key": "ab" * 32}, "signature"),
+        ({"key": "AB" * 32, "signature": "ab" * 64}, "key"),
+        ({"key": "ab" * 32, "signature": 5}, "signature"),
         ({"more": 1}, "exactly the keys"),
     ],
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from restante.core.signed_actions import sign_actions, verify_actions
+from restante.core.fleet.signed_actions import sign_actions, verify_actions
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from restante.cli.fleet.operator_key import PinnedKey, parse_pinned_key
 from restante.cli.fleet.spark_jobs import require_spark, step_bars
 from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import console, print_json
@@ -30,6 +31,7 @@ def backfill(
     last_day: Annotated[
         datetime | None, typer.Option("--to", formats=_DAYS, help="Last UTC day to write and to read.")
     ] = None,
+    operator_key: PinnedKey = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -51,6 +53,7 @@ def backfill(
             last_day=LAST_DAY if last_day is None else last_day.date(),
             master=master,
             now_ms=SystemClock().now_ms(),
+            operator_key=parse_pinned_key(operator_key),
             tell=tell,
         )
     if as_json:

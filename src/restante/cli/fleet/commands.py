@@ -9,8 +9,16 @@ import typer
 from restante.cli.client.options import FileOption, JsonOption
 from restante.cli.error_advice import EXIT_FAILURE, EXIT_UNDELIVERED
 from restante.cli.fleet.batch_jobs import backfill, generate
+from restante.cli.fleet.enrol import enrol
 from restante.cli.fleet.lake_tables import alerts, compact, forget, query, retain, tables
-from restante.cli.fleet.operator_key import KeyFile, OperatorKey, parse_operator_key, read_operator
+from restante.cli.fleet.operator_key import (
+    KeyFile,
+    OperatorKey,
+    PinnedKey,
+    parse_operator_key,
+    parse_pinned_key,
+    read_operator,
+)
 from restante.cli.fleet.operator_key import app as key_app
 from restante.cli.fleet.spark_jobs import require_spark, stage_bar
 from restante.cli.fleet.stream import stream
@@ -30,6 +38,7 @@ app.command()(backfill)
 app.command()(generate)
 app.command()(stream)
 app.add_typer(key_app)
+app.command()(enrol)
 app.command()(query)
 app.command()(tables)
 app.command()(alerts)
@@ -54,6 +63,7 @@ def report(
         typer.Option("--actions", metavar="DIR", help="Also write the proposed actions for clients and nodes."),
     ] = None,
     key: KeyFile = None,
+    operator_key: PinnedKey = None,
     as_of: Annotated[
         datetime | None,
         typer.Option("--as-of", formats=["%Y-%m-%d"], help="Count only events before the end of this UTC day."),
@@ -69,10 +79,10 @@ def report(
     was added or changed since, and otherwise the segments. The report says which.
 
     Exit status: 0 if no message failed; 3 if messages are dead, expired or evicted, all of them accounted for; 1 if
-    messages or events are missing, a file could not be read, or a node withheld messages.
+    messages, events or segments are missing, a file could not be read, or a node withheld messages.
     """
     from restante.cli.fleet.action_files import ActionFiles
-    from restante.core.signed_actions import ACTION_LIFETIME_MS
+    from restante.core.fleet.signed_actions import ACTION_LIFETIME_MS
     from restante.runtime.system import SystemClock
 
     with require_spark():
@@ -83,11 +93,14 @@ def report(
 
     settings = inputs_of(ctx).load().settings
     files = None
+    pinned = parse_pinned_key(operator_key)
     if actions is not None:
         if key is None:
             raise ConfigurationInvalid("--actions needs --key FILE: actions count only if they are signed")
         expires_at_ms = SystemClock().now_ms() + ACTION_LIFETIME_MS
-        files = ActionFiles(actions, read_operator(key), expires_at_ms=expires_at_ms)
+        operator = read_operator(key)
+        pinned = pinned or bytes(operator.address)
+        files = ActionFiles(actions, operator, expires_at_ms=expires_at_ms)
     out = console()
     with stage_bar(out, stages=len(STAGES), quiet=as_json) as on_stage:
         found = run_fleet_report(
@@ -98,6 +111,7 @@ def report(
             retention=settings.dead_letters,
             on_stage=on_stage,
             on_action=None if files is None else files.add,
+            operator_key=pinned,
         )
     if html is not None:
         write_text_file(html_page(found), html)

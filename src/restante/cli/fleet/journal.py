@@ -25,7 +25,7 @@ def ship(
     file: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write all unshipped events as segments, each with a manifest.
+    """Write all unshipped events as segments, each with a manifest that the key beside the file signs.
 
     Safe to repeat and to interrupt: an event counts as shipped once its segment is on disk, and events that are shipped
     twice are counted once.
@@ -34,21 +34,30 @@ def ship(
 
     from restante.cli.fleet.journal_file import journal_of
     from restante.model.errors import EnvironmentUnsuitable, StoreUnusable
+    from restante.runtime.system import SystemClock, SystemEntropy
 
     try:
+        from restante.runtime.journal.key_file import journal_key
         from restante.runtime.journal.object_store import open_depot
         from restante.runtime.journal.segment_writer import ship as ship_events
     except ImportError as missing:
         raise EnvironmentUnsuitable("segments need pyarrow: pip install 'restante[fleet]'") from missing
     depot = open_depot(to if urlsplit(to).scheme else str(Path(to).absolute()), key="--to")
     out = console()
-    with journal_of(file) as (kind, _, journal):
+    with journal_of(file) as (kind, database, journal):
+        key = journal_key(database.path, SystemEntropy())
         waiting = journal.last_number() - journal.shipped_through()
         columns = (TextColumn("shipping events"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=out, transient=True, disable=as_json or not out.is_terminal) as progress:
             task = progress.add_task("events", total=waiting)
             try:
-                segments = ship_events(journal, depot, on_segment=lambda rows: progress.advance(task, rows))
+                segments = ship_events(
+                    journal,
+                    depot,
+                    key=key,
+                    now_ms=SystemClock().now_ms(),
+                    on_segment=lambda rows: progress.advance(task, rows),
+                )
             except StoreUnusable as problem:
                 problem.add_note(
                     f"{HINT}The events stay in the journal. Correct the problem, then run the command again."
@@ -68,13 +77,17 @@ def ship(
 
 @app.command()
 def status(file: FileOption = None, as_json: JsonOption = False) -> None:
-    """Show how many events a file holds and how many of them are unshipped."""
+    """Show how many events a file has had, how many of them are unshipped, and the key that signs its segments."""
     from restante.cli.fleet.journal_file import journal_of
+    from restante.runtime.journal.key_file import journal_key
+    from restante.runtime.system import SystemEntropy
 
-    with journal_of(file) as (kind, _, journal):
+    with journal_of(file) as (kind, database, journal):
+        key = journal_key(database.path, SystemEntropy()).public.hex()
         last, through = journal.last_number(), journal.shipped_through()
         writer = journal.writer.hex()
     if as_json:
-        print_json({"kind": kind, "writer": writer, "last_event": last, "shipped_through": through})
+        print_json({"kind": kind, "writer": writer, "key": key, "last_event": last, "shipped_through": through})
         return
     console().print(f"a {kind}'s journal: {last:,} events, {last - through:,} of them unshipped")
+    console().print(f"its segments are signed by the key {key}", soft_wrap=True)

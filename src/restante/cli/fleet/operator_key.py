@@ -24,6 +24,15 @@ OperatorKey = Annotated[
         help="Public key of the operator whose actions are accepted.",
     ),
 ]
+PinnedKey = Annotated[
+    str | None,
+    typer.Option(
+        "--operator-key",
+        metavar="HEX",
+        envvar=OPERATOR_KEY_VARIABLE,
+        help="Public key of the operator who enrolled the journals' keys. Without it no signature is checked.",
+    ),
+]
 
 app = typer.Typer(name="key", help="The operator's key, which signs actions.", no_args_is_help=True)
 
@@ -61,7 +70,7 @@ def read_operator(file: Path) -> "Identity":
 
 
 def parse_operator_key(text: str) -> bytes:
-    from restante.core.signed_actions import OPERATOR_KEY_BYTES
+    from restante.core.fleet.signed_actions import OPERATOR_KEY_BYTES
 
     try:
         key = bytes.fromhex(text)
@@ -70,3 +79,7 @@ def parse_operator_key(text: str) -> bytes:
     if len(key) != OPERATOR_KEY_BYTES:
         raise ConfigurationInvalid(f"--operator-key must be {2 * OPERATOR_KEY_BYTES} hexadecimal digits")
     return key
+
+
+def parse_pinned_key(text: str | None) -> bytes | None:
+    return None if text is None else parse_operator_key(text)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from restante.cli.fleet.batch_jobs import AsJson, Master, Root
+from restante.cli.fleet.operator_key import PinnedKey, parse_pinned_key
 from restante.cli.fleet.spark_jobs import require_spark
 from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import console, print_json
@@ -46,6 +47,7 @@ def stream(
         str | None,
         typer.Option("--checkpoint", metavar="PATH", help="Spark's checkpoint; by default in a lake on this machine."),
     ] = None,
+    operator_key: PinnedKey = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -65,7 +67,12 @@ def stream(
 
     err = Console(stderr=True, quiet=as_json, highlight=False)
     options = StreamOptions(
-        once=once, reset=reset, poll_interval_s=poll_interval_s, buckets=buckets, checkpoint=checkpoint
+        once=once,
+        reset=reset,
+        poll_interval_s=poll_interval_s,
+        buckets=buckets,
+        checkpoint=checkpoint,
+        operator_key=parse_pinned_key(operator_key),
     )
     stop = threading.Event()
     with _asked_to_stop(stop, err) as listen:

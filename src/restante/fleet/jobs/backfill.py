@@ -12,9 +12,11 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from restante.core.fleet.enrolment import Enrolment
 from restante.fleet.jobs.publish import publish
 from restante.fleet.lake.backfill_manifest import BackfillRecord, forget_record, keep_record
 from restante.fleet.lake.delta import exists as table_exists
+from restante.fleet.lake.enrolment_file import read_enrolment
 from restante.fleet.lake.file_systems import Listing
 from restante.fleet.lake.layout import DAY, Lake
 from restante.fleet.lake.segment_discovery import segments_here, segments_of
@@ -28,6 +30,7 @@ from restante.fleet.transforms.prescan import Prescan, count_of, rows_by_file, s
 from restante.fleet.transforms.validate import RowVerdict, event_rows, quarantine
 from restante.model.conservation_report import BadSegment
 from restante.model.errors import ConfigurationInvalid
+from restante.model.provenance import provenance_of
 from restante.policy.settings import Settings
 
 FIRST_DAY: Final = date(1970, 1, 1)
@@ -54,14 +57,19 @@ def run_backfill(
     last_day: date = LAST_DAY,
     master: str = "local[*]",
     now_ms: int,
+    operator_key: bytes | None = None,
     tell: Watcher = ignore_progress,
 ) -> Backfilled:
-    """The tables of `lake` for these days, both included, in a Spark session of its own."""
+    """The tables of `lake` for these days, both included, in a Spark session of its own.
+
+    Without the operator's public key no signature is checked, and no action follows.
+    """
     if first_day > last_day:
         raise ConfigurationInvalid(f"the first day, {first_day}, must not be after the last, {last_day}")
-    here = segments_here(lake)
+    enrolment = read_enrolment(lake.root, operator_key)
+    here = segments_here(lake, enrolment)
     with open_session(app_name="restante backfill", master=master) as spark:
-        found = here or segments_of(lake, spark)
+        found = here or segments_of(lake, spark, enrolment)
         return backfill(
             spark,
             lake,
@@ -69,6 +77,7 @@ def run_backfill(
             found.segments,
             found.bad,
             listing=found.listing,
+            enrolment=enrolment,
             first_day=first_day,
             last_day=last_day,
             now_ms=now_ms,
@@ -84,6 +93,7 @@ def backfill(
     bad: list[BadSegment],
     *,
     listing: Listing | None = None,
+    enrolment: Enrolment | None = None,
     first_day: date = FIRST_DAY,
     last_day: date = LAST_DAY,
     now_ms: int = 0,
@@ -120,9 +130,16 @@ def backfill(
             replace_rows(with_day(table).filter(is_asked_for), open_base_table(lake, "arrivals"), keep=keep)
         if is_published:
             with watched(spark, "publishing tables", tell):
-                publish(spark, lake, now_ms=now_ms, retention=settings.dead_letters, partitions=partitions)
+                publish(
+                    spark,
+                    lake,
+                    now_ms=now_ms,
+                    retention=settings.dead_letters,
+                    provenance=provenance_of(segment.claim for segment in segments),
+                    partitions=partitions,
+                )
         if is_all and listing is not None:
-            record = BackfillRecord(listing=listing, segments=segments, bad=bad, found=found)
+            record = BackfillRecord(listing=listing, segments=segments, bad=bad, found=found, enrolment=enrolment)
             keep_record(lake, record)
     finally:
         validated.unpersist()

@@ -3,7 +3,7 @@
 It combines the transforms and returns plain values. It prints nothing.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import date
 from pathlib import Path
@@ -58,12 +58,18 @@ def run_report(segments_dir: Path, *, master: str = "local[*]") -> ConservationR
 def make_report(
     spark: SparkSession, segments: list[Segment], bad: list[BadSegment], *, rows: Rows | None = None
 ) -> ConservationReport:
-    """Return the report on `segments`, or on their `rows` if those are validated already."""
+    """The report on `segments`, or on their `rows` if these have verdicts already."""
     with prescanned(spark, segments) if rows is None else rows as (validated, found):
         valid = events(validated)
         table = messages(message_lifecycles(valid, partitions=tasks_for(spark, found))).persist()
+        tables = {
+            "conservation": conservation(table),
+            "unaccounted": unaccounted(table),
+            "missing_events": missing_events(valid),
+            "latency": latency(table),
+        }
         try:
-            return report_on(found, table, missing_events(valid), segments=segments, bad=bad)
+            return report_on(found, tables, segments=segments, bad=bad)
         finally:
             table.unpersist()
 
@@ -103,15 +109,15 @@ def counted(validated: DataFrame) -> Iterator[tuple[DataFrame, tuple[RowCount, .
 
 def report_on(
     verdicts: Sequence[RowCount],
-    table: DataFrame,
-    missing: DataFrame,
+    tables: Mapping[str, DataFrame],
     *,
     segments: list[Segment],
     bad: list[BadSegment],
 ) -> ConservationReport:
-    """The report from the verdicts on all rows, the message table and the missing that were made of them."""
-    days = [DayBalance(**row.asDict()) for row in conservation(table).collect()]
-    in_doubt = unaccounted(table) if any(day.unaccounted for day in days) else None
+    """The report from the verdicts on all rows and the tables conservation, unaccounted, missing_events, latency."""
+    days = [DayBalance(**row.asDict()) for row in tables["conservation"].collect()]
+    in_doubt = tables["unaccounted"] if any(day.unaccounted for day in days) else None
+    missing = tables["missing_events"]
     listed = first_rows(missing, "writer", "missing_from")
     return ConservationReport(
         segments=len(segments) + len(bad),
@@ -124,7 +130,7 @@ def report_on(
         unaccounted=_unaccounted(in_doubt),
         missing_events=tuple(_missing(row) for row in listed),
         missing_event_count=len(listed) if len(listed) < LISTED_AT_MOST else missing.count(),
-        latency=_latencies(latency(table).collect()),
+        latency=_latencies(tables["latency"].collect()),
     )
 
 

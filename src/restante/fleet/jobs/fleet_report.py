@@ -4,6 +4,7 @@ The report is plain values. Each list ends at LISTED_AT_MOST; its count does not
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -14,8 +15,8 @@ from restante.fleet.jobs.report_input import look_at, source_of
 from restante.fleet.lake.segments import Segment
 from restante.fleet.spark.cached_tables import cached_tables
 from restante.fleet.spark.session import open_session
-from restante.fleet.tables.definitions import FleetTables, as_of, fleet_tables
-from restante.fleet.transforms.validate import events
+from restante.fleet.tables.definitions import FleetTables, fleet_tables, trusted_actions, verified_tables
+from restante.fleet.transforms.validate import event_rows, events
 from restante.model.conservation_report import BadSegment, ReadFrom, Withheld
 from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.model.fleet_report import (
@@ -31,6 +32,7 @@ from restante.model.fleet_report import (
 )
 from restante.model.ids import MessageId, NodeId, PayloadHash, WriterId
 from restante.model.kinds import Kind, Priority
+from restante.model.provenance import Certainty, Provenance, provenance_of
 from restante.model.states import DeadCategory, State
 from restante.policy.dead_letters import DeadLetterRetention
 
@@ -49,12 +51,14 @@ def run_fleet_report(
     on_stage: OnStage = lambda _stage: None,
     on_action: OnAction | None = None,
     is_past: bool = False,
+    operator_key: bytes | None = None,
 ) -> FleetReport:
     """Make the report in a new Spark session; `on_action` gets every proposed action.
 
     `where` is a directory of segments, or a lake (jobs/report_input). If `is_past`, only events up to `now_ms` count.
+    Without the operator's public key no signature is checked, and no action is proposed.
     """
-    place = look_at(where)
+    place = look_at(where, operator_key)
     with open_session(app_name="restante fleet report", master=master) as spark:
         source = source_of(spark, place)
         return make_fleet_report(
@@ -88,6 +92,7 @@ def make_fleet_report(
 ) -> FleetReport:
     """Make the report on `segments`, or on their `rows` if these have verdicts already."""
     on_stage(STAGES[0])
+    provenance = provenance_of(segment.claim for segment in segments)
     rows = prescanned(spark, segments) if rows is None else rows
     with rows as (verdicts, found), cached_tables() as keep:
         partitions = tasks_for(spark, found)
@@ -100,10 +105,11 @@ def make_fleet_report(
                 partitions=partitions,
                 keep=keep,
             )
-        else:
-            tables = as_of(tables, now_ms)
+        sources = event_rows(verdicts)
+        sources = sources.filter(sf.col("at_ms") <= now_ms) if is_past else sources
+        trust = _Trust(sources, provenance, now_ms=now_ms, retention=retention, partitions=partitions)
         on_stage(STAGES[1])
-        conservation = report_on(found, tables["messages"], tables["missing_events"], segments=segments, bad=bad)
+        conservation = report_on(found, tables.by_name, segments=segments, bad=bad)
         likely_affected = (
             first_rows(tables["likely_affected"], "message_id") if conservation.missing_event_count else []
         )
@@ -127,15 +133,62 @@ def make_fleet_report(
             levels=tuple(map(_level, levels)),
             histogram=tuple(LatencyBar(**row.asDict()) for row in histogram),
             nodes=tuple(map(_node, nodes)),
-            withheld=tuple(map(_withheld, withheld)),
+            withheld=tuple(_withheld(row, trust) for row in withheld),
             withheld_count=withheld_count,
             skewed_clocks=tuple(map(_skewed, skewed)),
             gaps=tuple(map(_gap, gaps)),
             gap_count=gap_count,
             letters=letters,
             security=tuple(sorted((row["code"] or "", row["count"]) for row in security)),
-            actions=_actions(tables, on_action),
+            actions=_actions(trust.actions(tables), on_action),
+            provenance=provenance,
         )
+
+
+class _Trust:
+    """What follows from verified segments alone. Its tables are built only where some segments are not verified."""
+
+    def __init__(
+        self,
+        events: DataFrame,
+        provenance: Provenance,
+        *,
+        now_ms: int,
+        retention: DeadLetterRetention,
+        partitions: int,
+    ) -> None:
+        self._events = events
+        self._provenance = provenance
+        self._now_ms = now_ms
+        self._retention = retention
+        self._partitions = partitions
+
+    def actions(self, tables: FleetTables) -> DataFrame:
+        return trusted_actions(
+            tables,
+            self._events,
+            self._provenance,
+            now_ms=self._now_ms,
+            retention=self._retention,
+            partitions=self._partitions,
+        )
+
+    @cached_property
+    def withheld(self) -> frozenset[tuple[bytes, bytes]]:
+        """Node and message of what a node withheld by verified events alone."""
+        found = verified_tables(
+            self._events,
+            self._provenance,
+            now_ms=self._now_ms,
+            retention=self._retention,
+            partitions=self._partitions,
+        )["withholding"]
+        return frozenset((bytes(row["node"]), bytes(row["message_id"])) for row in found.collect())
+
+    def certainty_of(self, node: bytes, message_id: bytes) -> Certainty:
+        if self._provenance.certainty is not Certainty.PARTLY_VERIFIED:
+            return self._provenance.certainty
+        return Certainty.VERIFIED if (node, message_id) in self.withheld else Certainty.UNVERIFIED
 
 
 def _listed(table: DataFrame, *order: str) -> tuple[list[Row], int]:
@@ -144,13 +197,13 @@ def _listed(table: DataFrame, *order: str) -> tuple[list[Row], int]:
     return rows, len(rows) if len(rows) < LISTED_AT_MOST else table.count()
 
 
-def _actions(tables: FleetTables, on_action: OnAction | None) -> tuple[tuple[ActionKind, int], ...]:
+def _actions(proposed: DataFrame, on_action: OnAction | None) -> tuple[tuple[ActionKind, int], ...]:
     if on_action is None:
-        rows = tables["actions"].groupBy("action").count().collect()
+        rows = proposed.groupBy("action").count().collect()
         counts = {ActionKind(row["action"]): row["count"] for row in rows}
     else:
         counts = {}
-        for row in tables["actions"].toLocalIterator():
+        for row in proposed.toLocalIterator():
             action = _action(row)
             counts[action.action] = counts.get(action.action, 0) + 1
             on_action(action)
@@ -188,8 +241,9 @@ def _node(row: Row) -> NodeScore:
     return NodeScore(**row.asDict() | {"node": NodeId(bytes(row["node"]))})
 
 
-def _withheld(row: Row) -> WithheldMessage:
+def _withheld(row: Row, trust: _Trust) -> WithheldMessage:
     return WithheldMessage(
+        certainty=trust.certainty_of(bytes(row["node"]), bytes(row["message_id"])),
         node=NodeId(bytes(row["node"])),
         message_id=MessageId(bytes(row["message_id"])),
         evidence=Withheld(row["evidence"]),

@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from restante.fleet.kernels.row_rules import SHARED_BYTES
+from restante.fleet.lake.enrolment_file import enrolment_stamp, read_enrolment
 from restante.fleet.lake.file_systems import open_folder
 from restante.fleet.lake.layout import Lake
-from restante.fleet.lake.segments import Segment, damaged, inspect_segments, read_segments
+from restante.fleet.lake.segments import UNKNOWN_KEY, Segment, damaged, inspect_segments, read_segments
 from restante.fleet.spark.errors import is_for_want_of_room
 from restante.fleet.spark.map_in_arrow import BatchFunction
 from restante.fleet.stream.annotate import annotate_rows
@@ -60,10 +61,19 @@ class MicroBatchResult:
 class MicroBatches:
     """Runs the batches of one lake, in order."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, settings: Settings, *, buckets: int = BUCKETS) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        settings: Settings,
+        *,
+        buckets: int = BUCKETS,
+        operator_key: bytes | None = None,
+    ) -> None:
         self._spark = spark
         self._lake = lake
         self._settings = settings
+        self._operator_key = operator_key
         self._folder = open_folder(lake.segments, spark)
         self.batches = Batches(lake, buckets=buckets)
 
@@ -96,7 +106,9 @@ class MicroBatches:
     def _advance(self, n: int, plan: Sequence[SegmentRow]) -> tuple[Catalog, list[SegmentRow], Counts, int]:
         before = self.batches.catalog
         planned = {row.name: row for row in plan}
-        segments, bad = inspect_segments(self._folder, sorted(planned))
+        stamp = enrolment_stamp(self._lake.root)
+        enrolment = read_enrolment(self._lake.root, self._operator_key)
+        segments, bad = inspect_segments(self._folder, sorted(planned), enrolment)
         reread = frozenset(one.name for one in before.rejected if one.rows_taken and one.name in planned)
         buckets, counts = self._without_file_rows(before, reread)
         fragments = self._run(segments, len(buckets), _advance_bucket(self._lake.root, buckets, reread, self._settings))
@@ -108,7 +120,7 @@ class MicroBatches:
             for name, rows in fragment["files"].items():
                 read[name] = read.get(name, 0) + rows
         short = damaged(segments, read)
-        rejected = [_rejected(planned[one.name], one.reason, read.get(one.name, 0)) for one in (*bad, *short)]
+        rejected = [_rejected(planned[one.name], one.reason, read.get(one.name, 0), stamp) for one in (*bad, *short)]
         all_rejected = with_rejected(before, planned, rejected)
         catalog = replace(
             before,
@@ -194,9 +206,14 @@ def _advance_bucket(
     return run
 
 
-def _rejected(row: SegmentRow, reason: str, rows_taken: int) -> RejectedFile:
+def _rejected(row: SegmentRow, reason: str, rows_taken: int, stamp: str) -> RejectedFile:
     return RejectedFile(
-        name=row.name, reason=reason, size_bytes=row.size_bytes, changed_ns=row.changed_ns, rows_taken=rows_taken
+        name=row.name,
+        reason=reason,
+        size_bytes=row.size_bytes,
+        changed_ns=row.changed_ns,
+        rows_taken=rows_taken,
+        enrolment=stamp if reason.startswith(UNKNOWN_KEY) else None,
     )
 
 
@@ -205,16 +222,21 @@ def _outcome(
 ) -> list[SegmentRow]:
     """What became of each planned segment. One read in part is both, and counts as read."""
     reasons = {one.name: one.reason for one in rejected}
-    rows = {segment.path.name: segment.rows for segment in segments}
+    read = {segment.path.name: segment for segment in segments}
     return [
         replace(
             row,
-            status=READ if row.name in rows else REJECTED,
-            rows=rows.get(row.name, 0),
+            status=READ if row.name in read else REJECTED,
+            rows=read[row.name].rows if row.name in read else 0,
             reason=reasons.get(row.name),
+            claim=_claim_text(read.get(row.name)),
         )
         for row in plan
     ]
+
+
+def _claim_text(segment: Segment | None) -> str | None:
+    return None if segment is None or segment.claim is None else json.dumps(asdict(segment.claim))
 
 
 OnBatch = Callable[[MicroBatchResult], None]

@@ -16,12 +16,13 @@ from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.reading import read_files, read_live
 from restante.fleet.lake.table_writer import replace_rows
 from restante.fleet.spark.cached_tables import cached_tables
-from restante.fleet.tables.definitions import FleetTables
+from restante.fleet.tables.definitions import FleetTables, trusted_actions
 from restante.fleet.tables.derived_tables import DERIVED
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS
 from restante.fleet.tables.table import Made, Table
 from restante.fleet.transforms.messages import message_lifecycles
 from restante.fleet.transforms.writer_activity import writer_hours
+from restante.model.provenance import Provenance
 from restante.policy.dead_letters import DeadLetterRetention
 
 LARGE: Final = frozenset({"messages", "replicas"})
@@ -34,11 +35,13 @@ def publish(
     *,
     now_ms: int,
     retention: DeadLetterRetention,
+    provenance: Provenance,
     batch: int = 0,
     partitions: int | None = None,
 ) -> None:
     """Publish all derived tables of the events that the lake has now; `batch` is the stream's, 0 for a backfill."""
-    events = read_live(spark, lake, "events").select(*JOURNAL_COLUMNS)
+    rows = read_live(spark, lake, "events")
+    events = rows.select(*JOURNAL_COLUMNS)
     with cached_tables() as keep:
         keep(writer_hours(events))
         lifecycles = keep(message_lifecycles(events, partitions=partitions))
@@ -47,10 +50,16 @@ def publish(
         for table in DERIVED:
             if table.build is None:
                 continue
-            rows = table.build(replace(made, tables=tables))
+            if table.name == "actions":
+                known = FleetTables(by_name=tables)
+                built = trusted_actions(
+                    known, rows, provenance, now_ms=now_ms, retention=retention, partitions=partitions
+                )
+            else:
+                built = table.build(replace(made, tables=tables))
             files = open_derived(lake, table)
             spark.sparkContext.setJobDescription(f"restante table {table.name}")
-            replace_rows(rows if table.name in LARGE else rows.coalesce(1), files, batch=batch)
+            replace_rows(built if table.name in LARGE else built.coalesce(1), files, batch=batch)
             tables[table.name] = read_derived(spark, lake, table, files)
 
 

@@ -6,23 +6,25 @@ now (backfill_record); then nothing is validated a second time. What the rows me
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from restante.core.fleet.enrolment import Enrolment
 from restante.fleet.jobs.conservation_report import Rows, counted, prescanned
 from restante.fleet.jobs.publish import published
 from restante.fleet.lake.backfill_manifest import BackfillRecord, record_of
 from restante.fleet.lake.delta import exists as table_exists
+from restante.fleet.lake.enrolment_file import read_enrolment
 from restante.fleet.lake.layout import Lake, exists, is_here
-from restante.fleet.lake.reading import read_live, rows_with_verdicts, segments_read
+from restante.fleet.lake.reading import quarantined_rows, read_live, rows_with_verdicts, segments_read
 from restante.fleet.lake.segment_discovery import Found, found_in
 from restante.fleet.lake.segments import Segment
 from restante.fleet.stream.batches import Catalog, last_catalog, open_batches
 from restante.fleet.tables.definitions import FleetTables
-from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS
-from restante.fleet.transforms.prescan import RowCount
+from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
+from restante.fleet.transforms.prescan import RowCount, rows_by_file
 from restante.fleet.transforms.validate import RowVerdict
 from restante.model.conservation_report import BadSegment, ReadFrom
 
@@ -33,6 +35,7 @@ class Place:
 
     where: str
     lake: Lake
+    enrolment: Enrolment | None = None
     catalog: Catalog | None = None
     found: Found | None = None
 
@@ -47,26 +50,35 @@ class Source:
     """The derived tables, where they are published and up to date."""
 
 
-def look_at(where: str) -> Place:
-    """`where` is a directory of segments or a lake, on this machine or on any store that Spark reads."""
+def look_at(where: str, operator_key: bytes | None = None) -> Place:
+    """`where` is a directory of segments or a lake, on this machine or on any store that Spark reads.
+
+    Without the operator's public key no signature is checked.
+    """
     lake = Lake(where)
     catalog = last_catalog(open_batches(lake)) if table_exists(lake.stream_table("batches")) else None
+    enrolment = read_enrolment(where, operator_key)
+    place = Place(where=where, lake=lake, enrolment=enrolment, catalog=catalog)
     if catalog is not None or not is_here(where):
-        return Place(where=where, lake=lake, catalog=catalog)
+        return place
     is_lake = lake.local_segments.is_dir()
-    return Place(where=where, lake=lake, found=found_in(lake.segments if is_lake else where))
+    return replace(place, found=found_in(lake.segments if is_lake else where, enrolment=enrolment))
 
 
 def source_of(spark: SparkSession, place: Place) -> Source:
     """The stream's tables if there are any, else those of a backfill if they are up to date, else the segments."""
     lake = place.lake
     if place.catalog is not None:
-        segments, bad = segments_read(lake, place.catalog)
+        segments, bad = segments_read(lake, place.catalog, has_keys=place.enrolment is not None)
         validated = rows_with_verdicts(spark, lake, place.catalog)
         tables = published(spark, lake, batch=place.catalog.number)
-        return Source(read_from=ReadFrom.STREAM, segments=segments, bad=bad, rows=counted(validated), tables=tables)
-    found = place.found or found_in(lake.segments if exists(spark, lake.segments) else place.where, spark)
-    record = record_of(lake, found.listing)
+        rows = counted(validated) if tables is None else streamed(spark, lake, place.catalog, segments, validated)
+        return Source(read_from=ReadFrom.STREAM, segments=segments, bad=bad, rows=rows, tables=tables)
+    found = place.found
+    if found is None:
+        directory = lake.segments if exists(spark, lake.segments) else place.where
+        found = found_in(directory, spark, enrolment=place.enrolment)
+    record = record_of(lake, found.listing, place.enrolment)
     if record is not None:
         rows = tabled(spark, lake, record)
         tables = published(spark, lake, batch=0)
@@ -80,4 +92,33 @@ def tabled(spark: SparkSession, lake: Lake, record: BackfillRecord) -> Iterator[
     """Return the events of a backfill, which validated all rows. Its manifest counts the rows that are not events."""
     verdict = sf.lit(RowVerdict.EVENT.value).alias("verdict")
     table = read_live(spark, lake, "events")
-    yield table.select(*JOURNAL_COLUMNS, verdict), record.found
+    yield table.select(*JOURNAL_COLUMNS, SOURCE_FILE, verdict), record.found
+
+
+@contextmanager
+def streamed(
+    spark: SparkSession, lake: Lake, catalog: Catalog, segments: list[Segment], validated: DataFrame
+) -> Iterator[tuple[DataFrame, tuple[RowCount, ...]]]:
+    """Return rows of a stream that are not read, since its tables are up to date, and the counts by verdict.
+
+    Only duplicates and quarantined rows are read.
+    """
+    taken = {one.name: one.rows_taken for one in catalog.rejected}
+    odd = [
+        *counts_by_file(read_live(spark, lake, "repeats").withColumn("reason", sf.lit(None)), RowVerdict.DUPLICATE),
+        *counts_by_file(quarantined_rows(spark, lake, catalog), RowVerdict.QUARANTINED),
+    ]
+    not_events = rows_by_file(odd)
+    read = {one.path.name: taken.get(one.path.name, one.rows) for one in segments}
+    events = (
+        RowCount(source_file=name, verdict=RowVerdict.EVENT, reason=None, rows=rows - not_events.get(name, 0))
+        for name, rows in read.items()
+    )
+    yield validated, (*(one for one in events if one.rows), *odd)
+
+
+def counts_by_file(rows: DataFrame, verdict: RowVerdict) -> list[RowCount]:
+    return [
+        RowCount(source_file=row[SOURCE_FILE], verdict=verdict, reason=row["reason"], rows=row["count"])
+        for row in rows.groupBy(SOURCE_FILE, "reason").count().collect()
+    ]

@@ -21,12 +21,14 @@ from restante.fleet.jobs.micro_batch import BUCKETS, MicroBatches, OnBatch
 from restante.fleet.jobs.publish import publish, published
 from restante.fleet.lake.layout import STREAM, Lake, is_here, spark_path
 from restante.fleet.lake.new_files import delete_tree
+from restante.fleet.lake.reading import segments_read
 from restante.fleet.spark.session import open_session
 from restante.fleet.stream.bucket_step import Counts
 from restante.fleet.stream.source import BYTES_PER_BATCH, FILES_PER_BATCH, FORMAT, SegmentSource
 from restante.model.conservation_report import BadSegment
 from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, RestanteError, StoreUnusable
+from restante.model.provenance import provenance_of
 from restante.policy.settings import Settings
 
 QUERY_NAME: Final = "restante fleet stream"
@@ -51,6 +53,8 @@ class StreamOptions:
     """Least time between two updates of the derived tables; a stream that ends updates them last of all."""
     is_published: bool = True
     """Whether the derived tables are updated at all."""
+    operator_key: bytes | None = None
+    """Public key of the operator. Without it no signature is checked, and no action follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +116,7 @@ class RunningStream:
     ) -> None:
         self._spark = spark
         self._on_batch = on_batch
-        self._work = MicroBatches(spark, lake, settings, buckets=options.buckets)
+        self._work = MicroBatches(spark, lake, settings, buckets=options.buckets, operator_key=options.operator_key)
         self._problem: BaseException | None = None
         self._batches = self._rows = 0
         self._settings = settings
@@ -190,11 +194,13 @@ class RunningStream:
         if batch == 0 or published(self._spark, self._lake, batch=batch) is not None:
             return
         began_s = time.monotonic()
+        segments, _ = segments_read(self._lake, self._work.batches.catalog)
         publish(
             self._spark,
             self._lake,
             now_ms=int(time.time() * 1_000),
             retention=self._settings.dead_letters,
+            provenance=provenance_of(segment.claim for segment in segments),
             batch=batch,
         )
         self._published_at_s = time.monotonic()

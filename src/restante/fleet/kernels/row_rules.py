@@ -1,9 +1,11 @@
 """What a row of a segment must keep to, as a table of rules, and which rows of a batch break one (SPEC 13.2).
 
-The rules are derived from the columns of wire/journal_schema and refuse the same rows as it does. Backfill and stream
-both find the first broken rule of a row here.
+The rules are derived from the columns of wire/journal_schema and refuse the same rows as it does. One more is about the
+file: a segment that is named after a writer holds no event of another. Backfill and stream both find the first broken
+rule of a row here.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -20,6 +22,9 @@ VERSION_BYTE: Final = 6  # of a UUID, counted from 0
 VARIANT_BYTE: Final = 8
 VERSION_4: Final = (b"\x40", b"\x4f")
 RFC_9562: Final = (b"\x80", b"\xbf")
+SOURCE_FILE: Final = "source_file"
+OTHER_WRITER: Final = "writer: must be the one that the segment is named after"
+_SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{32})-[0-9]{16}-[0-9]{16}\.parquet")
 
 
 class Must(Enum):
@@ -83,8 +88,22 @@ def row_faults(rows: Any) -> Any:
         broken = _BROKEN[rule.must](rows[rule.field.name], rule, rows)
         if pc.any(broken).as_py():
             first[np.asarray(pc.fill_null(broken, False)) & (first < 0)] = number
-    texts = pa.array([rule.text for rule in RULES], pa.string())
+    if SOURCE_FILE in rows.column_names:
+        first[_is_of_another_writer(rows[SOURCE_FILE], rows["writer"]) & (first < 0)] = len(RULES)
+    texts = pa.array([*(rule.text for rule in RULES), OTHER_WRITER], pa.string())
     return texts.take(pa.array(first, mask=first < 0))
+
+
+def _is_of_another_writer(files: Any, writers: Any) -> Any:
+    """Whether a row is in a segment that is named after another writer. Rows come by file: few names, few writers."""
+    names = files.combine_chunks().dictionary_encode()
+    found = [_SEGMENT_NAME.fullmatch(name or "") for name in names.dictionary.to_pylist()]
+    owners = pa.array([None if one is None else bytes.fromhex(one[1]) for one in found], pa.binary())
+    if owners.null_count == len(owners):
+        return np.zeros(len(files), dtype=np.bool_)
+    if len(owners) == 1:
+        return np.asarray(pc.fill_null(pc.not_equal(writers, owners[0]), False))
+    return np.asarray(pc.fill_null(pc.not_equal(owners.take(names.indices), writers), False))
 
 
 def _is_missing(column: Any, _rule: Rule, _rows: Any) -> Any:

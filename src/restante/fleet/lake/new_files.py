@@ -63,6 +63,24 @@ def read_small_file(root: str, name: str) -> bytes | None:
         return None
 
 
+def put_small_file(root: str, name: str, raw: bytes) -> None:
+    """Write a file whole, in place of one of that name."""
+    if is_here(root):
+        path = local_path(root) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{name}.{os.getpid()}.partial")
+        with draft.open("wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        _sync_directory(path.parent)
+        return
+    system, path_there = _arrow_path(root, name)
+    with system.open_output_stream(path_there) as stream:
+        stream.write(raw)
+
+
 def delete_file(root: str, name: str) -> None:
     system, path = _arrow_directory(root)
     with suppress(FileNotFoundError):

@@ -14,7 +14,7 @@ from restante.fleet.lake.delta import DeltaFiles
 from restante.fleet.lake.file_systems import escaped
 from restante.fleet.lake.layout import Lake, spark_path
 from restante.fleet.lake.segments import Segment
-from restante.fleet.stream.batches import READ, Catalog, open_segments
+from restante.fleet.stream.batches import READ, Catalog, claim_of, open_segments
 from restante.fleet.stream.state_tables import KINDS
 from restante.fleet.tables.journal_schema import ROWS, SOURCE_FILE
 from restante.fleet.transforms.validate import RowVerdict
@@ -57,16 +57,30 @@ def rows_with_verdicts(spark: SparkSession, lake: Lake, catalog: Catalog) -> Dat
         sf.lit(RowVerdict.DUPLICATE.value).alias("verdict"),
         nothing.cast("string").alias("reason"),
     )
-    # An arrival that cannot be used is an event, too, and is counted as one. Rejected files have no rows.
-    files = NEVER if catalog.rejected_rows is None else frozenset({catalog.rejected_rows.name})
-    quarantined = read_live(spark, lake, "quarantine", without=files).filter(sf.col("reason") != UNUSABLE)
+    quarantined = quarantined_rows(spark, lake, catalog)
     return events.unionAll(copies).unionByName(quarantined.withColumn("verdict", sf.lit(RowVerdict.QUARANTINED.value)))
 
 
-def segments_read(lake: Lake, catalog: Catalog) -> tuple[list[Segment], list[BadSegment]]:
-    """The segments that the stream has read, and the files it could not read at all."""
+def quarantined_rows(spark: SparkSession, lake: Lake, catalog: Catalog) -> DataFrame:
+    """The rows that the stream put into the quarantine, without the files that it could not read.
+
+    An arrival that cannot be used is an event, too, and is counted as one.
+    """
+    files = NEVER if catalog.rejected_rows is None else frozenset({catalog.rejected_rows.name})
+    return read_live(spark, lake, "quarantine", without=files).filter(sf.col("reason") != UNUSABLE)
+
+
+def segments_read(lake: Lake, catalog: Catalog, *, has_keys: bool = True) -> tuple[list[Segment], list[BadSegment]]:
+    """The segments that the stream has read, and the files it could not read at all.
+
+    What their signed manifests say was checked by the stream; a reader that has no operator's key does not rely on it.
+    """
     unread = [one for one in catalog.rejected if not one.rows_taken]
     latest = {row["name"]: row for row in open_segments(lake).read().sort_by("n").to_pylist() if row["status"] == READ}
     without = {one.name for one in unread}
-    good = [Segment(path=Path(name), rows=latest[name]["rows"]) for name in sorted(latest) if name not in without]
+    good = [
+        Segment(path=Path(name), rows=latest[name]["rows"], claim=claim_of(latest[name]) if has_keys else None)
+        for name in sorted(latest)
+        if name not in without
+    ]
     return good, [BadSegment(name=one.name, reason=one.reason) for one in unread]

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
+from restante.core.fleet.enrolment import Enrolment
 from restante.fleet.lake.file_systems import Listing, open_folder
 from restante.fleet.lake.layout import Lake, is_here
 from restante.fleet.lake.segments import Segment, find_segments
@@ -19,18 +20,18 @@ class Found:
     listing: Listing = field(default_factory=dict)
 
 
-def found_in(directory: str, spark: SparkSession | None = None) -> Found:
+def found_in(directory: str, spark: SparkSession | None = None, *, enrolment: Enrolment | None = None) -> Found:
     """What comes while this looks makes the listing another one than the next: it is listed first."""
     listing = open_folder(directory, spark).listing()
-    segments, bad = find_segments(directory, spark)
+    segments, bad = find_segments(directory, spark, enrolment=enrolment)
     return Found(segments=segments, bad=bad, listing=listing)
 
 
-def segments_here(lake: Lake) -> Found | None:
+def segments_here(lake: Lake, enrolment: Enrolment | None = None) -> Found | None:
     """None for a lake that is not on this machine."""
-    return found_in(lake.segments) if is_here(lake.segments) else None
+    return found_in(lake.segments, enrolment=enrolment) if is_here(lake.segments) else None
 
 
-def segments_of(lake: Lake, spark: SparkSession) -> Found:
+def segments_of(lake: Lake, spark: SparkSession, enrolment: Enrolment | None = None) -> Found:
     """Through Spark where they are elsewhere."""
-    return found_in(lake.segments, spark)
+    return found_in(lake.segments, spark, enrolment=enrolment)

@@ -1,27 +1,30 @@
 """Journal segments in a directory (SPEC 13.1): which there are, which can be read, and their rows.
 
-A file that is no whole segment, or not the one its manifest speaks of, is named with the reason and left out, so one
-bad copy never stops a report. A segment without a manifest is read: its writer died in between and will ship it again.
-Whether a row makes sense is decided in transforms/validate.
+A file that is no whole segment, or not the one its manifest describes, or that an unknown key signed, is named with the
+reason and left out, so one bad copy never stops a report. A segment that nothing signs is read and counts as
+unverified. Whether a row makes sense is decided in transforms/validate.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from restante.core.fleet.enrolment import Enrolment
+from restante.core.fleet.signed_manifests import is_signature_valid, manifest_digest
 from restante.fleet.lake.file_systems import Folder, StorePath, escaped, open_folder
 from restante.fleet.tables.journal_schema import JOURNAL, JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 from restante.model.conservation_report import BadSegment
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError
+from restante.model.provenance import SegmentClaim
 from restante.wire.journal_schema import FIELDS, SCHEMA_VERSION
 from restante.wire.segment_manifest import (
     MANIFEST_PREFIX,
@@ -36,8 +39,14 @@ from restante.wire.segment_manifest import (
 SEGMENT_PATTERN: Final = f"*{SEGMENT_SUFFIX}"
 NOT_WHOLE: Final = "not a whole Parquet file"
 HASH_DIFFERS: Final = "its hash is not the one its manifest says"
+UNKNOWN_KEY: Final = "signed by an unknown key: "
+MAX_SEGMENT_BYTES: Final = 2**30
+MAX_SEGMENT_ROWS: Final = 4_000_000
+MAX_UNPACKED_BYTES: Final = 4 * 2**30
+"""Bounds of one segment, checked in its footer before Spark reads a row. Writers ship 100,000 rows in one."""
 INSPECTED_AT_ONCE: Final = 8  # mostly waits for a disk or a store
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")  # encoded they are the same, so that no row needs decoding
+_SHIPPED_NAME: Final = re.compile(r"(?P<start>[0-9a-f]{32}-[0-9]{16}-)(?P<last>[0-9]{16})\.parquet")
 VERSION_KEY: Final = b"restante.schema_version"
 _SHOWN_BYTES: Final = 20  # of a version that another program wrote
 DRAFT_PREFIXES: Final = (".", "_")  # Spark, like all of its family, takes such names for files in the making
@@ -58,26 +67,30 @@ _STORED_TYPES: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A file whose end is there and whose columns are the journal's; `rows` is what it says it holds."""
+    """A file whose end is there and whose columns are the journal's; `rows` is what it says it holds.
+
+    `claim` is what its manifest says, if an enrolled key signed it.
+    """
 
     path: Path | StorePath
     rows: int
+    claim: SegmentClaim | None = None
 
 
-def find_segments(directory: Path | str, spark: SparkSession | None = None) -> tuple[list[Segment], list[BadSegment]]:
+def find_segments(
+    directory: Path | str, spark: SparkSession | None = None, *, enrolment: Enrolment | None = None
+) -> tuple[list[Segment], list[BadSegment]]:
     """The segments of a directory in order of their names, and the files that only look like one.
 
-    `spark` is needed where the directory is not on this machine, see `lake.is_here`.
+    `spark` is needed where the directory is not on this machine, see `lake.is_here`. Without an `enrolment` no
+    signature is checked.
     """
     folder = open_folder(directory, spark)
     everything = frozenset(folder.names())
     names = sorted(name for name in everything if name.endswith(SEGMENT_SUFFIX) and not name.startswith(DRAFT_PREFIXES))
     if not names:
         raise RestanteError(f"{directory} holds no journal segments ({SEGMENT_PATTERN})", code=Code.NOT_FOUND)
-    with ThreadPoolExecutor(INSPECTED_AT_ONCE) as threads:
-        looks = list(
-            threads.map(lambda name: _look(folder, name, has_manifest=manifest_name(name) in everything), names)
-        )
+    looks = _look_at_all(folder, names, everything, enrolment)
     wrong = _with_another_hash(folder, looks)
     gone = _gone(folder, everything)
     good = [look.segment for look in looks if look.segment is not None and look.segment.path.name not in wrong]
@@ -86,13 +99,11 @@ def find_segments(directory: Path | str, spark: SparkSession | None = None) -> t
     return good, sorted([*bad, *(each for look in looks for each in look.bad)], key=lambda file: file.name)
 
 
-def inspect_segments(folder: Folder, names: Sequence[str]) -> tuple[list[Segment], list[BadSegment]]:
+def inspect_segments(
+    folder: Folder, names: Sequence[str], enrolment: Enrolment | None = None
+) -> tuple[list[Segment], list[BadSegment]]:
     """Those of `names` that are segments, and the others with a reason. Hashes are compared in one go."""
-    everything = frozenset(folder.names())
-    with ThreadPoolExecutor(INSPECTED_AT_ONCE) as threads:
-        looks = list(
-            threads.map(lambda name: _look(folder, name, has_manifest=manifest_name(name) in everything), names)
-        )
+    looks = _look_at_all(folder, names, frozenset(folder.names()), enrolment)
     wrong = frozenset(_with_another_hash(folder, looks))
     good = [look.segment for look in looks if look.segment is not None and look.segment.path.name not in wrong]
     bad = [BadSegment(name=name, reason=HASH_DIFFERS) for name in sorted(wrong)]
@@ -108,7 +119,17 @@ class _Look:
     bad: tuple[BadSegment, ...] = ()
 
 
-def _look(folder: Folder, name: str, *, has_manifest: bool) -> _Look:
+def _look_at_all(
+    folder: Folder, names: Sequence[str], everything: frozenset[str], enrolment: Enrolment | None
+) -> list[_Look]:
+    def look(name: str) -> _Look:
+        return _look(folder, name, enrolment, has_manifest=manifest_name(name) in everything)
+
+    with ThreadPoolExecutor(INSPECTED_AT_ONCE) as threads:
+        return list(threads.map(look, names))
+
+
+def _look(folder: Folder, name: str, enrolment: Enrolment | None, *, has_manifest: bool) -> _Look:
     """Only the footer is read. It comes last, so a file cut short has none."""
     try:
         rows = _rows_in(folder, name)
@@ -119,14 +140,43 @@ def _look(folder: Folder, name: str, *, has_manifest: bool) -> _Look:
         return _Look(segment=segment)
     beside = manifest_name(name)
     try:
-        manifest = decode_manifest(folder.read(beside, MAX_MANIFEST_BYTES + 1))
+        raw = folder.read(beside, MAX_MANIFEST_BYTES + 1)
+        manifest = decode_manifest(raw)
     except (Malformed, OSError) as error:
         # Nothing can be held against it, and its events are needed: the segment is read, the manifest named.
         return _Look(segment=segment, bad=(BadSegment(name=beside, reason=_told(error)),))
     difference = _difference(manifest, name, size_bytes=folder.size(name), rows=rows)
+    difference = difference or ("" if enrolment is None else _doubt(manifest, enrolment))
     if difference:
         return _Look(bad=(BadSegment(name=name, reason=difference),))
-    return _Look(segment=segment, manifest=manifest)
+    if enrolment is None or manifest.key is None:
+        return _Look(segment=segment, manifest=manifest)
+    return _Look(segment=replace(segment, claim=_claim(manifest, raw)), manifest=manifest)
+
+
+def _doubt(manifest: Manifest, enrolment: Enrolment) -> str:
+    """Why a signed manifest counts for nothing, or nothing. One that is not signed is only unverified."""
+    if manifest.key is None:
+        return ""
+    if manifest.key not in enrolment.keys:
+        return f"{UNKNOWN_KEY}{manifest.key}"
+    if not is_signature_valid(manifest):
+        return "its manifest was altered: the signature is wrong"
+    if not manifest.segment.startswith(f"{manifest.writer}-"):
+        return "its manifest names another writer"
+    return ""
+
+
+def _claim(manifest: Manifest, raw: bytes) -> SegmentClaim:
+    return SegmentClaim(
+        segment=manifest.segment,
+        writer=manifest.writer,
+        first=manifest.first,
+        last=manifest.last,
+        digest=manifest_digest(raw).hex(),
+        previous=manifest.previous,
+        key=manifest.key or "",
+    )
 
 
 def _rows_in(folder: Folder, name: str) -> int:
@@ -134,6 +184,7 @@ def _rows_in(folder: Folder, name: str) -> int:
         with folder.opened(name) as opened, parquet.ParquetFile(opened) as file:
             _check_version(file.metadata.metadata or {})
             _check_columns(file.schema)
+            _check_bounds(file.metadata, folder.size(name))
             return int(file.metadata.num_rows)
     except pa.ArrowException as error:
         raise Malformed(NOT_WHOLE) from error
@@ -161,8 +212,23 @@ def _difference(manifest: Manifest, name: str, *, size_bytes: int, rows: int) ->
 
 
 def _gone(folder: Folder, everything: frozenset[str]) -> list[str]:
-    """Segments that were there, since a manifest comes after them. Looked for twice: a list of files is no instant."""
-    return _orphans(frozenset(folder.names())) if _orphans(everything) else []
+    """Segments of which only the manifest is there. Looked for twice: a list of files is no instant.
+
+    A writer that was killed between a manifest and its segment ships these events again, perhaps with newer ones under
+    another name: then nothing is gone.
+    """
+    if not _orphans(everything):
+        return []
+    names = frozenset(folder.names())
+    return [name for name in _orphans(names) if not _is_shipped_again(name, names)]
+
+
+def _is_shipped_again(name: str, names: frozenset[str]) -> bool:
+    found = _SHIPPED_NAME.fullmatch(name)
+    if found is None:
+        return False
+    others = (_SHIPPED_NAME.fullmatch(other) for other in names if other.startswith(found["start"]))
+    return any(other is not None and other["last"] > found["last"] for other in others)
 
 
 def _orphans(names: frozenset[str]) -> list[str]:
@@ -188,13 +254,25 @@ def _check_version(metadata: Mapping[bytes, bytes]) -> None:
         raise Malformed(f"schema version {shown}, and this reads version {SCHEMA_VERSION}")
 
 
+def _check_bounds(footer: Any, size_bytes: int) -> None:
+    """A file may be small and unpack to more than a machine holds."""
+    unpacked = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+    for found, limit, what in (
+        (size_bytes, MAX_SEGMENT_BYTES, "bytes"),
+        (footer.num_rows, MAX_SEGMENT_ROWS, "rows"),
+        (unpacked, MAX_UNPACKED_BYTES, "bytes unpacked"),
+    ):
+        if found > limit:
+            raise Malformed(f"{found:,} {what}; a segment has at most {limit:,}")
+
+
 def _check_columns(schema: parquet.ParquetSchema) -> None:
+    """Columns that we do not know are of a newer writer and are not read; ones that may be null may be missing."""
     columns = {column.path: column for column in map(schema.column, range(len(schema)))}
-    unknown = columns.keys() - set(JOURNAL_COLUMNS)
-    if unknown:
-        raise Malformed(f"{len(unknown)} unknown columns")
     for field in FIELDS:
         if field.name not in columns:
+            if field.nullable:
+                continue
             raise Malformed(f"{field.name}: the column is missing")
         column = columns[field.name]
         stored = (column.physical_type, column.logical_type.type)

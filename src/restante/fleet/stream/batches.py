@@ -21,6 +21,7 @@ from restante.fleet.stream.bucket_files import Bucket, FileRef
 from restante.fleet.stream.bucket_step import Counts
 from restante.fleet.stream.state_tables import KINDS
 from restante.model.errors import StoreUnusable
+from restante.model.provenance import SegmentClaim
 
 FORMAT: Final = 1
 MERGE_INTERVAL: Final = 64
@@ -37,9 +38,11 @@ SEGMENTS: Final = pa.schema(
         ("changed_ns", pa.int64()),
         ("rows", pa.int64()),
         ("reason", pa.string()),
+        ("claim", pa.string()),
     ]
 )
-"""Every segment that was planned for batch n, and what became of it: `read`, or `rejected` with a reason."""
+"""Every segment that was planned for batch n, and what became of it: `read`, or `rejected` with a reason. `claim` is
+what its manifest says as JSON, if an enrolled key signed it."""
 BATCHES: Final = pa.schema(
     [
         ("n", pa.int64()),
@@ -55,13 +58,18 @@ BATCHES: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedFile:
-    """A file that could not be read, or not to its end. It is tried again when its size or its time changes."""
+    """A file that could not be read, or not to its end. It is tried again when its size or its time changes.
+
+    One that an unknown key signed is also tried again when other keys are enrolled: `enrolment` is the stamp of those
+    that were.
+    """
 
     name: str
     reason: str
     size_bytes: int
     changed_ns: int
     rows_taken: int = 0
+    enrolment: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +116,12 @@ class SegmentRow:
     changed_ns: int
     rows: int = 0
     reason: str | None = None
+    claim: str | None = None
+
+
+def claim_of(row: Mapping[str, Any]) -> SegmentClaim | None:
+    """What a row of `segments` says of a signed manifest."""
+    return None if row["claim"] is None else SegmentClaim(**json.loads(row["claim"]))
 
 
 class Batches:

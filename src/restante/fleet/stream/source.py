@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from restante.fleet.lake.enrolment_file import enrolment_stamp
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.new_files import list_files
 from restante.fleet.lake.segments import DRAFT_PREFIXES
@@ -127,14 +128,22 @@ class Planner:
         return n + 1
 
     def _new(self, only: frozenset[str] | None) -> dict[str, tuple[int, int]]:
-        """Segments not planned yet, and rejected ones that have changed since."""
+        """Segments not planned yet, and rejected ones that have changed since, or whose key may be enrolled now."""
         catalog = last_catalog(self._batches)
-        rejected = {one.name: (one.size_bytes, one.changed_ns) for one in (catalog.rejected if catalog else ())}
+        rejected = {one.name: one for one in (catalog.rejected if catalog else ())}
+        stamp = enrolment_stamp(self._lake.root) if any(one.enrolment for one in rejected.values()) else None
+
+        def is_tried_again(name: str, status: tuple[int, int]) -> bool:
+            one = rejected.get(name)
+            if one is None:
+                return False
+            return (one.size_bytes, one.changed_ns) != status or (bool(one.enrolment) and one.enrolment != stamp)
+
         return {
             name: status
             for name, status in list_files(self._lake.segments).items()
             if name.endswith(SEGMENT_SUFFIX)
             and not name.startswith(DRAFT_PREFIXES)
             and (only is None or name in only)
-            and (name not in self._taken or (name in rejected and rejected[name] != status))
+            and (name not in self._taken or is_tried_again(name, status))
         }

@@ -9,13 +9,16 @@ from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
 from restante.fleet.tables.base_tables import BASE
 from restante.fleet.tables.derived_tables import DERIVED
+from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.tables.table import Made, Table
 from restante.fleet.transforms.actions import actions
 from restante.fleet.transforms.messages import message_lifecycles
 from restante.fleet.transforms.writer_activity import writer_hours
+from restante.model.provenance import Certainty, Provenance
 from restante.policy.dead_letters import DeadLetterRetention
 
 TABLES: Final[Mapping[str, Table]] = MappingProxyType({table.name: table for table in (*BASE, *DERIVED)})
@@ -60,8 +63,21 @@ def fleet_tables(
     return FleetTables(by_name=MappingProxyType(tables))
 
 
-def as_of(tables: FleetTables, now_ms: int) -> FleetTables:
-    """The same tables with the actions for another time: all others do not depend on it."""
+def trusted_actions(
+    tables: FleetTables,
+    events: DataFrame,
+    provenance: Provenance,
+    *,
+    now_ms: int,
+    retention: DeadLetterRetention,
+    partitions: int | None = None,
+) -> DataFrame:
+    """The actions for `now_ms` that follow from segments signed by enrolled keys alone (SPEC 13.1).
+
+    `events` have their `source_file`. Where all segments are verified, `tables` are what actions follow from.
+    """
+    if provenance.certainty is Certainty.PARTLY_VERIFIED:
+        tables = verified_tables(events, provenance, now_ms=now_ms, retention=retention, partitions=partitions)
     proposed = actions(
         messages=tables["messages"],
         replicas=tables["replicas"],
@@ -70,4 +86,19 @@ def as_of(tables: FleetTables, now_ms: int) -> FleetTables:
         node_scores=tables["node_scores"],
         now_ms=now_ms,
     )
-    return FleetTables(by_name=MappingProxyType({**tables.by_name, "actions": proposed}))
+    return proposed.limit(0) if provenance.certainty is Certainty.UNVERIFIED else proposed
+
+
+def verified_tables(
+    events: DataFrame,
+    provenance: Provenance,
+    *,
+    now_ms: int,
+    retention: DeadLetterRetention,
+    partitions: int | None = None,
+) -> FleetTables:
+    """The tables as if there were only the segments that enrolled keys signed."""
+    names = [(name,) for name in sorted(provenance.verified_files)]
+    verified = events.sparkSession.createDataFrame(names, f"{SOURCE_FILE} string")
+    known = events.join(sf.broadcast(verified), on=SOURCE_FILE, how="left_semi").select(*JOURNAL_COLUMNS)
+    return fleet_tables(known, now_ms=now_ms, retention=retention, partitions=partitions)

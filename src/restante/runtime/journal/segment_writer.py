@@ -3,6 +3,9 @@
 A segment's name says whose events it holds and which: shipping again after a crash writes the same file again. Events
 added meanwhile make it a longer one beside it; an event that is in both is known by its event_id. An event counts as
 shipped only once its segment and manifest are in their depot under their names.
+
+A manifest names the hash of the one before and is signed. It is put before its segment, so that a reader that finds a
+segment finds its manifest, too.
 """
 
 import hashlib
@@ -13,6 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import parquet
 
+from restante.core.fleet.signed_manifests import manifest_digest, sign_manifest
+from restante.crypto.journal_key import JournalKey
 from restante.model.ids import WriterId, event_id
 from restante.runtime.journal.segment_directory import SegmentStore
 from restante.runtime.sqlite.file.journal import Journal
@@ -38,41 +43,54 @@ Columns = Sequence[Sequence[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedSegment:
-    """The bytes of a segment and of its manifest, in memory. `last` is the number of its newest event."""
+    """The bytes of a segment and of its manifest, in memory.
+
+    `last` is the number of its newest event, `digest` the hash of the manifest.
+    """
 
     name: str
     raw: bytes
     manifest: bytes
     rows: int
     last: int
+    digest: bytes
 
 
-def ship(journal: Journal, depot: SegmentStore, *, on_segment: Callable[[int], None] = lambda _rows: None) -> list[str]:
-    """Every event that has not left yet, as segments in `depot`; `on_segment` is told the rows of each."""
+def ship(
+    journal: Journal,
+    depot: SegmentStore,
+    *,
+    key: JournalKey | None = None,
+    now_ms: int | None = None,
+    on_segment: Callable[[int], None] = lambda _rows: None,
+) -> list[str]:
+    """Ship every event that has not left yet, as segments in `depot`; `on_segment` gets the rows of each."""
     shipped = []
-    while (segment := ship_next(depot, journal)) is not None:
-        journal.mark_shipped(segment.last)
+    while (segment := ship_next(depot, journal, key=key)) is not None:
+        journal.mark_shipped(segment.last, manifest=segment.digest, at_ms=now_ms)
         on_segment(segment.rows)
         shipped.append(segment.name)
     return shipped
 
 
-def ship_next(depot: SegmentStore, journal: Journal, /) -> PackedSegment | None:
+def ship_next(depot: SegmentStore, journal: Journal, /, *, key: JournalKey | None = None) -> PackedSegment | None:
     """The oldest events that have not left, in a segment in `depot`; None when all have left.
 
     Only after this the events may be marked as shipped.
     """
-    segment = pack(journal.writer, _slices(journal))
+    through, previous = journal.shipping_state()
+    segment = pack(journal.writer, _slices(journal, through), previous=previous, key=key)
     if segment is None:
         return None
-    # The segment first: a manifest never speaks of a file that is not there.
-    depot.put(segment.name, segment.raw)
     depot.put(manifest_name(segment.name), segment.manifest)
+    depot.put(segment.name, segment.raw)
     return segment
 
 
-def pack(writer: WriterId, slices: Iterable[Columns]) -> PackedSegment | None:
-    """Slices follow each other; None if there are none."""
+def pack(
+    writer: WriterId, slices: Iterable[Columns], *, previous: bytes | None = None, key: JournalKey | None = None
+) -> PackedSegment | None:
+    """Slices follow each other; None if there are none. `previous` is the hash of the manifest before."""
     first = last = 0
     tables = []
     for columns in slices:
@@ -95,13 +113,15 @@ def pack(writer: WriterId, slices: Iterable[Columns]) -> PackedSegment | None:
         size_bytes=len(raw),
         schema_version=SCHEMA_VERSION,
         sha256=hashlib.sha256(raw).hexdigest(),
+        previous=None if previous is None else previous.hex(),
     )
-    return PackedSegment(name=name, raw=raw, manifest=encode_manifest(manifest), rows=manifest.rows, last=last)
+    said = encode_manifest(manifest if key is None else sign_manifest(manifest, key))
+    return PackedSegment(name=name, raw=raw, manifest=said, rows=manifest.rows, last=last, digest=manifest_digest(said))
 
 
-def _slices(journal: Journal) -> Iterator[Columns]:
+def _slices(journal: Journal, after: int) -> Iterator[Columns]:
     """The events of one segment, a few at a time: rows as Python has them take many times the memory of Arrow's."""
-    after, left = journal.shipped_through(), ROWS_PER_SEGMENT
+    left = ROWS_PER_SEGMENT
     while left and (columns := journal.columns(after=after, limit=min(ROWS_PER_SLICE, left))):
         yield columns
         after, left = columns[0][-1], left - len(columns[0])

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
+from restante.crypto.journal_key import JournalKey
 from restante.model.errors import EnvironmentUnsuitable
 from restante.policy.shipping import JournalShipping, next_shipping_ms
 from restante.ports.clock import Clock
@@ -36,6 +37,8 @@ class Shipped(Protocol):
     def rows(self) -> int: ...
     @property
     def last(self) -> int: ...
+    @property
+    def digest(self) -> bytes: ...
 
 
 class ShipNext(Protocol):
@@ -129,7 +132,7 @@ class Shipper:
     async def _try_to_ship(self) -> None:
         try:
             while (segment := await _aside(self._reader.ship_next)) is not None:
-                await self._commits.run(partial(self._mark, segment.last))
+                await self._commits.run(partial(self._mark, segment))
                 self._count(segment)
         except Exception as problem:  # noqa: BLE001 - no failure of shipping may stop the process
             stats = self._stats
@@ -143,10 +146,10 @@ class Shipper:
         if was_failing:
             self._on_recovery()
 
-    def _mark(self, last: int) -> None:
-        """Mark events as shipped, unless another process that ships this file has marked more."""
-        if last > self._journal.shipped_through():
-            self._journal.mark_shipped(last)
+    def _mark(self, segment: Shipped) -> None:
+        """Another process that ships the same file may be further."""
+        if segment.last > self._journal.shipped_through():
+            self._journal.mark_shipped(segment.last, manifest=segment.digest, at_ms=self._clock.now_ms())
 
     def _count(self, segment: Shipped) -> None:
         stats = self._stats
@@ -176,14 +179,14 @@ class _Reader:
         self._database.close()
 
 
-def shipping_to(address: str) -> ShipNext:
-    """Return the function that ships to the segment store named by `journal.ship_to`. Only shipping needs pyarrow."""
+def shipping_to(address: str, key: JournalKey | None = None) -> ShipNext:
+    """Return what ships to the depot that the setting journal.ship_to names and signs with `key`; it needs pyarrow."""
     try:
         from restante.runtime.journal.object_store import open_depot  # noqa: PLC0415 - needs pyarrow
         from restante.runtime.journal.segment_writer import ship_next  # noqa: PLC0415 - needs pyarrow
     except ImportError as missing:
         raise EnvironmentUnsuitable("journal.ship_to needs pyarrow: pip install 'restante[fleet]'") from missing
-    return partial(ship_next, open_depot(address, key="journal.ship_to"))
+    return partial(ship_next, open_depot(address, key="journal.ship_to"), key=key)
 
 
 async def _aside(work: Callable[[], Result]) -> Result:

@@ -64,10 +64,13 @@ SELECT message_id
    AND message_id NOT IN (SELECT message_id FROM dead_letter WHERE category <> 'expired');
 
 -- name: gaps
--- Numbers that no journal event has. The last row is for events missing at the end: an entry has the number of the event
--- that queued it, and the newest of all other events is marked.
+-- Numbers that no journal event has, after those that were pruned. The last row is for events missing at the end: an
+-- entry has the number of the event that queued it, and the newest of all other events is marked.
 SELECT before + 1, number - 1
-  FROM (SELECT number, lag(number, 1, 0) OVER (ORDER BY number) AS before FROM journal)
+  FROM (SELECT number,
+               lag(number, 1, coalesce((SELECT CAST(CAST(value AS TEXT) AS INTEGER) FROM meta WHERE key = 'pruned_through'), 0))
+                   OVER (ORDER BY number) AS before
+          FROM journal)
  WHERE number <> before + 1
  UNION ALL
 SELECT last + 1, used
@@ -85,8 +88,9 @@ SELECT message_id FROM delivered_index
  WHERE message_id IN (SELECT message_id FROM outbox UNION SELECT message_id FROM dead_letter);
 
 -- name: states
--- The state that follows from the journal events, beside the state of the row. Delivered and evicted messages leave no row in these tables,
--- a discarded dead letter neither. `state_after` is model.journal.STATE_AFTER as JSON.
+-- The state that follows from the journal events, beside the state of the row. Delivered and evicted messages leave no
+-- row in these tables, a discarded dead letter neither. Where old events were pruned, a row may have none. `state_after`
+-- is model.journal.STATE_AFTER as JSON.
 WITH
 journaled AS (
     SELECT message_id, max(number) AS number, after.value AS state
@@ -107,13 +111,15 @@ kept AS (
 SELECT message_id, expected.state, kept.state
   FROM expected FULL JOIN kept USING (message_id)
  WHERE expected.state IS NOT kept.state
-   AND NOT (kept.state IS NULL AND expected.state IN ('delivered', 'evicted', 'discarded'));
+   AND NOT (kept.state IS NULL AND expected.state IN ('delivered', 'evicted', 'discarded'))
+   AND NOT (expected.state IS NULL AND EXISTS (SELECT 1 FROM meta WHERE key = 'pruned_through'));
 
 -- name: ended
--- Messages that the index says are delivered or evicted, although no journal event does.
+-- Messages that the index says are delivered or evicted, although no journal event does. Pruned events say nothing.
 SELECT message_id
   FROM delivered_index
  WHERE state IN ('delivered', 'evicted')
+   AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'pruned_through')
    AND message_id NOT IN (SELECT message_id FROM journal WHERE kind = state AND message_id IS NOT NULL);
 
 -- name: words

@@ -14,6 +14,7 @@ from restante.model.kinds import Kind
 from restante.model.outbox_entry import OutboxEntry
 from restante.ports.encryptor import Encrypted
 from restante.ports.entropy import Entropy
+from restante.runtime.sqlite.file import journal_pruning
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.wire.journal_schema import COLUMNS, from_record
 
@@ -193,12 +194,24 @@ class Journal:
 
     def shipped_through(self) -> int:
         """Return the number of the newest event that was shipped in a segment."""
-        rows = self._database.run(_SQL["get_meta"], key="shipped_through")
-        return int.from_bytes(rows[0][0], "big") if rows else 0
+        return self.shipping_state()[0]
 
-    def mark_shipped(self, through: int) -> None:
+    def shipping_state(self) -> tuple[int, bytes | None]:
+        """Return the number of the newest shipped event, and the hash of the manifest it was shipped with."""
+        rows = self._database.run(_SQL["get_meta"], key="shipped_through")
+        raw = bytes(rows[0][0]) if rows else b""
+        return int.from_bytes(raw[:8], "big"), raw[8:] or None
+
+    def mark_shipped(self, through: int, *, manifest: bytes | None = None, at_ms: int | None = None) -> None:
+        """Write down that events up to `through` were shipped, and the hash of their manifest.
+
+        They are pruned some time after `at_ms`; never where it is not known.
+        """
         with self._database.transaction():
-            self._database.run(_SQL["set_meta"], key="shipped_through", value=through.to_bytes(8, "big"))
+            value = through.to_bytes(8, "big") + (manifest or b"")
+            self._database.run(_SQL["set_meta"], key="shipped_through", value=value)
+            if at_ms is not None:
+                journal_pruning.note_shipped(self._database, through, at_ms=at_ms)
 
     def get_or_create_meta(self, key: str, create: Callable[[], bytes]) -> bytes:
         """Return a value that lives as long as the file; `create` makes it the first time.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.core.signed_actions import MAX_LIFETIME_MS, sign_actions, verify_actions
+from restante.core.fleet.signed_actions import MAX_LIFETIME_MS, sign_actions, verify_actions
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError

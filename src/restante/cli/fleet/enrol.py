@@ -1,0 +1,63 @@
+"""`restante fleet enrol`: which journal keys count in a lake."""
+
+from typing import Annotated
+
+import typer
+
+from restante.cli.fleet.batch_jobs import AsJson
+from restante.cli.fleet.operator_key import KeyFile, PinnedKey, parse_pinned_key, read_operator
+from restante.cli.fleet.spark_jobs import require_spark
+from restante.cli.terminal import console, print_json
+from restante.model.errors import ConfigurationInvalid
+from restante.views.text_tables import table
+
+
+def enrol(
+    *,
+    lake: Annotated[str, typer.Option("--lake", metavar="PATH", help="A lake, or a directory of segments.")],
+    accept: Annotated[
+        str | None,
+        typer.Option("--accept", metavar="KEY", help="Enrol this key; 'restante journal status' shows a journal's."),
+    ] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the keys that are enrolled or signed a segment.")] = False,
+    key: KeyFile = None,
+    operator_key: PinnedKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Enrol the keys whose journals count, or list them.
+
+    The list of keys lies in the lake, signed by the operator's key. A segment that an unknown key signed counts for
+    nothing. One that nothing signs is shown in reports and leads to no action.
+    """
+    if show == (accept is not None):
+        raise ConfigurationInvalid("one of --list and --accept KEY is needed")
+    with require_spark():
+        from restante.fleet.lake.enrolment_file import accept_key, read_enrolment
+        from restante.fleet.lake.signers import signers_of
+    from restante.core.fleet.enrolment import parse_journal_key
+
+    if accept is not None:
+        if key is None:
+            raise ConfigurationInvalid("--accept needs --key FILE: the operator signs the list of keys")
+        enrolled = accept_key(lake, parse_journal_key(accept), read_operator(key))
+        if as_json:
+            print_json({"enrolled": sorted(enrolled.keys)})
+            return
+        console().print(f"{len(enrolled.keys):,} key{'' if len(enrolled.keys) == 1 else 's'} enrolled")
+        return
+    pinned = parse_pinned_key(operator_key)
+    if pinned is None and key is not None:
+        pinned = bytes(read_operator(key).address)
+    if pinned is None:
+        raise ConfigurationInvalid("--list needs --operator-key HEX or --key FILE: it shows what the operator signed")
+    known = read_enrolment(lake, pinned)
+    seen = signers_of(lake)
+    keys = sorted((known.keys if known is not None else frozenset()) | seen.keys())
+    rows = [
+        {"key": one, "enrolled": known is not None and one in known.keys, "segments": seen.get(one, 0)} for one in keys
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    cells = [(str(row["key"]), "yes" if row["enrolled"] else "NO", f"{row['segments']:,}") for row in rows]
+    console().print(table("Journal keys", "key", "enrolled", "segments signed", rows=cells, right=("segments signed",)))

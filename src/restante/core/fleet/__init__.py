@@ -1,0 +1,1 @@
+"""What the fleet signs and checks: manifests of segments, enrolled keys, actions."""
