@@ -85,7 +85,8 @@ def _set_state(file: ClientFile, one: OutboxEntry) -> None:
         file.database.rows(store_state, *state_columns(one), number)
         lane = file.outbox._lanes.get(one.route, one.lane)
         assert lane is not None
-        file.outbox._lanes.mark_stale(lane)
+        file.outbox._cache.forget()
+        file.outbox._lanes.change(lane, replace(one, queue_number=number))
 
 
 def facts(journal: Journal) -> list[JournalEvent]:

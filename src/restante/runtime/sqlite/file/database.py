@@ -31,6 +31,8 @@ another program as ours."""
 
 SCHEMA_VERSIONS: Final = {"client": 1, "node": 1}
 _UNKNOWN: Final = -1
+_VERBS: Final = "IUD"
+"""Deferred statements are written in this order: a new row before its changes, a deletion last."""
 _PART_OF_THE_OUTER: Final = contextlib.nullcontext()
 
 
@@ -180,7 +182,10 @@ class Database:
         return self._execute(sql, values)
 
     def defer(self, sql: str, values: tuple[Column, ...]) -> None:
-        """Write this row later, with the commit at the latest. Rows of different statements may change their order."""
+        """Write this row later, with the commit at the latest.
+
+        Rows of different statements may change their order: inserts are written first, then updates, then deletes.
+        """
         if not self.in_transaction:
             raise LocalProtocolError("rows can be deferred only inside a transaction")
         self._deferred_rows += 1
@@ -221,7 +226,8 @@ class Database:
         before = self._connection.total_changes()
         deferred, self._deferred = self._deferred, {}
         try:
-            for sql, rows in deferred.items():
+            for sql in sorted(deferred, key=_write_order):
+                rows = deferred[sql]
                 if len(rows) == 1:
                     self._cursor.execute(sql, rows[0])
                 else:
@@ -270,6 +276,10 @@ class Database:
                 self._connection.pragma("application_id", _APPLICATION_IDS[schema])
                 self._connection.pragma("user_version", SCHEMA_VERSIONS[schema])
         self._refuse_other_schemas(schema)
+
+
+def _write_order(sql: str) -> int:
+    return _VERBS.index(sql[0])
 
 
 def _schema_text(schema: str) -> str:

@@ -20,6 +20,7 @@ from restante.policy.pruning import next_deadline_ms
 from restante.policy.send_order import is_control_lane
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.outbox.entry_cache import EntryCache
 from restante.runtime.sqlite.outbox.lanes import Lane, LaneTable
 from restante.runtime.sqlite.outbox.new_entry import NewEntry
 from restante.runtime.sqlite.outbox.row_codec import ENTRY_COLUMNS
@@ -35,11 +36,20 @@ class Intake:
     """Every method is part of a transaction."""
 
     def __init__(
-        self, database: Database, journal: Journal, lanes: LaneTable, limits: OutboxLimits, *, apply: Apply, emit: Emit
+        self,
+        database: Database,
+        journal: Journal,
+        lanes: LaneTable,
+        cache: EntryCache,
+        limits: OutboxLimits,
+        *,
+        apply: Apply,
+        emit: Emit,
     ) -> None:
         self._database = database
         self._journal = journal
         self._lanes = lanes
+        self._cache = cache
         self._limits = limits
         self._apply = apply
         self._emit = emit
@@ -88,6 +98,7 @@ class Intake:
         number = self._journal.append(JournalKind.ACCEPTED, at_ms=new.queued_at_ms, **_accepted_columns(new))
         place = self._lanes.append(
             lane,
+            message_id=new.message_id,
             queue_number=number,
             priority=new.priority,
             created_at_ms=new.created_at_ms,
@@ -119,6 +130,7 @@ class Intake:
                 new.next_attempt_at_ms,
             ),
         )
+        self._cache.add_new(new, queue_number=number, lane_id=lane.lane_id, place=place)
         self._emit(new.message_id, OutboxEventType.QUEUED, None, now_ms)
         if new.route is Route.UPSTREAM:
             self._evict_overflow(lane, now_ms)

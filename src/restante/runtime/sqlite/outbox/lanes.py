@@ -1,13 +1,16 @@
 """The lanes of an outbox: what each holds, and when the next entry may leave it (SPEC 3.4, 3.6).
 
-All lanes are in memory while no other connection writes to the file. Changed ones are written once a transaction. The
-rules are in policy/send_order and policy/capacity.
+All lanes, and the first unsent entries of each, are in memory while no other connection writes to the file. Changed
+lanes are written once a transaction. The rules are in policy/send_order and policy/capacity.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from restante.model.ids import MessageId
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.capacity import Held
 from restante.policy.send_order import (
@@ -16,6 +19,7 @@ from restante.policy.send_order import (
     Choice,
     choice_key,
     is_control_lane,
+    is_unsent,
     lanes_of_recipient,
     next_to_leave,
 )
@@ -24,6 +28,8 @@ from restante.runtime.sqlite.outbox.row_codec import ENTRY_COLUMNS, STATES
 
 _SQL: Final = load_queries("outbox/store", entry=ENTRY_COLUMNS)
 _STORE_LANE: Final = _SQL["store_lane"]
+KEPT: Final = 2 * WINDOW
+"""Unsent entries of a lane that are kept in memory: the window, and what moves into it before the file is read again."""
 
 
 class QueuedItem(NamedTuple):
@@ -35,11 +41,36 @@ class QueuedItem(NamedTuple):
     priority: int
     created_at_ms: int
     queue_number: int
+    message_id: MessageId
+
+
+@dataclass(slots=True)
+class _Unsent:
+    """The first unsent entries of a lane by queue number; `is_whole` if there are no others."""
+
+    items: dict[int, QueuedItem] = field(default_factory=dict)
+    is_whole: bool = True
+
+    def append(self, item: QueuedItem) -> None:
+        self.is_whole = self.is_whole and len(self.items) < KEPT
+        if self.is_whole:
+            self.items[item.queue_number] = item
+
+    def change(self, entry: OutboxEntry) -> None:
+        item = self.items.get(entry.queue_number)
+        if item is None:
+            return
+        if is_unsent(entry):
+            self.items[entry.queue_number] = item._replace(
+                state=entry.state, next_attempt_at_ms=entry.next_attempt_at_ms
+            )
+        else:
+            del self.items[entry.queue_number]
 
 
 @dataclass(slots=True)
 class Lane:
-    """One row of table `lane`; its comment there says what the fields mean."""
+    """One row of table `lane`; its comment there says what the fields mean. `unsent` is None until it was read."""
 
     lane_id: int
     route: Route
@@ -57,6 +88,7 @@ class Lane:
     priority: int | None
     created_at_ms: int | None
     queue_number: int | None
+    unsent: _Unsent | None = None
 
     @property
     def choice(self) -> Choice:
@@ -85,6 +117,7 @@ class LaneTable:
         self._database = database
         self._lanes: dict[tuple[Route, str], Lane] | None = None
         self._by_id: dict[int, Lane] = {}
+        self._with_next: dict[int, Lane] = {}
         self._held: dict[bool, Held] = {}
         self._held_at_relay: dict[str, Held] = {}
         self._stale: dict[int, Lane] = {}
@@ -101,7 +134,7 @@ class LaneTable:
         if lane is None:
             self._database.rows(_SQL["add_lane"], route, name, relay, now_ms)
             lane_id = self._database.last_insert()
-            lane = Lane(lane_id, route, name, relay, 0, 0, 0, 0, 0, now_ms, 0, None, None, None, None, None)
+            lane = Lane(lane_id, route, name, relay, 0, 0, 0, 0, 0, now_ms, 0, None, None, None, None, None, _Unsent())
             lanes[route, name] = self._by_id[lane_id] = lane
         elif relay is not None and lane.relay != relay:
             self._add_to_totals(lane, -lane.entries, -lane.size_bytes)
@@ -152,13 +185,24 @@ class LaneTable:
         self._changed[lane.lane_id] = lane
 
     def append(
-        self, lane: Lane, *, queue_number: int, priority: int, created_at_ms: int, due_at_ms: int, now_ms: int
+        self,
+        lane: Lane,
+        *,
+        message_id: MessageId,
+        queue_number: int,
+        priority: int,
+        created_at_ms: int,
+        due_at_ms: int,
+        now_ms: int,
     ) -> int:
         """Return the place of a new entry at the end of the lane."""
         self._changed[lane.lane_id] = lane
         place = lane.next_place
         lane.next_place += 1
         lane.waits_until_ms = max(lane.waits_until_ms, due_at_ms)
+        item = QueuedItem(place, State.PENDING, due_at_ms, priority, created_at_ms, queue_number, message_id)
+        if lane.unsent is not None:
+            lane.unsent.append(item)
         if lane.lane_id in self._stale:
             return place
         if lane.first_place is None:
@@ -168,11 +212,13 @@ class LaneTable:
         else:
             is_next = lane.due_at_ms is None and lane.route in MAIL_ROUTES and place < lane.first_place + WINDOW
         if is_next:
-            lane.set_next(QueuedItem(place, State.PENDING, due_at_ms, priority, created_at_ms, queue_number))
+            self._set_next(lane, item)
         return place
 
-    def mark_stale(self, lane: Lane) -> None:
-        """An entry of the lane changed: what leaves next is looked up when it is needed."""
+    def change(self, lane: Lane, entry: OutboxEntry) -> None:
+        """An unsent entry of the lane changed: what leaves next is found out when it is needed."""
+        if lane.unsent is not None:
+            lane.unsent.change(entry)
         self._stale[lane.lane_id] = self._changed[lane.lane_id] = lane
 
     def mark_changed(self, lane: Lane) -> None:
@@ -180,21 +226,25 @@ class LaneTable:
 
     def unsent(self, lane: Lane) -> list[QueuedItem]:
         """Return the unsent entries that the order in the lane depends on."""
-        limit = WINDOW if lane.route in MAIL_ROUTES else 1
-        rows = self._database.rows(_SQL["unsent"], lane.lane_id, limit)
-        return [QueuedItem(row[0], STATES[row[1]], *row[2:]) for row in rows]
+        known = lane.unsent
+        if known is None or (len(known.items) < WINDOW and not known.is_whole):
+            rows = self._database.rows(_SQL["unsent"], lane.lane_id, KEPT)
+            items = (QueuedItem(row[0], STATES[row[1]], *row[2:]) for row in rows)
+            known = lane.unsent = _Unsent({item.queue_number: item for item in items}, is_whole=len(rows) < KEPT)
+        return list(islice(known.items.values(), WINDOW if lane.route in MAIL_ROUTES else 1))
 
     def set_unsent(self, lane: Lane, unsent: Sequence[QueuedItem]) -> None:
         """Store what follows from the unsent entries as they are now."""
         lane.first_place = unsent[0].place if unsent else None
-        lane.set_next(next_to_leave(lane.route, unsent))
+        self._set_next(lane, next_to_leave(lane.route, unsent))
         self._stale.pop(lane.lane_id, None)
         self._changed[lane.lane_id] = lane
 
     def with_next(self, routes: Collection[Route]) -> list[Lane]:
         """Return the lanes that an entry may leave, now or later."""
+        self._all()
         self.refresh()
-        return [lane for lane in self._all().values() if lane.due_at_ms is not None and lane.route in routes]
+        return [lane for lane in self._with_next.values() if lane.route in routes]
 
     def with_unsent(self) -> list[Lane]:
         self.refresh()
@@ -215,7 +265,16 @@ class LaneTable:
             self._held_at_relay = {}
             for lane in lanes:
                 self._add_to_totals(lane, lane.entries, lane.size_bytes)
+                if lane.due_at_ms is not None:
+                    self._with_next[lane.lane_id] = lane
         return self._lanes
+
+    def _set_next(self, lane: Lane, item: QueuedItem | None) -> None:
+        lane.set_next(item)
+        if item is None:
+            self._with_next.pop(lane.lane_id, None)
+        else:
+            self._with_next[lane.lane_id] = lane
 
     def _write_changed(self) -> None:
         self.refresh()
@@ -244,6 +303,7 @@ class LaneTable:
     def _invalidate(self) -> None:
         self._lanes = None
         self._by_id.clear()
+        self._with_next.clear()
         self._stale.clear()
         self._changed.clear()
 

@@ -114,18 +114,28 @@ class Leases:
         if not run:
             self._lanes.set_unsent(lane, unsent)
             return []
+        cached = self._cache.with_bodies(item.message_id for item in run)
+        if cached is not None:
+            whole = [replace(one.entry, sealed_plaintext=one.sealed_plaintext or b"") for one in cached]
+            return self._lease_entries(cached, whole, owner, now_ms)
         first, last = run[0].queue_number, run[-1].queue_number
         rows = self._database.rows(_SQL["run"], lane.lane_id, first, last, len(run))
         return self._lease_rows(rows, owner, now_ms)
 
     def _lease_rows(self, rows: Sequence[tuple[Any, ...]], owner: str, now_ms: int) -> list[OutboxEntry]:
-        """Lease the entries of rows with bodies. One that cannot be encrypted fails at once (SPEC 4.4, E005, E008);
-        those after it that cannot be either stay as they are, behind its wait."""
+        """Lease the entries of rows with bodies."""
         cached = [self._cache.add(row_of(values)) for values in rows]
         whole = [
             replace(one.entry, payload=values[WIDTH], sealed_plaintext=values[WIDTH + 1])
             for one, values in zip(cached, rows, strict=True)
         ]
+        return self._lease_entries(cached, whole, owner, now_ms)
+
+    def _lease_entries(
+        self, cached: Sequence[CachedEntry], whole: Sequence[OutboxEntry], owner: str, now_ms: int
+    ) -> list[OutboxEntry]:
+        """Lease entries, `whole` with their bodies. One that cannot be encrypted fails at once (SPEC 4.4, E005, E008);
+        those after it that cannot be either stay as they are, behind its wait."""
         results = self._encrypt(whole, now_ms)
         claim = Leased(owner=owner, until_ms=now_ms + self._settings.outbox.lease_ms)
         leased: list[OutboxEntry] = []
@@ -143,6 +153,7 @@ class Leases:
             payload = entry.payload
             if result is not None:
                 payload = result.payload
+                self._cache.drop_body(one)
                 self._database.defer(_STORE_PAYLOAD, (payload, one.body_id))
             leased.append(replace(after, payload=payload, sealed_plaintext=entry.sealed_plaintext))
         return leased

@@ -73,6 +73,7 @@ class SqliteOutbox:
             database,
             journal,
             self._lanes,
+            self._cache,
             settings.outbox,
             apply=lambda message_id, event, now_ms: self.apply(message_id, event, now_ms=now_ms),
             emit=self._emit,
@@ -276,7 +277,7 @@ class SqliteOutbox:
         elif after is not before:
             self._cache.store(cached, after)
         if is_unsent(before) and after is not before:
-            self._lanes.mark_stale(lane)
+            self._lanes.change(lane, after)
             if after.state is State.PENDING:
                 lane.waits_until_ms = max(lane.waits_until_ms, after.next_attempt_at_ms)
         self._carry_out(after, effects, now_ms, encrypted)
@@ -348,6 +349,7 @@ class SqliteOutbox:
         number = self._carry_out(after, effects, now_ms)
         place = self._lanes.append(
             lane,
+            message_id=after.message_id,
             queue_number=number,
             priority=after.priority,
             created_at_ms=after.created_at_ms,

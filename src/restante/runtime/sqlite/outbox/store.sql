@@ -45,7 +45,7 @@ DELETE FROM message_body WHERE body_id = ?;
 
 -- name: unsent
 -- The oldest unsent entries of a lane in the order of acceptance, for policy/send_order.
-SELECT place, state, next_attempt_at_ms, priority, created_at_ms, queue_number
+SELECT place, state, next_attempt_at_ms, priority, created_at_ms, queue_number, message_id
   FROM outbox
  WHERE lane_id = ? AND times_stored = 0
  ORDER BY queue_number
