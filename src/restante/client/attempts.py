@@ -6,12 +6,14 @@ declare fails its own entry only.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from restante.core.outbox_events import Cancelled, DeliveryAcked, Event, TransmitFailed, TransmitSucceeded
 from restante.model.ids import MessageId
 from restante.model.outbox_entry import OutboxEntry
+from restante.model.states import Route
 from restante.policy.failures import Failure
 from restante.ports.carrier import Carrier, Withdrawn
 from restante.ports.relay_connection import AttemptFailed
@@ -38,6 +40,7 @@ class AttemptRunner:
         self._make_failure = make_failure
         self._on_ending = on_ending
         self._tasks: dict[MessageId, asyncio.Task[None]] = {}
+        self._by_lane: Counter[tuple[Route, str]] = Counter()
         self._endings: list[Ending] = []
         self._is_stopping = False
         self._loop = asyncio.get_running_loop()
@@ -46,11 +49,16 @@ class AttemptRunner:
     def in_progress(self) -> int:
         return len(self._tasks)
 
+    def is_in_progress(self, route: Route, lane: str) -> bool:
+        """Return whether an attempt on this lane has not ended yet."""
+        return (route, lane) in self._by_lane
+
     @property
     def has_endings(self) -> bool:
         return bool(self._endings)
 
     def start(self, entry: OutboxEntry, carrier: Carrier) -> None:
+        self._by_lane[entry.route, entry.lane] += 1
         self._tasks[entry.message_id] = self._loop.create_task(self._run(entry, carrier))
 
     def take_endings(self) -> list[Ending]:
@@ -95,5 +103,9 @@ class AttemptRunner:
             _LOG.debug("the carrier's exception", exc_info=crash)
             events = (self._make_failure(Failure.CARRIER_FAILED),)
         self._tasks.pop(entry.message_id, None)
+        lane = (entry.route, entry.lane)
+        self._by_lane[lane] -= 1
+        if not self._by_lane[lane]:
+            del self._by_lane[lane]
         self._endings.append((entry.message_id, events))
         self._on_ending()

@@ -1,7 +1,8 @@
 """Draining: leases due entries, runs their attempts and records how they ended, in as few commits as possible.
 
-Endings and the next leases share a commit; an idle lane leases in the commit that accepts its message. Nothing is
-polled: new entries, endings and due times wake the loop (SPEC 3.4, 3.10).
+Endings and the next leases share a commit; an idle lane leases in the commit that accepts its message. What is accepted
+while a lane has attempts in progress leaves with the next ending, all of it in one run: the faster messages are
+accepted, the longer the runs. Nothing is polled: new entries, endings and due times wake the loop (SPEC 3.4, 3.10).
 """
 
 import asyncio
@@ -29,6 +30,7 @@ MAX_IN_FLIGHT: Final = 1_024
 """Attempts that run at once, of all lanes; one lane has at most 256 (SPEC 3.4)."""
 STORE_RETRY_S: Final = 1.0
 """How long the loop waits after the file could not be written, before it tries again."""
+MIN_SWEEP_INTERVAL_MS: Final = 1_000
 _LOG: Final = logging.getLogger("restante.outbox")
 
 
@@ -53,7 +55,9 @@ class Drain:
         self._work = asyncio.Event()
         self._attempts: AttemptRunner | None = None  # of `run`, while it runs
         self._leased: list[OutboxEntry] = []  # in the transaction that is in progress
-        file.database.on_invalidate(self._leased.clear)
+        self._is_thorough = True  # the next round looks for everything that may be due
+        self._has_queued = False  # the transaction in progress queued what no ending will wake the loop for
+        file.database.on_invalidate(self._forget_transaction)
 
     @property
     def has_carriers(self) -> bool:
@@ -63,6 +67,8 @@ class Drain:
         return self._carriers.get(route)
 
     def wake(self) -> None:
+        """Look for everything that may be due."""
+        self._is_thorough = True
         self._work.set()
 
     async def run(self, carriers: Mapping[Route, Carrier]) -> None:
@@ -77,10 +83,13 @@ class Drain:
                 try:
                     now_ms = self._clock.now_ms()
                     if not sweep_at_ms - self._limits.sweep_interval_ms <= now_ms < sweep_at_ms:
-                        sweep_at_ms = now_ms + self._limits.sweep_interval_ms
-                        await self.sweep()
-                    round_ = await self._record_and_lease(attempts, carriers, may_lease=may_lease)
+                        sweep_at_ms = await self.sweep()
+                    is_thorough, self._is_thorough = self._is_thorough, False
+                    round_ = await self._record_and_lease(
+                        attempts, carriers, may_lease=may_lease, is_thorough=is_thorough
+                    )
                 except StoreUnusable as problem:
+                    self._is_thorough = True
                     # Sending is what frees space on a full disk: go on as soon as the file can be written again.
                     _LOG.error("the outbox could not be written (%s); trying again", problem.code.value)
                     await asyncio.sleep(STORE_RETRY_S)
@@ -123,28 +132,40 @@ class Drain:
             await self._give_back(attempts)
         return Drained(sent=sent, failed=failed, is_complete=is_complete)
 
-    async def sweep(self) -> None:
-        """End what time ends, advance the clocks of connected lanes, retry and delete dead letters."""
+    async def sweep(self) -> int:
+        """End what time ends, advance the clocks of connected lanes, retry and delete dead letters.
 
-        def sweep() -> None:
+        Returns when to sweep again.
+        """
+
+        def sweep() -> int:
             now_ms = self._clock.now_ms()
             while self._store.sweep(now_ms=now_ms):
                 pass
             self._store.pass_connected_time(partial(_is_connected, self._carriers), now_ms=now_ms)
             self._store.run_maintenance(now_ms=now_ms)
+            letter_ms = self._store.dead_letters.next_deadline_ms()
+            next_ms = now_ms + self._limits.sweep_interval_ms
+            return next_ms if letter_ms is None else min(next_ms, max(letter_ms, now_ms + MIN_SWEEP_INTERVAL_MS))
 
-        await self._file.run(sweep)
+        return await self._file.run(sweep)
 
     def idle_lanes(self, lanes: Iterable[tuple[Route, str]]) -> list[tuple[Route, str]]:
-        """Return those of the lanes that have nothing unsent, are connected, and may be leased from now."""
+        """Return those of the lanes that have nothing unsent, are connected, and may be leased from now.
+
+        Those with attempts in progress are left to the ending of one; for any other the loop is woken after the commit.
+        """
         attempts = self._attempts
-        if attempts is None or attempts.in_progress + len(self._leased) >= MAX_IN_FLIGHT:
-            return []
-        return [
-            (route, lane)
-            for route, lane in dict.fromkeys(lanes)
-            if _is_connected(self._carriers, route, lane) and self._store.is_idle(route, lane)
-        ]
+        idle: list[tuple[Route, str]] = []
+        if attempts is None:
+            return idle
+        has_room = attempts.in_progress + len(self._leased) < MAX_IN_FLIGHT
+        for route, lane in dict.fromkeys(lanes):
+            if has_room and self._store.is_idle(route, lane) and _is_connected(self._carriers, route, lane):
+                idle.append((route, lane))
+            elif not attempts.is_in_progress(route, lane):
+                self._has_queued = True
+        return idle
 
     def lease_idle(self, lanes: Sequence[tuple[Route, str]], *, now_ms: int) -> None:
         """Lease from lanes that `idle_lanes` named, in the transaction that filled them."""
@@ -155,6 +176,9 @@ class Drain:
 
     def start_leased(self) -> list[OutboxEntry]:
         """Begin the attempts that were leased in the transaction that is now on disk, and return their entries."""
+        if self._has_queued:
+            self._has_queued = False
+            self._work.set()
         if not self._leased:
             return []
         leased = self._leased[:]
@@ -165,7 +189,7 @@ class Drain:
         return leased
 
     async def _record_and_lease(
-        self, attempts: AttemptRunner, carriers: Mapping[Route, Carrier], *, may_lease: bool
+        self, attempts: AttemptRunner, carriers: Mapping[Route, Carrier], *, may_lease: bool, is_thorough: bool = True
     ) -> _Round:
         """Record the endings and lease what is next, in one commit."""
         endings = attempts.take_endings()
@@ -184,6 +208,7 @@ class Drain:
                     is_connected=partial(_is_connected, carriers),
                     limit=room,
                     now_ms=now_ms,
+                    is_thorough=is_thorough,
                 )
             return _Round(leased, self._next_due_ms(now_ms))
 
@@ -195,8 +220,12 @@ class Drain:
 
     def _next_due_ms(self, now_ms: int) -> int:
         """Return when something will be due, as far as that is known now."""
-        times = (self._store.next_wake_ms(now_ms=now_ms), self._store.dead_letters.next_deadline_ms())
-        return min((at_ms for at_ms in times if at_ms is not None), default=now_ms + self._limits.sweep_interval_ms)
+        next_ms = self._store.next_wake_ms(now_ms=now_ms)
+        return now_ms + self._limits.sweep_interval_ms if next_ms is None else next_ms
+
+    def _forget_transaction(self) -> None:
+        self._leased.clear()
+        self._has_queued = False
 
     async def _give_back(self, attempts: AttemptRunner) -> None:
         """Stop the attempts and record how they ended; what was stopped is due again."""

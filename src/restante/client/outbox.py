@@ -264,7 +264,6 @@ class Outbox:
             accept = partial(self.file.run, partial(self.accept, new, given=given, now_ms=now_ms))
             lanes = {(one.route, one.lane) for one in new}
             await (self._space.run(accept, lanes, deadline_s=deadline_s) if wait else accept())
-            self.wake()
         return [await self._finish(one) for one in deliveries]
 
     async def _finish(self, one: Delivery | Item) -> Delivery:

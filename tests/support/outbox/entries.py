@@ -6,6 +6,7 @@ from restante.model.ids import PayloadHash, SessionTag
 from restante.model.kinds import Kind, Priority
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
+from restante.runtime.sqlite.outbox.new_entry import new_entry_of
 from restante.runtime.sqlite.outbox.store import SqliteOutbox
 from restante.wire.envelope import hash_sealed_bytes
 from support.fleet.journal_files import message
@@ -34,10 +35,10 @@ def entry(number: int, **changes: Any) -> OutboxEntry:
 
 
 def accept(outbox: SqliteOutbox, new: OutboxEntry, *, now_ms: int = NOW_MS) -> None:
-    outbox.accept(
+    encrypted = new_entry_of(
         new,
         payload_hash=PayloadHash(hash_sealed_bytes(new.payload)),
         session_tag=SessionTag(b"session tag here"),
         sequence=0,
-        now_ms=now_ms,
     )
+    outbox.accept_all([encrypted], given=[new.message_id], now_ms=now_ms)

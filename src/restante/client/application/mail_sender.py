@@ -84,7 +84,6 @@ class MailSender:
             accept = partial(self._parts.file.run, write)
             lane = (Route.RELAY, to.lane)
             await (self._space.run(accept, [lane], deadline_s=deadline_s) if wait else accept())
-            self._parts.outbox.wake()
         return [self._sent(to, message_id, outcome) for message_id in ids]
 
     def _sent(self, to: Contact, message_id: MessageId, outcome: Queued | Dropped) -> SentMessage:

@@ -45,6 +45,7 @@ class Intake:
         *,
         apply: Apply,
         emit: Emit,
+        note_deadline: Callable[[int], None],
     ) -> None:
         self._database = database
         self._journal = journal
@@ -53,6 +54,7 @@ class Intake:
         self._limits = limits
         self._apply = apply
         self._emit = emit
+        self._note_deadline = note_deadline
 
     def accept_all(self, new: Sequence[NewEntry], given: Sequence[MessageId], now_ms: int) -> None:
         """Accept all messages or none; `given` are ids that the caller chose, which may be in use."""
@@ -130,6 +132,7 @@ class Intake:
                 new.next_attempt_at_ms,
             ),
         )
+        self._note_deadline(deadline_ms)
         self._cache.add_new(new, queue_number=number, lane_id=lane.lane_id, place=place)
         self._emit(new.message_id, OutboxEventType.QUEUED, None, now_ms)
         if new.route is Route.UPSTREAM:

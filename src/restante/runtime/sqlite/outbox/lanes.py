@@ -29,7 +29,7 @@ from restante.runtime.sqlite.outbox.row_codec import ENTRY_COLUMNS, STATES
 _SQL: Final = load_queries("outbox/store", entry=ENTRY_COLUMNS)
 _STORE_LANE: Final = _SQL["store_lane"]
 KEPT: Final = 2 * WINDOW
-"""Unsent entries of a lane that are kept in memory: the window, and what moves into it before the file is read again."""
+"""Unsent entries of a lane that are kept in memory: the window, and as many as may move into it."""
 
 
 class QueuedItem(NamedTuple):

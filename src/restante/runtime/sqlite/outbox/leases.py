@@ -61,14 +61,19 @@ class Leases:
         is_connected: Callable[[Route, str], bool],
         limit: int,
         now_ms: int,
+        stores_again: bool,
     ) -> list[OutboxEntry]:
-        """Lease up to `limit` entries, lane after lane in the order of choice."""
+        """Lease up to `limit` entries, lane after lane in the order of choice.
+
+        With `stores_again`, entries that were stored before and are due again are among them.
+        """
         due: list[tuple[Choice, Lane | tuple[Any, ...]]] = [
             (lane.choice, lane)
             for lane in self._lanes.with_next(routes)
             if self._is_due(lane, now_ms) and is_connected(lane.route, lane.name)
         ]
-        for values in self._database.rows(_SQL["again"], now_ms, now_ms + LONGEST_STORED_WAIT_MS):
+        again = self._database.rows(_SQL["again"], now_ms, now_ms + LONGEST_STORED_WAIT_MS) if stores_again else ()
+        for values in again:
             row = row_of(values)
             longest_ms = LONGEST_STORED_WAIT_MS if row.state == State.SENT else self._longest_ms[Route(row.route)]
             if (

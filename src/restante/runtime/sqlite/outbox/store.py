@@ -23,7 +23,7 @@ from restante.core.outbox_events import (
     TransmitSucceeded,
 )
 from restante.model.errors import OutboxFull
-from restante.model.ids import MessageId, PayloadHash, SessionTag
+from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
 from restante.model.outbox_entry import OutboxEntry, StoredDeadLetter
 from restante.model.states import ENDED, DeadCategory, Route, State
@@ -37,6 +37,7 @@ from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.outbox.chunk_state import ChannelProgress
 from restante.runtime.sqlite.outbox.dead_letters import DeadLetterTable
+from restante.runtime.sqlite.outbox.deadlines import Deadlines
 from restante.runtime.sqlite.outbox.delivered_index import DeliveredIndex
 from restante.runtime.sqlite.outbox.entry_cache import CachedEntry, EntryCache
 from restante.runtime.sqlite.outbox.intake import Intake
@@ -50,6 +51,7 @@ RETRIED_AT_ONCE: Final = 256
 """Dead letters of a recipient that one stored message brings back; the next one brings more."""
 _SQL: Final = load_queries("outbox/store", entry=ENTRY_COLUMNS)
 _REMOVE_BODY: Final = _SQL["remove_body"]
+_ALL_ROUTES: Final = frozenset(Route)
 
 
 class SqliteOutbox:
@@ -63,6 +65,7 @@ class SqliteOutbox:
         self._settings = settings
         self._limits = settings.outbox
         self.changes: list[OutboxEvent] = []
+        self._deadlines = Deadlines(database)
         self._cache = EntryCache(database)
         self._lanes = LaneTable(database)
         database.on_invalidate(self.changes.clear)
@@ -77,6 +80,7 @@ class SqliteOutbox:
             settings.outbox,
             apply=lambda message_id, event, now_ms: self.apply(message_id, event, now_ms=now_ms),
             emit=self._emit,
+            note_deadline=self._deadlines.note,
         )
         self._leases = Leases(
             database, self._lanes, self._cache, step=self._step, settings=settings, encryptor=encryptor
@@ -88,34 +92,14 @@ class SqliteOutbox:
         self.changes.clear()
         return changes
 
-    def accept(
-        self,
-        entry: OutboxEntry,
-        *,
-        size_bytes: int | None = None,
-        relay: str | None = None,
-        payload_hash: PayloadHash | None = None,
-        session_tag: SessionTag | None = None,
-        sequence: int | None = None,
-        now_ms: int,
-    ) -> None:
-        """Accept one message. Raises `OutboxFull` or `DuplicateMessageId`; nothing is stored then (SPEC 3.2, 3.6)."""
-        new = new_entry_of(
-            entry,
-            size_bytes=size_bytes,
-            relay=relay,
-            session_tag=session_tag,
-            sequence=sequence,
-            payload_hash=payload_hash,
-        )
-        self.accept_all([new], given=[entry.message_id], now_ms=now_ms)
+    def accept(self, entry: OutboxEntry, *, relay: str | None = None, now_ms: int) -> None:
+        """Accept one entry as it is. Raises `OutboxFull` or `DuplicateMessageId`; nothing is stored then."""
+        self.accept_all([new_entry_of(entry, relay=relay)], given=[entry.message_id], now_ms=now_ms)
 
     def accept_all(self, new: Sequence[NewEntry], given: Sequence[MessageId], now_ms: int) -> None:
         """Accept all messages or none. `given` are ids that the caller chose, which may be in use."""
-        if not self._database.in_transaction:
-            with self._database.transaction():
-                return self.accept_all(new, given=given, now_ms=now_ms)
-        return self._intake.accept_all(new, given, now_ms)
+        with self._database.transaction():
+            self._intake.accept_all(new, given, now_ms)
 
     def lease(
         self,
@@ -125,12 +109,25 @@ class SqliteOutbox:
         is_connected: Callable[[Route, str], bool] = lambda _route, _lane: True,
         limit: int,
         now_ms: int,
+        is_thorough: bool = True,
     ) -> list[OutboxEntry]:
-        """Lease up to `limit` entries of connected lanes for `owner`, in the order of choice (SPEC 3.3, 3.4)."""
+        """Lease up to `limit` entries of connected lanes for `owner`, in the order of choice (SPEC 3.3, 3.4).
+
+        Unless `is_thorough`, what time alone changes is looked for only if a deadline has come.
+        """
         with self._database.transaction():
-            while self.sweep(now_ms=now_ms):
-                pass
-            return self._leases.lease(owner=owner, routes=routes, is_connected=is_connected, limit=limit, now_ms=now_ms)
+            if is_thorough or self._deadlines.has_come(now_ms=now_ms):
+                is_thorough = True
+                while self.sweep(now_ms=now_ms):
+                    pass
+            return self._leases.lease(
+                owner=owner,
+                routes=routes,
+                is_connected=is_connected,
+                limit=limit,
+                now_ms=now_ms,
+                stores_again=is_thorough,
+            )
 
     def lease_lanes(
         self, lanes: Iterable[tuple[Route, str]], *, owner: str, limit: int, now_ms: int
@@ -145,18 +142,16 @@ class SqliteOutbox:
 
     def apply(self, message_id: MessageId, event: Event, *, now_ms: int) -> tuple[Effect, ...]:
         """Take one step with one message and return the effects; an ended message is left alone."""
-        if not self._database.in_transaction:
-            with self._database.transaction():
-                return self.apply(message_id, event, now_ms=now_ms)
-        cached = self._cache.find(message_id)
-        if cached is not None:
-            return self._step(cached, event, now_ms)[1]
-        letter = self.dead_letters.load(message_id)
-        if letter is not None:
-            return self._step_dead(letter, event, now_ms)
-        if isinstance(event, ReadAcked) and self.ended.mark_read(message_id, now_ms=now_ms):
-            self._emit(message_id, OutboxEventType.READ, None, now_ms)
-        return ()
+        with self._database.transaction():
+            cached = self._cache.find(message_id)
+            if cached is not None:
+                return self._step(cached, event, now_ms)[1]
+            letter = self.dead_letters.load(message_id)
+            if letter is not None:
+                return self._step_dead(letter, event, now_ms)
+            if isinstance(event, ReadAcked) and self.ended.mark_read(message_id, now_ms=now_ms):
+                self._emit(message_id, OutboxEventType.READ, None, now_ms)
+            return ()
 
     def sweep(self, *, now_ms: int) -> int:
         """End what has expired and take back what a dead owner held (SPEC 3.5, 3.9).
@@ -244,9 +239,9 @@ class SqliteOutbox:
 
     def next_wake_ms(self, *, now_ms: int) -> int | None:
         """Return when something may be due again; None if nothing waits."""
-        waits = [lane.due_at_ms for lane in self._lanes.with_next(frozenset(Route)) if lane.due_at_ms is not None]
-        [(at_ms,)] = self._database.rows(_SQL["next_wake"], now_ms)
-        known = [wait for wait in waits if wait > now_ms] + ([] if at_ms is None else [int(at_ms)])
+        waits = [lane.due_at_ms for lane in self._lanes.with_next(_ALL_ROUTES) if lane.due_at_ms is not None]
+        deadline_ms = self._deadlines.next_ms(now_ms=now_ms)
+        known = [wait for wait in waits if wait > now_ms] + ([] if deadline_ms is None else [deadline_ms])
         return min(known, default=None)
 
     def held(self) -> Held:
@@ -276,6 +271,10 @@ class SqliteOutbox:
             self._end(after, effects, cached, lane, now_ms)
         elif after is not before:
             self._cache.store(cached, after)
+            if after.lease is not None:
+                self._deadlines.note(after.lease.until_ms)
+            elif after.was_sent:
+                self._deadlines.note(after.next_attempt_at_ms)
         if is_unsent(before) and after is not before:
             self._lanes.change(lane, after)
             if after.state is State.PENDING:
@@ -359,6 +358,7 @@ class SqliteOutbox:
         deadline_ms = next_deadline_ms(
             self._limits, route=after.route, queued_at_ms=after.queued_at_ms, expires_at_ms=after.expires_at_ms
         )
+        self._deadlines.note(deadline_ms)
         self._database.rows(
             _SQL["add_recovered"],
             number,
