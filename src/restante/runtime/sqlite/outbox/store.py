@@ -1,7 +1,6 @@
 """The outbox in SQLite: each step of core/outbox, its rows and its journal events in one transaction (SPEC 1.4, 3).
 
-Every method is one operation: it may be called alone, inside a wider transaction, or as one of a group that shares a
-commit. Methods that can refuse do so before they write."""
+Every method may be called alone or inside a wider transaction. Those that can refuse do so before they write."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence
