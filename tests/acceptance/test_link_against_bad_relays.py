@@ -146,7 +146,7 @@ async def test_an_answer_that_breaks_the_format_ends_the_link(answer: bytes) -> 
     [
         (True, "E006", Failure.TOO_LARGE),
         (True, "E101", Failure.INVALID_FORMAT),
-        (False, "E102", Failure.STORAGE_REFUSED),
+        (False, "E102", Failure.EXPIRES_TOO_SOON),
         (False, "E006", Failure.STORAGE_REFUSED),
         (True, "E999", Failure.INVALID_FORMAT),
         (True, "E103", Failure.AUTHENTICATION_FAILED),

@@ -38,6 +38,8 @@ class Failure(StrEnum):
     TOO_LARGE = "too_large"
 
     STORAGE_REFUSED = "storage_refused"
+    EXPIRES_TOO_SOON = "expires_too_soon"
+    """Too little time is left until the expiry, by the node's clock (SPEC 6.6)."""
     ENCRYPTION_FAILED = "encryption_failed"
     CARRIER_FAILED = "carrier_failed"
     """The carrier raised an exception that it does not declare."""
@@ -103,6 +105,10 @@ FAILURE_RULES: Final[Mapping[Failure, FailureRule]] = MappingProxyType(
         Failure.STORAGE_REFUSED: FailureRule(
             code=Code.STORAGE_FAILED, backoff=Backoff.EXPONENTIAL, tries_other_nodes=True
         ),
+        # It depends on the node's clock (SPEC 6.10): the entry waits until it is stored or expires.
+        Failure.EXPIRES_TOO_SOON: FailureRule(
+            code=Code.OUT_OF_RANGE, backoff=Backoff.EXPONENTIAL, counts_as_attempt=False, tries_other_nodes=True
+        ),
         Failure.ENCRYPTION_FAILED: FailureRule(
             code=Code.ENCRYPTION_FAILED,
             backoff=Backoff.EXPONENTIAL,
@@ -128,6 +134,11 @@ _REFUSALS: Final[Mapping[str, Failure]] = MappingProxyType(
 )
 
 
+_TEMPORARY_REFUSALS: Final[Mapping[str, Failure]] = MappingProxyType(
+    {Code.RATE_LIMITED: Failure.RATE_LIMITED, Code.OUT_OF_RANGE: Failure.EXPIRES_TOO_SOON}
+)
+
+
 def failure_of_refusal(code: str, *, permanent: bool) -> Failure:
     """Map a node's refusal to a failure (SPEC 6.7). An unknown code is classified by `permanent` alone.
 
@@ -135,7 +146,7 @@ def failure_of_refusal(code: str, *, permanent: bool) -> Failure:
     """
     if permanent:
         return _REFUSALS.get(code, Failure.INVALID_FORMAT)
-    return Failure.RATE_LIMITED if code == Code.RATE_LIMITED else Failure.STORAGE_REFUSED
+    return _TEMPORARY_REFUSALS.get(code, Failure.STORAGE_REFUSED)
 
 
 class Action(StrEnum):

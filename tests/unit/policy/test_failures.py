@@ -42,6 +42,7 @@ FAILURE_TABLE = {
     Failure.AUTHENTICATION_FAILED: ("E103", Backoff.NEVER),
     Failure.TOO_LARGE: ("E006", Backoff.NEVER),
     Failure.STORAGE_REFUSED: ("E004", Backoff.EXPONENTIAL),
+    Failure.EXPIRES_TOO_SOON: ("E102", Backoff.EXPONENTIAL),
     Failure.ENCRYPTION_FAILED: ("E008", Backoff.EXPONENTIAL),
     Failure.CARRIER_FAILED: ("E111", Backoff.EXPONENTIAL),
     Failure.TTL_EXPIRED: ("E010", Backoff.REMOVE),
@@ -120,7 +121,7 @@ def test_an_unreachable_mesh_gets_a_new_circuit_and_other_nodes() -> None:
         Failure.INSUFFICIENT_REPLICATION,
     }
     elsewhere = {failure for failure, rule in FAILURE_RULES.items() if rule.tries_other_nodes}
-    assert elsewhere == rebuilt | {Failure.STORAGE_REFUSED}
+    assert elsewhere == rebuilt | {Failure.STORAGE_REFUSED, Failure.EXPIRES_TOO_SOON}
 
 
 @clause("4.3", "4.4")
@@ -140,6 +141,7 @@ def test_who_is_notified_which_sessions_are_reset_and_what_is_sealed_anew() -> N
         Failure.CONNECTION_REFUSED,
         Failure.WRONG_NODE_KEY,
         Failure.RATE_LIMITED,
+        Failure.EXPIRES_TOO_SOON,
     }
 
 

@@ -80,7 +80,7 @@ async def test_refusals_are_permanent_or_temporary(relay: MemoryRelay) -> None:
     assert await failure_of(link, b"no envelope") is Failure.INVALID_FORMAT
     assert await failure_of(link, bytes(300_000)) is Failure.TOO_LARGE
     short_lived = replace(FOR_BOB, expires_at_ms=FOR_BOB.expires_at_ms - 48 * HOUR_MS)
-    assert await failure_of(link, encode_envelope(short_lived)) is Failure.STORAGE_REFUSED
+    assert await failure_of(link, encode_envelope(short_lived)) is Failure.EXPIRES_TOO_SOON
     for _ in range(100):
         await link.put(encode_envelope(FOR_BOB))
     assert await failure_of(link, encode_envelope(FOR_BOB)) is Failure.STORAGE_REFUSED
