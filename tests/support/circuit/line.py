@@ -76,7 +76,7 @@ class Line:
                 return [(0, each) for each in self.client.destroyed()]
             case DestroyBackward():
                 return self._on(place - 1, lambda end: end.destroyed(by_client_side=False))
-            case Deliver(content):
+            case Deliver(content, _):
                 self.delivered.append((place, content))
             case Built():
                 self.is_built = True

@@ -67,7 +67,7 @@ class ClientEnd:
         except RestanteError:
             return self._fail()
         if self.phase is Phase.READY:
-            return (Deliver(content),)
+            return (Deliver(content, class_of_body(body)),)
         return self._answered(content.data) if content.command is Command.EXTENDED else self._fail()
 
     def send(self, content: CellContent, cell_class: CellClass) -> Effects:

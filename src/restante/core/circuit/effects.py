@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from restante.model.ids import NodeId
-from restante.wire.cells import CellContent
+from restante.wire.cells import CellClass, CellContent
 
 
 class SendForward(NamedTuple):
@@ -35,9 +35,10 @@ class DestroyBackward(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """Hand a command to the streams of this end."""
+    """Hand a command to the streams of this end. `cell_class` is what it takes of the windows."""
 
     content: CellContent
+    cell_class: CellClass
 
 
 class Built(NamedTuple):

@@ -58,7 +58,7 @@ class HopEnd:
             inside = self._layer.decrypt_forward(body[: layered_bytes(cell_class, self._layer.hop)], cell_class)
             if self.phase is Phase.RELAYING:
                 return (SendForward(self._filled(inside, cell_class)),)
-            return self._obey(decode_content(inside))
+            return self._obey(decode_content(inside), cell_class)
         except RestanteError:
             return self._destroy()
 
@@ -114,9 +114,9 @@ class HopEnd:
         """The node ends the circuit: shut-down, idle time, age or a full queue. Both sides get the same DESTROY."""
         return self._destroy()
 
-    def _obey(self, content: CellContent) -> Effects:
+    def _obey(self, content: CellContent, cell_class: CellClass) -> Effects:
         if content.command is not Command.EXTEND:
-            return (Deliver(content),)
+            return (Deliver(content, cell_class),)
         if self._layer.hop >= MAX_HOPS:
             return self._destroy()
         extend = decode_extend(content.data)
