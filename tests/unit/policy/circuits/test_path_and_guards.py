@@ -64,7 +64,7 @@ def test_three_hops_are_of_three_families_and_networks(seed: int, count: int, fa
         (hops(12, networks=3), "3 networks"),
     ],
 )
-def test_a_mesh_too_small_is_E002(listed: list[NodeDescriptor], says: str) -> None:
+def test_a_mesh_too_small_is_e002(listed: list[NodeDescriptor], says: str) -> None:
     with pytest.raises(MeshTooSmall, match=f"mesh too small for circuits: .*{says}") as raised:
         check_mesh(listed)
     assert raised.value.code is Code.CIRCUIT_BUILD_FAILED
