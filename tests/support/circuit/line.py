@@ -19,7 +19,7 @@ from restante.core.circuit.hop_end import HopEnd
 from restante.crypto.onion import HOP_ENTROPY_BYTES, answer_handshake, onion_public_key
 from restante.model.ids import NodeId
 from restante.testing.deterministic import SeededEntropy
-from restante.wire.cells import CellContent
+from restante.wire.circuit.cells import CellContent
 
 PRIVATE_KEYS = tuple(bytes([number]) * 32 for number in (11, 12, 13))
 HOPS = tuple(

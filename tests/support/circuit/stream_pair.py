@@ -6,7 +6,7 @@ from restante.core.circuit import client_streams as client
 from restante.core.circuit import exit_streams as exit_end
 from restante.core.circuit.client_streams import ClientStreams
 from restante.core.circuit.exit_streams import ByteBudget, ExitStreams
-from restante.wire.circuit_streams import StoreAnswer, StoreRequest, StreamFailure
+from restante.wire.circuit.streams import StoreAnswer, StoreRequest, StreamFailure
 from restante.wire.frames.mesh_types import MeshFrameType
 
 

@@ -12,7 +12,7 @@ from restante.core.circuit.table import CLIENT_TABLE, Input, Phase
 from restante.crypto.onion import CLIENT_ENTROPY_BYTES, ClientHandshake, Layer, finish_handshake, start_handshake
 from restante.model.errors import LocalProtocolError, RestanteError
 from restante.model.ids import NodeId
-from restante.wire.cells import (
+from restante.wire.circuit.cells import (
     MAX_HOPS,
     CellClass,
     CellContent,

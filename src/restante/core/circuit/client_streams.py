@@ -10,8 +10,8 @@ from restante.core.circuit.flow import MAX_STREAMS, Cell, Flow
 from restante.core.circuit.stream_table import CLIENT_STREAMS, StreamInput, StreamPhase
 from restante.model.errors import LocalProtocolError, RestanteError
 from restante.model.ids import NodeId
-from restante.wire.cells import CellClass, CellContent, Command
-from restante.wire.circuit_streams import (
+from restante.wire.circuit.cells import CellClass, CellContent, Command
+from restante.wire.circuit.streams import (
     Failed,
     StoreAnswer,
     StoreRequest,

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from restante.model.ids import NodeId
-from restante.wire.cells import CellClass, CellContent
+from restante.wire.circuit.cells import CellClass, CellContent
 
 
 class SendForward(NamedTuple):

@@ -12,9 +12,9 @@ from restante.core.circuit.flow import MAX_STREAMS, Cell, Flow
 from restante.core.circuit.stream_table import EXIT_STREAMS, StreamInput, StreamPhase
 from restante.model.errors import LocalProtocolError, RestanteError
 from restante.model.ids import NODE_ID_BYTES, NodeId, exactly
-from restante.policy.token_bucket import TokenBucket
-from restante.wire.cells import CellClass, CellContent, Command
-from restante.wire.circuit_streams import (
+from restante.policy.circuits.token_bucket import TokenBucket
+from restante.wire.circuit.cells import CellClass, CellContent, Command
+from restante.wire.circuit.streams import (
     Failed,
     StoreAnswer,
     StoreRequest,

@@ -9,8 +9,8 @@ from typing import Final
 
 from restante.model.error_codes import Code
 from restante.model.errors import RemoteProtocolError
-from restante.wire.cells import CellClass, CellContent, Command
-from restante.wire.circuit_streams import cell_cost, decode_credit, encode_credit, split_into_cells
+from restante.wire.circuit.cells import CellClass, CellContent, Command
+from restante.wire.circuit.streams import cell_cost, decode_credit, encode_credit, split_into_cells
 
 STREAM_WINDOW: Final = 262_144
 CIRCUIT_WINDOW: Final = 524_288

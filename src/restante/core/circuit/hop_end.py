@@ -21,7 +21,7 @@ from restante.core.circuit.table import HOP_TABLE, Input, Phase
 from restante.crypto.onion import CREATED_BYTES, Layer
 from restante.model.errors import LocalProtocolError, RestanteError
 from restante.model.ids import NodeId
-from restante.wire.cells import (
+from restante.wire.circuit.cells import (
     BODY_BYTES,
     MAX_HOPS,
     CellClass,

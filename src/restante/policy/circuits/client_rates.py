@@ -7,7 +7,7 @@ look different from the traffic of many.
 from typing import Final
 
 from restante.policy.circuits.limits import MESSAGES_PER_CIRCUIT, CircuitLimits
-from restante.policy.token_bucket import TokenBucket
+from restante.policy.circuits.token_bucket import TokenBucket
 
 _MINUTE_S: Final = 60.0
 

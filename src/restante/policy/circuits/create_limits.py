@@ -6,7 +6,7 @@ A handshake costs a hop more than its client, so it is what an attacker floods. 
 
 from typing import Final
 
-from restante.policy.token_bucket import TokenBucket
+from restante.policy.circuits.token_bucket import TokenBucket
 
 PER_CLIENT_PER_S: Final = 20
 PER_NODE_PER_S: Final = 400

@@ -11,7 +11,7 @@ from restante.core.circuit.effects import CreateNext, SendForward
 from restante.core.circuit.table import Phase
 from restante.model.errors import LocalProtocolError
 from restante.model.ids import NodeId
-from restante.wire.cells import BODY_BYTES, CellClass, CellContent, Command, max_data_bytes
+from restante.wire.circuit.cells import BODY_BYTES, CellClass, CellContent, Command, max_data_bytes
 from support.circuit.line import HOPS, Line
 from support.spec.clauses import clause
 from support.wire.codec_properties import flipped

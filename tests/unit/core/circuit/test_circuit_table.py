@@ -9,7 +9,7 @@ from restante.core.circuit.hop_end import HopEnd
 from restante.core.circuit.table import CLIENT_TABLE, HOP_TABLE, Input, Phase
 from restante.crypto.onion import CREATED_BYTES
 from restante.model.errors import LocalProtocolError
-from restante.wire.cells import CellClass, CellContent, Command
+from restante.wire.circuit.cells import CellClass, CellContent, Command
 from support.circuit.line import Line
 
 CONTENT = CellContent(Command.DATA, 1, b"data")

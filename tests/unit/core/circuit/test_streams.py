@@ -12,8 +12,8 @@ from restante.core.circuit.flow import CIRCUIT_WINDOW, MAX_STREAMS, STREAM_WINDO
 from restante.core.circuit.stream_table import CLIENT_STREAMS, EXIT_STREAMS, StreamInput, StreamPhase
 from restante.model.errors import LocalProtocolError, RemoteProtocolError
 from restante.model.ids import BlindedKey, NodeId
-from restante.wire.cells import BODY_BYTES, CellClass, CellContent, Command
-from restante.wire.circuit_streams import (
+from restante.wire.circuit.cells import BODY_BYTES, CellClass, CellContent, Command
+from restante.wire.circuit.streams import (
     Failed,
     StoreAnswer,
     StoreRequest,

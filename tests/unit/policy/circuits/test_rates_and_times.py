@@ -9,7 +9,7 @@ from restante.policy.circuits.build_times import FIRST_S, MAX_S, BuildTimes
 from restante.policy.circuits.client_rates import ClientRates, circuit_meter
 from restante.policy.circuits.create_limits import core_meter, create_meter
 from restante.policy.circuits.limits import CircuitLimits
-from restante.policy.token_bucket import TokenBucket
+from restante.policy.circuits.token_bucket import TokenBucket
 from support.spec.clauses import clause
 
 

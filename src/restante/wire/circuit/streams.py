@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from restante.model.errors import Malformed
 from restante.model.ids import BLINDED_KEY_BYTES, NODE_ID_BYTES, BlindedKey, NodeId, blinded_key, exactly
-from restante.wire.cells import BODY_BYTES, CellClass, CellContent, Command, max_data_bytes
+from restante.wire.circuit.cells import BODY_BYTES, CellClass, CellContent, Command, max_data_bytes
 from restante.wire.envelope import MAX_ENVELOPE_BYTES
 from restante.wire.field_checks import MAX_U32, check_number
 from restante.wire.mesh_keys import MAX_BUCKET
