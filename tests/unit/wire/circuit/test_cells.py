@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from restante.crypto.onion import CREATE_BYTES, LAYER_BYTES
 from restante.model.errors import Malformed
-from restante.wire import cells
+from restante.wire.circuit import cells
 from restante.wire.circuit.cells import (
     BODY_BYTES,
     CellClass,
