@@ -256,6 +256,7 @@ class Client:
         self._reader.close()
         self._maintenance_due.set()
         await self._stopped.wait()
+        await self._reader.finished()
         self._events.close()
         await self.shipping.finish()
         await self.outbox.close()

@@ -6,9 +6,9 @@ one before. A relative TTL starts, and READ goes out, when a message is first sh
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from restante.client.contacts import ContactBook
 from restante.model.errors import Malformed, StoreUnusable
@@ -18,6 +18,8 @@ from restante.model.kinds import Kind
 from restante.ports.clock import Clock
 from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.inbox.store import SqliteInbox
+
+Result = TypeVar("Result")
 
 PAGE: Final = 256
 LOOK_AGAIN_S: Final = 1.0  # another process may have received what the application here waits for
@@ -98,6 +100,9 @@ class InboxReader:
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
         self._closed = asyncio.Event()
+        self._processed: list[int] = []  # places that are still to be acked
+        self._acking: asyncio.Task[None] | None = None
+        self._ack_failure: Exception | None = None
 
     def wake(self) -> None:
         """Look for new messages now."""
@@ -118,21 +123,19 @@ class InboxReader:
         while not self._closed.is_set():
             self._news.clear()
             try:
-                page = await self._file.run(partial(self._unread, after))
+                page = await self._after_acks(partial(self._unread, after))
             except StoreUnusable:
                 if self._closed.is_set():
                     return
                 raise
-            processed: int | None = None  # acked by the commit that marks the next one as shown
             for place, entry in page:
                 after = place
-                if processed is not None or self._counts_when_shown(entry):
-                    await self._file.run(partial(self._show, place, entry, processed))
+                if self._counts_when_shown(entry):
+                    await self._after_acks(partial(self._show, place))
                 contact = self._contacts.get(entry.sender)
                 yield ReceivedMessage(entry, sender_name="" if contact is None else contact.name, place=place, ack=self)
-                processed = None if explicit_acks else place
-            if processed is not None:
-                await self.ack(processed)
+                if not explicit_acks:
+                    self._ack_soon(place)
             if page:
                 continue
             if self._failure is not None:
@@ -144,10 +147,47 @@ class InboxReader:
                     await self._news.wait()
 
     async def ack(self, place: int) -> None:
-        await self._file.run(partial(self._mark_acked, place))
+        await self._file.run(partial(self._mark_acked, [place]))
 
     async def has_unread(self) -> bool:
-        return await self._file.run(self._inbox.first_unacked) is not None
+        return await self._after_acks(self._inbox.first_unacked) is not None
+
+    async def finished(self) -> None:
+        """Return once every ack that began is on disk, or has failed."""
+        if self._acking is not None:
+            await self._acking
+
+    def _ack_soon(self, place: int) -> None:
+        self._processed.append(place)
+        if self._acking is None:
+            self._acking = asyncio.create_task(self._ack_processed())
+
+    async def _ack_processed(self) -> None:
+        """Ack all that was processed until nothing is left. A failure is raised by the next step of an iteration."""
+        try:
+            while self._processed:
+                await self._after_acks(lambda: None)
+        except StoreUnusable as failure:
+            self._ack_failure = failure
+        finally:
+            self._acking = None
+
+    async def _after_acks(self, operation: Callable[[], Result]) -> Result:
+        """Run an operation that sees the acks of everything processed before, in the commit that makes them."""
+        failure, self._ack_failure = self._ack_failure, None
+        if failure is not None:
+            raise failure
+        places, self._processed = self._processed, []
+
+        def work() -> Result:
+            self._mark_acked(places)
+            return operation()
+
+        try:
+            return await self._file.run(work)
+        except BaseException:
+            self._processed = places + self._processed
+            raise
 
     def _counts_when_shown(self, entry: InboxEntry) -> bool:
         """Return whether the first show must be on disk first: it starts a relative TTL or queues a READ ack.
@@ -168,14 +208,12 @@ class InboxReader:
             after = page[-1][0]
         return []
 
-    def _show(self, place: int, entry: InboxEntry, processed: int | None) -> None:
-        """Ack the message before, and mark this one as read if that has an effect."""
-        if processed is not None:
-            self._mark_acked(processed)
-        if self._counts_when_shown(entry):
-            self._inbox.mark_read(place, now_ms=self._clock.now_ms(), acknowledge=self.sends_read_acks)
-            if self.sends_read_acks:
-                self._on_read()
+    def _show(self, place: int) -> None:
+        """Mark a message as read that is shown now."""
+        self._inbox.mark_read(place, now_ms=self._clock.now_ms(), acknowledge=self.sends_read_acks)
+        if self.sends_read_acks:
+            self._on_read()
 
-    def _mark_acked(self, place: int) -> None:
-        self._inbox.mark_acked(place, now_ms=self._clock.now_ms())
+    def _mark_acked(self, places: Sequence[int]) -> None:
+        if places:
+            self._inbox.mark_acked(places, now_ms=self._clock.now_ms())

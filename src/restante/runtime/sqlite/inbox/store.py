@@ -3,7 +3,8 @@
 Arrivals go through batches (runtime/sqlite/inbox/batch), which share a transaction; alone, one is a batch of one.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -117,9 +118,9 @@ class SqliteInbox:
         [(place,)] = self._database.rows(_SQL["first_unacked"])
         return None if place is None else int(place)
 
-    def mark_acked(self, place: int, *, now_ms: int) -> None:
-        """Record that the application has processed the message (SPEC 9.8): it is not shown again."""
-        self._database.run(_SQL["mark_acked"], place=place, now_ms=now_ms)
+    def mark_acked(self, places: Sequence[int], *, now_ms: int) -> None:
+        """Record that the application has processed these messages (SPEC 9.8): they are not shown again."""
+        self._database.run(_SQL["mark_acked"], places=json.dumps(places), now_ms=now_ms)
 
     def mark_read(self, place: int, *, now_ms: int, acknowledge: bool = False) -> bool:
         """Record that the message is shown: a relative TTL starts (SPEC 2.6). Only the first time counts.

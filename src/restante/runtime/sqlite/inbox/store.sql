@@ -70,10 +70,10 @@ SELECT sender, count(*), wake_at_ms
 SELECT min(place) FROM inbox_message WHERE acked_at_ms IS NULL;
 
 -- name: mark_acked
--- The application has processed the message. It has seen it by then at the latest.
+-- The application has processed the messages in a JSON array. It has seen them by then at the latest.
 UPDATE inbox_message
    SET acked_at_ms = :now_ms, first_read_at_ms = coalesce(first_read_at_ms, :now_ms)
- WHERE place = :place AND acked_at_ms IS NULL;
+ WHERE place IN (SELECT value FROM json_each(:places)) AND acked_at_ms IS NULL;
 
 -- name: unread
 SELECT message_id, sender, ttl_type, ttl_s
