@@ -189,7 +189,7 @@ class MailboxConnection:
         if not (peer.is_open and peer.can_write and self._window.is_open):
             return
         try:
-            blobs, damaged = family.store.flush(
+            blobs, damaged, has_more = family.store.flush(
                 inbox,
                 after=self._window.sent_through,
                 limit=PAGE_BLOBS,
@@ -209,7 +209,8 @@ class MailboxConnection:
         family.counters.blobs_served += len(blobs)
         family.counters.bytes_served += len(raw)
         peer.send(raw)
-        self.push()
+        if has_more:
+            self.push()
 
     def _credit(self, through: int) -> None:
         self._window.credit(through)

@@ -17,10 +17,14 @@ class DamagedBlob(NamedTuple):
 
 
 class BlobPage(NamedTuple):
-    """Intact blobs to serve, and the damaged ones that were found for the first time."""
+    """Intact blobs to serve, and the damaged ones that were found for the first time.
+
+    `has_more` is False if there was nothing behind the page when it was read.
+    """
 
     blobs: list[StoredBlob]
     damaged: list[DamagedBlob]
+    has_more: bool
 
 
 class MailboxStore(Protocol):

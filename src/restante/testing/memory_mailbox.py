@@ -51,14 +51,16 @@ class MemoryMailbox:
 
     def flush(self, inbox: InboxKey, *, after: int, limit: int, max_bytes: int, now_ms: int) -> BlobPage:
         page: list[StoredBlob] = []
+        has_more = False
         for held in self._held.values():
             if held.inbox != inbox or held.blob.blob_id <= after or held.expires_at_ms <= now_ms:
                 continue
             max_bytes -= len(held.blob.envelope)
-            if len(page) == limit or (page and max_bytes < 0):
+            has_more = len(page) == limit or (bool(page) and max_bytes < 0)
+            if has_more:
                 break
             page.append(held.blob)
-        return BlobPage(page, [])
+        return BlobPage(page, [], has_more)
 
     def journal_damaged(self, damaged: Sequence[DamagedBlob], *, now_ms: int) -> None:
         """Do nothing: this store has no disk that could damage a blob, and no journal."""

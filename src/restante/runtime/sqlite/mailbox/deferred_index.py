@@ -5,7 +5,10 @@ puts are written together. Until then they are in memory. After a crash they are
 indexed.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from operator import itemgetter
 from typing import Final
 
 from restante.core.mailbox import Keep
@@ -19,6 +22,7 @@ UnindexedBlob = tuple[int, int, int]
 """Id, expiry and size in bytes of a blob."""
 
 _SQL: Final = load_queries("mailbox/deferred_index")
+_blob_id: Final = itemgetter(0)
 
 
 class DeferredIndex:
@@ -51,6 +55,23 @@ class DeferredIndex:
                 theirs.append(entry)
             self._last_id = blob_id
         self._waiting += len(keeps)
+
+    def remove(self, inbox: InboxKey, ids: AbstractSet[int]) -> bool:
+        """Remove blobs of a mailbox that are deleted before they were indexed, and return True.
+
+        If one of them is indexed or unknown, change nothing and return False.
+        """
+        unindexed = self._known(self._database)
+        theirs = unindexed.get(inbox, [])
+        left = [entry for entry in theirs if entry[0] not in ids]
+        if len(theirs) - len(left) != len(ids):
+            return False
+        if left:
+            unindexed[inbox] = left
+        else:
+            unindexed.pop(inbox, None)
+        self._waiting -= len(ids)
+        return True
 
     def inboxes(self) -> Iterable[InboxKey]:
         """Return the mailboxes with unindexed blobs."""
@@ -88,10 +109,11 @@ class DeferredIndex:
         )
         if waiting and len(page) < limit:
             indexed_through = page[-1][0] if page else after
+            first = bisect_right(waiting, indexed_through, key=_blob_id)
             page += [
                 (blob_id, size_bytes)
-                for blob_id, expires_at_ms, size_bytes in waiting
-                if indexed_through < blob_id <= through and expires_at_ms > now_ms
+                for blob_id, expires_at_ms, size_bytes in waiting[first : bisect_right(waiting, through, key=_blob_id)]
+                if expires_at_ms > now_ms
             ][: limit - len(page)]
         return page
 

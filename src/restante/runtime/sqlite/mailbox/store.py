@@ -117,6 +117,7 @@ class SqliteMailbox:
                     break
                 ids.append(blob_id)
             after = ids[-1]
+            has_more = len(ids) < len(page) or len(page) == limit
             if self._damaged:
                 ids = [blob_id for blob_id in ids if blob_id not in self._damaged]
             blobs: list[StoredBlob] = []
@@ -127,9 +128,9 @@ class SqliteMailbox:
                     self._damaged.add(blob_id)
                     damaged.append(DamagedBlob(blob_id, payload_hash))
             if blobs:
-                return BlobPage(blobs, damaged)
+                return BlobPage(blobs, damaged, has_more)
             # else all of them are damaged, or deleted since
-        return BlobPage([], damaged)
+        return BlobPage([], damaged, has_more=False)
 
     def journal_damaged(self, damaged: Sequence[DamagedBlob], *, now_ms: int) -> None:
         with self._database.transaction():
@@ -138,9 +139,12 @@ class SqliteMailbox:
 
     def delete_all(self, inbox: InboxKey, blob_ids: Sequence[int], *, now_ms: int) -> int:
         with self._database.transaction():
-            self._flush_index()
-            gone = [row for blob_id in blob_ids for row in self._database.rows(_SQL["delete_blob"], blob_id, inbox)]
-            self._note(JournalKind.SERVED, JournalKind.DELETED, gone=gone, now_ms=now_ms)
+            self._look_up(inbox)  # counts what is not indexed, before some of it goes
+            was_indexed = not self._index.remove(inbox, frozenset(blob_ids))
+            if was_indexed:
+                self._flush_index()
+            gone = self._database.rows(_SQL["delete_blobs"], json.dumps(blob_ids), inbox)
+            self._note(JournalKind.SERVED, JournalKind.DELETED, gone=gone, now_ms=now_ms, was_indexed=was_indexed)
         return len(gone)
 
     def reap(self, *, now_ms: int, limit: int | None = None) -> int:
@@ -234,17 +238,21 @@ class SqliteMailbox:
         self._nothing_expires_before[inbox] = earliest_ms or 0
         return False
 
-    def _note(self, *kinds: JournalKind, gone: Sequence[tuple[Any, ...]], now_ms: int) -> None:
+    def _note(
+        self, *kinds: JournalKind, gone: Sequence[tuple[Any, ...]], now_ms: int, was_indexed: bool = True
+    ) -> None:
         """Journal what was deleted, and update what its mailboxes, its sources and the node hold."""
         total_bytes = self.total_bytes() if gone else 0
-        for blob_id, inbox, sealed_hash, size_bytes in gone:
-            for kind in kinds:
-                self._journal.append(kind, at_ms=now_ms, payload_hash=PayloadHash(sealed_hash))
+        events = [BlobEvent(None, PayloadHash(sealed_hash), None, None) for _, _, sealed_hash, _ in gone]
+        for kind in kinds:
+            self._journal.append_many(kind, events, at_ms=now_ms)
+        for blob_id, inbox, _, size_bytes in gone:
             held = self._look_up(inbox)
             held[0] -= 1
             held[1] -= size_bytes
             total_bytes -= size_bytes
-            self._changed.add(inbox)
+            if was_indexed:
+                self._changed.add(inbox)
             self.sources.deleted(blob_id, inbox, size_bytes)
             self._damaged.discard(blob_id)
         if gone:

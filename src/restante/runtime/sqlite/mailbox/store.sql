@@ -38,9 +38,11 @@ DELETE FROM usage WHERE recipient = ?;
 -- The blobs of a page; their ids are given as a JSON array.
 SELECT id, stored_at_ms, envelope, payload_hash FROM blob WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id;
 
--- name: delete_blob
--- Delete one blob, by id and recipient, so that no client deletes from another mailbox (SPEC 6.1).
-DELETE FROM blob WHERE id = ? AND recipient = ? RETURNING id, recipient, payload_hash, length(envelope);
+-- name: delete_blobs
+-- Delete the blobs in a JSON array, by id and recipient, so that no client deletes from another mailbox (SPEC 6.1).
+DELETE FROM blob
+ WHERE id IN (SELECT value FROM json_each(?)) AND recipient = ?
+RETURNING id, recipient, payload_hash, length(envelope);
 
 -- name: reap
 -- Delete expired blobs of all mailboxes (SPEC 6.1).
