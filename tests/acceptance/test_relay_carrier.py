@@ -10,7 +10,7 @@ import pytest
 
 from restante.client.contacts import Recipient
 from restante.client.outbox import Destination, Message, Outbox
-from restante.client.relay.carrier import RelayCarrier
+from restante.client.places.mail_carrier import MailCarrier
 from restante.client.relay.connector import connect_by_tls
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.error_codes import Code
@@ -65,10 +65,10 @@ def nowhere() -> RelayPlace:
 @contextlib.asynccontextmanager
 async def sending(
     home: Path, clock: FakeClock, *places: RelayPlace, wrong_keys: list[None] | None = None
-) -> AsyncIterator[tuple[Outbox, RelayCarrier, Dialler]]:
+) -> AsyncIterator[tuple[Outbox, MailCarrier, Dialler]]:
     dialler = Dialler()
     noted = [] if wrong_keys is None else wrong_keys
-    carrier = RelayCarrier(
+    carrier = MailCarrier(
         Book(*places),
         dialler,
         schedule=HASTY,

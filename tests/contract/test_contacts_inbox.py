@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from restante.client.client import Client
-from restante.client.relay.carrier import RelayCarrier
+from restante.client.places.mail_carrier import MailCarrier
 from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.core.signed_acks import Evidence
 from restante.crypto.blinded_keys import NO_SECRET
@@ -41,7 +41,7 @@ class Meeting:
             return relay.link(inbox)
 
         await sender.run_maintenance()
-        async with RelayCarrier(
+        async with MailCarrier(
             sender.contacts,
             connect,
             schedule=RetrySchedule(),

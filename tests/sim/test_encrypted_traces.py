@@ -19,6 +19,7 @@ from restante.model.errors import RestanteError
 from restante.model.inbox_entry import InboxEntry
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, TtlType
+from restante.model.places import RelayPlace
 from restante.model.states import State
 from restante.ports.relay_connection import StoredBlob
 from restante.testing.deterministic import SeededEntropy
@@ -86,10 +87,12 @@ async def collide(endpoint: Endpoint) -> bytes | None:
         client.parts.sessions.advance(session, ratchet)
         if known.session_id != session.session_id:  # or else it is known without being opened, and its number unused
             client.parts.sessions.take_number(session, known.message_id)
+        [relay] = to.places.places
+        assert isinstance(relay, RelayPlace)
         return build_relay_envelope(
             sealed,
             recipient=to.address,
-            relay=to.places.places[0].node_key,
+            relay=relay.node_key,
             kind=Kind.TEXT,
             expires_at_ms=now_ms + 86_400_000,
             now_ms=now_ms,

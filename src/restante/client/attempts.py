@@ -88,7 +88,7 @@ class AttemptRunner:
         events: tuple[Event, ...]
         try:
             stored = await carrier.transmit(entry)
-            events = (*(DeliveryAcked(node=one.node) for one in stored or ()), SUCCEEDED)
+            events = (*(DeliveryAcked(node=one.node, receipt=one.receipt) for one in stored or ()), SUCCEEDED)
         except AttemptFailed as failed:
             failure = self._make_failure(failed.failure, retry_after_ms=failed.retry_after_ms, reached=failed.reached)
             events = (failure,)

@@ -28,20 +28,20 @@ from restante.client.contacts import Contact, ContactBook
 from restante.client.event_stream import EventBroadcaster, EventStream
 from restante.client.home import ClientDirectory
 from restante.client.incoming import Unsealed
+from restante.client.introductions.own_keys import OwnKeys
+from restante.client.mesh.host import MeshAccess, MeshHost
 from restante.client.outbox_types import Status
-from restante.client.relay.carrier import RelayCarrier
+from restante.client.places.mail_carrier import MailCarrier
+from restante.client.places.receivers import Receivers
 from restante.client.relay.connector import Connector, connect_by_tls
-from restante.client.relay.receiver import RECEIVE_DELAY_S, MailReceiver
+from restante.client.relay.receiver import RECEIVE_DELAY_S
 from restante.core.inbox_events import InboxEventType
-from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.outbox_events import OutboxEventType
-from restante.core.signed_bundles import sign_bundle
-from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity
 from restante.model.errors import Malformed
 from restante.model.ids import Address, MessageId
 from restante.model.kinds import Kind
-from restante.model.places import RelayPlace
+from restante.model.places import Place
 from restante.model.states import Route
 from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier
@@ -67,16 +67,20 @@ class Client:
         identity: Identity,
         *,
         contacts: ContactBook,
-        places: Sequence[RelayPlace],
+        places: Sequence[Place],
         settings: Settings,
         clock: Clock,
         entropy: Entropy,
         sends_read_acks: bool = False,
         ship_to: str | None = None,
         carriers: Mapping[Route, Carrier] | None = None,
+        mesh: MeshAccess | None = None,
         receive_delay_s: float = RECEIVE_DELAY_S,
     ) -> None:
-        """`places` is where this client's own mail is stored. `carriers` adds to, or replaces, the relay carrier."""
+        """`places` is where this client's own mail is stored, `mesh` how it reaches the mesh, if it does.
+
+        `carriers` adds to, or replaces, the carrier of mail.
+        """
         self.identity = identity
         self.contacts = contacts
         self.places = tuple(places)
@@ -84,6 +88,7 @@ class Client:
         self._settings = settings
         self._entropy = entropy
         self._carriers = dict(carriers or {})
+        self._mesh = mesh
         self._maintenance_due = asyncio.Event()
         self._ack_timer = AckTimer(settings.acks, on_due=self._maintenance_due.set)
         self.parts = parts = build_parts(
@@ -100,8 +105,8 @@ class Client:
         self.outbox = parts.outbox
         self.received = parts.inbox
         self.shipping = parts.shipping
-        self._receiver = MailReceiver(
-            (OwnInbox(identity), OwnInbox(identity, identity.access_secret)),
+        self._receivers = Receivers(
+            identity,
             self.places,
             take=self.receive,
             schedule=settings.retry,
@@ -117,6 +122,7 @@ class Client:
             sends_read_acks=sends_read_acks,
             on_read=self._maintenance_due.set,
         )
+        self._own_keys = OwnKeys(parts, identity, self.places, clock=clock)
         self._sender = MailSender(parts, contacts=contacts, clock=clock, entropy=entropy)
         self._running: asyncio.Task[None] | None = None
         self._events: EventBroadcaster[ClientEvent] = EventBroadcaster()
@@ -149,13 +155,14 @@ class Client:
             home.database,
             home.identity(passphrase=passphrase),
             contacts=home.contact_book(),
-            places=(home.relay(),),
+            places=home.places(),
             settings=settings or Settings(),
             clock=clock or SystemClock(),
             entropy=entropy or SystemEntropy(),
             sends_read_acks=sends_read_acks,
             ship_to=ship_to,
             carriers=carriers,
+            mesh=home.mesh_access(),
             receive_delay_s=receive_delay_s,
         )
 
@@ -236,17 +243,21 @@ class Client:
         self._stopped.clear()
         self.shipping.start()
         try:
-            async with RelayCarrier(
-                self.contacts,
-                connect,
-                schedule=self._settings.retry,
-                clock=self._clock,
-                entropy=self._entropy,
-                secret_of=self.parts.access.secret_of,
-                on_change=self.outbox.wake,
-                on_wrong_key=self._report_wrong_key,
-            ) as relay_carrier:
-                await self._work({Route.RELAY: relay_carrier, **self._carriers}, connect)
+            async with contextlib.AsyncExitStack() as stack:
+                mesh = None if self._mesh is None else await stack.enter_async_context(self.mesh_host())
+                carrier = MailCarrier(
+                    self.contacts,
+                    connect,
+                    schedule=self._settings.retry,
+                    clock=self._clock,
+                    entropy=self._entropy,
+                    mesh=None if mesh is None else mesh.storage,
+                    secret_of=self.parts.access.secret_of,
+                    on_change=self.outbox.wake,
+                    on_wrong_key=self._report_wrong_key,
+                )
+                await stack.enter_async_context(carrier)
+                await self._work({Route.RELAY: carrier, Route.MESH: carrier, **self._carriers}, connect, mesh)
         finally:
             self._stopped.set()
 
@@ -278,20 +289,13 @@ class Client:
         self.outbox.wake()
         return next_ms
 
-    async def bundle(self) -> bytes:
-        """Return our signed prekey bundle, after creating or renewing prekeys that are due (SPEC 8.1)."""
-
-        def make() -> bytes:
-            now_ms = self._clock.now_ms()
-            self.parts.maintenance.renew_prekeys(now_ms=now_ms)
-            return sign_bundle(self.parts.sessions.prekeys(), self.identity, now_ms=now_ms)
-
-        return await self.file.run(make)
-
     async def as_contact(self) -> Contact:
         """Return what others need to write to us: card, prekeys and places, all signed."""
-        places = sign_places(self.places, self.identity, now_ms=self._clock.now_ms())
-        return Contact(card=self.identity.card, bundle=await self.bundle(), places=places)
+        return await self._own_keys.as_contact()
+
+    def mesh_host(self) -> MeshHost:
+        """Return what reaches the mesh, to be entered. Raises `ConfigurationInvalid` if the client knows no mesh."""
+        return MeshHost(self._mesh, self.file, clock=self._clock, entropy=self._entropy, on_change=self.outbox.wake)
 
     async def sessions(self) -> list[SessionSummary]:
         """Return a summary of every session; it contains no key."""
@@ -309,12 +313,12 @@ class Client:
     @property
     def was_connected(self) -> bool:
         """Whether one of our own places was reached since `run` began."""
-        return self._receiver.was_connected
+        return self._receivers.was_connected
 
     @property
     def connection_failure(self) -> AttemptFailed | None:
         """Why the last try to reach our own relay failed; None while it succeeds."""
-        return self._receiver.failure
+        return self._receivers.failure
 
     async def has_unread(self) -> bool:
         """Return whether a message arrived that was not acked yet."""
@@ -360,14 +364,16 @@ class Client:
         self.parts.maintenance.wrong_node_key()
         self._maintenance_due.set()
 
-    async def _work(self, carriers: Mapping[Route, Carrier], connect: Connector) -> None:
+    async def _work(self, carriers: Mapping[Route, Carrier], connect: Connector, mesh: MeshHost | None) -> None:
         # Not a TaskGroup: before Python 3.13 it loses a cancellation that comes together with a task's own error.
         tasks = [
             asyncio.create_task(self.outbox.run(carriers)),
-            asyncio.create_task(self._receiver.run(connect)),
+            asyncio.create_task(self._receivers.run(connect, mesh)),
             asyncio.create_task(self._run_maintenance_when_due()),
             asyncio.create_task(self._stopping.wait()),
         ]
+        if mesh is not None:
+            tasks.append(asyncio.create_task(mesh.keep_published(self.identity, self._own_keys.published)))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

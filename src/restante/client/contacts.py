@@ -21,8 +21,9 @@ from restante.model.contact_card import ContactCard
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.model.ids import Address
-from restante.model.places import Place
+from restante.model.places import MeshPlace, Place
 from restante.model.prekey_bundle import PrekeyBundle
+from restante.model.states import Route
 from restante.runtime.endpoints import parse_relay_place
 from restante.runtime.private_file import write_private
 from restante.wire.address import show_address
@@ -63,6 +64,12 @@ class Contact:
         return _lane_of(self.address)
 
     @property
+    def route(self) -> Route:
+        """The route of mail to this contact: that of its first place."""
+        places = self.places.places
+        return Route.MESH if places and isinstance(places[0], MeshPlace) else Route.RELAY
+
+    @property
     def control_lane(self) -> str:
         """The outbox lane of acks and other control messages to this contact."""
         return CONTROL_LANE + self.lane
@@ -77,7 +84,7 @@ def encode_contact(contact: Contact) -> bytes:
         "form": _FORM,
         "address": show_address(contact.address),
         "bundle": base64.b64encode(contact.bundle).decode(),
-        "places": [{"relay": str(place)} for place in contact.places.places],
+        "places": [_shown_place(place) for place in contact.places.places],
         "places_issued_at_ms": contact.places.issued_at_ms,
         "places_signature": base64.b64encode(contact.places.signature).decode(),
     }
@@ -237,9 +244,19 @@ def _parse(raw: bytes, name: str) -> Contact:
 def _places(listed: Any, what: str) -> tuple[Place, ...]:
     if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_PLACES:
         raise Malformed(f"{what} is no contact file: it must list 1 to {MAX_PLACES} places")
-    if not all(isinstance(each, dict) and isinstance(each.get("relay"), str) for each in listed):
-        raise Malformed(f"{what} is no contact file: each of its places must name a relay")
-    return tuple(parse_relay_place(each["relay"]) for each in listed)
+    return tuple(_place(each, what) for each in listed)
+
+
+def _place(listed: Any, what: str) -> Place:
+    if isinstance(listed, dict) and listed == {"mesh": True}:
+        return MeshPlace()
+    if not isinstance(listed, dict) or not isinstance(listed.get("relay"), str):
+        raise Malformed(f"{what} is no contact file: each of its places must name a relay or the mesh")
+    return parse_relay_place(listed["relay"])
+
+
+def _shown_place(place: Place) -> dict[str, object]:
+    return {"mesh": True} if isinstance(place, MeshPlace) else {"relay": str(place)}
 
 
 def _base64(text: str, what: str) -> bytes:

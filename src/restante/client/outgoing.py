@@ -17,7 +17,7 @@ from restante.model.errors import RestanteError, TooLarge
 from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, SessionId, mint_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import KIND_RULES, Kind
-from restante.model.states import Route, State
+from restante.model.states import State
 from restante.policy.padding import MAX_PLAINTEXT_BYTES, padded_size_bytes
 from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
 from restante.ports.entropy import Entropy
@@ -82,7 +82,7 @@ class OutgoingMessages:
         new = NewEntry(
             message_id=named,
             size_bytes=padded_size_bytes(MIN_SESSION_MESSAGE_BYTES + content_bytes),
-            route=Route.RELAY,
+            route=to.route,
             lane=to.control_lane if kind is Kind.CONTROL else to.lane,
             kind=kind,
             priority=rule.priority,

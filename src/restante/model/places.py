@@ -1,4 +1,4 @@
-"""Where a contact's mail is stored: an ordered list of places (SPEC 3.14). Today each place is a named relay."""
+"""Where a contact's mail is stored: an ordered list of places (SPEC 3.14), each a named relay or the mesh."""
 
 from dataclasses import dataclass
 
@@ -19,5 +19,12 @@ class RelayPlace:
         return f"{self.node_key.hex()}@{host}:{self.port}"
 
 
-Place = RelayPlace
-"""Every kind of place. The mesh will be the second one."""
+@dataclass(frozen=True, slots=True)
+class MeshPlace:
+    """The mesh. Which nodes store what follows from the address and the time, so there is nothing to name."""
+
+    def __str__(self) -> str:
+        return "mesh"
+
+
+Place = RelayPlace | MeshPlace

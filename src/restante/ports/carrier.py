@@ -5,16 +5,19 @@ An outbox takes a mapping from `Route` to `Carrier`. Adding a route means adding
 
 from typing import NamedTuple, Protocol
 
-from restante.core.signed_acks import Evidence
 from restante.model.ids import NodeId
+from restante.model.journal import StorageReceipt
 from restante.model.outbox_entry import OutboxEntry
 
 
 class StoredByNode(NamedTuple):
-    """A node's signed storage acknowledgement for one attempt; `node` is its id where the carrier knows it (7.8)."""
+    """A node's signed storage acknowledgement for one attempt (SPEC 7.8).
 
-    evidence: Evidence
-    node: NodeId | None
+    `receipt` is the evidence that is journaled. Nodes of the mesh give it; named relays sign another form.
+    """
+
+    node: NodeId
+    receipt: StorageReceipt | None = None
 
 
 class Withdrawn(Exception):

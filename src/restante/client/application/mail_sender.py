@@ -14,7 +14,6 @@ from restante.model.errors import Malformed, RestanteError
 from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, mint_message_id
 from restante.model.kinds import Kind
 from restante.model.send_receipt import Delivery, Dropped, Queued, SendReceipt
-from restante.model.states import Route
 from restante.policy.eligibility import classify
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
@@ -82,7 +81,7 @@ class MailSender:
 
         if isinstance(outcome, Queued):
             accept = partial(self._parts.file.run, write)
-            lane = (Route.RELAY, to.lane)
+            lane = (to.route, to.lane)
             await (self._space.run(accept, [lane], deadline_s=deadline_s) if wait else accept())
         return [self._sent(to, message_id, outcome) for message_id in ids]
 

@@ -12,7 +12,7 @@ SPEC 6.5: use one connection for one inbox, and never put on a connection that p
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeVar
 
@@ -25,6 +25,7 @@ from restante.model.ids import BlindedKey, InboxKey, NodeKey, PayloadHash
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure, failure_of_refusal
 from restante.policy.quota import MailboxQuota
+from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE, FetchAnswer
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost
 from restante.runtime.transport.outgoing_connection import OutgoingConnection
 from restante.wire.envelope import decode_envelope, hash_sealed_bytes
@@ -62,9 +63,6 @@ from restante.wire.frames.mesh_storage import (
 from restante.wire.mesh_keys import mesh_inbox_key
 from restante.wire.storage_receipts import StorageReceipt
 
-MAX_WANTED_AT_ONCE: Final = 64
-"""Blobs in one WANT of ours. The answer is held in memory: at most 17 MB, about 340 KB of ordinary mail."""
-
 MAX_LISTED: Final = MailboxQuota().max_blobs
 MAX_PUSHED_BYTES: Final = 8_388_608
 """Several times what a node pushes ahead of our DELETEs. One that sends more breaks the protocol."""
@@ -79,15 +77,6 @@ class AnswerForged(AttemptFailed):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, failure=Failure.STORAGE_REFUSED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswer:
-    """What one node lists for the keys of a FETCH, in the order of its numbers. `done` is its verified signature over
-    exactly these lists."""
-
-    listed: Mapping[InboxKey, tuple[PayloadHash, ...]]
-    done: FetchDone
 
 
 @dataclass(slots=True, eq=False)

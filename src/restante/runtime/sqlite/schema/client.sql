@@ -280,6 +280,20 @@ CREATE TABLE contact_access (
     is_told       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- SPEC 7.1, 7.5: descriptors of mesh nodes, and how far each bucket of our inboxes was read.
+CREATE TABLE mesh_node (
+    descriptor BLOB NOT NULL CHECK (length(descriptor) <= 512)
+) STRICT;
+
+CREATE TABLE mesh_bucket (
+    inbox           TEXT NOT NULL,
+    bucket          INTEGER NOT NULL,
+    phase           TEXT NOT NULL,
+    next_read_at_ms INTEGER NOT NULL,
+    reads_when_old  INTEGER NOT NULL,
+    PRIMARY KEY (inbox, bucket)
+) STRICT, WITHOUT ROWID;
+
 -- One-time prekeys of peers that we have used.
 CREATE TABLE used_prekey (
     peer      BLOB NOT NULL,

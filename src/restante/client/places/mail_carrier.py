@@ -1,12 +1,13 @@
-"""The carrier of route `relay`: puts each message at the first of its recipient's places that stores it (SPEC 3.14).
+"""The carrier of mail: stores each message at the first of its recipient's places that takes it (SPEC 3.14).
 
-    async with RelayCarrier(contacts, connect_by_tls, schedule=..., clock=..., entropy=...) as carrier:
-        await outbox.drain({Route.RELAY: carrier})
+    async with MailCarrier(contacts, connect_by_tls, schedule=..., clock=..., entropy=...) as carrier:
+        await outbox.drain({Route.RELAY: carrier, Route.MESH: carrier})
 
-A lane is a recipient. An entry's payload is its sealed bytes; the envelope is built for each attempt.
+A lane is a recipient, whatever its places. An entry's payload is its sealed bytes; the envelope is built for each
+attempt and place. A message that was stored before without a receipt begins at the next place.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -19,7 +20,7 @@ from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.model.ids import Address
 from restante.model.outbox_entry import OutboxEntry
-from restante.model.places import RelayPlace
+from restante.model.places import MeshPlace, Place, RelayPlace
 from restante.policy.failures import Failure, failure_of_refusal
 from restante.policy.retry import RetrySchedule
 from restante.ports.carrier import StoredByNode
@@ -38,15 +39,25 @@ class Recipients(Protocol):
     """Maps lanes to recipients; a `ContactBook` does."""
 
     @property
-    def places(self) -> Collection[RelayPlace]:
+    def places(self) -> Collection[Place]:
         """Every place of every recipient, once."""
         ...
 
     def recipient(self, lane: str) -> Recipient | None: ...
 
 
-class RelayCarrier:
-    """Satisfies `ports.carrier.Carrier`."""
+class MeshStore(Protocol):
+    """Stores mail in the mesh; `client.mesh.storing.MeshStorage` does."""
+
+    def can_try(self) -> bool: ...
+
+    async def store(
+        self, entry: OutboxEntry, *, recipient: Address, access_secret: bytes
+    ) -> tuple[StoredByNode, ...]: ...
+
+
+class MailCarrier:
+    """Satisfies `ports.carrier.Carrier`, for the routes `relay` and `mesh`."""
 
     def __init__(
         self,
@@ -56,6 +67,7 @@ class RelayCarrier:
         schedule: RetrySchedule,
         clock: Clock,
         entropy: Entropy,
+        mesh: MeshStore | None = None,
         secret_of: Callable[[Address], bytes] = lambda _: NO_SECRET,
         on_change: Callable[[], None] = lambda: None,
         on_wrong_key: Callable[[], None] = lambda: None,
@@ -66,6 +78,7 @@ class RelayCarrier:
         """
         self._recipients = recipients
         self._clock = clock
+        self._mesh = mesh
         self._secret_of = secret_of
         self._connections = RelayConnections(
             connect, schedule=schedule, entropy=entropy, on_change=on_change, on_wrong_key=on_wrong_key
@@ -80,31 +93,44 @@ class RelayCarrier:
         await self._connections.close()
 
     def is_up(self) -> bool:
-        """Return whether any relay of any contact can be tried; with no contacts, old entries must still fail."""
+        """Return whether any place of any contact can be tried; with no contacts, old entries must still fail."""
         places = self._recipients.places
-        return not places or any(map(self._connections.can_try, places))
+        return not places or any(map(self._can_try, places))
 
     def is_connected(self, lane: str) -> bool:
-        """Return whether one of the lane's relays can be tried. A lane without contact counts, so that it fails."""
+        """Return whether one of the lane's places can be tried. A lane without contact counts, so that it fails."""
         recipient = self._recipients.recipient(lane)
-        return recipient is None or any(map(self._connections.can_try, recipient.places))
+        return recipient is None or any(map(self._can_try, recipient.places))
 
     async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
         recipient = self._recipients.recipient(entry.lane)
         if recipient is None:
             raise AttemptFailed("the recipient is no contact", failure=Failure.RECIPIENT_KEY_NOT_FOUND)
         failed: AttemptFailed = NotReached()
-        for place in recipient.places:
+        for place in _in_turn(recipient.places, entry.times_stored):
             try:
-                evidence = await self._connections.put(place, self._envelope(entry, recipient, place))
+                return await self._store(entry, recipient, place)
             except AttemptFailed as problem:
-                if problem.code not in TRY_NEXT_PLACE and not isinstance(problem, NotReached):
+                was_reached = problem.reached and not isinstance(problem, NotReached)
+                if was_reached and problem.code not in TRY_NEXT_PLACE:
                     raise
-                if not isinstance(problem, NotReached) or isinstance(failed, NotReached):
+                if was_reached or isinstance(failed, NotReached):
                     failed = problem  # a failure after a connection counts; one without does not hide it
-            else:
-                return (StoredByNode(evidence, node_id_of(place.node_key)),)
         raise failed
+
+    def _can_try(self, place: Place) -> bool:
+        if isinstance(place, MeshPlace):
+            return self._mesh is not None and self._mesh.can_try()
+        return self._connections.can_try(place)
+
+    async def _store(self, entry: OutboxEntry, recipient: Recipient, place: Place) -> tuple[StoredByNode, ...]:
+        if isinstance(place, RelayPlace):
+            await self._connections.put(place, self._envelope(entry, recipient, place))
+            return (StoredByNode(node_id_of(place.node_key)),)
+        if self._mesh is None:
+            raise NotReached("this client knows no node of the mesh", failure=Failure.DHT_LOOKUP_FAILED)
+        secret = self._secret_of(recipient.address)
+        return await self._mesh.store(entry, recipient=recipient.address, access_secret=secret)
 
     def _envelope(self, entry: OutboxEntry, recipient: Recipient, place: RelayPlace) -> bytes:
         try:
@@ -119,3 +145,9 @@ class RelayCarrier:
             )
         except RestanteError as problem:
             raise AttemptFailed(str(problem), failure=failure_of_refusal(problem.code, permanent=True)) from problem
+
+
+def _in_turn(places: Sequence[Place], times_stored: int) -> list[Place]:
+    """Return the places in the order to try: one further each time the message was stored before (SPEC 3.14)."""
+    first = times_stored % len(places) if places else 0
+    return [*places[first:], *places[:first]]

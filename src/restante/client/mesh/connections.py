@@ -1,0 +1,150 @@
+"""Connections to nodes of the mesh: one for each node and use, opened on demand, closed when idle (SPEC 6.5).
+
+Uses never mix: what puts proves no inbox, and each inbox has connections of its own.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from restante.model.ids import NodeKey
+from restante.model.node_descriptor import NodeDescriptor
+from restante.model.places import RelayPlace
+from restante.policy.failures import Failure
+from restante.ports.mesh_connection import MeshConnection, MeshConnector
+from restante.ports.relay_connection import AttemptFailed
+
+IDLE_S: Final = 60.0
+RETRY_S: Final = 5.0
+"""A node that could not be dialled is not dialled again for this long: many requests ask for it at once."""
+
+
+class Use(StrEnum):
+    DIRECTORY = "directory"
+    PUTS = "puts"
+    RECORDS = "records"
+    PUBLIC_INBOX = "public inbox"
+    CONTACTS_INBOX = "contacts inbox"
+
+
+class NodeNotReached(AttemptFailed):
+    """No connection to the node could be made."""
+
+    def __init__(self, text: str = "the node cannot be reached", *, failure: Failure = Failure.CONNECTION_REFUSED):
+        super().__init__(text, failure=failure, reached=False)
+
+
+@dataclass(slots=True)
+class _Open:
+    connection: MeshConnection
+    watching: asyncio.Task[None]
+    used_at_s: float
+    is_pinned: bool = False
+
+
+Key = tuple[NodeKey, Use]
+
+
+class MeshConnections:
+    """Call `close` when done. `on_greeted` gets each node's key and its time when a connection was made."""
+
+    def __init__(self, connect: MeshConnector, *, on_greeted: Callable[[NodeKey, int], None]) -> None:
+        self._connect = connect
+        self._on_greeted = on_greeted
+        self._open: dict[Key, _Open] = {}
+        self._dialling: dict[Key, asyncio.Task[MeshConnection]] = {}
+        self._not_before_s: dict[NodeKey, float] = {}
+        self.fetches = 0
+        """FETCH and SUBSCRIBE requests made, for status and tests."""
+
+    def is_unreachable(self, node: NodeKey) -> bool:
+        """Return whether the last dial of this node failed, a moment ago."""
+        return asyncio.get_running_loop().time() < self._not_before_s.get(node, 0.0)
+
+    async def get(self, node: NodeDescriptor | RelayPlace, use: Use) -> MeshConnection:
+        """Return the connection to this node for this use; dial it if there is none. Raises `NodeNotReached`."""
+        key = (node.node_key, use)
+        held = self._open.get(key)
+        if held is not None:
+            held.used_at_s = asyncio.get_running_loop().time()
+            return held.connection
+        dialling = self._dialling.get(key)
+        if dialling is None:
+            if self.is_unreachable(node.node_key):
+                raise NodeNotReached
+            dialling = self._dialling[key] = asyncio.create_task(self._dial(node, key))
+            dialling.add_done_callback(_retrieve_exception)
+        return await asyncio.shield(dialling)
+
+    def pin(self, connection: MeshConnection, use: Use) -> None:
+        """Keep this connection although it is idle: it has a subscription."""
+        held = self._open.get((connection.node, use))
+        if held is not None:
+            held.is_pinned = True
+
+    async def close(self) -> None:
+        tasks: list[asyncio.Task[object]] = [*self._dialling.values(), *(each.watching for each in self._open.values())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _dial(self, node: NodeDescriptor | RelayPlace, key: Key) -> MeshConnection:
+        loop = asyncio.get_running_loop()
+        try:
+            connection = await self._first_of(dial_places(node))
+        except AttemptFailed as failed:
+            self._not_before_s[key[0]] = loop.time() + RETRY_S
+            raise NodeNotReached(str(failed), failure=failed.failure) from failed
+        finally:
+            self._dialling.pop(key, None)
+        self._not_before_s.pop(key[0], None)
+        self._on_greeted(key[0], connection.hello.now_ms)
+        held = _Open(connection, asyncio.create_task(self._watch(key, connection)), loop.time())
+        self._open[key] = held
+        return connection
+
+    async def _first_of(self, places: list[RelayPlace]) -> MeshConnection:
+        failed: AttemptFailed = NodeNotReached("the node names no endpoint")
+        for place in places:
+            try:
+                return await self._connect(place)
+            except AttemptFailed as problem:
+                failed = problem
+        raise failed
+
+    async def _watch(self, key: Key, connection: MeshConnection) -> None:
+        """Wait until the connection is lost or has been idle for too long; then close it."""
+        loop = asyncio.get_running_loop()
+        lost = asyncio.create_task(connection.lost())
+        try:
+            while not lost.done():
+                held = self._open.get(key)
+                idle_s = 0.0 if held is None or held.is_pinned else loop.time() - held.used_at_s
+                if idle_s >= IDLE_S:
+                    return
+                await asyncio.wait([lost], timeout=IDLE_S - idle_s)
+        finally:
+            self._open.pop(key, None)
+            lost.cancel()
+            with contextlib.suppress(AttemptFailed):
+                await connection.close()
+
+
+def dial_places(node: NodeDescriptor | RelayPlace) -> list[RelayPlace]:
+    """Return where a node is dialled."""
+    if isinstance(node, RelayPlace):
+        return [node]
+    return [
+        RelayPlace(node_key=node.node_key, host=str(ipaddress.ip_address(each.ip)), port=each.port)
+        for each in node.endpoints
+    ]
+
+
+def _retrieve_exception(dial: asyncio.Task[MeshConnection]) -> None:
+    """Mark the exception as seen: every caller that still waits gets it, and there may be none."""
+    if not dial.cancelled():
+        dial.exception()

@@ -1,0 +1,125 @@
+"""Everything of the mesh that one client uses while it runs: directory, storing, reading, publishing keys."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+from restante.client.mesh.connections import Use
+from restante.client.mesh.connector import connect_to_node
+from restante.client.mesh.directory import MeshDirectory
+from restante.client.mesh.prekeys import PrekeyRecords
+from restante.client.mesh.receiver import MeshReceiver, ReadInbox
+from restante.client.mesh.receiving import Take
+from restante.client.mesh.storing import MeshStorage
+from restante.core.inboxes.relay_inbox import OwnInbox
+from restante.core.mailbox_poll.buckets import Bucket
+from restante.core.mesh_proofs.published_keys import PublishedKeys
+from restante.crypto.identity import Identity
+from restante.model.errors import ConfigurationInvalid
+from restante.model.places import RelayPlace
+from restante.ports.clock import Clock
+from restante.ports.entropy import Entropy
+from restante.ports.mesh_connection import MeshConnector
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.sqlite.file.client_file import ClientFile
+from restante.runtime.sqlite.mesh_state import MeshState
+
+PUBLISH_INTERVAL_S: Final = 6 * 3_600.0
+PUBLISH_RETRY_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshAccess:
+    """How a client reaches the mesh: nodes to ask first, and since which bucket its identity exists.
+
+    `is_private` lifts the rules on families, for an operator whose nodes share one network (NETWORK 1).
+    """
+
+    bootstrap: tuple[RelayPlace, ...]
+    since: int | None = None
+    is_private: bool = False
+    connect: MeshConnector = connect_to_node
+
+
+class MeshHost:
+    """Use it as a context manager inside a running event loop."""
+
+    def __init__(
+        self,
+        access: MeshAccess | None,
+        file: ClientFile,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        if access is None:
+            raise ConfigurationInvalid("this client knows no mesh: make one with 'restante id new NAME --mesh NODE'")
+        self._access = access
+        self._file = file
+        self._state = MeshState(file.database)
+        self._clock = clock
+        self._entropy = entropy
+        self._on_change = on_change
+        self._saving: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        known = await self._file.run(self._state.nodes)
+        self.directory = MeshDirectory(
+            self._access.bootstrap,
+            self._access.connect,
+            clock=self._clock,
+            entropy=self._entropy,
+            is_private=self._access.is_private,
+            known=known,
+            save=self._save_nodes,
+        )
+        self.storage = MeshStorage(self.directory)
+        self.prekeys = PrekeyRecords(self.directory, entropy=self._entropy)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.storage.close()
+        await self.directory.close()
+        await asyncio.gather(*self._saving, return_exceptions=True)
+
+    async def receiver(self, identity: Identity, *, take: Take, delay_s: float) -> MeshReceiver:
+        """Return what reads both inboxes, from where the last run ended."""
+        inboxes = [
+            ReadInbox(OwnInbox(identity, secret), use, await self._file.run(partial(self._state.buckets, use.value)))
+            for secret, use in ((b"", Use.PUBLIC_INBOX), (identity.access_secret, Use.CONTACTS_INBOX))
+        ]
+        return MeshReceiver(
+            inboxes,
+            self.directory,
+            take=take,
+            save=self._save_buckets,
+            entropy=self._entropy,
+            since=self._access.since,
+            delay_s=delay_s,
+        )
+
+    async def keep_published(self, identity: Identity, keys: Callable[[], Awaitable[PublishedKeys]]) -> None:
+        """Publish the own keys now and every six hours, until cancelled."""
+        while True:
+            try:
+                await self.prekeys.publish(identity, await keys())
+                wait_s = PUBLISH_INTERVAL_S
+                self._on_change()
+            except AttemptFailed:
+                wait_s = PUBLISH_RETRY_S
+            await asyncio.sleep(wait_s)
+
+    def _save_nodes(self, descriptors: Sequence[bytes]) -> None:
+        task = asyncio.create_task(self._file.run(partial(self._state.keep_nodes, descriptors)))
+        self._saving.add(task)
+        task.add_done_callback(self._saving.discard)
+        self._on_change()
+
+    async def _save_buckets(self, use: Use, buckets: Sequence[Bucket]) -> None:
+        await self._file.run(partial(self._state.keep_buckets, use.value, buckets))

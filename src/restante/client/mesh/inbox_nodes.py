@@ -1,0 +1,178 @@
+"""What one inbox asks of nodes: lists, bodies, pushes and deletes, each proved under the key of its bucket (SPEC 7.4).
+
+Every inbox has connections of its own, which never put (SPEC 6.5).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from restante.client.mesh.connections import NodeNotReached, Use
+from restante.client.mesh.directory import MeshDirectory
+from restante.core.inboxes.relay_inbox import OwnInbox
+from restante.core.mesh_proofs.reading import prove_entry, sign_delete
+from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES, BlindedSigner, in_period
+from restante.model.ids import InboxKey, NodeId, PayloadHash
+from restante.policy.mesh.placement import COPIES
+from restante.policy.mesh.time_buckets import FULL_SYNC_BUCKETS, current_buckets
+from restante.ports.entropy import Entropy
+from restante.ports.mesh_connection import FetchAnswer, MeshConnection
+from restante.ports.relay_connection import AttemptFailed
+from restante.wire.frames.mesh_reading import FetchEntry, MeshDelete
+from restante.wire.frames.mesh_replication import Block
+from restante.wire.frames.mesh_types import MAX_HASHES, MeshFrameType
+from restante.wire.mesh_keys import mesh_inbox_key
+
+MOST_SIGNERS: Final = FULL_SYNC_BUCKETS + 2
+
+Listed = dict[int, tuple[tuple[PayloadHash, ...], bool]]
+"""For each bucket the listed hashes, and whether the node says that its list is complete."""
+
+
+class InboxNodes:
+    """`on_pushed` gets what nodes push for subscribed buckets, `on_lost` the buckets of a subscription that ended."""
+
+    def __init__(
+        self,
+        inbox: OwnInbox,
+        use: Use,
+        directory: MeshDirectory,
+        *,
+        entropy: Entropy,
+        on_pushed: Callable[[list[Block]], Awaitable[None]],
+        on_lost: Callable[[set[int]], None],
+    ) -> None:
+        self.directory = directory
+        self._inbox = inbox
+        self._use = use
+        self._entropy = entropy
+        self._on_pushed = on_pushed
+        self._on_lost = on_lost
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Ends with the error of `on_pushed`, if it raises one."""
+        self._signers: dict[int, tuple[BlindedSigner, InboxKey]] = {}
+        self._subscribed: dict[MeshConnection, set[int]] = {}
+        self._pushes: dict[MeshConnection, asyncio.Task[None]] = {}
+        self.requests = 0
+        """Requests for lists, for status and tests."""
+
+    def key(self, bucket: int) -> InboxKey:
+        """Return the key under which nodes store this inbox in the bucket."""
+        return self._signer(bucket)[1]
+
+    def subscriptions(self, bucket: int) -> int:
+        """Return how many nodes push new mail of this bucket."""
+        return sum(bucket in buckets for buckets in self._subscribed.values())
+
+    async def fetch_lists(self, node: NodeId, buckets: Sequence[int]) -> Listed:
+        """Return what the node lists for these buckets. Subscribes to current ones of which it is among the five."""
+        connection = await self._connection(node)
+        subscribed = self._subscribed.get(connection, set())
+        current = current_buckets(self.directory.now_ms())
+        open_now = [each for each in buckets if each in current and each not in subscribed]
+        new = [each for each in open_now if node in self.five(each)]
+        others = [each for each in buckets if each not in new]
+        found: Listed = {}
+        if others:
+            proved = self._proved(connection, others, MeshFrameType.FETCH)
+            found |= self._by_bucket(others, await connection.fetch(proved))
+        if new:
+            proved = self._proved(connection, new, MeshFrameType.MESH_SUBSCRIBE)
+            found |= self._by_bucket(new, await connection.subscribe(proved))
+            self._note_subscribed(connection, new)
+        return found
+
+    async def want(self, node: NodeId, bucket: int, hashes: Sequence[PayloadHash]) -> dict[PayloadHash, bytes]:
+        """Return the envelopes that the node sent, verified by hash."""
+        connection = await self._connection(node)
+        blocks = await connection.want(self.key(bucket), hashes)
+        return {each: block.envelope for each, block in blocks.items()}
+
+    async def delete(self, nodes: Sequence[NodeId], bucket: int, hashes: Sequence[PayloadHash]) -> None:
+        """Send the owner's DELETE to all these nodes. One that is missed keeps the blobs until they expire."""
+        signer, _ = self._signer(bucket)
+        for at in range(0, len(hashes), MAX_HASHES):
+            part = hashes[at : at + MAX_HASHES]
+            signed = sign_delete(signer, bucket, part, entropy=self._entropy.draw(SIGNING_ENTROPY_BYTES))
+
+            sending = (self._send_delete(node, signed) for node in nodes)
+            for answer in await asyncio.gather(*sending, return_exceptions=True):
+                if isinstance(answer, BaseException) and not isinstance(answer, AttemptFailed):
+                    raise answer
+
+    def five(self, bucket: int) -> list[NodeId]:
+        """Return the nodes that should hold this bucket of the inbox now."""
+        return [each.node_id for each in self.directory.place(self.key(bucket), COPIES)]
+
+    async def close(self) -> None:
+        tasks = list(self._pushes.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _signer(self, bucket: int) -> tuple[BlindedSigner, InboxKey]:
+        found = self._signers.get(bucket)
+        if found is None:
+            inbox = self._inbox
+            signer = BlindedSigner(inbox.owner, place=in_period(bucket), access_secret=inbox.access_secret)
+            if len(self._signers) >= MOST_SIGNERS:
+                self._signers.clear()
+            found = self._signers[bucket] = signer, mesh_inbox_key(signer.public_key, bucket)
+        return found
+
+    async def _connection(self, node: NodeId) -> MeshConnection:
+        descriptor = self.directory.get(node)
+        if descriptor is None:
+            raise NodeNotReached("the node is no longer in the directory")
+        return await self.directory.connections.get(descriptor, self._use)
+
+    async def _send_delete(self, node: NodeId, signed: MeshDelete) -> None:
+        await (await self._connection(node)).delete(signed)
+
+    def _proved(
+        self, connection: MeshConnection, buckets: Sequence[int], frame_type: MeshFrameType
+    ) -> list[FetchEntry]:
+        self.requests += 1
+        entries = []
+        for bucket in buckets:
+            signer, _ = self._signer(bucket)
+            entry = prove_entry(
+                signer,
+                FetchEntry(blinded=signer.public_key, bucket=bucket, after=0),
+                frame_type,
+                challenge=connection.hello.challenge,
+                connection=connection.binding,
+                entropy=self._entropy.draw(SIGNING_ENTROPY_BYTES),
+            )
+            entries.append(entry)
+        return entries
+
+    def _by_bucket(self, buckets: Sequence[int], answer: FetchAnswer) -> Listed:
+        complete = {each.inbox_key: each.is_complete for each in answer.done.answers}
+        return {bucket: (answer.listed[key], complete[key]) for bucket in buckets for key in (self.key(bucket),)}
+
+    def _note_subscribed(self, connection: MeshConnection, buckets: Sequence[int]) -> None:
+        self._subscribed.setdefault(connection, set()).update(buckets)
+        self.directory.connections.pin(connection, self._use)
+        if connection not in self._pushes:
+            task = self._pushes[connection] = asyncio.create_task(self._receive_pushed(connection))
+            task.add_done_callback(lambda ended: self._forget(connection, ended))
+
+    async def _receive_pushed(self, connection: MeshConnection) -> None:
+        """Hand on what the node pushes until the connection is lost; the next poll subscribes again."""
+        try:
+            while True:
+                await self._on_pushed(await connection.next_pushed())
+        except AttemptFailed:
+            return
+
+    def _forget(self, connection: MeshConnection, ended: asyncio.Task[None]) -> None:
+        self._pushes.pop(connection, None)
+        lost = self._subscribed.pop(connection, set())
+        if ended.cancelled():
+            return
+        error = ended.exception()
+        if error is None:
+            self._on_lost(lost)
+        elif not self.failed.done():
+            self.failed.set_exception(error)

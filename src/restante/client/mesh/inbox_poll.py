@@ -1,0 +1,167 @@
+"""Reads one inbox from the mesh, all buckets that are due in one pass: hosts `core.mailbox_poll` (SPEC 7.4, 7.5).
+
+Lists come from the five nodes of each bucket, batched by node; each body comes once, from one holder, verified by its
+hash. Bodies go to receiving oldest bucket first. The owner's DELETE follows once they are on disk.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from restante.client.mesh.inbox_nodes import InboxNodes
+from restante.client.mesh.receiving import Receiving
+from restante.core.mailbox_poll import buckets as bucket_states
+from restante.core.mailbox_poll import reading
+from restante.core.mailbox_poll.buckets import Bucket, ReadFinished
+from restante.core.mailbox_poll.full_sync import MOST_ENTRIES, OldestFirst
+from restante.core.mailbox_poll.reading import (
+    AskList,
+    BodyMissing,
+    BodyVerified,
+    Event,
+    FetchBodies,
+    Finish,
+    ListReceived,
+    NodeSilent,
+    Read,
+)
+from restante.model.ids import NodeId, PayloadHash
+from restante.policy.mesh.time_buckets import current_buckets
+from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE
+from restante.ports.relay_connection import AttemptFailed
+
+Reports = list[tuple[int, Event]]
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pass over all due buckets."""
+
+    began_at_ms: int
+    storage_nodes: int
+    interval_ms: int
+    order: OldestFirst
+    reads: dict[int, Read] = field(default_factory=dict)
+    tasks: set[asyncio.Task[Reports]] = field(default_factory=set)
+    to_list: dict[NodeId, list[int]] = field(default_factory=dict)
+    bodies: dict[PayloadHash, bytes] = field(default_factory=dict)
+    finished: dict[int, Finish] = field(default_factory=dict)
+    released: list[int] = field(default_factory=list)
+
+
+class InboxPoll:
+    """Which buckets of one inbox are read when."""
+
+    def __init__(
+        self,
+        nodes: InboxNodes,
+        receiving: Receiving,
+        *,
+        buckets: Mapping[int, Bucket] | None = None,
+        since: int | None = None,
+    ) -> None:
+        """`buckets` is what earlier runs left; `since` the first bucket that can have mail, None for all of 30 days."""
+        self._nodes = nodes
+        self._directory = nodes.directory
+        self._receiving = receiving
+        self.buckets = dict(buckets or {})
+        self._since = since
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether enough nodes push new mail of each current bucket."""
+        needed = bucket_states.needed_answers(self._directory.storage_nodes())
+        return all(self._nodes.subscriptions(each) >= needed for each in current_buckets(self._directory.now_ms()))
+
+    def next_read_at_ms(self) -> int | None:
+        """Return when the next bucket is due; None if there is none."""
+        return min(
+            (each.next_read_at_ms for each in self.buckets.values() if each.phase is not bucket_states.Phase.FINAL),
+            default=None,
+        )
+
+    async def poll(self, *, interval_ms: int) -> list[Bucket]:
+        """Read every bucket that is due; return those that were, with their new state.
+
+        Raises `MeshUnknown` if no node is known, and what receiving raises; failures of nodes are part of a read.
+        """
+        now_ms = self._directory.now_ms()
+        self.buckets = bucket_states.with_current(self.buckets, now_ms=now_ms, since=self._since)
+        numbers = bucket_states.due(self.buckets, now_ms=now_ms)
+        if not numbers:
+            return []
+        one = _Pass(now_ms, self._directory.storage_nodes(), interval_ms, OldestFirst(numbers))
+        for number in numbers:
+            order = [each.node_id for each in await self._directory.find(self._nodes.key(number))]
+            one.reads[number], effects = reading.start(order, known=self._receiving.known)
+            self._plan(one, number, effects)
+        try:
+            await self._run(one)
+        finally:
+            for task in one.tasks:
+                task.cancel()
+            await asyncio.gather(*one.tasks, return_exceptions=True)
+        return [self.buckets[each] for each in one.released]
+
+    async def _run(self, one: _Pass) -> None:
+        while True:
+            self._start_lists(one)
+            await self._release(one)
+            if not one.tasks:
+                return
+            done, one.tasks = await asyncio.wait(one.tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                for bucket, event in task.result():
+                    if bucket in one.reads:
+                        one.reads[bucket], effects = reading.step(one.reads[bucket], event)
+                        self._plan(one, bucket, effects)
+
+    def _plan(self, one: _Pass, bucket: int, effects: Iterable[reading.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case AskList(node):
+                    one.to_list.setdefault(node, []).append(bucket)
+                case FetchBodies(node, hashes):
+                    for at in range(0, len(hashes), MAX_WANTED_AT_ONCE):
+                        part = hashes[at : at + MAX_WANTED_AT_ONCE]
+                        one.tasks.add(asyncio.create_task(self._want(one, node, bucket, part)))
+                case Finish():
+                    one.finished[bucket] = effect
+                    one.reads.pop(bucket, None)
+
+    def _start_lists(self, one: _Pass) -> None:
+        """Ask each node for all buckets that wait for it, at most 64 in a request (SPEC 7.12)."""
+        wanted, one.to_list = one.to_list, {}
+        for node, numbers in wanted.items():
+            ordered = sorted(numbers)
+            for at in range(0, len(ordered), MOST_ENTRIES):
+                one.tasks.add(asyncio.create_task(self._list(node, ordered[at : at + MOST_ENTRIES])))
+
+    async def _list(self, node: NodeId, numbers: list[int]) -> Reports:
+        try:
+            lists = await self._nodes.fetch_lists(node, numbers)
+        except AttemptFailed:
+            return [(bucket, NodeSilent(node)) for bucket in numbers]
+        return [(bucket, ListReceived(node, hashes, complete)) for bucket, (hashes, complete) in lists.items()]
+
+    async def _want(self, one: _Pass, node: NodeId, bucket: int, hashes: tuple[PayloadHash, ...]) -> Reports:
+        try:
+            found = await self._nodes.want(node, bucket, hashes)
+        except AttemptFailed:
+            return [(bucket, BodyMissing(node, each)) for each in hashes]
+        one.bodies.update(found)
+        return [(bucket, BodyVerified(each) if each in found else BodyMissing(node, each)) for each in hashes]
+
+    async def _release(self, one: _Pass) -> None:
+        """Hand finished buckets to receiving, oldest first, and record that they were read."""
+        for bucket, finish in list(one.finished.items()):
+            for released, hashes in one.order.finish(bucket, finish.hashes):
+                end = one.finished.pop(released)
+                blobs = {each: one.bodies.pop(each) for each in hashes if each in one.bodies}
+                await self._receiving.take(released, blobs, delete_at=end.delete_at)
+                read = ReadFinished(one.began_at_ms, end.counted, one.storage_nodes, end.is_whole)
+                now_ms = self._directory.now_ms()
+                self.buckets[released] = bucket_states.step(
+                    self.buckets[released], read, now_ms=now_ms, poll_interval_ms=one.interval_ms
+                )
+                one.released.append(released)

@@ -1,0 +1,219 @@
+"""Stores messages in the mesh: hosts `core.store_quorum` over connections to nodes (SPEC 7.3, 7.8, 7.10).
+
+A message is stored once two nodes that the client named itself have signed receipts for exactly its bytes. Every
+receipt is returned, to be journaled as evidence.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from restante.client.mesh.connections import Use
+from restante.client.mesh.directory import MeshDirectory
+from restante.core import store_quorum
+from restante.core.inboxes.mesh_inbox import BucketKeys, bucket_keys, build_mesh_envelope
+from restante.core.store_quorum import (
+    Event,
+    Finish,
+    Moved,
+    MoveTo,
+    NotResponsibleAnswered,
+    PassOver,
+    Put,
+    PutFailed,
+    ReceiptVerified,
+    StoreQuorum,
+    TimePassed,
+    WakeAt,
+    WrongBucketAnswered,
+)
+from restante.model.errors import RestanteError
+from restante.model.ids import Address, NodeId
+from restante.model.journal import StorageReceipt
+from restante.model.node_descriptor import NodeDescriptor
+from restante.model.outbox_entry import OutboxEntry
+from restante.policy.failures import Failure, failure_of_refusal
+from restante.policy.mesh.placement import MOST_TRIED
+from restante.policy.mesh.time_buckets import bucket_at
+from restante.ports.carrier import StoredByNode
+from restante.ports.relay_connection import AttemptFailed
+from restante.wire.envelope import decode_envelope
+from restante.wire.frames.mesh_storage import NotResponsible, WrongBucket
+from restante.wire.merkle import address_hash, encode_path
+from restante.wire.storage_receipts import StorageReceipt as SignedReceipt
+
+GRACE_S: Final = 0.25
+"""How long an attempt that has three copies waits for the receipts of the other nodes."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One message on its way: the machine's state, the envelope of the current bucket, and the receipts for it."""
+
+    entry: OutboxEntry
+    recipient: Address
+    access_secret: bytes
+    state: StoreQuorum
+    keys: BucketKeys
+    envelope: bytes
+    events: "asyncio.Queue[tuple[int, Event]]" = field(default_factory=asyncio.Queue)
+    receipts: dict[NodeId, SignedReceipt] = field(default_factory=dict)
+    puts: set[asyncio.Task[None]] = field(default_factory=set)
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    was_reached: bool = False
+    is_finished: bool = False
+
+
+class MeshStorage:
+    """Stores for any recipient. `close` ends puts whose receipts nobody waits for any more."""
+
+    def __init__(self, directory: MeshDirectory) -> None:
+        self._directory = directory
+        self._passed_over: dict[NodeId, int] = {}
+        self._late: set[asyncio.Task[None]] = set()
+
+    def can_try(self) -> bool:
+        """Return whether any node of the mesh is known."""
+        return self._directory.is_configured
+
+    async def store(self, entry: OutboxEntry, *, recipient: Address, access_secret: bytes) -> tuple[StoredByNode, ...]:
+        """Store the entry's sealed bytes. Raises `AttemptFailed` if fewer than two nodes have signed for them."""
+        attempt, effects = await self._begin(entry, recipient, access_secret)
+        try:
+            await self._run(attempt, effects)
+        finally:
+            for timer in attempt.timers:
+                timer.cancel()
+            self._late |= {task for task in attempt.puts if not task.done()}
+            for task in self._late:
+                task.add_done_callback(self._late.discard)
+        if len(attempt.receipts) < store_quorum.WRITE_QUORUM:
+            raise AttemptFailed(
+                f"{len(attempt.receipts)} nodes stored the message, at least {store_quorum.WRITE_QUORUM} must",
+                failure=Failure.INSUFFICIENT_REPLICATION,
+                reached=attempt.was_reached,
+            )
+        return tuple(StoredByNode(node, _journaled(attempt, each)) for node, each in attempt.receipts.items())
+
+    async def close(self) -> None:
+        late = list(self._late)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def _begin(
+        self, entry: OutboxEntry, recipient: Address, access_secret: bytes
+    ) -> tuple[_Attempt, Sequence[store_quorum.Effect]]:
+        await self._directory.ensure_fresh()
+        now_ms = self._directory.now_ms()
+        bucket = bucket_at(now_ms)
+        keys = bucket_keys(recipient, bucket, access_secret)
+        order = await self._order(keys)
+        state, effects = store_quorum.start(order, bucket=bucket, now_ms=now_ms, passed_over=self._passed(now_ms))
+        envelope = self._envelope(entry, keys, now_ms)
+        return _Attempt(entry, recipient, access_secret, state, keys, envelope), effects
+
+    async def _run(self, attempt: _Attempt, effects: Sequence[store_quorum.Effect]) -> None:
+        loop = asyncio.get_running_loop()
+        grace_until_s: float | None = None
+        while True:
+            await self._execute(attempt, effects)
+            if attempt.is_finished:
+                return
+            if grace_until_s is None and len(attempt.receipts) >= store_quorum.WANTED_COPIES:
+                grace_until_s = loop.time() + GRACE_S
+            try:
+                async with asyncio.timeout_at(grace_until_s):
+                    bucket, event = await attempt.events.get()
+            except TimeoutError:
+                return
+            effects = ()
+            if bucket == attempt.state.bucket:  # not an answer for a bucket that was given up
+                attempt.state, effects = store_quorum.step(attempt.state, event, now_ms=self._directory.now_ms())
+
+    async def _execute(self, attempt: _Attempt, effects: Sequence[store_quorum.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Put(node):
+                    task = asyncio.create_task(self._put(attempt, node, attempt.state.bucket, attempt.envelope))
+                    attempt.puts.add(task)
+                    task.add_done_callback(attempt.puts.discard)
+                case MoveTo(bucket):
+                    attempt.keys = bucket_keys(attempt.recipient, bucket, attempt.access_secret)
+                    attempt.envelope = self._envelope(attempt.entry, attempt.keys, self._directory.now_ms())
+                    attempt.receipts.clear()
+                    attempt.events.put_nowait((bucket, Moved(await self._order(attempt.keys))))
+                case PassOver(node, until_ms):
+                    self._passed_over[node] = until_ms
+                case WakeAt(at_ms):
+                    delay_s = max(0, at_ms - self._directory.now_ms()) / 1_000
+                    wake = (attempt.state.bucket, TimePassed())
+                    timer = asyncio.get_running_loop().call_later(delay_s, attempt.events.put_nowait, wake)
+                    attempt.timers.append(timer)
+                case Finish():
+                    attempt.is_finished = True
+
+    async def _put(self, attempt: _Attempt, node: NodeId, bucket: int, envelope: bytes) -> None:
+        """Put to one node and report its answer."""
+        event: Event = PutFailed(node)
+        descriptor = self._directory.get(node)
+        blinded = attempt.keys.blinded
+        try:
+            if descriptor is not None:
+                connection = await self._directory.connections.get(descriptor, Use.PUTS)
+                attempt.was_reached = True
+                event = self._understood(attempt, node, bucket, await connection.put(blinded, bucket, envelope))
+        except AttemptFailed:
+            pass
+        attempt.events.put_nowait((bucket, event))
+
+    def _understood(
+        self, attempt: _Attempt, node: NodeId, bucket: int, answer: SignedReceipt | WrongBucket | NotResponsible
+    ) -> Event:
+        match answer:
+            case WrongBucket():
+                return WrongBucketAnswered(node, answer.time_ms)
+            case NotResponsible():
+                for raw in answer.descriptors:
+                    self._directory.offer(raw)
+                return NotResponsibleAnswered(node, _ids(self._directory.place(attempt.keys.inbox_key, MOST_TRIED)))
+            case _:
+                if bucket == attempt.state.bucket:
+                    attempt.receipts[node] = answer
+                return ReceiptVerified(node)
+
+    async def _order(self, keys: BucketKeys) -> tuple[NodeId, ...]:
+        return _ids(await self._directory.find(keys.inbox_key, MOST_TRIED))
+
+    def _passed(self, now_ms: int) -> frozenset[NodeId]:
+        self._passed_over = {node: until for node, until in self._passed_over.items() if until > now_ms}
+        return frozenset(self._passed_over)
+
+    def _envelope(self, entry: OutboxEntry, keys: BucketKeys, now_ms: int) -> bytes:
+        try:
+            return build_mesh_envelope(
+                entry.payload,
+                inbox_key=keys.inbox_key,
+                kind=entry.kind,
+                expires_at_ms=entry.expires_at_ms,
+                now_ms=now_ms,
+            )
+        except RestanteError as problem:
+            raise AttemptFailed(str(problem), failure=failure_of_refusal(problem.code, permanent=True)) from problem
+
+
+def _ids(nodes: Sequence[NodeDescriptor]) -> tuple[NodeId, ...]:
+    return tuple(each.node_id for each in nodes)
+
+
+def _journaled(attempt: _Attempt, signed: SignedReceipt) -> StorageReceipt:
+    """Return the receipt as evidence that can be checked without the inbox key (SPEC 10.2)."""
+    envelope = decode_envelope(attempt.envelope)
+    return StorageReceipt(
+        inner_hash=address_hash(envelope.inbox_key, envelope.expires_at_ms),
+        path=encode_path(signed.path),
+        root=signed.root,
+        at_ms=signed.ack.timestamp_ms,
+        signature=signed.ack.signature,
+    )

@@ -1,0 +1,1 @@
+"""Mail goes to the places of its recipient: named relays, the mesh (SPEC 3.14)."""

@@ -1,0 +1,20 @@
+"""How often a recipient reads its open buckets (SPEC 7.5)."""
+
+from typing import Final
+
+POLL_MS: Final = 10_000
+"""While too few nodes push new mail."""
+SUBSCRIBED_POLL_MS: Final = 60_000
+"""While enough nodes push it: the poll finds what they left out."""
+SHORTEST_WAIT_MS: Final = 1_000
+
+
+def poll_interval_ms(*, is_subscribed: bool) -> int:
+    return SUBSCRIBED_POLL_MS if is_subscribed else POLL_MS
+
+
+def wait_ms(*, next_read_at_ms: int | None, now_ms: int, is_subscribed: bool) -> int:
+    """Return how long to wait before the next pass: until a bucket is due, at most one interval."""
+    interval_ms = poll_interval_ms(is_subscribed=is_subscribed)
+    until_ms = interval_ms if next_read_at_ms is None else next_read_at_ms - now_ms
+    return min(max(until_ms, SHORTEST_WAIT_MS), interval_ms)

@@ -1,0 +1,173 @@
+"""Clients over a mesh in memory: storing, reading, finding keys by address (SPEC 7)."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from restante.client.client import Client
+from restante.client.contacts import Contact, ContactBook
+from restante.client.mesh.host import MeshAccess
+from restante.core.signed_bundles import verify_bundle
+from restante.crypto.identity import Identity
+from restante.model.journal import JournalKind
+from restante.model.places import MeshPlace
+from restante.policy.mesh.time_buckets import HOUR_MS, bucket_at
+from restante.policy.settings import Settings
+from restante.testing.deterministic import FakeClock, SeededEntropy
+from restante.testing.memory_mesh import MemoryMesh
+from restante.testing.virtual_time import run_in_virtual_time
+from support.spec.clauses import clause
+
+NODES = 12
+
+
+class World:
+    """A mesh and people in it, on virtual time."""
+
+    def __init__(self, home: Path, *, nodes: int = NODES) -> None:
+        self.home = home
+        self.clock = FakeClock()
+        self.mesh = MemoryMesh(nodes, self.clock)
+        self.began = bucket_at(self.clock.now_ms())
+
+    def client(self, name: str) -> Client:
+        seed = int.from_bytes(name.encode(), "big")
+        access = MeshAccess(bootstrap=self.mesh.bootstrap(), since=self.began, connect=self.mesh.connect)
+        return Client(
+            self.home / f"{name}.db",
+            Identity(name.encode().ljust(32, b"!")),
+            contacts=ContactBook(self.home / f"contacts of {name}"),
+            places=(MeshPlace(),),
+            settings=Settings(),
+            clock=self.clock,
+            entropy=SeededEntropy(seed),
+            mesh=access,
+            receive_delay_s=0.0,
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def introduced(alice: Client, bob: Client) -> None:
+    for one, other in ((alice, bob), (bob, alice)):
+        one.contacts.add(replace(await other.as_contact(), name="peer"))
+
+
+async def received(client: Client, count: int) -> list[str]:
+    texts: list[str] = []
+    async with asyncio.timeout(3_600):
+        async for message in client.inbox():
+            texts.append(message.text)
+            if len(texts) == count:
+                return texts
+    return texts
+
+
+@clause("7.3", "7.4", "7.8")
+def test_messages_arrive_once_in_order_and_every_receipt_is_journaled(world: World) -> None:
+    async def scenario() -> None:
+        async with world.client("alice") as alice, world.client("bob") as bob:
+            await introduced(alice, bob)
+            sent = await alice.send_many("peer", [f"message {number}" for number in range(20)])
+            assert await received(bob, 20) == [f"message {number}" for number in range(20)]
+            async with asyncio.timeout(600):
+                for each in sent:
+                    await each.delivered()
+            stored = [row for row in alice.journal.events(after=0, limit=10_000) if row.evidence_signature]
+            by_message = {row.message_id for row in stored}
+            assert {each.message_id for each in sent} <= by_message
+            assert len(stored) >= 2 * len(by_message)
+            assert len({(row.message_id, row.node) for row in stored}) == len(stored), "each node once"
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.4")
+def test_what_was_received_is_deleted_at_all_five_nodes(world: World) -> None:
+    async def scenario() -> None:
+        async with world.client("alice") as alice, world.client("bob") as bob:
+            await introduced(alice, bob)
+            sent = await alice.send("peer", "gone afterwards")
+            await received(bob, 1)
+            async with asyncio.timeout(600):
+                await sent.delivered()
+                while any(True for _ in world.mesh.holders()):  # noqa: ASYNC110 - nodes delete one after the other
+                    await asyncio.sleep(1)
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.5", "7.9")
+def test_mail_for_someone_who_is_away_outlives_a_third_of_the_nodes(world: World) -> None:
+    async def scenario() -> None:
+        bob_before = world.client("bob")
+        async with world.client("alice") as alice:
+            await introduced(alice, bob_before)
+            await bob_before.close()
+            for part in range(4):
+                await alice.send_many("peer", [f"{part}.{number}" for number in range(10)])
+                await asyncio.sleep(20)
+                world.mesh.kill(next(each for each in world.mesh.nodes[3:] if each.is_alive))
+                world.mesh.add_node()
+                world.mesh.repair()
+                await asyncio.sleep(1_800)
+            async with world.client("bob") as bob:
+                assert await received(bob, 40) == [f"{part}.{number}" for part in range(4) for number in range(10)]
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.5")
+def test_a_recipient_away_for_an_hour_asks_for_one_inbox_with_at_most_fifteen_requests(world: World) -> None:
+    async def scenario() -> None:
+        alice = world.client("alice")
+        async with world.client("bob") as bob:
+            await introduced(alice, bob)
+            await asyncio.sleep(3 * 3_600)
+        await asyncio.sleep(3_600)
+        for node in world.mesh.nodes:
+            node.requests.clear()
+        async with world.client("bob") as bob:
+            await asyncio.sleep(5)
+        asked = [each for node in world.mesh.nodes for each in node.requests if each in ("fetch", "mesh_subscribe")]
+        assert 0 < len(asked) <= 2 * 15, "two inboxes"
+        await alice.close()
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.6")
+def test_keys_are_found_by_the_address_alone(world: World) -> None:
+    async def scenario() -> None:
+        async with world.client("alice") as alice, world.client("bob") as bob:
+            await asyncio.sleep(20)
+            async with alice.mesh_host() as host:
+                found = await host.prekeys.fetch(bob.identity.address)
+            bundle = verify_bundle(found.bundle, owner=bob.identity.address, now_ms=world.clock.now_ms())
+            assert found.places.places == (MeshPlace(),)
+            assert bundle.one_time == ()
+            alice.contacts.add(Contact(card=bundle.card, bundle=found.bundle, places=found.places, name="bob"))
+            await alice.send("bob", "by address only")
+            await asyncio.sleep(60)
+            [code] = [row.code for row in bob.journal.events(after=0, limit=100) if row.kind is JournalKind.SECURITY]
+            assert code == "unknown_sender"
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.10", "7.11")
+def test_nodes_with_wrong_clocks_do_not_move_mail(world: World) -> None:
+    async def scenario() -> None:
+        for node, offset_h in zip(world.mesh.nodes[3:6], (2, -2, 2), strict=True):
+            node.clock_offset_ms = offset_h * HOUR_MS
+        async with world.client("alice") as alice, world.client("bob") as bob:
+            await introduced(alice, bob)
+            await alice.send_many("peer", [f"message {number}" for number in range(10)])
+            assert await received(bob, 10) == [f"message {number}" for number in range(10)]
+
+    run_in_virtual_time(scenario(), world.clock)
