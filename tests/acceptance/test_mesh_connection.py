@@ -21,7 +21,7 @@ from restante.wire.frames.codec import Unknown
 from restante.wire.frames.mesh import MeshFrame, MeshFrameType
 from restante.wire.frames.mesh_directory import Authenticate, FindNode, Nodes, authenticate_to_sign
 from restante.wire.frames.mesh_reading import Fetch, FetchEntry, Listed, MeshDelete, MeshDeleted, MeshSubscribe
-from restante.wire.frames.mesh_replication import Block, Have, HaveList, KeySummary, Want, WantDone
+from restante.wire.frames.mesh_replication import Block, Have, HaveDone, HaveList, KeySummary, Want, WantDone
 from restante.wire.frames.mesh_storage import MeshPut, MeshStored, NotResponsible, WrongBucket
 from support.mesh.scripted_node import BUCKET, KEY, NODE, OWNER, SIGNER, connected, envelope, hashed
 from support.spec.clauses import clause
@@ -202,11 +202,13 @@ async def test_lists_of_keys_that_differ_are_joined() -> None:
         return [
             HaveList(inbox_key=KEY, is_last=False, hashes=HASHES[:2]),
             HaveList(inbox_key=KEY, is_last=True, hashes=HASHES[2:]),
-            WantDone(missing=()),
+            HaveDone(through=frame.high),
         ]
 
     async with connected(script) as connection:
-        assert await connection.have([KeySummary(inbox_key=KEY, count=0, xor=bytes(32))]) == {KEY: set(HASHES)}
+        low, high = bytes(32), b"\xff" * 32
+        summary = KeySummary(inbox_key=KEY, count=0, xor=bytes(32))
+        assert await connection.have(low, high, [summary]) == ({KEY: set(HASHES)}, high)
 
 
 @clause("7.4")

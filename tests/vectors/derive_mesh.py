@@ -103,11 +103,12 @@ def bodies() -> dict[str, tuple[int, bytes]]:
         "FETCH_DONE": (0x53, fetch_done()),
         "MESH_DELETE": (0x54, BLINDED + u(BUCKET, 8) + joined + SIGNATURE),
         "MESH_DELETED": (0x55, b""),
-        "HAVE": (0x58, KEY + u(3, 4) + bytes([0x11 ^ 0x22 ^ 0x33]) * 32),
+        "HAVE": (0x58, bytes(32) + b"\xff" * 32 + KEY + u(3, 4) + bytes([0x11 ^ 0x22 ^ 0x33]) * 32),
         "HAVE_LIST": (0x59, KEY + b"\x01" + joined),
         "WANT": (0x5A, KEY + joined),
         "BLOCK": (0x5B, BLINDED + u(BUCKET, 8) + ENVELOPE),
         "WANT_DONE": (0x5C, HASHES[0]),
+        "HAVE_DONE": (0x5D, KEY),
     }
 
 

@@ -97,6 +97,7 @@ class ClientConnection(TlsConnection):
         self._handlers: list[FamilyConnection] = []
         self._timer: asyncio.TimerHandle | None = None
         self.source: Source = UNKNOWN_SOURCE
+        self.remote: tuple[str, int] = ("0.0.0.0", 1)  # noqa: S104 - no address yet; nothing listens here
         self.can_write = True
 
     @property
@@ -134,7 +135,8 @@ class ClientConnection(TlsConnection):
         if not isinstance(transport, asyncio.Transport):
             return
         peer = transport.get_extra_info("peername")
-        self.source = source_of(peer[0]) if peer else UNKNOWN_SOURCE
+        if peer:
+            self.source, self.remote = source_of(peer[0]), (peer[0], peer[1])
         if not self._context.table.admit(self):
             transport.abort()
             return

@@ -22,6 +22,11 @@ class Peer(Protocol):
     def source(self) -> Source: ...
 
     @property
+    def remote(self) -> tuple[str, int]:
+        """Return the IP address and port of the client. Never logged, never stored."""
+        ...
+
+    @property
     def is_open(self) -> bool:
         """Return whether bytes can still be sent."""
         ...

@@ -7,6 +7,7 @@ from typing import Final
 from restante.crypto.identity import Identity
 from restante.node.client_connection import ClientConnection, ConnectionContext
 from restante.node.connection_table import ConnectionTable
+from restante.node.frame_family import FrameFamily
 from restante.node.mailbox_family import MailboxFamily
 from restante.node.stats import CLOSED_BY_RELAY, EventHook, RelayCounters, RelayEvent, RelayStats
 from restante.node.write_batcher import WriteBatcher
@@ -41,7 +42,9 @@ class Relay:
         entropy: Entropy,
         on_event: EventHook = _ignore,
         reap_not_before_ms: int = 0,
+        is_mailbox: bool = True,
     ) -> None:
+        """A node without role mailbox registers no mailbox family."""
         self._store = store
         self._clock = clock
         self._commits = commits
@@ -67,8 +70,13 @@ class Relay:
             table=self._table,
             counters=self._counters,
         )
-        self._context.register(self._mailbox)
+        if is_mailbox:
+            self._context.register(self._mailbox)
         self._servers: list[asyncio.Server] = []
+
+    def register(self, family: FrameFamily) -> None:
+        """Let a further frame family handle its frames. Call it before `listen`."""
+        self._context.register(family)
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
         loop = asyncio.get_running_loop()

@@ -32,7 +32,7 @@ from restante.wire.frames.mesh_reading import (
     MeshDeleted,
     MeshSubscribe,
 )
-from restante.wire.frames.mesh_replication import Block, Have, HaveList, KeySummary, Want, WantDone
+from restante.wire.frames.mesh_replication import Block, Have, HaveDone, HaveList, KeySummary, Want, WantDone
 from restante.wire.frames.mesh_storage import (
     GetRecord,
     MeshPut,
@@ -99,8 +99,13 @@ def examples() -> dict[MeshFrameType, MeshFrame]:
         sign_done(NODE, [answer], now_ms=NOW_MS),
         MeshDelete(blinded=BLINDED, bucket=BUCKET, hashes=HASHES, signature=SIGNATURE),
         MeshDeleted(),
-        Have(summaries=(KeySummary(inbox_key=KEY, count=3, xor=bytes([0x11 ^ 0x22 ^ 0x33]) * 32),)),
+        Have(
+            low=bytes(32),
+            high=b"\xff" * 32,
+            summaries=(KeySummary(inbox_key=KEY, count=3, xor=bytes([0x11 ^ 0x22 ^ 0x33]) * 32),),
+        ),
         HaveList(inbox_key=KEY, is_last=True, hashes=HASHES),
+        HaveDone(through=KEY),
         Want(inbox_key=KEY, hashes=HASHES),
         Block(blinded=BLINDED, bucket=BUCKET, envelope=b"an envelope"),
         WantDone(missing=HASHES[:1]),
@@ -187,11 +192,14 @@ mesh_frames: st.SearchStrategy[MeshFrame] = st.one_of(
     st.just(MeshDeleted()),
     st.builds(
         Have,
+        low=ids,
+        high=ids,
         summaries=st.lists(
             st.builds(KeySummary, inbox_key=ids.map(InboxKey), count=st.integers(0, 2**32 - 1), xor=ids), max_size=4
         ).map(tuple),
     ),
     st.builds(HaveList, inbox_key=ids.map(InboxKey), is_last=st.booleans(), hashes=hash_lists),
+    st.builds(HaveDone, through=ids),
     st.builds(Want, inbox_key=ids.map(InboxKey), hashes=hash_lists),
     st.builds(Block, blinded=ids.map(BlindedKey), bucket=u64, envelope=envelopes),
     st.builds(WantDone, missing=st.lists(ids, max_size=5).map(tuple)),

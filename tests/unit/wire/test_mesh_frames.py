@@ -120,7 +120,7 @@ def test_every_list_has_a_bound() -> None:
     for build in (
         lambda: Fetch(entries=tuple(entry)),
         lambda: Listed(inbox_key=InboxKey(bytes(32)), last=1, hashes=(bytes(32),) * 1025),
-        lambda: Have(summaries=(summary,) * 257),
+        lambda: Have(low=bytes(32), high=bytes(32), summaries=(summary,) * 257),
         lambda: Nodes(time_ms=1, descriptors=(raw,) * 21),
         lambda: DirectoryPage(next_cursor=1, is_last=True, digest=bytes(32), descriptors=(raw,) * 257),
         lambda: FindNode(target=bytes(32), want=21),

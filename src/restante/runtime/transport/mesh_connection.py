@@ -11,6 +11,7 @@ SPEC 6.5: use one connection for one inbox, and never put on a connection that p
 """
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ from restante.wire.frames.mesh_reading import (
     MeshDeleted,
     MeshSubscribe,
 )
-from restante.wire.frames.mesh_replication import Block, Have, HaveList, KeySummary, Want, WantDone
+from restante.wire.frames.mesh_replication import Block, Have, HaveDone, HaveList, KeySummary, Want, WantDone
 from restante.wire.frames.mesh_storage import (
     GetRecord,
     MeshPut,
@@ -64,11 +65,12 @@ from restante.wire.mesh_keys import mesh_inbox_key
 from restante.wire.storage_receipts import StorageReceipt
 
 MAX_LISTED: Final = MailboxQuota().max_blobs
+MAX_HAVE_PAGES: Final = 32_768
+"""Pages in one answer to HAVE: a node ends it after some thousand hashes, but each key has a page of its own."""
 MAX_PUSHED_BYTES: Final = 8_388_608
 """Several times what a node pushes ahead of our DELETEs. One that sends more breaks the protocol."""
 
 _FRAMES: Final = dict.fromkeys(MESH_TYPES, 0)
-Part = TypeVar("Part")
 End = TypeVar("End")
 
 
@@ -178,30 +180,56 @@ class MeshConnection(OutgoingConnection[_Request]):
         """Hand over the owner's signed DELETE; return after the node's commit."""
         await self._ask(delete, MeshDeleted)
 
-    async def have(self, summaries: Sequence[KeySummary]) -> dict[InboxKey, set[PayloadHash]]:
-        """Return the node's hashes for the keys whose summary differs from its own. For nodes only."""
-        keys = {each.inbox_key for each in summaries}
-        most = len(keys) * (2 * MAX_LISTED // 1_024 + 2)
-        pages, _ = await self._ask_parts(Have(summaries=tuple(summaries)), HaveList, WantDone, most)
+    async def have(
+        self, low: bytes, high: bytes, summaries: Sequence[KeySummary]
+    ) -> tuple[dict[InboxKey, set[PayloadHash]], bytes]:
+        """Return the node's hashes for the keys from `low` on that differ, and the key up to which it compared.
+
+        For nodes that called `authenticate`.
+        """
+        question = Have(low=low, high=high, summaries=tuple(summaries))
+        pages, done = await self._ask_parts(question, (HaveList,), HaveDone, MAX_HAVE_PAGES)
         lists: dict[InboxKey, set[PayloadHash]] = {}
         for page in pages:
-            if page.inbox_key not in keys:
+            if not low <= page.inbox_key <= high:
                 raise self._forged("the node lists a key that it was not asked for")
             lists.setdefault(page.inbox_key, set()).update(map(PayloadHash, page.hashes))
-        return lists
+        if not low <= done.through <= high:
+            raise self._forged("the node compared other keys than it was asked for")
+        return lists, done.through
 
     async def want(self, key: InboxKey, hashes: Sequence[PayloadHash]) -> dict[PayloadHash, Block]:
         """Return the blobs that the node sent of at most 64 wanted ones, verified by hash; it lacks the others."""
-        if len(hashes) > MAX_WANTED_AT_ONCE:
-            raise LocalProtocolError(f"a WANT of ours names at most {MAX_WANTED_AT_ONCE} blobs")
-        blocks, _ = await self._ask_parts(Want(inbox_key=key, hashes=tuple(hashes)), Block, WantDone, len(hashes))
         found: dict[PayloadHash, Block] = {}
-        for block in blocks:
+        for block in await self._want(key, hashes):
+            if isinstance(block, Record):
+                raise self._forged("the node sent a record in place of a blob")
             payload_hash = self._verified_hash(block)
             if mesh_inbox_key(block.blinded, block.bucket) != key or payload_hash not in hashes:
                 raise self._forged("the node sent a blob that it was not asked for")
             found[payload_hash] = block
         return found
+
+    async def want_copy(self, key: InboxKey, payload_hash: PayloadHash) -> Block | Record | None:
+        """Return a blob or prekey record that the node listed, verified by hash. For nodes, which hold both."""
+        for part in await self._want(key, [payload_hash]):
+            matches = (
+                hashlib.sha256(part.record).digest() == payload_hash
+                if isinstance(part, Record)
+                else self._verified_hash(part) == payload_hash and mesh_inbox_key(part.blinded, part.bucket) == key
+            )
+            if not matches:
+                raise self._forged("the node sent something that it was not asked for")
+            return part
+        return None
+
+    async def _want(self, key: InboxKey, hashes: Sequence[PayloadHash]) -> list[Block | Record]:
+        if len(hashes) > MAX_WANTED_AT_ONCE:
+            raise LocalProtocolError(f"a WANT of ours names at most {MAX_WANTED_AT_ONCE} blobs")
+        parts, _ = await self._ask_parts(
+            Want(inbox_key=key, hashes=tuple(hashes)), (Block, Record), WantDone, len(hashes)
+        )
+        return parts
 
     def on_lost(self) -> None:
         super().on_lost()
@@ -252,7 +280,7 @@ class MeshConnection(OutgoingConnection[_Request]):
 
     async def _list(self, question: Fetch | MeshSubscribe) -> FetchAnswer:
         after = {mesh_inbox_key(each.blinded, each.bucket): each.after for each in question.entries}
-        pages, done = await self._ask_parts(question, Listed, FetchDone, len(after) * MAX_LISTED)
+        pages, done = await self._ask_parts(question, (Listed,), FetchDone, len(after) * MAX_LISTED)
         listed: dict[InboxKey, list[PayloadHash]] = {key: [] for key in after}
         for page in pages:
             if page.inbox_key not in listed:
@@ -288,9 +316,9 @@ class MeshConnection(OutgoingConnection[_Request]):
         return await self._ask_raw(question, _Request(self._loop.create_future(), ends))
 
     async def _ask_parts(
-        self, question: MeshFrame, part: type[Part], end: type[End], most: int
-    ) -> tuple[list[Part], End]:
-        request = _Request(self._loop.create_future(), (end,), (part,), most)
+        self, question: MeshFrame, parts: tuple[type, ...], end: type[End], most: int
+    ) -> tuple[list[Any], End]:
+        request = _Request(self._loop.create_future(), (end,), parts, most)
         ending = _only(await self._ask_raw(question, request), end)
         return request.collected, ending
 

@@ -16,7 +16,7 @@ from restante.wire.frames.mesh_directory import (
     SyncDirectory,
 )
 from restante.wire.frames.mesh_reading import Fetch, FetchDone, Listed, MeshDelete, MeshDeleted, MeshSubscribe
-from restante.wire.frames.mesh_replication import Block, Have, HaveList, Want, WantDone
+from restante.wire.frames.mesh_replication import Block, Have, HaveDone, HaveList, Want, WantDone
 from restante.wire.frames.mesh_storage import (
     GetRecord,
     MeshPut,
@@ -53,6 +53,7 @@ MeshFrame = (
     | MeshDeleted
     | Have
     | HaveList
+    | HaveDone
     | Want
     | Block
     | WantDone
@@ -62,7 +63,7 @@ _ALL: Final[tuple[type[MeshFrame], ...]] = (
     *(Authenticate, FindNode, Nodes, SyncDirectory, DirectoryPage, PublishDescriptor, DescriptorTaken),
     *(MeshPut, MeshStored, WrongBucket, NotResponsible, PutRecord, GetRecord, Record),
     *(Fetch, MeshSubscribe, Listed, FetchDone, MeshDelete, MeshDeleted),
-    *(Have, HaveList, Want, Block, WantDone),
+    *(Have, HaveList, HaveDone, Want, Block, WantDone),
 )
 MESH_CLASSES: Final[Mapping[int, type[MeshFrame]]] = {each.TYPE: each for each in _ALL}
 

@@ -15,10 +15,12 @@ from restante.wire.frames.mesh_types import (
     check_hashes,
     split_hashes,
 )
+from restante.wire.frames.types import only
 from restante.wire.mesh_keys import MAX_BUCKET
 
 MAX_SUMMARIES: Final = 256
 _SUMMARY: Final = struct.Struct(f">{INBOX_KEY_BYTES}sI{HASH_BYTES}s")
+_RANGE: Final = struct.Struct(f">{INBOX_KEY_BYTES}s{INBOX_KEY_BYTES}s")
 _LIST: Final = struct.Struct(f">{INBOX_KEY_BYTES}sB")
 _BLOCK: Final = struct.Struct(f">{BLINDED_KEY_BYTES}sQ")
 
@@ -40,31 +42,44 @@ class KeySummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Have:
-    """Summaries of keys; answered by HAVE_LIST frames for the keys that differ, then WANT_DONE."""
+    """Summaries of all keys that the sender holds from `low` to `high`, both included.
+
+    Answered by HAVE_LIST frames for the keys of that range that differ, also those that the sender does not name, then
+    HAVE_DONE. So a node that holds nothing learns what it lacks.
+    """
 
     TYPE: ClassVar = MeshFrameType.HAVE
-    SIZES: ClassVar = range(0, _SUMMARY.size * MAX_SUMMARIES + 1, _SUMMARY.size)
+    SIZES: ClassVar = range(_RANGE.size, _RANGE.size + _SUMMARY.size * MAX_SUMMARIES + 1, _SUMMARY.size)
+    low: bytes
+    high: bytes
     summaries: tuple[KeySummary, ...]
 
     def __post_init__(self) -> None:
+        exactly(self.low, INBOX_KEY_BYTES, "first key")
+        exactly(self.high, INBOX_KEY_BYTES, "last key")
         check_number(len(self.summaries), "number of keys", high=MAX_SUMMARIES)
 
     def body(self) -> bytes:
-        return b"".join(_SUMMARY.pack(each.inbox_key, each.count, each.xor) for each in self.summaries)
+        return _RANGE.pack(self.low, self.high) + b"".join(
+            _SUMMARY.pack(each.inbox_key, each.count, each.xor) for each in self.summaries
+        )
 
     @classmethod
     def from_body(cls, raw: bytes) -> Self:
+        low, high = _RANGE.unpack_from(raw)
         return cls(
+            low=low,
+            high=high,
             summaries=tuple(
                 KeySummary(inbox_key=InboxKey(key), count=count, xor=xor)
-                for key, count, xor in _SUMMARY.iter_unpack(raw)
-            )
+                for key, count, xor in _SUMMARY.iter_unpack(raw[_RANGE.size :])
+            ),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaveList:
-    """A page of the hashes that the node knows for a key."""
+    """A page of the hashes of live blobs that the node holds for a key. A prekey record counts as one blob."""
 
     TYPE: ClassVar = MeshFrameType.HAVE_LIST
     SIZES: ClassVar = range(_LIST.size, _LIST.size + HASH_BYTES * MAX_HASHES + 1, HASH_BYTES)
@@ -90,8 +105,30 @@ class HaveList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HaveDone:
+    """The end of an answer to HAVE. What differs is listed up to the key `through`; ask again for what follows it."""
+
+    TYPE: ClassVar = MeshFrameType.HAVE_DONE
+    SIZES: ClassVar = only(INBOX_KEY_BYTES)
+    through: bytes
+
+    def __post_init__(self) -> None:
+        exactly(self.through, INBOX_KEY_BYTES, "last key")
+
+    def body(self) -> bytes:
+        return self.through
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        return cls(through=raw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """Send these blobs of a key: from a neighbour, or from the owner who proved the key on this connection."""
+    """Send these blobs of a key: from a neighbour, or from the owner who proved the key on this connection.
+
+    A prekey record under the key is sent as RECORD.
+    """
 
     TYPE: ClassVar = MeshFrameType.WANT
     SIZES: ClassVar = range(INBOX_KEY_BYTES + HASH_BYTES, INBOX_KEY_BYTES + HASH_BYTES * MAX_HASHES + 1, HASH_BYTES)
@@ -136,7 +173,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantDone:
-    """The end of an answer to HAVE or WANT, with the wanted hashes that the node does not hold."""
+    """The end of an answer to WANT, with the wanted hashes that the node does not hold."""
 
     TYPE: ClassVar = MeshFrameType.WANT_DONE
     SIZES: ClassVar = range(0, HASH_BYTES * MAX_HASHES + 1, HASH_BYTES)

@@ -45,6 +45,7 @@ class MeshFrameType(IntEnum):
     WANT = 0x5A
     BLOCK = 0x5B
     WANT_DONE = 0x5C
+    HAVE_DONE = 0x5D
 
 
 MESH_TYPES: Final = range(0x40, 0x60)

@@ -1,0 +1,90 @@
+"""The mesh family of a node: who is subscribed, and what its connections share (SPEC 7.4, 7.12)."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from restante.model.ids import InboxKey, PayloadHash
+from restante.model.node_descriptor import NodeDescriptor
+from restante.node.frame_family import Peer
+from restante.node.mesh.connection import MeshFamilyConnection
+from restante.node.mesh.counters import MeshCounters
+from restante.node.mesh.view import MeshView
+from restante.node.mesh.writes import MeshWrites
+from restante.policy.quota import MailboxQuota
+from restante.runtime.sqlite.mesh.records import SqliteMeshRecords
+from restante.runtime.sqlite.mesh.store import DamagedMeshBlob, SqliteMeshStore
+from restante.wire.frames.mesh import MESH_TYPES
+
+
+class MeshFamily:
+    """Satisfies `node.frame_family.FrameFamily`.
+
+    `on_descriptor` hears of descriptors that are new here, `on_damaged` of blobs to fetch again.
+    """
+
+    frame_types = frozenset(MESH_TYPES)
+
+    def __init__(
+        self,
+        view: MeshView,
+        store: SqliteMeshStore,
+        records: SqliteMeshRecords,
+        writes: MeshWrites,
+        *,
+        quota: MailboxQuota,
+        max_subscriptions: int,
+    ) -> None:
+        self.view = view
+        self.store = store
+        self.records = records
+        self.writes = writes
+        self.quota = quota
+        self.counters = MeshCounters()
+        self.on_descriptor: Callable[[NodeDescriptor], None] = lambda _descriptor: None
+        self.on_damaged: Callable[[list[DamagedMeshBlob]], None] = lambda _damaged: None
+        self._max_subscriptions = max_subscriptions
+        writes.on_stored = self.stored
+        self._subscribers: defaultdict[InboxKey, set[MeshFamilyConnection]] = defaultdict(set)
+
+    def connect(self, peer: Peer) -> "MeshFamilyConnection":
+        return MeshFamilyConnection(self, peer)
+
+    @property
+    def subscriptions(self) -> int:
+        return sum(map(len, self._subscribers.values()))
+
+    def stored(self, keys: set[InboxKey], blobs: int) -> None:
+        """Mail is on disk: push it to who is subscribed."""
+        self.counters.puts_stored += blobs
+        for key in self._subscribers.keys() & keys:
+            for connection in self._subscribers[key]:
+                connection.serving.has_news(key)
+
+    def deleted(self, key: InboxKey, hashes: list[PayloadHash]) -> None:
+        self.counters.blobs_deleted += len(hashes)
+        for connection in self._subscribers.get(key, ()):
+            connection.serving.was_read(hashes)
+
+    def subscribe(self, key: InboxKey, connection: "MeshFamilyConnection") -> bool:
+        subscribers = self._subscribers[key]
+        if connection not in subscribers and len(subscribers) >= self._max_subscriptions:
+            return False
+        subscribers.add(connection)
+        return True
+
+    def unsubscribe(self, connection: "MeshFamilyConnection", keys: Sequence[InboxKey]) -> None:
+        for key in keys:
+            self._subscribers[key].discard(connection)
+            if not self._subscribers[key]:
+                del self._subscribers[key]
+
+    def report_damaged(self, damaged: list[DamagedMeshBlob]) -> None:
+        self.counters.blobs_damaged += len(damaged)
+        self.on_damaged(damaged)
+
+    def heard(self, descriptor: NodeDescriptor) -> None:
+        """A descriptor came that is new here."""
+        self.on_descriptor(descriptor)
+
+    def served(self, blobs: int) -> None:
+        self.counters.blobs_served += blobs

@@ -1,0 +1,108 @@
+"""What a node knows of the mesh: directory, routing table, placement, network time, and whether its silence counts."""
+
+from dataclasses import replace
+from typing import Final
+
+from restante.core.directory.descriptor_set import VALID_MS, DescriptorSet, DirectoryLimits, Verdict
+from restante.core.directory.routing_table import RoutingTable, TableLimits
+from restante.core.mesh_proofs.descriptors import sign_descriptor, verify_descriptor
+from restante.core.replication.serving import Serving
+from restante.crypto.identity import Identity
+from restante.model.node_descriptor import Endpoint, FamilyCertificate, NodeDescriptor, Role
+from restante.policy.mesh.network_time import FEWEST_FAMILIES, NetworkTime
+from restante.policy.mesh.placement import PlacementIndex, rank_of
+from restante.ports.clock import Clock
+
+NO_ONION_KEY: Final = bytes(32)
+"""Until the node forwards circuits (role hop)."""
+UNLIMITED: Final = 1_000_000
+
+
+class MeshView:
+    """Shared by the frame family, which answers from it, and the agent, which keeps it up to date.
+
+    `is_private` lifts the limits per network and family for operators whose nodes share one network (NETWORK 1).
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        roles: Role,
+        clock: Clock,
+        certificate: FamilyCertificate | None = None,
+        is_private: bool = False,
+    ) -> None:
+        self.identity = identity
+        self.is_private = is_private
+        self.time = NetworkTime()
+        self.serving = Serving()
+        self._clock = clock
+        self.own = NodeDescriptor(
+            node_key=identity.node_key,
+            onion_key=NO_ONION_KEY,
+            endpoints=(),
+            roles=roles,
+            issued_at_ms=0,
+            expires_at_ms=0,
+            certificate=certificate,
+        )
+        limits = DirectoryLimits(per_network=UNLIMITED) if is_private else None
+        self.directory = DescriptorSet(limits)
+        table = TableLimits(per_network_in_bucket=UNLIMITED, per_network_in_table=UNLIMITED) if is_private else None
+        self.table = RoutingTable(self.own.position, table)
+        self._index: PlacementIndex | None = None
+        self._index_until_ms = 0
+
+    @property
+    def needs_families(self) -> int:
+        """How many families network time and directory downloads need."""
+        return 1 if self.is_private else FEWEST_FAMILIES
+
+    def now_ms(self) -> int:
+        """Return network time (SPEC 7.11)."""
+        return self.time.at(self._clock.now_ms())
+
+    def own_clock_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def issue(self, endpoints: tuple[Endpoint, ...], *, is_leaving: bool = False) -> NodeDescriptor:
+        """Sign a new descriptor of this node and hold it. One that leaves expires at the moment it is issued."""
+        issued_at_ms = max(self.now_ms(), self.own.issued_at_ms + 1)
+        unsigned = replace(
+            self.own,
+            endpoints=endpoints,
+            issued_at_ms=issued_at_ms,
+            expires_at_ms=issued_at_ms if is_leaving else issued_at_ms + VALID_MS,
+            signature=b"",
+        )
+        self.own = sign_descriptor(unsigned, self.identity)
+        self.directory.offer(self.own, now_ms=self.now_ms())
+        self._index = None
+        return self.own
+
+    def offer(self, raw: bytes) -> tuple[NodeDescriptor, Verdict]:
+        """Verify a descriptor that came from outside, and hold it if it is newer. Raise if its signature is wrong."""
+        descriptor = verify_descriptor(raw)
+        if descriptor.node_key == self.identity.node_key:
+            return descriptor, Verdict.KNOWN  # only this process issues them
+        offered = self.directory.offer(descriptor, now_ms=self.now_ms())
+        if offered.verdict is Verdict.NEW:
+            self._index = None
+        return descriptor, offered.verdict
+
+    def drop_expired(self) -> list[NodeDescriptor]:
+        self._index = None
+        return self.directory.drop_expired(now_ms=self.now_ms())
+
+    def index(self) -> PlacementIndex:
+        """Return the placement of this moment; it is made again when the directory changed or a node expired."""
+        now_ms = self.now_ms()
+        if self._index is None or now_ms >= self._index_until_ms:
+            valid = self.directory.valid(now_ms=now_ms)
+            self._index = PlacementIndex(valid, now_ms=now_ms)
+            self._index_until_ms = min((each.expires_at_ms for each in valid), default=now_ms + VALID_MS)
+        return self._index
+
+    def rank(self, key: bytes, *, within: int) -> int | None:
+        return rank_of(self.index(), key, self.own, within=within)

@@ -1,0 +1,131 @@
+"""Nodes of the mesh in this process, on loopback networks of their own, with a clock that the test moves."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from restante.core.mesh_proofs.reading import prove_entry, sign_delete
+from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES, BlindedSigner, in_period
+from restante.crypto.identity import Identity
+from restante.model.ids import InboxKey, PayloadHash
+from restante.model.node_descriptor import Endpoint, Role
+from restante.node.mesh.service import MeshIdentity, MeshService
+from restante.node.relay import Relay
+from restante.policy.mesh.time_buckets import bucket_at
+from restante.policy.settings import Settings
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.group_commit import GroupCommit
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
+from restante.runtime.system import SystemEntropy
+from restante.runtime.transport.mesh_connection import MeshConnection
+from restante.testing.deterministic import FakeClock
+from restante.wire.descriptors import encode_descriptor
+from restante.wire.envelope import Envelope, encode_envelope
+from restante.wire.frames.mesh_reading import FetchEntry, MeshDelete
+from restante.wire.frames.mesh_types import MeshFrameType
+from restante.wire.mesh_keys import mesh_inbox_key
+
+HOUR_MS = 3_600_000
+NOW_MS = 500_000 * HOUR_MS + HOUR_MS // 2
+OWNER = Identity(b"o" * 32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningNode:
+    identity: Identity
+    host: str
+    port: int
+    service: MeshService
+    relay: Relay
+    database: Database
+    journal: Journal
+    clock: FakeClock
+
+    async def dial(self) -> MeshConnection:
+        return await MeshConnection.connect(self.host, self.port, node=self.identity.node_key)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenInbox:
+    """The public inbox of an owner in one bucket."""
+
+    bucket: int
+    owner: Identity = OWNER
+
+    @property
+    def signer(self) -> BlindedSigner:
+        return BlindedSigner(self.owner, place=in_period(self.bucket))
+
+    @property
+    def key(self) -> InboxKey:
+        return mesh_inbox_key(self.signer.public_key, self.bucket)
+
+    def envelope(self, sealed: bytes, *, hours: int = 48) -> bytes:
+        expires_at_ms = (self.bucket + hours) * HOUR_MS
+        return encode_envelope(Envelope(inbox_key=self.key, expires_at_ms=expires_at_ms, sealed=sealed))
+
+    def entry(self, connection: MeshConnection, *, after: int = 0, subscribes: bool = False) -> FetchEntry:
+        return prove_entry(
+            self.signer,
+            FetchEntry(blinded=self.signer.public_key, bucket=self.bucket, after=after),
+            MeshFrameType.MESH_SUBSCRIBE if subscribes else MeshFrameType.FETCH,
+            challenge=connection.hello.challenge,
+            connection=connection.binding,
+            entropy=SystemEntropy().draw(SIGNING_ENTROPY_BYTES),
+        )
+
+    def delete(self, hashes: Sequence[PayloadHash]) -> MeshDelete:
+        return sign_delete(self.signer, self.bucket, hashes, entropy=SystemEntropy().draw(SIGNING_ENTROPY_BYTES))
+
+
+def inbox_now(clock: FakeClock) -> OpenInbox:
+    return OpenInbox(bucket_at(clock.now_ms()))
+
+
+@contextlib.asynccontextmanager
+async def running_node(
+    home: Path, number: int, *, clock: FakeClock, settings: Settings | None = None, roles: Role = Role.STORAGE
+) -> AsyncIterator[RunningNode]:
+    """The node `number` at 127.0.NUMBER.1, its own family and network. It knows no other node."""
+    settings = settings or Settings()
+    identity = Identity(bytes([number]) * 32)
+    database = Database(home / "node.db", schema="node", busy_timeout_ms=50)
+    journal = Journal(database, SystemEntropy())
+    mailbox = SqliteMailbox(database, journal, tag_secret=identity.tag_secret)
+    commits = GroupCommit(database)
+    own = MeshIdentity(identity=identity, roles=roles)
+    service = MeshService(own, database, journal, mailbox, commits, settings=settings, clock=clock)
+    relay = Relay(identity, mailbox, commits=commits, settings=settings, clock=clock, entropy=SystemEntropy())
+    relay.register(service.family)
+    host = f"127.0.{number}.1"
+    server = await relay.listen(host, 0)
+    port = server.sockets[0].getsockname()[1]
+    service.view.issue((Endpoint(ip_address(host).packed, port),))
+    try:
+        yield RunningNode(
+            identity=identity,
+            host=host,
+            port=port,
+            service=service,
+            relay=relay,
+            database=database,
+            journal=journal,
+            clock=clock,
+        )
+    finally:
+        await relay.stop()
+        await server.wait_closed()
+        commits.close()
+        service.close()
+        mailbox.close()
+        database.close()
+
+
+def introduce(nodes: Sequence[RunningNode]) -> None:
+    """Let every node know all others."""
+    for node in nodes:
+        for other in nodes:
+            node.service.view.offer(encode_descriptor(other.service.view.own))
