@@ -71,6 +71,7 @@ class Peer:
 
     def __init__(self, source: bytes = b"net") -> None:
         self.source = Source(source)
+        self.remote = ("127.0.0.1", 1)
         self.is_read = True
         self.evidence: list[codec.Stored] = []
         self.refusals: list[tuple[int, Refusal]] = []
