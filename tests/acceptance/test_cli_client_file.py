@@ -176,6 +176,13 @@ def test_a_value_no_version_knows_is_told_and_check_names_it(operator: Operator)
             "DELETE FROM message_body WHERE payload = CAST('sealed bytes of overdue' AS BLOB)",
             f"message {shown('overdue')} is a dead letter, but its payload is not there",
         ),
+        (
+            (
+                "UPDATE message_body SET payload = x'00', sealed_plaintext = x''"
+                " WHERE payload = CAST('sealed bytes of overdue' AS BLOB)"
+            ),
+            f"message {shown('overdue')} has a payload of 1 bytes, but was accepted with 23",
+        ),
         ("INSERT INTO message_body VALUES (0, x'00', x'00')", "payload 0 belongs to no message"),
         (
             "INSERT INTO channel_progress VALUES (zeroblob(16), 1, 0, 0, 0, NULL, 0)",

@@ -16,6 +16,7 @@ from restante.model.journal import STATE_AFTER, JournalKind
 from restante.model.kinds import Kind, Priority
 from restante.model.states import Confirmation, DeadCategory, DeadReason, Route, State
 from restante.runtime.sqlite.file.database import Database, load_queries
+from restante.wire.envelope import hash_sealed_bytes
 
 _SQL: Final = load_queries("file/integrity")
 _STATE_AFTER: Final = json.dumps({kind.value: state.value for kind, state in STATE_AFTER.items()})
@@ -104,6 +105,18 @@ def _missing_body(row: Row) -> str:
     return f"message {_shown(row[0])} {row[1]}, but its payload is not there"
 
 
+def _cut_body(row: Row) -> str:
+    message_id, found, accepted = row
+    return f"message {_shown(message_id)} has a payload of {found} bytes, but was accepted with {accepted}"
+
+
+def _changed_body(row: Row) -> str | None:
+    message_id, payload, payload_hash = row
+    if hash_sealed_bytes(payload) == payload_hash:
+        return None
+    return f"the payload of message {_shown(message_id)} differs from its hash in the journal"
+
+
 def _stray_body(row: Row) -> str:
     return f"payload {row[0]} belongs to no message"
 
@@ -149,7 +162,12 @@ CHECKS: Final[dict[str, tuple[tuple[str, Callable[[Row], str | None]], ...]]] = 
         ("lane_dead", _lane_dead),
         ("lane_heads", _lane_head),
     ),
-    "each message has its payload": (("missing_bodies", _missing_body), ("stray_bodies", _stray_body)),
+    "each message has its whole payload": (
+        ("missing_bodies", _missing_body),
+        ("cut_bodies", _cut_body),
+        ("payload_hashes", _changed_body),
+        ("stray_bodies", _stray_body),
+    ),
     "the journal's numbers have no gaps": (("gaps", _gap),),
     "each message is in the state its journal events say": (
         ("states", _state),

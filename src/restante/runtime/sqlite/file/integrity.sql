@@ -49,6 +49,28 @@ SELECT message_id, 'waits in the outbox'
 SELECT message_id, 'is a dead letter'
   FROM dead_letter WHERE category <> 'expired' AND (body_id IS NULL OR body_id NOT IN (SELECT body_id FROM message_body));
 
+-- name: cut_bodies
+-- Payloads with another size than was accepted. The size of mail is known only roughly before it is encrypted; its hash
+-- is checked instead.
+SELECT message_id, length(payload), size_bytes
+  FROM (SELECT message_id, body_id, size_bytes FROM outbox
+        UNION ALL
+        SELECT message_id, body_id, size_bytes FROM dead_letter WHERE category <> 'expired')
+  JOIN message_body USING (body_id)
+ WHERE length(sealed_plaintext) = 0 AND length(payload) <> size_bytes;
+
+-- name: payload_hashes
+-- Encrypted payloads with the hash that the journal has of them.
+SELECT message_id, payload, payload_hash
+  FROM (SELECT message_id, body_id FROM outbox
+        UNION ALL
+        SELECT message_id, body_id FROM dead_letter WHERE category <> 'expired')
+  JOIN message_body USING (body_id)
+  JOIN (SELECT message_id, payload_hash, max(number)
+          FROM journal
+         WHERE payload_hash IS NOT NULL AND kind IN ('accepted', 'attempted', 'reencrypted')
+         GROUP BY message_id) USING (message_id);
+
 -- name: stray_bodies
 -- Payloads that belong to no message.
 SELECT body_id
