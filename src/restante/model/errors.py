@@ -77,6 +77,10 @@ class StoreUnusable(RestanteError):
         super().__init__(text, code=Code.STORE_UNUSABLE)
 
 
+class DiskFull(StoreUnusable):
+    """The disk has no space for this change."""
+
+
 class ConfigurationInvalid(RestanteError, ValueError):
     """The configuration has an unknown key, a wrong type or an unreadable file."""
 

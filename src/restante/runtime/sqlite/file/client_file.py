@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
+from restante.model.errors import StoreUnusable
 from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.group_commit import GroupCommit
 from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.file.space_reserve import SpaceReserve
 
 Result = TypeVar("Result")
 
@@ -19,11 +21,11 @@ Result = TypeVar("Result")
 class OwnedFile:
     """The parts that client and node files share."""
 
-    def __init__(self, database: Database, *, entropy: Entropy) -> None:
+    def __init__(self, database: Database, *, entropy: Entropy, make_space: Callable[[], bool] = lambda: False) -> None:
         self.database = database
         self.journal = Journal(database, entropy)
         self._after_commit: list[Callable[[], None]] = []
-        self.commits = GroupCommit(database, on_commit=self._call_after_commit)
+        self.commits = GroupCommit(database, on_commit=self._call_after_commit, make_space=make_space)
 
     async def run(self, operation: Callable[[], Result]) -> Result:
         """Run one operation in a shared transaction; return its result once the commit is on disk."""
@@ -44,9 +46,22 @@ class OwnedFile:
 
 
 class ClientFile(OwnedFile):
-    """A client's file: outbox, inbox, sessions and their journal."""
+    """A client's file: outbox, inbox, sessions and their journal. On a full disk it uses its space in reserve."""
+
+    def __init__(self, database: Database, *, entropy: Entropy, reserve: SpaceReserve | None = None) -> None:
+        self._reserve = reserve or SpaceReserve(database.path)
+        super().__init__(database, entropy=entropy, make_space=self._reserve.make_space)
+        database.is_disk_full = lambda: self._reserve.is_full
+        self.after_commit(self._reserve.check)
 
     @classmethod
-    def open(cls, path: Path, *, entropy: Entropy) -> Self:
-        """Open the file; create it if it does not exist."""
-        return cls(Database(path, schema="client"), entropy=entropy)
+    def open(cls, path: Path, *, entropy: Entropy, reserve: SpaceReserve | None = None) -> Self:
+        """Open the file; create it if it does not exist. A full disk may have no space for SQLite's own files."""
+        reserve = reserve or SpaceReserve(path)
+        try:
+            database = Database(path, schema="client")
+        except StoreUnusable:
+            if not reserve.is_needed() or not reserve.release():
+                raise
+            database = Database(path, schema="client")
+        return cls(database, entropy=entropy, reserve=reserve)

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 import apsw
 
-from restante.model.errors import LocalProtocolError, StoreUnusable
+from restante.model.errors import DiskFull, LocalProtocolError, StoreUnusable
 from restante.runtime.sqlite.file.statement_batching import Column, together
 from restante.wire.journal_schema import sqlite_columns
 
@@ -31,6 +31,7 @@ another program as ours."""
 
 SCHEMA_VERSIONS: Final = {"client": 1, "node": 1}
 _UNKNOWN: Final = -1
+_NO_SPACE: Final = "the disk is full or failing ({}); free space and try again"
 _VERBS: Final = "IUD"
 """Deferred statements are written in this order: a new row before its changes, a deletion last."""
 _PART_OF_THE_OUTER: Final = contextlib.nullcontext()
@@ -49,6 +50,7 @@ class Database:
         self.path = path
         self.read_only = read_only
         self.in_transaction = False
+        self.is_disk_full: Callable[[], bool] = lambda: False  # while it is, stores refuse what only adds data
         self._begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
         self._data_version = _UNKNOWN
         self._deferred: dict[str, list[tuple[Column, ...]]] = {}
@@ -331,8 +333,10 @@ def _translated(path: Path) -> Iterator[None]:
     """Translate errors of SQLite and the file system into errors that say what to do."""
     try:
         yield
-    except (apsw.FullError, apsw.IOError) as error:
-        raise StoreUnusable(f"{path.name}: the disk is full or failing ({error}); free space and try again") from error
+    except apsw.FullError as error:
+        raise DiskFull(f"{path.name}: {_NO_SPACE.format(error)}") from error
+    except apsw.IOError as error:
+        raise StoreUnusable(f"{path.name}: {_NO_SPACE.format(error)}") from error
     except (apsw.BusyError, apsw.LockedError) as error:
         raise StoreUnusable(f"{path.name} is still locked by another process; nothing was changed") from error
     except (apsw.NotADBError, apsw.CorruptError) as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, TypeVar
 
-from restante.model.errors import StoreUnusable
+from restante.model.errors import DiskFull, StoreUnusable
 from restante.runtime.sqlite.file.database import Database
 
 Result = TypeVar("Result")
@@ -54,11 +54,16 @@ class GroupCommit:
         database: Database,
         *,
         on_commit: Callable[[], None] = lambda: None,
+        make_space: Callable[[], bool] = lambda: False,
         time_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_commit` is called after each commit, before its callers are answered."""
+        """`on_commit` is called after each commit, before its callers are answered.
+
+        `make_space` is called when the disk is full. If it returns True, the operations run again.
+        """
         self._database = database
         self._on_commit = on_commit
+        self._make_space = make_space
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
         self._loop: asyncio.AbstractEventLoop  # of the group in progress
@@ -115,15 +120,19 @@ class GroupCommit:
 
         The commit runs on the event loop, because handing it to a thread would take longer than the fsync.
         """
-        self._database.begin()
-        try:
-            result = operation()
-        except BaseException:
-            self._database.roll_back()
-            raise
-        self._database.commit()
+        result = self._run_in_transaction(operation)
         self._on_commit()
         return result
+
+    def _run_in_transaction(self, operation: Callable[[], Result]) -> Result:
+        """Run and commit `operation`. On a full disk run it again as long as there is a way to make space."""
+        while True:
+            try:
+                with self._database.transaction():
+                    return operation()
+            except DiskFull:
+                if not self._make_space():
+                    raise
 
     def close(self) -> None:
         """Wait for the commit in progress; refuse the operations that have not begun."""
@@ -149,7 +158,7 @@ class GroupCommit:
             self._perform_one_by_one(group)
             self._answer(group, None, loop)
         except Exception as failure:  # noqa: BLE001 - given to every caller of the group
-            self._answer(group, failure, loop)
+            self._finish(group, failure, loop)
         else:
             self._commit(group, loop)
 
@@ -184,8 +193,7 @@ class GroupCommit:
         for waiting in group:
             waiting.refusal = None
             try:
-                with self._database.transaction():
-                    waiting.result = waiting.operation()
+                waiting.result = self._run_in_transaction(waiting.operation)
                 self._on_commit()
             except Exception as refusal:  # noqa: BLE001 - raised to its own caller only
                 waiting.refusal = refusal
@@ -198,10 +206,10 @@ class GroupCommit:
         is_alone = len(group) == 1
         self._lonely = group[0].task if is_alone else None
         if (is_alone or self._disk_took_s <= QUICK_DISK_S) and not any(waiting.apart for waiting in group):
-            self._answer(group, self._try_commit(), loop)
+            self._finish(group, self._try_commit(), loop)
             return
         committed = loop.run_in_executor(self._committer, self._try_commit)
-        committed.add_done_callback(lambda done: self._answer(group, done.result(), loop))
+        committed.add_done_callback(lambda done: self._finish(group, done.result(), loop))
 
     def _try_commit(self) -> Exception | None:
         began_s = self._time_s()
@@ -211,6 +219,13 @@ class GroupCommit:
         except Exception as failure:  # noqa: BLE001 - given to every caller of the group
             return failure
         return None
+
+    def _finish(self, group: list[_Waiting], failure: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer the callers. On a full disk make space and run their operations again, one by one."""
+        if isinstance(failure, DiskFull) and self._make_space():
+            self._perform_one_by_one(group)
+            failure = None
+        self._answer(group, failure, loop)
 
     def _answer(self, group: list[_Waiting], failure: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
         if failure is None:

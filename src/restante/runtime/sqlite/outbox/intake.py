@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from restante.core.outbox_events import CapacityExceeded, Effect, Event, OutboxEventType
-from restante.model.errors import DuplicateMessageId
+from restante.model.errors import DuplicateMessageId, StoreUnusable
 from restante.model.ids import MessageId
 from restante.model.journal import EventColumns, JournalKind
 from restante.model.states import Route
@@ -71,6 +71,8 @@ class Intake:
             by_lane.setdefault((one.route, one.lane), []).append(one.size_bytes)
             if not is_control_lane(one.route, one.lane):
                 mail.setdefault(one.relay, []).append(one.size_bytes)
+        if mail and self._database.is_disk_full():
+            raise StoreUnusable("the disk is full: queued mail is still sent, new mail is refused until there is space")
         if mail:
             sizes = [size for added in mail.values() for size in added]
             check_capacity(self._limits, held=self._lanes.held(control=False), new=_held(sizes))
