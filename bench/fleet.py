@@ -46,6 +46,7 @@ from restante.fleet.jobs.backfill import backfill  # noqa: E402
 from restante.fleet.jobs.fleet_report import make_fleet_report  # noqa: E402
 from restante.fleet.jobs.generate import generate  # noqa: E402
 from restante.fleet.jobs.report_input import look_at, source_of  # noqa: E402
+from restante.fleet.kernels.synthetic_fleet import Scenario  # noqa: E402
 from restante.fleet.lake.layout import Lake  # noqa: E402
 from restante.fleet.lake.segment_discovery import found_in  # noqa: E402
 from restante.fleet.lake.segments import find_segments, read_segments  # noqa: E402
@@ -53,7 +54,6 @@ from restante.fleet.lake.table_writer import WRITE_OPTIONS  # noqa: E402
 from restante.fleet.spark.map_in_arrow import partitions_for  # noqa: E402
 from restante.fleet.spark.session import open_session  # noqa: E402
 from restante.fleet.transforms.arrivals import arrivals  # noqa: E402
-from restante.fleet.transforms.synthetic import Scenario  # noqa: E402
 from restante.model.conservation_report import ReadFrom  # noqa: E402
 from restante.policy.dead_letters import DeadLetterRetention  # noqa: E402
 from restante.policy.settings import Settings  # noqa: E402
@@ -61,7 +61,7 @@ from restante.policy.settings import Settings  # noqa: E402
 SETTINGS = Settings()
 ROWS_PER_SESSION = 100
 ROWS_PER_CLIENT = 100_000  # at most: a fleet that grows has more clients, not busier ones
-FACTS_PER_MESSAGE = 8  # in whole journals: of sender, node and recipient
+FACTS_PER_MESSAGE = 9  # in whole journals: of sender, node and recipient
 SMALL_ROWS = 100_000  # to warm up with
 PEER_ROWS = 100_000  # for transformWithState: 10 million would take it an hour, and fewer are mostly its start
 MANY_ROWS = 50_000_000  # from here on, one round tells enough
@@ -102,7 +102,8 @@ class Bench:
             messages = round(rows / 1.01) if only_arrivals else rows // FACTS_PER_MESSAGE
             sessions = max(1, messages // ROWS_PER_SESSION)
             clients = max(Scenario().clients, rows // ROWS_PER_CLIENT)
-            scenario = Scenario(messages=messages, sessions=sessions, clients=clients)
+            # One day and no lost messages: peers' queries skip no gaps (fleet_baselines).
+            scenario = Scenario(messages=messages, sessions=sessions, clients=clients, days=1, lost=0.0)
             with _session() as spark:
                 generate(spark, lake, scenario, only_arrivals=only_arrivals)
         return lake, sum(segment.rows for segment in find_segments(lake.local_segments)[0])

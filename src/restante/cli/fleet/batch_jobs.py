@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,10 @@ Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark mast
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Share = typer.Option(min=0.0, max=1.0)
 _DAYS = ["%Y-%m-%d"]
+
+
+def _share(about: str) -> Any:
+    return typer.Option(min=0.0, max=1.0, help=about)
 
 
 def backfill(
@@ -71,12 +75,18 @@ def generate(
     lake: Root,
     messages: Annotated[int, typer.Option(min=1, help="How many messages were sent.")] = 100_000,
     sessions: Annotated[int, typer.Option(min=1, help="How many sessions they went through.")] = 1_000,
-    clients: Annotated[int, typer.Option(min=1, help="How many senders, and how many recipients.")] = 100,
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes.")] = 10,
+    clients: Annotated[int, typer.Option(min=1, help="How many clients.")] = 100,
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes.")] = 12,
+    days: Annotated[int, typer.Option(min=1, max=92, help="How many days.")] = 21,
     duplicates_rate: Annotated[float, Share] = 0.01,
     reordered_rate: Annotated[float, Share] = 0.02,
-    lost_rate: Annotated[float, Share] = 0.001,
+    lost_rate: Annotated[float, Share] = 0.0005,
     collisions_rate: Annotated[float, Share] = 0.0,
+    outages: Annotated[float, _share("Probability that a data centre is down for about an hour on a day.")] = 0.06,
+    absences: Annotated[float, _share("Probability that a recipient is away for half an hour on a day.")] = 0.15,
+    churn: Annotated[float, _share("Share of sessions that begin late, and that end early.")] = 0.2,
+    skewed: Annotated[float, _share("Share of clients whose clocks are three days slow.")] = 0.0,
+    liars: Annotated[float, _share("Share of nodes that acknowledge messages and do not store them.")] = 0.0,
     start: Annotated[datetime, typer.Option(formats=_DAYS, help="UTC day of the first message.")] = datetime(
         2026, 1, 1, tzinfo=UTC
     ),
@@ -86,21 +96,31 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same journals.")] = 7,
     master: Master = "local[*]",
 ) -> None:
-    """Write the journals of a synthetic fleet, with faults at given rates, as segments of a new lake."""
+    """Write the journals of a synthetic fleet as segments of a new lake.
+
+    The fleet has days, nights and weekends, kinds and priorities, lognormal delays, clients that are away, and clocks
+    that differ. Outages, losses, liars and other faults have the given rates.
+    """
     with require_spark():
         from restante.fleet.jobs.generate import run_generate
+        from restante.fleet.kernels.synthetic_fleet import Scenario
         from restante.fleet.lake.layout import Lake
-        from restante.fleet.transforms.synthetic import Scenario
 
     scenario = Scenario(
         messages=messages,
         sessions=sessions,
         clients=clients,
         nodes=nodes,
+        days=days,
         duplicates=duplicates_rate,
         reordered=reordered_rate,
         lost=lost_rate,
         collisions=collisions_rate,
+        outages=outages,
+        absences=absences,
+        churn=churn,
+        skewed=skewed,
+        liars=liars,
         start_ms=int(start.replace(tzinfo=UTC).timestamp() * 1_000),
         seed=seed,
     )

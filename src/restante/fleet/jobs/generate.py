@@ -1,13 +1,14 @@
-"""Synthetic journals into a lake, as segments like any other (SPEC 13.1)."""
+"""Write synthetic journals into a new lake, as segments (SPEC 13.1)."""
 
 from typing import Final
 
 from pyspark.sql import SparkSession
 
+from restante.fleet.kernels.synthetic_fleet import Scenario
 from restante.fleet.lake.layout import Lake, exists, spark_path
 from restante.fleet.spark.job_progress import Watcher, ignore_progress, watched
 from restante.fleet.spark.session import open_session
-from restante.fleet.transforms.synthetic import Scenario, all_events, recipients_events
+from restante.fleet.transforms.synthetic import all_events, recipients_events
 from restante.model.errors import ConfigurationInvalid
 
 ROWS_PER_SEGMENT: Final = 1_000_000
