@@ -29,7 +29,7 @@ class Dice:
 
     def uniform(self, name: str, place: Longs) -> Floats:
         """Return a number in [0, 1) for each position."""
-        drawn: Floats = (self.words(name, place) >> np.uint64(11)) * 2.0**-53
+        drawn: Floats = (self.words(name, place) >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return drawn
 
     def meets(self, name: str, place: Longs, share: float) -> Flags:

@@ -99,7 +99,7 @@ class _Batch:
         first, second = {"attempt": 1}, {"attempt": 2}
         unreachable = {"code": Code.NETWORK_UNREACHABLE.value}
         yield self._of_sender(JournalKind.ACCEPTED, self.accepted, priority=_PRIORITIES[self.kind], ttl_s=self.ttl_s)
-        yield self._of_sender(JournalKind.ATTEMPTED, self.tried, **first)
+        yield self._of_sender(JournalKind.ATTEMPTED, self.tried, None, **first)
         yield self._of_sender(JournalKind.RETRIED, self.tried + TIMEOUT_MS, down, **first, **unreachable)
         yield self._of_sender(JournalKind.ATTEMPTED, self.tried_again, down, **second)
         receipt = {"node": self._nodes(self.node), "latency_ms": self.answer_ms}
