@@ -191,7 +191,10 @@ class Drain:
     async def _record_and_lease(
         self, attempts: AttemptRunner, carriers: Mapping[Route, Carrier], *, may_lease: bool, is_thorough: bool = True
     ) -> _Round:
-        """Record the endings and lease what is next, in one commit."""
+        """Record the endings and lease what is next, in one commit.
+
+        If nothing waits to be leased, the endings join the next commit of anything else.
+        """
         endings = attempts.take_endings()
         room = MAX_IN_FLIGHT - attempts.in_progress if may_lease else 0
 
@@ -212,8 +215,9 @@ class Drain:
                 )
             return _Round(leased, self._next_due_ms(now_ms))
 
+        has_work = is_thorough or not may_lease or self._store.lanes.has_next
         try:
-            return await self._file.run(work)
+            return await (self._file.run(work) if has_work else self._file.run_later(work))
         except BaseException:
             attempts.give_back(endings)
             raise

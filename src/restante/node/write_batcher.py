@@ -46,6 +46,10 @@ half of what such a disk takes. With a slower disk a thread waits, so that other
 WHOLE_BATCH: Final = 128
 """A queue of this cost is not halved: each put would pay a larger share of the fsync than halving gains."""
 
+DELETES_WAIT_S: Final = 0.005
+"""How long deletes wait for a put to share its commit, while they cost less than `WHOLE_BATCH`: no client needs their
+answer soon, and the next put would wait for their fsync."""
+
 MAX_BATCH: Final = 1_024  # cost of one batch: some milliseconds of work, and the longest turn another source waits for
 DELETED_ID_BYTES: Final = 40  # memory that the id of a blob to delete takes, about
 
@@ -124,6 +128,8 @@ class WriteBatcher:
         self._time_s = time_s
         self._disk_is_quick = False
         self._queue: FairQueue[_PutGroup | _Delete] = FairQueue()
+        self._queued_groups = 0  # of puts
+        self._deletes_timer: asyncio.TimerHandle | None = None
         self._by_peer: Counter[Peer] = Counter()
         self._by_source: Counter[Source] = Counter()
         self._paused: set[Peer] = set()
@@ -172,6 +178,7 @@ class WriteBatcher:
     def close(self) -> None:
         """Begin no further batch."""
         self._is_closed = True
+        self._stop_waiting()
         self._idle.set()
 
     def _ended(self, running: asyncio.Future[object]) -> None:
@@ -184,10 +191,21 @@ class WriteBatcher:
         self.pending_bytes += work.size_bytes
         self._by_peer[peer] += work.size_bytes
         self._by_source[peer.source] += work.size_bytes
-        if self._idle.is_set():
+        self._queued_groups += isinstance(work, _PutGroup)
+        if self._idle.is_set() or (self._deletes_timer is not None and not self._may_wait()):
             self._idle.clear()
+            self._stop_waiting()
             # Not at once: what other connections bring in this turn of the loop joins the batch.
             asyncio.get_running_loop().call_soon(self._begin)
+
+    def _may_wait(self) -> bool:
+        """Return whether only deletes are queued, and not so many that they deserve a commit of their own."""
+        return not self._queued_groups and self._queue.cost < WHOLE_BATCH
+
+    def _stop_waiting(self) -> None:
+        if self._deletes_timer is not None:
+            self._deletes_timer.cancel()
+            self._deletes_timer = None
 
     def _pause_if_greedy(self, peer: Peer) -> None:
         if not self._may_read(peer) and peer not in self._paused:
@@ -204,16 +222,23 @@ class WriteBatcher:
         )
 
     def _begin(self) -> None:
-        """Commit the next batch, if there is one.
+        """Commit the next batch, if there is one; deletes alone wait a moment for a put.
 
         By callbacks, not by a task: a task would take one more turn of the loop, in which the disk has nothing to do.
         """
         if self._is_closed or not len(self._queue):
             self._idle.set()
-            return
+        elif self._may_wait():
+            self._deletes_timer = asyncio.get_running_loop().call_later(DELETES_WAIT_S, self._commit_next)
+        else:
+            self._commit_next()
+
+    def _commit_next(self) -> None:
+        self._stop_waiting()
         work = self._queue.take(min(max(WHOLE_BATCH, self._queue.cost // 2), MAX_BATCH))
         puts = [each for each in work if isinstance(each, _PutGroup)]
         deletes = [each for each in work if isinstance(each, _Delete)]
+        self._queued_groups -= len(puts)
         changes = sum([len(group.keeps) for group in puts]) + sum([len(each.blob_ids) for each in deletes])
         apart = changes > SMALL_BATCH and not self._disk_is_quick
         batch = _Batch(puts, deletes, self._clock.now_ms(), apart, self._time_s())

@@ -10,7 +10,7 @@ import pytest
 
 from restante.model.errors import DuplicateMessageId, StoreUnusable
 from restante.runtime.sqlite.file.database import Database
-from restante.runtime.sqlite.file.group_commit import LONELY_TURN_S, MAX_GROUP, QUICK_DISK_S, GroupCommit
+from restante.runtime.sqlite.file.group_commit import LATER_S, LONELY_TURN_S, MAX_GROUP, QUICK_DISK_S, GroupCommit
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S
 
@@ -327,3 +327,46 @@ async def test_a_closed_group_refuses_and_leaves_nobody_waiting(database: Counti
         await group.run(keeping(database, "e"))
     assert kept(database) == ["a", "b"]
     database.close()
+
+
+async def test_what_may_wait_joins_the_next_commit_and_comes_first(
+    database: CountingDatabase, group: GroupCommit
+) -> None:
+    order: list[str] = []
+    later = asyncio.create_task(group.run_later(lambda: order.append("later")))
+    await asyncio.sleep(0)
+    assert database.commits == 0
+    await group.run(lambda: order.append("now"))
+    await later
+    assert order == ["later", "now"]
+    assert database.commits == 1
+
+
+async def test_what_may_wait_is_committed_alone_if_nothing_else_is(
+    database: CountingDatabase, group: GroupCommit
+) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        assert await group.run_later(keeping(database, "later")) == "later"
+    assert kept(database) == ["later"]
+
+
+async def test_what_may_wait_is_not_forgotten_when_its_time_comes_during_a_commit(
+    database: CountingDatabase, group: GroupCommit
+) -> None:
+    database.takes_s = 2 * QUICK_DISK_S  # so that threads commit
+    slow = asyncio.create_task(group.run(lambda: time.sleep(2 * LATER_S)))
+    other = asyncio.create_task(group.run(keeping(database, "other")))
+    later = asyncio.create_task(group.run_later(keeping(database, "later")))
+    async with asyncio.timeout(LIMIT_S):
+        await asyncio.gather(slow, other, later)
+    assert kept(database) == ["later", "other"]
+
+
+async def test_reading_commits_nothing(database: CountingDatabase, group: GroupCommit) -> None:
+    await group.run(keeping(database, "a"))
+    commits = database.commits
+    later = asyncio.create_task(group.run_later(keeping(database, "b")))
+    await asyncio.sleep(0)
+    assert await group.read(lambda: database.run("SELECT key FROM meta")) == [("a",)]
+    assert database.commits == commits
+    await later

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from restante.client.contacts import ContactBook
 from restante.model.errors import Malformed, StoreUnusable
@@ -18,8 +18,6 @@ from restante.model.kinds import Kind
 from restante.ports.clock import Clock
 from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.inbox.store import SqliteInbox
-
-Result = TypeVar("Result")
 
 PAGE: Final = 256
 LOOK_AGAIN_S: Final = 1.0  # another process may have received what the application here waits for
@@ -100,7 +98,7 @@ class InboxReader:
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
         self._closed = asyncio.Event()
-        self._processed: list[int] = []  # places that are still to be acked
+        self._processed: set[int] = set()  # places whose ack is not on disk yet
         self._acking: asyncio.Task[None] | None = None
         self._ack_failure: Exception | None = None
 
@@ -123,7 +121,8 @@ class InboxReader:
         while not self._closed.is_set():
             self._news.clear()
             try:
-                page = await self._after_acks(partial(self._unread, after))
+                self._raise_ack_failure()
+                page = await self._file.read(partial(self._unread, after))
             except StoreUnusable:
                 if self._closed.is_set():
                     return
@@ -131,7 +130,7 @@ class InboxReader:
             for place, entry in page:
                 after = place
                 if self._counts_when_shown(entry):
-                    await self._after_acks(partial(self._show, place))
+                    await self._file.run(partial(self._show, place))
                 contact = self._contacts.get(entry.sender)
                 yield ReceivedMessage(entry, sender_name="" if contact is None else contact.name, place=place, ack=self)
                 if not explicit_acks:
@@ -150,15 +149,18 @@ class InboxReader:
         await self._file.run(partial(self._mark_acked, [place]))
 
     async def has_unread(self) -> bool:
-        return await self._after_acks(self._inbox.first_unacked) is not None
+        return bool(await self._file.read(partial(self._unread, -1)))
 
     async def finished(self) -> None:
         """Return once every ack that began is on disk, or has failed."""
-        if self._acking is not None:
-            await self._acking
+        acking = self._acking
+        if acking is not None:
+            with contextlib.suppress(StoreUnusable):
+                await self._file.run(lambda: None)  # what waits for the next commit joins this one
+            await acking
 
     def _ack_soon(self, place: int) -> None:
-        self._processed.append(place)
+        self._processed.add(place)
         if self._acking is None:
             self._acking = asyncio.create_task(self._ack_processed())
 
@@ -166,28 +168,18 @@ class InboxReader:
         """Ack all that was processed until nothing is left. A failure is raised by the next step of an iteration."""
         try:
             while self._processed:
-                await self._after_acks(lambda: None)
+                places = sorted(self._processed)
+                await self._file.run_later(partial(self._mark_acked, places))
+                self._processed.difference_update(places)
         except StoreUnusable as failure:
             self._ack_failure = failure
         finally:
             self._acking = None
 
-    async def _after_acks(self, operation: Callable[[], Result]) -> Result:
-        """Run an operation that sees the acks of everything processed before, in the commit that makes them."""
+    def _raise_ack_failure(self) -> None:
         failure, self._ack_failure = self._ack_failure, None
         if failure is not None:
             raise failure
-        places, self._processed = self._processed, []
-
-        def work() -> Result:
-            self._mark_acked(places)
-            return operation()
-
-        try:
-            return await self._file.run(work)
-        except BaseException:
-            self._processed = places + self._processed
-            raise
 
     def _counts_when_shown(self, entry: InboxEntry) -> bool:
         """Return whether the first show must be on disk first: it starts a relative TTL or queues a READ ack.
@@ -202,7 +194,9 @@ class InboxReader:
             return []
         after = max(after, first - 1)
         while page := self._inbox.released(after=after, limit=PAGE, now_ms=self._clock.now_ms()):
-            unread = [(place, entry) for place, entry in page if entry.acked_at_ms is None]
+            unread = [
+                (place, entry) for place, entry in page if entry.acked_at_ms is None and place not in self._processed
+            ]
             if unread:
                 return unread
             after = page[-1][0]
@@ -215,5 +209,4 @@ class InboxReader:
             self._on_read()
 
     def _mark_acked(self, places: Sequence[int]) -> None:
-        if places:
-            self._inbox.mark_acked(places, now_ms=self._clock.now_ms())
+        self._inbox.mark_acked(places, now_ms=self._clock.now_ms())

@@ -20,6 +20,8 @@ from restante.wire.frames.mailbox import MAX_DELETED_AT_ONCE
 
 RECEIVE_DELAY_S: Final = 5.0  # SPEC 6.5: a receiving connection is opened a random 0-5 s after start
 
+LAST_DELETE_S: Final = 1.0  # how long the end of a connection waits for the answer to its last delete
+
 
 class MailReceiver:
     """`take` stores what arrived and returns once it is on disk."""
@@ -83,23 +85,45 @@ class MailReceiver:
             await asyncio.sleep(delay_ms / 1_000)
 
     async def _receive(self, connection: RelayConnection) -> None:
-        """Take blobs until the connection is lost."""
+        """Take blobs until the connection is lost. Those that come while a delete is answered are taken meanwhile."""
+        deletes = _Deletes(connection)
         try:
             while True:
                 blobs = await connection.next_blobs()
                 await self._take(blobs)
-                await _delete(connection, [blob.blob_id for blob in blobs])
+                deletes.add([blob.blob_id for blob in blobs])
         except ConnectionLost:
             return
         finally:
+            await deletes.finish()
             await connection.close()
 
 
-async def _delete(connection: RelayConnection, blob_ids: list[int]) -> None:
-    for start in range(0, len(blob_ids), MAX_DELETED_AT_ONCE):
-        try:
-            await connection.delete_many(blob_ids[start : start + MAX_DELETED_AT_ONCE])
-        except ConnectionLost:
-            raise
-        except AttemptFailed:
-            continue  # the relay keeps the blob and sends it again in the next subscription, as a duplicate
+class _Deletes:
+    """Deletes at the relay what is on our disk, one request at a time; what comes meanwhile shares the next."""
+
+    def __init__(self, connection: RelayConnection) -> None:
+        self._connection = connection
+        self._blob_ids: list[int] = []
+        self._deleting: asyncio.Task[None] | None = None
+
+    def add(self, blob_ids: list[int]) -> None:
+        self._blob_ids += blob_ids
+        if self._deleting is None or self._deleting.done():
+            self._deleting = asyncio.create_task(self._delete())
+
+    async def finish(self) -> None:
+        """Wait for the last answer, but not long: what is not deleted comes again, as a duplicate."""
+        if self._deleting is not None:
+            await asyncio.wait([self._deleting], timeout=LAST_DELETE_S)
+            self._deleting.cancel()
+
+    async def _delete(self) -> None:
+        while self._blob_ids:
+            some, self._blob_ids = self._blob_ids[:MAX_DELETED_AT_ONCE], self._blob_ids[MAX_DELETED_AT_ONCE:]
+            try:
+                await self._connection.delete_many(some)
+            except ConnectionLost:
+                return
+            except AttemptFailed:
+                continue  # the relay keeps the blobs and sends them again in the next subscription

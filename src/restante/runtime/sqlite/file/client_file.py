@@ -31,6 +31,14 @@ class OwnedFile:
         """Run one operation in a shared transaction; return its result once the commit is on disk."""
         return await self.commits.run(operation)
 
+    async def read(self, operation: Callable[[], Result]) -> Result:
+        """Run an operation that only reads; it sees no change that is not committed."""
+        return await self.commits.read(operation)
+
+    async def run_later(self, operation: Callable[[], Result]) -> Result:
+        """Do as `run`, with the next commit or after a moment: for changes that nothing waits for."""
+        return await self.commits.run_later(operation)
+
     def after_commit(self, call: Callable[[], None]) -> None:
         """Call `call` after each commit, before the callers that waited for it get their results."""
         self._after_commit.append(call)

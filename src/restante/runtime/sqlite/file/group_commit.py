@@ -25,6 +25,9 @@ LONELY_TURN_S: Final = 0.002
 """How long a single caller may occupy the event loop with one commit after the other before it yields to other tasks. A
 full group occupies it about as long."""
 
+LATER_S: Final = 0.01
+"""How long an operation of `run_later` waits for a commit to join."""
+
 QUICK_DISK_S: Final = 0.002
 """If the last commit took no longer than this, the next one runs on the event loop. A full group's statements occupy
 the loop about as long; handing the commit to a thread and back would cost the group a tenth of its time."""
@@ -65,6 +68,8 @@ class GroupCommit:
         self._on_commit = on_commit
         self._make_space = make_space
         self._waiting: deque[_Waiting] = deque()
+        self._later: list[_Waiting] = []
+        self._later_timer: asyncio.TimerHandle | None = None
         self._busy = False
         self._loop: asyncio.AbstractEventLoop  # of the group in progress
         self._lonely: asyncio.Task[Any] | None = None
@@ -84,7 +89,7 @@ class GroupCommit:
         else:
             self._loop = loop = asyncio.get_running_loop()
             task = asyncio.current_task(loop)
-            if task is self._lonely:
+            if task is self._lonely and not self._later:
                 result = self._run_alone(operation)
                 if self._time_s() - self._turn_began_s >= LONELY_TURN_S:
                     await asyncio.sleep(0)
@@ -96,6 +101,42 @@ class GroupCommit:
         answer: asyncio.Future[Result] = loop.create_future()
         self._waiting.append(_Waiting(operation, answer, task))
         return await answer
+
+    async def read(self, operation: Callable[[], Result]) -> Result:
+        """Return what `operation` returned, which changes nothing: at once, unless a group is in progress."""
+        if self._busy:
+            return await self.run(operation)
+        if self._closed:
+            raise StoreUnusable(_CLOSED)
+        return operation()
+
+    async def run_later(self, operation: Callable[[], Result]) -> Result:
+        """Do as `run`, but wait for the next commit and join it; after `LATER_S` seconds, commit alone.
+
+        For changes that nothing waits for: they cost no fsync of their own while there is traffic.
+        """
+        if self._closed:
+            raise StoreUnusable(_CLOSED)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Result] = loop.create_future()
+        self._later.append(_Waiting(operation, answer, None))
+        if self._later_timer is None:
+            self._later_timer = loop.call_later(LATER_S, self._begin_later, loop)
+        return await answer
+
+    def _begin_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take what nothing took along; if a group is in progress, it is the next."""
+        self._later_timer = None
+        self._take_along()
+        if self._waiting and not self._busy:
+            self._busy = True
+            self._loop = loop
+            self._take_group(loop)
+
+    def _take_along(self) -> None:
+        """Put the operations of `run_later` first: those after them may depend on them."""
+        self._waiting.extendleft(reversed(self._later))
+        self._later.clear()
 
     def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:
         """Do as `run`, for a caller that has gathered a batch itself: begin at once if no group is in progress.
@@ -137,6 +178,9 @@ class GroupCommit:
     def close(self) -> None:
         """Wait for the commit in progress; refuse the operations that have not begun."""
         self._closed = True
+        self._take_along()
+        if self._later_timer is not None:
+            self._later_timer.cancel()
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.answer.done():
@@ -144,6 +188,7 @@ class GroupCommit:
         self._committer.shutdown()
 
     def _take_group(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._take_along()
         group: list[_Waiting] = []
         while self._waiting and len(group) < MAX_GROUP:
             waiting = self._waiting.popleft()

@@ -246,6 +246,11 @@ class LaneTable:
         self.refresh()
         return [lane for lane in self._with_next.values() if lane.route in routes]
 
+    @property
+    def has_next(self) -> bool:
+        """Whether `with_next` may return a lane."""
+        return self._lanes is None or bool(self._with_next or self._stale)
+
     def with_unsent(self) -> list[Lane]:
         self.refresh()
         return [lane for lane in self._all().values() if lane.first_place is not None]

@@ -66,7 +66,7 @@ class SqliteOutbox:
         self.changes: list[OutboxEvent] = []
         self._deadlines = Deadlines(database)
         self._cache = EntryCache(database)
-        self._lanes = LaneTable(database)
+        self.lanes = self._lanes = LaneTable(database)
         database.on_invalidate(self.changes.clear)
         self.dead_letters = DeadLetterTable(database, settings.dead_letters)
         self.ended = DeliveredIndex(database, journal)
