@@ -38,6 +38,7 @@ from restante.core.link.messages import (
 from restante.core.link.node_end import NODE_CAPABILITIES, NodeLink
 from restante.crypto.identity import Identity
 from restante.model.errors import LocalProtocolError, RestanteError
+from restante.model.ids import NodeKey
 from restante.model.sources import UNKNOWN_SOURCE, Source, source_of
 from restante.node.connection_table import ConnectionTable
 from restante.node.frame_family import FamilyConnection, FrameFamily
@@ -98,6 +99,7 @@ class ClientConnection(TlsConnection):
         self._timer: asyncio.TimerHandle | None = None
         self.source: Source = UNKNOWN_SOURCE
         self.remote: tuple[str, int] = ("0.0.0.0", 1)  # noqa: S104 - no address yet; nothing listens here
+        self.node_key: NodeKey | None = None
         self.can_write = True
 
     @property

@@ -8,6 +8,7 @@ way: connections know families by these protocols, a family knows its peers by `
 from collections.abc import Sequence
 from typing import Protocol
 
+from restante.model.ids import NodeKey
 from restante.model.sources import Source
 from restante.policy.quota import Refusal
 from restante.wire.frames.codec import Hello, RawFrame
@@ -15,6 +16,9 @@ from restante.wire.frames.codec import Hello, RawFrame
 
 class Peer(Protocol):
     """The client of one connection, as a family sees it. Compared by identity."""
+
+    node_key: NodeKey | None
+    """The key of a node that authenticated itself on this connection; None for a client."""
 
     def __hash__(self) -> int: ...
 

@@ -168,7 +168,7 @@ class MeshFamilyConnection:
         if not is_signed_by(frame.node_key, frame.signature, to_sign):
             self._end_badly(0, "the signature does not prove this node key")
             return
-        self._node = frame.node_key
+        self._node = self._peer.node_key = frame.node_key
 
     def _find_node(self, frame: FindNode, request: int) -> None:
         target = int.from_bytes(frame.target, "big")

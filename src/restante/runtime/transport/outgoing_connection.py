@@ -6,7 +6,7 @@ authenticated by its key before any byte of ours is sent.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, Self, TypeVar
 
 from restante.core.link.client_end import ANSWER_TIMEOUT_S, ClientLink
@@ -44,6 +44,8 @@ from restante.runtime.transport.tls_connection import TlsConnection
 from restante.wire.frames import codec
 
 Waiting = TypeVar("Waiting")
+Dial = Callable[[asyncio.BufferedProtocol], Awaitable[None]]
+"""Opens a byte stream to a node and makes the argument its protocol."""
 
 _FAILURES: Final = {
     CloseReason.WRONG_NODE: (Failure.AUTHENTICATION_FAILED, "another node answers at this endpoint"),
@@ -71,10 +73,19 @@ class OutgoingConnection(TlsConnection, Generic[Waiting]):
     @classmethod
     async def connect(cls, host: str, port: int, *, node: NodeKey, limits: RelayLimits | None = None) -> Self:
         """Connect to the node whose key is `node`; any other node that answers there is refused."""
+
+        async def dial(connection: asyncio.BufferedProtocol) -> None:
+            await asyncio.get_running_loop().create_connection(lambda: connection, host, port)
+
+        return await cls.connect_over(dial, node=node, limits=limits)
+
+    @classmethod
+    async def connect_over(cls, dial: Dial, *, node: NodeKey, limits: RelayLimits | None = None) -> Self:
+        """Connect over whatever `dial` opens: a socket, or a stream of a circuit."""
         connection = cls._to(node, limits or RelayLimits())
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                await connection._loop.create_connection(lambda: connection, host, port)
+                await dial(connection)
                 await connection._ready
         except (OSError, TimeoutError) as error:
             connection.abort()

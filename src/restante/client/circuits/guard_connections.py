@@ -1,0 +1,101 @@
+"""The client's guards: which one is in use, and the connection to it (SPEC 11.4)."""
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from restante.client.circuits.circuit import CircuitFailed, short_key
+from restante.core.circuit.cell_queues import CellBudget
+from restante.model.ids import NodeId
+from restante.model.node_descriptor import NodeDescriptor
+from restante.policy.circuits.guards import GuardState, refresh_guards, usable_guards
+from restante.policy.circuits.limits import CircuitLimits
+from restante.policy.circuits.path import Choose
+from restante.policy.connection_limits import RelayLimits
+from restante.policy.failures import Failure
+from restante.ports.clock import Clock
+from restante.ports.entropy import Entropy
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.transport.cell_link import Side
+from restante.runtime.transport.circuit_connection import CircuitConnection
+
+
+class GuardStore(Protocol):
+    """Where the guards are kept from one start of the client to the next."""
+
+    def load(self) -> GuardState: ...
+
+    def save(self, state: GuardState) -> None: ...
+
+
+class GuardConnections:
+    def __init__(
+        self,
+        store: GuardStore,
+        *,
+        choose: Choose,
+        limits: CircuitLimits,
+        relay_limits: RelayLimits,
+        clock: Clock,
+        entropy: Entropy,
+        is_private: bool,
+    ) -> None:
+        self._store = store
+        self._state = store.load()
+        self._choose = choose
+        self._relay_limits = relay_limits
+        self._clock = clock
+        self._entropy = entropy
+        self._is_private = is_private
+        self._cells: CellBudget[Side] = CellBudget(limits.max_queued_bytes)
+        self._open: dict[NodeId, CircuitConnection] = {}
+        self._dialling: dict[NodeId, asyncio.Lock] = {}
+        self._failed_at_ms: dict[NodeId, int] = {}
+
+    def in_order(self, hops: Sequence[NodeDescriptor]) -> list[NodeDescriptor]:
+        """Return the guards to use, first the one in use; choose guards that are missing and store them."""
+        now_ms = self._clock.now_ms()
+        refreshed = refresh_guards(self._state, hops, now_ms=now_ms, choose=self._choose, is_private=self._is_private)
+        if _lasting(refreshed) != _lasting(self._state):
+            self._store.save(refreshed)
+        self._state = refreshed
+        return usable_guards(refreshed, hops, failed_at_ms=self._failed_at_ms, now_ms=now_ms)
+
+    async def connect(self, guard: NodeDescriptor) -> CircuitConnection:
+        """Return the connection to this guard. Raises E001 if it can't be dialled."""
+        async with self._dialling.setdefault(guard.node_id, asyncio.Lock()):
+            held = self._open.get(guard.node_id)
+            if held is not None and held.is_ready:
+                return held
+            for endpoint in guard.endpoints:
+                host = str(ipaddress.ip_address(endpoint.ip))
+                with contextlib.suppress(AttemptFailed):
+                    made = await CircuitConnection.connect(
+                        host, endpoint.port, node=guard.node_key, limits=self._relay_limits
+                    )
+                    self._open[guard.node_id] = made.use(self._cells, self._entropy)
+                    self._failed_at_ms.pop(guard.node_id, None)
+                    return made
+        self.failed(guard.node_id)
+        text = f"the guard {short_key(guard.node_id)} can't be reached"
+        raise CircuitFailed(text, hop=1, failure=Failure.CONNECTION_REFUSED)
+
+    def failed(self, guard: NodeId) -> None:
+        """Use the other guards first for a while."""
+        self._failed_at_ms[guard] = self._clock.now_ms()
+
+    async def close(self) -> None:
+        for connection in self._open.values():
+            await connection.close()
+
+
+def _lasting(state: GuardState) -> tuple[object, ...]:
+    """Return what is worth a write: not that a guard was listed again."""
+    return state.sample, tuple((each.node_id, each.kept_until_ms) for each in state.guards)
+
+
+def uniform_choice(draw: Callable[[int], bytes]) -> Choose:
+    """Return a function that chooses one of n things. The bias of the remainder is below 2 to the power of -60."""
+    return lambda count: int.from_bytes(draw(16), "big") % count

@@ -1,0 +1,326 @@
+"""The client's circuits: built, chosen, rotated and ended as `core.circuit.pool` decides (SPEC 11.2, 11.3)."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from restante.client.circuits.circuit import HOP_NAMES, CircuitFailed, ClientCircuit, short_key
+from restante.client.circuits.guard_connections import GuardConnections, GuardStore, uniform_choice
+from restante.core.circuit.flow import MAX_STREAMS
+from restante.core.circuit.pool import STORES, Build, PooledCircuit, Reuse, choose_circuit, due, rotate_at
+from restante.model.errors import RestanteError
+from restante.model.ids import NodeId
+from restante.model.node_descriptor import NodeDescriptor
+from restante.policy.circuits.build_times import BuildTimes
+from restante.policy.circuits.client_rates import ClientRates
+from restante.policy.circuits.limits import CircuitLimits
+from restante.policy.circuits.path import Path, choose_path, usable_hops
+from restante.policy.connection_limits import RelayLimits
+from restante.policy.failures import Failure
+from restante.ports.clock import Clock
+from restante.ports.entropy import Entropy
+from restante.ports.relay_connection import AttemptFailed
+
+TRIES: Final = 3
+WAIT_S: Final = 10.0
+TICK_S: Final = 1.0
+PASSED_OVER_MS: Final = 600_000
+_NONE: Final[frozenset[NodeId]] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class _Member:
+    number: int
+    circuit: ClientCircuit
+    use: str | None
+    built_at_ms: int
+    used_at_ms: int
+    rotate_at_ms: int
+    build_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CircuitStatus:
+    """One circuit as people see it."""
+
+    hops: tuple[str, ...]
+    use: str
+    streams: int
+    age_ms: int
+    build_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    circuits: tuple[CircuitStatus, ...]
+    built: int
+    failures: dict[str, int]
+    """Failed builds by the hop at which they failed."""
+    build_timeout_ms: int
+    build_median_ms: int | None
+
+
+class CircuitPool:
+    """`nodes` returns the descriptors that are valid now. Call `start`, and `close` when done."""
+
+    def __init__(
+        self,
+        nodes: Callable[[], Sequence[NodeDescriptor]],
+        guards: GuardStore,
+        *,
+        limits: CircuitLimits,
+        relay_limits: RelayLimits,
+        clock: Clock,
+        entropy: Entropy,
+        is_private: bool = False,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._nodes = nodes
+        self._limits = limits
+        self._clock = clock
+        self._entropy = entropy
+        self._is_private = is_private
+        self._choose = uniform_choice(entropy.draw)
+        self._guards = GuardConnections(
+            guards,
+            choose=self._choose,
+            limits=limits,
+            relay_limits=relay_limits,
+            clock=clock,
+            entropy=entropy,
+            is_private=is_private,
+        )
+        self.rates = ClientRates(limits, now_s=self._loop.time())
+        self.times = BuildTimes()
+        self.failures: Counter[str] = Counter()
+        self.built = 0
+        self.on_rotating: Callable[[ClientCircuit], None] = lambda _circuit: None
+        self._members: dict[ClientCircuit, _Member] = {}
+        self._building = 0
+        self._builds_of: dict[str, asyncio.Lock] = {}
+        self._last = 0
+        self._active_until_ms = 0
+        self._changed = asyncio.Event()
+        self._passed_over: dict[NodeId, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for circuit in tuple(self._members):
+            circuit.close()
+        await self._guards.close()
+
+    async def acquire(
+        self,
+        use: str,
+        *,
+        avoid: frozenset[NodeId] = _NONE,
+        avoid_exits: frozenset[NodeId] = _NONE,
+        prefer_not: frozenset[NodeId] = _NONE,
+    ) -> ClientCircuit:
+        """Return a circuit for this use, in which no node of `avoid` is a hop. Raises `AttemptFailed`."""
+        self._active_until_ms = self._clock.now_ms() + self._limits.idle_ms
+        deadline_s = self._loop.time() + WAIT_S
+        async with self._builds_of.setdefault(use, asyncio.Lock()):
+            member: _Member | None = None
+            while member is None:
+                choice = choose_circuit(
+                    self._pooled(),
+                    use,
+                    now_ms=self._clock.now_ms(),
+                    limits=self._limits,
+                    building=self._building,
+                    avoid=avoid,
+                    avoid_exits=avoid_exits,
+                )
+                match choice:
+                    case Reuse(number):
+                        member = self._member(number)
+                    case Build(evicted):
+                        if evicted is not None:
+                            self._member(evicted).circuit.close()
+                        member = await self._build(avoid, avoid_exits, prefer_not)
+                    case _:
+                        await self._wait_for_change(deadline_s)
+        member.use = use
+        member.used_at_ms = self._clock.now_ms()
+        if use == STORES:
+            member.circuit.meter.spend(1, self._loop.time())
+        return member.circuit
+
+    def exits_of(self, use: str) -> frozenset[NodeId]:
+        return frozenset(each.circuit.hops[-1] for each in self._members.values() if each.use == use)
+
+    def pass_over(self, node: NodeId) -> None:
+        """Leave a node that lied or failed out of new circuits for a while."""
+        self._passed_over[node] = self._clock.now_ms() + PASSED_OVER_MS
+
+    def status(self) -> PoolStatus:
+        now_ms = self._clock.now_ms()
+        median_s = self.times.median_s
+        return PoolStatus(
+            circuits=tuple(
+                CircuitStatus(
+                    hops=tuple(map(short_key, each.circuit.hops)),
+                    use=each.use or "spare",
+                    streams=each.circuit.streams,
+                    age_ms=now_ms - each.built_at_ms,
+                    build_ms=round(each.build_s * 1_000),
+                )
+                for each in self._members.values()
+            ),
+            built=self.built,
+            failures=dict(self.failures),
+            build_timeout_ms=round(self.times.timeout_s * 1_000),
+            build_median_ms=None if median_s is None else round(median_s * 1_000),
+        )
+
+    async def _build(
+        self, avoid: frozenset[NodeId], avoid_exits: frozenset[NodeId], prefer_not: frozenset[NodeId]
+    ) -> _Member:
+        """Build a circuit, over other hops if the first ones fail."""
+        self._building += 1
+        failed: AttemptFailed = CircuitFailed("no circuit could be built")
+        try:
+            for _ in range(TRIES):
+                path = self._path(avoid, avoid_exits, prefer_not)
+                try:
+                    return await self._build_path(path)
+                except CircuitFailed as problem:
+                    failed = problem
+                    self._note_failure(path, problem)
+        finally:
+            self._building -= 1
+            self._changed.set()
+        raise failed
+
+    def _path(self, avoid: frozenset[NodeId], avoid_exits: frozenset[NodeId], prefer_not: frozenset[NodeId]) -> Path:
+        hops = usable_hops(self._nodes())
+        now_ms = self._clock.now_ms()
+        self._passed_over = {node: until for node, until in self._passed_over.items() if until > now_ms}
+        guards = self._guards.in_order(hops)
+        last: RestanteError | None = None
+        for passed_over in (frozenset(self._passed_over), _NONE):  # better a hop that failed than none
+            try:
+                return choose_path(
+                    hops,
+                    guards,
+                    choose=self._choose,
+                    avoid=avoid | (passed_over - {each.node_id for each in guards}),
+                    avoid_exits=avoid_exits,
+                    prefer_not=prefer_not,
+                    is_private=self._is_private,
+                )
+            except RestanteError as problem:
+                last = problem
+        raise CircuitFailed(str(last)) from last
+
+    async def _build_path(self, path: Path) -> _Member:
+        connection = await self._guards.connect(path.guard)
+        began_s = self._loop.time()
+        circuit = ClientCircuit(path, connection, entropy=self._entropy, on_ended=self._ended)
+        try:
+            async with asyncio.timeout(self.times.timeout_s):
+                await asyncio.shield(circuit.built)
+        except TimeoutError:
+            self.times.timed_out()
+            self._start(self._measure(circuit, began_s))
+            raise CircuitFailed("the circuit was not built in time") from None
+        except BaseException:
+            circuit.close()
+            raise
+        return self._add(circuit, self._loop.time() - began_s)
+
+    async def _measure(self, circuit: ClientCircuit, began_s: float) -> None:
+        """Learn from a build that took too long; what is built late is a spare."""
+        try:
+            async with asyncio.timeout_at(began_s + self.times.measured_s):
+                await asyncio.shield(circuit.built)
+        except (TimeoutError, AttemptFailed):
+            circuit.close()
+            return
+        self._add(circuit, self._loop.time() - began_s)
+
+    def _add(self, circuit: ClientCircuit, took_s: float) -> _Member:
+        self.times.built(took_s)
+        self.built += 1
+        self._last += 1
+        now_ms = self._clock.now_ms()
+        rotate_ms = rotate_at(now_ms, self._entropy.dice())
+        member = self._members[circuit] = _Member(self._last, circuit, None, now_ms, now_ms, rotate_ms, took_s)
+        self._changed.set()
+        return member
+
+    def _note_failure(self, path: Path, problem: CircuitFailed) -> None:
+        hop = problem.hop
+        self.failures["time-out" if hop is None else HOP_NAMES[hop - 1]] += 1
+        if hop == 1:
+            self._guards.failed(path.guard.node_id)
+        elif hop is not None:
+            self.pass_over(path.hops[hop - 1].node_id)
+
+    def _ended(self, circuit: ClientCircuit) -> None:
+        self._members.pop(circuit, None)
+        self._changed.set()
+
+    def _pooled(self) -> list[PooledCircuit]:
+        now_s = self._loop.time()
+        return [
+            PooledCircuit(
+                number=each.number,
+                hops=each.circuit.hops,
+                use=each.use,
+                # One whose message rate is used up takes no more streams for now (SPEC 11.2).
+                streams=each.circuit.streams if each.circuit.meter.has(1, now_s) else MAX_STREAMS,
+                built_at_ms=each.built_at_ms,
+                used_at_ms=each.used_at_ms,
+                rotate_at_ms=each.rotate_at_ms,
+            )
+            for each in self._members.values()
+        ]
+
+    def _member(self, number: int) -> _Member:
+        return next(each for each in self._members.values() if each.number == number)
+
+    async def _wait_for_change(self, deadline_s: float) -> None:
+        self._changed.clear()
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._changed.wait()
+        except TimeoutError:
+            raise AttemptFailed(
+                "all circuits are in use", failure=Failure.RATE_LIMITED, retry_after_ms=round(WAIT_S * 1_000)
+            ) from None
+
+    def _tick(self) -> None:
+        now_ms = self._clock.now_ms()
+        is_active = now_ms < self._active_until_ms
+        todo = due(self._pooled(), now_ms=now_ms, limits=self._limits, building=self._building, is_active=is_active)
+        for number in todo.destroy:
+            self._member(number).circuit.close()
+        for number in todo.rotate:
+            self.on_rotating(self._member(number).circuit)
+        for _ in range(todo.build_spares):
+            self._start(self._build_spare())
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    async def _build_spare(self) -> None:
+        with contextlib.suppress(AttemptFailed):  # counted; the next request for a circuit reports it
+            await self._build(_NONE, _NONE, _NONE)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

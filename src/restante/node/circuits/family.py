@@ -1,0 +1,286 @@
+"""The frame family of circuits: CREATE, cells and DESTROY from clients and other hops (SPEC 11.1, 11.5).
+
+Decides how many circuits and handshakes a connection, a source and the node may have. What a circuit does is in
+`hop_circuit`. Nothing is written to disk and nothing about a circuit is logged.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from restante.core.circuit.cell_queues import CellBudget
+from restante.core.circuit.exit_streams import ByteBudget
+from restante.core.fair_queue import CONNECTION_TURN, FairQueue
+from restante.crypto.identity import Identity
+from restante.crypto.onion import HOP_ENTROPY_BYTES, answer_handshake
+from restante.model.errors import RestanteError
+from restante.model.node_descriptor import NodeDescriptor
+from restante.model.sources import Source
+from restante.node.circuits.dialling import SharedConnections
+from restante.node.circuits.exit_connections import Directory, ExitConnections
+from restante.node.circuits.hop_circuit import HopCircuit
+from restante.node.frame_family import Peer
+from restante.policy.circuits.create_limits import MAX_WAITING, MAX_WAITING_PER_SOURCE, core_meter, create_meter
+from restante.policy.circuits.limits import HOP_GONE_S, HOP_IDLE_S, CircuitLimits
+from restante.policy.connection_limits import RelayLimits
+from restante.ports.entropy import Entropy
+from restante.runtime.transport.cell_link import CellLink, Side
+from restante.runtime.transport.circuit_connection import CircuitConnection
+from restante.wire.circuit.frames import (
+    FROM_DIALLER,
+    CircuitFrameType,
+    Create,
+    check_circuit_id,
+    decode_create,
+    encode_circuit_frame,
+    encode_created,
+    encode_destroy,
+)
+from restante.wire.frames.codec import RawFrame
+from restante.wire.inbox_keys import node_id_of
+
+SWEEP_S: Final = 5.0
+HANDSHAKE_S: Final = 0.000_2
+"""About what one handshake costs; the meter is charged with what it took."""
+
+OnionKeys = Callable[[], Mapping[bytes, bytes]]
+"""Return the onion keys that are good now, public to private."""
+
+
+class _Waiting(NamedTuple):
+    connection: "CircuitPeer"
+    circuit: int
+    create: Create
+
+
+class CircuitFamily:
+    """Satisfies `node.frame_family.FrameFamily`. `directory` returns descriptors of nodes that this node knows."""
+
+    frame_types = FROM_DIALLER
+
+    def __init__(
+        self,
+        identity: Identity,
+        directory: Directory,
+        onion_keys: OnionKeys,
+        *,
+        entropy: Entropy,
+        circuit_limits: CircuitLimits,
+        limits: RelayLimits,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._identity = identity
+        self._own_id = node_id_of(identity.node_key)
+        self._onion_keys = onion_keys
+        self.entropy = entropy
+        self.limits = circuit_limits
+        self._relay_limits = limits
+        self.cells: CellBudget[Side] = CellBudget(circuit_limits.max_queued_bytes)
+        self.uploads = ByteBudget(circuit_limits.max_queued_bytes)
+        self.next_hops: SharedConnections[CircuitConnection] = SharedConnections(
+            lambda node: None if node == self._own_id else directory(node),
+            self._connect,
+            is_busy=lambda connection: connection.circuits > 0,
+        )
+        self.exits = ExitConnections(identity, directory, own_id=self._own_id, limits=limits)
+        self.circuits: set[HopCircuit] = set()
+        self.created = 0
+        self.refused = 0
+        self._waiting: FairQueue[_Waiting] = FairQueue()
+        self._waiting_of: Counter[Source] = Counter()
+        self._core = core_meter(self.now_s())
+        self._draining: asyncio.Handle | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def connect(self, peer: Peer) -> "CircuitPeer":
+        return CircuitPeer(self, peer)
+
+    def now_s(self) -> float:
+        return self._loop.time()
+
+    def forget(self, circuit: HopCircuit) -> None:
+        self.circuits.discard(circuit)
+
+    async def stop(self) -> None:
+        """End all circuits and the connections to other nodes."""
+        for handle in (self._draining, self._sweeping):
+            if handle is not None:
+                handle.cancel()
+        for circuit in tuple(self.circuits):
+            circuit.close()
+        await self.next_hops.close()
+        await self.exits.close()
+
+    def enqueue(self, connection: "CircuitPeer", circuit: int, create: Create) -> bool:
+        """Queue a handshake; return False if the node or the source has too many waiting."""
+        source = connection.peer.source
+        is_full = len(self._waiting) >= MAX_WAITING or self._waiting_of[source] >= MAX_WAITING_PER_SOURCE
+        if is_full or len(self.circuits) >= self.limits.max_circuits:
+            self.refused += 1
+            return False
+        self._waiting_of[source] += 1
+        self._waiting.add(source, connection, _Waiting(connection, circuit, create), cost=CONNECTION_TURN)
+        if self._draining is None:
+            self._draining = self._loop.call_soon(self._drain)
+        return True
+
+    def _drain(self) -> None:
+        """Answer handshakes in fair turns while the node's share of a core lasts."""
+        self._draining = None
+        while len(self._waiting):
+            if not self._core.has(HANDSHAKE_S, self.now_s()):
+                wait_s = self._core.wait_ms(HANDSHAKE_S) / 1_000
+                self._draining = self._loop.call_later(wait_s, self._drain)
+                return
+            for waiting in self._waiting.take(1):
+                self._waiting_of[waiting.connection.peer.source] -= 1
+                self._answer(waiting)
+        self._waiting_of.clear()
+
+    def _answer(self, waiting: _Waiting) -> None:
+        connection, circuit, create = waiting
+        if not connection.expects(circuit):
+            return  # destroyed while it waited
+        began_s = self.now_s()
+        try:
+            layer, answer = answer_handshake(
+                create.request,
+                node_id=self._own_id,
+                onion_keys=self._onion_keys(),
+                hop=create.hop,
+                entropy=self.entropy.draw(HOP_ENTROPY_BYTES),
+            )
+        except RestanteError:
+            connection.refuse(circuit)
+            return
+        finally:
+            self._core.spend(self.now_s() - began_s, self.now_s())
+        made = HopCircuit(
+            self,
+            layer,
+            to_previous=lambda body: connection.send_cell(circuit, body),
+            destroy_previous=lambda: connection.send_destroy(circuit),
+            now_s=self.now_s(),
+        )
+        self.circuits.add(made)
+        self.created += 1
+        connection.created(circuit, made, answer)
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        """End circuits that their clients have left behind."""
+        now_s = self.now_s()
+        for circuit in tuple(self.circuits):
+            if now_s > circuit.used_s + HOP_IDLE_S or now_s > circuit.began_s + HOP_GONE_S:
+                circuit.close()
+        self._sweeping = self._loop.call_later(SWEEP_S, self._sweep) if self.circuits else None
+
+    async def _connect(self, host: str, port: int, descriptor: NodeDescriptor) -> CircuitConnection:
+        connection = await CircuitConnection.connect(host, port, node=descriptor.node_key, limits=self._relay_limits)
+        connection.use(self.cells, self.entropy)
+        connection.authenticate(self._identity)
+        return connection
+
+
+class _PeerSide:
+    """The queue of one circuit towards its client."""
+
+    __slots__ = ("_connection", "_id")
+
+    def __init__(self, connection: "CircuitPeer", circuit: int) -> None:
+        self._connection = connection
+        self._id = circuit
+
+    def on_overflow(self) -> None:
+        self._connection.overflowed(self._id)
+
+
+class CircuitPeer:
+    """The circuits of one connection, whose peer is a client or the hop before this one."""
+
+    def __init__(self, family: CircuitFamily, peer: Peer) -> None:
+        self._family = family
+        self.peer = peer
+        self._circuits: dict[int, HopCircuit | None] = {}
+        self._sides: dict[int, _PeerSide] = {}
+        self._link = CellLink(peer.send, lambda: peer.can_write, family.cells)
+        self._is_node: bool | None = None
+        self._meter = create_meter(is_node=False, now_s=family.now_s())
+
+    def handle(self, frames: Sequence[RawFrame], *, now_s: float) -> None:
+        for frame in frames:
+            circuit = self._circuits.get(frame.request)
+            if frame.type == CircuitFrameType.CELL:
+                if circuit is not None:
+                    circuit.forward_cell(frame.body)
+            elif frame.type == CircuitFrameType.CREATE:
+                self._create(frame, now_s)
+            elif frame.request in self._circuits:
+                self._forget(frame.request)
+                if circuit is not None:
+                    circuit.destroyed_by_previous()
+
+    def window_opened(self) -> None:
+        self._link.window_opened()
+
+    def lost(self) -> None:
+        circuits, self._circuits = self._circuits, {}
+        for number, circuit in circuits.items():
+            self._link.forget(self._sides[number])
+            if circuit is not None:
+                circuit.destroyed_by_previous()
+        self._sides.clear()
+
+    def expects(self, circuit: int) -> bool:
+        return circuit in self._circuits
+
+    def created(self, number: int, circuit: HopCircuit, answer: bytes) -> None:
+        self._circuits[number] = circuit
+        self._link.send(self._sides[number], encode_created(number, answer, self._family.entropy.draw))
+
+    def refuse(self, number: int) -> None:
+        """Answer a request with DESTROY, which says nothing."""
+        self.send_destroy(number)
+
+    def send_cell(self, number: int, body: bytes) -> None:
+        side = self._sides.get(number)
+        if side is not None:
+            self._link.send(side, encode_circuit_frame(CircuitFrameType.CELL, number, body))
+
+    def send_destroy(self, number: int) -> None:
+        if number in self._circuits:
+            self._forget(number)
+            self.peer.send(encode_destroy(number, self._family.entropy.draw))
+
+    def overflowed(self, number: int) -> None:
+        circuit = self._circuits.get(number)
+        if circuit is not None:
+            circuit.close()
+
+    def _create(self, frame: RawFrame, now_s: float) -> None:
+        number = check_circuit_id(frame.request)
+        create = decode_create(frame.body)
+        if number in self._circuits:
+            circuit = self._circuits[number]
+            if circuit is not None:
+                circuit.close()
+            return
+        if self._is_node is None and self.peer.node_key is not None:
+            self._is_node = True
+            self._meter = create_meter(is_node=True, now_s=now_s)
+        most = self._family.limits.max_circuits if self._is_node else self._family.limits.max_circuits_per_client
+        self._circuits[number] = None
+        self._sides[number] = _PeerSide(self, number)
+        if len(self._circuits) > most or not self._meter.take(1, now_s):
+            self._family.refused += 1
+            self.send_destroy(number)
+        elif not self._family.enqueue(self, number, create):
+            self.send_destroy(number)
+
+    def _forget(self, number: int) -> None:
+        self._circuits.pop(number, None)
+        side = self._sides.pop(number, None)
+        if side is not None:
+            self._link.forget(side)
