@@ -31,7 +31,7 @@ class StreamTransport(asyncio.Transport):
         stream.on_over = self._over
         self._protocol.connection_made(self)
 
-    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._is_closing or not data:
             return
         if not self._circuit.write(self._stream, bytes(data)) and not self._is_blocked:
