@@ -11,7 +11,7 @@ from restante.core.signed_acks import Evidence, is_evidence_by
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import StoreUnusable
-from restante.model.ids import NodeKey, InboxKey
+from restante.model.ids import InboxKey, NodeKey
 from restante.model.sources import Source
 from restante.node.stats import RelayCounters, RelayEvent
 from restante.node.write_batcher import MAX_BATCH, QUICK_DISK_S, SMALL_BATCH, WHOLE_BATCH, WriteBatcher
