@@ -39,8 +39,8 @@ def pair(node: NodeProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
     restante("id", "new", str(home / "bob"), "--relay", str(node.relay), "--no-passphrase")
     restante("id", "export", "--home", str(home / "alice"), "-o", str(home / "alice.json"), *phrase)
     restante("id", "export", "--home", str(home / "bob"), "-o", str(home / "bob.json"))
-    restante("contact", "add", str(home / "bob.json"), "--name", "bob", "--home", str(home / "alice"))
-    restante("contact", "add", str(home / "alice.json"), "--name", "alice", "--home", str(home / "bob"))
+    restante("contact", "add", "bob", str(home / "bob.json"), "--home", str(home / "alice"))
+    restante("contact", "add", "alice", str(home / "alice.json"), "--home", str(home / "bob"))
     return home
 
 
@@ -72,7 +72,7 @@ def fetched(who: Callable[..., Done], home: Path, *more: str) -> str:
 
 
 def test_messages_go_to_and_fro_once_each(pair: Path) -> None:
-    assert alice(pair, "send", "bob", "bonjour").stdout.endswith(" is at the relay\n")
+    assert alice(pair, "send", "bob", "bonjour").stdout.endswith(" is stored for the recipient\n")
     assert fetched(bob, pair).endswith("  alice  bonjour\n")
     sent = json.loads(bob(pair, "send", "alice", "salut", "--json").stdout)
     assert sent["state"] == "sent"
@@ -120,7 +120,7 @@ def test_a_message_that_becomes_a_dead_letter_is_not_reported_as_sent(tmp_path: 
             restante("id", "new", str(tmp_path / name), "--relay", str(small.relay), "--no-passphrase")
         restante("id", "export", "--home", str(tmp_path / "two"), "-o", str(tmp_path / "two.json"))
         home = {"RESTANTE_HOME": str(tmp_path / "one")}
-        restante("contact", "add", str(tmp_path / "two.json"), "--name", "two", status=0, **home)
+        restante("contact", "add", "two", str(tmp_path / "two.json"), status=0, **home)
         done = restante("send", "two", "x" * 20_000, status=1, **home)
         assert "could not be delivered and is a dead letter" in done.stdout
         as_json = restante("send", "two", "x" * 20_000, "--json", status=1, **home)
@@ -234,9 +234,9 @@ def test_a_new_passphrase_is_asked_for_twice_and_must_be_the_same(pair: Path, no
         ("send carol hello", 1, "error E109: there is no contact called 'carol'"),
         ("send alice hello --ttl-s 5", 2, "error E102: ttl_s of text = 5 is outside 3600..7776000 s"),
         ("send alice hello --kind control", 2, "error E101: kind control is for Restante itself"),
-        ("contact add identity --name x", 1, "error E109: identity cannot be read"),
+        ("contact add x identity", 1, "error E109: identity cannot be read"),
         ("id new . --relay here", 2, "error E101: a relay is named KEY@HOST:PORT"),
-        ("id new .", 2, "error E107: no relay given: add --relay KEY@HOST:PORT"),
+        ("id new .", 2, "error E107: no place given: add --mesh KEY@HOST:PORT"),
         ("inbox --home nowhere", 1, "error E109: nowhere is not a client's directory"),
         ("inbox --passphrase-file nowhere --home {alice}", 1, "error E109: nowhere cannot be read"),
         ("inbox --passphrase-file {alice}/relay --home {alice}", 1, "error E103: the passphrase is wrong"),
@@ -267,6 +267,6 @@ def test_what_is_no_contact_or_a_changed_one_is_refused(pair: Path, tmp_path: Pa
     }.items():
         (tmp_path / "changed.json").write_text(json.dumps(changed))
         status = 1 if name == "changed bundle" else 2
-        refused = bob(pair, "contact", "add", str(tmp_path / "changed.json"), "--name", "x", status=status)
+        refused = bob(pair, "contact", "add", "x", str(tmp_path / "changed.json"), status=status)
         assert refused.stderr.startswith("error E1"), name
     assert len(json.loads(bob(pair, "contact", "list", "--json").stdout)) == 1

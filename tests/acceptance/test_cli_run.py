@@ -43,7 +43,7 @@ def introduced(home: Path, relay: str) -> None:
         restante("id", "new", str(home / name), "--relay", relay, "--no-passphrase")
         restante("id", "export", "--home", str(home / name), "-o", str(home / f"{name}.json"))
     for name, other in (("alice", "bob"), ("bob", "alice")):
-        restante("contact", "add", str(home / f"{other}.json"), "--name", other, "--home", str(home / name))
+        restante("contact", "add", other, str(home / f"{other}.json"), "--home", str(home / name))
 
 
 def by(home: Path, name: str, *args: str, status: int = 0) -> Done:
@@ -83,7 +83,7 @@ def test_a_message_waited_for_is_delivered_to_a_client_that_is_kept_connected(pa
 
 def test_a_message_nobody_fetches_is_not_delivered_and_the_status_says_so(pair: Path) -> None:
     sent = by(pair, "alice", "send", "bob", "hello", "--wait", "--timeout-s", "0.5", status=1)
-    assert sent.stdout.endswith(" is at the relay\n")
+    assert sent.stdout.endswith(" is stored for the recipient\n")
 
 
 def test_without_a_relay_send_says_when_the_message_leaves_and_inbox_fails(tmp_path: Path, node: NodeProcess) -> None:

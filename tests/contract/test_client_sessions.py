@@ -168,8 +168,9 @@ async def test_what_is_for_another_or_by_a_stranger_is_recorded_and_changes_noth
     await carol.send(two.bob.identity.address, b"you do not know me")
     await two.post.deliver(carol, two.bob)
     assert digest(two, "bob", *STATE) == before
+    assert [one.sender for one in await two.bob.parts.requests.all()] == [carol.identity.address]
     await carol.receive(two.post.blobs(envelopes))
-    assert (security(carol), security(two.bob)) == ([Code.AUTHENTICATION_FAILED], ["unknown_sender"])
+    assert (security(carol), security(two.bob)) == ([Code.AUTHENTICATION_FAILED], [])
     assert shown(carol, two.clock) == []
     await carol.close()
 

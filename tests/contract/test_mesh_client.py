@@ -11,7 +11,6 @@ from restante.client.contacts import Contact, ContactBook
 from restante.client.mesh.host import MeshAccess
 from restante.core.signed_bundles import verify_bundle
 from restante.crypto.identity import Identity
-from restante.model.journal import JournalKind
 from restante.model.places import MeshPlace
 from restante.policy.mesh.time_buckets import HOUR_MS, bucket_at
 from restante.policy.settings import Settings
@@ -142,7 +141,7 @@ def test_a_recipient_away_for_an_hour_asks_for_one_inbox_with_at_most_fifteen_re
 
 
 @clause("7.6")
-def test_keys_are_found_by_the_address_alone(world: World) -> None:
+def test_two_people_who_know_only_addresses_write_to_each_other(world: World) -> None:
     async def scenario() -> None:
         async with world.client("alice") as alice, world.client("bob") as bob:
             await asyncio.sleep(20)
@@ -153,9 +152,17 @@ def test_keys_are_found_by_the_address_alone(world: World) -> None:
             assert bundle.one_time == ()
             alice.contacts.add(Contact(card=bundle.card, bundle=found.bundle, places=found.places, name="bob"))
             await alice.send("bob", "by address only")
+            await alice.send("bob", "and a second one")
             await asyncio.sleep(60)
-            [code] = [row.code for row in bob.journal.events(after=0, limit=100) if row.kind is JournalKind.SECURITY]
-            assert code == "unknown_sender"
+            [request] = await bob.parts.requests.all()
+            assert (request.sender, request.messages) == (alice.identity.address, 2)
+            async with bob.mesh_host() as host:
+                found = await host.prekeys.fetch(alice.identity.address)
+            bob.contacts.add(Contact(card=alice.identity.card, bundle=found.bundle, places=found.places, name="alice"))
+            assert await received(bob, 2) == ["by address only", "and a second one"]
+            assert await bob.parts.requests.all() == []
+            await bob.send("alice", "hello")
+            assert await received(alice, 1) == ["hello"]
 
     run_in_virtual_time(scenario(), world.clock)
 

@@ -258,7 +258,7 @@ def test_a_message_to_somebody_away_for_longer_than_its_ttl_is_lost_and_booked_a
 
 
 async def send_and_leave(stage: Stage) -> None:
-    """Alice's message is at the relay; neither of the two is online any more."""
+    """Alice's message is stored for the recipient; neither of the two is online any more."""
     await stage.alice.say(b"are you there?")
     stage.alice.go_online()
     await asyncio.sleep(1.0)

@@ -77,10 +77,7 @@ class Client:
         mesh: MeshAccess | None = None,
         receive_delay_s: float = RECEIVE_DELAY_S,
     ) -> None:
-        """`places` is where this client's own mail is stored, `mesh` how it reaches the mesh, if it does.
-
-        `carriers` adds to, or replaces, the carrier of mail.
-        """
+        """`places` store our own mail, `mesh` is how the mesh is reached, `carriers` replace the usual ones."""
         self.identity = identity
         self.contacts = contacts
         self.places = tuple(places)
@@ -122,7 +119,7 @@ class Client:
             sends_read_acks=sends_read_acks,
             on_read=self._maintenance_due.set,
         )
-        self._own_keys = OwnKeys(parts, identity, self.places, clock=clock)
+        self.own_keys = OwnKeys(parts, identity, self.places, clock=clock)
         self._sender = MailSender(parts, contacts=contacts, clock=clock, entropy=entropy)
         self._running: asyncio.Task[None] | None = None
         self._events: EventBroadcaster[ClientEvent] = EventBroadcaster()
@@ -291,7 +288,7 @@ class Client:
 
     async def as_contact(self) -> Contact:
         """Return what others need to write to us: card, prekeys and places, all signed."""
-        return await self._own_keys.as_contact()
+        return await self.own_keys.as_contact()
 
     def mesh_host(self) -> MeshHost:
         """Return what reaches the mesh, to be entered. Raises `ConfigurationInvalid` if the client knows no mesh."""
@@ -373,7 +370,7 @@ class Client:
             asyncio.create_task(self._stopping.wait()),
         ]
         if mesh is not None:
-            tasks.append(asyncio.create_task(mesh.keep_published(self.identity, self._own_keys.published)))
+            tasks.append(asyncio.create_task(mesh.keep_published(self.identity, self.own_keys.published)))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -389,6 +386,7 @@ class Client:
             self._maintenance_due.clear()
             next_ms = await self.run_maintenance()
             self.contacts.refresh()
+            await self.parts.requests.deliver_accepted(self.receive)
             wait_ms = max(0, next_ms - self._clock.now_ms())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1_000):

@@ -10,6 +10,7 @@ from restante.client.ack_sender import AckSender
 from restante.client.contacts import ContactBook
 from restante.client.incoming import IncomingMessages
 from restante.client.introductions.access_sender import AccessSender
+from restante.client.introductions.requests import Requests
 from restante.client.journal_shipping import ClientShipping
 from restante.client.maintenance import Maintenance
 from restante.client.message_encryptor import MessageEncryptor
@@ -17,6 +18,7 @@ from restante.client.outbox import Outbox
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
 from restante.crypto.identity import Identity
+from restante.crypto.sender_tag import SenderTags
 from restante.crypto.storage_seal import StorageSeal
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
@@ -40,6 +42,7 @@ class ClientParts:
     encryptor: MessageEncryptor
     outgoing: OutgoingMessages
     incoming: IncomingMessages
+    requests: Requests
     maintenance: Maintenance
     shipping: ClientShipping
 
@@ -77,14 +80,18 @@ def build_parts(
         journal=file.journal,
     )
     ack_sender = AckSender(identity, contacts=contacts, outgoing=outgoing, inbox=inbox, batching=settings.acks)
+    tags = SenderTags(identity)
+    requests = Requests(file, contacts=contacts, tags=tags, security=security)
     incoming = IncomingMessages(
         identity,
+        tags=tags,
         contacts=contacts,
         sessions=sessions,
         outgoing=outgoing,
         ack_sender=ack_sender,
         outbox=outbox.store,
         access=access,
+        requests=requests,
         security=security,
         limits=settings.order,
     )
@@ -95,6 +102,7 @@ def build_parts(
         incoming=incoming,
         ack_sender=ack_sender,
         security=security,
+        requests=requests,
         inbox=inbox,
         settings=settings,
         entropy=entropy,
@@ -109,6 +117,7 @@ def build_parts(
         encryptor=encryptor,
         outgoing=outgoing,
         incoming=incoming,
+        requests=requests,
         maintenance=maintenance,
         shipping=ClientShipping(ship_to, file, settings=settings, clock=clock, entropy=entropy),
     )

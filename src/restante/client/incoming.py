@@ -9,6 +9,7 @@ from typing import Final
 
 from restante.client.ack_sender import AckSender
 from restante.client.contacts import ContactBook
+from restante.client.introductions.requests import Requests
 from restante.client.message_encryptor import NO_ONE_TIME_PREKEY
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
@@ -70,23 +71,26 @@ class IncomingMessages:
         self,
         identity: Identity,
         *,
+        tags: SenderTags,
         contacts: ContactBook,
         sessions: SessionStore,
         outgoing: OutgoingMessages,
         ack_sender: AckSender,
         outbox: SqliteOutbox,
         access: AccessSecrets,
+        requests: Requests,
         security: SecurityEvents,
         limits: OrderLimits,
     ) -> None:
         self._identity = identity
-        self._tags = SenderTags(identity)
+        self._tags = tags
         self._contacts = contacts
         self._sessions = sessions
         self._outgoing = outgoing
         self._ack_sender = ack_sender
         self._outbox = outbox
         self._access = access
+        self._requests = requests
         self._security = security
         self._limits = limits
         self._asked_at_ms: dict[Address, int] = {}
@@ -103,7 +107,7 @@ class IncomingMessages:
         batch.expect((message.sender, message.message_id) for message in messages)
         for blob, arrival in arrivals:
             if isinstance(arrival, UnsealedMessage):
-                self._take_in(arrival, batch, stored_at_ms=blob.stored_at_ms, now_ms=now_ms)
+                self._take_in(arrival, batch, blob, now_ms=now_ms)
             else:
                 self._security.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
         if self._has_stranded:
@@ -128,15 +132,15 @@ class IncomingMessages:
             except RestanteError as problem:  # the outbox is full: the arrivals are stored nevertheless
                 self._security.warn(problem.code, peer=asked.sender, session_id=asked.session_id, now_ms=now_ms)
 
-    def _take_in(self, arrival: UnsealedMessage, batch: ReceiveBatch, *, stored_at_ms: int, now_ms: int) -> None:
+    def _take_in(self, arrival: UnsealedMessage, batch: ReceiveBatch, blob: StoredBlob, *, now_ms: int) -> None:
         message = arrival.message
         outside = UnsealedHeader(
             message.sender, message.session_id, message.message_id, arrival.payload_hash, arrival.envelope_bytes
         )
         contact = self._contacts.get(message.sender)
         if contact is None:
-            # We have no keys of the sender: storing the message would promise a receipt we can't send.
-            self._security.suspect("unknown_sender", now_ms=now_ms, outside=outside)
+            # A receipt follows when the user has accepted the sender: we have no keys of it yet.
+            self._requests.keep(arrival, outside, blob, now_ms=now_ms)
             return
         if not self._tags.is_valid(arrival.tag, arrival.tagged, sender=contact.card):
             self._security.suspect(INVALID_TAG, now_ms=now_ms, outside=outside)
@@ -167,7 +171,7 @@ class IncomingMessages:
             if session is None and problem.code is Code.SESSION_INVALID:
                 self._ask_for_another(message.sender, message.session_id, now_ms)
         else:
-            taken = batch.receive(opened, server_timestamp_ms=stored_at_ms)
+            taken = batch.receive(opened, server_timestamp_ms=blob.stored_at_ms)
             if ratchet is not None and taken.verdict in _MOVES_ON:
                 self._move_on(session, ratchet, batch, now_ms)
             if taken.control or taken.asks:

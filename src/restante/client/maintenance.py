@@ -6,6 +6,7 @@ from typing import Final
 from restante.client.ack_sender import AckSender
 from restante.client.incoming import IncomingMessages
 from restante.client.introductions.access_sender import AccessSender
+from restante.client.introductions.requests import Requests
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
 from restante.crypto.prekeys import prekeys_due, renew_due
@@ -31,6 +32,7 @@ class Maintenance:
         incoming: IncomingMessages,
         ack_sender: AckSender,
         security: SecurityEvents,
+        requests: Requests,
         inbox: SqliteInbox,
         settings: Settings,
         entropy: Entropy,
@@ -41,6 +43,7 @@ class Maintenance:
         self._incoming = incoming
         self._ack_sender = ack_sender
         self._security = security
+        self._requests = requests
         self._inbox = inbox
         self._settings = settings
         self._entropy = entropy
@@ -61,6 +64,7 @@ class Maintenance:
         if now_ms >= self._sweep_at_ms:
             self._inbox.sweep(now_ms=now_ms)
             self._sessions.sweep(now_ms=now_ms)
+            self._requests.sweep(now_ms=now_ms)
             self.renew_prekeys(now_ms=now_ms)
             self._sweep_at_ms = now_ms + self._settings.outbox.sweep_interval_ms
         wake_ms = self._inbox.next_wake_ms()

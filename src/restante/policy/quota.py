@@ -4,7 +4,7 @@ A node sees only the size and the rounded expiry of an envelope. It never evicts
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from restante.model.error_codes import Code
 from restante.model.kinds import TtlType
@@ -115,3 +115,25 @@ def _full(text: str) -> Refusal:
 
 def _round_up_to_hour(at_ms: int) -> int:
     return -(-at_ms // HOUR_MS) * HOUR_MS
+
+
+# What a client keeps of strangers until the user accepts or blocks them. Anybody who knows the address can write it.
+MOST_REQUEST_SENDERS: Final = 100
+MOST_REQUESTS_PER_SENDER: Final = 20
+MOST_REQUEST_BYTES: Final = 8_388_608
+REQUESTS_KEPT_MS: Final = 30 * 86_400_000
+
+
+class RequestUsage(NamedTuple):
+    """What is kept: of all strangers, and of the one that writes now."""
+
+    senders: int
+    total_bytes: int
+    of_sender: int
+
+
+def may_keep_request(usage: RequestUsage, *, size_bytes: int) -> bool:
+    """Return whether one more message fits. Nothing that is kept makes room for it: a flood removes nobody's mail."""
+    if usage.of_sender >= MOST_REQUESTS_PER_SENDER or usage.total_bytes + size_bytes > MOST_REQUEST_BYTES:
+        return False
+    return usage.of_sender > 0 or usage.senders < MOST_REQUEST_SENDERS

@@ -1,46 +1,79 @@
 """`restante contact`: the contacts of a client. It sends to them and accepts messages from them only."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from restante.cli.client.home import HomeOption, find_client_home, warn_of_unusable_contacts
+from restante.cli.client.home import (
+    HomeOption,
+    PassphraseOption,
+    find_client_home,
+    opened_client,
+    warn_of_unusable_contacts,
+)
 from restante.cli.client.options import JsonOption
 from restante.cli.terminal import console, print_json
 from restante.views import formatting
 from restante.views.text_tables import table
+
+if TYPE_CHECKING:
+    from restante.client.client import Client
+    from restante.client.contacts import Contact
 
 app = typer.Typer(help="Add and list contacts.", no_args_is_help=True, rich_markup_mode="rich")
 
 
 @app.command()
 def add(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file that 'restante id export' wrote for the contact.")
+    ctx: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name for the contact: a-z, 0-9, dot, underscore, hyphen.")
+    ],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="ADDRESS|FILE", help="Its address, or the file that 'restante id export' wrote for it."),
     ],
     *,
-    name: Annotated[str, typer.Option("--name", help="Name for the contact: a-z, 0-9, dot, underscore, hyphen.")],
     home: HomeOption = None,
+    passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a contact, or update its prekeys and relay. The file must be signed by the contact's address.
+    """Add a contact, or update its prekeys and places. With an address they come from the mesh, else from a file.
 
-    Compare the address with the contact over a channel you trust. Nothing else proves who owns it.
+    They must be signed by the address. Compare it with the contact over a channel you trust: nothing else proves who
+    owns it.
     """
+    import asyncio
+
+    from restante.cli.mesh.people import is_address
     from restante.client.contacts import read_contact
     from restante.runtime.system import SystemClock
     from restante.wire.address import show_address
 
-    directory = find_client_home(home)
-    contact = read_contact(file, now_ms=SystemClock().now_ms(), name=name)
-    directory.contact_book().add(contact)
+    if is_address(source):
+        contact = asyncio.run(_from_mesh(opened_client(ctx, home, passphrase_file), name, source))
+    else:
+        directory = find_client_home(home)
+        contact = read_contact(Path(source), now_ms=SystemClock().now_ms(), name=name)
+        directory.contact_book().add(contact)
     if as_json:
-        print_json({"name": name, "address": show_address(contact.address), "relay": str(contact.places.places[0])})
+        places = [str(place) for place in contact.places.places]
+        print_json({"name": name, "address": show_address(contact.address), "places": places})
         return
     out = console()
     out.print(f"{name} is a contact:", markup=False)
     out.print(show_address(contact.address), soft_wrap=True)
+
+
+async def _from_mesh(client: "Client", name: str, address: str) -> "Contact":
+    from restante.cli.mesh.people import add_by_address
+    from restante.wire.address import parse_address
+
+    try:
+        return await add_by_address(client, name, parse_address(address))
+    finally:
+        await client.close()
 
 
 @app.command("list")
@@ -61,7 +94,7 @@ def list_contacts(home: HomeOption = None, as_json: JsonOption = False) -> None:
                 {
                     "name": contact.name,
                     "address": show_address(contact.address),
-                    "relay": str(contact.places.places[0]),
+                    "places": [str(place) for place in contact.places.places],
                     "prekeys_until_ms": bundle.prekey_created_at_ms + BUNDLE_LIFE_MS,
                 }
                 for contact, bundle in found

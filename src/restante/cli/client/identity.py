@@ -9,7 +9,7 @@ import typer
 from restante.cli.client.home import HomeOption, PassphraseOption, find_client_home, opened_client, read_passphrase
 from restante.cli.client.options import JsonOption
 from restante.cli.client.relay import RELAY_VARIABLE, RelayOption
-from restante.cli.terminal import console, print_json
+from restante.cli.terminal import console, print_json, warn
 from restante.model.errors import ConfigurationInvalid
 from restante.views.text_tables import fields
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 [bold]Examples[/bold]
 
+  restante id new ./me --mesh KEY@HOST:PORT    nodes of a mesh, as 'restante up' prints them
+  restante contact add alice rst1… --home ./me
   restante id new ./me --relay KEY@HOST:PORT   a relay as 'node status' prints it
   restante id export --home ./me -o me.json    give this file to your contacts
-  restante contact add alice.json --name alice --home ./me
+  restante contact add alice alice.json --home ./me
 """
 
 app = typer.Typer(
@@ -37,41 +39,59 @@ def new(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty directory.")],
     *,
     relay: RelayOption = None,
+    mesh: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mesh", metavar="NODE[,NODE…]", help="Nodes of a mesh to ask first, each KEY@HOST:PORT. Repeatable."
+        ),
+    ] = None,
     passphrase_file: PassphraseOption = None,
     no_passphrase: Annotated[
         bool, typer.Option("--no-passphrase", help="Store the key unencrypted, in a file of mode 0600.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Create an identity that receives its messages at a relay.
+    """Create an identity that receives its messages in a mesh, at a relay, or both. In a mesh its keys are published.
 
     Asks for a passphrase that encrypts the key. The key is the identity: keep a copy of the file.
     """
+    import asyncio
+
+    from restante.client.client import Client
     from restante.client.home import ClientDirectory
     from restante.runtime.endpoints import parse_relay_place
-    from restante.runtime.system import SystemEntropy
+    from restante.runtime.system import SystemClock, SystemEntropy
     from restante.wire.address import show_address
 
-    if relay is None:
-        raise ConfigurationInvalid(f"no relay given: add --relay KEY@HOST:PORT, or set {RELAY_VARIABLE}")
-    pinned = parse_relay_place(relay)
+    nodes = [parse_relay_place(node) for each in mesh or () for node in each.split(",")]
+    if relay is None and not nodes:
+        raise ConfigurationInvalid(
+            f"no place given: add --mesh KEY@HOST:PORT of nodes, or --relay KEY@HOST:PORT (or set {RELAY_VARIABLE})"
+        )
+    pinned = None if relay is None else parse_relay_place(relay)
     if no_passphrase and passphrase_file is not None:
         raise ConfigurationInvalid("--no-passphrase and --passphrase-file exclude each other")
     passphrase = None if no_passphrase else _new_passphrase(passphrase_file)
     home = ClientDirectory(directory)
-    identity = home.create(pinned, SystemEntropy(), passphrase=passphrase)
+    now_ms = SystemClock().now_ms()
+    identity = home.create(pinned, SystemEntropy(), mesh=nodes, now_ms=now_ms, passphrase=passphrase)
     data = {
         "address": show_address(identity.address),
-        "relay": str(pinned),
+        "places": [str(place) for place in home.places()],
         "key": str(home.key),
         "has_passphrase": passphrase is not None,
     }
+    if nodes:
+        asyncio.run(_publish(Client.open(directory, passphrase), as_json=as_json))
     if as_json:
         print_json(data)
         return
     out = console()
     out.print(fields(f"Created an identity in {directory}", _lines(data)), soft_wrap=True)
-    out.print(f"Next: restante id export --home {directory} -o me.json", soft_wrap=True, markup=False)
+    if nodes:
+        out.print(f"Next: restante send ADDRESS TEXT --add NAME --home {directory}", soft_wrap=True, markup=False)
+    else:
+        out.print(f"Next: restante id export --home {directory} -o me.json", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -80,7 +100,7 @@ def show(
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the address of an identity and its relay."""
+    """Show the address of an identity and where its mail is stored."""
     from restante.cli.client.home import explain_wrong_passphrase, passphrase_for
     from restante.wire.address import show_address
 
@@ -90,7 +110,7 @@ def show(
         identity = directory.identity(passphrase=passphrase)
     data = {
         "address": show_address(identity.address),
-        "relay": str(directory.relay()),
+        "places": [str(place) for place in directory.places()],
         "key": str(directory.key),
         "has_passphrase": passphrase is not None,
     }
@@ -127,6 +147,19 @@ def export(
     console().print(f"Written to {output}. Contacts add it with 'restante contact add'", markup=False)
 
 
+async def _publish(client: "Client", *, as_json: bool) -> None:
+    """Publish the keys of a new identity, so that others can write to its address at once."""
+    from restante.cli.mesh.people import publish_keys
+    from restante.ports.relay_connection import AttemptFailed
+
+    try:
+        await publish_keys(client)
+    except AttemptFailed as problem:
+        warn(f"the keys are not published yet ({problem}); the client does it when it runs", as_json=as_json)
+    finally:
+        await client.close()
+
+
 async def _exported(client: "Client") -> Any:
     try:
         return await client.as_contact()
@@ -146,4 +179,4 @@ def _new_passphrase(file: Path | None) -> str:
 
 def _lines(data: dict[str, Any]) -> list[tuple[str, str]]:
     kept = "encrypted with a passphrase" if data["has_passphrase"] else "unencrypted, mode 0600"
-    return [("address", data["address"]), ("relay", data["relay"]), ("key", f"{data['key']}, {kept}")]
+    return [("address", data["address"]), ("places", ", ".join(data["places"])), ("key", f"{data['key']}, {kept}")]

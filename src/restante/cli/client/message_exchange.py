@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from restante.cli.client.home import hinting
+from restante.cli.mesh.people import add_by_address
 from restante.client.application.sent_message import NotDelivered, NotYetDelivered
 from restante.client.client import Client
 from restante.client.outbox_types import Status
@@ -25,6 +26,7 @@ from restante.model.states import State
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemClock
 from restante.views.received_messages import held_back_data, held_back_line, message_data, message_line
+from restante.wire.address import parse_address
 
 LOOK_S: Final = 0.05
 REACH_S: Final = 7.0  # how long a relay may take to accept the connection; up to 2 s pass before we connect
@@ -44,12 +46,16 @@ async def send_one(
     timeout_s: float,
     until_delivered: bool,
     is_run_elsewhere: bool,
+    add_as: str | None = None,
 ) -> tuple[MessageId, Status | None]:
-    """Accept the message, then wait until it is stored at a relay, or with `until_delivered` until it is received.
+    """Accept the message, then wait until it is stored at a place, or with `until_delivered` until it is received.
 
-    Return its id and status, None for a kind that is never queued.
+    With `add_as`, `to` is an address whose owner becomes a contact under this name first. Return the message's id and
+    status, None for a kind that is never queued.
     """
     try:
+        if add_as is not None:
+            await add_by_address(client, add_as, parse_address(to))
         with hinting(KNOWN_CONTACTS):
             contact = client.contacts.named(to)
         sent = await client.send(contact, body, kind=kind, ttl_s=ttl_s)
@@ -123,6 +129,24 @@ async def show_new(
             )
     finally:
         await client.close()
+
+
+@contextlib.asynccontextmanager
+async def fetching(
+    client: Client,
+    *,
+    is_run_elsewhere: bool,
+    until: Callable[[], Awaitable[bool]] | None = None,
+    within_s: float = REACH_S,
+) -> AsyncIterator[None]:
+    """Run the client, and enter the block when a place was read or cannot be reached, or when `until` holds."""
+
+    async def is_settled() -> bool:
+        return is_run_elsewhere or client.was_connected or client.connection_failure is not None
+
+    async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:
+        await _until(until or is_settled, working, within_s=within_s)
+        yield
 
 
 async def show_again(client: Client, contact: str, *, limit: int, as_json: bool) -> int:

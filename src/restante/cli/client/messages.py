@@ -17,7 +17,7 @@ from restante.model.limits import MAX_SEALED_BYTES
 
 MOST_MESSAGES: Final = 1_000_000
 SEND_RESULTS: Final = {
-    "sent": "is at the relay",
+    "sent": "is stored for the recipient",
     "delivered": "was received",
     "pending": "is in the outbox and not sent yet",
     "sending": "is being sent",
@@ -45,6 +45,10 @@ def send(
         typer.Option(
             "--timeout-s", min=0, max=86_400, help="How long to wait: 10 for the relay, 60 with --wait by default."
         ),
+    ] = None,
+    add_as: Annotated[
+        str | None,
+        typer.Option("--add", metavar="NAME", help="TO is an address: add it as a contact first, from the mesh."),
     ] = None,
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
@@ -74,6 +78,7 @@ def send(
             timeout_s=timeout_s if timeout_s is not None else (60.0 if wait else 10.0),
             until_delivered=wait,
             is_run_elsewhere=is_running,
+            add_as=add_as,
         )
     )
     message_id, state = show_message_id(sent_id), "dropped" if status is None else status.state.value

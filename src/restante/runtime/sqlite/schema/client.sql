@@ -294,6 +294,22 @@ CREATE TABLE mesh_bucket (
     PRIMARY KEY (inbox, bucket)
 ) STRICT, WITHOUT ROWID;
 
+-- Mail of people who are no contacts, as it came (sealed for us), until it is accepted or its sender is blocked.
+CREATE TABLE request (
+    request        INTEGER PRIMARY KEY,
+    sender         BLOB NOT NULL CHECK (length(sender) = 32),
+    payload_hash   BLOB NOT NULL UNIQUE,
+    received_at_ms INTEGER NOT NULL,
+    stored_at_ms   INTEGER NOT NULL,
+    envelope       BLOB NOT NULL
+) STRICT;
+CREATE INDEX request_sender ON request (sender);
+
+CREATE TABLE blocked_sender (
+    sender        BLOB PRIMARY KEY CHECK (length(sender) = 32),
+    blocked_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- One-time prekeys of peers that we have used.
 CREATE TABLE used_prekey (
     peer      BLOB NOT NULL,

@@ -1,0 +1,1 @@
+"""`restante mesh` and `restante requests`: the mesh from a client's side."""

@@ -1,0 +1,125 @@
+"""`restante mesh`: what a client knows of the mesh, who stores what, and who should."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from restante.cli.client.home import HomeOption, PassphraseOption, opened_client
+from restante.cli.client.options import JsonOption
+from restante.cli.terminal import console, print_json
+from restante.views.text_tables import fields, table
+
+if TYPE_CHECKING:
+    from restante.client.client import Client
+
+CIRCUITS_OFF = "off: nodes see the network address of this machine"
+
+app = typer.Typer(help="Look into the mesh.", no_args_is_help=True, rich_markup_mode="rich")
+
+
+@app.command()
+def status(
+    ctx: typer.Context, home: HomeOption = None, passphrase_file: PassphraseOption = None, as_json: JsonOption = False
+) -> None:
+    """Say how many nodes are known, whether the clock is right, and what is not hidden from nodes."""
+    data = asyncio.run(_status(opened_client(ctx, home, passphrase_file)))
+    if as_json:
+        print_json(data)
+        return
+    agreed = "agreed" if data["is_time_agreed"] else "own clock: fewer than 3 families were heard"
+    lines = [
+        ("nodes", f"{data['nodes']:,}, {data['storage_nodes']:,} of them store mail, {data['families']:,} families"),
+        ("network time", f"{agreed}, own clock off by {data['clock_offset_ms'] / 1_000:,.1f} s"),
+        ("circuits", CIRCUITS_OFF),
+    ]
+    console().print(fields("Mesh", lines), soft_wrap=True)
+
+
+@app.command()
+def lookup(
+    ctx: typer.Context,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A node id or inbox key: 64 hexadecimal digits.")],
+    *,
+    home: HomeOption = None,
+    passphrase_file: PassphraseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask ever closer nodes for the nodes closest to a key, and list them."""
+    from restante.model.errors import Malformed
+
+    try:
+        target = bytes.fromhex(key)
+    except ValueError:
+        target = b""
+    if len(target) != 32:
+        raise Malformed("a key has 64 hexadecimal digits")
+    rows = asyncio.run(_lookup(opened_client(ctx, home, passphrase_file), target))
+    _show_nodes(rows, "Closest nodes", as_json=as_json)
+
+
+@app.command()
+def where(
+    ctx: typer.Context,
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Whose public inbox.")],
+    *,
+    home: HomeOption = None,
+    passphrase_file: PassphraseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the nodes that should store mail for an address in this hour, and whether they answer.
+
+    For the own address also how many messages each holds: only the owner can ask for that.
+    """
+    from restante.wire.address import parse_address
+
+    rows = asyncio.run(_where(opened_client(ctx, home, passphrase_file), parse_address(address)))
+    _show_nodes(rows, "Stores mail for this address now", as_json=as_json)
+
+
+async def _status(client: "Client") -> dict[str, Any]:
+    try:
+        async with client.mesh_host() as host:
+            await host.directory.ensure_fresh()
+            nodes, time = host.directory.valid(), host.directory.time
+            return {
+                "nodes": len(nodes),
+                "storage_nodes": host.directory.storage_nodes(),
+                "families": len({each.family for each in nodes}),
+                "is_time_agreed": time.is_agreed,
+                "clock_offset_ms": time.offset_ms,
+                "circuits": "off",
+            }
+    finally:
+        await client.close()
+
+
+async def _lookup(client: "Client", target: bytes) -> list[dict[str, Any]]:
+    from restante.client.mesh.connections import dial_places
+
+    try:
+        async with client.mesh_host() as host:
+            await host.directory.ensure_fresh()
+            found = await host.directory.look_up(target)
+            return [{"node": each.node_id.hex(), "place": str(dial_places(each)[0])} for each in found]
+    finally:
+        await client.close()
+
+
+async def _where(client: "Client", address: Any) -> list[dict[str, Any]]:
+    from restante.client.mesh.inspection import holders
+
+    try:
+        async with client.mesh_host() as host:
+            return [each._asdict() for each in await holders(host.directory, client.identity, address)]
+    finally:
+        await client.close()
+
+
+def _show_nodes(rows: list[dict[str, Any]], title: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    names = list(rows[0]) if rows else ["node"]
+    cells = [tuple("" if value is None else str(value) for value in row.values()) for row in rows]
+    console().print(table(title, *names, rows=cells, dense=True))

@@ -1,0 +1,144 @@
+"""`restante requests`: mail of people who are no contacts yet. Accepting delivers it, blocking deletes it."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from restante.cli.client.home import HomeOption, PassphraseOption, is_run_elsewhere, opened_client
+from restante.cli.client.options import JsonOption
+from restante.cli.terminal import HINT, console, print_json
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError
+from restante.views import formatting
+from restante.views.text_tables import table
+
+if TYPE_CHECKING:
+    from restante.client.client import Client
+    from restante.model.ids import Address
+    from restante.runtime.sqlite.requests import RequestSummary
+
+WAIT_S: Final = 10.0
+
+app = typer.Typer(
+    help="Show mail of people who are no contacts yet; accept or block them.",
+    invoke_without_command=True,
+    rich_markup_mode="rich",
+)
+
+AddressArgument = Annotated[str, typer.Argument(metavar="ADDRESS", help="The sender, as 'restante requests' shows it.")]
+
+
+@app.callback()
+def requests(
+    ctx: typer.Context,
+    home: HomeOption = None,
+    passphrase_file: PassphraseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch mail, then list who wrote without being a contact. The texts are shown once a request is accepted."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from restante.runtime.system import SystemClock
+    from restante.wire.address import show_address
+
+    client = opened_client(ctx, home, passphrase_file)
+    found = asyncio.run(_list(client, is_running=is_run_elsewhere(home)))
+    if as_json:
+        print_json([{**one._asdict(), "sender": show_address(one.sender)} for one in found])
+        return
+    out = console()
+    if not found:
+        out.print("There are no requests.")
+        return
+    now_ms = SystemClock().now_ms()
+    rows = [
+        (str(one.messages), f"{one.size_bytes:,}", formatting.away(one.first_at_ms, now_ms), show_address(one.sender))
+        for one in found
+    ]
+    right = ("messages", "bytes", "since")
+    out.print(table("Requests", "messages", "bytes", "since", "address", rows=rows, right=right, dense=True))
+    out.print("Answer with 'restante requests accept ADDRESS --name NAME' or 'restante requests block ADDRESS'.")
+
+
+@app.command()
+def accept(
+    ctx: typer.Context,
+    address: AddressArgument,
+    *,
+    name: Annotated[str, typer.Option("--name", help="Name for the contact: a-z, 0-9, dot, underscore, hyphen.")],
+    home: HomeOption = None,
+    passphrase_file: PassphraseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add the sender as a contact, with keys from the mesh, and show what it wrote."""
+    from restante.cli.client.message_exchange import show_new
+    from restante.wire.address import parse_address
+
+    sender = parse_address(address)
+    is_running = is_run_elsewhere(home)
+    asyncio.run(_accept(opened_client(ctx, home, passphrase_file), name, sender, is_running=is_running))
+    result = asyncio.run(
+        show_new(
+            opened_client(ctx, home, passphrase_file),
+            again=False,
+            follow=False,
+            idle_timeout_s=2.0,
+            as_json=as_json,
+            is_run_elsewhere=is_running,
+        )
+    )
+    if not result.shown and not as_json:
+        console().print(f"{name} is a contact. Its messages are shown by 'restante inbox'.", markup=False)
+
+
+@app.command()
+def block(
+    ctx: typer.Context,
+    address: AddressArgument,
+    *,
+    home: HomeOption = None,
+    passphrase_file: PassphraseOption = None,
+) -> None:
+    """Delete what the sender wrote, and keep nothing of it from now on."""
+    from restante.wire.address import parse_address
+
+    sender = parse_address(address)
+    asyncio.run(_block(opened_client(ctx, home, passphrase_file), sender))
+    console().print("Blocked. What this address writes is no longer kept.")
+
+
+async def _list(client: "Client", *, is_running: bool) -> "list[RequestSummary]":
+    from restante.cli.client.message_exchange import fetching
+
+    try:
+        async with fetching(client, is_run_elsewhere=is_running):
+            return await client.parts.requests.all()
+    finally:
+        await client.close()
+
+
+async def _accept(client: "Client", name: str, sender: "Address", *, is_running: bool) -> None:
+    from restante.cli.client.message_exchange import fetching
+    from restante.cli.mesh.people import add_by_address
+
+    try:
+        async with fetching(client, is_run_elsewhere=is_running, until=lambda: _wrote(client, sender), within_s=WAIT_S):
+            if not await _wrote(client, sender):
+                problem = RestanteError("there is no request of this address", code=Code.NOT_FOUND)
+                problem.add_note(f"{HINT}List the requests with 'restante requests'.")
+                raise problem
+            await add_by_address(client, name, sender)
+    finally:
+        await client.close()
+
+
+async def _wrote(client: "Client", sender: "Address") -> bool:
+    return any(one.sender == sender for one in await client.parts.requests.all())
+
+
+async def _block(client: "Client", sender: "Address") -> None:
+    try:
+        await client.parts.requests.block(sender, now_ms=client.now_ms())
+    finally:
+        await client.close()
