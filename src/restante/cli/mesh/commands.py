@@ -1,12 +1,12 @@
 """`restante mesh`: what a client knows of the mesh, who stores what, and who should."""
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from restante.cli.client.home import HomeOption, PassphraseOption, opened_client
 from restante.cli.client.options import JsonOption
+from restante.cli.mesh.running import run_now
 from restante.cli.terminal import console, print_json
 from restante.views.text_tables import fields, table
 
@@ -23,7 +23,7 @@ def status(
     ctx: typer.Context, home: HomeOption = None, passphrase_file: PassphraseOption = None, as_json: JsonOption = False
 ) -> None:
     """Say how many nodes are known, whether the clock is right, and what is not hidden from nodes."""
-    data = asyncio.run(_status(opened_client(ctx, home, passphrase_file)))
+    data = run_now(_status(opened_client(ctx, home, passphrase_file)))
     if as_json:
         print_json(data)
         return
@@ -54,7 +54,7 @@ def lookup(
         target = b""
     if len(target) != 32:
         raise Malformed("a key has 64 hexadecimal digits")
-    rows = asyncio.run(_lookup(opened_client(ctx, home, passphrase_file), target))
+    rows = run_now(_lookup(opened_client(ctx, home, passphrase_file), target))
     _show_nodes(rows, "Closest nodes", as_json=as_json)
 
 
@@ -73,7 +73,7 @@ def where(
     """
     from restante.wire.address import parse_address
 
-    rows = asyncio.run(_where(opened_client(ctx, home, passphrase_file), parse_address(address)))
+    rows = run_now(_where(opened_client(ctx, home, passphrase_file), parse_address(address)))
     _show_nodes(rows, "Stores mail for this address now", as_json=as_json)
 
 

@@ -1,12 +1,12 @@
 """`restante requests`: mail of people who are no contacts yet. Accepting delivers it, blocking deletes it."""
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from restante.cli.client.home import HomeOption, PassphraseOption, is_run_elsewhere, opened_client
 from restante.cli.client.options import JsonOption
+from restante.cli.mesh.running import run_now
 from restante.cli.terminal import HINT, console, print_json
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
@@ -43,7 +43,7 @@ def requests(
     from restante.wire.address import show_address
 
     client = opened_client(ctx, home, passphrase_file)
-    found = asyncio.run(_list(client, is_running=is_run_elsewhere(home)))
+    found = run_now(_list(client, is_running=is_run_elsewhere(home)))
     if as_json:
         print_json([{**one._asdict(), "sender": show_address(one.sender)} for one in found])
         return
@@ -77,8 +77,8 @@ def accept(
 
     sender = parse_address(address)
     is_running = is_run_elsewhere(home)
-    asyncio.run(_accept(opened_client(ctx, home, passphrase_file), name, sender, is_running=is_running))
-    result = asyncio.run(
+    run_now(_accept(opened_client(ctx, home, passphrase_file), name, sender, is_running=is_running))
+    result = run_now(
         show_new(
             opened_client(ctx, home, passphrase_file),
             again=False,
@@ -104,7 +104,7 @@ def block(
     from restante.wire.address import parse_address
 
     sender = parse_address(address)
-    asyncio.run(_block(opened_client(ctx, home, passphrase_file), sender))
+    run_now(_block(opened_client(ctx, home, passphrase_file), sender))
     console().print("Blocked. What this address writes is no longer kept.")
 
 
