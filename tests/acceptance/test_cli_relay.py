@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import apsw
 import pytest
 
 from restante.core.inboxes.relay_inbox import relay_inbox_key
@@ -62,6 +63,37 @@ def test_what_was_put_is_listed_in_order_and_stays_until_it_is_deleted(node: Nod
     assert [one["payload_hash"] for one in flushed(node, key, count=3)] == stored[:3]
     assert [one["payload_hash"] for one in flushed(node, key, "--delete", count=20)] == stored
     assert flushed(node, key) == []
+
+
+@clause("6.3")
+def test_a_damaged_blob_is_not_served_and_shows_in_health_metrics_and_journal(tmp_path: Path) -> None:
+    create_identity(tmp_path / "reader.key", SystemEntropy())
+    key = str(tmp_path / "reader.key")
+    home = NodeHome.made(tmp_path / "node")
+    with running_node(home) as node:
+        restante("relay", "put", "--identity", key, "--count", "3", RESTANTE_RELAY=str(node.relay))
+        assert json.loads(node.get("/status")[1])["health"]["damaged_blobs"] == 0
+        disk = apsw.Connection(str(home.database))
+        second = "(SELECT id FROM blob ORDER BY id LIMIT 1 OFFSET 1)"
+        disk.execute(f"UPDATE blob SET envelope = zeroblob(length(envelope)) WHERE id = {second}")  # noqa: S608 - of this test
+        assert len(flushed(node, key)) == 2
+        assert node.health() == 200
+        assert json.loads(node.get("/status")[1])["health"]["damaged_blobs"] == 1
+        assert b"restante_relay_blobs_damaged_total 1.0" in node.get("/metrics")[1]
+        [(journaled,)] = disk.execute("SELECT count(*) FROM journal WHERE kind = 'damaged'")
+        disk.close()
+    assert journaled == 1
+
+
+def test_a_flush_that_stops_at_its_limit_says_so(node: NodeProcess, key: str) -> None:
+    restante("relay", "put", "--identity", key, "--count", "4", RESTANTE_RELAY=str(node.relay))
+    flush = ("relay", "flush", "--identity", key, "--relay", str(node.relay), "--idle-timeout-ms", "60000", "--limit")
+    stopped = restante(*flush, "3")
+    assert "stopped after 3 messages, there may be more: raise --limit" in stopped.stderr
+    assert json.loads(restante(*flush, "3", "--json").stdout)["limit_reached"] is True
+    whole = restante("relay", "flush", "--identity", key, "--relay", str(node.relay), "--limit", "5", "--json")
+    assert json.loads(whole.stdout)["limit_reached"] is False
+    assert "stopped after" not in whole.stderr
 
 
 def test_the_tables_are_for_people(node: NodeProcess, key: str, reader: Identity) -> None:

@@ -195,6 +195,8 @@ def test_a_place_that_is_taken_is_named(home: NodeHome, tmp_path: Path) -> None:
         other.set("node", listen=listen)
         refused = spawned("node", "run", str(other.path), status=1)
         assert f"error E110: node.listen = {listen} cannot be listened at: Address" in refused.stderr
+        assert "hint: Stop the process that" in refused.stderr
+        assert "install" not in refused.stderr, "nothing is missing: the port is taken"
         other.set("node", listen=f"127.0.0.1:{free_port()}", status=str(node.status))
         refused = spawned("node", "run", str(other.path), status=1)
         assert f"error E110: node.status = {node.status} cannot be listened at: Address" in refused.stderr

@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from restante.model.ids import show_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
@@ -116,6 +118,21 @@ def test_the_report_names_each_planted_fault_and_nobody_else(tmp_path: Path) -> 
     asked = (tmp_path / "actions" / f"{writer(1).hex()}.actions.jsonl").read_text("utf-8").splitlines()
     [again] = [json.loads(line) for line in asked if '"retransmit"' in line]
     assert again["message_id"] == message(WITHHELD).hex()
+
+
+@pytest.mark.soak  # a Spark run of its own; tests/unit/cli/test_report_status.py shows the rule
+@clause("13.4", "1.4")
+def test_a_sound_report_with_undelivered_messages_has_exit_status_3(tmp_path: Path) -> None:
+    sender = Journal(writer(1))
+    details = {"message_kind": Kind.TEXT, "priority": Priority.NORMAL, "ttl_s": 3_600}
+    sender.write(JournalKind.ACCEPTED, message(1), NOON_MS, payload_hash=sealed(1), **details)
+    sender.write(JournalKind.EXPIRED, message(1), NOON_MS + HOUR_MS, code="E010")
+    (tmp_path / "segments").mkdir()
+    write_segment(tmp_path / "segments" / "a.parquet", records(sender.rows))
+    operator = Operator(tmp_path)
+    operator.env |= quick_environ(tmp_path)
+    done = operator.run("fleet report segments --master local[1] --json", status=3, timeout_s=240)
+    assert json.loads(done.stdout)["conservation"].startswith("accepted 1 = delivered 0 + expired 1 ")
 
 
 def test_bad_paths_and_an_unreadable_page_are_refused_in_words(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ FAILURE_RULES: Final[Mapping[Failure, FailureRule]] = MappingProxyType(
         ),
         # It depends on the node's clock (SPEC 6.10): the entry waits until it is stored or expires.
         Failure.EXPIRES_TOO_SOON: FailureRule(
-            code=Code.OUT_OF_RANGE, backoff=Backoff.EXPONENTIAL, counts_as_attempt=False, tries_other_nodes=True
+            code=Code.STORAGE_FAILED, backoff=Backoff.EXPONENTIAL, counts_as_attempt=False, tries_other_nodes=True
         ),
         Failure.ENCRYPTION_FAILED: FailureRule(
             code=Code.ENCRYPTION_FAILED,

@@ -123,6 +123,19 @@ def test_a_wait_ends_when_anything_to_that_recipient_is_stored(file: ClientFile)
     assert chosen(file) is None, "carol's wait goes on"
 
 
+@clause("3.3", "3.4")
+@pytest.mark.parametrize("failure", [Failure.STORAGE_REFUSED, Failure.CONNECTION_REFUSED])
+def test_a_full_mailbox_or_a_dead_contact_delays_nobody_elses_mail_at_the_same_relay(
+    file: ClientFile, failure: Failure
+) -> None:
+    for number, lane in enumerate(["full", "full", "carol", "dave"]):
+        accept(file.outbox, entry(number, route=Route.RELAY, lane=lane))
+    file.outbox.lease(owner="me", routes=tuple(Route), limit=1, now_ms=NOW_MS)
+    file.outbox.apply(message(0), TransmitFailed(owner="me", failure=failure), now_ms=NOW_MS)
+    leased = file.outbox.lease(owner="me", routes=tuple(Route), limit=9, now_ms=NOW_MS)
+    assert [one.message_id for one in leased] == [message(2), message(3)]
+
+
 @clause("3.4")
 def test_no_more_than_256_places_are_open_behind_the_oldest_unsent_entry(file: ClientFile) -> None:
     with file.database.transaction():

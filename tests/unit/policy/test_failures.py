@@ -42,7 +42,7 @@ FAILURE_TABLE = {
     Failure.AUTHENTICATION_FAILED: ("E103", Backoff.NEVER),
     Failure.TOO_LARGE: ("E006", Backoff.NEVER),
     Failure.STORAGE_REFUSED: ("E004", Backoff.EXPONENTIAL),
-    Failure.EXPIRES_TOO_SOON: ("E102", Backoff.EXPONENTIAL),
+    Failure.EXPIRES_TOO_SOON: ("E004", Backoff.EXPONENTIAL),
     Failure.ENCRYPTION_FAILED: ("E008", Backoff.EXPONENTIAL),
     Failure.CARRIER_FAILED: ("E111", Backoff.EXPONENTIAL),
     Failure.TTL_EXPIRED: ("E010", Backoff.REMOVE),

@@ -77,7 +77,17 @@ def passphrase_for(directory: "ClientDirectory", file: Path | None) -> str | Non
     return str(typer.prompt("Passphrase", hide_input=True))
 
 
-def opened_client(ctx: typer.Context, home: Path | None, passphrase_file: Path | None) -> "Client":
+def receive_delay_s(*, only_receives: bool, is_terminal: bool) -> float:
+    """Return the longest random delay before the receiving connection (SPEC 6.5).
+
+    A person who only fetches mail at a terminal does not wait: no put connection was opened that it could be linked to.
+    """
+    return 0.0 if only_receives and is_terminal else INTERACTIVE_RECEIVE_DELAY_S
+
+
+def opened_client(
+    ctx: typer.Context, home: Path | None, passphrase_file: Path | None, *, only_receives: bool = False
+) -> "Client":
     """Open the client of a command. The caller closes it. Contact files that cannot be used are named in warnings."""
     from restante.cli.shared_options import inputs_of
     from restante.client.client import Client
@@ -91,7 +101,7 @@ def opened_client(ctx: typer.Context, home: Path | None, passphrase_file: Path |
             passphrase,
             settings=loaded.settings,
             ship_to=loaded.ship_to,
-            receive_delay_s=INTERACTIVE_RECEIVE_DELAY_S,
+            receive_delay_s=receive_delay_s(only_receives=only_receives, is_terminal=sys.stdout.isatty()),
         )
     warn_of_unusable_contacts(client.contacts, as_json=bool(ctx.params.get("as_json")))
     return client

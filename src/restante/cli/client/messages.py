@@ -130,7 +130,7 @@ def inbox(
 
     from restante.cli.client.message_exchange import show_new
 
-    client = opened_client(ctx, home, passphrase_file)
+    client = opened_client(ctx, home, passphrase_file, only_receives=True)
     client.sends_read_acks = send_read_acks
     idle_timeout_s = idle_timeout_ms / 1_000
     result = asyncio.run(

@@ -14,7 +14,7 @@ from restante.model.send_receipt import Delivery, Dropped, Outcome, SendReceipt
 from restante.model.states import ENDED, State
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 
-LOOK_AGAIN_S: Final = 1.0  # another process may run the client and receive the ack
+LOOK_AGAIN_S: Final = 1.0  # another process may run the client and receive the ack; see inbox_reader.LOOK_AGAIN_S
 FINAL: Final = frozenset(
     {
         OutboxEventType.DELIVERED,
