@@ -95,7 +95,7 @@ class Ours:
         return encrypt_message(
             agreed.ratchet,
             TEXT,
-            writer=ALICE.address,
+            sender=ALICE.address,
             session_id=agreed.session_id,
             message_id=mint_message_id(os.urandom(16)),
             generation=agreed.generation,
@@ -106,7 +106,7 @@ class Ours:
 
     def _accept(self, raw: bytes) -> Accepted:
         return accept_session(
-            decode_session_message(unpad(raw)).message, reader=BOB, prekeys=self._prekeys, now_ms=NOW_MS
+            decode_session_message(unpad(raw)).message, recipient=BOB, prekeys=self._prekeys, now_ms=NOW_MS
         )
 
 

@@ -21,9 +21,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from restante.fleet.jobs.stream import StreamOptions, start_stream
 from restante.fleet.kernels.arrivals_fallback import ExactSession, SessionEvent, StateRow
-from restante.fleet.kernels.arrivals_schema import ARRIVED, EVENTS, NO_SEQUENCE, PLACEMENTS, SEEN
+from restante.fleet.kernels.arrivals_schema import EVENTS, NO_SEQUENCE, PLACEMENTS, SEEN, TIME_PASSED
 from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
-from restante.fleet.kernels.arrivals_words import ARRIVALS, RECORDED, RESETS
+from restante.fleet.kernels.arrivals_words import ARRIVALS, RECORDED
 from restante.fleet.lake.layout import Lake, spark_path
 from restante.fleet.tables.journal_schema import JOURNAL
 from restante.fleet.transforms.arrivals import session_events
@@ -64,14 +64,13 @@ class OneSession(StatefulProcessor):
                 row.at_ms,
                 EVENTS[row.event],
                 None if row.sequence == NO_SEQUENCE else row.sequence,
-                row.message_id if row.event == ARRIVED else None,
+                row.message_id if row.event != TIME_PASSED else None,
                 _word(RECORDED, told.verdict),
-                _word(RECORDED, row.recorded) if row.event == ARRIVED else None,
+                _word(RECORDED, row.recorded) if row.event != TIME_PASSED else None,
                 _word(PLACEMENTS, told.placement),
                 told.expected,
                 told.released,
                 told.gaps or None,
-                _word((None, *RESETS), told.reset),
             )
         self.save(list(session.rows()))
 

@@ -64,7 +64,7 @@ def receive(directory: Path, batch_size: int, letters: Sequence[DecryptedMessage
     for start in range(0, len(letters), batch_size):
         with inbox.batch(now_ms=NOW_MS) as batch:
             for one in letters[start : start + batch_size]:
-                batch.receive(one, server_timestamp_ms=NOW_MS)
+                batch.receive_decrypted(one, server_timestamp_ms=NOW_MS)
         inbox.take_changes()
     database.close()
 

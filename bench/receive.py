@@ -98,7 +98,7 @@ async def one_round() -> tuple[float, float, float]:
         reader, blobs = await written(Path(directory))
         envelopes = [blob.envelope for blob in blobs]
         groups = [envelopes[start : start + BATCH] for start in range(0, len(envelopes), BATCH)]
-        sealed_us = cpu_us(lambda: [unseal_envelopes(group, reader=reader.identity) for group in groups], len(blobs))
+        sealed_us = cpu_us(lambda: [unseal_envelopes(group, recipient=reader.identity) for group in groups], len(blobs))
         start, cpu = time.perf_counter(), time.process_time()
         await reader.receive(blobs)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu

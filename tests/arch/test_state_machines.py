@@ -1,13 +1,11 @@
 """The drawn machines are the real ones."""
 
-from restante.core.inbox import Phase
 from restante.model.states import ENDED, State
 from support.docs.mesh_machine_page import MESH_PAGE, mesh_page
 from support.docs.state_machine_pages import (
     INBOX_PAGE,
     LINK_PAGE,
     OUTBOX_PAGE,
-    inbox_moves,
     inbox_page,
     link_page,
     outbox_moves,
@@ -25,10 +23,6 @@ def test_an_ended_message_moves_only_out_of_the_dead_letters() -> None:
 
 def test_the_drawing_of_the_inbox_is_current() -> None:
     assert INBOX_PAGE.read_text("utf-8") == inbox_page(), "run: make docs"
-
-
-def test_an_ended_session_never_comes_back() -> None:
-    assert {after for before, after in inbox_moves() if before in {Phase.BROKEN, Phase.CLOSED}} == {Phase.CLOSED}
 
 
 def test_the_drawing_of_the_link_is_current() -> None:

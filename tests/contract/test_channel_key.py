@@ -99,7 +99,7 @@ async def test_two_texts_exchanged_on_disk_are_not_sent(tmp_path: Path) -> None:
         texts = [store.load(each) for each in ids]
         for message_id, entry in zip(ids, reversed(texts), strict=True):
             assert entry is not None
-            store.replace_payload(message_id, entry.payload, now_ms=0)
+            store.replace_payload(message_id, entry.payload)
 
     await channels.outbox.within(exchange)
     await channels.drain()

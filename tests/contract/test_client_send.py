@@ -20,7 +20,7 @@ from restante.wire.address import show_address
 from support.client.client_pairs import Post, client_in, introduce
 from support.spec.clauses import clause
 
-MAX_TEXT_BYTES = 251_282
+MAX_TEXT_BYTES = 251_314
 STRANGER = Identity(b"x" * 32)
 
 

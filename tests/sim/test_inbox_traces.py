@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from restante.core.inbox_events import InboxEventType, ResetReason
+from restante.core.inbox_events import InboxEventType
 from support.inbox.decrypted_messages import shown
 from support.inbox.lossy_peers import Peers
 from support.spec.clauses import clause
@@ -29,7 +29,7 @@ happenings = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([1_000, MINUTE_MS, 5 * MINUTE_MS, 12 * MINUTE_MS])),
     st.tuples(st.just("acknowledge"), st.booleans()),
     st.tuples(st.just("answer"), st.booleans()),
-    st.tuples(st.just("reset"), st.just(0)),
+    st.tuples(st.just("change session"), st.just(0)),
     st.tuples(st.just("crash"), st.just(0)),
 )
 
@@ -42,84 +42,84 @@ def play(peers: Peers, what: str, how: Any) -> None:
 
 
 def on_the_network(peers: Peers, what: str, how: Any) -> None:
-    network, reader = peers.network, peers.reader
+    network, recipient = peers.network, peers.recipient
     if not network and what not in {"collide", "replay"}:
         return
     match what:
         case "deliver":
-            reader.receive([network.pop(how % len(network))])
+            recipient.receive([network.pop(how % len(network))])
         case "deliver twice":
-            reader.receive([network[how % len(network)]] * 2)
+            recipient.receive([network[how % len(network)]] * 2)
         case "deliver all":
             how.shuffle(network)
             peers.network = []
-            reader.receive(network)
+            recipient.receive(network)
         case "lose":
             del network[how % len(network)]
-        case "collide" | "replay" if peers.writer.kept:
-            # Only what has come can be collided with: before that, nobody but its writer knows it.
-            known = peers.writer.kept[how % len(peers.writer.kept)].envelope
-            reader.receive([known, peers.forged(known, new_id=what == "replay")])
+        case "collide" | "replay" if peers.sender.kept:
+            # Only what has come can be collided with: before that, only its sender knows it.
+            known = peers.sender.kept[how % len(peers.sender.kept)].envelope
+            recipient.receive([known, peers.forged(known, new_id=what == "replay")])
 
 
 def at_the_peers(peers: Peers, what: str, how: Any) -> None:
     match what:
         case "write":
-            peers.network += [peers.writer.write() for _ in range(how)]
+            peers.network += [peers.sender.write() for _ in range(how)]
         case "wait":
             peers.clock.advance(how)
-            peers.reader.pass_time()
+            peers.recipient.pass_time()
         case "acknowledge":
-            ids = peers.reader.receipts()
-            peers.writer.receipted(ids if how else ())
+            ids = peers.recipient.receipts()
+            peers.sender.receipted(ids if how else ())
         case "answer":
             if how:
                 peers.answer_asks()
-            peers.reader.asks = []
-        case "reset":
-            peers.network += peers.writer.reset(peers.writer.standing.current, ResetReason.ASKED_FOR)
+            peers.recipient.asks = []
+        case "change session":
+            peers.network += peers.sender.change_session()
         case "crash":
-            peers.reader.crash()
+            peers.recipient.crash()
 
 
 @clause("1.1", "1.2", "8.7", "9.3", "9.5")
 @settings(max_examples=120, deadline=None)
-@example([("deliver", 2), ("wait", 12 * MINUTE_MS), ("deliver", 0), ("reset", 0), ("deliver", 3)])
+@example([("deliver", 2), ("wait", 12 * MINUTE_MS), ("deliver", 0), ("change session", 0), ("deliver", 3)])
 @given(st.lists(happenings, min_size=4, max_size=40))
 def test_the_application_sees_what_was_sent_once_each_in_order_but_for_what_is_marked(
     happened: list[tuple[str, object]],
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        peers = Peers(Path(directory) / "reader.db")
+        peers = Peers(Path(directory) / "recipient.db")
         play(peers, "write", 5)
         for what, how in happened:
             play(peers, what, how)
         peers.settle()
-        entries = shown(peers.reader.file, now_ms=peers.clock.now_ms())
-        assert Counter(entry.plaintext for entry in entries) == Counter(peers.writer.sent)
+        entries = shown(peers.recipient.file, now_ms=peers.clock.now_ms())
+        assert Counter(entry.plaintext for entry in entries) == Counter(peers.sender.sent)
         in_order = [entry for entry in entries if not entry.is_late]
         for session in {entry.session_id for entry in in_order}:
             numbers = [entry.sequence_number for entry in in_order if entry.session_id == session]
             assert all(earlier < later for earlier, later in pairwise(numbers))
-        told = Counter(change.notice for change in peers.reader.changes)
+        told = Counter(change.notice for change in peers.recipient.changes)
         assert told[InboxEventType.NEW_MESSAGE] == len(entries)
         if any(entry.is_late for entry in entries):
             assert told[InboxEventType.GAP], "nothing is late unless a gap was skipped, and that was told"
-        peers.reader.file.database.close()
+        peers.recipient.file.database.close()
 
 
 @clause("1.1", "1.2")
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["deliver", "deliver twice"]), which), max_size=60), st.integers(1, 7))
 def test_disorder_and_repeats_alone_leave_the_sent_sequence(happened: list[tuple[str, int]], count: int) -> None:
-    """Without loss, delay or reset there is no gap: exactly what was sent, in exactly that order."""
+    """Without loss, delay or another session there is no gap: exactly what was sent, in exactly that order."""
     with tempfile.TemporaryDirectory() as directory:
-        peers = Peers(Path(directory) / "reader.db")
+        peers = Peers(Path(directory) / "recipient.db")
         play(peers, "write", count)
         for what, how in happened:
             play(peers, what, how)
-        peers.reader.receive(peers.network)
-        entries = shown(peers.reader.file)
-        assert [entry.plaintext for entry in entries] == peers.writer.sent
-        assert {change.notice for change in peers.reader.changes} == {InboxEventType.NEW_MESSAGE}
-        peers.reader.file.database.close()
+        peers.recipient.receive(peers.network)
+        entries = shown(peers.recipient.file)
+        assert [entry.plaintext for entry in entries] == peers.sender.sent
+        assert {change.notice for change in peers.recipient.changes} == {InboxEventType.NEW_MESSAGE}
+        peers.recipient.file.database.close()

@@ -24,7 +24,6 @@ PREKEY_ID, ONE_TIME_ID, CREATED_AT_MS = 7, 9, 1_800_000_000_000
 PREKEY, KEM_SEED, ONE_TIME = b"\x51" * 32, b"\x52" * 64, b"\x53" * 32
 EPHEMERAL, RATCHET_KEY, RANDOM = b"\x61" * 32, b"\x62" * 32, b"\x63" * 16
 GENERATION = 3
-CONTINUES = b"\x71" * 32
 MESSAGE_ID = bytes.fromhex("9f1c5a3e6d0b4c1e8a572f4e0c9b7d11")
 TEXT = b"first"
 
@@ -74,7 +73,6 @@ def derive(ciphertext: bytes) -> dict[str, str]:
         + struct.pack(">I", PREKEY_ID) + public(PREKEY) + kem.public_key().public_bytes_raw()
         + ciphertext
         + b"\x01" + struct.pack(">I", ONE_TIME_ID) + public(ONE_TIME)
-        + b"\x01" + CONTINUES
     ).digest()  # fmt: skip
     session_id = hashlib.sha256(b"restante-session-id-v1" + transcript).digest()
     agreed = (
@@ -93,9 +91,9 @@ def derive(ciphertext: bytes) -> dict[str, str]:
     message_key = mac(mac(chain_key, b"\x01"), RANDOM)
     ratchet = header + RANDOM + AESGCM(message_key).encrypt(bytes(12), TEXT, context + header + MESSAGE_ID)
     opening = (
-        b"\x07" + alice.sealing_key + alice.agreement_key + alice.signature
+        b"\x03" + alice.sealing_key + alice.agreement_key + alice.signature
         + public(EPHEMERAL) + struct.pack(">I", PREKEY_ID) + ciphertext
-        + struct.pack(">I", ONE_TIME_ID) + CONTINUES
+        + struct.pack(">I", ONE_TIME_ID)
     )  # fmt: skip
     covered = b"\x01" + alice.address + session_id + MESSAGE_ID + struct.pack(">I", GENERATION) + opening + ratchet
     direction = alice.address + bob.address

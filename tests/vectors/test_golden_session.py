@@ -30,13 +30,12 @@ def test_the_one_who_writes_first_comes_to_the_session_and_to_these_bytes() -> N
         encapsulation=Encapsulation(secret=VECTOR["kem_secret"], ciphertext=VECTOR["kem_ciphertext"]),
         entropy=b"\x61" * 32 + b"\x62" * 32,
         generation=3,
-        continues=SessionId(b"\x71" * 32),
     )
     assert agreed.session_id == VECTOR["session_id"]
     after, message = encrypt_message(
         agreed.ratchet,
         b"first",
-        writer=ALICE.address,
+        sender=ALICE.address,
         session_id=agreed.session_id,
         message_id=MESSAGE_ID,
         generation=3,
@@ -56,7 +55,7 @@ def test_the_other_end_reads_them() -> None:
     agreed = respond(BOB, message.opening, generation=3, prekeys=PREKEYS, now_ms=NOW_MS)
     assert agreed.session_id == message.session_id == VECTOR["session_id"]
     assert agreed.ratchet.root_key == VECTOR["secret"]
-    accepted = accept_session(message, reader=BOB, prekeys=PREKEYS, now_ms=NOW_MS)
+    accepted = accept_session(message, recipient=BOB, prekeys=PREKEYS, now_ms=NOW_MS)
     assert accepted.plaintext == b"first"
     assert encode_ratchet(accepted.agreed.ratchet) == VECTOR["bob_state"]
     assert accepted.prekeys.one_time == {}
@@ -73,7 +72,7 @@ def test_states_of_version_1_are_read_and_go_on() -> None:
     bob, answer = encrypt_message(
         bob,
         b"answer",
-        writer=BOB.address,
+        sender=BOB.address,
         session_id=session,
         message_id=MESSAGE_ID,
         generation=3,

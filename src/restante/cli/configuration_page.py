@@ -40,7 +40,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "dedup.max_entries": "arrivals in the dedup index",
         "dedup.max_bytes": "the size of the dedup index",
         "dedup.window_ms": "how long an arrival stays in the dedup index",
-        "order.max_gap": "missing messages after which a session is replaced",
+        "order.max_gap": "messages that the reorder buffer holds, and how far ahead a message may be",
         "order.gap_timeout_ms": "how long later messages wait for a missing one",
         "acks.max_wait_ms": "how long an acknowledgement waits to be batched with others",
         "acks.max_ids": "messages acknowledged in one batch",

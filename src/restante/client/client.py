@@ -325,7 +325,7 @@ class Client:
         """Return whether no acknowledgement is pending, and none waits to be sent."""
 
         def waiting() -> bool:
-            return bool(self.received.owed(self._settings.acks)) or any(
+            return bool(self.received.owed(self._settings.acks, now_ms=self._clock.now_ms())) or any(
                 entry.kind is Kind.CONTROL for entry in self.outbox.store.entries(limit=256)
             )
 
@@ -334,7 +334,7 @@ class Client:
     async def is_settled(self) -> bool:
         """Return whether nothing is in flight and no acknowledgement is pending."""
         counts = await self.outbox.counts()
-        owed = await self.file.run(lambda: self.received.owed(self._settings.acks))
+        owed = await self.file.run(lambda: self.received.owed(self._settings.acks, now_ms=self._clock.now_ms()))
         return not counts and not owed
 
     def _store_arrivals(self, arrivals: Sequence[Unsealed]) -> None:
@@ -345,7 +345,6 @@ class Client:
     def _forward_outbox_event(self, event: OutboxEvent) -> None:
         self._sender.notice(event)
         if event.notice is OutboxEventType.SECURITY:
-            self.parts.maintenance.session_failed(event.message_id)
             self._maintenance_due.set()
         self._events.announce([event])
 

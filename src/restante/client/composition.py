@@ -17,6 +17,7 @@ from restante.client.message_encryptor import MessageEncryptor
 from restante.client.outbox import Outbox
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
+from restante.client.sessions.recovery import SessionRecovery
 from restante.crypto.identity import Identity
 from restante.crypto.sender_tag import SenderTags
 from restante.crypto.storage_seal import StorageSeal
@@ -41,6 +42,7 @@ class ClientParts:
     security: SecurityEvents
     encryptor: MessageEncryptor
     outgoing: OutgoingMessages
+    recovery: SessionRecovery
     incoming: IncomingMessages
     requests: Requests
     maintenance: Maintenance
@@ -71,13 +73,10 @@ def build_parts(
         file.database, file.journal, settings, seal=seal, entropy=entropy, tag_secret=identity.tag_secret
     )
     outgoing = OutgoingMessages(
-        contacts=contacts,
-        sessions=sessions,
-        outbox=outbox,
-        encryptor=encryptor,
-        entropy=entropy,
-        security=security,
-        journal=file.journal,
+        sessions=sessions, outbox=outbox, encryptor=encryptor, entropy=entropy, journal=file.journal
+    )
+    recovery = SessionRecovery(
+        contacts=contacts, sessions=sessions, encryptor=encryptor, outgoing=outgoing, security=security
     )
     ack_sender = AckSender(identity, contacts=contacts, outgoing=outgoing, inbox=inbox, batching=settings.acks)
     tags = SenderTags(identity)
@@ -88,17 +87,17 @@ def build_parts(
         contacts=contacts,
         sessions=sessions,
         outgoing=outgoing,
-        ack_sender=ack_sender,
+        recovery=recovery,
         outbox=outbox.store,
         access=access,
         requests=requests,
         security=security,
-        limits=settings.order,
     )
     maintenance = Maintenance(
         sessions=sessions,
+        encryptor=encryptor,
+        recovery=recovery,
         access=AccessSender(identity, contacts=contacts, outgoing=outgoing, access=access),
-        outgoing=outgoing,
         incoming=incoming,
         ack_sender=ack_sender,
         security=security,
@@ -116,6 +115,7 @@ def build_parts(
         security=security,
         encryptor=encryptor,
         outgoing=outgoing,
+        recovery=recovery,
         incoming=incoming,
         requests=requests,
         maintenance=maintenance,

@@ -7,11 +7,12 @@ from restante.client.ack_sender import AckSender
 from restante.client.incoming import IncomingMessages
 from restante.client.introductions.access_sender import AccessSender
 from restante.client.introductions.requests import Requests
-from restante.client.outgoing import OutgoingMessages
+from restante.client.message_encryptor import MessageEncryptor
 from restante.client.security_events import SecurityEvents
+from restante.client.sessions.recovery import SessionRecovery
+from restante.core.peer_session_events import EncryptFailed
 from restante.crypto.prekeys import prekeys_due, renew_due
 from restante.model.errors import OutboxFull
-from restante.model.ids import MessageId
 from restante.policy.settings import Settings
 from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.inbox.store import SqliteInbox
@@ -27,8 +28,9 @@ class Maintenance:
         self,
         *,
         sessions: SessionStore,
+        encryptor: MessageEncryptor,
+        recovery: SessionRecovery,
         access: AccessSender,
-        outgoing: OutgoingMessages,
         incoming: IncomingMessages,
         ack_sender: AckSender,
         security: SecurityEvents,
@@ -38,8 +40,9 @@ class Maintenance:
         entropy: Entropy,
     ) -> None:
         self._sessions = sessions
+        self._encryptor = encryptor
+        self._recovery = recovery
         self._access = access
-        self._outgoing = outgoing
         self._incoming = incoming
         self._ack_sender = ack_sender
         self._security = security
@@ -48,12 +51,7 @@ class Maintenance:
         self._settings = settings
         self._entropy = entropy
         self._sweep_at_ms = 0
-        self._failed: list[MessageId] = []
         self._wrong_node_keys = 0
-
-    def session_failed(self, message_id: MessageId) -> None:
-        """Remember that the session of this message failed. The next maintenance run replaces it."""
-        self._failed.append(message_id)
 
     def wrong_node_key(self) -> None:
         """Remember that another node than the pinned one answered. The next maintenance run journals it."""
@@ -63,20 +61,21 @@ class Maintenance:
         """Do everything that is due and return when to run again."""
         if now_ms >= self._sweep_at_ms:
             self._inbox.sweep(now_ms=now_ms)
-            self._sessions.sweep(now_ms=now_ms)
+            self._recovery.delete_expired(now_ms=now_ms)
+            self._sessions.sweep()
             self._requests.sweep(now_ms=now_ms)
             self.renew_prekeys(now_ms=now_ms)
             self._sweep_at_ms = now_ms + self._settings.outbox.sweep_interval_ms
         wake_ms = self._inbox.next_wake_ms()
         if wake_ms is not None and wake_ms <= now_ms:
-            for arrival in self._inbox.pass_time(now_ms=now_ms):
-                self._incoming.apply_results(arrival, now_ms=now_ms)
+            self._incoming.request_again(self._inbox.pass_time(now_ms=now_ms), now_ms=now_ms)
         while self._wrong_node_keys:
             self._wrong_node_keys -= 1
             self._security.suspect(WRONG_NODE_KEY, now_ms=now_ms)
-        while self._failed:
-            self._outgoing.reset_for(self._failed.pop(), now_ms=now_ms)
-        self._outgoing.reencrypt_retired_sessions(now_ms=now_ms)
+        for peer, session_id in self._encryptor.take_failed_sessions():
+            self._recovery.apply(peer, EncryptFailed(session_id), now_ms=now_ms)
+        self._recovery.ask_due(now_ms=now_ms)
+        self._recovery.reencrypt_wanted(now_ms=now_ms)
         next_ms = now_ms + IDLE_MS
         with contextlib.suppress(OutboxFull):  # refused before anything is written: what waits stays pending
             self._access.tell_new_contacts(now_ms=now_ms)
@@ -90,4 +89,4 @@ class Maintenance:
         due = prekeys_due(store, now_ms=now_ms)
         if due.anything:
             fresh = renew_due(store, entropy=self._entropy.draw(due.entropy_bytes), now_ms=now_ms)
-            self._sessions.keep_prekeys(fresh)
+            self._sessions.store_prekeys(fresh)

@@ -11,19 +11,22 @@ from typing import Final
 
 from restante.client.contacts import Contact, ContactBook
 from restante.client.security_events import SecurityEvents
+from restante.core.peer_session_events import KnownSession, Opened, SessionExpired
+from restante.core.peer_sessions import current_session, next_generation, step
 from restante.core.session_messages import encrypt_message
-from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Agreed, encapsulate, initiate
+from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, encapsulate, initiate
 from restante.crypto.identity import Identity
 from restante.crypto.journal_tags import session_tag
 from restante.crypto.prekeys import choose_one_time
-from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES, RatchetState
+from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES
 from restante.crypto.sealing import seal
 from restante.crypto.sender_tag import SenderTags
 from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError, StoreUnusable
-from restante.model.ids import MessageId, SessionId
+from restante.model.ids import Address, MessageId, SessionId
 from restante.model.outbox_entry import OutboxEntry
+from restante.model.prekey_bundle import OneTimePrekey, PrekeyBundle
 from restante.policy.failures import Failure
 from restante.ports.encryptor import Encrypted, EncryptFailed
 from restante.ports.entropy import Entropy
@@ -33,8 +36,6 @@ from restante.wire.message_content import Content, decode_content, encode_conten
 
 NO_ONE_TIME_PREKEY: Final = "no_one_time_prekey"
 """Security event of both sides: the first message of a session is protected by the signed prekey alone."""
-
-FIRST_GENERATION: Final = 1
 
 
 class MessageEncryptor:
@@ -57,9 +58,10 @@ class MessageEncryptor:
         self._storage = storage
         self._entropy = entropy
         self._security = security
+        self._failed: list[tuple[Address, SessionId]] = []
 
     def encrypt(self, entries: Sequence[OutboxEntry], *, now_ms: int) -> list[Encrypted | EncryptFailed]:
-        """Encrypt each entry for its recipient, in their order. One that fails changes no session."""
+        """Encrypt each entry for its recipient, in their order. One that fails deletes the session it failed in."""
         return [self._encrypt_entry(entry, now_ms) for entry in entries]
 
     def seal_at_rest(self, content: Content, message_id: MessageId) -> bytes:
@@ -69,15 +71,32 @@ class MessageEncryptor:
 
     def check_reachable(self, contact: Contact, *, now_ms: int) -> None:
         """Raise unless a message to this contact can be encrypted now: in a session, or with its prekeys."""
-        if self._sessions.current(contact.address) is None:
-            contact.usable_bundle(now_ms=now_ms)
+        if not self._sessions.peer(contact.address).sessions:
+            self.newest_bundle(contact, now_ms=now_ms)
 
     def encrypt_for(self, contact: Contact, entry: OutboxEntry, *, now_ms: int) -> Encrypted:
         """Encrypt the plaintext that the entry keeps, in the current session; open one if there is none."""
         session = self._session_with(contact, now_ms)
         content = decode_content(self._storage.unseal(entry.sealed_plaintext, context=entry.message_id))
+        return self.encrypt_content(session, contact, entry.message_id, content)
+
+    def encrypt_content(
+        self, session: StoredSession, contact: Contact, message_id: MessageId, content: Content
+    ) -> Encrypted:
+        """Encrypt a message in this session, under the session's next number."""
         plaintext = encode_content(content._replace(sequence=session.next_sequence))
-        ratchet, sealed = self.encrypt_in(session, contact, entry.message_id, plaintext)
+        ratchet, padded = encrypt_message(
+            session.ratchet,
+            plaintext,
+            sender=self._identity.address,
+            session_id=session.session_id,
+            message_id=message_id,
+            generation=session.generation,
+            opening=session.opening,
+            make_tag=partial(self._tags.make, recipient=contact.card),
+            entropy=self._entropy.draw(ENCRYPT_ENTROPY_BYTES),
+        )
+        sealed = seal(padded, contact.card)
         encrypted = Encrypted(
             payload=sealed,
             payload_hash=hash_sealed_bytes(sealed),
@@ -85,36 +104,38 @@ class MessageEncryptor:
             sequence=session.next_sequence,
         )
         self._sessions.advance(session, ratchet)
-        self._sessions.take_number(session, entry.message_id)
+        self._sessions.take_number(session, message_id, encrypted.payload_hash)
         return encrypted
 
-    def encrypt_in(
-        self, session: StoredSession, contact: Contact, message_id: MessageId, plaintext: bytes
-    ) -> tuple[RatchetState, bytes]:
-        """Return the ratchet after this message and the message's sealed bytes; the session is not changed."""
-        ratchet, padded = encrypt_message(
-            session.ratchet,
-            plaintext,
-            writer=self._identity.address,
-            session_id=session.session_id,
-            message_id=message_id,
-            generation=FIRST_GENERATION,
-            opening=session.opening,
-            make_tag=partial(self._tags.make, recipient=contact.card),
-            entropy=self._entropy.draw(ENCRYPT_ENTROPY_BYTES),
-        )
-        return ratchet, seal(padded, contact.card)
+    def newest_bundle(self, contact: Contact, *, now_ms: int) -> PrekeyBundle:
+        """Return the contact's prekeys. Raises `RestanteError` if they are too old or not signed by it."""
+        return contact.usable_bundle(now_ms=now_ms)
 
-    def open_session(self, contact: Contact, *, continues: SessionId | None, now_ms: int) -> StoredSession:
+    def open_session(
+        self, contact: Contact, *, generation: int, uses_one_time_prekey: bool, now_ms: int
+    ) -> StoredSession:
         """Open a session with the contact's prekeys and store it. Raises `RestanteError` if they can't be used."""
-        agreed = self._agree(contact, continues=continues, now_ms=now_ms)
-        used = agreed.opening.one_time_id
+        bundle = self.newest_bundle(contact, now_ms=now_ms)
         peer = contact.address
-        if used is None:
+        one_time = self._unused_one_time(bundle) if uses_one_time_prekey else None
+        agreed = initiate(
+            self._identity,
+            bundle,
+            one_time=one_time,
+            encapsulation=encapsulate(bundle),
+            entropy=self._entropy.draw(HANDSHAKE_ENTROPY_BYTES),
+            generation=generation,
+        )
+        if one_time is None:
             self._security.warn(NO_ONE_TIME_PREKEY, peer=peer, session_id=agreed.session_id, now_ms=now_ms)
         else:
-            self._sessions.spend(peer, used)
+            self._sessions.spend(peer, one_time.prekey_id)
         return self._sessions.add(agreed, peer, now_ms=now_ms)
+
+    def take_failed_sessions(self) -> list[tuple[Address, SessionId]]:
+        """Return the sessions that were deleted because this client could not encrypt in them."""
+        failed, self._failed = self._failed, []
+        return failed
 
     def _encrypt_entry(self, entry: OutboxEntry, now_ms: int) -> Encrypted | EncryptFailed:
         contact = self._contact(entry.lane)
@@ -127,7 +148,18 @@ class MessageEncryptor:
         except RestanteError as problem:
             if problem.code is Code.RECIPIENT_NOT_FOUND:
                 return EncryptFailed(Failure.RECIPIENT_KEY_NOT_FOUND)
+            self._delete_failed_session(contact, now_ms)
             return EncryptFailed(Failure.ENCRYPTION_FAILED)
+
+    def _delete_failed_session(self, contact: Contact, now_ms: int) -> None:
+        """Delete the session in which encryption failed (SPEC 4.4). Maintenance opens another within the interval."""
+        state = self._sessions.peer(contact.address)
+        current = current_session(state)
+        if current is None:
+            return
+        after, _ = step(state, SessionExpired(current.session_id), now_ms=now_ms)
+        self._sessions.store_peer(contact.address, after, now_ms=now_ms)
+        self._failed.append((contact.address, current.session_id))
 
     def _contact(self, lane: str) -> Contact | None:
         recipient = self._contacts.recipient(lane)
@@ -137,21 +169,15 @@ class MessageEncryptor:
         current = self._sessions.current(contact.address)
         if current is not None:
             return current
-        session = self.open_session(contact, continues=None, now_ms=now_ms)
-        self._sessions.set_current(session)
+        peer = contact.address
+        generation = next_generation(self._sessions.peer(peer))
+        session = self.open_session(contact, generation=generation, uses_one_time_prekey=True, now_ms=now_ms)
+        opened = Opened(KnownSession(session.session_id, generation, is_initiator=True))
+        after, _ = step(self._sessions.peer(peer), opened, now_ms=now_ms)
+        self._sessions.store_peer(peer, after, now_ms=now_ms)
         return session
 
-    def _agree(self, contact: Contact, *, continues: SessionId | None, now_ms: int) -> Agreed:
-        bundle = contact.usable_bundle(now_ms=now_ms)
-        spent = self._sessions.spent(contact.address)
+    def _unused_one_time(self, bundle: PrekeyBundle) -> OneTimePrekey | None:
+        spent = self._sessions.spent(bundle.card.address)
         left = tuple(one for one in bundle.one_time if one.prekey_id not in spent)
-        dice = int.from_bytes(self._entropy.draw(4), "big")
-        return initiate(
-            self._identity,
-            bundle,
-            one_time=choose_one_time(replace(bundle, one_time=left), dice),
-            encapsulation=encapsulate(bundle),
-            entropy=self._entropy.draw(HANDSHAKE_ENTROPY_BYTES),
-            generation=FIRST_GENERATION,
-            continues=continues,
-        )
+        return choose_one_time(replace(bundle, one_time=left), int.from_bytes(self._entropy.draw(4), "big"))

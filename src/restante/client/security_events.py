@@ -40,6 +40,23 @@ class SecurityEvents:
             InboxEvent(notice=InboxEventType.SECURITY, at_ms=now_ms, sender=peer, session_id=session_id, code=code)
         )
 
+    def report(self, code: str, *, peer: Address, now_ms: int) -> None:
+        """Report something about a contact that concerns no single session."""
+        self._journal.append(JournalKind.SECURITY, at_ms=now_ms, code=code)
+        self._changes.append(InboxEvent(notice=InboxEventType.SECURITY, at_ms=now_ms, sender=peer, code=code))
+
+    def session_changed(self, peer: Address, *, old: SessionId, new: SessionId, now_ms: int) -> None:
+        """Report that messages to a contact are encrypted in another session from now on (SPEC 13.1)."""
+        self._journal.append(
+            JournalKind.SESSION_CHANGED,
+            at_ms=now_ms,
+            session_tag=session_tag(self._tag_secret, new),
+            previous_session_tag=session_tag(self._tag_secret, old),
+        )
+        self._changes.append(
+            InboxEvent(notice=InboxEventType.SESSION_CHANGED, at_ms=now_ms, sender=peer, session_id=new)
+        )
+
     def take_changes(self) -> list[InboxEvent]:
         changes = self._changes[:]
         self._changes.clear()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from restante.core.decrypted_messages import dedup_key
+from restante.core.decrypted_messages import DecryptedMessage, dedup_key
 from restante.core.inbox_events import KnownInOtherSession
 from restante.model.ids import Address, MessageId, PayloadHash, SessionId
 from restante.model.kinds import Kind
@@ -45,6 +45,13 @@ class Fingerprint(NamedTuple):
     payload: bytes
     content: bytes
     is_acknowledged: bool = True
+
+
+def header_of(opened: DecryptedMessage) -> UnsealedHeader:
+    """Return the part of a decrypted message that was known before decryption."""
+    return UnsealedHeader(
+        opened.sender, opened.session_id, opened.message_id, opened.payload_hash, opened.envelope_bytes
+    )
 
 
 @lru_cache(maxsize=256)  # used several times for each arrival

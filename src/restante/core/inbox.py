@@ -1,8 +1,8 @@
-"""The state machine of one incoming session: verdicts, order of release, gaps and resets (SPEC 9.1, 9.4, 9.5, 8.7).
+"""The state machine of one incoming session: verdicts, order of release and gaps (SPEC 9.1, 9.4, 9.5).
 
 There is one machine per sender and session. Every transition is in this file, and every event is allowed in every
-phase. Each step first applies what is due at its time. So equal arrivals at equal times give equal verdicts, order,
-gaps and resets, however often the host called it in between. It does not decrypt, store or acknowledge.
+phase. Each step first applies what is due at its time. So equal arrivals at equal times give equal verdicts, order and
+gaps, however often the host called it in between. It does not decrypt, store or acknowledge. No arrival ends a session.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, assert_never
 
 from restante.core.inbox_events import (
     Arrived,
-    AskReset,
     Discard,
     Effect,
     Event,
@@ -23,9 +22,6 @@ from restante.core.inbox_events import (
     Refuse,
     Release,
     RequestRetransmit,
-    ResetAgreed,
-    ResetReason,
-    SessionFailed,
     TimePassed,
 )
 from restante.model.states import Verdict
@@ -46,10 +42,6 @@ class Phase(StrEnum):
     """Every message that arrived was released."""
     WAITING = "waiting"
     """At least one message is buffered until an earlier one arrives."""
-    BROKEN = "broken"
-    """Given up. The host requested another session."""
-    CLOSED = "closed"
-    """Ended: the sender uses another session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +60,19 @@ class InboxSession(NamedTuple):
     """The state of a session. `expected` is the lowest number not passed yet; `waiting` are the buffered ones with
     their time.
 
-    `void` are the buffered numbers with nothing to release, because another session delivered their message. It is a
-    tuple because one is made for each message: a frozen dataclass takes four times as long.
+    `placeholders` are the buffered numbers with nothing to release: control messages, and messages that another session
+    delivered. It is a tuple because one is made for each message: a frozen dataclass takes four times as long.
     """
 
     phase: Phase = Phase.FLOWING
     expected: int = 0
     waiting: Mapping[int, int] = _NOTHING_WAITS
-    void: frozenset[int] = frozenset()
+    placeholders: frozenset[int] = frozenset()
     missing: tuple[SkippedRange, ...] = ()
-    asked_at_ms: int | None = None
-    reason: ResetReason | None = None
 
 
 Step = tuple[InboxSession, tuple[Effect, ...]]
 _FLOWING: Final = Phase.FLOWING
-_OPEN: Final = frozenset({Phase.FLOWING, Phase.WAITING})
 _NEW: Final = RecordVerdict(Verdict.NEW)
 _VERDICT_BY_CONTENT: Final = {
     KnownInOtherSession.UNKNOWN: _NEW,
@@ -103,10 +92,6 @@ def step(session: InboxSession, event: Event, *, now_ms: int, limits: OrderLimit
             session, more = _arrived(session, event, now_ms, limits)
         case TimePassed():
             return session, effects
-        case SessionFailed():
-            session, more = _failed(session, event.reason, now_ms, limits)
-        case ResetAgreed():
-            session, more = _end(session, Phase.CLOSED, now_ms)
         case _:
             assert_never(event)
     return session, effects + more
@@ -117,6 +102,11 @@ def next_wake_ms(session: InboxSession, *, limits: OrderLimits) -> int | None:
     if not session.waiting:
         return None
     return gap_ends_at_ms(limits, oldest_waiting_ms=min(session.waiting.values()))
+
+
+def highest_read(session: InboxSession) -> int:
+    """Return the highest number that arrived; -1 before the first."""
+    return max(session.waiting, default=session.expected - 1)
 
 
 def is_consumed(session: InboxSession, sequence: int, *, now_ms: int) -> bool:
@@ -133,26 +123,23 @@ def _arrived(session: InboxSession, event: Arrived, now_ms: int, limits: OrderLi
     sequence = event.sequence
     if is_consumed(session, sequence, now_ms=now_ms):
         return session, (RecordVerdict(Verdict.REPLAY),)
-    if session.phase not in _OPEN:
-        asked, effects = _ask_again(session, now_ms, limits)
-        return asked, (Refuse(), *effects)
-    if is_too_far_ahead(limits, sequence=sequence, expected=session.expected):
-        broken, effects = _failed(session, ResetReason.GAP_TOO_WIDE, now_ms, limits)
-        return broken, (Refuse(), *effects)
+    if is_too_far_ahead(limits, sequence=sequence, highest_read=highest_read(session)):
+        return session, (Refuse(),)
     recorded = _VERDICT_BY_CONTENT[event.elsewhere]
-    is_void = recorded is not _NEW
+    is_placeholder = event.is_control or recorded is not _NEW
     if sequence < session.expected:
         found = session._replace(missing=_without(session.missing, sequence))
-        return found, (recorded,) if is_void else (recorded, Release(sequence, is_late=True))
+        return found, (recorded,) if is_placeholder else (recorded, Release(sequence, is_late=True))
     if sequence > session.expected:
         held = session._replace(
             phase=Phase.WAITING,
             waiting={**session.waiting, sequence: now_ms},
-            void=session.void | {sequence} if is_void else session.void,
+            placeholders=session.placeholders | {sequence} if is_placeholder else session.placeholders,
         )
-        return held, (recorded, Hold(sequence, is_void))
+        full, skipped = _skip_while_full(held, now_ms, limits)
+        return full, (recorded, Hold(sequence, is_placeholder), *skipped)
     run_on, released = _run_on(session._replace(expected=sequence + 1))
-    return run_on, (recorded, *released) if is_void else (recorded, Release(sequence), *released)
+    return run_on, (recorded, *released) if is_placeholder else (recorded, Release(sequence), *released)
 
 
 def _in_turn(session: InboxSession, event: Arrived) -> Step:
@@ -160,10 +147,10 @@ def _in_turn(session: InboxSession, event: Arrived) -> Step:
 
     The session is built directly, because `_replace` takes three times as long.
     """
-    _, sequence, waiting, void, missing, _, _ = session
+    _, sequence, waiting, placeholders, missing = session
     recorded = _VERDICT_BY_CONTENT[event.elsewhere]
-    moved = InboxSession(_FLOWING, sequence + 1, waiting, void, missing)
-    return moved, (recorded, Release(sequence)) if recorded is _NEW else (recorded,)
+    moved = InboxSession(_FLOWING, sequence + 1, waiting, placeholders, missing)
+    return moved, (recorded, Release(sequence)) if recorded is _NEW and not event.is_control else (recorded,)
 
 
 def _run_on(session: InboxSession) -> Step:
@@ -175,13 +162,13 @@ def _run_on(session: InboxSession) -> Step:
     number = session.expected
     while number in waiting:
         del waiting[number]
-        released.append(Discard(number) if number in session.void else Release(number))
+        released.append(Discard(number) if number in session.placeholders else Release(number))
         number += 1
     after = session._replace(
         phase=Phase.WAITING if waiting else Phase.FLOWING,
         expected=number,
         waiting=waiting,
-        void=session.void.intersection(waiting),
+        placeholders=session.placeholders.intersection(waiting),
     )
     return after, tuple(released)
 
@@ -190,45 +177,28 @@ def _skip_old_gaps(session: InboxSession, now_ms: int, limits: OrderLimits) -> S
     """Skip gaps that are too old, and request their messages again (SPEC 9.5)."""
     effects: tuple[Effect, ...] = ()
     while (due_ms := next_wake_ms(session, limits=limits)) is not None and due_ms <= now_ms:
-        first = session.expected
         # Record the time when the gap was due, not the time of this step: equal arrivals give equal sessions.
         session, skipped = _skip(session, skipped_at_ms=due_ms)
-        effects += (skipped[0], RequestRetransmit(*retransmit_range(first)), *skipped[1:])
+        effects += skipped
+    return session, effects
+
+
+def _skip_while_full(session: InboxSession, now_ms: int, limits: OrderLimits) -> Step:
+    """Skip the lowest gap at once when more messages wait than the buffer holds (SPEC 9.4)."""
+    effects: tuple[Effect, ...] = ()
+    while len(session.waiting) > limits.max_gap:
+        session, skipped = _skip(session, skipped_at_ms=now_ms)
+        effects += skipped
     return session, effects
 
 
 def _skip(session: InboxSession, *, skipped_at_ms: int) -> Step:
-    """Go on to the lowest buffered number and release from there up to the next gap."""
+    """Request the missing messages again, go on to the lowest buffered number and release up to the next gap."""
     gap = SkippedRange(session.expected, min(session.waiting) - 1, skipped_at_ms)
     moved = session._replace(expected=gap.last + 1, missing=_newest((*session.missing, gap)))
     run_on, released = _run_on(moved)
-    return run_on, (RecordGap(gap.first, gap.last), *released)
-
-
-def _end(session: InboxSession, phase: Phase, now_ms: int) -> Step:
-    """End the session. Buffered messages are released: they were acknowledged, so their sender will not send them
-    again."""
-    effects: tuple[Effect, ...] = ()
-    while session.waiting:
-        session, skipped = _skip(session, skipped_at_ms=now_ms)
-        effects += skipped
-    return session._replace(phase=phase), effects
-
-
-def _failed(session: InboxSession, reason: ResetReason, now_ms: int, limits: OrderLimits) -> Step:
-    if session.phase not in _OPEN:
-        return _ask_again(session, now_ms, limits)
-    broken, effects = _end(session, Phase.BROKEN, now_ms)
-    return broken._replace(asked_at_ms=now_ms, reason=reason), (*effects, AskReset(reason))
-
-
-def _ask_again(session: InboxSession, now_ms: int, limits: OrderLimits) -> Step:
-    """Repeat the reset request at intervals while messages of this session arrive; the first one may have been lost."""
-    if session.phase is Phase.CLOSED or session.asked_at_ms is None or session.reason is None:
-        return session, ()
-    if now_ms < session.asked_at_ms + limits.gap_timeout_ms:
-        return session, ()
-    return session._replace(asked_at_ms=now_ms), (AskReset(session.reason),)
+    requested = RequestRetransmit(*retransmit_range(gap.first))
+    return run_on, (RecordGap(gap.first, gap.last), requested, *released)
 
 
 def _without(missing: tuple[SkippedRange, ...], sequence: int) -> tuple[SkippedRange, ...]:

@@ -1,7 +1,7 @@
 """Events and effects of an incoming session. Data only; core/inbox decides."""
 
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import NamedTuple
 
 from restante.model.states import Verdict
@@ -15,20 +15,14 @@ class KnownInOtherSession(StrEnum):
     OTHER_CONTENT = "other_content"
 
 
-class ResetReason(IntEnum):
-    """Why a session cannot continue. The numbers are used on the wire."""
-
-    GAP_TOO_WIDE = 1
-    UNREADABLE = 2
-    ASKED_FOR = 3
-
-
 class Arrived(NamedTuple):
     """A message was decrypted, and its bytes were not known in this session. It is a tuple because one is made per
     message."""
 
     sequence: int
     elsewhere: KnownInOtherSession = KnownInOtherSession.UNKNOWN
+    is_control: bool = False
+    """The host acts on a control message at once. In the order it only occupies its number (SPEC 9.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +30,7 @@ class TimePassed:
     """The time that the session wanted to be woken at may have come."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFailed:
-    """The host can no longer decrypt this session although its bytes are authentic, or the user wants a new one."""
-
-    reason: ResetReason
-
-
-@dataclass(frozen=True, slots=True)
-class ResetAgreed:
-    """The sender uses another session and re-encrypts there what has no receipt (SPEC 8.7)."""
-
-
-Event = Arrived | TimePassed | SessionFailed | ResetAgreed
+Event = Arrived | TimePassed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +42,15 @@ class RecordVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Store and acknowledge nothing of this arrival: its sender will send it in another session."""
+    """The number is too far ahead: store nothing of this arrival and treat it as unreadable (SPEC 8.7, 9.4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Buffer the message of this number until its turn. Of a void number, record only that it was used."""
+    """Buffer the message of this number until its turn. Of a placeholder, record only that its number was used."""
 
     sequence: int
-    is_void: bool = False
+    is_placeholder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +66,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """The turn of a void number has come: there is nothing to release."""
+    """The turn of a placeholder has come: there is nothing to release."""
 
     sequence: int
 
@@ -105,14 +87,7 @@ class RequestRetransmit:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class AskReset:
-    """Request a new session from the sender (SPEC 8.7)."""
-
-    reason: ResetReason
-
-
-Effect = RecordVerdict | Refuse | Hold | Release | Discard | RecordGap | RequestRetransmit | AskReset
+Effect = RecordVerdict | Refuse | Hold | Release | Discard | RecordGap | RequestRetransmit
 
 
 class InboxEventType(StrEnum):
@@ -120,7 +95,8 @@ class InboxEventType(StrEnum):
 
     NEW_MESSAGE = "new_message"
     GAP = "gap"
-    SESSION_RESET = "session_reset"
+    SESSION_CHANGED = "session_changed"
+    """Messages to this contact are encrypted in another session from now on (SPEC 8.7)."""
     SECURITY = "security"
     DEDUP_EVICTED = "dedup_evicted"
     """The dedup index was full: it evicted arrivals before their window ended (SPEC 9.2)."""

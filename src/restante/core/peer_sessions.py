@@ -37,6 +37,8 @@ from restante.core.peer_session_events import (
 )
 from restante.model.ids import SessionId
 from restante.policy.session_recovery import (
+    MAX_GENERATION,
+    MAX_SESSIONS,
     MAX_UNREAD,
     DailyUse,
     RetryInterval,
@@ -108,8 +110,8 @@ def current_session(state: PeerSessions, rules: SessionRules = ALL_RULES) -> Kno
 
 
 def next_generation(state: PeerSessions) -> int:
-    """Return the generation of the next session that this client opens (rule 3)."""
-    return state.highest_generation + 1
+    """Return the generation of the next session that this client opens (rule 3). A peer can only spoil its own."""
+    return min(state.highest_generation + 1, MAX_GENERATION)
 
 
 def next_wake_ms(state: PeerSessions, *, now_ms: int, rules: SessionRules = ALL_RULES) -> int | None:
@@ -126,11 +128,12 @@ def step(  # noqa: PLR0911 - one table of all events
     """Return the state after `event` and the effects that the host executes in the same transaction, in this order."""
     match event:
         case Opened(session):
-            return _with_session(state, session), ()
+            return _bounded(_with_session(state, session), rules)
         case Read():
-            return _read(state, event), ()
+            after = _read(state, event)
+            return (after, ()) if len(after.sessions) == len(state.sessions) else _bounded(after, rules)
         case Unreadable():
-            return _unreadable(state, event, now_ms, rules)
+            return _unreadable(state, event, rules), ()
         case TimePassed():
             return _ask(state, now_ms, rules)
         case CannotReadReceived():
@@ -146,29 +149,35 @@ def step(  # noqa: PLR0911 - one table of all events
 
 
 def _read(state: PeerSessions, event: Read) -> PeerSessions:
+    """Return the state after a message was read; the same object if nothing changed, which is the usual case."""
     known = next((each for each in state.sessions if each.session_id == event.session_id), None)
     if known is None:
         known = KnownSession(event.session_id, event.generation, is_initiator=False)
     confirmed = known.is_confirmed or known.is_initiator or event.is_confirmed
-    state = _with_session(state, known._replace(is_read=True, is_confirmed=confirmed))
-    return state._replace(
-        unread=tuple(each for each in state.unread if each.message_id != event.message_id),
-        question=answered(state.question, generation=event.generation),
-        opening=answered(state.opening, generation=event.generation),
-    )
+    read = known._replace(is_read=True, is_confirmed=confirmed)
+    if read not in state.sessions:
+        state = _with_session(state, read)
+    if any(each.message_id == event.message_id for each in state.unread):
+        state = state._replace(unread=tuple(each for each in state.unread if each.message_id != event.message_id))
+    question = answered(state.question, generation=event.generation)
+    opening = answered(state.opening, generation=event.generation)
+    if question is state.question and opening is state.opening:
+        return state
+    return state._replace(question=question, opening=opening)
 
 
-def _unreadable(state: PeerSessions, event: Unreadable, now_ms: int, rules: SessionRules) -> Step:
-    """Remember the message and ask for it as soon as an interval allows (rule 5)."""
+def _unreadable(state: PeerSessions, event: Unreadable, rules: SessionRules) -> PeerSessions:
+    """Remember the message (rule 5). `TimePassed` asks for it; the host reports that at the end of the transaction, so
+    that one question names everything that arrived together."""
     message = event.message
     if rules.sender_tag:
         if not event.has_valid_tag:
-            return state, ()
+            return state
         highest = max(state.highest_generation, message.generation)
         state = state._replace(highest_generation=highest)
     if all(each.payload_hash != message.payload_hash for each in state.unread):
         state = state._replace(unread=(*state.unread, message)[-MAX_UNREAD:])
-    return _ask(state, now_ms, rules)
+    return state
 
 
 def _must_open(state: PeerSessions, rules: SessionRules) -> bool:
@@ -280,6 +289,17 @@ def _with_session(state: PeerSessions, session: KnownSession) -> PeerSessions:
     others = tuple(each for each in state.sessions if each.session_id != session.session_id)
     highest = max(state.highest_generation, session.generation)
     return state._replace(sessions=tuple(sorted((*others, session))), highest_generation=highest)
+
+
+def _bounded(state: PeerSessions, rules: SessionRules) -> Step:
+    """Delete the oldest sessions beyond the limit; never the current one or the newest."""
+    surplus = len(state.sessions) - MAX_SESSIONS
+    if surplus <= 0:
+        return state, ()
+    by_age = sorted(state.sessions, key=_rank)
+    spare = [each.session_id for each in by_age[:-1] if each != current_session(state, rules)]
+    gone = tuple(spare[:surplus])
+    return _without(state, gone), (DeleteSessions(gone),)
 
 
 def _closed(state: PeerSessions, closed: Container[SessionId]) -> PeerSessions:

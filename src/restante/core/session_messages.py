@@ -13,7 +13,7 @@ from restante.crypto.prekeys import PrekeyStore, without_one_time
 from restante.crypto.ratchet import RatchetState, decrypt, encrypt
 from restante.crypto.sealing import unseal
 from restante.model.error_codes import Code
-from restante.model.errors import LocalProtocolError, RemoteProtocolError, RestanteError
+from restante.model.errors import RemoteProtocolError, RestanteError
 from restante.model.ids import Address, MessageId, PayloadHash, SessionId
 from restante.model.prekey_bundle import Opening
 from restante.policy.padding import pad, unpad
@@ -53,20 +53,20 @@ class _Viewed(NamedTuple):
     envelope_bytes: int
 
 
-def unseal_envelope(raw: bytes, *, reader: Identity) -> UnsealedMessage:
+def unseal_envelope(raw: bytes, *, recipient: Identity) -> UnsealedMessage:
     """Unseal an envelope; the message inside is still encrypted. Raise if it is damaged or for another recipient."""
-    [opened] = unseal_envelopes([raw], reader=reader)
+    [opened] = unseal_envelopes([raw], recipient=recipient)
     if isinstance(opened, RestanteError):
         raise opened
     return opened
 
 
-def unseal_envelopes(envelopes: Sequence[bytes], *, reader: Identity) -> list[UnsealedMessage | RestanteError]:
+def unseal_envelopes(envelopes: Sequence[bytes], *, recipient: Identity) -> list[UnsealedMessage | RestanteError]:
     """Unseal several envelopes, in order. A refused one gives its error in the list."""
     arrivals: list[UnsealedMessage | RestanteError] = []
     for start in range(0, len(envelopes), UNSEALED_TOGETHER):
         viewed = [_view(raw) for raw in envelopes[start : start + UNSEALED_TOGETHER]]
-        padded = [_unsealed(one, reader) for one in viewed]
+        padded = [_unsealed(one, recipient) for one in viewed]
         arrivals += map(_arrival, viewed, padded)
     return arrivals
 
@@ -79,11 +79,11 @@ def _view(raw: bytes) -> _Viewed | RestanteError:
     return _Viewed(sealed, hash_sealed_bytes(sealed), len(raw))
 
 
-def _unsealed(viewed: _Viewed | RestanteError, reader: Identity) -> bytes | RestanteError:
+def _unsealed(viewed: _Viewed | RestanteError, recipient: Identity) -> bytes | RestanteError:
     if isinstance(viewed, RestanteError):
         return viewed
     try:
-        return unseal(viewed.sealed, reader)
+        return unseal(viewed.sealed, recipient)
     except RestanteError as problem:
         return problem
 
@@ -104,7 +104,7 @@ def encrypt_message(
     ratchet: RatchetState,
     plaintext: bytes,
     *,
-    writer: Address,
+    sender: Address,
     session_id: SessionId,
     message_id: MessageId,
     generation: int,
@@ -118,7 +118,7 @@ def encrypt_message(
     """
     after, sealed = encrypt(ratchet, plaintext, message_id, entropy=entropy)
     message = SessionMessage(
-        sender=writer,
+        sender=sender,
         session_id=session_id,
         message_id=message_id,
         generation=generation,
@@ -133,11 +133,11 @@ def decrypt_message(ratchet: RatchetState, message: SessionMessage, *, now_ms: i
     return decrypt(ratchet, message.ratchet, message.message_id, now_ms=now_ms)
 
 
-def accept_session(message: SessionMessage, *, reader: Identity, prekeys: PrekeyStore, now_ms: int) -> Accepted:
+def accept_session(message: SessionMessage, *, recipient: Identity, prekeys: PrekeyStore, now_ms: int) -> Accepted:
     """Accept a session with its first message. If it raises, no prekey is used up."""
     if message.opening is None:
         raise RemoteProtocolError("the message belongs to an unknown session", code=Code.SESSION_INVALID)
-    agreed = respond(reader, message.opening, generation=message.generation, prekeys=prekeys, now_ms=now_ms)
+    agreed = respond(recipient, message.opening, generation=message.generation, prekeys=prekeys, now_ms=now_ms)
     if agreed.session_id != message.session_id:
         raise RemoteProtocolError(
             "the opening does not match the session id of its message", code=Code.AUTHENTICATION_FAILED
@@ -149,10 +149,3 @@ def accept_session(message: SessionMessage, *, reader: Identity, prekeys: Prekey
         prekeys=prekeys if spent is None else without_one_time(prekeys, spent),
         plaintext=plaintext,
     )
-
-
-def session_to_send_in(one: SessionId, other: SessionId) -> SessionId:
-    """Return the session that both sides send in if each opened one at the same time: the one with the lower id."""
-    if one == other:
-        raise LocalProtocolError("the two sessions are the same")
-    return min(one, other)

@@ -55,37 +55,37 @@ def is_evidence_by(evidence: Evidence, node: NodeKey) -> bool:
 
 
 def sign_receipts(
-    reader: Identity,
+    recipient: Identity,
     messages: tuple[MessageId, ...],
     *,
-    writer: Address,
+    sender: Address,
     now_ms: int,
     ack_type: AckType = AckType.RECEIPT,
 ) -> bytes:
     """Return the body of a control message that acknowledges messages of one sender, as received or as read."""
     unsigned = BatchAck(type=ack_type, message_ids=messages, timestamp_ms=now_ms)
-    return encode_batch_ack(replace(unsigned, signature=reader.sign(batch_to_sign(unsigned, writer))))
+    return encode_batch_ack(replace(unsigned, signature=recipient.sign(batch_to_sign(unsigned, sender))))
 
 
-def verify_receipts(body: bytes, *, reader: Address, writer: Address) -> BatchAck:
-    """Return the acks in a control message. Raise unless `reader` signed them for `writer`.
+def verify_receipts(body: bytes, *, recipient: Address, sender: Address) -> BatchAck:
+    """Return the acks in a control message. Raise unless `recipient` signed them for `sender`.
 
     A single ack in the form of SPEC 10.2 is returned as a batch of one.
     """
     if len(body) == ACK_BYTES:
-        return _checked_alone(decode_ack(body), reader=reader, writer=writer)
+        return _checked_alone(decode_ack(body), recipient=recipient, sender=sender)
     batch = decode_batch_ack(body)
-    if not is_signed_by(reader, batch.signature, batch_to_sign(batch, writer)):
+    if not is_signed_by(recipient, batch.signature, batch_to_sign(batch, sender)):
         raise RemoteProtocolError(
             "the acks are not signed by the sender of the control message", code=Code.AUTHENTICATION_FAILED
         )
     return batch
 
 
-def _checked_alone(ack: Ack, *, reader: Address, writer: Address) -> BatchAck:
+def _checked_alone(ack: Ack, *, recipient: Address, sender: Address) -> BatchAck:
     if ack.type is AckType.DELIVERY:
         raise RemoteProtocolError("a recipient cannot send a DELIVERY ack; only nodes do")
-    if ack.subject != writer or not is_signed_by(reader, ack.signature, ack_to_sign(ack)):
+    if ack.subject != sender or not is_signed_by(recipient, ack.signature, ack_to_sign(ack)):
         raise RemoteProtocolError(
             "the ack is not signed by the sender of the control message", code=Code.AUTHENTICATION_FAILED
         )

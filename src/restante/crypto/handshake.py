@@ -68,28 +68,26 @@ def encapsulate(bundle: PrekeyBundle) -> Encapsulation:
 
 
 def initiate(
-    writer: Identity,
+    sender: Identity,
     bundle: PrekeyBundle,
     *,
     one_time: OneTimePrekey | None,
     encapsulation: Encapsulation,
     entropy: bytes,
     generation: int,
-    continues: SessionId | None = None,
 ) -> Agreed:
     """Open a session with the owner of a verified bundle."""
     exactly(entropy, HANDSHAKE_ENTROPY_BYTES, "entropy for a handshake")
     ephemeral = X25519PrivateKey.from_private_bytes(entropy[:KEY_BYTES])
     opening = Opening(
-        card=writer.card,
+        card=sender.card,
         ephemeral_key=ephemeral.public_key().public_bytes_raw(),
         prekey_id=bundle.prekey_id,
         kem_ciphertext=encapsulation.ciphertext,
         one_time_id=None if one_time is None else one_time.prekey_id,
-        continues=continues,
     )
     agreements = [
-        (writer.agreement_key, bundle.prekey),
+        (sender.agreement_key, bundle.prekey),
         (ephemeral, bundle.card.agreement_key),
         (ephemeral, bundle.prekey),
     ]
@@ -105,7 +103,7 @@ def initiate(
     )
     session = _session_id(transcript)
     ratchet = start_as_initiator(
-        _context(writer.address, bundle.card.address, session),
+        _context(sender.address, bundle.card.address, session),
         _secret(agreements, encapsulation.secret, transcript),
         prekey=bundle.prekey,
         private=entropy[KEY_BYTES:],
@@ -113,7 +111,7 @@ def initiate(
     return Agreed(session_id=session, generation=generation, peer=bundle.card, opening=opening, ratchet=ratchet)
 
 
-def respond(reader: Identity, opening: Opening, *, generation: int, prekeys: PrekeyStore, now_ms: int) -> Agreed:
+def respond(recipient: Identity, opening: Opening, *, generation: int, prekeys: PrekeyStore, now_ms: int) -> Agreed:
     """Compute the responder's side of the session. No prekey is used up before the first message was decrypted."""
     card = verify_card(opening.card)
     signed = signed_prekey(prekeys, opening.prekey_id, now_ms=now_ms)
@@ -122,14 +120,14 @@ def respond(reader: Identity, opening: Opening, *, generation: int, prekeys: Pre
     kem = MLKEM768PrivateKey.from_seed_bytes(signed.kem_seed)
     agreements = [
         (prekey, card.agreement_key),
-        (reader.agreement_key, opening.ephemeral_key),
+        (recipient.agreement_key, opening.ephemeral_key),
         (prekey, opening.ephemeral_key),
     ]
     if one_time is not None:
         agreements.append((one_time, opening.ephemeral_key))
     transcript = _transcript(
         opening,
-        reader.card,
+        recipient.card,
         prekey=prekey.public_key().public_bytes_raw(),
         kem_prekey=kem.public_key().public_bytes_raw(),
         one_time_key=None if one_time is None else one_time.public_key().public_bytes_raw(),
@@ -138,7 +136,7 @@ def respond(reader: Identity, opening: Opening, *, generation: int, prekeys: Pre
     kem_secret = kem.decapsulate(exactly(opening.kem_ciphertext, KEM_CIPHERTEXT_BYTES, "KEM ciphertext"))
     session = _session_id(transcript)
     ratchet = start_as_responder(
-        _context(card.address, reader.address, session), _secret(agreements, kem_secret, transcript), prekey=prekey
+        _context(card.address, recipient.address, session), _secret(agreements, kem_secret, transcript), prekey=prekey
     )
     return Agreed(session_id=session, generation=generation, peer=card, opening=opening, ratchet=ratchet)
 
@@ -179,7 +177,6 @@ def _transcript(
         kem_prekey,
         opening.kem_ciphertext,
         one_time,
-        _ABSENT if opening.continues is None else _PRESENT + opening.continues,
     )
     return hashlib.sha256(b"".join(parts)).digest()
 

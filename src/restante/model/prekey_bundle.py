@@ -7,7 +7,6 @@ encodes them, crypto/ uses them.
 from dataclasses import dataclass
 
 from restante.model.contact_card import ContactCard
-from restante.model.ids import SessionId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +35,8 @@ class PrekeyBundle:
 class Opening:
     """The initiator's half of a handshake. Every message carries it until the first answer arrives.
 
-    `one_time_id` is None if the bundle had no one-time prekey left. `continues` names the session that this one
-    replaces after a reset (SPEC 8.7).
+    `one_time_id` is None if the bundle had no one-time prekey left, or if the session was opened to recover another
+    one (SPEC 8.7).
     """
 
     card: ContactCard
@@ -45,4 +44,3 @@ class Opening:
     prekey_id: int
     kem_ciphertext: bytes
     one_time_id: int | None = None
-    continues: SessionId | None = None

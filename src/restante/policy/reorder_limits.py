@@ -26,12 +26,9 @@ class OrderLimits:
         check_ranges(self, "order")
 
 
-def is_too_far_ahead(limits: OrderLimits, *, sequence: int, expected: int) -> bool:
-    """Return whether so many numbers are missing before `sequence` that the session is given up.
-
-    The buffer needs no limit besides: it holds each number once, and none beyond `max_gap` from the expected one.
-    """
-    return sequence - expected > limits.max_gap
+def is_too_far_ahead(limits: OrderLimits, *, sequence: int, highest_read: int) -> bool:
+    """Return whether a message is so far ahead of the highest number read that it counts as unreadable (SPEC 9.4)."""
+    return sequence - highest_read > limits.max_gap
 
 
 def gap_ends_at_ms(limits: OrderLimits, *, oldest_waiting_ms: int) -> int:

@@ -11,6 +11,10 @@ MAX_OPENINGS_A_DAY: Final = 10
 MAX_REENCRYPTED_BYTES_A_DAY: Final = 20_000_000
 MAX_UNREAD: Final = 32
 """Unreadable messages remembered per contact. All their hashes fit into one control message beside an opening."""
+MAX_SESSIONS: Final = 32
+"""Sessions kept per contact. The oldest is deleted when there are more."""
+MAX_GENERATION: Final = 0xFFFF_FFFF
+"""The field has 32 bits. A peer that uses them up spoils its own conversation only."""
 _DAY_MS: Final = 86_400_000
 
 

@@ -1,4 +1,4 @@
-"""Encode and decode the bodies of control messages: acks, requests, resets, access secrets (SPEC 8.7, 8.8, 9.5, 10).
+"""Encode and decode the bodies of control messages: acks, requests, CANNOT_READ, LOST, access secrets (SPEC 8-10).
 
 The first byte is the type. Only acks carry a signature, because they are evidence for third parties. For the others,
 the session in which a control message arrives authenticates its sender.
@@ -10,7 +10,16 @@ from enum import IntEnum
 from typing import Final
 
 from restante.model.errors import Malformed, TooLarge
-from restante.model.ids import MAX_SEQUENCE, MESSAGE_ID_BYTES, SessionId, exactly, session_id
+from restante.model.ids import (
+    MAX_SEQUENCE,
+    MESSAGE_ID_BYTES,
+    PAYLOAD_HASH_BYTES,
+    PayloadHash,
+    SessionId,
+    exactly,
+    payload_hash,
+    session_id,
+)
 from restante.wire.acks import (
     BATCH_BYTES_WITHOUT_IDS,
     MAX_BATCH_IDS,
@@ -25,16 +34,17 @@ MAX_CONTROL_BYTES: Final = BATCH_BYTES_WITHOUT_IDS + MESSAGE_ID_BYTES * MAX_BATC
 
 ACCESS_SECRET_BYTES: Final = 32
 MAX_SPAN: Final = 10  # SPEC 9.5: [missing, missing + 10]
-MAX_REASON: Final = 3
+MAX_HASHES: Final = 32  # policy/session_recovery.MAX_UNREAD
 _REQUEST: Final = struct.Struct(">B32sII")
-_RESET: Final = struct.Struct(">B32sB")
+_HASH_COUNT: Final = struct.Struct(">BB")
 
 
 class ControlType(IntEnum):
     """The first byte of control messages that are not acks. Types of acks are below 0x10."""
 
     RETRANSMIT_REQUEST = 0x11
-    SESSION_RESET = 0x12
+    CANNOT_READ = 0x12
+    LOST = 0x13
     ACCESS_SECRET = 0x20
 
 
@@ -52,16 +62,16 @@ class RetransmitRequest:
         check_number(self.last, "last", low=self.first, high=min(self.first + MAX_SPAN, MAX_SEQUENCE))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionReset:
-    """States that the session of this message replaces `old`. `reason` is a `ResetReason`."""
+@dataclass(frozen=True, slots=True)
+class CannotReadMessage:
+    """Names envelopes of the recipient that its sender received and can't read, by the hash of their sealed bytes."""
 
-    old: SessionId
-    reason: int
+    hashes: tuple[PayloadHash, ...]
 
     def __post_init__(self) -> None:
-        session_id(self.old)
-        check_number(self.reason, "reason", low=1, high=MAX_REASON)
+        check_number(len(self.hashes), "number of hashes", high=MAX_HASHES)
+        for each in self.hashes:
+            payload_hash(each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +84,24 @@ class AccessSecret:
         exactly(self.secret, ACCESS_SECRET_BYTES, "an access secret")
 
 
-Control = BatchAck | RetransmitRequest | SessionReset | AccessSecret
+@dataclass(frozen=True, slots=True)
+class LostMessage:
+    """States that its sender lost its sessions and opened the one that this message arrived in."""
+
+
+Control = BatchAck | RetransmitRequest | CannotReadMessage | LostMessage | AccessSecret
 
 
 def encode_retransmit_request(request: RetransmitRequest) -> bytes:
     return _REQUEST.pack(ControlType.RETRANSMIT_REQUEST, request.session_id, request.first, request.last)
 
 
-def encode_session_reset(reset: SessionReset) -> bytes:
-    return _RESET.pack(ControlType.SESSION_RESET, reset.old, reset.reason)
+def encode_cannot_read(message: CannotReadMessage) -> bytes:
+    return _HASH_COUNT.pack(ControlType.CANNOT_READ, len(message.hashes)) + b"".join(message.hashes)
+
+
+def encode_lost() -> bytes:
+    return bytes([ControlType.LOST])
 
 
 def encode_access_secret(access: AccessSecret) -> bytes:
@@ -102,11 +121,20 @@ def decode_control(raw: bytes) -> Control:
             exactly(raw, _REQUEST.size, "a retransmit request")
             _, session, first, last = _REQUEST.unpack(raw)
             return RetransmitRequest(session_id=SessionId(session), first=first, last=last)
-        case ControlType.SESSION_RESET:
-            exactly(raw, _RESET.size, "a session reset")
-            _, old, reason = _RESET.unpack(raw)
-            return SessionReset(old=SessionId(old), reason=reason)
+        case ControlType.CANNOT_READ:
+            return _decode_cannot_read(raw)
+        case ControlType.LOST:
+            exactly(raw, 1, "a LOST message")
+            return LostMessage()
         case ControlType.ACCESS_SECRET:
             return AccessSecret(secret=raw[1:])
         case other:
             raise Malformed(f"unknown type {other} of a control message")
+
+
+def _decode_cannot_read(raw: bytes) -> CannotReadMessage:
+    if len(raw) < _HASH_COUNT.size:
+        raise Malformed("a CANNOT_READ message must say how many hashes it has")
+    exactly(raw, _HASH_COUNT.size + PAYLOAD_HASH_BYTES * raw[1], "a CANNOT_READ message")
+    starts = range(_HASH_COUNT.size, len(raw), PAYLOAD_HASH_BYTES)
+    return CannotReadMessage(tuple(PayloadHash(raw[start : start + PAYLOAD_HASH_BYTES]) for start in starts))

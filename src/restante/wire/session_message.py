@@ -34,7 +34,6 @@ KEM_CIPHERTEXT_BYTES: Final = 1088
 
 _HAS_OPENING: Final = 1
 _HAS_ONE_TIME: Final = 2
-_HAS_CONTINUES: Final = 4
 _NO_OPENING: Final = b"\x00"
 _HEAD: Final = struct.Struct(">B32s32s16sI")
 _FLAGS_BYTES: Final = 1
@@ -42,10 +41,9 @@ _OPENING: Final = struct.Struct(
     f">{SEALING_KEY_BYTES}s{X25519_BYTES}s{SIGNATURE_BYTES}s{X25519_BYTES}sI{KEM_CIPHERTEXT_BYTES}s"
 )
 _ONE_TIME_ID: Final = struct.Struct(">I")
-_SESSION_BYTES: Final = 32
 
 MIN_SESSION_MESSAGE_BYTES: Final = _HEAD.size + _FLAGS_BYTES + MIN_RATCHET_BYTES + SENDER_TAG_BYTES
-MAX_OPENING_BYTES: Final = _FLAGS_BYTES + _OPENING.size + _ONE_TIME_ID.size + _SESSION_BYTES
+MAX_OPENING_BYTES: Final = _FLAGS_BYTES + _OPENING.size + _ONE_TIME_ID.size
 
 
 class SessionMessage(NamedTuple):
@@ -98,7 +96,7 @@ def decode_session_message(raw: bytes) -> TaggedMessage:
         raise Malformed(f"only version {SESSION_MESSAGE_VERSION} of a session message is known, not {version}")
     flags = raw[_HEAD.size]
     end = _HEAD.size + (_opening_bytes(flags) if flags else _FLAGS_BYTES)
-    opening = decode_opening(raw[_HEAD.size : end], writer=Address(sender)) if flags else None
+    opening = decode_opening(raw[_HEAD.size : end], sender=Address(sender)) if flags else None
     ratchet = raw[end:-SENDER_TAG_BYTES]
     _check_ratchet(ratchet)
     check_number(generation, "generation", low=1, high=MAX_U32)
@@ -122,12 +120,10 @@ def encode_opening(opening: Opening) -> bytes:
     if opening.one_time_id is not None:
         check_number(opening.one_time_id, "id of the one-time prekey", high=MAX_U32)
         flags, raw = flags | _HAS_ONE_TIME, raw + _ONE_TIME_ID.pack(opening.one_time_id)
-    if opening.continues is not None:
-        flags, raw = flags | _HAS_CONTINUES, raw + session_id(opening.continues)
     return bytes([flags]) + raw
 
 
-def decode_opening(raw: bytes, *, writer: Address) -> Opening:
+def decode_opening(raw: bytes, *, sender: Address) -> Opening:
     if not raw:
         raise Malformed("the opening is missing")
     flags = raw[0]
@@ -135,12 +131,11 @@ def decode_opening(raw: bytes, *, writer: Address) -> Opening:
     sealing, agreement, signature, ephemeral, prekey_id, ciphertext = _OPENING.unpack_from(raw, _FLAGS_BYTES)
     rest = raw[_FLAGS_BYTES + _OPENING.size :]
     return Opening(
-        card=ContactCard(address=writer, sealing_key=sealing, agreement_key=agreement, signature=signature),
+        card=ContactCard(address=sender, sealing_key=sealing, agreement_key=agreement, signature=signature),
         ephemeral_key=ephemeral,
         prekey_id=prekey_id,
         kem_ciphertext=ciphertext,
         one_time_id=_ONE_TIME_ID.unpack_from(rest)[0] if flags & _HAS_ONE_TIME else None,
-        continues=SessionId(rest[-_SESSION_BYTES:]) if flags & _HAS_CONTINUES else None,
     )
 
 
@@ -150,7 +145,6 @@ def _check_ratchet(ratchet: bytes) -> None:
 
 
 def _opening_bytes(flags: int) -> int:
-    if not flags & _HAS_OPENING or flags > _HAS_OPENING | _HAS_ONE_TIME | _HAS_CONTINUES:
-        raise Malformed(f"the flags of an opening must be 1, 3, 5 or 7, not {flags}")
-    one_time = _ONE_TIME_ID.size if flags & _HAS_ONE_TIME else 0
-    return _FLAGS_BYTES + _OPENING.size + one_time + (_SESSION_BYTES if flags & _HAS_CONTINUES else 0)
+    if not flags & _HAS_OPENING or flags > _HAS_OPENING | _HAS_ONE_TIME:
+        raise Malformed(f"the flags of an opening must be 1 or 3, not {flags}")
+    return _FLAGS_BYTES + _OPENING.size + (_ONE_TIME_ID.size if flags & _HAS_ONE_TIME else 0)

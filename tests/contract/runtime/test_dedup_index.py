@@ -77,7 +77,7 @@ def test_both_limits_hold_at_the_default_together() -> None:
 def test_the_least_recently_seen_is_forgotten_first_and_that_shows(small: ClientFile) -> None:
     with small.inbox.batch(now_ms=NOW_MS) as batch:
         for number in range(1_000):
-            batch.receive(letter(number), server_timestamp_ms=NOW_MS)
+            batch.receive_decrypted(letter(number), server_timestamp_ms=NOW_MS)
     assert receive(small, letter(0), now_ms=NOW_MS + 1) is Verdict.DUPLICATE
     small.inbox.take_changes()
     receive(small, letter(1_000), now_ms=NOW_MS + 2)
@@ -110,4 +110,4 @@ def test_what_is_past_its_window_is_swept_silently_and_the_rest_stays(file: Clie
     assert file.database.run("SELECT seen FROM inbox_total") == [(1,)]
     assert JournalKind.DEDUP_EVICTED not in {fact.kind for fact in facts(file.journal)}
     assert receive(file, letter(2), now_ms=NOW_MS + 30 * DAY_MS + 1) is Verdict.DUPLICATE
-    assert file.inbox.take_owed(ALICE, limit=64)
+    assert file.inbox.take_owed(ALICE, limit=64, now_ms=NOW_MS + 31 * DAY_MS)

@@ -31,8 +31,8 @@ def live(file: ClientFile, acknowledged: list[MessageId]) -> None:
     for arrivals in BATCHES:
         with file.inbox.batch(now_ms=NOW_MS) as batch:
             for number, session in arrivals:
-                batch.receive(envelope(number, session), server_timestamp_ms=NOW_MS)
-        ids = file.inbox.take_owed(ALICE, limit=64)
+                batch.receive_decrypted(envelope(number, session), server_timestamp_ms=NOW_MS)
+        ids = file.inbox.take_owed(ALICE, limit=64, now_ms=NOW_MS)
         acknowledged.extend(ids)
     file.inbox.pass_time(now_ms=NOW_MS + GAP_MS)
 

@@ -92,15 +92,15 @@ def test_a_sender_is_told_that_its_message_was_read_only_if_the_reader_wants_tha
         receive(file, letter(number))
     file.inbox.mark_read(1, now_ms=NOW_MS + 5)
     file.inbox.mark_read(2, now_ms=NOW_MS + 5, acknowledge=True)
-    assert file.inbox.take_owed(ALICE, limit=64, type_=AckType.READ) == (message(1),)
-    assert file.inbox.take_owed(ALICE, limit=64) == (message(0), message(1))
+    assert file.inbox.take_owed(ALICE, limit=64, now_ms=NOW_MS + 5, type_=AckType.READ) == (message(1),)
+    assert file.inbox.take_owed(ALICE, limit=64, now_ms=NOW_MS) == (message(0), message(1))
 
 
 @clause("10.5")
 def test_receipts_and_read_acks_are_batches_of_their_own(file: ClientFile) -> None:
     receive(file, letter(0))
     file.inbox.mark_read(1, now_ms=NOW_MS + 5, acknowledge=True)
-    assert file.inbox.owed(AckBatching()) == [
+    assert file.inbox.owed(AckBatching(), now_ms=NOW_MS + 5) == [
         OwedBatch(sender=ALICE, type=AckType.RECEIPT, due_at_ms=NOW_MS + 1_000),
         OwedBatch(sender=ALICE, type=AckType.READ, due_at_ms=NOW_MS + 1_005),
     ]
@@ -111,7 +111,7 @@ def test_a_read_ack_is_owed_only_for_a_reading_that_is_on_disk(file: ClientFile)
     with suppress(Interrupted), file.database.transaction():
         file.inbox.mark_read(1, now_ms=NOW_MS, acknowledge=True)
         raise Interrupted
-    assert file.inbox.take_owed(ALICE, limit=64, type_=AckType.READ) == ()
+    assert file.inbox.take_owed(ALICE, limit=64, now_ms=NOW_MS + 5, type_=AckType.READ) == ()
     [entry] = shown(file)
     assert entry.first_read_at_ms is None
 

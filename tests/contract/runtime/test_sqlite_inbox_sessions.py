@@ -1,5 +1,6 @@
-"""Gaps, resets and batches of the inbox on disk."""
+"""Gaps, other sessions and batches of the inbox on disk."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -7,21 +8,25 @@ import pytest
 
 from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import UnsealedHeader
-from restante.core.inbox_events import AskReset, InboxEventType, RequestRetransmit, ResetReason
+from restante.core.inbox_events import InboxEventType, RequestRetransmit
+from restante.core.receiving import CannotDecrypt
 from restante.model.errors import LocalProtocolError
+from restante.model.ids import SessionId
 from restante.model.inbox_entry import HeldBack
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from restante.model.states import Verdict
+from restante.policy.ack_batching import AckBatching
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.statement_batching import Column
-from restante.runtime.sqlite.inbox.results import Asked, Released
+from restante.runtime.sqlite.inbox.results import Asked
 from support.fleet.journal_files import message
 from support.inbox.decrypted_messages import ALICE, NEXT_SESSION, SESSION, bodies, letter, receive, reopened, shown
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, ClientFile, facts
 
 GAP_MS = 300_000
+DAY_MS = 86_400_000
 
 
 class Interrupted(Exception):
@@ -60,8 +65,8 @@ def test_after_five_minutes_the_gap_is_recorded_skipped_and_asked_for(file: Clie
     assert file.inbox.next_wake_ms() == NOW_MS + GAP_MS
     assert file.inbox.pass_time(now_ms=NOW_MS + GAP_MS - 1) == []
     again = reopened(file)
-    [passed] = again.inbox.pass_time(now_ms=NOW_MS + GAP_MS)
-    assert passed.asks == (Asked(sender=ALICE, session_id=SESSION, what=RequestRetransmit(1, 11)),)
+    asks = again.inbox.pass_time(now_ms=NOW_MS + GAP_MS)
+    assert asks == [Asked(sender=ALICE, session_id=SESSION, what=RequestRetransmit(1, 11))]
     assert bodies(again) == [b"body 0", b"body 3", b"body 4"]
     assert again.inbox.next_wake_ms() is None
     ranges = [(fact.kind, fact.sequence, fact.last_sequence) for fact in facts(again.journal)]
@@ -99,50 +104,51 @@ def test_an_arrival_finds_an_old_gap_without_anybody_having_looked_at_the_clock(
 
 
 @clause("9.4")
-def test_a_thousand_wait_over_reopening_and_the_next_one_ends_the_session(file: ClientFile) -> None:
+def test_a_thousand_wait_over_reopening_and_the_next_one_skips_the_gap_at_once(file: ClientFile) -> None:
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         for number in range(1, 1_001):
-            batch.receive(letter(number), server_timestamp_ms=NOW_MS)
+            batch.receive_decrypted(letter(number), server_timestamp_ms=NOW_MS)
     again = reopened(file)
     assert bodies(again) == []
-    refused = again.inbox.receive(letter(1_001), server_timestamp_ms=NOW_MS, now_ms=NOW_MS)
-    assert refused.verdict is None
-    assert [ask.what for ask in refused.asks] == [AskReset(ResetReason.GAP_TOO_WIDE)]
-    assert bodies(again) == [b"body %d" % number for number in range(1, 1_001)]
-    assert notices(again)[-1] == (InboxEventType.SESSION_RESET, "gap_too_wide", 1)
+    skipping = again.inbox.receive(letter(1_001), server_timestamp_ms=NOW_MS, now_ms=NOW_MS)
+    assert skipping.verdict is Verdict.NEW
+    assert [ask.what for ask in skipping.asks] == [RequestRetransmit(0, 10)]
+    assert bodies(again) == [b"body %d" % number for number in range(1, 1_002)]
+    assert again.database.run("SELECT count(*) FROM reorder_buffer") == [(0,)]
     again.database.close()
 
 
 @clause("9.4")
-def test_a_million_ahead_is_refused_with_a_handful_of_rows(file: ClientFile) -> None:
+def test_a_million_ahead_is_unreadable_and_leaves_a_handful_of_rows(file: ClientFile) -> None:
     receive(file, letter(0))
     before = file.database.changes()
     assert receive(file, letter(1_000_000)) is None
     assert file.database.changes() - before <= 5
-    assert receive(file, letter(1)) is None, "the session is over"
-    assert receive(file, letter(0)) is Verdict.DUPLICATE, "what it brought is still known"
+    assert receive(file, letter(1)) is Verdict.NEW, "the session goes on"
+    assert receive(file, letter(0)) is Verdict.DUPLICATE
 
 
-def test_who_goes_on_in_a_broken_session_is_reminded_every_five_minutes(file: ClientFile) -> None:
-    asks = [
-        len(file.inbox.receive(letter(5_000 + at), server_timestamp_ms=0, now_ms=NOW_MS + at).asks)
-        for at in (0, 1, GAP_MS - 1, GAP_MS, GAP_MS + 1)
-    ]
-    assert asks == [1, 0, 0, 1, 0]
+def test_an_unreadable_message_of_an_unknown_session_adds_no_session(file: ClientFile) -> None:
+    with file.inbox.batch(now_ms=NOW_MS) as batch:
+        for number in range(50):
+            unknown = letter(number, session=SessionId(bytes([number]) * 32))
+            batch.receive(outside(unknown), decrypt=CannotDecrypt, server_timestamp_ms=NOW_MS)
+    assert file.database.run("SELECT count(*) FROM inbox_session") == [(0,)]
+    told = [fact.code for fact in facts(file.journal) if fact.kind is JournalKind.ARRIVED]
+    assert told == ["E009"] * 50
 
 
 def test_a_message_sealed_again_in_a_new_session_is_acknowledged_and_not_shown_twice(file: ClientFile) -> None:
     receive(file, letter(0))
     receive(file, letter(2))
-    file.inbox.take_owed(ALICE, limit=64)
-    with file.inbox.batch(now_ms=NOW_MS) as batch:
-        batch.continue_session(ALICE, old=SESSION, new=NEXT_SESSION)
     again = reopened(file)
     resealed = [letter(number, session=NEXT_SESSION, sequence=number) for number in (2, 1, 0)]
     assert [receive(again, one) for one in resealed] == [Verdict.DUPLICATE, Verdict.NEW, Verdict.DUPLICATE]
     assert receive(again, letter(3, session=NEXT_SESSION)) is Verdict.NEW
-    assert bodies(again) == [b"body 0", b"body 2", b"body 1", b"body 3"]
-    assert set(again.inbox.take_owed(ALICE, limit=64)) == {message(number) for number in range(4)}
+    assert bodies(again) == [b"body 0", b"body 1", b"body 3"]
+    assert receive(again, letter(1)) is Verdict.DUPLICATE
+    assert bodies(again) == [b"body 0", b"body 1", b"body 3", b"body 2"]
+    assert set(again.inbox.take_owed(ALICE, limit=64, now_ms=NOW_MS + DAY_MS)) == {message(n) for n in range(4)}
     assert receive(again, resealed[0]) is Verdict.DUPLICATE, "known in the new session, too"
     again.database.close()
 
@@ -161,67 +167,77 @@ def test_another_content_under_a_known_id_is_a_collision_and_holds_nothing_up(fi
     assert receive(file, letter(1, session=NEXT_SESSION)) is Verdict.NEW
     assert bodies(file) == [b"body 0", b"body 1"]
     assert (InboxEventType.SECURITY, "collision", 1) in notices(file)
-    assert file.inbox.take_owed(ALICE, limit=64) == (message(0), message(1))
+    assert file.inbox.take_owed(ALICE, limit=64, now_ms=NOW_MS) == (message(0), message(1))
 
 
-def test_an_ended_session_says_which_one_goes_on_and_refuses_originals_on_the_way(file: ClientFile) -> None:
-    receive(file, letter(1))
-    with file.inbox.batch(now_ms=NOW_MS) as batch:
-        ended = batch.continue_session(ALICE, old=SESSION, new=NEXT_SESSION)
-    assert ended.asks == ()
-    assert bodies(file) == [b"body 1"]
-    [old_tag] = {fact.session_tag for fact in facts(file.journal) if fact.kind is JournalKind.ARRIVED}
-    [continued] = [fact for fact in facts(file.journal) if fact.kind is JournalKind.SESSION_CONTINUED]
-    assert old_tag is not None
-    assert continued.previous_session_tag == old_tag
-    assert continued.session_tag != old_tag
-    assert receive(file, letter(0)) is None
-    assert file.inbox.take_owed(ALICE, limit=64) == (message(1),)
-
-
-def test_a_session_that_can_no_longer_be_read_is_reset(file: ClientFile) -> None:
-    receive(file, letter(1))
-    with file.inbox.batch(now_ms=NOW_MS) as batch:
-        failed = batch.fail_session(ALICE, SESSION, ResetReason.UNREADABLE)
-    assert [ask.what for ask in failed.asks] == [AskReset(ResetReason.UNREADABLE)]
-    assert bodies(file) == [b"body 1"]
-
-
-def test_control_messages_behind_a_skipped_gap_are_handed_over(file: ClientFile) -> None:
-    receive(file, letter(1, kind=Kind.CONTROL))
-    [passed] = file.inbox.pass_time(now_ms=NOW_MS + GAP_MS)
-    assert passed.control == (Released(sender=ALICE, session_id=SESSION, body=b"body 1"),)
-    assert bodies(file) == []
+@clause("9.4")
+def test_a_control_message_is_acted_on_when_it_is_decrypted_and_only_occupies_its_number(file: ClientFile) -> None:
+    early = file.inbox.receive(letter(1, kind=Kind.CONTROL), server_timestamp_ms=0, now_ms=NOW_MS)
+    assert early.control is not None
+    assert early.control.body == b"body 1"
+    receive(file, letter(2))
+    receive(file, letter(0))
+    assert bodies(file) == [b"body 0", b"body 2"]
+    assert file.inbox.receive(letter(1, kind=Kind.CONTROL), server_timestamp_ms=0, now_ms=NOW_MS).control is None
 
 
 @clause("9.1")
 def test_a_repeat_is_recognised_without_being_opened(file: ClientFile) -> None:
     once, control = letter(0), letter(1, kind=Kind.CONTROL)
+    unopened: list[DecryptedMessage] = []
+
+    def never(opened: DecryptedMessage) -> Callable[[], CannotDecrypt]:
+        def decrypt() -> CannotDecrypt:
+            unopened.append(opened)
+            return CannotDecrypt(Verdict.REPLAY)
+
+        return decrypt
+
     with file.inbox.batch(now_ms=NOW_MS) as batch:
-        assert batch.record_if_known(outside(once)) is None
-        batch.receive(once, server_timestamp_ms=NOW_MS)
-        batch.receive(control, server_timestamp_ms=NOW_MS)
-        assert batch.record_if_known(outside(once)) is Verdict.DUPLICATE
-        assert batch.record_if_known(outside(control)) is Verdict.DUPLICATE
-        assert batch.record_if_known(outside(letter(0, sealed=b"other bytes"))) is Verdict.COLLISION
-        assert batch.record_if_known(outside(letter(0, session=NEXT_SESSION))) is None, "has to be opened to tell"
-        batch.replayed(outside(letter(9)))
+        batch.receive_decrypted(once, server_timestamp_ms=NOW_MS)
+        batch.receive_decrypted(control, server_timestamp_ms=NOW_MS)
+        collided, unknown = letter(0, sealed=b"other bytes"), letter(9)
+        verdicts = [
+            batch.receive(outside(one), decrypt=never(one), server_timestamp_ms=NOW_MS).verdict
+            for one in (once, control, collided, unknown)
+        ]
+    assert verdicts == [Verdict.DUPLICATE, Verdict.DUPLICATE, Verdict.COLLISION, Verdict.REPLAY]
+    assert unopened == [unknown]
     assert file.database.run("SELECT message_id FROM pending_ack") == [(message(0),), (message(0),)]
     told = [fact.code for fact in facts(file.journal) if fact.kind is JournalKind.ARRIVED]
     assert told == ["new", "new", "duplicate", "duplicate", "collision", "replay"]
     assert [code for notice, code, _ in notices(file) if notice is InboxEventType.SECURITY] == ["collision", "replay"]
 
 
+@clause("10.3")
+def test_a_duplicate_is_acknowledged_again_once_a_day_after_a_random_delay(file: ClientFile) -> None:
+    receive(file, letter(0))
+    file.inbox.take_owed(ALICE, limit=64, now_ms=NOW_MS)
+    for minute in range(100):
+        receive(file, letter(0), now_ms=NOW_MS + minute * 60_000)
+    [(since_ms,)] = file.database.run("SELECT since_ms FROM pending_ack")
+    assert NOW_MS < since_ms <= NOW_MS + 6 * 3_600_000
+    assert file.inbox.owed(AckBatching(), now_ms=since_ms - 1) == []
+    again = reopened(file)
+    assert again.inbox.next_delayed_ack_ms(now_ms=NOW_MS) == since_ms
+    assert again.inbox.take_owed(ALICE, limit=64, now_ms=since_ms) == (message(0),)
+    receive(again, letter(0), now_ms=NOW_MS + DAY_MS - 1)
+    assert again.database.run("SELECT count(*) FROM pending_ack") == [(0,)]
+    receive(again, letter(0), now_ms=NOW_MS + DAY_MS)
+    assert again.database.run("SELECT count(*) FROM pending_ack") == [(1,)]
+    again.database.close()
+
+
 @clause("9.3")
 def test_a_batch_is_kept_whole_or_not_at_all(file: ClientFile) -> None:
     with suppress(Interrupted), file.inbox.batch(now_ms=NOW_MS) as batch:
         for number in (0, 1, 3):
-            batch.receive(letter(number), server_timestamp_ms=NOW_MS)
+            batch.receive_decrypted(letter(number), server_timestamp_ms=NOW_MS)
         raise Interrupted
     assert (bodies(file), facts(file.journal), file.inbox.take_changes()) == ([], [], [])
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         for number in (3, 1, 0, 3, 2):
-            batch.receive(letter(number), server_timestamp_ms=NOW_MS)
+            batch.receive_decrypted(letter(number), server_timestamp_ms=NOW_MS)
     assert bodies(file) == [b"body %d" % number for number in range(4)]
 
 
@@ -231,13 +247,13 @@ def test_how_arrivals_are_cut_into_batches_changes_nothing(file: ClientFile, cut
     for part in (arrivals[:cut], arrivals[cut:]):
         with file.inbox.batch(now_ms=NOW_MS) as batch:
             for opened in part:
-                batch.receive(opened, server_timestamp_ms=NOW_MS)
+                batch.receive_decrypted(opened, server_timestamp_ms=NOW_MS)
     told = [(fact.kind.value, fact.sequence, fact.code) for fact in facts(file.journal)]
     assert told == [
         ("arrived", 2, "new"),
         ("arrived", 0, "new"),
         ("released", 0, None),
-        ("arrived", 0, "duplicate"),
+        ("arrived", None, "duplicate"),
         ("arrived", 3, "new"),
         ("arrived", 1, "new"),
         ("released", 1, None),
@@ -270,7 +286,7 @@ def test_a_batch_in_order_takes_five_statements_however_many_arrivals_share_it(
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         batch.expect((one.sender, one.message_id) for one in letters)
         for one in letters:
-            batch.receive(one, server_timestamp_ms=NOW_MS)
+            batch.receive_decrypted(one, server_timestamp_ms=NOW_MS)
     assert len(counted) == 5
 
 
@@ -287,22 +303,9 @@ def test_there_is_one_batch_at_a_time(file: ClientFile) -> None:
     with file.inbox.batch(now_ms=NOW_MS) as batch:
         with pytest.raises(LocalProtocolError, match="a batch is under way"):
             receive(file, letter(0))
-        batch.receive(letter(0), server_timestamp_ms=NOW_MS)
+        batch.receive_decrypted(letter(0), server_timestamp_ms=NOW_MS)
     receive(file, letter(1))
     assert bodies(file) == [b"body 0", b"body 1"]
-
-
-@pytest.mark.parametrize("between", [None, 0, 5])
-def test_what_was_asked_about_and_then_taken_in_is_judged_as_if_it_had_not_been(
-    file: ClientFile, between: int | None
-) -> None:
-    with file.inbox.batch(now_ms=NOW_MS) as batch:
-        assert batch.record_if_known(outside(letter(0))) is None
-        if between is not None:
-            batch.receive(letter(between), server_timestamp_ms=NOW_MS)
-        again = batch.receive(letter(0), server_timestamp_ms=NOW_MS)
-    assert again.verdict is (Verdict.DUPLICATE if between == 0 else Verdict.NEW)
-    assert bodies(file) == [b"body 0"]
 
 
 def test_looking_when_there_is_nothing_to_do_writes_nothing(file: ClientFile) -> None:

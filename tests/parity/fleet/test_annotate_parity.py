@@ -8,21 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from restante.fleet.kernels.arrivals_schema import SESSION_ENDED, SESSION_EVENTS
-from restante.fleet.kernels.arrivals_words import EVENT_OF_KIND, RECORDED, RESETS
+from restante.fleet.kernels.arrivals_schema import CONTROL_ARRIVED, SESSION_EVENTS
+from restante.fleet.kernels.arrivals_words import EVENT_OF_KIND, RECORDED
 from restante.fleet.stream.annotate import annotate_rows
 from restante.fleet.stream.rows import kernel_events
 from restante.fleet.tables.journal_schema import JOURNAL, JOURNAL_COLUMNS
 from restante.fleet.transforms.arrivals import session_events
 from restante.model.ids import event_id
 from restante.model.journal import JournalKind
+from restante.model.kinds import Kind
 from support.fleet.journal_files import Record, message, sealed, writer
 from support.fleet.stream_buckets import rows_read
 from support.spec.clauses import clause
 
 TAG = bytes(range(16))
-ENDED_TAG = bytes(range(16, 32))
-CODES = (None, *RECORDED, *RESETS, "E001", ENDED_TAG.hex())
+CODES = (None, *RECORDED, "E001", TAG.hex())
 VALUES = st.fixed_dictionaries(
     {
         "kind": st.sampled_from([*EVENT_OF_KIND, *JournalKind]).map(lambda kind: kind.value),
@@ -31,7 +31,7 @@ VALUES = st.fixed_dictionaries(
         "message_id": st.none() | st.integers(0, 2**40).map(message),
         "payload_hash": st.none() | st.integers(0, 2**32 - 1).map(sealed),
         "sequence": st.none() | st.integers(0, 2**32 - 1),
-        "previous_session_tag": st.none() | st.binary(min_size=16, max_size=16),
+        "message_kind": st.none() | st.sampled_from([kind.value for kind in Kind]),
     }
 )
 
@@ -60,15 +60,14 @@ def facts_of_stream(rows: Sequence[Record]) -> list[tuple[object, ...]]:
 def test_every_kind_with_every_odd_code_tells_the_same(spark: SparkSession) -> None:
     whole: Record = {"session_tag": TAG, "message_id": message(1), "payload_hash": sealed(1), "sequence": 1}
     rows = [
-        record(number, {**whole, "kind": kind.value, "code": code, "previous_session_tag": ended})
-        for number, (kind, code, ended) in enumerate(product(JournalKind, CODES, (None, ENDED_TAG)), 1)
+        record(number, {**whole, "kind": kind.value, "code": code, "message_kind": message_kind})
+        for number, (kind, code, message_kind) in enumerate(product(JournalKind, CODES, (None, "text", "control")), 1)
     ]
     found = facts_of_stream(rows)
     assert found == facts_of_backfill(spark, rows)
     of, event = (SESSION_EVENTS.get_field_index(name) for name in ("session_tag", "event"))
-    assert {row[of] for row in found if row[event] == SESSION_ENDED} == {ENDED_TAG}
-    assert {row[of] for row in found if row[event] != SESSION_ENDED} == {TAG}
-    assert {row[event] for row in found} == set(EVENT_OF_KIND.values())
+    assert {row[of] for row in found} == {TAG}
+    assert {row[event] for row in found} == {*EVENT_OF_KIND.values(), CONTROL_ARRIVED}
 
 
 @clause("13.7")

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from restante.core.inbox_events import ResetReason
 from restante.crypto.identity import Identity
 from restante.fleet.tables.journal_schema import JOURNAL
 from restante.fleet.transforms.arrivals import arrivals
 from restante.model.ids import SessionId, SessionTag
 from restante.model.journal import JournalEvent, JournalKind
+from restante.model.kinds import Kind
 from restante.wire.journal_schema import to_record
 from support.fleet.arrival_traces import DEDUP, LIMITS, NUMBER, TRACES, Told, TraceFact, by_the_core, moments
 from support.fleet.journal_files import Journal, writer
@@ -19,8 +19,6 @@ from support.fleet.trace_journals import write_fact
 from support.inbox.decrypted_messages import letter
 from support.spec.clauses import clause
 from support.sqlite.files import NOW_MS, open_client_file
-
-RESETS = {reason.name.lower(): int(reason) for reason in ResetReason}
 
 
 def table_of(spark: SparkSession, rows: list[JournalEvent]) -> dict[bytes, Told]:
@@ -33,7 +31,6 @@ def table_of(spark: SparkSession, rows: list[JournalEvent]) -> dict[bytes, Told]
             row["next_expected"],
             row["released"],
             tuple((gap["first"], gap["last"], gap["retransmit_requested"]) for gap in row["gaps"] or ()),
-            None if row["reset"] is None else RESETS[row["reset"]],
         )
         for row in found
     }
@@ -52,7 +49,7 @@ def test_the_table_of_any_trace_is_that_of_the_core(spark: SparkSession) -> None
         for fact, at_ms, told in zip(trace, moments(trace), by_the_core(trace), strict=True):
             tag = SessionTag(number.to_bytes(8, "big") + bytes([fact.session]) * 8)
             expected[write_fact(journal, fact, at_ms, tag)] = told
-        journal.write(JournalKind.SESSION_RESET, None, 0, session_tag=SessionTag(bytes(16)), code="gap_too_wide")
+        journal.write(JournalKind.SESSION_CHANGED, None, 0, session_tag=SessionTag(bytes(16)))
         rows.extend(journal.rows)
 
     collect()
@@ -66,6 +63,7 @@ LETTERS = st.tuples(
     st.sampled_from([b"s" * 32, b"s" * 32, b"t" * 32]),
     st.sampled_from([b"one", b"one", b"two"]),
     st.sampled_from([0, 1_000, 300_000]),
+    st.sampled_from([Kind.TEXT, Kind.TEXT, Kind.CONTROL]),
 )
 
 
@@ -77,16 +75,17 @@ def test_what_a_recipients_own_inbox_wrote_down_is_found_again(spark: SparkSessi
 
     @settings(max_examples=25, database=None)
     @given(st.lists(LETTERS, max_size=12))
-    def collect(letters: list[tuple[int, int, bytes, bytes, int]]) -> None:
+    def collect(letters: list[tuple[int, int, bytes, bytes, int, Kind]]) -> None:
         nonlocal files
         files += 1
         now_ms = NOW_MS
         owner = Identity(files.to_bytes(32, "big"))  # another secret, other tags
         file = open_client_file(tmp_path / f"{files}.db", owner=owner, seed=files)
-        for number, ahead, session, sealed, after_ms in letters:
+        for number, ahead, session, sealed, after_ms, kind in letters:
             now_ms += after_ms
             name = SessionId(session)
-            one = letter(number, sequence=number + ahead, session=name, sealed=session + sealed + bytes([number]))
+            mixed = session + sealed + bytes([number]) + kind.encode()
+            one = letter(number, sequence=number + ahead, session=name, sealed=mixed, kind=kind)
             file.inbox.receive(one, server_timestamp_ms=now_ms, now_ms=now_ms)
         rows.extend(file.journal.events(after=0, limit=1_000))
         file.database.close()
@@ -98,5 +97,3 @@ def test_what_a_recipients_own_inbox_wrote_down_is_found_again(spark: SparkSessi
     assert sum(told.released for told in found.values()) == sum(row.kind is JournalKind.RELEASED for row in rows)
     skipped = sorted((row.sequence, row.last_sequence) for row in rows if row.kind is JournalKind.GAP_SKIPPED)
     assert sorted((gap[0], gap[1]) for told in found.values() for gap in told.gaps) == skipped
-    resets = [row.code for row in rows if row.kind is JournalKind.SESSION_RESET]
-    assert sum(told.reset is not None for told in found.values()) == len(resets)

@@ -8,7 +8,7 @@ from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Agreed, encapsula
 from restante.crypto.identity import Identity
 from restante.crypto.prekeys import PrekeyStore, choose_one_time, prekeys_due, renew_due
 from restante.crypto.ratchet import ENCRYPT_ENTROPY_BYTES
-from restante.model.ids import Address, MessageId, SessionId, mint_message_id
+from restante.model.ids import Address, MessageId, mint_message_id
 from restante.model.prekey_bundle import PrekeyBundle
 from restante.policy.padding import unpad
 from restante.testing.deterministic import SeededEntropy
@@ -43,7 +43,6 @@ def opened(
     *,
     dice: int = 0,
     generation: int = 1,
-    continues: SessionId | None = None,
 ) -> Agreed:
     return initiate(
         writer,
@@ -52,7 +51,6 @@ def opened(
         encapsulation=encapsulate(bundle),
         entropy=DICE.draw(HANDSHAKE_ENTROPY_BYTES),
         generation=generation,
-        continues=continues,
     )
 
 
@@ -74,7 +72,7 @@ class End:
         self.ratchet, raw = encrypt_message(
             self.ratchet,
             text,
-            writer=self._owner,
+            sender=self._owner,
             session_id=self.agreed.session_id,
             message_id=mint_message_id(DICE.draw(16)) if message_id is None else message_id,
             generation=self.agreed.generation,
@@ -93,7 +91,7 @@ def accepted(
     raw: bytes | SessionMessage, reader: Identity = BOB, prekeys: PrekeyStore = BOBS_PREKEYS, *, now_ms: int = NOW_MS
 ) -> Accepted:
     message = raw if isinstance(raw, SessionMessage) else decode_session_message(raw).message
-    return accept_session(message, reader=reader, prekeys=prekeys, now_ms=now_ms)
+    return accept_session(message, recipient=reader, prekeys=prekeys, now_ms=now_ms)
 
 
 def both_ends(prekeys: PrekeyStore = BOBS_PREKEYS) -> tuple[End, End, Accepted]:

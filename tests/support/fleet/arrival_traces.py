@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from restante.core.inbox import InboxSession, step
 from restante.core.inbox_events import (
     Arrived,
-    AskReset,
     Event,
     Hold,
     KnownInOtherSession,
@@ -19,13 +18,9 @@ from restante.core.inbox_events import (
     Refuse,
     Release,
     RequestRetransmit,
-    ResetAgreed,
-    ResetReason,
-    SessionFailed,
     TimePassed,
 )
 from restante.fleet.kernels.arrivals_schema import SESSION_EVENTS
-from restante.fleet.kernels.arrivals_words import RESETS
 from restante.model.ids import event_id
 from restante.model.states import Verdict
 from restante.policy.dedup import DedupLimits
@@ -41,7 +36,7 @@ NUMBER = {"new": 0, "duplicate": 1, "collision": 2, "replay": 3, "E009": 4, "oth
 
 
 class TraceFact(NamedTuple):
-    """One fact: `what` is arrived, passed, failed or agreed."""
+    """One event: `what` is arrived, control or passed."""
 
     session: int
     what: str
@@ -60,7 +55,6 @@ class Told(NamedTuple):
     expected: int
     released: int
     gaps: tuple[tuple[int, int, bool], ...]
-    reset: int | None
 
 
 @dataclass
@@ -71,12 +65,9 @@ class Recipient:
     seen: list[list[Any]] = field(default_factory=list)
 
     def take(self, fact: TraceFact, now_ms: int) -> Told:
-        if fact.what == "arrived":
+        if fact.what != "passed":
             return self._arrive(fact, now_ms)
-        event: Event = TimePassed() if fact.what == "passed" else ResetAgreed()
-        if fact.what == "failed":
-            event = SessionFailed(reason=ResetReason.UNREADABLE)
-        return self._step(fact, event, now_ms)
+        return self._step(fact, TimePassed(), now_ms)
 
     def _arrive(self, fact: TraceFact, now_ms: int) -> Told:
         fresh = [
@@ -91,26 +82,29 @@ class Recipient:
         if fresh:
             return self._plain(fact, "collision")
         if fact.sequence is None:
-            return self._plain(fact, fact.recorded if fact.recorded in {"duplicate", "collision"} else "replay")
+            return self._plain(fact, fact.recorded if fact.recorded in {"duplicate", "collision", "E009"} else "replay")
         elsewhere = {"duplicate": KnownInOtherSession.SAME_CONTENT, "collision": KnownInOtherSession.OTHER_CONTENT}
         told = self._step(
             fact,
-            Arrived(sequence=fact.sequence, elsewhere=elsewhere.get(fact.recorded, KnownInOtherSession.UNKNOWN)),
+            Arrived(fact.sequence, elsewhere.get(fact.recorded, KnownInOtherSession.UNKNOWN), fact.what == "control"),
             now_ms,
         )
         if told.verdict in {"new", "duplicate"}:
             self.seen.append([fact.session, fact.message, fact.payload, now_ms])
-        return told._replace(placement="placeholder") if told.verdict in {"duplicate", "collision"} else told
+        is_placeholder = told.verdict in {"duplicate", "collision"} or (
+            told.verdict == "new" and fact.what == "control"
+        )
+        return told._replace(placement="placeholder") if is_placeholder else told
 
     def _plain(self, fact: TraceFact, verdict: str) -> Told:
         session = self.sessions.setdefault(fact.session, InboxSession())
-        return Told(verdict, None, session.expected, 0, (), None)
+        return Told(verdict, None, session.expected, 0, ())
 
     def _step(self, fact: TraceFact, event: Event, now_ms: int) -> Told:
         before = self.sessions.get(fact.session, InboxSession())
         session, effects = step(before, event, now_ms=now_ms, limits=LIMITS)
         self.sessions[fact.session] = session
-        verdict, placement, reset = None, None, None
+        verdict, placement = None, None
         gaps: list[tuple[int, int, bool]] = []
         for effect in effects:
             match effect:
@@ -126,12 +120,10 @@ class Recipient:
                     gaps.append((first, last, False))
                 case RequestRetransmit():
                     gaps[-1] = (*gaps[-1][:2], True)
-                case AskReset(reason):
-                    reset = int(reason)
                 case _:
                     pass
         released = sum(isinstance(effect, Release) for effect in effects)
-        return Told(verdict, placement, session.expected, released, tuple(gaps), reset)
+        return Told(verdict, placement, session.expected, released, tuple(gaps))
 
 
 def moments(trace: Sequence[TraceFact]) -> list[int]:
@@ -157,7 +149,7 @@ def payload_hash(fact: TraceFact) -> bytes:
 
 def kernel_facts(trace: Sequence[TraceFact]) -> list[dict[str, Any]]:
     """The trace as rows of kernels.tables.SESSION_EVENTS, in order."""
-    events = {"arrived": 0, "passed": 1, "failed": 2, "agreed": 3}
+    events = {"arrived": 0, "passed": 1, "control": 2}
     return [
         {
             "event_id": event_id(writer(1), number),
@@ -165,9 +157,9 @@ def kernel_facts(trace: Sequence[TraceFact]) -> list[dict[str, Any]]:
             "event": events[fact.what],
             "at_ms": at_ms,
             "sequence": -1 if fact.sequence is None else fact.sequence,
-            "message_id": message(fact.message) if fact.what == "arrived" else bytes(16),
-            "payload": payload_hash(fact)[:16] if fact.what == "arrived" else bytes(16),
-            "recorded": NUMBER[fact.recorded] if fact.what == "arrived" else int(ResetReason.UNREADABLE),
+            "message_id": message(fact.message) if fact.what != "passed" else bytes(16),
+            "payload": payload_hash(fact)[:16] if fact.what != "passed" else bytes(16),
+            "recorded": NUMBER[fact.recorded] if fact.what != "passed" else NUMBER["other"],
         }
         for number, (fact, at_ms) in enumerate(zip(trace, moments(trace), strict=True), 1)
     ]
@@ -187,7 +179,6 @@ def told_by(judged: Any) -> dict[bytes, Told]:
             row["expected"],
             row["released"],
             tuple((gap["first"], gap["last"], gap["retransmit_requested"]) for gap in row["gaps"] or ()),
-            None if row["reset"] < 0 else row["reset"],
         )
         for row in judged.to_pylist()
     }
@@ -202,7 +193,6 @@ def told_by_table(arrivals: Any) -> dict[bytes, Told]:
             row["next_expected"],
             row["released"],
             tuple((gap["first"], gap["last"], gap["retransmit_requested"]) for gap in row["gaps"] or ()),
-            None if row["reset"] is None else RESETS.index(row["reset"]) + 1,
         )
         for row in arrivals.to_pylist()
     }
@@ -214,16 +204,14 @@ _RECORDED = st.sampled_from([*["new"] * 8, *NUMBER])
 _ARRIVALS = st.builds(
     TraceFact,
     st.integers(0, 2),
-    st.just("arrived"),
+    st.sampled_from(["arrived", "arrived", "arrived", "control"]),
     _DELAYS,
     _NUMBERS,
     st.integers(0, 9),
     st.sampled_from([0, 0, 0, 1]),
     _RECORDED,
 )
-_OTHERS = st.tuples(st.integers(0, 2), st.sampled_from(["passed", "failed", "agreed"]), _DELAYS).map(
-    lambda values: TraceFact(*values)
-)
+_OTHERS = st.tuples(st.integers(0, 2), st.just("passed"), _DELAYS).map(lambda values: TraceFact(*values))
 WILD = st.lists(st.one_of(_ARRIVALS, _ARRIVALS, _ARRIVALS, _ARRIVALS, _OTHERS), max_size=40)
 """Anything that a recipient could write down, and much that none would."""
 
@@ -236,7 +224,8 @@ def tame(draw: st.DrawFn) -> list[TraceFact]:
         for number in range(draw(st.integers(0, 12))):
             at = number + draw(st.sampled_from([0.0, 0.0, 0.0, 1.5, 2.5]))
             name = session * 100 + number
-            facts.append((at, TraceFact(session, "arrived", 10, number, name)))
+            what = draw(st.sampled_from(["arrived", "arrived", "arrived", "control"]))
+            facts.append((at, TraceFact(session, what, 10, number, name)))
             for again in draw(st.lists(st.sampled_from([0.1, 4.0]), max_size=1)):
                 sequence = draw(st.sampled_from([None, number]))
                 payload = draw(st.sampled_from([0, 0, 0, 1]))

@@ -1,24 +1,23 @@
-"""A writer and a reader with a bad network between them: sessions, retransmit requests and resets, without keys.
+"""A sender and a recipient with a bad network between them: sessions and retransmit requests, without keys.
 
-The writer is plain rules over a list; the reader is the SQLite inbox. Envelopes lie on the network until they are lost.
+The sender is plain rules over a list; the recipient is the SQLite inbox. Envelopes lie on the network until they are
+lost. The sender may go on in another session and encrypt again there what has no receipt.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from restante.core.decrypted_messages import DecryptedMessage
-from restante.core.inbox_events import AskReset, ResetReason
 from restante.core.retransmit import SentMessage, plan_retransmit
-from restante.core.session_reset import Move, Numbered, Standing, on_reset, to_reseal
 from restante.model.ids import MessageId, SessionId
 from restante.model.kinds import Kind
 from restante.model.states import State
 from restante.policy.reorder_limits import OrderLimits
 from restante.policy.settings import Settings
-from restante.runtime.sqlite.inbox.results import Asked, InboxEvent, ReceiveResult
+from restante.runtime.sqlite.inbox.results import Asked, InboxEvent
 from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
-from restante.wire.control_messages import RetransmitRequest, SessionReset, decode_control, encode_session_reset
+from restante.wire.control_messages import RetransmitRequest, encode_lost
 from support.inbox.decrypted_messages import ALICE, letter
 from support.sqlite.files import NOW_MS, open_client_file
 
@@ -26,16 +25,20 @@ SETTINGS = Settings(order=OrderLimits(max_gap=6))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written(Numbered):
+class Written:
+    message_id: MessageId
+    session_id: SessionId
+    sequence: int
+    state: State
     number: int
     envelope: DecryptedMessage
 
 
-class Writer:
-    """Numbers, seals and keeps its messages until each has a receipt."""
+class Sender:
+    """Numbers and encrypts its messages and keeps each until it has a receipt."""
 
     def __init__(self) -> None:
-        self.standing = Standing(current=self._session(0))
+        self.current = self._session(0)
         self.sessions = 1
         self.next_sequence = 0
         self.numbers = 0
@@ -49,19 +52,14 @@ class Writer:
         self._keep(number, envelope)
         return envelope
 
-    def reset(self, old: SessionId, reason: ResetReason) -> list[DecryptedMessage]:
-        """A new session in place of the one we send in: the reset first, then all without a receipt."""
-        if old != self.standing.current:
-            return []  # the request is older than the session we are in
-        self.standing = Standing(current=self._session(self.sessions), replaced=old)
-        assert on_reset(Standing(current=old), old=old, new=self.standing.current) is Move.ADOPT
+    def change_session(self) -> list[DecryptedMessage]:
+        """Go on in a new session: a control message first, then all without a receipt, encrypted again."""
+        self.current = self._session(self.sessions)
         self.sessions += 1
         self.next_sequence = 0
-        body = encode_session_reset(SessionReset(old=old, reason=reason))
         number, self.numbers = self.numbers, self.numbers + 1
-        made = [self._seal(number, kind=Kind.CONTROL, body=body)]
-        waiting = to_reseal(self.kept, session=self.standing.current)
-        self.kept = [one for one in self.kept if one not in waiting]
+        made = [self._seal(number, kind=Kind.CONTROL, body=encode_lost())]
+        waiting, self.kept = self.kept, []
         for one in waiting:
             made.append(self._seal(one.number))
             self._keep(one.number, made[-1])
@@ -86,9 +84,7 @@ class Writer:
     def _seal(self, number: int, *, kind: Kind = Kind.TEXT, body: bytes | None = None) -> DecryptedMessage:
         sequence, self.next_sequence = self.next_sequence, self.next_sequence + 1
         # A year to live: this is about order, not about expiry.
-        return letter(
-            number, sequence=sequence, session=self.standing.current, kind=kind, body=body, ttl_s=365 * 86_400
-        )
+        return letter(number, sequence=sequence, session=self.current, kind=kind, body=body, ttl_s=365 * 86_400)
 
     def _keep(self, number: int, envelope: DecryptedMessage) -> None:
         self.kept.append(
@@ -103,7 +99,7 @@ class Writer:
         )
 
 
-class Reader:
+class Recipient:
     """The inbox in a file, with a life between two crashes."""
 
     def __init__(self, path: Path, clock: FakeClock) -> None:
@@ -124,72 +120,58 @@ class Reader:
         self._open()
 
     def receive(self, envelopes: list[DecryptedMessage]) -> None:
-        with self.file.database.transaction():
-            with self.file.inbox.batch(now_ms=self._clock.now_ms()) as batch:
-                arrivals = [batch.receive(envelope, server_timestamp_ms=NOW_MS) for envelope in envelopes]
-            self._follow(arrivals)
+        with self.file.inbox.batch(now_ms=self._clock.now_ms()) as batch:
+            arrivals = [batch.receive_decrypted(envelope, server_timestamp_ms=NOW_MS) for envelope in envelopes]
+        for arrival in arrivals:
+            self.asks += arrival.asks
         self._listen()
 
     def pass_time(self) -> None:
-        with self.file.database.transaction():
-            self._follow(self.file.inbox.pass_time(now_ms=self._clock.now_ms()))
+        self.asks += self.file.inbox.pass_time(now_ms=self._clock.now_ms())
         self._listen()
 
     def receipts(self) -> tuple[MessageId, ...]:
-        return self.file.inbox.take_owed(ALICE, limit=64, type_=AckType.RECEIPT)
+        return self.file.inbox.take_owed(ALICE, limit=64, now_ms=self._clock.now_ms(), type_=AckType.RECEIPT)
 
     def _listen(self) -> None:
         self.changes += self.file.inbox.take_changes()
-
-    def _follow(self, arrivals: list[ReceiveResult]) -> None:
-        for arrival in arrivals:
-            self.asks += arrival.asks
-            for control in arrival.control:
-                reset = decode_control(control.body)
-                assert isinstance(reset, SessionReset)
-                with self.file.inbox.batch(now_ms=self._clock.now_ms()) as batch:
-                    ended = batch.continue_session(control.sender, old=reset.old, new=control.session_id)
-                self._follow([ended])
 
 
 class Peers:
     def __init__(self, path: Path) -> None:
         self.clock = FakeClock(NOW_MS)
-        self.writer = Writer()
-        self.reader = Reader(path, self.clock)
+        self.sender = Sender()
+        self.recipient = Recipient(path, self.clock)
         self.network: list[DecryptedMessage] = []
 
     def answer_asks(self) -> None:
-        """What the reader asked for reaches the writer."""
-        asks, self.reader.asks = self.reader.asks, []
+        """What the recipient asked for reaches the sender."""
+        asks, self.recipient.asks = self.recipient.asks, []
         for ask in asks:
-            if isinstance(ask.what, AskReset):
-                self.network += self.writer.reset(ask.session_id, ask.what.reason)
-            else:
-                request = RetransmitRequest(session_id=ask.session_id, first=ask.what.first, last=ask.what.last)
-                self.network += self.writer.retransmit(request, now_ms=self.clock.now_ms())
+            request = RetransmitRequest(session_id=ask.session_id, first=ask.what.first, last=ask.what.last)
+            self.network += self.sender.retransmit(request, now_ms=self.clock.now_ms())
 
     def acknowledge(self) -> None:
-        while ids := self.reader.receipts():
-            self.writer.receipted(ids)
+        while ids := self.recipient.receipts():
+            self.sender.receipted(ids)
 
     def settle(self) -> None:
         """The network heals: what has no receipt is stored again until it has one."""
-        for _ in range(40):
-            self.reader.receive(self.network)
+        for _ in range(60):
+            self.recipient.receive(self.network)
             self.network = []
             self.answer_asks()
             self.acknowledge()
-            self.clock.advance(SETTINGS.order.gap_timeout_ms)
-            self.reader.pass_time()
-            if not (self.writer.kept or self.network or self.reader.asks):
+            self.clock.advance(6 * 3_600_000)  # gaps end, and acks of duplicates leave
+            self.recipient.pass_time()
+            if not (self.sender.kept or self.network or self.recipient.asks):
                 return
-            self.network += [one.envelope for one in self.writer.kept]
+            self.network += [one.envelope for one in self.sender.kept]
         raise AssertionError("messages without a receipt are left")
 
     def forged(self, envelope: DecryptedMessage, *, new_id: bool) -> DecryptedMessage:
         """Other bytes under a known id, or a used number under a new one."""
-        number, self.writer.numbers = self.writer.numbers, self.writer.numbers + 1
+        number, self.sender.numbers = self.sender.numbers, self.sender.numbers + 1
         known = envelope
         made = letter(
             number, sequence=known.sequence, session=known.session_id, body=b"forged", sealed=b"forged %d" % number

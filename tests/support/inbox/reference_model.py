@@ -18,20 +18,18 @@ from restante.core.deduplication import (
 from restante.core.inbox import InboxSession, next_wake_ms, step
 from restante.core.inbox_events import (
     Arrived,
-    AskReset,
     Effect,
     Event,
     Hold,
     InboxEventType,
     RecordGap,
     RecordVerdict,
+    Refuse,
     Release,
     RequestRetransmit,
-    ResetAgreed,
-    ResetReason,
-    SessionFailed,
     TimePassed,
 )
+from restante.model.error_codes import Code
 from restante.model.ids import Address, MessageId, SessionId
 from restante.model.kinds import Kind, TtlType
 from restante.model.states import Verdict
@@ -75,7 +73,7 @@ class InboxModel:
     owed: list[tuple[AckType, Address, MessageId]] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     control: list[bytes] = field(default_factory=list)
-    asks: list[tuple[Who, RequestRetransmit | AskReset]] = field(default_factory=list)
+    asks: list[tuple[Who, RequestRetransmit]] = field(default_factory=list)
 
     def receive(self, opened: DecryptedMessage, *, now_ms: int) -> Verdict | None:
         letter = opened
@@ -94,11 +92,16 @@ class InboxModel:
         elsewhere = known_in_other_session(marks, session=mark.session, content=mark.content)
         who = (letter.sender, letter.session_id)
         kept = Kept(opened=opened, received_at_ms=now_ms)
-        for effect in self._step(who, Arrived(sequence=letter.sequence, elsewhere=elsewhere), now_ms):
+        is_control = letter.kind is Kind.CONTROL
+        for effect in self._step(who, Arrived(letter.sequence, elsewhere, is_control), now_ms):
             match effect:
                 case RecordVerdict():
                     verdict = self._judged(effect.verdict, opened, key, mark, now_ms)
-                case Hold(sequence, is_void) if not is_void:
+                    if is_control and verdict is Verdict.NEW:
+                        self.control.append(letter.body)
+                case Refuse():
+                    self.told.append((InboxEventType.SECURITY, Code.SESSION_INVALID))
+                case Hold(sequence, is_placeholder) if not is_placeholder:
                     self.held[(*who, sequence)] = kept
                 case Release(sequence, is_late) if (*who, sequence) not in self.held:
                     self._hand_on(replace(kept, is_late=is_late))
@@ -109,20 +112,12 @@ class InboxModel:
 
     def pass_time(self, *, now_ms: int) -> None:
         due = [
-            (at_ms, order, who)
-            for order, (who, session) in enumerate(self.sessions.items())
+            (at_ms, who)
+            for who, session in self.sessions.items()
             if (at_ms := next_wake_ms(session, limits=self.settings.order)) is not None and at_ms <= now_ms
         ]
-        for _, _, who in sorted(due):
+        for _, who in sorted(due):
             self._happen(who, TimePassed(), now_ms)
-
-    def fail_session(self, who: Who, *, now_ms: int) -> None:
-        self._happen(who, SessionFailed(reason=ResetReason.UNREADABLE), now_ms)
-
-    def continue_session(self, who: Who, *, new: SessionId, now_ms: int) -> None:
-        self._happen(who, ResetAgreed(), now_ms)
-        self.sessions.setdefault((who[0], new), InboxSession())
-        self.told.append((InboxEventType.SESSION_RESET, "agreed"))
 
     def mark_read(self, place: int, *, now_ms: int, acknowledge: bool) -> bool:
         for kept in self.handed_on:
@@ -166,7 +161,7 @@ class InboxModel:
             if (entry[0], entry[1].session, entry[1].payload) != (key, mark.session, mark.payload)
         ]
         self.seen.append((key, mark, now_ms))
-        if mark.is_acknowledged:
+        if mark.is_acknowledged and verdict is Verdict.NEW:
             self.owed.append((AckType.RECEIPT, opened.sender, opened.message_id))
         return verdict
 
@@ -191,16 +186,10 @@ class InboxModel:
                 self.told.append((InboxEventType.GAP, f"{first}_through_{last}"))
             case RequestRetransmit():
                 self.asks.append((who, effect))
-            case AskReset(reason):
-                self.told.append((InboxEventType.SESSION_RESET, reason.name.lower()))
-                self.asks.append((who, effect))
             case _:
                 pass
 
     def _hand_on(self, kept: Kept) -> None:
-        if kept.opened.kind is Kind.CONTROL:
-            self.control.append(kept.opened.body)
-            return
         self.places += 1
         self.handed_on.append(replace(kept, place=self.places))
         self.told.append((InboxEventType.NEW_MESSAGE, None))

@@ -12,9 +12,6 @@ from restante.core.inbox_events import (
     RecordVerdict,
     Refuse,
     Release,
-    ResetAgreed,
-    ResetReason,
-    SessionFailed,
     TimePassed,
 )
 from restante.model.states import Verdict
@@ -29,10 +26,8 @@ GAP_MS: Final = LIMITS.gap_timeout_ms
 WAY_TO: Final[dict[Phase, tuple[Event, ...]]] = {
     Phase.FLOWING: (Arrived(sequence=0),),
     Phase.WAITING: (Arrived(sequence=0), Arrived(sequence=2)),
-    Phase.BROKEN: (Arrived(sequence=0), Arrived(sequence=2), SessionFailed(reason=ResetReason.UNREADABLE)),
-    Phase.CLOSED: (Arrived(sequence=0), Arrived(sequence=2), ResetAgreed()),
 }
-"""In each of them 0 was handed on and 1 has not come; 2 waits, or was handed on when the session ended."""
+"""In each of them 0 was released and 1 has not come; when waiting, 2 is buffered."""
 
 
 def taken(session: InboxSession, event: Event, *, at_ms: int = NOW_MS, limits: OrderLimits = LIMITS) -> Step:
@@ -75,6 +70,8 @@ EVENTS: Final[dict[str, tuple[Event, int]]] = {
     "next": (Arrived(sequence=1), NOW_MS),
     "next, known elsewhere": (Arrived(sequence=1, elsewhere=KnownInOtherSession.SAME_CONTENT), NOW_MS),
     "next, other content elsewhere": (Arrived(sequence=1, elsewhere=KnownInOtherSession.OTHER_CONTENT), NOW_MS),
+    "next, control": (Arrived(sequence=1, is_control=True), NOW_MS),
+    "ahead, control": (Arrived(sequence=3, is_control=True), NOW_MS),
     "ahead": (Arrived(sequence=3), NOW_MS),
     "ahead, known elsewhere": (Arrived(sequence=3, elsewhere=KnownInOtherSession.SAME_CONTENT), NOW_MS),
     "number used before": (Arrived(sequence=0), NOW_MS),
@@ -82,8 +79,5 @@ EVENTS: Final[dict[str, tuple[Event, int]]] = {
     "too far ahead, much later": (Arrived(sequence=5_000), NOW_MS + GAP_MS),
     "a moment passed": (TimePassed(), NOW_MS),
     "five minutes passed": (TimePassed(), NOW_MS + GAP_MS),
-    "failed": (SessionFailed(reason=ResetReason.UNREADABLE), NOW_MS),
-    "failed, much later": (SessionFailed(reason=ResetReason.UNREADABLE), NOW_MS + GAP_MS),
-    "reset agreed": (ResetAgreed(), NOW_MS),
 }
 """Every event, in each way that makes a difference, and when it happens."""

@@ -158,7 +158,7 @@ class World:
             if isinstance(envelope.body, Mail) and envelope.body in client.shown:
                 self._acknowledge_again(side, envelope.body)
             unread = UnreadMessage(hash_of(number), message_id, envelope.session, envelope.generation)
-            self._step(side, Unreadable(unread))
+            self._unreadable(side, Unreadable(unread))
             return
         self._change(side, seen=client.seen | {number})
         self._set_ratchet(side, envelope.session, after)
@@ -223,7 +223,7 @@ class World:
     def forge(self, side: int, session: SessionId, generation: int) -> None:
         """Bytes that only claim to be the peer's."""
         unread = UnreadMessage(PayloadHash(b"forged"), MessageId(b"forged"), session, generation)
-        self._step(side, Unreadable(unread, has_valid_tag=False))
+        self._unreadable(side, Unreadable(unread, has_valid_tag=False))
 
     def elapse(self, side: int) -> None:
         """Both retry intervals end, and the day in which a duplicate is acknowledged once."""
@@ -257,6 +257,11 @@ class World:
         self._change(side, used_one_time=used)
 
     # Executing effects
+
+    def _unreadable(self, side: int, event: Unreadable) -> None:
+        """As the client does: remember the message, and ask at the end of the transaction."""
+        self._step(side, event)
+        self._step(side, TimePassed())
 
     def _step(self, side: int, event: Event) -> None:
         peer, effects = step(self.clients[side].peer, event, now_ms=NOW_MS, rules=self.rules)

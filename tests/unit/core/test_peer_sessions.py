@@ -30,9 +30,11 @@ from restante.core.peer_sessions import PeerSessions, current_session, next_gene
 from restante.model.ids import MessageId, PayloadHash, SessionId
 from restante.policy.session_recovery import (
     FIRST_RETRY_MS,
+    MAX_GENERATION,
     MAX_OPENINGS_A_DAY,
     MAX_REENCRYPTED_BYTES_A_DAY,
     MAX_RETRY_MS,
+    MAX_SESSIONS,
     MAX_UNREAD,
     RetryInterval,
 )
@@ -68,10 +70,14 @@ STATES = {"no session": NO_SESSION, "unanswered opening": UNANSWERED, "read": RE
 
 
 def after(state: PeerSessions, *events: Event) -> tuple[PeerSessions, list[Effect]]:
+    """As the client does: a question follows an unreadable message in the same transaction."""
     effects: list[Effect] = []
     for event in events:
         state, more = step(state, event, now_ms=NOW_MS)
         effects += more
+        if isinstance(event, Unreadable):
+            state, more = step(state, TimePassed(), now_ms=NOW_MS)
+            effects += more
     return state, effects
 
 
@@ -167,7 +173,8 @@ def test_while_an_interval_runs_messages_are_remembered_and_asked_for_when_it_en
 def test_the_interval_doubles_up_to_a_day_and_goes_back_when_the_peer_answers() -> None:
     state, now_ms, delays = READ_IN_CURRENT, NOW_MS, []
     for number in range(12):
-        state, effects = step(state, Unreadable(unread(OLD, 1, b"%d" % number)), now_ms=now_ms)
+        state, _ = step(state, Unreadable(unread(OLD, 1, b"%d" % number)), now_ms=now_ms)
+        state, effects = step(state, TimePassed(), now_ms=now_ms)
         assert effects
         delays.append(state.question.allowed_at_ms - now_ms)
         now_ms = state.question.allowed_at_ms
@@ -282,3 +289,35 @@ def test_without_loss_the_current_session_never_gets_older_once_the_peer_was_rea
         if current is not None and current.is_read:
             assert rank is None or current.generation >= rank
             rank = current.generation
+
+
+def test_one_question_names_all_that_arrived_together() -> None:
+    state, _ = step(READ_IN_CURRENT, Unreadable(unread(OLD, 1, b"a")), now_ms=NOW_MS)
+    state, _ = step(state, Unreadable(unread(OLD, 1, b"b")), now_ms=NOW_MS)
+    _, effects = step(state, TimePassed(), now_ms=NOW_MS)
+    hashes = tuple(unread(OLD, 1, name).payload_hash for name in (b"a", b"b"))
+    assert effects == (SendControl(CURRENT, CannotRead(hashes)),)
+
+
+def test_a_message_in_a_settled_session_leaves_the_same_object() -> None:
+    settled = contact(KnownSession(CURRENT, 2, is_initiator=True, is_read=True, is_confirmed=True))
+    state, effects = step(settled, Read(CURRENT, 2, MessageId(b"x" * 16)), now_ms=NOW_MS)
+    assert state is settled
+    assert effects == ()
+
+
+def test_sessions_of_a_contact_are_bounded_and_the_current_and_the_newest_stay() -> None:
+    state = contact(KnownSession(CURRENT, 1, is_initiator=True, is_read=True))
+    deleted: list[SessionId] = []
+    for generation in range(2, MAX_SESSIONS + 9):
+        state, effects = step(state, opened(generation), now_ms=NOW_MS)
+        deleted += [gone for effect in effects if isinstance(effect, DeleteSessions) for gone in effect.session_ids]
+    assert len(state.sessions) == MAX_SESSIONS
+    assert len(deleted) == 8
+    kept = {each.generation for each in state.sessions}
+    assert {1, MAX_SESSIONS + 8} <= kept
+
+
+def test_the_generation_never_outgrows_its_field() -> None:
+    state, _ = after(NO_SESSION, Unreadable(unread(UNKNOWN, MAX_GENERATION)))
+    assert next_generation(state) == MAX_GENERATION

@@ -44,7 +44,7 @@ hashes = st.binary(min_size=32, max_size=32).map(PayloadHash)
 def outcome(body: bytes, *, reader: Identity = BOB, writer: Identity = ALICE) -> BatchAck | Code:
     """The verified receipts, or the code of the refusal; any other exception fails the test."""
     try:
-        return verify_receipts(body, reader=reader.address, writer=writer.address)
+        return verify_receipts(body, recipient=reader.address, sender=writer.address)
     except RestanteError as refused:
         return refused.code
 
@@ -52,7 +52,7 @@ def outcome(body: bytes, *, reader: Identity = BOB, writer: Identity = ALICE) ->
 @clause("10.3")
 @given(st.lists(st.binary(min_size=16, max_size=16).map(mint_message_id), min_size=1, max_size=64, unique=True))
 def test_receipts_come_back_as_they_were_given(ids: list[MessageId]) -> None:
-    body = sign_receipts(BOB, tuple(ids), writer=ALICE.address, now_ms=NOW_MS)
+    body = sign_receipts(BOB, tuple(ids), sender=ALICE.address, now_ms=NOW_MS)
     assert len(body) == 75 + 16 * len(ids)
     batch = outcome(body)
     assert isinstance(batch, BatchAck)
@@ -61,20 +61,20 @@ def test_receipts_come_back_as_they_were_given(ids: list[MessageId]) -> None:
 
 @clause("10.3")
 def test_receipts_for_one_writer_are_not_accepted_by_another() -> None:
-    body = sign_receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS)
+    body = sign_receipts(BOB, IDS, sender=ALICE.address, now_ms=NOW_MS)
     assert outcome(body, writer=CAROL) is Code.AUTHENTICATION_FAILED
 
 
 @clause("10.3")
 def test_receipts_of_one_reader_are_not_accepted_from_another() -> None:
-    body = sign_receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS)
+    body = sign_receipts(BOB, IDS, sender=ALICE.address, now_ms=NOW_MS)
     assert outcome(body, reader=CAROL) is Code.AUTHENTICATION_FAILED
     assert outcome(body, reader=ALICE) is Code.AUTHENTICATION_FAILED
 
 
 @clause("10.3")
 def test_every_bit_of_a_batch_is_held_by_its_signature() -> None:
-    body = sign_receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS)
+    body = sign_receipts(BOB, IDS, sender=ALICE.address, now_ms=NOW_MS)
     outcomes = {outcome(flipped(body, bit)) for bit in range(len(body) * 8)}
     assert outcomes == {Code.MALFORMED, Code.AUTHENTICATION_FAILED}
 
@@ -85,14 +85,14 @@ def test_read_receipts_are_told_apart_and_cannot_be_made_of_receipts() -> None:
     batch = outcome(encode_batch_ack(genuine))
     assert isinstance(batch, BatchAck)
     assert batch.type is AckType.READ
-    body = sign_receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS)
+    body = sign_receipts(BOB, IDS, sender=ALICE.address, now_ms=NOW_MS)
     assert outcome(b"\x03" + body[1:]) is Code.AUTHENTICATION_FAILED
 
 
 @pytest.mark.parametrize("ids", [(), (IDS[0], IDS[0]), (MessageId(bytes(16)),)], ids=["none", "twice", "not UUIDv4"])
 def test_receipts_that_could_not_be_read_again_are_not_made(ids: tuple[MessageId, ...]) -> None:
     with pytest.raises(Malformed):
-        sign_receipts(BOB, ids, writer=ALICE.address, now_ms=NOW_MS)
+        sign_receipts(BOB, ids, sender=ALICE.address, now_ms=NOW_MS)
 
 
 @given(st.binary(max_size=300))
@@ -126,7 +126,7 @@ def test_a_receipt_alone_is_believed_from_its_reader_about_its_writer_only() -> 
 
 @clause("10.1", "10.3")
 def test_messages_can_be_acknowledged_as_read() -> None:
-    believed = outcome(sign_receipts(BOB, IDS, writer=ALICE.address, now_ms=NOW_MS, ack_type=AckType.READ))
+    believed = outcome(sign_receipts(BOB, IDS, sender=ALICE.address, now_ms=NOW_MS, ack_type=AckType.READ))
     assert isinstance(believed, BatchAck)
     assert (believed.type, believed.message_ids) == (AckType.READ, IDS)
 

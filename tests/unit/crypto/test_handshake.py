@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restante.core.session_messages import session_to_send_in
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, Encapsulation, encapsulate, initiate, respond
 from restante.crypto.identity import Identity
 from restante.crypto.prekeys import PrekeyStore, choose_one_time
 from restante.model.error_codes import Code
-from restante.model.errors import LocalProtocolError, Malformed, RestanteError, TooLarge
-from restante.model.ids import SessionId
+from restante.model.errors import Malformed, RestanteError, TooLarge
 from restante.model.prekey_bundle import Opening
 from restante.wire.session_message import decode_session_message
 from support.crypto.session_pairs import (
@@ -57,19 +55,15 @@ def first_message() -> bytes:
     st.integers(0, 2**32),
     st.booleans(),
     st.integers(1, 2**32 - 1),
-    st.none() | st.binary(min_size=32, max_size=32).map(SessionId),
 )
-def test_both_ends_come_to_the_same_session(
-    dice: int, is_exhausted: bool, generation: int, continues: SessionId | None
-) -> None:
+def test_both_ends_come_to_the_same_session(dice: int, is_exhausted: bool, generation: int) -> None:
     prekeys = EXHAUSTED if is_exhausted else BOBS_PREKEYS
-    agreed = opened(bundle_of(prekeys), dice=dice, generation=generation, continues=continues)
+    agreed = opened(bundle_of(prekeys), dice=dice, generation=generation)
     answered = respond(BOB, agreed.opening, generation=generation, prekeys=prekeys, now_ms=NOW_MS)
     assert answered.session_id == agreed.session_id
     assert len(agreed.session_id) == 32
     assert answered.ratchet.context == agreed.ratchet.context
     assert (answered.peer, agreed.peer) == (ALICE.card, BOB.card)
-    assert answered.opening.continues == continues
     assert answered.has_one_time_prekey is agreed.has_one_time_prekey is not is_exhausted
 
 
@@ -162,20 +156,11 @@ def test_every_secret_of_the_handshake_matters() -> None:
         initiate(ALICE, bundle, one_time=one_time, encapsulation=kem, entropy=flipped(ENTROPY, 100), generation=1),
         initiate(ALICE, bundle, one_time=None, encapsulation=kem, entropy=ENTROPY, generation=1),
         initiate(ALICE, bundle, one_time=one_time, encapsulation=kem, entropy=ENTROPY, generation=2),
-        initiate(
-            ALICE,
-            bundle,
-            one_time=one_time,
-            encapsulation=kem,
-            entropy=ENTROPY,
-            generation=1,
-            continues=SessionId(bytes(32)),
-        ),
     ]
     roots = {agreed.ratchet.root_key for agreed in (honest, *others)}
-    assert len(roots) == 6
+    assert len(roots) == 5
     assert others[0].session_id == honest.session_id, "the transcript is public; only the secret differs"
-    assert len({agreed.session_id for agreed in (honest, *others)}) == 5
+    assert len({agreed.session_id for agreed in (honest, *others)}) == 4
 
 
 @clause("8.5")
@@ -214,13 +199,6 @@ def test_nobody_opens_a_session_with_themselves() -> None:
     bundle = bundle_of(made_prekeys(seed=3), ALICE)
     with pytest.raises(Malformed, match="different addresses"):
         opened(bundle, ALICE)
-
-
-def test_two_sessions_opened_at_once_are_told_apart_the_same_way_at_both_ends() -> None:
-    one, other = SessionId(b"\x01" * 32), SessionId(b"\x02" * 32)
-    assert session_to_send_in(one, other) == session_to_send_in(other, one) == one
-    with pytest.raises(LocalProtocolError):
-        session_to_send_in(one, one)
 
 
 def test_nothing_secret_is_printed() -> None:

@@ -10,8 +10,8 @@ DAY_MS = 86_400_000
 
 
 @pytest.mark.parametrize(("ahead", "too_far"), [(0, False), (1, False), (1_000, False), (1_001, True), (10**6, True)])
-def test_a_thousand_missing_are_waited_for_and_no_more(ahead: int, too_far: bool) -> None:
-    assert is_too_far_ahead(LIMITS, sequence=50 + ahead, expected=50) is too_far
+def test_a_thousand_ahead_of_the_highest_read_is_waited_for_and_no_more(ahead: int, too_far: bool) -> None:
+    assert is_too_far_ahead(LIMITS, sequence=50 + ahead, highest_read=50) is too_far
 
 
 def test_a_gap_ends_five_minutes_after_the_oldest_message_behind_it_came() -> None:

@@ -5,15 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.model.errors import Malformed, TooLarge
-from restante.model.ids import MAX_SEQUENCE, MessageId, SessionId
+from restante.model.ids import MAX_SEQUENCE, MessageId, PayloadHash, SessionId
+from restante.policy.session_recovery import MAX_UNREAD
 from restante.wire.acks import AckType, BatchAck, encode_batch_ack
 from restante.wire.control_messages import (
     MAX_CONTROL_BYTES,
+    MAX_HASHES,
+    CannotReadMessage,
+    LostMessage,
     RetransmitRequest,
-    SessionReset,
     decode_control,
+    encode_cannot_read,
+    encode_lost,
     encode_retransmit_request,
-    encode_session_reset,
 )
 from support.wire.codec_properties import (
     assert_refuses_every_truncation,
@@ -24,7 +28,8 @@ from support.wire.codec_properties import (
 
 SESSION = SessionId(bytes(range(32)))
 REQUEST = RetransmitRequest(session_id=SESSION, first=7, last=17)
-RESET = SessionReset(old=SESSION, reason=1)
+HASH = PayloadHash(bytes(range(32)))
+UNREAD = CannotReadMessage((HASH, HASH))
 ID = MessageId(bytes.fromhex("9f1c5a3e6d0b4c1e8a572f4e0c9b7d11"))
 BATCH = BatchAck(type=AckType.READ, message_ids=(ID,), timestamp_ms=1, signature=b"s" * 64)
 
@@ -43,14 +48,17 @@ def test_a_request_comes_back_as_it_was(request: RetransmitRequest) -> None:
     assert decode_control(encode_retransmit_request(request)) == request
 
 
-@given(st.builds(SessionReset, old=sessions, reason=st.integers(1, 3)))
-def test_a_reset_comes_back_as_it_was(reset: SessionReset) -> None:
-    assert decode_control(encode_session_reset(reset)) == reset
+@given(st.lists(st.binary(min_size=32, max_size=32).map(PayloadHash), max_size=MAX_HASHES))
+def test_a_list_of_unreadable_envelopes_comes_back_as_it_was(hashes: list[PayloadHash]) -> None:
+    message = CannotReadMessage(tuple(hashes))
+    assert decode_control(encode_cannot_read(message)) == message
 
 
-def test_the_bytes_of_a_request_and_a_reset() -> None:
+def test_the_bytes_of_a_request_of_cannot_read_and_of_lost() -> None:
     assert encode_retransmit_request(REQUEST).hex() == "11" + bytes(range(32)).hex() + "00000007" + "00000011"
-    assert encode_session_reset(RESET).hex() == "12" + bytes(range(32)).hex() + "01"
+    assert encode_cannot_read(UNREAD).hex() == "1202" + bytes(range(32)).hex() * 2
+    assert encode_lost().hex() == "13"
+    assert decode_control(b"\x13") == LostMessage()
 
 
 def test_acks_are_told_apart_by_their_first_byte() -> None:
@@ -59,8 +67,8 @@ def test_acks_are_told_apart_by_their_first_byte() -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    [encode_retransmit_request(REQUEST), encode_session_reset(RESET), encode_batch_ack(BATCH)],
-    ids=["request", "reset", "batch"],
+    [encode_retransmit_request(REQUEST), encode_cannot_read(UNREAD), encode_batch_ack(BATCH)],
+    ids=["request", "cannot read", "batch"],
 )
 def test_cut_lengthened_or_flipped_bytes_are_refused_or_mean_something_else(raw: bytes) -> None:
     assert_refuses_every_truncation(decode_control, raw)
@@ -78,13 +86,15 @@ def test_a_range_that_no_gap_asks_for_is_refused(first: int, last: int) -> None:
         RetransmitRequest(session_id=SESSION, first=first, last=last)
 
 
-@pytest.mark.parametrize("reason", [0, 4, 255])
-def test_a_reason_nobody_knows_is_refused(reason: int) -> None:
-    with pytest.raises(Malformed, match=r"reason must be in 1\.\.3"):
-        SessionReset(old=SESSION, reason=reason)
+def test_more_hashes_than_are_remembered_are_refused() -> None:
+    assert MAX_HASHES == MAX_UNREAD
+    with pytest.raises(Malformed, match="number of hashes"):
+        CannotReadMessage((HASH,) * (MAX_HASHES + 1))
+    with pytest.raises(Malformed, match="number of hashes"):
+        decode_control(bytes([0x12, MAX_HASHES + 1]) + bytes(32 * (MAX_HASHES + 1)))
 
 
-@pytest.mark.parametrize("first_byte", [0x00, 0x01, 0x04, 0x10, 0x13, 0xFF])
+@pytest.mark.parametrize("first_byte", [0x00, 0x01, 0x04, 0x10, 0x14, 0xFF])
 def test_a_type_nobody_knows_is_refused(first_byte: int) -> None:
     with pytest.raises(Malformed, match="unknown type"):
         decode_control(bytes([first_byte]) + bytes(120))
@@ -100,8 +110,10 @@ def test_any_bytes_are_refused_or_have_one_encoding(raw: bytes) -> None:
     match decoded(decode_control, raw):
         case RetransmitRequest() as request:
             assert encode_retransmit_request(request) == raw
-        case SessionReset() as reset:
-            assert encode_session_reset(reset) == raw
+        case CannotReadMessage() as unread:
+            assert encode_cannot_read(unread) == raw
+        case LostMessage():
+            assert encode_lost() == raw
         case BatchAck() as batch:
             assert encode_batch_ack(batch) == raw
         case other:

@@ -55,7 +55,7 @@ def send(
 ) -> None:
     """Send a message to a contact. It is stored in the outbox first, so it is sent later if the relay is down now.
 
-    A text may have up to 251,282 bytes. Exit status 1 if the message was not accepted or could not be delivered, with
+    A text may have up to 251,314 bytes. Exit status 1 if the message was not accepted or could not be delivered, with
     --wait if it was not delivered.
     """
     body = _standard_input() if text == "-" else text.encode("utf-8", "surrogateescape")

@@ -24,10 +24,13 @@ MEANINGS: Final = {
     "foreign_ack": "a contact acknowledged a message that was sent to another contact; ignored",
     "unknown_sender": "claims to be from an address that is not a contact and does not prove it; rejected",
     "request_refused": "a stranger wrote more than is kept of strangers; not kept",
+    "invalid_sender_tag": "bytes that only claim to be from a contact; ignored",
+    "recovery_limit": "the daily limit of new sessions or re-encrypted messages with a contact was reached",
+    "cannot_recover": "a new session is needed, but the contact's prekeys are too old; ask it for a new contact file",
     "no_one_time_prekey": "a session was opened without a one-time prekey",
     Code.AUTHENTICATION_FAILED.value: "decryption failed: damaged, not for us, or not from the sender it names",
     Code.MALFORMED.value: "invalid format",
-    Code.SESSION_INVALID.value: "from an unknown session; a new session was requested",
+    Code.SESSION_INVALID.value: "a contact's message that can't be read; the contact is asked to send it again",
     Code.RECIPIENT_NOT_FOUND.value: "a new session is needed, but the contact's prekeys are too old",
 }
 
@@ -50,7 +53,8 @@ def sessions(home: HomeOption = None, as_json: JsonOption = False) -> None:
                     "contact": names.get(one.peer),
                     "address": show_address(one.peer),
                     "state": _state(one),
-                    "opened_by_us": one.is_ours,
+                    "generation": one.generation,
+                    "opened_by_us": one.is_initiator,
                     "began_at_ms": one.began_at_ms,
                     "sent": one.sent,
                     "received": one.received,
@@ -101,11 +105,7 @@ def security(home: HomeOption = None, limit: LimitOption = 50, as_json: JsonOpti
 
 
 def _state(one: "SessionSummary") -> str:
-    if one.left_at_ms is not None:
-        return "left"
-    if one.phase in ("broken", "closed"):
-        return one.phase
-    if not one.is_answered:
+    if one.is_initiator and not one.is_read:
         return "not answered"
     return "in use" if one.is_current else "read only"
 

@@ -1,4 +1,4 @@
-"""Verdict, order, gaps and resets of all arrivals of a partition of recipients (SPEC 9.1, 9.4, 9.5, 13.7).
+"""Verdict, order and gaps of all arrivals of a partition of recipients (SPEC 9.1, 9.4, 9.5, 13.7).
 
 Batch and stream call `classify_arrivals`: events and the state before them in, outcomes and the state after them out.
 The result does not depend on how events are cut into calls. Common sessions take the vectorized path
@@ -12,17 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from restante.fleet.kernels.arrivals_fallback import ExactSession, SessionEvent, StateRow
-from restante.fleet.kernels.arrivals_schema import (
-    CLASSIFIED,
-    NOTHING,
-    Gaps,
-    Ints,
-    Small,
-    Words,
-    gap_lists,
-    halves,
-    ints,
-)
+from restante.fleet.kernels.arrivals_schema import CLASSIFIED, Gaps, Ints, Words, gap_lists, halves, ints
 from restante.fleet.kernels.arrivals_state import SessionArrays, new_state
 from restante.fleet.kernels.arrivals_vectorized import After, Rows, classify_vectorized
 from restante.policy.dedup import DedupLimits
@@ -76,7 +66,6 @@ def classify_arrivals(events: Any, state: Any, *, order: OrderLimits, dedup: Ded
         window_ms=dedup.window_ms,
     )
     gaps: dict[int, Gaps] = {}
-    reset = np.full(len(session), NOTHING, dtype=np.int8)
     exact_rows: list[tuple[int, StateRow]] = []
     held_rows = held.rows_of(after.needs_fallback)
     for one in np.flatnonzero(after.needs_fallback).tolist():
@@ -85,12 +74,11 @@ def classify_arrivals(events: Any, state: Any, *, order: OrderLimits, dedup: Ded
             outcome = machine.take(_session_event(rows, place))
             after.verdict[place], after.placement[place] = outcome.verdict, outcome.placement
             after.expected[place], after.released[place] = outcome.expected, outcome.released
-            reset[place] = outcome.reset
             if outcome.gaps:
                 gaps[int(in_order[place])] = outcome.gaps
         exact_rows += [(one, row) for row in machine.rows()]
     return Judgement(
-        classified=_classified(events, after, reset, gaps, in_order),
+        classified=_classified(events, after, gaps, in_order),
         _held=held,
         _rows=rows,
         _after=after,
@@ -101,13 +89,12 @@ def classify_arrivals(events: Any, state: Any, *, order: OrderLimits, dedup: Ded
     )
 
 
-def _classified(events: Any, after: After, reset: Small, gaps: dict[int, Gaps], in_order: Ints) -> Any:
+def _classified(events: Any, after: After, gaps: dict[int, Gaps], in_order: Ints) -> Any:
     outcomes = {
         "verdict": after.verdict,
         "placement": after.placement,
         "expected": after.expected,
         "released": after.released,
-        "reset": reset,
     }
     columns = {name: pa.array(_put_back(values, in_order)) for name, values in outcomes.items()}
     columns["gaps"] = gap_lists(gaps, len(in_order))

@@ -12,7 +12,6 @@ from restante.core.deduplication import Fingerprint, classify_before_decryption
 from restante.core.inbox import InboxSession, SkippedRange, step
 from restante.core.inbox_events import (
     Arrived,
-    AskReset,
     Effect,
     Event,
     Hold,
@@ -22,14 +21,12 @@ from restante.core.inbox_events import (
     Refuse,
     Release,
     RequestRetransmit,
-    ResetAgreed,
-    ResetReason,
-    SessionFailed,
     TimePassed,
 )
 from restante.fleet.kernels.arrivals_schema import (
     ARRIVED,
     COLLISION,
+    CONTROL_ARRIVED,
     DUPLICATE,
     HELD,
     LATE,
@@ -45,8 +42,6 @@ from restante.fleet.kernels.arrivals_schema import (
     REPLAY,
     SEEN,
     SESSION,
-    SESSION_FAILED,
-    TIME_PASSED,
     VERDICTS,
     WAITING,
     ZERO_MARK,
@@ -56,6 +51,7 @@ from restante.policy.dedup import DedupLimits, is_fresh
 from restante.policy.reorder_limits import OrderLimits
 
 _ELSEWHERE = {DUPLICATE: KnownInOtherSession.SAME_CONTENT, COLLISION: KnownInOtherSession.OTHER_CONTENT}
+_UNOPENED = (DUPLICATE, COLLISION, REFUSED)
 _NUMBER_OF = {verdict: number for number, verdict in enumerate(VERDICTS)}
 
 
@@ -81,7 +77,6 @@ class StateRow(NamedTuple):
     message_id: bytes = ZERO_MARK
     payload: bytes = ZERO_MARK
     flag: int = 0
-    reason: int = 0
 
 
 @dataclass(slots=True)
@@ -91,7 +86,6 @@ class ArrivalOutcome:
     expected: int = 0
     released: int = 0
     gaps: list[tuple[int, int, bool]] = field(default_factory=list)
-    reset: int = NOTHING
 
 
 @dataclass(slots=True)
@@ -115,7 +109,8 @@ class ExactSession:
     def take(self, row: SessionEvent) -> ArrivalOutcome:
         """The outcome of the next row."""
         self._last_at_ms = max(self._last_at_ms, row.at_ms)
-        outcome = self._arrive(row) if row.event == ARRIVED else self._happen(row)
+        is_arrival = row.event in (ARRIVED, CONTROL_ARRIVED)
+        outcome = self._arrive(row) if is_arrival else self._step(TimePassed(), row.at_ms, None)
         outcome.expected = self._session.expected
         return outcome
 
@@ -126,13 +121,11 @@ class ExactSession:
             SESSION,
             writer,
             first=session.expected,
-            last=NO_TIME if session.asked_at_ms is None else session.asked_at_ms,
             at_ms=self._last_at_ms,
             flag=PHASES.index(session.phase),
-            reason=NOTHING if session.reason is None else session.reason,
         )
         for number, at_ms in session.waiting.items():
-            yield StateRow(WAITING, writer, first=number, at_ms=at_ms, flag=int(number in session.void))
+            yield StateRow(WAITING, writer, first=number, at_ms=at_ms, flag=int(number in session.placeholders))
         for gap in session.missing:
             yield StateRow(MISSING, writer, first=gap.first, last=gap.last, at_ms=gap.skipped_at_ms)
         for message_id, marks in self._seen.items():
@@ -151,11 +144,9 @@ class ExactSession:
                 phase=PHASES[row.flag],
                 expected=row.first,
                 waiting={one.first: one.at_ms for one in known[WAITING]},
-                void=frozenset(one.first for one in known[WAITING] if one.flag),
+                placeholders=frozenset(one.first for one in known[WAITING] if one.flag),
                 # In order of their numbers, as the machine keeps them: a gap begins where the one before it ended.
                 missing=tuple(SkippedRange(one.first, one.last, one.at_ms) for one in sorted(known[MISSING])),
-                asked_at_ms=None if row.last == NO_TIME else row.last,
-                reason=None if row.reason == NOTHING else ResetReason(row.reason),
             )
 
     def _arrive(self, row: SessionEvent) -> ArrivalOutcome:
@@ -169,23 +160,16 @@ class ExactSession:
         if known is not None:
             return ArrivalOutcome(verdict=_NUMBER_OF[known])
         if row.sequence == NO_SEQUENCE:
-            # Never opened: its recipient knew it from events that never came, or had no key left for it.
-            return ArrivalOutcome(verdict=row.recorded if row.recorded in _ELSEWHERE else REPLAY)
+            # Never decrypted: its recipient knew it from events that never came, or could not read it.
+            return ArrivalOutcome(verdict=row.recorded if row.recorded in _UNOPENED else REPLAY)
         elsewhere = _ELSEWHERE.get(row.recorded, KnownInOtherSession.UNKNOWN)
-        outcome = self._step(Arrived(sequence=row.sequence, elsewhere=elsewhere), row.at_ms, row.sequence)
+        is_control = row.event == CONTROL_ARRIVED
+        outcome = self._step(Arrived(row.sequence, elsewhere, is_control), row.at_ms, row.sequence)
         if outcome.verdict in (NEW, DUPLICATE):
             self._seen.setdefault(row.message_id, []).append(_Seen(row.payload, row.at_ms))
-        if outcome.verdict in _ELSEWHERE:
+        if outcome.verdict in _ELSEWHERE or (is_control and outcome.verdict == NEW):
             outcome.placement = PLACEHOLDER
         return outcome
-
-    def _happen(self, row: SessionEvent) -> ArrivalOutcome:
-        event: Event = ResetAgreed()
-        if row.event == TIME_PASSED:
-            event = TimePassed()
-        elif row.event == SESSION_FAILED:
-            event = SessionFailed(reason=ResetReason(row.recorded))
-        return self._step(event, row.at_ms, None)
 
     def _step(self, event: Event, now_ms: int, arrived: int | None) -> ArrivalOutcome:
         self._session, effects = step(self._session, event, now_ms=now_ms, limits=self._order)
@@ -211,7 +195,5 @@ def _note(outcome: ArrivalOutcome, effect: Effect, arrived: int | None) -> None:
             outcome.gaps.append((first, last, False))
         case RequestRetransmit():
             outcome.gaps[-1] = (*outcome.gaps[-1][:2], True)
-        case AskReset(reason):
-            outcome.reset = reason
         case _:
-            pass  # Discard: there is nothing to hand on
+            pass  # Discard: there is nothing to release

@@ -23,15 +23,14 @@ Gaps = Sequence[tuple[int, int, bool]]
 
 ARRIVED: Final = 0
 TIME_PASSED: Final = 1
-SESSION_FAILED: Final = 2
-SESSION_ENDED: Final = 3
-EVENTS: Final = ("arrived", "time_passed", "session_failed", "session_ended")
+CONTROL_ARRIVED: Final = 2
+EVENTS: Final = ("arrived", "time_passed", "control_arrived")
 """What an event of a recipient is to its session; the place in this tuple is the number in a table."""
 
 VERDICTS: Final = (Verdict.NEW, Verdict.DUPLICATE, Verdict.COLLISION, Verdict.REPLAY)
 NEW, DUPLICATE, COLLISION, REPLAY = range(4)
 REFUSED: Final = 4
-"""An arrival of a session that is over has no verdict; this number stands for that."""
+"""An unreadable message has no verdict (SPEC 8.7); this number stands for that."""
 NOTHING: Final = -1
 
 RELEASED: Final = 0
@@ -39,10 +38,9 @@ LATE: Final = 1
 HELD: Final = 2
 PLACEHOLDER: Final = 3
 PLACEMENTS: Final = ("released", "late", "held", "placeholder")
-"""What became of the arrival itself. Placeholder: its number was taken, with nothing to show (docs/decisions/0016)."""
+"""What became of the arrival itself. Placeholder: its number was used and nothing is released."""
 
-PHASES: Final = (Phase.FLOWING, Phase.WAITING, Phase.BROKEN, Phase.CLOSED)
-OPEN_PHASES: Final = 2  # the first two of them
+PHASES: Final = (Phase.FLOWING, Phase.WAITING)
 
 NO_SEQUENCE: Final = -1
 NO_TIME: Final = -1
@@ -61,7 +59,7 @@ SESSION_EVENTS: Final = pa.schema(
     ]
 )
 """No nulls: a number that is not known is -1, bytes that do not apply are zeros, every binary has 16 bytes. `recorded`
-is the verdict the recipient wrote down; of a failed session, the number of the reason."""
+is the verdict that the recipient journaled."""
 
 GAPS: Final = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64()), ("retransmit_requested", pa.bool_())]))
 OUTCOMES: Final = pa.schema(
@@ -71,7 +69,6 @@ OUTCOMES: Final = pa.schema(
         ("expected", pa.int64()),
         ("released", pa.int64()),
         ("gaps", GAPS),
-        ("reset", pa.int8()),
     ]
 )
 CLASSIFIED: Final = pa.schema(
@@ -93,12 +90,11 @@ STATE: Final = pa.schema(
         ("message_id", pa.binary()),
         ("payload", pa.binary()),
         ("flag", pa.int8()),
-        ("reason", pa.int8()),
     ]
 )
 """What a session is between two batches, as rows:
 
-- SESSION: first = expected, last = when a reset was asked for, at_ms = its latest event, flag = phase, reason;
+- SESSION: first = expected, at_ms = its latest event, flag = phase;
 - WAITING: first = the number, at_ms = when it came, flag = 1 when it is a placeholder;
 - MISSING: first to last, at_ms = when they were skipped;
 - SEEN: message_id and payload mark, at_ms = when last seen.

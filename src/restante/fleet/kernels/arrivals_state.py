@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from restante.fleet.kernels.arrivals_fallback import StateRow
 from restante.fleet.kernels.arrivals_schema import (
     NO_TIME,
-    NOTHING,
     SEEN,
     SESSION,
     STATE,
@@ -52,17 +51,14 @@ class SessionArrays:
 
     def before(self, sessions: int) -> Before:
         expected = np.zeros(sessions, dtype=np.int64)
-        phase = np.zeros(sessions, dtype=np.int8)
-        is_void = np.zeros(sessions, dtype=np.bool_)
+        has_placeholder = np.zeros(sessions, dtype=np.bool_)
         known = np.flatnonzero(self.is_active & (self.entry == SESSION))
         expected[self.session[known]] = self.first[known]
-        phase[self.session[known]] = self.flag[known]
         waits = np.flatnonzero(self.is_active & (self.entry == WAITING))
-        is_void[self.session[waits[self.flag[waits] == 1]]] = True
+        has_placeholder[self.session[waits[self.flag[waits] == 1]]] = True
         return Before(
             expected=expected,
-            phase=phase,
-            is_void=is_void,
+            has_placeholder=has_placeholder,
             waiting_session=self.session[waits],
             waiting_number=self.first[waits],
             waiting_at_ms=self.at_ms[waits],
@@ -112,10 +108,8 @@ def new_state(
             tags[vectorized],
             writer[vectorized],
             first=after.expected[rows.last[vectorized]],
-            last=np.full(len(vectorized), NO_TIME),
             at_ms=latest[vectorized],
             flag=has_waiting[vectorized],
-            reason=np.full(len(vectorized), NOTHING, dtype=np.int8),
         ),
         _part(
             WAITING,
@@ -165,7 +159,6 @@ def _part(entry: int, tags: Words, writer: Ints, **columns: Any) -> Any:
         "message_id": np.zeros((size, 2), dtype=np.uint64),
         "payload": np.zeros((size, 2), dtype=np.uint64),
         "flag": np.zeros(size, dtype=np.int8),
-        "reason": np.zeros(size, dtype=np.int8),
     }
     whole = {
         **zeros,

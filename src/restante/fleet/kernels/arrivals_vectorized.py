@@ -13,12 +13,13 @@ import numpy as np
 from restante.fleet.kernels.arrivals_schema import (
     ARRIVED,
     COLLISION,
+    CONTROL_ARRIVED,
     DUPLICATE,
     HELD,
     NEW,
     NO_SEQUENCE,
     NOTHING,
-    OPEN_PHASES,
+    PLACEHOLDER,
     RELEASED,
     Flags,
     Ints,
@@ -55,8 +56,8 @@ class Before:
     """The state of the same sessions. What is seen is sorted by `seen_key`, the mix of session and message."""
 
     expected: Ints
-    phase: Small
-    is_void: Flags
+    has_placeholder: Flags
+    """By session: whether a number that waits has nothing to release."""
     waiting_session: Ints
     waiting_number: Ints
     waiting_at_ms: Ints
@@ -96,7 +97,7 @@ def classify_vectorized(rows: Rows, before: Before, *, max_gap: int, gap_timeout
     """Outcomes and state of every session that does not need the fallback path."""
     count = len(rows.session)
     after = After(
-        needs_fallback=(before.phase >= OPEN_PHASES) | before.is_void,
+        needs_fallback=before.has_placeholder.copy(),
         verdict=np.full(count, NOTHING, dtype=np.int8),
         placement=np.full(count, NOTHING, dtype=np.int8),
         expected=np.empty(count, dtype=np.int64),
@@ -110,7 +111,7 @@ def classify_vectorized(rows: Rows, before: Before, *, max_gap: int, gap_timeout
     )
     if not count:
         return after
-    after.needs_fallback[rows.session[rows.event != ARRIVED]] = True
+    after.needs_fallback[rows.session[(rows.event != ARRIVED) & (rows.event != CONTROL_ARRIVED)]] = True
     earliest = np.minimum.reduceat(rows.at_ms, rows.start)
     latest = np.maximum.reduceat(rows.at_ms, rows.start)
     # Within one window nothing is forgotten, whatever the clock did.
@@ -248,6 +249,9 @@ def _put_in_order(rows: Rows, before: Before, after: After, *, max_gap: int, gap
     session, number, row, at_ms = session[by_number], number[by_number], row[by_number], at_ms[by_number]
     ahead = number - before.expected[session]
     after.needs_fallback[session[ahead < 0]] = True
+    # A buffer that is long before these rows may become full: then a gap is skipped at once.
+    is_long = before.waiting_number - before.expected[before.waiting_session] >= max_gap
+    after.needs_fallback[before.waiting_session[is_long]] = True
     is_new_session = np.ones(len(session), dtype=np.bool_)
     is_new_session[1:] = session[1:] != session[:-1]
     begins = np.flatnonzero(is_new_session)
@@ -258,10 +262,16 @@ def _put_in_order(rows: Rows, before: Before, after: After, *, max_gap: int, gap
     counts = np.bincount(released_by[is_reached & (released_by >= 0)], minlength=len(rows.session))
     total = np.cumsum(counts)
     before_session = (total - counts)[rows.start]
-    after.released[:] = counts
+    is_control = np.zeros(len(session), dtype=np.bool_)
+    is_control[len(before.waiting_session) :] = rows.event[leaders] == CONTROL_ARRIVED
+    is_control = is_control[by_number]
+    control = np.bincount(released_by[is_reached & is_control & (released_by >= 0)], minlength=len(rows.session))
+    after.released[:] = counts - control
     after.expected[:] = before.expected[rows.session] + total - before_session[rows.session]
     _place(rows, after, leaders, counts, max_gap)
     waits = ~is_reached
+    # A control message that still waits has to be stored as a placeholder.
+    after.needs_fallback[session[waits & is_control]] = True
     held = np.flatnonzero(waits | (released_by > row))
     until = np.where(waits[held], rows.last[session[held]], released_by[held])
     is_old = rows.at_ms[until] - at_ms[held] >= gap_timeout_ms
@@ -272,8 +282,10 @@ def _put_in_order(rows: Rows, before: Before, after: After, *, max_gap: int, gap
 def _place(rows: Rows, after: After, leaders: Ints, counts: Any, max_gap: int) -> None:
     expected_before = (after.expected - counts)[leaders]
     ahead = rows.sequence[leaders] - expected_before
-    after.needs_fallback[rows.session[leaders[ahead > max_gap]]] = True
-    after.placement[leaders] = np.where(ahead == 0, np.int8(RELEASED), np.int8(HELD))
+    # Nearer than this, no message is too far ahead and the buffer can't be full (policy/reorder_limits).
+    after.needs_fallback[rows.session[leaders[ahead >= max_gap]]] = True
+    placement = np.where(ahead == 0, np.int8(RELEASED), np.int8(HELD))
+    after.placement[leaders] = np.where(rows.event[leaders] == CONTROL_ARRIVED, np.int8(PLACEHOLDER), placement)
 
 
 def _runs_back(rows: Rows) -> Flags:

@@ -7,15 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from restante.core.inbox_events import ResetReason
 from restante.fleet.kernels.arrivals_schema import (
     ARRIVED,
+    CONTROL_ARRIVED,
     EVENTS,
     GAPS,
     NO_SEQUENCE,
     PLACEMENTS,
-    SESSION_ENDED,
-    SESSION_FAILED,
     TIME_PASSED,
     VERDICTS,
 )
@@ -25,15 +23,10 @@ from restante.model.journal import JournalKind
 EVENT_OF_KIND: Final = {
     JournalKind.ARRIVED: ARRIVED,
     JournalKind.GAP_SKIPPED: TIME_PASSED,
-    JournalKind.SESSION_CONTINUED: SESSION_ENDED,
-    JournalKind.SESSION_RESET: SESSION_FAILED,
 }
 """The kinds of journal events that change an incoming session, and the kernel's number for each."""
 RECORDED: Final = (*VERDICTS, Code.SESSION_INVALID)
-"""Verdicts by number; the last is REFUSED, an arrival of a session that is over."""
-RESETS: Final = tuple(reason.name.lower() for reason in ResetReason)
-DERIVED_RESET: Final = ResetReason.GAP_TOO_WIDE.name.lower()
-"""A reset that follows from the arrivals: the kernel finds it, so the recipient's event is ignored."""
+"""Verdicts by number; the last is REFUSED, an unreadable message."""
 UNUSABLE: Final = "arrived: must have a session tag, a message id and a payload hash"
 
 ARRIVALS: Final = pa.schema(
@@ -50,7 +43,6 @@ ARRIVALS: Final = pa.schema(
         ("next_expected", pa.int64()),
         ("released", pa.int64()),
         ("gaps", GAPS),
-        ("reset", pa.string()),
     ]
 )
 """`next_expected`: the lowest sequence number not passed after this; `released`: how many messages it released. `gaps`:
@@ -59,7 +51,7 @@ the numbers skipped at this moment, and whether the recipient requested them aga
 
 def decode_arrivals(classified: Any) -> Any:
     """The rows of the table `arrivals` for the kernel's outcomes (a table CLASSIFIED)."""
-    is_arrival = pc.equal(classified["event"], ARRIVED)
+    is_arrival = pc.is_in(classified["event"], value_set=pa.array([ARRIVED, CONTROL_ARRIVED], pa.int8()))
     sequence = classified["sequence"]
     columns = {name: classified[name] for name in ("event_id", "session_tag", "at_ms", "released", "gaps")}
     columns |= {
@@ -72,7 +64,6 @@ def decode_arrivals(classified: Any) -> Any:
         ),
         "placement": _words(classified["placement"], PLACEMENTS),
         "next_expected": classified["expected"],
-        "reset": _words(classified["reset"], (None, *RESETS)),
     }
     return pa.table([columns[name] for name in ARRIVALS.names], schema=ARRIVALS)
 

@@ -46,7 +46,6 @@ _DICTIONARY: Final = [
     "verdict",
     "recipient_verdict",
     "placement",
-    "reset",
 ]
 
 

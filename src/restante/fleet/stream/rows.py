@@ -1,8 +1,7 @@
 """Rows on their way into the stream's tables: the journal's columns, the file each came from, and its fault.
 
-`annotated_event` and `annotated_verdict` are what a row means for an incoming session (stream/annotate), or null;
-`annotated_tag` is that session where it is not the row's own. This module compares copies of a row; stream/duplicates
-decides what becomes of them.
+`annotated_event` and `annotated_verdict` are what a row means for its incoming session (stream/annotate), or null.
+This module compares copies of a row; stream/duplicates decides which one stays.
 """
 
 from typing import Any, Final
@@ -33,9 +32,7 @@ _JOURNAL: Final = [pa.field(field.name, _ARROW_TYPES[field.type]) for field in F
 COLUMNS: Final = tuple(field.name for field in FIELDS)
 _SOURCE: Final = pa.field("source_file", pa.string())
 _REASON: Final = pa.field("reason", pa.string())
-ANNOTATIONS: Final = pa.schema(
-    [("annotated_tag", pa.binary()), ("annotated_event", pa.int8()), ("annotated_verdict", pa.int8())]
-)
+ANNOTATIONS: Final = pa.schema([("annotated_event", pa.int8()), ("annotated_verdict", pa.int8())])
 
 EVENTS: Final = pa.schema([*_JOURNAL, _SOURCE])
 ANNOTATED: Final = pa.schema([*EVENTS, *ANNOTATIONS])
@@ -74,7 +71,7 @@ def kernel_events(events: Any) -> Any:
     told = events.filter(pc.is_valid(events["annotated_event"]))
     columns = {
         "event_id": told["event_id"],
-        "session_tag": pc.coalesce(told["annotated_tag"], told["session_tag"]),
+        "session_tag": told["session_tag"],
         "event": told["annotated_event"],
         "at_ms": told["at_ms"],
         "sequence": pc.fill_null(told["sequence"], NO_SEQUENCE),
@@ -87,8 +84,7 @@ def kernel_events(events: Any) -> Any:
 
 def session_tags(events: Any) -> Any:
     """The session that each of these events tells of; null where it tells of none."""
-    tag = pc.coalesce(events["annotated_tag"], events["session_tag"])
-    return pc.if_else(pc.is_valid(events["annotated_event"]), tag, pa.scalar(None, pa.binary()))
+    return pc.if_else(pc.is_valid(events["annotated_event"]), events["session_tag"], pa.scalar(None, pa.binary()))
 
 
 def is_unusable(events: Any) -> Any:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from restante.fleet.kernels.arrivals import classify_arrivals
-from restante.fleet.kernels.arrivals_schema import ARRIVED, EMPTY_STATE, SEEN, SESSION, STATE, halves
+from restante.fleet.kernels.arrivals_schema import EMPTY_STATE, SEEN, SESSION, STATE, TIME_PASSED, halves
 from restante.fleet.kernels.arrivals_words import decode_arrivals
 from restante.fleet.stream import dedup_runs
 from restante.fleet.stream.annotate import with_annotations
@@ -35,7 +35,7 @@ _READ: Final = [
     "message_id",
     "payload_hash",
     "session_tag",
-    "previous_session_tag",
+    "message_kind",
 ]
 
 
@@ -85,7 +85,7 @@ def update_sessions(
         runs = dedup_runs.without_sessions(writer, runs, again)
         known = known.filter(pc.invert(pc.is_in(known["session_tag"], value_set=again)))
     is_active = pc.is_in(known["session_tag"], value_set=events["session_tag"].unique())
-    arrived = events.filter(pc.equal(events["event"], ARRIVED))
+    arrived = events.filter(pc.not_equal(events["event"], TIME_PASSED))
     marks = dedup_runs.look_up(writer, runs, dedup_runs.keys_of(arrived["session_tag"], arrived["message_id"]))
     before = pa.concat_tables([known.filter(is_active).select(STATE.names), marks])
     done = classify_arrivals(events, before if len(before) else EMPTY_STATE, order=order, dedup=dedup)

@@ -23,7 +23,7 @@ BASE: Final = (
     ),
     Table(
         name="arrivals",
-        describe="What happened to each incoming session: verdict, order, gaps and resets (SPEC 9.1, 9.4, 9.5).",
+        describe="What happened to each incoming session: verdict, order and gaps (SPEC 9.1, 9.4, 9.5).",
         key=("event_id",),
         partition=("day",),
         columns=(
@@ -43,7 +43,6 @@ BASE: Final = (
                 "array<struct<first:bigint,last:bigint,retransmit_requested:boolean>>",
                 "numbers skipped at this moment",
             ),
-            Column("reset", "string", "why the session is reset; null if it is not"),
             _DAY,
         ),
     ),

@@ -1,4 +1,4 @@
-"""Security events (SPEC 13.3): forgeries, replays, collisions, unreadable messages, session resets, as journaled."""
+"""Security events (SPEC 13.3): forgeries, replays, collisions, unreadable messages, changed sessions, as journaled."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -7,8 +7,8 @@ from restante.model.journal import JournalKind
 
 
 def security_events(events: DataFrame) -> DataFrame:
-    """One row an event of kind `security` or `session_reset`."""
-    kinds = (JournalKind.SECURITY, JournalKind.SESSION_RESET)
+    """One row an event of kind `security` or `session_changed`."""
+    kinds = (JournalKind.SECURITY, JournalKind.SESSION_CHANGED)
     return events.filter(sf.col("kind").isin(*kinds)).select(
         "event_id", "at_ms", "writer", "kind", "code", "message_id", "session_tag", "sequence", "payload_hash"
     )

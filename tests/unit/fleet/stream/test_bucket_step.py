@@ -33,7 +33,7 @@ from support.spec.clauses import clause
 
 pytestmark = pytest.mark.unit
 
-KINDS = {"arrived": "arrived", "passed": "gap_skipped", "failed": "session_reset", "agreed": "session_continued"}
+KINDS = {"arrived": "arrived", "control": "arrived", "passed": "gap_skipped"}
 NOTHING: Record = dict.fromkeys(COLUMNS)
 
 
@@ -66,24 +66,22 @@ def tag(who: int, session: int) -> bytes:
 
 
 def code_of(fact: TraceFact) -> str | None:
-    arrived = None if fact.recorded == "other" else fact.recorded
-    codes = {"arrived": arrived, "failed": "unreadable"}
-    return codes.get(fact.what)
+    return None if fact.recorded == "other" or fact.what == "passed" else fact.recorded
 
 
 def fact_row(who: int, number: int, fact: TraceFact, at_ms: int) -> Record:
-    is_arrival = fact.what == "arrived"
+    is_arrival = fact.what != "passed"
     return NOTHING | {
         "event_id": event_id(writer(who), number),
         "at_ms": at_ms,
         "kind": KINDS[fact.what],
         "writer": writer(who),
         "message_id": message(fact.message) if is_arrival else None,
-        "session_tag": bytes(16) if fact.what == "agreed" else tag(who, fact.session),
+        "session_tag": tag(who, fact.session),
+        "message_kind": "control" if fact.what == "control" else None,
         "sequence": fact.sequence if is_arrival else None,
         "payload_hash": payload_hash(fact) if is_arrival else None,
         "code": code_of(fact),
-        "previous_session_tag": tag(who, fact.session) if fact.what == "agreed" else None,
         "reason": None,
     }
 
@@ -239,14 +237,14 @@ def test_sessions_are_forgotten_after_the_window_and_answers_stay_those_of_the_c
 
 def test_who_was_forgotten_is_known_after_an_event_was_revoked(tmp_path: Path) -> None:
     fleet, bucket = Fleet(), FedBucket(tmp_path)
-    trace = [TraceFact(1, "agreed", 0), TraceFact(0, "passed", 0), TraceFact(1, "failed", 20 * DAY_MS)]
+    trace = [TraceFact(1, "passed", 0), TraceFact(0, "passed", 0), TraceFact(1, "passed", 20 * DAY_MS)]
     fleet.write(1, [*trace, TraceFact(2, "passed", 20 * DAY_MS)])
-    agreed, retracted, failed, later, _ = [row | {"source_file": "a"} for row in fleet.rows]
-    bucket.feed([agreed, retracted, later])
+    first, retracted, second, later, _ = [row | {"source_file": "a"} for row in fleet.rows]
+    bucket.feed([first, retracted, later])
     bucket.feed([retracted | {"code": "changed", "source_file": "b"}])
-    bucket.feed([failed])
+    bucket.feed([second])
     assert bucket.counts.retracted == 1
-    assert bucket.told() == fleet.told({row["event_id"] for row in (agreed, failed, later)})
+    assert bucket.told() == fleet.told({row["event_id"] for row in (first, second, later)})
 
 
 @settings(max_examples=60, deadline=None)

@@ -34,13 +34,17 @@ _REMEMBER: Final = _SQL["remember"]
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class KnownArrival:
+    """An earlier arrival. `acked_again_at_ms` is when a duplicate of it was last acknowledged; 0 for never."""
+
     turn: int
     mark: Fingerprint
+    acked_again_at_ms: int
 
 
-DedupRow = tuple[int, bytes, int, int]
-"""As it is in the file, without its bucket: turn, mark, whether it is acknowledged, when it was seen."""
+DedupRow = tuple[int, bytes, int, int, int]
+"""As it is in the file, without its bucket: turn, mark, whether it is acknowledged, when it was seen and last
+acknowledged again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +80,12 @@ class DedupIndex:
             looked_up[key] = []
         # `peek`: what is deferred of this table was looked up before, and is written when its batch ends.
         buckets = json.dumps([_bucket(key) for key in fresh])
-        for bucket, turn, raw, is_acknowledged, seen_at_ms in self._database.query_without_writing(_FIND_MANY, buckets):
+        for bucket, turn, raw, *rest in self._database.query_without_writing(_FIND_MANY, buckets):
             known = looked_up.get(bucket.to_bytes(_BUCKET_BYTES, "big", signed=True) + raw[:_REST_BYTES])
             if known is not None:  # another message may have the same bucket
-                known.append((turn, raw, is_acknowledged, seen_at_ms))
+                known.append((turn, raw, *rest))
 
-    def find(self, key: bytes, *, now_ms: int) -> list[Remembered]:
+    def find(self, key: bytes, *, now_ms: int) -> list[KnownArrival]:
         """Every arrival of a message that is still remembered, in whatever session."""
         rows = self._looked_up.get(key)
         if rows is None:
@@ -90,8 +94,8 @@ class DedupIndex:
         if not rows:
             return []
         return [
-            Remembered(turn, _mark(raw, bool(is_acknowledged)))
-            for turn, raw, is_acknowledged, seen_at_ms in rows
+            KnownArrival(turn, _mark(raw, bool(is_acknowledged)), acked_again_at_ms)
+            for turn, raw, is_acknowledged, seen_at_ms, acked_again_at_ms in rows
             if is_fresh(self._limits, seen_at_ms=seen_at_ms, now_ms=now_ms)
         ]
 
@@ -100,13 +104,18 @@ class DedupIndex:
         row = (turn, key[_BUCKET_BYTES:] + session + payload + content, int(is_acknowledged), now_ms)
         known = self._looked_up.get(key)
         if known is not None:
-            known.append(row)
+            known.append((*row, 0))
         self._database.defer(_REMEMBER, (_bucket(key), *row))
 
-    def touch(self, key: bytes, known: Remembered, turn: int, *, now_ms: int) -> None:
+    def touch(self, key: bytes, known: KnownArrival, turn: int, *, now_ms: int) -> None:
         """Seen again just now."""
         self._database.rows(_SQL["touch"], turn, now_ms, known.turn)
-        del self._looked_up[key]
+        self._looked_up.pop(key, None)
+
+    def acked_again(self, key: bytes, known: KnownArrival, *, now_ms: int) -> None:
+        """Note that a duplicate of this arrival is acknowledged again."""
+        self._database.rows(_SQL["acked_again"], now_ms, known.turn)
+        self._looked_up.pop(key, None)
 
     def push_out(self, entries: int, *, now_ms: int) -> Pushed:
         """Make `entries` fit the limits; the least recently seen go first."""

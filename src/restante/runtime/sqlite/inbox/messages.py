@@ -52,8 +52,8 @@ class MessageTable:
         self._entropy = entropy
         self._nonces: list[bytes] = []
 
-    def hold(self, session: int, sequence: int, message: TakenMessage, *, is_void: bool) -> None:
-        """Keep it until its turn comes; of a void one only the number."""
+    def hold(self, session: int, sequence: int, message: TakenMessage, *, is_placeholder: bool) -> None:
+        """Buffer the message until its turn; of a placeholder only the number."""
         self._database.rows(
             _SQL["add_waiting"],
             message.arrival,
@@ -66,7 +66,7 @@ class MessageTable:
             message.created_at_ms,
             message.received_at_ms,
             message.server_timestamp_ms,
-            None if is_void else self._sealed(message),
+            None if is_placeholder else self._sealed(message),
         )
 
     def discard(self, session: int, sequence: int) -> None:

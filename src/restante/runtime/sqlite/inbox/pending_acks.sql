@@ -1,16 +1,27 @@
--- Acknowledgements owed to senders (SPEC 10.5).
+-- Acknowledgements pending for senders (SPEC 10.3, 10.5). One that would wait longer than the longest delay counts as
+-- due: the clock was set back.
 
--- name: owe
+-- name: add
+-- An acknowledgement that becomes due at `since_ms`.
 INSERT INTO pending_ack (number, type, sender, message_id, since_ms) VALUES (?, ?, ?, ?, ?);
 
--- name: owed
--- The oldest debt first, then all of the same type to the same sender.
-SELECT sender, type, count(*), min(since_ms) FROM pending_ack GROUP BY sender, type ORDER BY min(number);
+-- name: pending
+-- Acknowledgements that may leave now, by sender and type: how many, and since when the oldest waits.
+SELECT sender, type, count(*), min(since_ms) FROM pending_ack WHERE (since_ms <= ?1 OR since_ms > ?2)
+ GROUP BY sender, type ORDER BY min(number);
 
--- name: first_owed
-SELECT number, message_id FROM pending_ack WHERE sender = ? AND type = ? ORDER BY number LIMIT ?;
+-- name: next_due
+-- When the next delayed acknowledgement may leave.
+SELECT min(since_ms) FROM pending_ack WHERE since_ms > ?1 AND since_ms <= ?2;
+
+-- name: first
+-- The ids of the next batch to one sender.
+SELECT number, message_id FROM pending_ack
+ WHERE sender = ?1 AND type = ?2 AND (since_ms <= ?3 OR since_ms > ?4) ORDER BY number LIMIT ?5;
 
 -- name: take
+-- The same, no longer pending.
 DELETE FROM pending_ack
- WHERE number IN (SELECT number FROM pending_ack WHERE sender = ? AND type = ? ORDER BY number LIMIT ?)
+ WHERE number IN (SELECT number FROM pending_ack
+                   WHERE sender = ?1 AND type = ?2 AND (since_ms <= ?3 OR since_ms > ?4) ORDER BY number LIMIT ?5)
 RETURNING number, message_id;

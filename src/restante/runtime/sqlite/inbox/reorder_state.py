@@ -1,4 +1,4 @@
-"""Incoming sessions as rows: core/inbox's state out of the file and back into it."""
+"""Read and write the state of core/inbox: one row per incoming session."""
 
 import struct
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from restante.core.inbox import InboxSession, Phase, SkippedRange, next_wake_ms
-from restante.core.inbox_events import ResetReason
 from restante.model.ids import Address, SessionId, SessionTag
 from restante.policy.reorder_limits import OrderLimits
 from restante.runtime.sqlite.file.database import Database, load_queries
 
+NO_ROW: Final = 0
 _GAP: Final = struct.Struct(">IIQ")
 _SQL: Final = load_queries("inbox/store")
 _FIND: Final = _SQL["find_session"]
@@ -18,7 +18,7 @@ _FIND: Final = _SQL["find_session"]
 
 @dataclass(slots=True)
 class KeptSession:
-    """A session while a batch works on it. `state` moves on; `saved` is what the file has."""
+    """A session during a batch. `state` is its state now; `saved` is what the file has."""
 
     row: int
     sender: Address
@@ -34,37 +34,40 @@ class SessionTable:
         self._limits = limits
 
     def load(self, sender: Address, session_id: SessionId, tag: SessionTag) -> KeptSession:
-        """The session, made when it was never heard of."""
+        """Return the session. An unknown one gets its row with its first message that can be read."""
         rows = self._database.rows(_FIND, sender, session_id)
         if not rows:
-            self._database.rows(_SQL["add_session"], sender, session_id)
             fresh = InboxSession()
-            return KeptSession(self._database.last_insert(), sender, session_id, tag, fresh, fresh)
-        [(row, phase, expected, missing, asked_at_ms, reason)] = rows
+            return KeptSession(NO_ROW, sender, session_id, tag, fresh, fresh)
+        [(row, phase, expected, missing)] = rows
         waiting = self._database.rows(_SQL["waiting_in"], row) if phase == Phase.WAITING else []
         state = InboxSession(
             phase=Phase(phase),
             expected=expected,
             waiting={number: at_ms for number, at_ms, _ in waiting},
-            void=frozenset(number for number, _, is_void in waiting if is_void),
+            placeholders=frozenset(number for number, _, is_placeholder in waiting if is_placeholder),
             missing=tuple(SkippedRange(*values) for values in _GAP.iter_unpack(missing)),
-            asked_at_ms=asked_at_ms,
-            reason=None if reason is None else ResetReason(reason),
         )
         return KeptSession(row, sender, session_id, tag, state, state)
 
+    def ensure_row(self, kept: KeptSession) -> int:
+        """Return the row of the session; add it if there is none."""
+        if kept.row == NO_ROW:
+            self._database.rows(_SQL["add_session"], kept.sender, kept.session_id)
+            kept.row = self._database.last_insert()
+        return kept.row
+
     def save(self, kept: KeptSession) -> None:
-        """Everything but what waits: those rows were written when they came."""
+        """Write everything but the buffered messages, whose rows were written when they arrived."""
         state = kept.state
         if state is kept.saved:
             return
+        self.ensure_row(kept)
         self._database.rows(
             _SQL["save_session"],
             state.phase,
             state.expected,
             b"".join(_GAP.pack(gap.first, gap.last, gap.skipped_at_ms) for gap in state.missing),
-            state.asked_at_ms,
-            state.reason,
             next_wake_ms(state, limits=self._limits),
             kept.row,
         )

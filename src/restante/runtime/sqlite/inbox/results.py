@@ -1,45 +1,41 @@
-"""What the inbox tells: its caller of an arrival, the application of what changed. Data only."""
+"""Results of receiving: what an arrival led to, and the events for the application. Data only."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from restante.core.inbox_events import AskReset, InboxEventType, RequestRetransmit
+from restante.core.decrypted_messages import DecryptedMessage
+from restante.core.inbox_events import InboxEventType, RequestRetransmit
+from restante.core.peer_session_events import Effect as PeerEffect
+from restante.core.peer_sessions import PeerSessions
 from restante.model.ids import Address, MessageId, SessionId
 from restante.model.states import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
-    """A control message whose turn has come, with the session that brought it."""
-
-    sender: Address
-    session_id: SessionId
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Something to ask a sender for, about one of its sessions; to be queued in the transaction that found it out."""
+    """Messages to request again from a sender, in the transaction that found them missing."""
 
     sender: Address
     session_id: SessionId
-    what: RequestRetransmit | AskReset
+    what: RequestRetransmit
 
 
 class ReceiveResult(NamedTuple):
-    """What an arrival was: None when it was refused, because its session is over.
+    """What an arrival led to. `verdict` is None for an unreadable message. It is a tuple because one is made for each.
 
-    `control` are messages for us, not for the application, whose turn it brought; `asks` what is to be asked for. A
-    tuple, as InboxEvent is, because one is made for every message.
+    `is_read`: its session advances. `control` is the control message to act on, `asks` are messages to request again.
     """
 
     verdict: Verdict | None
-    control: tuple[Released, ...] = ()
+    peer: PeerSessions = PeerSessions()
+    is_read: bool = False
+    control: DecryptedMessage | None = None
     asks: tuple[Asked, ...] = ()
+    peer_effects: tuple[PeerEffect, ...] = ()
 
 
 class InboxEvent(NamedTuple):
-    """What the application is to be told, after the commit; `how_many` messages were skipped, or arrivals forgotten."""
+    """An event for the application, emitted after the commit; `how_many` messages were skipped, or arrivals evicted."""
 
     notice: InboxEventType
     at_ms: int

@@ -28,7 +28,7 @@ from restante.runtime.sqlite.inbox.dedup_index import DedupIndex
 from restante.runtime.sqlite.inbox.messages import MessageTable
 from restante.runtime.sqlite.inbox.pending_acks import OwedBatch, PendingAcks
 from restante.runtime.sqlite.inbox.reorder_state import SessionTable
-from restante.runtime.sqlite.inbox.results import InboxEvent, ReceiveResult
+from restante.runtime.sqlite.inbox.results import Asked, InboxEvent, ReceiveResult
 from restante.wire.acks import AckType
 
 SWEEP_PAGE: Final = 1_000
@@ -63,6 +63,7 @@ class SqliteInbox:
             messages=MessageTable(database, seal, entropy),
             tag_secret=tag_secret,
             limits=settings.order,
+            entropy=entropy,
         )
         self._changes: list[InboxEvent] = []
         database.on_invalidate(self._changes.clear)
@@ -90,14 +91,18 @@ class SqliteInbox:
         return changes
 
     def receive(self, opened: DecryptedMessage, *, server_timestamp_ms: int, now_ms: int) -> ReceiveResult:
-        """Judge, record and place one arrival. Whatever came is acknowledged again, except an attack (SPEC 9.1)."""
+        """Receive one arrival that is decrypted already."""
         with self.batch(now_ms=now_ms) as batch:
-            return batch.receive(opened, server_timestamp_ms=server_timestamp_ms)
+            return batch.receive_decrypted(opened, server_timestamp_ms=server_timestamp_ms)
 
-    def pass_time(self, *, now_ms: int) -> list[ReceiveResult]:
-        """Skip the gaps that are old enough (SPEC 9.5); what that let through and what is to be asked for."""
+    def pass_time(self, *, now_ms: int) -> list[Asked]:
+        """Skip the gaps that are old enough (SPEC 9.5); return what is to be requested again."""
         with self.batch(now_ms=now_ms) as batch:
-            return [batch.pass_time(sender, session_id) for sender, session_id in self._sessions.due(now_ms=now_ms)]
+            return [
+                ask
+                for sender, session_id in self._sessions.due(now_ms=now_ms)
+                for ask in batch.pass_time(sender, session_id)
+            ]
 
     def next_wake_ms(self) -> int | None:
         """When `pass_time` has something to do; None while nothing waits."""
@@ -161,17 +166,25 @@ class SqliteInbox:
                     )
         return removed
 
-    def owed(self, batching: AckBatching) -> list[OwedBatch]:
-        """To whom acknowledgements are owed, and when each batch is due (SPEC 10.5)."""
-        return self._owed.batches(batching)
+    def owed(self, batching: AckBatching, *, now_ms: int) -> list[OwedBatch]:
+        """Return to whom acknowledgements are pending, and when each batch is due (SPEC 10.5)."""
+        return self._owed.batches(batching, now_ms=now_ms)
 
-    def first_owed(self, sender: Address, *, limit: int, type_: AckType = AckType.RECEIPT) -> tuple[MessageId, ...]:
-        """What `take_owed` would give."""
-        return self._owed.first(sender, type_, limit=limit)
+    def next_delayed_ack_ms(self, *, now_ms: int) -> int | None:
+        """Return when the acknowledgement of a duplicate becomes due (SPEC 10.3)."""
+        return self._owed.next_due_ms(now_ms=now_ms)
 
-    def take_owed(self, sender: Address, *, limit: int, type_: AckType = AckType.RECEIPT) -> tuple[MessageId, ...]:
-        """The acknowledgements of one batch, settled by the transaction that queues it."""
-        return self._owed.take(sender, type_, limit=limit)
+    def first_owed(
+        self, sender: Address, *, limit: int, now_ms: int, type_: AckType = AckType.RECEIPT
+    ) -> tuple[MessageId, ...]:
+        """Return what `take_owed` would return."""
+        return self._owed.first(sender, type_, limit=limit, now_ms=now_ms)
+
+    def take_owed(
+        self, sender: Address, *, limit: int, now_ms: int, type_: AckType = AckType.RECEIPT
+    ) -> tuple[MessageId, ...]:
+        """Return the acknowledgements of one batch and delete them, in the transaction that queues them."""
+        return self._owed.take(sender, type_, limit=limit, now_ms=now_ms)
 
     def _entry(self, row: tuple[Any, ...]) -> tuple[int, InboxEntry]:
         """A row of `messages_after`. STRICT tables make the types of its columns certain."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from restante.core.outbox_events import CapacityExceeded, Effect, Event, OutboxEventType
-from restante.model.errors import DuplicateMessageId, StoreUnusable
+from restante.model.errors import DuplicateMessageId, OutboxFull, StoreUnusable
 from restante.model.ids import MessageId
 from restante.model.journal import EventColumns, JournalKind
 from restante.model.states import Route
@@ -63,6 +63,14 @@ class Intake:
             raise DuplicateMessageId
         for one in new:
             self._add(one, now_ms)
+
+    def has_space(self, route: Route, name: str, added: Held) -> bool:
+        """Return whether the lane takes these entries beside what it holds."""
+        try:
+            self._check_lane(route, name, added)
+        except OutboxFull:
+            return False
+        return True
 
     def _check_capacity(self, new: Sequence[NewEntry]) -> None:
         by_lane: dict[tuple[Route, str], list[int]] = {}

@@ -81,6 +81,7 @@ class SqliteOutbox:
             emit=self._emit,
             note_deadline=self._deadlines.note,
         )
+        self.has_space = self._intake.has_space
         self._leases = Leases(
             database, self._lanes, self._cache, step=self._step, settings=settings, encryptor=encryptor
         )
@@ -203,12 +204,11 @@ class SqliteOutbox:
             self._journal.append_step(letter.entry, event, now_ms)
             return True
 
-    def replace_payload(self, message_id: MessageId, payload: bytes, *, now_ms: int) -> None:  # noqa: ARG002 - of all
-        """Store other sealed bytes for a message that was encrypted again (SPEC 8.7)."""
-        with self._database.transaction():
-            cached = self._cache.find(message_id)
-            if cached is not None:
-                self._database.rows(_SQL["store_payload"], payload, cached.body_id)
+    def replace_payload(self, message_id: MessageId, payload: bytes) -> None:
+        """Store other sealed bytes for a message that was encrypted again (SPEC 8.7). Called inside a transaction."""
+        cached = self._cache.find(message_id)
+        if cached is not None:
+            self._database.rows(_SQL["store_payload"], payload, cached.body_id)
 
     def append_journal_events(
         self, message_id: MessageId, *effects: AppendJournalEvent | EmitEvent, now_ms: int
@@ -393,7 +393,7 @@ class SqliteOutbox:
             elif isinstance(effect, EmitEvent):
                 self._emit(entry.message_id, effect.notice, effect.code, now_ms)
             elif isinstance(effect, ResetSession):
-                self._emit(entry.message_id, OutboxEventType.SECURITY, "session_reset", now_ms)
+                self._emit(entry.message_id, OutboxEventType.SECURITY, "session_deleted", now_ms)
         return number
 
     def _emit(self, message_id: MessageId, notice: OutboxEventType, code: str | None, now_ms: int) -> None:

@@ -172,11 +172,9 @@ CREATE TABLE inbox_session (
     session     INTEGER PRIMARY KEY,
     sender      BLOB NOT NULL CHECK (length(sender) = 32),
     session_id  BLOB NOT NULL CHECK (length(session_id) = 32),
-    phase       TEXT NOT NULL CHECK (phase = 'flowing' OR phase = 'waiting' OR phase = 'broken' OR phase = 'closed'),
+    phase       TEXT NOT NULL CHECK (phase = 'flowing' OR phase = 'waiting'),
     expected    INTEGER NOT NULL,
     missing     BLOB NOT NULL,
-    asked_at_ms INTEGER,
-    reason      INTEGER,
     wake_at_ms  INTEGER,
     UNIQUE (sender, session_id)
 ) STRICT;
@@ -218,7 +216,8 @@ CREATE TABLE inbox_message (
 ) STRICT;
 CREATE INDEX inbox_message_expiry ON inbox_message (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 
--- Acknowledgements still to be queued; deleted in the transaction that queues them.
+-- Acknowledgements still to be queued; deleted in the transaction that queues them. `since_ms` of one for a duplicate
+-- is in the future: it leaves after a random delay (SPEC 10.3).
 CREATE TABLE pending_ack (
     number     INTEGER PRIMARY KEY,
     type       INTEGER NOT NULL CHECK (type IN (2, 3)),
@@ -228,24 +227,31 @@ CREATE TABLE pending_ack (
 ) STRICT;
 
 -- SPEC 9.1, 9.2: fingerprints of arrivals. `turn` grows with every arrival, so its order is that of recency.
+-- `acked_again_at_ms` is when a duplicate was last acknowledged; 0 for never.
 CREATE TABLE dedup (
     turn            INTEGER PRIMARY KEY,
     bucket          INTEGER NOT NULL,
     mark            BLOB NOT NULL CHECK (length(mark) = 40),
     is_acknowledged INTEGER NOT NULL,
-    seen_at_ms      INTEGER NOT NULL
+    seen_at_ms      INTEGER NOT NULL,
+    acked_again_at_ms INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX dedup_bucket ON dedup (bucket);
 
--- SPEC 8: end-to-end sessions; the ratchet state is sealed at rest.
+-- SPEC 8: end-to-end sessions; the ratchet state is sealed at rest. `is_read`: a message of the peer was decrypted in it.
+-- `is_confirmed`: each side has read the other. `retired_at_ms` is when another session took its place, or when it was
+-- opened while another one stayed current. A deleted session has no keys; its row stays while messages name it.
 CREATE TABLE session (
     session       INTEGER PRIMARY KEY,
     peer          BLOB NOT NULL CHECK (length(peer) = 32),
     session_id    BLOB NOT NULL CHECK (length(session_id) = 32),
+    generation    INTEGER NOT NULL,
     is_initiator  INTEGER NOT NULL,
-    continues     BLOB,
+    is_read       INTEGER NOT NULL,
+    is_confirmed  INTEGER NOT NULL,
     began_at_ms   INTEGER NOT NULL,
     retired_at_ms INTEGER,
+    is_deleted    INTEGER NOT NULL DEFAULT 0,
     next_sequence INTEGER NOT NULL,
     opening       BLOB,
     sealed_state  BLOB NOT NULL,
@@ -253,20 +259,35 @@ CREATE TABLE session (
 ) STRICT;
 CREATE INDEX session_retired ON session (retired_at_ms) WHERE retired_at_ms IS NOT NULL;
 
--- The session in which we send to a peer.
-CREATE TABLE standing (
-    peer    BLOB PRIMARY KEY CHECK (length(peer) = 32),
-    session INTEGER NOT NULL
+-- SPEC 8.7: what core/peer_sessions remembers about a peer besides the sessions: unreadable messages, the two retry
+-- intervals and what was used today. It outlives all sessions with the peer.
+CREATE TABLE peer (
+    peer                   BLOB PRIMARY KEY CHECK (length(peer) = 32),
+    highest_generation     INTEGER NOT NULL,
+    unread                 BLOB NOT NULL,
+    question_allowed_at_ms INTEGER NOT NULL,
+    question_delay_ms      INTEGER NOT NULL,
+    question_generation    INTEGER NOT NULL,
+    opening_allowed_at_ms  INTEGER NOT NULL,
+    opening_delay_ms       INTEGER NOT NULL,
+    opening_generation     INTEGER NOT NULL,
+    day                    INTEGER NOT NULL,
+    openings               INTEGER NOT NULL,
+    reencrypted_bytes      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Which message has which number of which session.
+-- Which message has which number of which session, and the hash of its sealed bytes there. `is_wanted`: the peer could
+-- not read it, and it is to be encrypted again in the current session.
 CREATE TABLE session_message (
-    session    INTEGER NOT NULL,
-    sequence   INTEGER NOT NULL,
-    message_id BLOB NOT NULL,
+    session      INTEGER NOT NULL,
+    sequence     INTEGER NOT NULL,
+    message_id   BLOB NOT NULL,
+    payload_hash BLOB NOT NULL CHECK (length(payload_hash) = 32),
+    is_wanted    INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (session, sequence)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX session_message_id ON session_message (message_id);
+CREATE INDEX session_message_wanted ON session_message (is_wanted) WHERE is_wanted = 1;
 
 CREATE TABLE own_prekeys (
     only   INTEGER PRIMARY KEY CHECK (only = 1),

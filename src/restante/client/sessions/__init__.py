@@ -1,0 +1,1 @@
+"""Sessions with contacts: recovery after loss."""
