@@ -13,6 +13,7 @@ READY := $(VENV)/.ready
 SYNAPSE := $(VENV)/synapse
 SYNAPSE_VERSION := 1.163.2
 BROKER := $(VENV)/.mosquitto-tried
+BROWSER := $(VENV)/.chromium-tried
 
 # Test processes at a time. Three keep two cores busy: many tests wait for a socket, a disk or a JVM. Each may hold a Spark
 # session of about 1.5 GB.
@@ -30,7 +31,7 @@ run: $(READY) ## messages through faults and a kill -9, then the Spark report on
 check: $(READY) lint ## what to run before each commit, within two minutes: lint, types, unit and contract tests
 	@$(PYTEST) -q tests/unit tests/vectors tests/contract
 
-test: $(READY) $(SYNAPSE)/.tried $(BROKER) lint ## every check and every test; writes docs/reference/conformance.md
+test: $(READY) $(SYNAPSE)/.tried $(BROKER) $(BROWSER) lint ## every check and every test; writes docs/reference/conformance.md
 	@$(PYTEST) --conformance-report=docs/reference/conformance.md
 
 soak: $(READY) ## the long cases, of which `make test` runs one each: kill matrices, many seeds, floods
@@ -106,4 +107,12 @@ $(BROKER): | $(READY)
 	    echo "installing mosquitto: an MQTT broker for the tests"; \
 	    timeout 120 apt-get install -y -qq --no-install-recommends mosquitto >/dev/null 2>&1 || true; fi; \
 	  command -v mosquitto >/dev/null || echo "no MQTT broker, its tests are skipped: mosquitto is not installed"
+	@touch $@
+
+# A browser for the test of the report's page. Root installs it; without it the test is skipped and says why.
+$(BROWSER): | $(READY)
+	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing chromium: a browser for the tests"; \
+	    timeout 300 apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1 || true; fi; \
+	  command -v chromium >/dev/null || echo "no browser, its tests are skipped: chromium is not installed"
 	@touch $@

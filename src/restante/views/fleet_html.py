@@ -11,22 +11,32 @@ from importlib.resources import files
 from typing import Final
 
 from restante.model.conservation_report import HISTOGRAM_EDGES_MS
+from restante.model.error_codes import Code
 from restante.model.fleet_report import FleetReport, ServiceLevel
 from restante.model.ids import show_message_id
+from restante.model.service_targets import DELIVERY_RATE_TARGET, P50_TARGET_MS, P99_TARGET_MS, targets_of
 from restante.views.conservation_text import SPAN_NAMES, conservation_line, outcome_line
-from restante.views.svg_plots import Series, bars, lines
+from restante.views.svg_heat_map import heat_map
+from restante.views.svg_plots import Scale, Series, Target, bars, lines, log_scale, rows_of_bars
 
 WORST_NODES: Final = 10
 LISTED: Final = 50
-HOURS_SHOWN: Final = 7 * 24
+OPEN_ROWS: Final = 10
+"""A longer table is closed until it is clicked."""
+DAYS_SHOWN: Final = 28
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _ENDS: Final = (
-    ("delivered", "e"),
-    ("in_flight", "a"),
+    ("delivered", "a"),
+    ("in_flight", "d"),
     ("expired", "f"),
     ("evicted", "c"),
-    ("dead", "d"),
-    ("unaccounted", "b"),
+    ("dead", "b"),
+    ("unaccounted", "g"),
 )
+_P99_EDGES_MS: Final = (1_000, 3_000, P99_TARGET_MS, 60_000, 600_000)
+_P99_NAMES: Final = ("≤ 1 s", "≤ 3 s", "≤ 10 s, the target", "≤ 1 min", "≤ 10 min", "longer")
 
 
 def html_page(report: FleetReport) -> str:
@@ -35,6 +45,7 @@ def html_page(report: FleetReport) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f"<title>Restante fleet report</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(_sections(report))
         + "\n</main>\n</body>\n</html>\n"
@@ -48,12 +59,15 @@ def _sections(report: FleetReport) -> Iterator[str]:
     yield f"<h1>Fleet report</h1><p class='dim'>as of {as_of} UTC, from {conservation.events:,} events in"
     yield f"{conservation.segments:,} segments ({shares}); times are UTC</p>"
     yield f'<p class="verdict{"" if report.sound else " bad"}">{escape(_verdict(report))}</p>'
-    yield from _books(report)
+    yield from _targets(report)
+    yield from _over_time(report)
+    yield from _heat_maps(report)
     yield from _losses(report)
-    yield from _delivery(report)
-    yield from _latency(report)
+    yield from _dead_letters(report)
     yield from _nodes(report)
     yield from _gaps(report)
+    yield from _conservation(report)
+    yield from _kinds(report)
     yield from _rest(report)
 
 
@@ -73,16 +87,95 @@ def _verdict(report: FleetReport) -> str:
     return f"Not every message is accounted for: {missing}. {outcome} {line}."
 
 
-def _books(report: FleetReport) -> Iterator[str]:
+def _targets(report: FleetReport) -> Iterator[str]:
+    yield '<h2>Targets</h2><ul class="targets">'
+    for one in targets_of(report):
+        state = {True: "met", False: "missed", None: "unknown"}[one.is_met]
+        word = {"met": "✓ met", "missed": "✗ missed", "unknown": "not measured"}[state]
+        yield (
+            f'<li class="{state}"><span>{escape(one.name)}</span><b>{escape(one.found or "no data")}</b>'
+            f"<small>target: {escape(one.wanted)}</small><em>{word}</em></li>"
+        )
+    yield "</ul>"
+
+
+def _over_time(report: FleetReport) -> Iterator[str]:
+    hours = _hours(report)
+    if not hours:
+        return
+    labels = [_moment(at_ms) for at_ms, _ in hours]
+    p50, p99 = (tuple(None if level is None else getattr(level, name) for _, level in hours) for name in _PERCENTILES)
+    rates = tuple(
+        None if level is None or level.delivery_rate is None else 100 * level.delivery_rate for _, level in hours
+    )
+    lowest = min([100 * DELIVERY_RATE_TARGET, *(rate for rate in rates if rate is not None)])
+    yield '<h2>Over time</h2><div class="plots">'
+    yield lines(
+        "Delivery rate",
+        labels,
+        [Series(name="delivered of those that ended", style="a", values=rates)],
+        unit="% of each hour",
+        scale=Scale(low=_floor_of_rates(lowest), high=100.0),
+        targets=[Target(name="target", value=100 * DELIVERY_RATE_TARGET)],
+    )
+    yield lines(
+        "From acceptance to receipt",
+        labels,
+        [Series(name="P50", style="a", values=p50), Series(name="P99", style="b", values=p99)],
+        unit="by hour of acceptance",
+        show=_span,
+        scale=log_scale([*p50, *p99], low=P50_TARGET_MS / 10, high=P99_TARGET_MS),
+        targets=[Target(name="target P50", value=P50_TARGET_MS), Target(name="target P99", value=P99_TARGET_MS)],
+    )
+    yield "</div>"
+
+
+_PERCENTILES: Final = ("p50_ms", "p99_ms")
+
+
+def _hours(report: FleetReport) -> list[tuple[int, ServiceLevel | None]]:
+    """Return all hours of the last weeks. Hours that only a clock far ahead can have written are left out."""
+    known = {level.hour_ms: level for level in report.levels if level.is_total}
+    possible = [at_ms for at_ms in known if at_ms <= report.as_of_ms + DAY_MS]
+    if not possible:
+        return []
+    last = max(possible)
+    first = max(min(possible), last - DAYS_SHOWN * DAY_MS + HOUR_MS)
+    return [(at_ms, known.get(at_ms)) for at_ms in range(first, last + 1, HOUR_MS)]
+
+
+def _floor_of_rates(lowest: float) -> float:
+    return next((floor for floor in (99.5, 99.0, 98.0, 96.0, 92.0, 80.0, 60.0) if lowest >= floor), 0.0)
+
+
+def _heat_maps(report: FleetReport) -> Iterator[str]:
+    hours = [(at_ms, level) for at_ms, level in _hours(report) if level is not None]
+    if not hours:
+        return
+    accepted = {at_ms: level.accepted for at_ms, level in hours}
+    slowest = {at_ms: level.p99_ms for at_ms, level in hours if level.p99_ms is not None}
+    most = max(accepted.values())
+    edges = [most * part / 6 for part in range(1, 6)]
+    names = [f"≤ {edge:,.0f}" for edge in (*edges, most)]
+    yield '<h2>Hours</h2><div class="plots">'
+    yield heat_map("Messages accepted", accepted, edges=edges, names=names, style="h", unit="messages")
+    yield heat_map("P99 to receipt", slowest, edges=_P99_EDGES_MS, names=_P99_NAMES, style="t", unit="ms")
+    yield "</div>"
+
+
+def _conservation(report: FleetReport) -> Iterator[str]:
     days = report.conservation.days
     yield "<h2>Conservation by day of acceptance</h2>"
-    labels = [str(day.day) for day in days]
+    labels = [f"{day.day:%m-%d}" if day.day else "" for day in days]
     series = [
         Series(name=name.replace("_", " "), style=style, values=tuple(getattr(day, name) for day in days))
         for name, style in _ENDS
     ]
+    yield '<div class="plots">'
     if days:
-        yield bars("What became of accepted messages", labels, series, unit="messages")
+        yield bars("Accepted messages", labels, series, unit="by what became of them")
+    yield _histogram(report)
+    yield "</div>"
     names = ("accepted", "delivered", "expired", "evicted", "dead", "in_flight", "unaccounted")
     rows = [
         (str(day.day), *(f"{getattr(day, name):,}" for name in names), "yes" if day.is_balanced else "NO")
@@ -92,9 +185,21 @@ def _books(report: FleetReport) -> Iterator[str]:
     yield _table("Conservation", heads, rows, numbers=range(1, 8))
 
 
+def _histogram(report: FleetReport) -> str:
+    counts = {bar.lower_bound_ms: bar.messages for bar in report.histogram if bar.lower_bound_ms is not None}
+    if not counts:
+        return ""
+    low, high = (HISTOGRAM_EDGES_MS.index(edge) for edge in (min(counts), max(counts)))
+    edges = HISTOGRAM_EDGES_MS[low : high + 1]
+    series = [Series(name="", style="a", values=tuple(counts.get(edge, 0) for edge in edges))]
+    return bars("From acceptance to receipt", [_span(edge) for edge in edges], series, unit="messages")
+
+
 def _losses(report: FleetReport) -> Iterator[str]:
     conservation = report.conservation
     rows: Sequence[tuple[str, ...]]
+    if not report.sound:
+        yield "<h2>What is missing</h2>"
     if conservation.unaccounted:
         rows = [
             (
@@ -130,31 +235,20 @@ def _losses(report: FleetReport) -> Iterator[str]:
         )
 
 
-def _delivery(report: FleetReport) -> Iterator[str]:
-    hours = [level for level in report.levels if level.is_total][-HOURS_SHOWN:]
-    if not hours:
-        return
-    labels = [_moment(level.hour_ms) for level in hours]
-    yield "<h2>Delivery over time</h2>"
-    yield bars(
-        "Messages accepted each hour",
-        labels,
-        [
-            Series(name="delivered", style="e", values=tuple(level.delivered for level in hours)),
-            Series(name="not delivered", style="b", values=tuple(_undelivered(level) for level in hours)),
-            Series(name="in flight", style="a", values=tuple(level.in_flight for level in hours)),
-        ],
-        unit="messages",
-    )
-    rates = tuple(None if level.delivery_rate is None else 100 * level.delivery_rate for level in hours)
-    rate = Series(name="delivered of those that ended", style="e", values=rates)
-    yield lines("Delivery rate", labels, [rate], unit="%", top=100.0)
+def _kinds(report: FleetReport) -> Iterator[str]:
+    yield "<h2>Kinds and priorities</h2>"
     heads = ("kind", "priority", "accepted", "delivered", "in flight", "duplicates", "shown twice")
-    yield _table("By kind and priority, all hours together", heads, _by_kind(report.levels), numbers=range(2, 7))
-
-
-def _undelivered(level: ServiceLevel) -> int:
-    return level.accepted - level.in_flight - level.delivered
+    yield _table("All hours together", heads, _by_kind(report.levels), numbers=range(2, 7))
+    rows = [
+        (
+            SPAN_NAMES[row.span],
+            "all" if row.is_total else row.message_kind or "(unknown)",
+            *(f"{number:,.0f}" for number in (row.messages, row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms)),
+        )
+        for row in report.conservation.latency
+    ]
+    heads = ("from → to", "kind", "messages", "P50 ms", "P90 ms", "P99 ms", "max ms")
+    yield _table("Exact percentiles", heads, rows, numbers=range(2, 7))
 
 
 def _by_kind(levels: Iterable[ServiceLevel]) -> list[tuple[str, ...]]:
@@ -168,42 +262,35 @@ def _by_kind(levels: Iterable[ServiceLevel]) -> list[tuple[str, ...]]:
     return [(*key, *(f"{number:,}" for number in sums[key])) for key in sorted(sums)]
 
 
-def _latency(report: FleetReport) -> Iterator[str]:
-    yield "<h2>Latency</h2>"
-    counts = {bar.lower_bound_ms: bar.messages for bar in report.histogram if bar.lower_bound_ms is not None}
-    if counts:
-        low, high = (HISTOGRAM_EDGES_MS.index(edge) for edge in (min(counts), max(counts)))
-        edges = HISTOGRAM_EDGES_MS[low : high + 1]
-        values = tuple(counts.get(edge, 0) for edge in edges)
-        series = [Series(name="", style="a", values=values)]
-        yield bars("From acceptance to receipt", [_span(edge) for edge in edges], series, unit="messages")
-    rows = [
-        (
-            SPAN_NAMES[row.span],
-            "all" if row.is_total else row.message_kind or "(unknown)",
-            *(f"{number:,.0f}" for number in (row.messages, row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms)),
-        )
-        for row in report.conservation.latency
-    ]
-    heads = ("from → to", "kind", "messages", "P50 ms", "P90 ms", "P99 ms", "max ms")
-    yield _table("Exact percentiles", heads, rows, numbers=range(2, 7))
-    hours = [level for level in report.levels if level.is_total and level.p99_ms is not None][-HOURS_SHOWN:]
-    if hours:
-        yield lines(
-            "Latency by hour of acceptance",
-            [_moment(level.hour_ms) for level in hours],
-            [
-                Series(name="P50", style="a", values=tuple(level.p50_ms for level in hours)),
-                Series(name="P99", style="b", values=tuple(level.p99_ms for level in hours)),
-            ],
-            unit="ms",
-        )
+def _dead_letters(report: FleetReport) -> Iterator[str]:
+    yield "<h2>Dead letters by cause</h2>"
+    if not report.letters:
+        yield "<p class='dim'>There are none.</p>"
+        return
+    by_cause: dict[str, int] = {}
+    for one in report.letters:
+        by_cause[_cause(one.code)] = by_cause.get(_cause(one.code), 0) + one.letters
+    ranked = sorted(by_cause.items(), key=lambda pair: (-pair[1], pair[0]))
+    letters = [(one.category, _cause(one.code), f"{one.letters:,}", f"{one.due:,}") for one in report.letters]
+    heads = ("category", "cause", "dead letters", "retry due")
+    yield '<div class="plots">'
+    yield rows_of_bars("Dead letters", ranked, unit="messages", style="b")
+    yield _table("By category", heads, letters, numbers=range(2, 4))
+    yield "</div>"
+
+
+def _cause(code: str | None) -> str:
+    """Return the code with its meaning, where it is one of ours."""
+    if code is None:
+        return "(no code)"
+    names = {each.value: each.name for each in Code}
+    return f"{code} {names[code].lower().replace('_', ' ')}" if code in names else code
 
 
 def _nodes(report: FleetReport) -> Iterator[str]:
-    yield "<h2>Worst nodes</h2>"
+    yield "<h2>Nodes</h2>"
     if not report.nodes:
-        yield "<p class='dim'>No node has said which it is.</p>"
+        yield "<p class='dim'>No node has journaled its id.</p>"
         return
     worst = sorted(report.nodes, key=lambda node: (-node.withheld, node.score))[:WORST_NODES]
     rows = [
@@ -218,7 +305,9 @@ def _nodes(report: FleetReport) -> Iterator[str]:
         for node in worst
     ]
     heads = ("node", "score", "uptime", "bit/s stored", "answer ms", "withheld")
-    yield _table(f"{len(worst)} of {len(report.nodes):,}, those that withheld first", heads, rows, numbers=range(1, 6))
+    yield _table(
+        f"The worst {len(worst)} of {len(report.nodes):,}, those that withheld first", heads, rows, numbers=range(1, 6)
+    )
 
 
 def _gaps(report: FleetReport) -> Iterator[str]:
@@ -231,9 +320,11 @@ def _gaps(report: FleetReport) -> Iterator[str]:
 
 
 def _rest(report: FleetReport) -> Iterator[str]:
-    yield "<h2>Dead letters, security events, actions</h2>"
-    letters = [(one.category, one.code or "", f"{one.letters:,}", f"{one.due:,}") for one in report.letters]
-    yield _table("Dead letters", ("category", "why", "dead letters", "retry due"), letters, numbers=range(2, 4))
+    yield "<h2>Clocks, security events, actions</h2>"
+    clocks = [
+        (one.writer.hex(), f"{one.offset_ms / DAY_MS:+,.1f}", f"{one.messages:,}") for one in report.skewed_clocks
+    ]
+    yield _table("Clocks that are off", ("writer", "days", "messages"), clocks, numbers=range(1, 3))
     yield _table(
         "Security events", ("what", "times"), [(c or "(none)", f"{n:,}") for c, n in report.security], numbers=(1,)
     )
@@ -241,17 +332,24 @@ def _rest(report: FleetReport) -> Iterator[str]:
 
 
 def _table(title: str, heads: Iterable[str], rows: Sequence[tuple[str, ...]], *, numbers: Iterable[int] = ()) -> str:
-    right = set(numbers)
-    head = "".join(f'<th scope="col"{_class(place in right)}>{escape(name)}</th>' for place, name in enumerate(heads))
+    """Return a table. On a phone each row is a list of names and values: the style sheet shows `data-head`."""
+    names, right = [escape(head) for head in heads], set(numbers)
+    head = "".join(f'<th scope="col"{_class(place in right)}>{name}</th>' for place, name in enumerate(names))
     body = "".join(
-        "<tr>" + "".join(f"<td{_class(place in right)}>{_cell(cell)}</td>" for place, cell in enumerate(row)) + "</tr>"
+        "<tr>"
+        + "".join(
+            f'<td data-head="{names[place]}"{_class(place in right)}>{_cell(cell)}</td>'
+            for place, cell in enumerate(row)
+        )
+        + "</tr>"
         for row in rows[:LISTED]
     )
     more = f" ({len(rows) - LISTED:,} more are not shown)" if len(rows) > LISTED else "" if rows else ": none"
-    return (
-        f'<div class="scroll"><table><caption>{escape(title)}{more}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    inside = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if rows else ""
+    if len(rows) > OPEN_ROWS:
+        summary = f"{escape(title)}: {len(rows):,} rows{more}"
+        return f"<details><summary>{summary}</summary><table>{inside}</table></details>"
+    return f"<table><caption>{escape(title)}{more}</caption>{inside}</table>"
 
 
 def _class(is_number: bool) -> str:
@@ -266,5 +364,8 @@ def _moment(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%m-%d %H:%M")
 
 
-def _span(at_least_ms: int) -> str:
-    return f"{at_least_ms} ms" if at_least_ms < 1_000 else f"{at_least_ms / 1_000:g} s"
+def _span(milliseconds: float) -> str:
+    """Format a time with a no-break space."""
+    if milliseconds < 1_000:
+        return f"{milliseconds:.3g}\N{NARROW NO-BREAK SPACE}ms"
+    return f"{float(f'{milliseconds / 1_000:.3g}'):,g}\N{NARROW NO-BREAK SPACE}s"

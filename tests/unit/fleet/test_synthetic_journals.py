@@ -64,8 +64,9 @@ def test_times_to_delivery_are_lognormal_with_a_tail_of_recipients_who_were_away
     took = np.sort(of_kind(JournalKind.DELIVERED)["latency_ms"].to_numpy())
     p50, p95, p99 = (int(np.quantile(took, share)) for share in (0.5, 0.95, 0.99))
     assert 350 < p50 < 650
-    assert p95 < 40_000
-    assert p99 > 10_000
+    assert p95 < 3_000
+    assert 5_000 < p99 < 60_000
+    assert took[-1] > HOUR_MS // 4
     assert took[0] > 0
     usual = np.log(took[: len(took) * 9 // 10])
     assert abs(float(np.mean(usual) - np.median(usual))) < 0.1

@@ -62,7 +62,7 @@ class Scenario:
     nodes: int = ranged(12, low=1, high=100_000, unit="nodes", clause="13.2")
     days: int = ranged(21, low=1, high=92, unit="days", clause="13.2")
     start_ms: int = ranged(1_767_225_600_000, low=0, high=253_402_300_799_999, unit="ms", clause="13.1")
-    spacing_ms: int = ranged(20_000, low=1, high=DAY_MS, unit="ms", clause="13.1")
+    spacing_ms: int = ranged(4_000, low=1, high=DAY_MS, unit="ms", clause="13.1")
     """Between two messages of one conversation."""
     duplicates: float = ranged(0.01, low=0.0, high=1.0, unit="share", clause="13.2")
     reordered: float = ranged(0.02, low=0.0, high=1.0, unit="share", clause="13.2")
