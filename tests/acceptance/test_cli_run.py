@@ -83,7 +83,9 @@ def test_a_message_waited_for_is_delivered_to_a_client_that_is_kept_connected(pa
 
 def test_a_message_nobody_fetches_is_not_delivered_and_the_status_says_so(pair: Path) -> None:
     sent = by(pair, "alice", "send", "bob", "hello", "--wait", "--timeout-s", "0.5", status=1)
-    assert sent.stdout.endswith(" is stored for the recipient\n")
+    stored, why = sent.stdout.splitlines()
+    assert stored.endswith(" is stored for the recipient")
+    assert why == "The recipient did not fetch it within 0.5 s; nothing more has to be done."
 
 
 def test_without_a_relay_send_says_when_the_message_leaves_and_inbox_fails(tmp_path: Path, node: NodeProcess) -> None:

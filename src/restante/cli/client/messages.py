@@ -66,6 +66,7 @@ def send(
     from restante.cli.client.message_exchange import send_one
     from restante.model.states import State
 
+    within_s = timeout_s if timeout_s is not None else (60.0 if wait else 10.0)
     client = opened_client(ctx, home, passphrase_file)
     is_running = is_run_elsewhere(home)
     sent_id, status = asyncio.run(
@@ -75,7 +76,7 @@ def send(
             body,
             kind=kind,
             ttl_s=ttl_s,
-            timeout_s=timeout_s if timeout_s is not None else (60.0 if wait else 10.0),
+            timeout_s=within_s,
             until_delivered=wait,
             is_run_elsewhere=is_running,
             add_as=add_as,
@@ -87,6 +88,8 @@ def send(
     else:
         then = (IS_RUN_ELSEWHERE if is_running else IS_NOT_RUN) if state in ("pending", "sending") else ""
         console().print(f"{message_id} {SEND_RESULTS.get(state, state)}{then}", soft_wrap=True)
+        if wait and state == State.SENT:
+            console().print(f"The recipient did not fetch it within {within_s:g} s; nothing more has to be done.")
     if status is not None and status.state is State.PENDING and status.last_error is Code.AUTHENTICATION_FAILED:
         raise wrong_relay_key()
     if state not in ACCEPTED_STATES or (wait and state != State.DELIVERED):
