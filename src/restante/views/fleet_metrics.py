@@ -17,7 +17,11 @@ def metrics_text(measures: FleetMeasures, found: Sequence[Alert]) -> str:
         alerts.labels(kind=kind.value).set(by_kind[kind])
     values = {
         "accepted_messages": ("Messages accepted", measures.accepted),
+        "ended_messages": ("Messages that ended, delivered or not", measures.ended),
         "delivered_messages": ("Messages delivered", measures.delivered),
+        "repeated_releases": ("Releases to an application beyond the first", measures.repeated_releases),
+        "delivery_p50_ms": ("Median from acceptance to receipt", measures.p50_ms or 0),
+        "delivery_p99_ms": ("99th percentile from acceptance to receipt", measures.p99_ms or 0),
         "unaccounted_messages": ("Messages unaccounted for", sum(count for _, count in measures.unbalanced_days)),
         "missing_events": ("Journal events that never arrived", sum(count for _, count in measures.missing_events)),
         "writers": ("Journal writers", len(measures.latest_by_writer)),

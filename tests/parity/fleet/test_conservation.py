@@ -10,13 +10,14 @@ from pyspark.sql import SparkSession
 from restante.fleet.tables.journal_schema import JOURNAL
 from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
 from restante.fleet.transforms.messages import message_lifecycles, messages
+from restante.fleet.transforms.writer_activity import writer_hours
 from restante.model.ids import event_number
 from restante.model.journal import JournalEvent, JournalKind
 from support.fleet.journal_files import Journal, message, records, writer
 from support.spec.clauses import clause
 
 MIDNIGHT_MS = 1_767_571_200_000  # 2026-01-05 00:00 UTC
-TABLE = "accepted_at_ms long, state string, first_event_at_ms long, inconsistency string"
+TABLE = "accepted_at_ms long, state string, first_event_at_ms long, inconsistency string, day date"
 STORY = (
     JournalKind.ACCEPTED,
     JournalKind.ATTEMPTED,
@@ -47,7 +48,7 @@ def test_each_day_says_what_became_of_the_messages_accepted_on_it(far_east: Spar
     day_before: list[tuple[int | None, str, str | None]]
     day_before = [(MIDNIGHT_MS - 1, "delivered", None), (None, "sent", "never_accepted")]
     rows = [
-        (accepted_at_ms, state, accepted_at_ms or MIDNIGHT_MS - 2, inconsistency)
+        (accepted_at_ms, state, accepted_at_ms or MIDNIGHT_MS - 2, inconsistency, day_of(accepted_at_ms))
         for accepted_at_ms, state, inconsistency in first_day + day_before
     ]
     found = conservation(far_east.createDataFrame(rows, TABLE)).orderBy("day").collect()
@@ -56,6 +57,10 @@ def test_each_day_says_what_became_of_the_messages_accepted_on_it(far_east: Spar
         (date(2026, 1, 4), 1, 1, 0, 0, 0, 0, 1, False),
         (date(2026, 1, 5), 9, 2, 1, 1, 1, 3, 1, True),
     ]
+
+
+def day_of(accepted_at_ms: int | None) -> date:
+    return date(2026, 1, 5) if (accepted_at_ms or 0) >= MIDNIGHT_MS else date(2026, 1, 4)
 
 
 def copies_of_a_story_with_one_loss_each() -> tuple[list[JournalEvent], list[JournalEvent]]:
@@ -74,7 +79,7 @@ def copies_of_a_story_with_one_loss_each() -> tuple[list[JournalEvent], list[Jou
 def test_a_lost_fact_is_missed_whichever_it_was(spark: SparkSession) -> None:
     kept, lost = copies_of_a_story_with_one_loss_each()
     facts = spark.createDataFrame([tuple(record.values()) for record in records(kept)], JOURNAL)
-    holes = missing_events(facts).orderBy("writer").collect()
+    holes = missing_events(facts, writer_hours(facts)).orderBy("writer").collect()
     # Of the last fact nobody knows that it was ever written.
     assert [(row["writer"], row["missing_from"], row["missing_to"]) for row in holes] == [
         (row.writer, Decimal(event_number(row.event_id)), Decimal(event_number(row.event_id))) for row in lost[:-1]
@@ -98,6 +103,7 @@ def test_a_run_of_lost_facts_is_one_hole_up_to_the_largest_number(spark: SparkSe
         rows.write(JournalKind.STORED, None, MIDNIGHT_MS)
     highest = {**records(rows.rows)[0], "event_id": writer(7)[:8] + b"\xff" * 8}
     kept = [*records(rows.rows[2:3]), highest]
-    holes = missing_events(spark.createDataFrame([tuple(record.values()) for record in kept], JOURNAL)).collect()
+    events = spark.createDataFrame([tuple(record.values()) for record in kept], JOURNAL)
+    holes = missing_events(events, writer_hours(events)).collect()
     spans = sorted((int(row["missing_from"]), int(row["missing_to"])) for row in holes)
     assert spans == [(1, 2), (4, 18_446_744_073_709_551_614)]

@@ -28,6 +28,7 @@ from restante.fleet.lake.reading import read_live
 from restante.fleet.lake.segments import find_segments
 from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
 from restante.fleet.transforms.messages import message_lifecycles, messages
+from restante.fleet.transforms.writer_activity import writer_hours
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
 from restante.model.states import IN_FLIGHT, State
@@ -92,7 +93,7 @@ def told(facts: DataFrame) -> tuple[dict[date, dict[str, int]], dict[MessageId, 
         rows: list[dict[str, Any]] = [row.asDict() for row in conservation(table).collect()]
         assert all(row["is_balanced"] and not row["unaccounted"] for row in rows)
         assert unaccounted(table).isEmpty()
-        assert missing_events(facts).isEmpty()
+        assert missing_events(facts, writer_hours(facts)).isEmpty()
         states = {MessageId(bytes(row["message_id"])): State(row["state"]) for row in table.collect()}
     finally:
         table.unpersist()
@@ -107,7 +108,7 @@ def test_books_and_messages_of_any_lives_are_those_of_the_core_from_a_backfill_a
     senders = Senders()
     parts: list[list[list[Record]]] = []
 
-    @settings(max_examples=40, database=None)
+    @settings(max_examples=15, database=None)
     @example(EVERY_STATE, [2, 1, 0, 1], [])
     @given(
         st.lists(STEPS, min_size=1, max_size=6),

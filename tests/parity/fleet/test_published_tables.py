@@ -1,6 +1,5 @@
 """Every table of a lake is published; Spark, DuckDB, Polars and the lake's own SQL read the same rows from each."""
 
-import threading
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,7 +18,6 @@ from restante.fleet.jobs.backfill import backfill
 from restante.fleet.jobs.fleet_report import make_fleet_report
 from restante.fleet.jobs.publish import open_derived, read_derived
 from restante.fleet.jobs.report_input import look_at, source_of
-from restante.fleet.jobs.stream import StreamOptions, start_stream
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.measures import read_measures
 from restante.fleet.lake.query import query, summaries
@@ -29,7 +27,7 @@ from restante.fleet.lake.segments import Segment
 from restante.fleet.lake.upkeep import compact, forget, retain
 from restante.fleet.stream.state_tables import KINDS
 from restante.fleet.tables.definitions import TABLES
-from restante.model.errors import ConfigurationInvalid, Malformed, RestanteError
+from restante.model.errors import Malformed, RestanteError
 from restante.model.fleet_alerts import AlertKind, alerts
 from restante.model.fleet_report import FleetReport
 from restante.model.ids import SessionTag
@@ -197,18 +195,3 @@ def test_a_writer_is_erased_from_every_byte_below_the_lake_and_older_days_go(
     assert query(lake, "select count(*) as n from events").to_pylist() == [{"n": 21}]
     retain(lake, days=1, today="2026-01-08")
     assert query(lake, "select min(day) as day from arrivals").to_pylist() == [{"day": date(2026, 1, 7)}]
-
-
-def test_a_stream_publishes_its_tables_and_forgets_a_writer_by_starting_again(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    lake = Lake(str(tmp_path / "lake"))
-    ship(lake.local_segments)
-    start_stream(spark, lake, SETTINGS, StreamOptions(once=True, buckets=2)).await_end(threading.Event())
-    batches = {one.name: one.batch for one in summaries(lake)}
-    assert {batches[name] for name in TABLES} == {1}
-    with pytest.raises(ConfigurationInvalid, match="a stream keeps the tables"):
-        retain(lake, days=1, today="2026-01-08")
-    forget(lake, SENDER)
-    options = StreamOptions(once=True, buckets=2, is_published=False)
-    assert start_stream(spark, lake, SETTINGS, options).await_end(threading.Event()).counts.events == 21

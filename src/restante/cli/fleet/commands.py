@@ -20,6 +20,7 @@ from restante.cli.fleet.operator_key import (
     read_operator,
 )
 from restante.cli.fleet.operator_key import app as key_app
+from restante.cli.fleet.simulate import app as simulate_app
 from restante.cli.fleet.spark_jobs import require_spark, stage_bar
 from restante.cli.fleet.stream import stream
 from restante.cli.fleet.text_files import write_text_file
@@ -38,6 +39,7 @@ app.command()(backfill)
 app.command()(generate)
 app.command()(stream)
 app.add_typer(key_app)
+app.add_typer(simulate_app)
 app.command()(enrol)
 app.command()(query)
 app.command()(tables)

@@ -27,6 +27,7 @@ from restante.fleet.transforms.prescan import (
     validate_prescanned,
 )
 from restante.fleet.transforms.validate import RowVerdict, events
+from restante.fleet.transforms.writer_activity import writer_hours
 from restante.model.conservation_report import (
     BadSegment,
     ConservationReport,
@@ -65,7 +66,7 @@ def make_report(
         tables = {
             "conservation": conservation(table),
             "unaccounted": unaccounted(table),
-            "missing_events": missing_events(valid),
+            "missing_events": missing_events(valid, writer_hours(valid)),
             "latency": latency(table),
         }
         try:

@@ -43,7 +43,7 @@ MESSAGE_EVENTS: Final = pa.schema(
 say of an event that they are not asked of is null."""
 
 LIVES: Final = (
-    "message_id binary, first_sender binary, last_sender binary, message_kind string, priority int, "
+    "message_id binary, first_sender binary, last_sender binary, recipient binary, message_kind string, priority int, "
     "payload_hash binary, size_bytes bigint, ttl_s bigint, accepted_at_ms bigint, state tinyint, last_code string, "
     "state_at_ms bigint, attempts bigint, last_attempt_at_ms bigint, sent_at_ms bigint, read_at_ms bigint, "
     "arrivals bigint, duplicates bigint, releases bigint, released_at_ms bigint, first_event_at_ms bigint, "
@@ -90,7 +90,7 @@ class _Sorted:
         latest = np.maximum.reduceat(self.at_ms, self.starts)[self.message]
         # Events of several writers have no common number: here, and only here, their clocks must do.
         told = self.last(self.at_ms == latest)
-        first_sender, last_sender = self.senders()
+        first_sender, last_sender = self.extremes(changes)
         is_arrival = (kind == _KIND[JournalKind.ARRIVED]) | (kind == ARRIVED_AGAIN)
         released = kind == _KIND[JournalKind.RELEASED]
         tried = kind == _KIND[JournalKind.ATTEMPTED]
@@ -99,6 +99,7 @@ class _Sorted:
             "message_id": self.names(),
             "first_sender": self.taken("writer", first_sender),
             "last_sender": self.taken("writer", last_sender),
+            "recipient": self.taken("writer", self.extremes(released)[0]),
             "message_kind": self.taken("message_kind", self.first(changes & self.has("message_kind"))),
             "priority": self.taken("priority", self.first(changes & self.has("priority"))),
             **{name: self.taken(name, places) for name, places in sealed.items()},
@@ -187,9 +188,9 @@ class _Sorted:
         values = [self.taken("node", signed), self.at(signed), pa.array(took[is_signature])]
         return self.lists(signed, pa.StructArray.from_arrays(values, ["node", "at_ms", "took_ms"]))
 
-    def senders(self) -> tuple[Ints, Ints]:
-        """The places of the lowest and the highest writer among those who changed a message's state."""
-        places = np.flatnonzero(self.changes)
+    def extremes(self, where: Flags) -> tuple[Ints, Ints]:
+        """For each message the places of the lowest and the highest writer among those of these events."""
+        places = np.flatnonzero(where)
         of, writers = self.message[places], self.writers(places)
         if _any_changes(of, writers):
             places = places[np.lexsort((writers[:, 1], writers[:, 0], of))]

@@ -28,7 +28,7 @@ def read_measures(lake: Lake, *, now_ms: int) -> FleetMeasures:
             lake,
             "select writer, cast(sum(missing_to - missing_from + 1) as bigint) from missing_events group by 1",
         ),
-        latest_by_writer=_pairs(lake, "select writer, max(at_ms) from events group by writer"),
+        latest_by_writer=_pairs(lake, "select writer, max(last_event_at_ms) from writer_hours group by writer"),
         withholding=_pairs(lake, "select node, count(*) from withholding group by node"),
         skewed=_pairs(lake, "select writer, offset_ms from clock_skew"),
         last_batch_at_ms=last,

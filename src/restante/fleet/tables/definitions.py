@@ -16,8 +16,6 @@ from restante.fleet.tables.derived_tables import DERIVED
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.tables.table import Made, Table
 from restante.fleet.transforms.actions import actions
-from restante.fleet.transforms.messages import message_lifecycles
-from restante.fleet.transforms.writer_activity import writer_hours
 from restante.model.provenance import Certainty, Provenance
 from restante.policy.dead_letters import DeadLetterRetention
 
@@ -48,18 +46,12 @@ def fleet_tables(
 
     `keep` gets each table that others are built from: a caller that wants several tables caches it there.
     """
-    keep(writer_hours(events))  # Spark finds it again in every plan that asks for the same
-    made = Made(
-        events=events,
-        lifecycles=keep(message_lifecycles(events, partitions=partitions)),
-        now_ms=now_ms,
-        retention=retention,
-    )
+    made = Made(events=events, now_ms=now_ms, retention=retention, partitions=partitions)
     tables: dict[str, DataFrame] = {}
     for table in DERIVED:
         if table.build is not None:
             built = table.build(replace(made, tables=tables))
-            tables[table.name] = keep(built) if table.is_shared and table.name != "messages" else built
+            tables[table.name] = keep(built) if table.is_shared else built
     return FleetTables(by_name=MappingProxyType(tables))
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from restante.fleet.tables.table import Column, Table
+from restante.fleet.tables.table import Column, Scope, Table
 from restante.fleet.transforms.actions import actions
 from restante.fleet.transforms.clock_skew import clock_skew
 from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
@@ -10,23 +10,47 @@ from restante.fleet.transforms.dead_letters import dead_letters
 from restante.fleet.transforms.gaps import gaps
 from restante.fleet.transforms.latency import latency, latency_histogram
 from restante.fleet.transforms.likely_affected import likely_affected
-from restante.fleet.transforms.messages import messages
+from restante.fleet.transforms.messages import message_lifecycles, messages
 from restante.fleet.transforms.node_scores import node_measures, node_scores
 from restante.fleet.transforms.replicas import replicas
 from restante.fleet.transforms.security_events import security_events
 from restante.fleet.transforms.service_levels import service_levels
 from restante.fleet.transforms.withholding import withholding
+from restante.fleet.transforms.writer_activity import writer_hours
 
 DERIVED: Final = (
+    Table(
+        name="writer_hours",
+        describe="What each journal writer did in each hour.",
+        key=("writer", "hour"),
+        is_shared=True,
+        scope=Scope.EVENT_DAY,
+        build=lambda made: writer_hours(made.events),
+        columns=(
+            Column("writer", "binary", "journal writer"),
+            Column("hour", "bigint", "hours since 1970 by its clock"),
+            Column("events", "bigint", "events in the hour"),
+            Column("highest", "bigint", "highest event number; below zero from 2^63 on"),
+            Column("lowest", "bigint", "lowest event number"),
+            Column("last_event_at_ms", "bigint", "the time of its last event"),
+            Column("stored_bytes", "bigint", "bytes that a node stored"),
+            Column("node", "binary", "which node it is, by its last start in the hour"),
+            Column("started_event", "binary", "the event of that start"),
+            Column("day", "date", "UTC day of the hour"),
+        ),
+    ),
     Table(
         name="messages",
         describe="One row per message: its history and state.",
         key=("message_id",),
+        partition=("day",),
         is_shared=True,
-        build=lambda made: messages(made.lifecycles),
+        scope=Scope.MESSAGE,
+        build=lambda made: messages(message_lifecycles(made.events, partitions=made.partitions)),
         columns=(
             Column("message_id", "binary", "message id; null if unknown or not about one message"),
             Column("sender", "binary", "journal writer of the events about its state"),
+            Column("recipient", "binary", "journal writer that released it; the lowest id of several"),
             Column("message_kind", "string", "kind of message; null for all together or unknown"),
             Column("priority", "int", "0 low, 1 normal, 2 high"),
             Column("payload_hash", "binary", "SHA-256 of the sealed bytes"),
@@ -51,6 +75,13 @@ DERIVED: Final = (
             Column("last_event", "string", "its last known event"),
             Column("last_event_at_ms", "bigint", "the time of that event"),
             Column("inconsistency", "string", "why its events contradict each other; null if they do not"),
+            Column("other_hashes", "array<binary>", "hashes of the sealed bytes it was sent as besides `payload_hash`"),
+            Column(
+                "confirmed",
+                "array<struct<node:binary,at_ms:bigint,took_ms:bigint>>",
+                "which nodes signed for it, when, and how long after the attempt",
+            ),
+            Column("day", "date", "UTC day of acceptance, or of the first event; the partition"),
         ),
     ),
     Table(
@@ -58,6 +89,7 @@ DERIVED: Final = (
         describe="What became of the messages accepted on each UTC day (SPEC 13.4).",
         key=("day",),
         is_shared=False,
+        scope=Scope.MESSAGE_DAY,
         build=lambda made: conservation(made["messages"]),
         columns=(
             Column("day", "date", "UTC day of acceptance"),
@@ -91,7 +123,7 @@ DERIVED: Final = (
         describe="Event numbers of a writer that never arrived.",
         key=("writer", "missing_from"),
         is_shared=True,
-        build=lambda made: missing_events(made.events),
+        build=lambda made: missing_events(made.events, made["writer_hours"]),
         columns=(
             Column("writer", "binary", "journal writer"),
             Column("missing_from", "decimal(20,0)", "first missing number"),
@@ -150,6 +182,7 @@ DERIVED: Final = (
         describe="Delivery figures per hour of acceptance (SPEC 1.7).",
         key=("hour_ms", "message_kind", "priority", "is_total"),
         is_shared=False,
+        scope=Scope.MESSAGE_DAY,
         build=lambda made: service_levels(made["messages"]),
         columns=(
             Column("hour_ms", "bigint", "beginning of the hour"),
@@ -170,7 +203,7 @@ DERIVED: Final = (
         name="clock_skew",
         describe="Writers whose clocks are so far off that most of their messages were released at impossible times.",
         key=("writer",),
-        build=lambda made: clock_skew(made.events, made["messages"]),
+        build=lambda made: clock_skew(made["messages"]),
         columns=(
             Column("writer", "binary", "whose journal"),
             Column("messages", "bigint", "messages sent or received with a known release"),
@@ -182,8 +215,10 @@ DERIVED: Final = (
         name="replicas",
         describe="Copies of sealed messages at nodes, by the nodes' own events.",
         key=("writer", "payload_hash"),
+        partition=("day",),
         is_shared=True,
-        build=lambda made: replicas(made.events, made.lifecycles),
+        scope=Scope.PAYLOAD,
+        build=lambda made: replicas(made.events, made["messages"], made["writer_hours"]),
         columns=(
             Column("payload_hash", "binary", "SHA-256 of the sealed bytes"),
             Column("message_id", "binary", "message id; null if unknown or not about one message"),
@@ -198,6 +233,8 @@ DERIVED: Final = (
             Column("copies_stored", "bigint", "times it was put"),
             Column("copies_removed", "bigint", "copies deleted or reaped"),
             Column("state", "string", "its state"),
+            Column("last_event_at_ms", "bigint", "the time of the node's last event about it"),
+            Column("day", "date", "UTC day of the node's first event about it; the partition"),
         ),
     ),
     Table(
@@ -205,7 +242,7 @@ DERIVED: Final = (
         describe="Nodes that signed for a message and withheld it (SPEC 13.5).",
         key=("node", "message_id"),
         is_shared=True,
-        build=lambda made: withholding(made.events, made.lifecycles, made["replicas"]),
+        build=lambda made: withholding(made["writer_hours"], made["messages"], made["replicas"]),
         columns=(
             Column("node", "binary", "id of the node"),
             Column("message_id", "binary", "message id; null if unknown or not about one message"),
@@ -222,6 +259,7 @@ DERIVED: Final = (
         describe="Dead letters and tombstones with their deadlines (SPEC 5.3).",
         key=("message_id",),
         is_shared=True,
+        scope=Scope.MESSAGE,
         build=lambda made: dead_letters(made.events, made.retention),
         columns=(
             Column("message_id", "binary", "message id; null if unknown or not about one message"),
@@ -242,6 +280,7 @@ DERIVED: Final = (
         describe="Forgeries, replays, collisions, unreadable arrivals, broken sessions.",
         key=("event_id",),
         is_shared=False,
+        scope=Scope.EVENT_DAY,
         build=lambda made: security_events(made.events),
         columns=(
             Column("event_id", "binary", "the event"),
@@ -260,6 +299,7 @@ DERIVED: Final = (
         describe="Sequence numbers that recipients skipped (SPEC 9.5).",
         key=("event_id",),
         is_shared=False,
+        scope=Scope.EVENT_DAY,
         build=lambda made: gaps(made.events),
         columns=(
             Column("event_id", "binary", "the event"),
@@ -275,7 +315,7 @@ DERIVED: Final = (
         describe="The score of each node (SPEC 7.3).",
         key=("node",),
         is_shared=True,
-        build=lambda made: node_scores(node_measures(made.events, made.lifecycles), made["withholding"]),
+        build=lambda made: node_scores(node_measures(made["writer_hours"], made["messages"]), made["withholding"]),
         columns=(
             Column("node", "binary", "id of the node"),
             Column("uptime", "double", "share of its hours in which it wrote an event"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
@@ -9,6 +10,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from restante.policy.dead_letters import DeadLetterRetention
+
+
+class Scope(Enum):
+    """Which rows of a table new events can change. Publishing builds these again and keeps the others."""
+
+    WHOLE = auto()
+    """Any: the table is built from tables before it."""
+    EVENT_DAY = auto()
+    """Rows of the days that the events are of."""
+    MESSAGE = auto()
+    """Rows of the messages that the events are about."""
+    MESSAGE_DAY = auto()
+    """Rows of the days on which these messages were accepted."""
+    PAYLOAD = auto()
+    """Rows of the sealed bytes that the events are about."""
 
 
 class Column(NamedTuple):
@@ -22,9 +38,9 @@ class Made:
     """What a table may be built from: the events, and the tables before it."""
 
     events: DataFrame
-    lifecycles: DataFrame
     now_ms: int
     retention: DeadLetterRetention
+    partitions: int | None = None
     tables: Mapping[str, DataFrame] = field(default_factory=lambda: MappingProxyType({}))
 
     def __getitem__(self, name: str) -> DataFrame:
@@ -41,6 +57,7 @@ class Table:
     columns: tuple[Column, ...]
     partition: tuple[str, ...] = ()
     is_shared: bool = False
+    scope: Scope = Scope.WHOLE
     build: Callable[[Made], DataFrame] | None = None
 
     @property

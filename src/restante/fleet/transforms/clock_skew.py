@@ -10,8 +10,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from restante.model.journal import JournalKind
-
 DAY_MS: Final = 86_400_000
 EARLIEST_MS: Final = -DAY_MS
 LATEST_MS: Final = 61 * DAY_MS
@@ -23,15 +21,11 @@ def is_plausible(latency_ms: Column) -> Column:
     return latency_ms.between(EARLIEST_MS, LATEST_MS)
 
 
-def clock_skew(events: DataFrame, messages: DataFrame) -> DataFrame:
+def clock_skew(messages: DataFrame) -> DataFrame:
     """Return one row per writer whose clock is off, with the median offset against its correspondents."""
-    released = (
-        events.filter((sf.col("kind") == JournalKind.RELEASED) & sf.col("message_id").isNotNull())
-        .groupBy("message_id")
-        .agg(sf.min("writer").alias("recipient"))
-    )
     took = sf.col("release_latency_ms")
-    pairs = messages.filter(took.isNotNull()).select("message_id", "sender", took).join(released, on="message_id")
+    is_known = took.isNotNull() & sf.col("message_id").isNotNull() & sf.col("recipient").isNotNull()
+    pairs = messages.filter(is_known).select("sender", "recipient", took)
     ends = sf.array(
         sf.struct(sf.col("recipient").alias("writer"), took.alias("offset_ms")),
         sf.struct(sf.col("sender").alias("writer"), (-took).alias("offset_ms")),

@@ -10,10 +10,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from restante.fleet.transforms.writer_activity import writer_hours
 from restante.model.states import IN_FLIGHT, State
 
-DAY_MS: Final = 86_400_000
 ENDS: Final = (State.DELIVERED, State.EXPIRED, State.EVICTED, State.DEAD)
 
 
@@ -28,7 +26,7 @@ def conservation(messages: DataFrame) -> DataFrame:
     columns = [*(end.value for end in ENDS), "in_flight", "unaccounted"]
     total = sum((sf.col(name) for name in columns), sf.lit(0))
     return (
-        messages.groupBy(_utc_day(sf.coalesce("accepted_at_ms", "first_event_at_ms")).alias("day"))
+        messages.groupBy("day")
         .agg(
             sf.count("accepted_at_ms").alias("accepted"),
             *counts,
@@ -46,12 +44,15 @@ def unaccounted(messages: DataFrame) -> DataFrame:
     )
 
 
-def missing_events(events: DataFrame) -> DataFrame:
-    """One row for every run of numbers missing from a writer's events, with the event before it: numbers start at 1."""
+def missing_events(events: DataFrame, hours: DataFrame) -> DataFrame:
+    """One row for every run of numbers missing from a writer's events, with the event before it: numbers start at 1.
+
+    `hours` is transforms/writer_activity of the same events. Only events of writers with a gap are read.
+    """
     in_order = Window.partitionBy("writer").orderBy("event_id")
     before = sf.coalesce(sf.lag("number").over(in_order), sf.lit(0))
     return (
-        _of_writers_with_missing_events(events)
+        _of_writers_with_missing_events(events, hours)
         .withColumn("number", _number())
         .select(
             "writer",
@@ -65,11 +66,10 @@ def missing_events(events: DataFrame) -> DataFrame:
     )
 
 
-def _of_writers_with_missing_events(events: DataFrame) -> DataFrame:
+def _of_writers_with_missing_events(events: DataFrame, hours: DataFrame) -> DataFrame:
     """No two events of a writer have one number: as many as the highest of them says are all, and need no sorting."""
     short = (
-        writer_hours(events)
-        .groupBy("writer")
+        hours.groupBy("writer")
         .agg(sf.max("highest").alias("highest"), sf.min("lowest").alias("lowest"), sf.sum("events").alias("events"))
         .filter((sf.col("highest") != sf.col("events")) | (sf.col("lowest") < 0))
     )
@@ -79,8 +79,3 @@ def _of_writers_with_missing_events(events: DataFrame) -> DataFrame:
 
 def _number() -> Column:
     return sf.conv(sf.hex(sf.substring("event_id", 9, 8)), 16, 10).cast("decimal(20,0)")
-
-
-def _utc_day(at_ms: Column) -> Column:
-    """Independent of the session's time zone."""
-    return sf.date_from_unix_date(sf.floor(at_ms / DAY_MS).cast("int"))

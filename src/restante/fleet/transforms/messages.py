@@ -19,6 +19,7 @@ from restante.model.conservation_report import Inconsistency
 from restante.model.journal import STATE_AFTER, JournalKind
 from restante.model.states import ENDED, State, Verdict
 
+DAY_MS: Final = 86_400_000
 _EVENT_INCONSISTENCIES: Final = (
     Inconsistency.ACCEPTED_AGAIN,
     Inconsistency.RECOVERED_IN_FLIGHT,
@@ -41,6 +42,7 @@ def message_lifecycles(events: DataFrame, *, partitions: int | None = None) -> D
         .select(
             "message_id",
             sf.col("first_sender").alias("sender"),
+            "recipient",
             "message_kind",
             "priority",
             "payload_hash",
@@ -67,15 +69,17 @@ def message_lifecycles(events: DataFrame, *, partitions: int | None = None) -> D
             _inconsistency().alias("inconsistency"),
             "other_hashes",
             "confirmed",
+            utc_day(sf.coalesce("accepted_at_ms", "first_event_at_ms")).alias("day"),
         )
     )
 
 
-def messages(told: DataFrame) -> DataFrame:
-    """The messages that events tell of, from their `lives`."""
-    return told.select(
+def messages(lifecycles: DataFrame) -> DataFrame:
+    """The columns of the table `messages`, in their order."""
+    return lifecycles.select(
         "message_id",
         "sender",
+        "recipient",
         "message_kind",
         "priority",
         "payload_hash",
@@ -100,6 +104,9 @@ def messages(told: DataFrame) -> DataFrame:
         "last_event",
         "last_event_at_ms",
         "inconsistency",
+        "other_hashes",
+        "confirmed",
+        "day",
     )
 
 
@@ -110,7 +117,7 @@ def _kernel_rows(events: DataFrame) -> DataFrame:
     is_sealed = changes_state | (kind == JournalKind.REENCRYPTED)
     came_again = (kind == JournalKind.ARRIVED) & (sf.col("code") == Verdict.DUPLICATE)
     number = sf.when(came_again, ARRIVED_AGAIN).otherwise(encode_enum(kind, KINDS, otherwise=NOTHING))
-    return events.filter(sf.col("message_id").isNotNull() | changes_state).select(
+    return events.filter(concerns_message()).select(
         sf.coalesce("message_id", sf.lit(ZERO_MARK)).alias("message_id"),
         "event_id",
         "writer",
@@ -120,6 +127,16 @@ def _kernel_rows(events: DataFrame) -> DataFrame:
         *(sf.when(is_sealed, sf.col(name)).alias(name) for name in ("payload_hash", "size_bytes", "ttl_s")),
         sf.when(kind == JournalKind.DELIVERY_CONFIRMED, sf.col("node")).alias("node"),
     )
+
+
+def concerns_message() -> Column:
+    """Whether an event is about a message, or says that it is about one without naming it."""
+    return sf.col("message_id").isNotNull() | sf.col("kind").isin(*STATE_AFTER)
+
+
+def utc_day(at_ms: Column) -> Column:
+    """The day of a time, independent of the session's time zone."""
+    return sf.date_from_unix_date(sf.floor(at_ms / DAY_MS).cast("int"))
 
 
 def _live(batches: Iterator[Any]) -> Iterator[Any]:

@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from restante.fleet.transforms.node_identities import node_writers
-from restante.fleet.transforms.writer_activity import writer_hours
 from restante.policy.scoring import (
     BANDWIDTH_WEIGHT,
     LATENCY_WEIGHT,
@@ -23,15 +22,16 @@ HOUR_S: Final = 3_600
 BITS: Final = 8
 
 
-def node_measures(events: DataFrame, lives: DataFrame) -> DataFrame:
+def node_measures(written: DataFrame, messages: DataFrame) -> DataFrame:
     """One row a node: the share of its hours in which it did anything, what it took in, how fast it answered.
 
-    A node that no sender timed has the longest latency there is, so that it gets no points for latency.
+    `written` is transforms/writer_activity. A node that no sender timed has the longest latency there is, so that it
+    gets no points for latency.
     """
-    written = writer_hours(events)
     until = written.agg(sf.max("hour").alias("last_hour"))
     hours = (
-        written.join(sf.broadcast(node_writers(events).withColumnRenamed("node", "of_node")), on="writer")
+        written.drop("node")
+        .join(sf.broadcast(node_writers(written).withColumnRenamed("node", "of_node")), on="writer")
         .groupBy("of_node")
         .agg(
             sf.count_distinct("hour").alias("active_hours"),
@@ -41,7 +41,7 @@ def node_measures(events: DataFrame, lives: DataFrame) -> DataFrame:
     )
     return (
         hours.join(until, how="cross")
-        .join(_answers(lives), on=sf.col("of_node") == sf.col("timed_node"), how="left")
+        .join(_answers(messages), on=sf.col("of_node") == sf.col("timed_node"), how="left")
         .select(
             sf.col("of_node").alias("node"),
             (sf.col("active_hours") / (sf.col("last_hour") - sf.col("first_hour") + 1)).alias("uptime"),
@@ -54,10 +54,10 @@ def node_measures(events: DataFrame, lives: DataFrame) -> DataFrame:
     )
 
 
-def _answers(lives: DataFrame) -> DataFrame:
+def _answers(messages: DataFrame) -> DataFrame:
     """The median time from a try to the node's signed answer, by the sender's clock alone."""
     return (
-        lives.filter(sf.col("message_id").isNotNull())
+        messages.filter(sf.col("message_id").isNotNull())
         .select(sf.inline("confirmed"))
         .groupBy(sf.col("node").alias("timed_node"))
         .agg(sf.median("took_ms").alias("answer_ms"))

@@ -10,10 +10,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from restante.fleet.transforms.messages import utc_day
 from restante.fleet.transforms.node_identities import node_writers
 from restante.model.journal import JournalKind
 
 SECOND_MS: Final = 1_000
+KINDS: Final = (JournalKind.STORED, JournalKind.SERVED, JournalKind.DELETED, JournalKind.REAPED)
 
 
 class ReplicaState(StrEnum):
@@ -29,11 +31,13 @@ class ReplicaState(StrEnum):
     """The node wrote later events about it, but no `stored`."""
 
 
-def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
-    """One row for each node and hash of sealed bytes; `message_id` is null where no sender's events name that hash."""
-    kinds = (JournalKind.STORED, JournalKind.SERVED, JournalKind.DELETED, JournalKind.REAPED)
+def replicas(events: DataFrame, messages: DataFrame, hours: DataFrame) -> DataFrame:
+    """One row for each node and hash of sealed bytes; `message_id` is null where no sender's events name that hash.
+
+    `hours` is transforms/writer_activity: it says which writer is which node.
+    """
     copies = (
-        events.filter(sf.col("kind").isin(*kinds) & sf.col("payload_hash").isNotNull())
+        events.filter(concerns_replica())
         .select("writer", "payload_hash", "kind", "at_ms", "ttl_s", "code", "size_bytes")
         .repartition("payload_hash")  # the key of the join with `owners` below: one shuffle serves both
         .groupBy("writer", "payload_hash")
@@ -48,22 +52,24 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
             _first(JournalKind.SERVED).alias("served_at_ms"),
             _first(JournalKind.DELETED).alias("deleted_at_ms"),
             _first(JournalKind.REAPED).alias("reaped_at_ms"),
-            *(_count(kind).alias(kind.value) for kind in kinds),
+            *(_count(kind).alias(kind.value) for kind in KINDS),
             sf.max("size_bytes").alias("size_bytes"),
+            sf.min("at_ms").alias("first_at_ms"),
+            sf.max("at_ms").alias("last_event_at_ms"),
         )
     )
     # A message that was encrypted again has several hashes. If two messages claim one hash, `min` keeps one of them, so
     # that no replica counts twice.
     hashes = sf.concat(sf.array("payload_hash"), "other_hashes")
     owners = (
-        lives.select(sf.explode(hashes).alias("payload_hash"), "message_id")
+        messages.select(sf.explode(hashes).alias("payload_hash"), "message_id")
         .filter(sf.col("payload_hash").isNotNull())
         .repartition("payload_hash")  # otherwise Spark sorts before and after the shuffle
         .groupBy("payload_hash")
         .agg(sf.min("message_id").alias("message_id"))
     )
     return (
-        copies.join(sf.broadcast(node_writers(events)), on="writer", how="left")
+        copies.join(sf.broadcast(node_writers(hours)), on="writer", how="left")
         .join(owners, on="payload_hash", how="left")
         .select(
             "payload_hash",
@@ -79,8 +85,15 @@ def replicas(events: DataFrame, lives: DataFrame) -> DataFrame:
             sf.col("stored").alias("copies_stored"),
             (sf.col("deleted") + sf.col("reaped")).alias("copies_removed"),
             _state().alias("state"),
+            "last_event_at_ms",
+            utc_day(sf.col("first_at_ms")).alias("day"),
         )
     )
+
+
+def concerns_replica() -> Column:
+    """Whether an event is about a node's copy."""
+    return sf.col("kind").isin(*KINDS) & sf.col("payload_hash").isNotNull()
 
 
 def _state() -> Column:

@@ -18,16 +18,16 @@ CLOCK_MARGIN_MS: Final = 60_000
 """Two clocks may differ by this much before a node is blamed for it; `ttl_s` alone may be a second short."""
 
 
-def withholding(events: DataFrame, lives: DataFrame, replicas: DataFrame) -> DataFrame:
+def withholding(hours: DataFrame, messages: DataFrame, replicas: DataFrame) -> DataFrame:
     """One row for each node and message where the node did not keep its word."""
     known = ("message_id", "payload_hash", sf.col("state").alias("message_state"), "arrivals")
     claims = (
-        lives.filter(sf.col("message_id").isNotNull())
+        messages.filter(sf.col("message_id").isNotNull())
         .select(*known, sf.inline("confirmed"))
         .groupBy("node", "message_id", "payload_hash", "message_state", "arrivals")
         .agg(sf.min("at_ms").alias("confirmed_at_ms"))
     )
-    told = node_journals(events).groupBy("node").agg(sf.max("last_event_at_ms").alias("node_last_event_at_ms"))
+    told = node_journals(hours).groupBy("node").agg(sf.max("last_event_at_ms").alias("node_last_event_at_ms"))
     return (
         claims.join(told, on="node", how="left")
         .join(_kept(replicas), on=["node", "message_id"], how="left")
