@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from restante.model.errors import LocalProtocolError, StoreUnusable
-from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.database import Database, schema_version, version_of
 from restante.runtime.sqlite.file.statement_batching import WIDTHS
 from support.spec.clauses import clause
 from support.system.full_disk import no_file_longer_than
@@ -75,7 +75,7 @@ def test_a_file_of_another_schema_is_refused_and_unchanged(tmp_path: Path, versi
     database.close()
     before = (tmp_path / "node.db").read_bytes()
     text = refusal(tmp_path / "node.db")
-    assert f"node.db has schema {version}, this version of Restante reads 1 only" in text
+    assert f"node.db has schema {version}, this version of Restante reads {schema_version('node')} only" in text
     assert (tmp_path / "node.db").read_bytes() == before
 
 
@@ -372,3 +372,9 @@ def test_of_deferred_rows_that_break_a_rule_nothing_is_kept(database: Database) 
 def test_rows_cannot_be_deferred_outside_a_transaction(database: Database) -> None:
     with pytest.raises(LocalProtocolError):
         database.defer_many(KEEP, [("a", b"")])
+
+
+def test_every_change_of_a_table_changes_the_version_of_its_schema() -> None:
+    before = version_of("CREATE TABLE a (b TEXT);")
+    assert before == version_of("-- why\nCREATE TABLE  a (b TEXT);\n") != version_of("CREATE TABLE a (c TEXT);")
+    assert before > 0

@@ -6,7 +6,9 @@ Decides how a file is opened and translates SQLite's errors into ours. It does n
 import contextlib
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -29,7 +31,6 @@ _APPLICATION_IDS: Final = {"client": 0x52535443, "node": 0x5253544E}
 another program as ours."""
 
 
-SCHEMA_VERSIONS: Final = {"client": 1, "node": 1}
 _UNKNOWN: Final = -1
 _NO_SPACE: Final = "the disk is full or failing ({}); free space and try again"
 _VERBS: Final = "IUD"
@@ -264,9 +265,9 @@ class Database:
     def _refuse_other_schemas(self, schema: str) -> None:
         """Refuse a file of another schema version. There are no migrations before the first release."""
         at = int(self._connection.pragma("user_version"))
-        if at != SCHEMA_VERSIONS[schema]:
+        if at != schema_version(schema):
             raise StoreUnusable(
-                f"{self.path.name} has schema {at}, this version of Restante reads {SCHEMA_VERSIONS[schema]} only:"
+                f"{self.path.name} has schema {at}, this version of Restante reads {schema_version(schema)} only:"
                 " open it with the version that made it, or move it away to begin with an empty file"
             )
 
@@ -276,12 +277,26 @@ class Database:
             if not tables:
                 self._connection.execute(_schema_text(schema))
                 self._connection.pragma("application_id", _APPLICATION_IDS[schema])
-                self._connection.pragma("user_version", SCHEMA_VERSIONS[schema])
+                self._connection.pragma("user_version", schema_version(schema))
         self._refuse_other_schemas(schema)
 
 
 def _write_order(sql: str) -> int:
     return _VERBS.index(sql[0])
+
+
+@cache
+def schema_version(schema: str) -> int:
+    """Return the version of a kind of file."""
+    return version_of(_schema_text(schema))
+
+
+def version_of(statements: str) -> int:
+    """Return a number made from the statements of a schema, so that every change of a table changes it.
+
+    Comments and layout do not count. It is never 0, which SQLite writes into a new file.
+    """
+    return zlib.crc32(_shortened(statements).encode()) % 0x7FFFFFFF + 1
 
 
 def _schema_text(schema: str) -> str:
