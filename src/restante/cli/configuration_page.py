@@ -56,6 +56,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "relay.max_send_buffer_bytes": "unsent bytes of one connection above which the relay pauses sending to it",
         "relay.max_uncommitted_bytes": "bytes of puts not yet on disk above which the relay pauses reading",
         "relay.max_partial_bytes": "bytes of incomplete frames above which the relay closes the oldest of them",
+        "mesh.ping_interval_ms": "the time between two pings of a neighbour in the mesh; other intervals follow it",
         "journal.ship_interval_ms": "the time between two shipments of journal events to `ship_to`",
     }
 )

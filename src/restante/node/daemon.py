@@ -17,24 +17,30 @@ from typing import Any, Final
 from restante import __version__
 from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, EnvironmentUnsuitable, StoreUnusable
+from restante.model.node_descriptor import Role
 from restante.node.config import NodeConfig
 from restante.node.gc_tuning import tune_garbage_collector
 from restante.node.journal_shipping import shipper_of, shipping_data
+from restante.node.mesh.agent import MeshAgent
+from restante.node.mesh.service import MeshIdentity, MeshService
+from restante.node.mesh.status import mesh_data, mesh_health
 from restante.node.metrics import RelayMetrics
 from restante.node.relay import Relay
 from restante.node.safe_logging import RELAY_EVENTS, Event, Level, Reason, log
 from restante.node.stats import RelayEvent
 from restante.node.status_server import Answers, StatusServer
 from restante.node.store_health import StoreHealth, StoreStatus, WatchedFile
+from restante.ports.clock import Clock
 from restante.runtime.directory_lock import DirectoryLock, hold
 from restante.runtime.endpoints import Endpoint
+from restante.runtime.family_certificates import load_certificate
 from restante.runtime.journal.node_identity import append_node_started
 from restante.runtime.journal.pruner import JournalPruner
 from restante.runtime.node_home import NodeDirectory
 from restante.runtime.sqlite.file.node_file import NodeFile
 from restante.runtime.sqlite.mailbox.maintenance import delay_reaping, journal_refusals
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
-from restante.runtime.system import SystemClock, SystemEntropy
+from restante.runtime.system import OffsetClock, SystemClock, SystemEntropy
 from restante.runtime.systemd import ServiceState, notify
 from restante.wire.inbox_keys import node_id_of
 
@@ -69,7 +75,7 @@ def run_node(directory: NodeDirectory, config: NodeConfig) -> None:
 class _Node:
     def __init__(self, directory: NodeDirectory, config: NodeConfig) -> None:
         self._config = config
-        self._clock = SystemClock()
+        self._clock: Clock = OffsetClock(config.clock_offset_ms) if config.clock_offset_ms else SystemClock()
         self._started_at_ms = self._clock.now_ms()
         self._identity = directory.identity()
         self._owned = NodeFile.open(directory.database, entropy=SystemEntropy(), busy_timeout_ms=BUSY_MS)
@@ -88,20 +94,24 @@ class _Node:
             entropy=SystemEntropy(),
             on_event=self._on_relay_event,
             reap_not_before_ms=reap_not_before_ms,
+            is_mailbox=Role.MAILBOX in config.roles,
         )
+        self._mesh = self._make_mesh_agent(directory) if config.is_in_mesh else None
         self._health = StoreHealth(self._database, self._file, takes_puts=lambda: self._relay.stats().store_usable)
         self._shipper = shipper_of(config, self._database, journal, commits=self._file, clock=self._clock)
         is_shipped = config.ship_to is not None
         pruner = JournalPruner(self._database, commits=self._file, clock=self._clock, is_shipped=is_shipped)
         self._store_failing = False
         self._last_reap = _LastReap()
-        self._maintenance = (self._reap_periodically, self._watch_file, self._journal_refusals, pruner.run)
+        self._maintenance = [self._reap_periodically, self._watch_file, self._journal_refusals, pruner.run]
+        self._maintenance += [] if self._mesh is None else [self._mesh.run]
         self._reap_now = asyncio.Event()
         self._stop_requested = asyncio.Event()
 
     async def run(self, lock: DirectoryLock) -> None:
         shipping = None if self._shipper is None else self._shipper.stats
-        metrics = RelayMetrics(self._relay.stats, database=self._database.path, shipping=shipping)
+        mesh = None if self._mesh is None else self._mesh.stats
+        metrics = RelayMetrics(self._relay.stats, database=self._database.path, shipping=shipping, mesh=mesh)
         status = StatusServer(Answers(health=self._answer_health, metrics=metrics.text, status=self._answer_status))
         try:
             with _signals(self._stop_requested, self._reap_now):
@@ -120,8 +130,25 @@ class _Node:
         finally:
             self._owned.commits.close()
             await status.stop()
+            if self._mesh is not None:
+                self._mesh.service.close()
             self._store.close()
             self._owned.close()
+
+    def _make_mesh_agent(self, directory: NodeDirectory) -> MeshAgent:
+        config = self._config
+        own = MeshIdentity(
+            identity=self._identity,
+            roles=config.roles,
+            certificate=load_certificate(directory.certificate),
+            is_private=config.is_private,
+        )
+        journal, settings = self._owned.journal, config.settings
+        service = MeshService(
+            own, self._database, journal, self._store, self._file, settings=settings, clock=self._clock
+        )
+        self._relay.register(service.family)
+        return MeshAgent(service, self._file, settings=settings, entropy=SystemEntropy(), bootstrap=config.bootstrap)
 
     async def _listen(self) -> Endpoint:
         wanted = self._config.listen
@@ -131,6 +158,8 @@ class _Node:
             why = os.strerror(error.errno) if error.errno else str(error)
             raise EnvironmentUnsuitable(f"node.listen = {wanted} cannot be listened at: {why}") from error
         host, port = server.sockets[0].getsockname()[:2]
+        if self._mesh is not None:
+            self._mesh.listens_at(host, port)
         return Endpoint(host=host, port=port)
 
     async def _run_maintenance(self) -> None:
@@ -148,6 +177,9 @@ class _Node:
     async def _stop(self) -> None:
         notify(ServiceState.STOPPING)
         log(Level.INFO, Event.STOPPING, connections=self._relay.stats().connections)
+        if self._mesh is not None:
+            await self._mesh.leave()
+            await self._mesh.stop()
         await self._relay.stop(grace_s=GRACE_S)
         if self._shipper is not None:
             await self._shipper.finish()
@@ -232,7 +264,10 @@ class _Node:
 
     async def _answer_health(self) -> tuple[bool, Mapping[str, Any]]:
         health = await self._health.check()
-        return health.usable, self._health_data(health) | {"shipping": self._shipping_state()}
+        return health.usable, self._health_data(health) | {
+            "shipping": self._shipping_state(),
+            "mesh": mesh_health(self._mesh),
+        }
 
     async def _answer_status(self) -> Mapping[str, Any]:
         return {
@@ -244,6 +279,7 @@ class _Node:
             "last_reap": asdict(self._last_reap),
             "relay": asdict(self._relay.stats()),
             "shipping": shipping_data(self._shipper),
+            "mesh": mesh_data(self._mesh),
         }
 
     def _health_data(self, health: StoreStatus) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from restante import __version__
 from restante.model.error_codes import Code
+from restante.node.mesh.agent import MeshStats
 from restante.node.stats import CLOSED_BY_RELAY, RelayStats
 from restante.runtime.journal.shipper import ShippingStats
 
@@ -43,6 +44,31 @@ MEANINGS: Final = {
     "commits_total": "Commits of the store",
     "commit_seconds_total": "Time spent in commits of the store",
 }
+MESH_PREFIX: Final = "restante_mesh_"
+MESH_MEANINGS: Final = {
+    "directory_nodes": "Nodes in the directory whose descriptors are valid",
+    "table_nodes": "Nodes in the routing table",
+    "neighbours": "Nodes that this node watches, because they hold copies of the same keys",
+    "reached_nodes": "Nodes that answered last time",
+    "keys": "Inbox keys with mail or deleted mail",
+    "copies": "Blobs stored for the mesh",
+    "records": "Prekey records stored",
+    "open_buckets": "Time buckets with mail",
+    "subscriptions": "Subscribed inbox keys",
+    "is_serving": "Whether the node has synced with its neighbours since its start: 1 or 0",
+    "clock_offset_ms": "Network time minus own clock",
+    "is_time_agreed": "Whether enough families answered to know network time: 1 or 0",
+    "rounds_total": "Anti-entropy rounds",
+    "repairs_total": "Neighbours found dead or leaving",
+    "blobs_repaired_total": "Blobs fetched from neighbours",
+    "blobs_damaged_total": "Blobs found damaged on disk, which are not served",
+    "puts_stored_total": "Puts stored and acknowledged by a receipt",
+    "blobs_served_total": "Blobs sent to owners and neighbours",
+    "blobs_deleted_total": "Blobs deleted by their owners",
+    "blobs_collected_total": "Expired blobs deleted",
+    "wrong_bucket_total": "Puts into another time bucket than the node's",
+    "not_responsible_total": "Puts of keys that closer nodes store",
+}
 LABELS: Final[Mapping[str, tuple[str, Iterable[StrEnum]]]] = {
     "refusals_total": ("code", Code),
     "connections_closed_total": ("reason", CLOSED_BY_RELAY),
@@ -59,11 +85,14 @@ class RelayMetrics:
         *,
         database: Path,
         shipping: Callable[[], ShippingStats] | None = None,
+        mesh: Callable[[], MeshStats] | None = None,
     ) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Stats(stats))
         if shipping is not None:
             self._registry.register(_Shipping(shipping))
+        if mesh is not None:
+            self._registry.register(_Mesh(mesh))
         self._registry.register(_Disk(database))
         ProcessCollector(registry=self._registry)
 
@@ -82,6 +111,18 @@ class _Stats(Collector):
         version = GaugeMetricFamily("restante_info", "The version that runs", labels=["version"])
         version.add_metric([__version__], 1)
         yield version
+
+
+class _Mesh(Collector):
+    def __init__(self, stats: Callable[[], MeshStats]) -> None:
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._stats()
+        for field in fields(now):
+            family = CounterMetricFamily if field.name.endswith("_total") else GaugeMetricFamily
+            value = float(getattr(now, field.name))
+            yield family(MESH_PREFIX + field.name, MESH_MEANINGS[field.name], value=value)
 
 
 class _Shipping(Collector):

@@ -10,6 +10,7 @@ from restante.policy.capacity import OutboxLimits
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.dead_letters import DeadLetterRetention
 from restante.policy.dedup import DedupLimits
+from restante.policy.mesh.intervals import MeshIntervals
 from restante.policy.quota import MailboxQuota
 from restante.policy.reorder_limits import OrderLimits
 from restante.policy.retry import ChannelSchedule, RetrySchedule
@@ -29,4 +30,5 @@ class Settings:
     order: OrderLimits = field(default_factory=OrderLimits)
     acks: AckBatching = field(default_factory=AckBatching)
     relay: RelayLimits = field(default_factory=RelayLimits)
+    mesh: MeshIntervals = field(default_factory=MeshIntervals)
     journal: JournalShipping = field(default_factory=JournalShipping)

@@ -35,6 +35,11 @@ class NodeDirectory:
         return self.path / "node.db-wal"
 
     @property
+    def certificate(self) -> Path:
+        """Return the path of the family certificate, which a node may have."""
+        return self.path / "family"
+
+    @property
     def lock(self) -> Path:
         return self.path / "lock"
 

@@ -1,5 +1,6 @@
 """Nodes of the mesh in this process, on loopback networks of their own, with a clock that the test moves."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,13 @@ from restante.core.mesh_proofs.reading import prove_entry, sign_delete
 from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES, BlindedSigner, in_period
 from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey, PayloadHash
+from restante.model.journal import JournalKind
 from restante.model.node_descriptor import Endpoint, Role
+from restante.model.places import RelayPlace
+from restante.node.mesh.agent import MeshAgent
 from restante.node.mesh.service import MeshIdentity, MeshService
 from restante.node.relay import Relay
+from restante.policy.mesh.intervals import MeshIntervals
 from restante.policy.mesh.time_buckets import bucket_at
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.file.database import Database
@@ -43,6 +48,14 @@ class RunningNode:
     database: Database
     journal: Journal
     clock: FakeClock
+    agent: MeshAgent
+
+    @property
+    def place(self) -> RelayPlace:
+        return RelayPlace(node_key=self.identity.node_key, host=self.host, port=self.port)
+
+    def kinds(self) -> list[tuple[JournalKind, str | None]]:
+        return [(each.kind, each.code) for each in self.journal.events(after=0, limit=10_000)]
 
     async def dial(self) -> MeshConnection:
         return await MeshConnection.connect(self.host, self.port, node=self.identity.node_key)
@@ -87,10 +100,19 @@ def inbox_now(clock: FakeClock) -> OpenInbox:
 
 @contextlib.asynccontextmanager
 async def running_node(
-    home: Path, number: int, *, clock: FakeClock, settings: Settings | None = None, roles: Role = Role.STORAGE
+    home: Path,
+    number: int,
+    *,
+    clock: FakeClock,
+    settings: Settings | None = None,
+    roles: Role = Role.STORAGE,
+    bootstrap: Sequence[RelayPlace] | None = None,
 ) -> AsyncIterator[RunningNode]:
-    """The node `number` at 127.0.NUMBER.1, its own family and network. It knows no other node."""
-    settings = settings or Settings()
+    """The node `number` at 127.0.NUMBER.1, its own family and network.
+
+    With `bootstrap` its agent runs and pings ten times a second; without, it knows no other node and does nothing.
+    """
+    settings = settings or Settings(mesh=MeshIntervals(ping_interval_ms=100))
     identity = Identity(bytes([number]) * 32)
     database = Database(home / "node.db", schema="node", busy_timeout_ms=50)
     journal = Journal(database, SystemEntropy())
@@ -103,7 +125,13 @@ async def running_node(
     host = f"127.0.{number}.1"
     server = await relay.listen(host, 0)
     port = server.sockets[0].getsockname()[1]
-    service.view.issue((Endpoint(ip_address(host).packed, port),))
+    agent = MeshAgent(service, commits, settings=settings, entropy=SystemEntropy(), bootstrap=tuple(bootstrap or ()))
+    agent.listens_at(host, port)
+    running = None
+    if bootstrap is None:
+        service.view.issue((Endpoint(ip_address(host).packed, port),))
+    else:
+        running = asyncio.create_task(agent.run())
     try:
         yield RunningNode(
             identity=identity,
@@ -114,8 +142,13 @@ async def running_node(
             database=database,
             journal=journal,
             clock=clock,
+            agent=agent,
         )
     finally:
+        if running is not None:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        await agent.stop()
         await relay.stop()
         await server.wait_closed()
         commits.close()

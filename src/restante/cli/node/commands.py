@@ -42,6 +42,9 @@ def init(
     status: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Address for health and metrics. Default: 127.0.0.1:7432.")
     ] = None,
+    for_tests: Annotated[
+        bool, typer.Option("--for-tests", hidden=True, help="Allow the section [testing] in its settings.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Create a node's directory with its key and a commented configuration.
@@ -52,7 +55,7 @@ def init(
     """
     from restante.cli.node.config_template import node_toml
     from restante.model.places import RelayPlace
-    from restante.node.config import DEFAULT_LISTEN, DEFAULT_STATUS
+    from restante.node.config import DEFAULT_LISTEN, DEFAULT_STATUS, MADE_FOR_TESTS
     from restante.runtime.endpoints import parse_endpoint
     from restante.runtime.node_home import NodeDirectory
     from restante.runtime.system import SystemEntropy
@@ -62,6 +65,8 @@ def init(
     there = NodeDirectory(directory)
     text = node_toml(listen=str(listen_at), status=str(status_at))
     identity = there.create(text, SystemEntropy())
+    if for_tests:
+        (directory / MADE_FOR_TESTS).touch()
     relay = RelayPlace(node_key=identity.node_key, host=listen_at.host, port=listen_at.port)
     if as_json:
         print_json({"directory": str(directory), "config": str(there.config), "relay": str(relay)})
@@ -74,25 +79,36 @@ def init(
 
 
 @app.command()
-def run(ctx: typer.Context, directory: DirectoryArgument) -> None:
+def run(
+    ctx: typer.Context,
+    directory: DirectoryArgument,
+    bootstrap: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY@HOST:PORT", help="A node of the mesh to join by, besides those of the settings."),
+    ] = None,
+) -> None:
     """Run the node in this terminal or under a service manager, until SIGTERM or Ctrl-C.
 
-    Then it accepts no more connections, finishes the puts in progress, and exits with status 0.
+    Then it accepts no more connections, finishes the puts in progress, and exits with status 0. A node that stores mail
+    of the mesh first hands over its copies, for at most five minutes.
 
     The log goes to standard error: text on a terminal, JSON lines elsewhere.
 
     SIGUSR1 deletes expired messages. SIGHUP is ignored: restart the node after a change of its settings.
     """
     import sys
+    from dataclasses import replace
 
     from restante.cli.node.inspection import load_config
     from restante.node.daemon import run_node
     from restante.node.safe_logging import Event, Level, log, set_up_logging
+    from restante.runtime.endpoints import parse_relay_place
     from restante.runtime.node_home import NodeDirectory
 
     there = NodeDirectory(directory)
     there.check()
     config = load_config(there, _overrides(ctx))
+    config = replace(config, bootstrap=(*config.bootstrap, *map(parse_relay_place, bootstrap or ())))
     set_up_logging(level=config.log_level, form=config.log_format, stream=sys.stderr)
     try:
         run_node(there, config)
@@ -125,6 +141,29 @@ def status(ctx: typer.Context, directory: DirectoryArgument, as_json: JsonOption
         print_status(console(), data)
     if not data["running"] or not data["health"]["usable"]:
         raise typer.Exit(EXIT_FAILURE)
+
+
+@app.command()
+def family(
+    directory: DirectoryArgument,
+    operator: Annotated[
+        Path, typer.Argument(metavar="OPERATOR", help="The operator's node directory, whose key signs.")
+    ],
+) -> None:
+    """Certify that this node belongs to an operator.
+
+    Nodes of one operator are one family: mail and circuits spread over families. The certificate is written to
+    DIR/family and published with the node's next descriptor; restart the node. OPERATOR may be one of the nodes.
+    """
+    from restante.core.mesh_proofs.descriptors import admit_to_family
+    from restante.runtime.family_certificates import save_certificate
+    from restante.runtime.node_home import NodeDirectory
+
+    there, by = NodeDirectory(directory), NodeDirectory(operator)
+    there.check()
+    by.check()
+    save_certificate(there.certificate, admit_to_family(by.identity(), there.identity().node_key))
+    console().print(f"Certified. The node in {directory} names its family after a restart.", markup=False)
 
 
 @app.command()

@@ -24,11 +24,22 @@ listen = "{listen}"
 # authenticates.
 status = "{status}"
 
+# What the node does: "mailbox" (a relay that contacts name), "storage" (mail of the mesh), "hop" (circuits).
+# roles = ["mailbox"]
+
 # Log level ({levels}); debug logs texts that may name peers.
 # log_level = "{level}"
 
 # Log format ({formats}); auto is text on a terminal and JSON lines elsewhere.
 # log_format = "{form}"
+"""
+
+MESH: Final = """
+# Nodes to join by, of at least 3 families: ["KEY@HOST:PORT", ...]. Known peers are kept for the next start.
+# bootstrap = []
+
+# "private" if your nodes share one network: lifts the limits per network and family, and says so in status and health.
+# network = "public"
 """
 
 SHIP_TO: Final = """
@@ -52,7 +63,7 @@ def node_toml(*, listen: str = DEFAULT_LISTEN, status: str = DEFAULT_STATUS) -> 
     parts = [head]
     for section, settings in groupby(ours, key=lambda setting: setting.section):
         parts += [f"\n[{section}]\n", "\n".join(map(_lines, settings))]
-        parts += [SHIP_TO] if section == "journal" else []
+        parts += {"journal": [SHIP_TO], "mesh": [MESH]}.get(section, [])
     return "".join(parts)
 
 

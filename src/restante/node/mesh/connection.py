@@ -341,7 +341,7 @@ class MeshFamilyConnection:
             text = "only nodes of the directory with role storage compare what they hold"
             self._refuse(request, Code.AUTHENTICATION_FAILED, text)
         elif not self._is_busy(request):
-            self.serving.have(frame, request, sender.node_id)
+            self.serving.have(frame, request, sender)
 
     def _is_neighbour(self, key: InboxKey) -> bool:
         sender = self._known_node()

@@ -8,8 +8,9 @@ from typing import Final, Protocol
 
 from restante.core.link.windows import WINDOW_BLOBS, WINDOW_BYTES
 from restante.core.mesh_proofs.reading import answer_for, is_proved, sign_done
-from restante.core.replication.serving import is_complete
-from restante.model.ids import InboxKey, NodeId, PayloadHash
+from restante.core.replication.serving import Phase, is_complete
+from restante.model.ids import InboxKey, PayloadHash
+from restante.model.node_descriptor import NodeDescriptor
 from restante.node.frame_family import Peer
 from restante.node.mesh.answers import AnswerQueue
 from restante.node.mesh.view import MeshView
@@ -95,7 +96,7 @@ class ServingConnection:
     def want(self, question: Want, request: int) -> None:
         self.answers.add(self._blobs(question, request))
 
-    def have(self, question: Have, request: int, neighbour: NodeId) -> None:
+    def have(self, question: Have, request: int, neighbour: NodeDescriptor) -> None:
         self.answers.add(self._compared(question, request, neighbour))
 
     def _lists(self, entries: tuple[FetchEntry, ...], request: int, *, subscribes: bool) -> Iterator[bytes]:
@@ -139,7 +140,7 @@ class ServingConnection:
             self._family.report_damaged(damaged)
         return blocks[0] if blocks else None
 
-    def _compared(self, question: Have, request: int, neighbour: NodeId) -> Iterator[bytes]:
+    def _compared(self, question: Have, request: int, neighbour: NodeDescriptor) -> Iterator[bytes]:
         """Yield lists of the keys of the range that differ and that this neighbour is responsible for."""
         theirs = {each.inbox_key: each for each in question.summaries}
         own = self._store.summaries(question.low, question.high, limit=MOST_COMPARED)
@@ -162,10 +163,15 @@ class ServingConnection:
                 through = own[-1].inbox_key
         yield encode_mesh_frame(HaveDone(through=through), request)
 
-    def _concerns(self, summary: KeySummary, neighbour: NodeId) -> bool:
-        """Return whether both nodes are among the 16 closest of the key (SPEC 7.9)."""
+    def _concerns(self, summary: KeySummary, neighbour: NodeDescriptor) -> bool:
+        """Return whether both nodes are among the 16 closest of the key (SPEC 7.9).
+
+        A node that leaves is in no placement any more. It is asked for what it holds, and sees what others hold by now.
+        """
         closest = {each.node_id for each in place(self._view.index(), summary.inbox_key, RESPONSIBLE_WITHIN)}
-        return neighbour in closest and self._view.own.node_id in closest
+        is_ours = self._view.own.node_id in closest or self._view.serving.phase is Phase.LEAVING
+        is_theirs = neighbour.node_id in closest or neighbour.issued_at_ms == neighbour.expires_at_ms
+        return is_theirs and is_ours
 
     def _push(self) -> bytes | None:
         """Return the next blobs of subscribed keys, as far as the window allows."""

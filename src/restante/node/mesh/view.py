@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from restante.core.directory.descriptor_set import VALID_MS, DescriptorSet, DirectoryLimits, Verdict
+from restante.core.directory.descriptor_set import MOST_AHEAD_MS, VALID_MS, DescriptorSet, DirectoryLimits, Verdict
 from restante.core.directory.routing_table import RoutingTable, TableLimits
 from restante.core.mesh_proofs.descriptors import sign_descriptor, verify_descriptor
 from restante.core.replication.serving import Serving
@@ -68,7 +68,9 @@ class MeshView:
 
     def issue(self, endpoints: tuple[Endpoint, ...], *, is_leaving: bool = False) -> NodeDescriptor:
         """Sign a new descriptor of this node and hold it. One that leaves expires at the moment it is issued."""
-        issued_at_ms = max(self.now_ms(), self.own.issued_at_ms + 1)
+        now_ms, last_ms = self.now_ms(), self.own.issued_at_ms
+        # One that was issued while the own clock was far ahead counted nowhere.
+        issued_at_ms = now_ms if last_ms > now_ms + MOST_AHEAD_MS else max(now_ms, last_ms + 1)
         unsigned = replace(
             self.own,
             endpoints=endpoints,

@@ -1,0 +1,228 @@
+"""How a node keeps its directory: bootstrap, own descriptor, flooding, comparison, routing table, network time (SPEC
+7.1, 7.11).
+
+It dials and asks; what it keeps is decided by `core.directory` and `policy.mesh.network_time`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, Final
+
+from restante.core.directory.descriptor_set import DIGEST_PEERS, REISSUE_INTERVAL_MS, Verdict
+from restante.core.directory.routing_table import (
+    Dial,
+    DialFailed,
+    Dialled,
+    Effect,
+    Expired,
+    Heard,
+    PingMissed,
+    Seen,
+)
+from restante.model.errors import RestanteError
+from restante.model.ids import NodeId
+from restante.model.node_descriptor import Endpoint, NodeDescriptor
+from restante.model.places import RelayPlace
+from restante.node.mesh.peer_pool import PeerPool
+from restante.node.mesh.view import MeshView
+from restante.policy.mesh.network_time import PeerOffset, agree, measure_offset
+from restante.policy.mesh.placement import is_valid
+from restante.ports.entropy import Entropy
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.transport.mesh_connection import MeshConnection
+from restante.wire.descriptors import decode_descriptor, encode_descriptor
+from restante.wire.frames.mesh_directory import DirectoryPage
+from restante.wire.frames.mesh_types import MAX_CONTACTS
+from restante.wire.inbox_keys import node_id_of
+
+MOST_PAGES: Final = 128
+"""Pages of one copy of a directory: more than 20,000 descriptors need."""
+MOST_FLOODING: Final = 64  # publications under way at once
+
+
+@dataclass(slots=True)
+class DirectoryAgent:
+    """`start` runs a coroutine beside the others until the node stops. `on_changed` hears of new descriptors."""
+
+    view: MeshView
+    pool: PeerPool
+    entropy: Entropy
+    bootstrap: Sequence[RelayPlace]
+    start: Callable[[Coroutine[Any, Any, None]], None]
+    on_changed: Callable[[NodeDescriptor], None] = lambda _descriptor: None
+    endpoints: tuple[Endpoint, ...] = ()
+    listen_port: int = 0
+    reached: set[NodeId] = field(default_factory=set)
+    """Nodes whose last answer came: what health calls not isolated."""
+    _offsets: dict[NodeId, PeerOffset] = field(default_factory=dict)
+    _flooding: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_FLOODING))
+
+    def heard(self, descriptor: NodeDescriptor) -> None:
+        """A descriptor came that is new here: pass it on, and see whether its node belongs into the table."""
+        valid = is_valid(descriptor, now_ms=self.view.now_ms())
+        self._step(descriptor, Heard() if valid else Expired())
+        self.flood(descriptor)
+        self.on_changed(descriptor)
+
+    def issue(self) -> None:
+        """Sign a descriptor of this moment and publish it."""
+        self.flood(self.view.issue(self.endpoints))
+
+    async def withdraw(self) -> None:
+        """Publish a descriptor that expires now, and return when the nodes of the table have it or do not answer."""
+        raw = encode_descriptor(self.view.issue(self.endpoints, is_leaving=True))
+        await asyncio.gather(*[self._publish(node, raw) for node in list(self.view.table)])
+
+    def is_due(self) -> bool:
+        """Return whether the own descriptor must be issued again: hourly."""
+        return self.view.now_ms() >= self.view.own.issued_at_ms + REISSUE_INTERVAL_MS
+
+    def flood(self, descriptor: NodeDescriptor) -> None:
+        raw = encode_descriptor(descriptor)
+        for node in list(self.view.table):
+            if node.node_id != descriptor.node_id:
+                self.start(self._publish(node, raw))
+
+    async def join(self, persisted: Sequence[bytes]) -> bool:
+        """Ask bootstrap nodes and peers of an earlier run for their directories; return whether one answered."""
+        connections = [each for each in await asyncio.gather(*map(self._dial, self.bootstrap)) if each is not None]
+        for raw in persisted:  # only now: descriptors are judged by network time
+            self.learn(raw)
+        self.view.issue(self.endpoints)
+        copied = list(await asyncio.gather(*map(self._copy_from_bootstrap, connections)))
+        known = [each for each in self.view.directory if each.node_id != self.view.own.node_id]
+        if not any(copied):
+            copied += await asyncio.gather(*[self.compare(node) for node in self._some(known, MAX_CONTACTS)])
+        return any(copied)
+
+    async def compare_with_some(self) -> None:
+        """Compare directory digests with 3 random peers (SPEC 7.1), and drop what expired."""
+        for gone in self.view.drop_expired():
+            self._step(gone, Expired())
+        for node in self.view.directory:
+            if not is_valid(node, now_ms=self.view.now_ms()):
+                self._step(node, Expired())
+        peers = list(self.view.table) or [each for each in self.view.directory if each.node_id != self.view.own.node_id]
+        await asyncio.gather(*[self.compare(node) for node in self._some(peers, DIGEST_PEERS)])
+
+    async def compare(self, node: NodeDescriptor) -> bool:
+        try:
+            connection = await self.pool.to(node)
+            await self._copy(connection)
+        except (AttemptFailed, RestanteError):
+            return False
+        return True
+
+    async def ping(self, node: NodeDescriptor) -> bool:
+        """Ask a node for what lies around this one: it shows that it lives, tells its time, and names new nodes."""
+        sent_at_ms = self.view.own_clock_ms()
+        try:
+            connection = await self.pool.to(node)
+            answer = await connection.find_node(self.view.own.node_id, MAX_CONTACTS)
+        except AttemptFailed:
+            self.reached.discard(node.node_id)
+            self._step(node, PingMissed())
+            return False
+        self._measure(node.node_id, node.family, sent_at_ms, answer.time_ms)
+        self.reached.add(node.node_id)
+        self._step(node, Seen())
+        for raw in answer.descriptors:
+            self.learn(raw)
+        return True
+
+    def learn(self, raw: bytes) -> None:
+        """Take a descriptor from an answer. Signatures of what is not newer are not checked again."""
+        with contextlib.suppress(RestanteError):
+            claimed = decode_descriptor(raw)
+            held = self.view.directory.get(claimed.node_id)
+            if held is not None and held.issued_at_ms >= claimed.issued_at_ms:
+                if is_valid(held, now_ms=self.view.now_ms()):
+                    self._step(held, Heard())
+                return
+            descriptor, verdict = self.view.offer(raw)
+            if verdict is Verdict.NEW:
+                self.heard(descriptor)
+
+    def _some(self, nodes: Sequence[NodeDescriptor], count: int) -> list[NodeDescriptor]:
+        """Return `count` nodes at random."""
+        return sorted(nodes, key=lambda _node: self.entropy.draw(8))[:count]
+
+    async def _dial(self, place: RelayPlace) -> MeshConnection | None:
+        """Connect to a bootstrap node and measure its clock by its greeting."""
+        if place.node_key == self.view.identity.node_key:
+            return None
+        sent_at_ms = self.view.own_clock_ms()
+        try:
+            connection = await self.pool.at(place.host, place.port, place.node_key)
+        except (AttemptFailed, OSError):
+            return None
+        self._measure(node_id_of(place.node_key), bytes(place.node_key), sent_at_ms, connection.hello.now_ms)
+        return connection
+
+    async def _copy_from_bootstrap(self, connection: MeshConnection) -> bool:
+        try:
+            await self._copy(connection)
+            taken = await connection.publish(encode_descriptor(self.view.own))
+            self._observe(taken.observed)
+        except RestanteError:
+            return False
+        finally:
+            await connection.close()
+        return True
+
+    async def _copy(self, connection: MeshConnection) -> None:
+        """Take over what the node's directory has and ours lacks."""
+        cursor = 0
+        for _ in range(MOST_PAGES):
+            page: DirectoryPage = await connection.sync_directory(cursor, self.view.directory.digest)
+            for raw in page.descriptors:
+                self.learn(raw)
+            if page.is_last:
+                return
+            cursor = page.next_cursor
+
+    def _observe(self, seen: Endpoint) -> None:
+        """A node that listens on all interfaces learns its address from those who see it."""
+        if not self.endpoints and self.listen_port and not ip_address(seen.ip).is_unspecified:
+            self.endpoints = (Endpoint(seen.ip, self.listen_port),)
+            self.issue()
+
+    async def _publish(self, node: NodeDescriptor, raw: bytes) -> None:
+        async with self._flooding:
+            with contextlib.suppress(AttemptFailed):  # it will compare digests
+                await (await self.pool.to(node)).publish(raw)
+
+    def _measure(self, node: NodeId, family: bytes, sent_at_ms: int, peer_time_ms: int) -> None:
+        offset = measure_offset(
+            sent_at_ms=sent_at_ms, peer_time_ms=peer_time_ms, received_at_ms=self.view.own_clock_ms()
+        )
+        self._offsets.pop(node, None)
+        self._offsets[node] = PeerOffset(family, offset)
+        while len(self._offsets) > 4 * MAX_CONTACTS:
+            del self._offsets[next(iter(self._offsets))]
+        self.view.time = agree(reversed(self._offsets.values()), needs_families=self.view.needs_families)
+
+    def _step(self, node: NodeDescriptor, event: Heard | Dialled | DialFailed | Seen | PingMissed | Expired) -> None:
+        if node.node_id != self.view.own.node_id:
+            self._execute(self.view.table.step(node, event))
+
+    def _execute(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            self.start(self._check(effect.node) if isinstance(effect, Dial) else self._ping_listed(effect.node))
+
+    async def _check(self, node: NodeDescriptor) -> None:
+        """Dial a node before it may enter the table, and tell it who we are."""
+        try:
+            connection = await self.pool.to(node)
+            await connection.publish(encode_descriptor(self.view.own))
+        except AttemptFailed:
+            self._step(node, DialFailed())
+            return
+        self.reached.add(node.node_id)
+        self._step(node, Dialled())
+
+    async def _ping_listed(self, node: NodeDescriptor) -> None:
+        await self.ping(node)

@@ -1,0 +1,237 @@
+"""Nodes that keep a mesh by themselves: they join, notice the dead, repair, hand over, and agree on the time."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from restante.core.mesh_proofs.records import sign_record
+from restante.core.replication import serving
+from restante.crypto.identity import Identity
+from restante.model.journal import JournalKind
+from restante.model.places import RelayPlace
+from restante.node.mesh.status import mesh_data, mesh_health
+from restante.policy.mesh.time_buckets import period_at
+from restante.testing.deterministic import FakeClock
+from restante.wire.descriptors import encode_descriptor
+from restante.wire.envelope import hash_sealed_bytes
+from restante.wire.mesh_keys import record_key_of
+from restante.wire.prekey_records import encode_record
+from restante.wire.storage_receipts import StorageReceipt
+from support.mesh.running_nodes import HOUR_MS, NOW_MS, OpenInbox, RunningNode, inbox_now, running_node
+from support.spec.clauses import clause
+from support.system.wait_until import until_true
+
+
+class Mesh:
+    """A growing mesh in this process; nodes may end before the mesh does."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.nodes: dict[int, RunningNode] = {}
+        self._ends: dict[int, contextlib.AsyncExitStack] = {}
+
+    async def start(self, number: int, *, clock: FakeClock | None = None, by: Sequence[RelayPlace] = ()) -> RunningNode:
+        bootstrap = by or [each.place for each in list(self.nodes.values())[:3]]
+        stack = contextlib.AsyncExitStack()
+        node = await stack.enter_async_context(
+            running_node(self.home / str(number), number, clock=clock or FakeClock(NOW_MS), bootstrap=bootstrap)
+        )
+        self.nodes[number], self._ends[number] = node, stack
+        return node
+
+    async def crash(self, number: int) -> None:
+        """End a node without a word to the others."""
+        del self.nodes[number]
+        await self._ends.pop(number).aclose()
+
+    async def settled(self) -> None:
+        """Return when all nodes know each other and their silence counts."""
+        await until_true(lambda: all(self._is_settled(each) for each in self.nodes.values()))
+
+    def _is_settled(self, node: RunningNode) -> bool:
+        others = {each.service.view.own.node_id for each in self.nodes.values()} - {node.service.view.own.node_id}
+        is_serving = node.service.view.serving.phase is serving.Phase.SERVING
+        return is_serving and others <= node.agent.directory.reached and others <= node.agent.replication.watched.keys()
+
+    def holders(self, inbox: OpenInbox, body: bytes) -> set[int]:
+        hashed = hash_sealed_bytes(body)
+        return {
+            number
+            for number, node in self.nodes.items()
+            if hashed in node.service.store.live_hashes(inbox.key, now_ms=0)
+        }
+
+    async def put(self, number: int, inbox: OpenInbox, *bodies: bytes) -> None:
+        connection = await self.nodes[number].dial()
+        for body in bodies:
+            answer = await connection.put(inbox.signer.public_key, inbox.bucket, inbox.envelope(body))
+            assert isinstance(answer, StorageReceipt)
+        await connection.close()
+
+
+@pytest.fixture
+async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
+    made = Mesh(tmp_path)
+    yield made
+    for number in list(made.nodes):
+        await made.crash(number)
+
+
+@clause("7.1", "7.9", "7.5")
+async def test_a_node_that_joins_gets_what_it_should_hold_before_its_silence_counts(mesh: Mesh) -> None:
+    for number in range(1, 5):
+        await mesh.start(number)
+    await mesh.settled()
+    inbox = inbox_now(mesh.nodes[1].clock)
+    await mesh.put(1, inbox, b"one", b"two")
+    newcomer = await mesh.start(5)
+    await mesh.settled()
+    assert mesh.holders(inbox, b"one") >= {1, 5}
+    assert mesh.holders(inbox, b"two") >= {1, 5}
+    assert (JournalKind.STORED, "repaired") in newcomer.kinds()
+    connection = await newcomer.dial()
+    assert (await connection.fetch([inbox.entry(connection)])).done.answers[0].is_complete
+    await connection.close()
+
+
+@clause("7.9")
+async def test_a_crash_is_noticed_after_two_pings_and_its_copies_are_made_again(mesh: Mesh) -> None:
+    for number in range(1, 5):
+        await mesh.start(number)
+    await mesh.settled()
+    inbox = inbox_now(mesh.nodes[1].clock)
+    await mesh.put(1, inbox, b"mail")
+    await mesh.crash(4)
+    before = {number: node.agent.replication.repairs for number, node in mesh.nodes.items()}
+    await until_true(lambda: mesh.holders(inbox, b"mail") == {1, 2, 3})
+    await until_true(
+        lambda: all(node.agent.replication.repairs > before[number] for number, node in mesh.nodes.items())
+    )
+
+
+@clause("6.3")
+async def test_damage_is_found_by_the_scrub_journaled_and_repaired(mesh: Mesh) -> None:
+    for number in range(1, 4):
+        await mesh.start(number)
+    await mesh.settled()
+    inbox = inbox_now(mesh.nodes[1].clock)
+    for number in (1, 2):
+        await mesh.put(number, inbox, b"rotten")
+    node = mesh.nodes[1]
+    node.database.run("UPDATE mesh_blob SET envelope = :raw", raw=inbox.envelope(b"r0tten"))
+    await until_true(lambda: (JournalKind.STORED, "repaired") in node.kinds())
+    assert (JournalKind.DAMAGED, None) in node.kinds()
+    assert node.agent.stats().blobs_damaged_total >= 1
+    connection = await node.dial()
+    await connection.fetch([inbox.entry(connection)])
+    found = await connection.want(inbox.key, [hash_sealed_bytes(b"rotten")])
+    assert [each.envelope for each in found.values()] == [inbox.envelope(b"rotten")]
+    await connection.close()
+
+
+@clause("7.9")
+async def test_a_node_that_leaves_hands_over_the_only_copy_and_is_in_no_placement(mesh: Mesh) -> None:
+    for number in range(1, 4):
+        await mesh.start(number)
+    await mesh.settled()
+    inbox, leaver = inbox_now(mesh.nodes[3].clock), mesh.nodes[3]
+    await mesh.put(3, inbox, b"only copy")
+    for node in mesh.nodes.values():
+        node.clock.advance(60_000)
+    await asyncio.wait_for(leaver.agent.leave(), 30)
+    assert mesh.holders(inbox, b"only copy") >= {1, 2}
+    await until_true(
+        lambda: all(
+            leaver.service.view.own.node_id
+            not in {each.node_id for each in node.service.view.index().by_distance(inbox.key)}
+            for number, node in mesh.nodes.items()
+            if number != 3
+        )
+    )
+
+
+@clause("7.6")
+async def test_a_prekey_record_is_copied_like_mail(mesh: Mesh) -> None:
+    for number in range(1, 4):
+        await mesh.start(number)
+    await mesh.settled()
+    signed = sign_record(
+        Identity(b"p" * 32), b"bundle", period=period_at(NOW_MS), now_ms=NOW_MS, nonce=bytes(12), entropy=bytes(32)
+    )
+    connection = await mesh.nodes[1].dial()
+    await connection.put_record(encode_record(signed))
+    await connection.close()
+    newcomer = await mesh.start(4)
+    await until_true(lambda: newcomer.service.records.get(record_key_of(signed.blinded)) == encode_record(signed))
+
+
+@clause("7.11", "7.1")
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_a_node_whose_clock_is_wrong_uses_network_time_and_health_says_so(mesh: Mesh, hours: int) -> None:
+    for number in range(1, 5):
+        await mesh.start(number)
+    await mesh.settled()
+    wrong = await mesh.start(5, clock=FakeClock(NOW_MS + hours * HOUR_MS))
+    await mesh.settled()
+    assert abs(wrong.service.view.now_ms() - NOW_MS) < 1_000
+    health = mesh_health(wrong.agent)
+    assert health is not None
+    assert "wrong by about" in health["clock"]
+    assert (mesh_health(mesh.nodes[1].agent) or {})["clock"] == "agrees with the network"
+    inbox = inbox_now(mesh.nodes[1].clock)
+    await mesh.put(5, inbox, b"in the right hour")
+
+
+@clause("7.11")
+async def test_a_node_that_reaches_nobody_is_isolated_says_so_and_is_never_complete(mesh: Mesh) -> None:
+    gone = await mesh.start(1)
+    place = gone.place
+    await mesh.crash(1)
+    alone = await mesh.start(2, by=[place])
+    await until_true(lambda: (mesh_health(alone.agent) or {})["connection"].startswith("isolated"))
+    assert alone.service.view.serving.phase is serving.Phase.SYNCING
+    inbox, connection = inbox_now(alone.clock), await alone.dial()
+    assert not (await connection.fetch([inbox.entry(connection)])).done.answers[0].is_complete
+    await connection.close()
+
+
+@clause("7.1")
+async def test_a_restarted_node_finds_the_mesh_by_peers_it_remembers(mesh: Mesh) -> None:
+    for number in range(1, 4):
+        await mesh.start(number)
+    await mesh.settled()
+    third = mesh.nodes[3]
+    await third.agent._compare()
+    assert len(third.service.records.peers()) == 2
+    clock = third.clock
+    await mesh.crash(3)
+    again = await mesh.start(
+        3, clock=clock, by=[RelayPlace(node_key=Identity(b"x" * 32).node_key, host="127.0.9.1", port=1)]
+    )
+    await mesh.settled()
+    data = mesh_data(again.agent)
+    assert data is not None
+    assert {each["reached"] for each in data["peers"]} == {True}
+
+
+@clause("7.1")
+async def test_a_new_descriptor_reaches_everybody_without_comparing_directories(mesh: Mesh) -> None:
+    for number in range(1, 5):
+        await mesh.start(number)
+    await mesh.settled()
+    await until_true(lambda: all(len(each.service.view.table) == 3 for each in mesh.nodes.values()))
+    first = mesh.nodes[1]
+    for node in mesh.nodes.values():
+        node.clock.advance(60_000)
+    first.agent.directory.issue()
+    own = first.service.view.own
+    await until_true(
+        lambda: all(
+            encode_descriptor(found) == encode_descriptor(own)
+            for found in (each.service.view.directory.get(own.node_id) for each in mesh.nodes.values())
+            if found is not None
+        )
+    )
