@@ -29,6 +29,7 @@ from restante.cli.fleet.journal import app as journal_app
 from restante.cli.mesh.commands import app as mesh_app
 from restante.cli.mesh.requests import app as requests_app
 from restante.cli.node.commands import app as node_app
+from restante.cli.node.up import up
 from restante.cli.policy import policy
 from restante.cli.shared_options import Inputs
 from restante.cli.terminal import (
@@ -56,6 +57,7 @@ EXAMPLES = """\
   restante dlq list --file my.db      messages that could not be delivered, and why
   restante channel render news.md     preview a message for each chat platform
   restante node init DIR              create a relay; then: restante node run DIR
+  restante up --nodes 8               a mesh of nodes on this machine, to try things with
   restante journal ship --file my.db --to segments
   restante fleet report segments --html report.html
   restante fleet backfill --lake DIR  build tables from a fleet's journals, with Spark
@@ -112,6 +114,7 @@ app.add_typer(mesh_app, name="mesh")
 app.add_typer(outbox_app, name="outbox")
 app.add_typer(dlq_app, name="dlq")
 app.add_typer(channel_app, name="channel")
+app.command()(up)
 app.add_typer(node_app, name="node")
 app.add_typer(relay_app, name="relay")
 app.add_typer(journal_app, name="journal")

@@ -107,6 +107,7 @@ class _Node:
         self._maintenance += [] if self._mesh is None else [self._mesh.run]
         self._reap_now = asyncio.Event()
         self._stop_requested = asyncio.Event()
+        self._hurry = asyncio.Event()
 
     async def run(self, lock: DirectoryLock) -> None:
         shipping = None if self._shipper is None else self._shipper.stats
@@ -114,7 +115,7 @@ class _Node:
         metrics = RelayMetrics(self._relay.stats, database=self._database.path, shipping=shipping, mesh=mesh)
         status = StatusServer(Answers(health=self._answer_health, metrics=metrics.text, status=self._answer_status))
         try:
-            with _signals(self._stop_requested, self._reap_now):
+            with _signals(self._stop_requested, self._hurry, self._reap_now):
                 status_at = await status.start(self._config.status)
                 listen_at = await self._listen()
                 tune_garbage_collector()
@@ -178,14 +179,23 @@ class _Node:
         notify(ServiceState.STOPPING)
         log(Level.INFO, Event.STOPPING, connections=self._relay.stats().connections)
         if self._mesh is not None:
-            await self._mesh.leave()
-            await self._mesh.stop()
+            await self._leave(self._mesh)
         await self._relay.stop(grace_s=GRACE_S)
         if self._shipper is not None:
             await self._shipper.finish()
         stats = self._relay.stats()
         clean = not stats.pending_put_bytes
         log(Level.INFO, Event.STOPPED, clean=clean, puts=stats.puts_stored_total, pending=stats.pending_puts)
+
+    async def _leave(self, mesh: MeshAgent) -> None:
+        """Hand over what the node holds for the mesh. A second signal ends that: its copies stay on disk."""
+        leaving = asyncio.create_task(mesh.leave())
+        hurrying = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({leaving, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (leaving, hurrying):
+            task.cancel()
+        await asyncio.gather(leaving, hurrying, return_exceptions=True)
+        await mesh.stop()
 
     async def _reap_periodically(self) -> None:
         interval_s = self._config.settings.relay.reap_interval_ms / 1_000
@@ -298,15 +308,22 @@ class _Node:
 
 
 @contextlib.contextmanager
-def _signals(stop: asyncio.Event, reap: asyncio.Event) -> Iterator[None]:
-    """Set the events on signals. SIGHUP is ignored: a closed terminal must not end a node.
+def _signals(stop: asyncio.Event, hurry: asyncio.Event, reap: asyncio.Event) -> Iterator[None]:
+    """Set the events on signals; a second request to stop sets `hurry`.
 
+    SIGHUP is ignored: a closed terminal must not end a node.
     After the block all of them are ignored until the process ends, so that a second SIGTERM or a late SIGUSR1 does
     not turn a clean end into a failure.
     """
     loop = asyncio.get_running_loop()
+
+    def request_stop() -> None:
+        if stop.is_set():
+            hurry.set()
+        stop.set()
+
     for one in STOP_SIGNALS:
-        signal.signal(one, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
+        signal.signal(one, lambda _number, _frame: loop.call_soon_threadsafe(request_stop))
     signal.signal(REAP_SIGNAL, lambda _number, _frame: loop.call_soon_threadsafe(reap.set))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -18,6 +18,7 @@ EXAMPLES = """\
   restante node init /srv/restante         create its key and configuration
   restante node run /srv/restante          until Ctrl-C or SIGTERM
   restante node status /srv/restante       is it running, and what does it store?
+  restante node peers /srv/restante        its part in the mesh, and the nodes that it knows
   restante node gc /srv/restante           delete expired messages now
   restante --set relay.put_rate_per_s=5000 node run /srv/restante
 """
@@ -141,6 +142,27 @@ def status(ctx: typer.Context, directory: DirectoryArgument, as_json: JsonOption
         print_status(console(), data)
     if not data["running"] or not data["health"]["usable"]:
         raise typer.Exit(EXIT_FAILURE)
+
+
+@app.command()
+def peers(ctx: typer.Context, directory: DirectoryArgument, as_json: JsonOption = False) -> None:
+    """Show the part of a running node in the mesh, and the nodes that it knows."""
+    from restante.cli.node.inspection import status_data
+    from restante.runtime.node_home import NodeDirectory
+    from restante.views.mesh_status import mesh_fields, peers_table
+
+    there = NodeDirectory(directory)
+    there.check()
+    mesh = status_data(there, _overrides(ctx)).get("mesh")
+    if mesh is None:
+        raise ConfigurationInvalid(
+            "this node does not run, or takes no part in the mesh: set node.roles and restart it"
+        )
+    if as_json:
+        print_json(mesh)
+        return
+    console().print(mesh_fields(mesh))
+    console().print(peers_table(mesh["peers"]))
 
 
 @app.command()

@@ -1,0 +1,75 @@
+"""`restante up`: a local mesh to try things with, until Ctrl-C."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from restante.cli.terminal import console
+
+if TYPE_CHECKING:  # the module is slow to import, and every command imports this one
+    from collections.abc import Sequence
+
+    from rich.console import Group
+
+    from restante.cli.node.local_network import LocalNode
+
+REFRESH_S: Final = 1.0
+NODES_FOR_CIRCUITS: Final = 7
+
+
+def up(
+    nodes: Annotated[int, typer.Option(min=1, max=64, help="How many nodes.")] = 8,
+    directory: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the nodes in this new directory. Default: a temporary one.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="The port for clients, at each address.")] = 7431,
+    status_port: Annotated[int, typer.Option(min=1, max=65_535, help="The port for health, at each address.")] = 7432,
+) -> None:
+    """Run a mesh of nodes on this machine until Ctrl-C, to try things with.
+
+    The nodes listen at 127.0.1.1, 127.0.2.1 and so on, each its own family. The first lines show how to join them from
+    another terminal.
+    """
+    if directory is not None:
+        _run(directory, nodes, port, status_port)
+        return
+    with tempfile.TemporaryDirectory(prefix="restante-up-") as made:
+        _run(Path(made), nodes, port, status_port)
+
+
+def _run(base: Path, count: int, port: int, status_port: int) -> None:
+    from rich.live import Live
+
+    from restante.cli.node.local_network import make_nodes, running, wait_until_answering
+
+    out = console()
+    made = make_nodes(base, count, port=port, status_port=status_port)
+    with running(made):
+        wait_until_answering(made)
+        named = ",".join(str(each.place) for each in made[:3])
+        out.print(f"{count} nodes run in {base}. Join them from another terminal:", markup=False, soft_wrap=True)
+        out.print(f"  restante id new alice --mesh {named}", markup=False, highlight=False, soft_wrap=True)
+        if count < NODES_FOR_CIRCUITS:
+            text = f"Circuits need at least {NODES_FOR_CIRCUITS} nodes: with {count} they stay off."
+            out.print(text, markup=False)
+        out.print("Ctrl-C ends the nodes.", markup=False)
+        try:
+            if not out.is_terminal:
+                while all(each.is_running for each in made):
+                    time.sleep(REFRESH_S)
+                return
+            with Live(_table(made), console=out, auto_refresh=False) as live:
+                while any(each.is_running for each in made):
+                    live.update(_table(made), refresh=True)
+                    time.sleep(REFRESH_S)
+        except KeyboardInterrupt:
+            out.print("Ending the nodes.", markup=False)
+
+
+def _table(made: "Sequence[LocalNode]") -> "Group":
+    from restante.views.mesh_status import network_table
+
+    return network_table([(each.place.host, each.look()) for each in made])

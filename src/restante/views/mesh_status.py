@@ -1,0 +1,75 @@
+"""What operators see of the mesh: the nodes of a local network, and the peers of one node. Values in, tables out."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Group
+
+from restante.views.text_tables import fields, table
+
+_SHOWN_DIGITS = 12  # of a node id: enough to tell nodes apart
+
+
+def network_table(nodes: Iterable[tuple[str, dict[str, Any] | None]]) -> Group:
+    """Return one line a node: its address, and what it says of itself if it answers."""
+    return table(
+        "Nodes",
+        "address",
+        "state",
+        "peers",
+        "copies",
+        "records",
+        "repaired",
+        "connections",
+        rows=[_network_row(address, status) for address, status in nodes],
+        right=("peers", "copies", "records", "repaired", "connections"),
+    )
+
+
+def _network_row(address: str, status: dict[str, Any] | None) -> Sequence[str]:
+    if status is None or status["mesh"] is None:
+        return (address, "does not answer", *[""] * 5)
+    stats = status["mesh"]["stats"]
+    state = "serving" if stats["is_serving"] else "syncing"
+    counts = [stats["reached_nodes"], stats["copies"], stats["records"], stats["blobs_repaired_total"]]
+    return (address, state, *[f"{each:,}" for each in counts], f"{status['relay']['connections']:,}")
+
+
+def mesh_fields(mesh: dict[str, Any]) -> Group:
+    """Return the mesh part of a node's status."""
+    stats, health = mesh["stats"], mesh["health"]
+    rows = [
+        ("roles", ", ".join(mesh["roles"])),
+        ("connection", health["connection"]),
+        ("clock", health["clock"]),
+        ("network", health["network"]),
+        ("directory", f"{stats['directory_nodes']:,} nodes, {stats['table_nodes']:,} in the routing table"),
+        ("stored", f"{stats['copies']:,} copies under {stats['keys']:,} keys, {stats['records']:,} prekey records"),
+        ("time buckets", f"{stats['open_buckets']:,} with mail"),
+        ("answers", "complete" if stats["is_serving"] else "not complete: not yet synced with its neighbours"),
+        ("repaired", f"{stats['blobs_repaired_total']:,} copies, {stats['blobs_damaged_total']:,} found damaged"),
+    ]
+    return fields("Mesh", rows)
+
+
+def peers_table(peers: Iterable[dict[str, Any]]) -> Group:
+    return table(
+        "Peers",
+        "node",
+        "address",
+        "roles",
+        "family",
+        "reached",
+        "table",
+        rows=[
+            (
+                each["node"][:_SHOWN_DIGITS],
+                " ".join(each["endpoints"]),
+                " ".join(each["roles"]),
+                each["family"][:_SHOWN_DIGITS],
+                "yes" if each["reached"] else "no",
+                "yes" if each["in_table"] else "no",
+            )
+            for each in peers
+        ],
+    )
