@@ -39,7 +39,7 @@ class NodeConfig:
     log_level: Level
     log_format: Format
     settings: Settings
-    roles: Role
+    roles: Role = Role.MAILBOX
     ship_to: str | None = None
     bootstrap: tuple[RelayPlace, ...] = ()
     is_private: bool = False

@@ -7,7 +7,8 @@ import pytest
 
 from restante.cli.node.config_template import node_toml
 from restante.model.errors import ConfigurationInvalid, OutOfRange, RestanteError
-from restante.node.config import NODE_SECTIONS, NodeConfig, load_node_config
+from restante.model.node_descriptor import Role
+from restante.node.config import MADE_FOR_TESTS, NODE_SECTIONS, NodeConfig, load_node_config
 from restante.node.safe_logging import Format, Level
 from restante.policy.settings import Settings
 from restante.runtime.endpoints import Endpoint
@@ -42,7 +43,9 @@ def test_the_template_names_every_setting_of_a_node_with_its_default() -> None:
         "status": "127.0.0.1:7432",
         "log_level": "info",
         "log_format": "auto",
+        "roles": ["mailbox"],
     }
+    assert (active["mesh"].pop("bootstrap"), active["mesh"].pop("network")) == ([], "public")
     assert active["journal"].pop("ship_to").startswith("/")
     ours = [setting for setting in known_settings() if setting.section in NODE_SECTIONS]
     assert {f"{section}.{name}": value for section, values in active.items() for name, value in values.items()} == {
@@ -69,13 +72,20 @@ def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
             "relay.max_connections must be an integer of connections",
         ),
         ("[retry]\nbase_ms = 500", ConfigurationInvalid, "unknown section retry"),
-        ("[nod]", ConfigurationInvalid, "Did you mean node? A node's sections are node, relay, mailbox, journal"),
+        ("[nod]", ConfigurationInvalid, "Did you mean node? A node's sections are node, relay, mailbox, mesh, journal"),
         ("[node]\nlisten = 7431", ConfigurationInvalid, "node.listen must be a text in quotes, not 7431"),
         ("[node]\nlisten = 'here'", ConfigurationInvalid, "node.listen: 'here' is not an endpoint"),
         ("[node]\nlog_level = 'loud'", ConfigurationInvalid, "must be one of debug, info, warning, error, not 'loud'"),
         ("[node]\nlisen = 'x'", ConfigurationInvalid, "Did you mean node.listen? Section node has listen, status"),
         ("[journal]\nship_to = 1", ConfigurationInvalid, "journal.ship_to must be a text in quotes, not 1"),
         ("[journal]\nship_to = 'here'", ConfigurationInvalid, "journal.ship_to must be an absolute path or an address"),
+        ("[node]\nroles = ['post']", ConfigurationInvalid, "node.roles must be a list of mailbox, storage, hop"),
+        ("[node]\nroles = []", ConfigurationInvalid, "node.roles must be a list of mailbox, storage, hop"),
+        ("[mesh]\nbootstrap = ['x']", ConfigurationInvalid, "mesh.bootstrap: a relay is named KEY@HOST:PORT"),
+        ("[mesh]\nbootstrap = 'x'", ConfigurationInvalid, "mesh.bootstrap must be a list"),
+        ("[mesh]\nnetwork = 'mine'", ConfigurationInvalid, "mesh.network must be one of public, private, not 'mine'"),
+        ("[mesh]\nping_interval_ms = 1", OutOfRange, "mesh.ping_interval_ms = 1 is outside 50..600000 ms"),
+        ("[testing]\nclock_offset_ms = 1", ConfigurationInvalid, "only for a node's directory that was made for tests"),
         ("node = 1", ConfigurationInvalid, "must be a table: write [node]"),
         ("[node", ConfigurationInvalid, "is not valid TOML"),
     ],
@@ -88,3 +98,21 @@ def test_a_mistake_is_named_with_its_key_what_is_allowed_and_the_file(
     told = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     assert expected in told
     assert str(tmp_path / "node.toml") in told
+
+
+def test_a_directory_made_for_tests_may_move_the_clock_within_bounds(tmp_path: Path) -> None:
+    (tmp_path / MADE_FOR_TESTS).touch()
+    assert loaded(tmp_path, "[testing]\nclock_offset_ms = -7_200_000").clock_offset_ms == -7_200_000
+    for wrong in ("clock_offset_ms = 'x'", "clock_offset_ms = 99_999_999_999_999", "clock = 1"):
+        with pytest.raises(ConfigurationInvalid, match="clock_offset_ms"):
+            loaded(tmp_path, f"[testing]\n{wrong}")
+
+
+def test_roles_and_bootstrap_decide_whether_a_node_is_in_the_mesh(tmp_path: Path) -> None:
+    assert not loaded(tmp_path, "").is_in_mesh
+    assert loaded(tmp_path, "[node]\nroles = ['storage', 'hop']").roles == Role.STORAGE | Role.HOP
+    assert loaded(tmp_path, "[node]\nroles = ['storage']").is_in_mesh
+    joined = loaded(tmp_path, f"[mesh]\nbootstrap = ['{'ab' * 32}@127.0.1.1:7431']\nnetwork = 'private'")
+    assert joined.is_in_mesh
+    assert joined.is_private
+    assert [str(each) for each in joined.bootstrap] == [f"{'ab' * 32}@127.0.1.1:7431"]

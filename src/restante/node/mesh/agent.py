@@ -26,6 +26,7 @@ from restante.wire.descriptors import encode_descriptor
 
 REMEMBERED_PEERS: Final = 200
 HANDOVER_CHECK_S: Final = 0.5
+LAST_WRITES_S: Final = 5.0
 SCRUBS_PER_PING: Final = 4
 COLLECT_INTERVAL_MS: Final = 3_600_000
 
@@ -132,6 +133,9 @@ class MeshAgent:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._pool.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WRITES_S):
+                await self.service.writes.finished()
 
     def stats(self) -> MeshStats:
         view, counters, holdings = self.service.view, self.service.family.counters, self.service.store.holdings()

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from restante.model.errors import StoreUnusable
 from restante.node.frame_family import Peer
 from restante.policy.mesh.bounds import MOST_ANSWERS
 
@@ -45,7 +46,11 @@ class AnswerQueue:
         for _ in range(FRAMES_A_TURN):
             if not (self._peer.is_open and self._peer.can_write):
                 return  # `window_opened` continues
-            raw = self._next()
+            try:
+                raw = self._next()
+            except StoreUnusable:
+                self._peer.abort()  # the peer asks another node, and this one later
+                return
             if raw is None:
                 return
             self._peer.send(raw)

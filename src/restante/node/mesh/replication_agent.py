@@ -269,18 +269,28 @@ class _Round:
                     self._done.set()
 
     async def _have(self, peer: NodeDescriptor) -> None:
-        lists = await self._agent.lists_of(peer)
-        if lists is None:
+        try:
+            missing = await self._missing(peer)
+        except RestanteError:  # the store cannot be read now
+            missing = None
+        if missing is None:
             if self._agent.is_leaver(peer.node_id):
                 self._agent.forget_leaver(peer.node_id)
                 self._step(sync_round.ListsReceived(peer.node_id, ()))  # gone, as it said
             else:
                 self._step(sync_round.NodeLost(peer.node_id))
             return
+        self._step(sync_round.ListsReceived(peer.node_id, missing))
+
+    async def _missing(self, peer: NodeDescriptor) -> tuple[Blob, ...] | None:
+        """Return what the peer holds and this node should; None if the peer is silent."""
+        lists = await self._agent.lists_of(peer)
+        if lists is None:
+            return None
         view, store = self._agent.service.view, self._agent.service.store
         ours = {key: hashes for key, hashes in lists.items() if view.rank(key, within=COMPLETE_WITHIN) is not None}
         known = {key: store.known_hashes(key) for key in ours}
-        self._step(sync_round.ListsReceived(peer.node_id, missing_blobs(ours, known)))
+        return missing_blobs(ours, known)
 
     async def _want(self, peer: NodeDescriptor, blob: Blob) -> None:
         try:
