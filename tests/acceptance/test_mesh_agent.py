@@ -186,7 +186,7 @@ async def test_a_node_whose_clock_is_wrong_uses_network_time_and_health_says_so(
 
 
 @clause("7.11")
-async def test_a_node_that_reaches_nobody_is_isolated_says_so_and_is_never_complete(mesh: Mesh) -> None:
+async def test_a_node_that_reaches_no_other_is_isolated_says_so_and_is_never_complete(mesh: Mesh) -> None:
     gone = await mesh.start(1)
     place = gone.place
     await mesh.crash(1)
@@ -218,7 +218,7 @@ async def test_a_restarted_node_finds_the_mesh_by_peers_it_remembers(mesh: Mesh)
 
 
 @clause("7.1")
-async def test_a_new_descriptor_reaches_everybody_without_comparing_directories(mesh: Mesh) -> None:
+async def test_a_new_descriptor_reaches_all_without_comparing_directories(mesh: Mesh) -> None:
     for number in range(1, 5):
         await mesh.start(number)
     await mesh.settled()

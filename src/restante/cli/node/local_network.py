@@ -97,7 +97,7 @@ def wait_until_answering(nodes: Sequence[LocalNode]) -> None:
 
 
 def stop(nodes: Sequence[LocalNode]) -> None:
-    """End all nodes at once: there is nobody to hand anything over to, which a second signal says."""
+    """End all nodes at once: no node is left to hand anything over to, which a second signal says."""
     for _ in range(2):
         for node in nodes:
             if node.process is not None and node.is_running:

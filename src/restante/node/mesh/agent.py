@@ -165,7 +165,7 @@ class MeshAgent:
         )
 
     async def _join(self) -> None:
-        """Join the mesh. A node that can reach nobody goes on trying at every ping interval."""
+        """Join the mesh. A node that reaches no other goes on trying at every ping interval."""
         self._has_joined = await self.directory.join(self.service.records.peers())
         if not self._bootstrap and len(self.service.view.directory) <= 1:
             self._has_joined = True  # the first node of a mesh
