@@ -1,0 +1,204 @@
+"""A mesh of real node processes: nodes are killed and replaced while mail is sent, files rot, clocks are wrong."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from restante.cli.node.local_network import LocalNode, make_nodes, start, stop, wait_until_answering
+from restante.model.journal import JournalKind
+from restante.node.config import MADE_FOR_TESTS
+from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.system import SystemEntropy
+from support.mesh.mesh_driver import MeshDriver, inbox_of_this_hour
+from support.mesh.running_nodes import OWNER, OpenInbox
+from support.relay.node_processes import free_port
+from support.spec.clauses import clause
+from support.system.soak import first_now_rest_in_soak
+from support.system.wait_until import until
+
+SIZES = [(6, 48), (12, 4_000)]
+
+
+class Processes:
+    """Nodes that ping five times a second, so that a crash is repaired within a second or two."""
+
+    def __init__(self, base: Path, count: int) -> None:
+        self.nodes = make_nodes(base, count, port=free_port(), status_port=free_port())
+        for node in self.nodes:
+            self.configure(node, r"# ping_interval_ms = .*", "ping_interval_ms = 200")
+
+    def configure(self, node: LocalNode, pattern: str, line: str) -> None:
+        text = node.directory.config.read_text("utf-8")
+        node.directory.config.write_text(re.sub(pattern, line, text, count=1), "utf-8")
+
+    def start(self, *nodes: LocalNode) -> None:
+        for node in nodes:
+            start(node)
+        wait_until_answering(nodes)
+
+    def stats(self, node: LocalNode) -> dict[str, Any]:
+        status = node.look()
+        return {} if status is None else status["mesh"]["stats"]
+
+    def settle(self, *nodes: LocalNode) -> None:
+        """Wait until these nodes know each other and their silence counts."""
+        until(
+            lambda: all(
+                stats.get("is_serving") and stats["reached_nodes"] >= len(nodes) - 1 for stats in map(self.stats, nodes)
+            )
+        )
+
+    def kinds(self, node: LocalNode) -> set[tuple[JournalKind, str | None]]:
+        database = Database(node.directory.database, schema="node", read_only=True)
+        try:
+            events = Journal(database, SystemEntropy()).events(after=0, limit=100_000)
+            return {(each.kind, each.code) for each in events}
+        finally:
+            database.close()
+
+    def is_repaired(self, node: LocalNode, messages: int) -> bool:
+        return (JournalKind.STORED, "repaired") in self.kinds(node) and self.stats(node).get("copies") == messages
+
+
+@contextmanager
+def mesh(base: Path, count: int) -> Iterator[Processes]:
+    made = Processes(base, count)
+    try:
+        yield made
+    finally:
+        stop(made.nodes)
+
+
+def kill(node: LocalNode) -> None:
+    assert node.process is not None
+    node.process.kill()
+    node.process.wait()
+
+
+async def send(driver: MeshDriver, inbox: OpenInbox, numbers: range) -> None:
+    for begin in range(numbers.start, numbers.stop, 16):
+        some = range(begin, min(begin + 16, numbers.stop))
+        sent = await asyncio.gather(*[driver.store(inbox, b"message %05d" % number) for number in some])
+        assert all(sent)
+
+
+async def receive(inbox: OpenInbox, *nodes: LocalNode) -> tuple[MeshDriver, list[bytes]]:
+    driver = MeshDriver()
+    await driver.learn(*[each.place for each in nodes])
+    read = await driver.read(inbox)
+    await driver.close()
+    return driver, read
+
+
+@clause("7.9", "7.3", "7.4")
+@pytest.mark.parametrize(("count", "messages"), first_now_rest_in_soak(SIZES))
+async def test_a_third_of_the_nodes_is_killed_and_replaced_and_all_mail_is_read_once(
+    tmp_path: Path, count: int, messages: int
+) -> None:
+    third = count // 3
+    with mesh(tmp_path, count + third) as processes:
+        first, spares = processes.nodes[:count], processes.nodes[count:]
+        victims = first[3 : 3 + third]
+        processes.start(*first)
+        processes.settle(*first)
+        inbox, driver = inbox_of_this_hour(), MeshDriver()
+        await driver.learn(*[each.place for each in first[:3]])
+        await send(driver, inbox, range(messages // 2))
+        for node in victims:
+            kill(node)
+        await send(driver, inbox, range(messages // 2, messages))
+        processes.start(*spares)
+        alive = [each for each in processes.nodes if each.is_running]
+        processes.settle(*alive)
+        await driver.close()
+        _, read = await receive(inbox, *alive[:3])
+        assert sorted(read) == [b"message %05d" % number for number in range(messages)]
+        _, again = await receive(inbox, *alive[:3])
+        assert again == []
+        _assert_no_address(processes.nodes)
+
+
+def _assert_no_address(nodes: list[LocalNode]) -> None:
+    """No byte on any node's disk, log, journal or metrics is the owner's address."""
+    address = bytes(OWNER.address)
+    for node in nodes:
+        for path in node.directory.path.iterdir():
+            raw = path.read_bytes()
+            assert address not in raw, path
+            assert address.hex().encode() not in raw, path
+
+
+@clause("6.3")
+@pytest.mark.parametrize(("count", "messages"), first_now_rest_in_soak(SIZES, now=0))
+async def test_bits_flipped_at_two_holders_are_found_journaled_and_repaired(
+    tmp_path: Path, count: int, messages: int
+) -> None:
+    with mesh(tmp_path, count) as processes:
+        processes.start(*processes.nodes)
+        processes.settle(*processes.nodes)
+        inbox, driver = inbox_of_this_hour(), MeshDriver()
+        await driver.learn(*[each.place for each in processes.nodes[:3]])
+        await send(driver, inbox, range(messages))
+        await driver.close()
+        holders = [each for each in processes.nodes if processes.stats(each)["copies"] == messages]
+        assert len(holders) >= 5
+        resting, running = holders[:2]
+        kill(resting)
+        assert _flip_bits(resting.directory.database) == _flip_bits(running.directory.database) == 10
+        processes.start(resting)
+        for node in (resting, running):
+            until(partial(processes.is_repaired, node, messages))
+            assert (JournalKind.DAMAGED, None) in processes.kinds(node)
+        _, read = await receive(inbox, *processes.nodes[:3])
+        assert sorted(read) == [b"message %05d" % number for number in range(messages)]
+
+
+def _flip_bits(path: Path) -> int:
+    """Flip one bit in the sealed bytes of ten blobs, as a disk would: nothing else in the file changes."""
+    file = apsw.Connection(str(path))
+    file.set_busy_timeout(10_000)
+    ids = [int(str(number)) for (number,) in file.execute("SELECT id FROM mesh_blob ORDER BY id LIMIT 10").fetchall()]
+    for number in ids:
+        with file.blob_open("main", "mesh_blob", "envelope", number, True) as blob:
+            blob.seek(-1, 2)
+            [last] = blob.read(1)
+            blob.seek(-1, 2)
+            blob.write(bytes([last ^ 1]))
+    file.close()
+    return len(ids)
+
+
+@clause("7.11", "7.10")
+@pytest.mark.parametrize(("count", "messages"), first_now_rest_in_soak(SIZES, now=0))
+async def test_nodes_whose_clocks_are_two_hours_off_store_in_the_right_hour(
+    tmp_path: Path, count: int, messages: int
+) -> None:
+    with mesh(tmp_path, count) as processes:
+        for node, hours in zip(processes.nodes[-2:], (2, -2), strict=True):
+            (node.directory.path / MADE_FOR_TESTS).touch()
+            text = node.directory.config.read_text("utf-8")
+            offset = f"\n[testing]\nclock_offset_ms = {hours * 3_600_000}\n"
+            node.directory.config.write_text(text + offset, "utf-8")
+        right = processes.nodes[:-2]
+        processes.start(*right)
+        processes.settle(*right)
+        processes.start(*processes.nodes[-2:])
+        processes.settle(*processes.nodes)
+        inbox, driver = inbox_of_this_hour(), MeshDriver()
+        assert await driver.learn(*[each.place for each in processes.nodes]) == count
+        await send(driver, inbox, range(messages))
+        await driver.close()
+        _, read = await receive(inbox, *right[:3])
+        assert sorted(read) == [b"message %05d" % number for number in range(messages)]
+        for node in processes.nodes[-2:]:
+            status = node.look()
+            assert status is not None
+            assert "wrong by about" in status["mesh"]["health"]["clock"]
