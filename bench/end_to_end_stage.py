@@ -159,14 +159,20 @@ class Stage:
         return str(self.folder / name)
 
     async def introduce(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Create the clients that are named and let each pair have each other as contacts."""
+        """Create the clients that are named and let each pair have each other as contacts.
+
+        Contacts have the base bundle, as the mesh serves it: two senders who draw the same one-time prekey from copies
+        of one contact file would measure how a session recovers.
+        """
         names = sorted({name for pair in pairs for name in pair})
         for name in names:
             ClientDirectory(self.folder / name).create(self.relay.address, SystemEntropy())
         clients = {name: Client.open(self.folder / name) for name in names}
         for one, other in pairs:
             for owner, peer in ((one, other), (other, one)):
-                clients[owner].contacts.add(replace(await clients[peer].as_contact(), name=peer))
+                bundle = await clients[peer].own_keys.bundle(has_one_time=False)
+                contact = replace(await clients[peer].as_contact(), name=peer, bundle=bundle)
+                clients[owner].contacts.add(contact)
         for client in clients.values():
             await client.close()
 
