@@ -140,6 +140,21 @@ def test_a_recipient_away_for_an_hour_asks_for_one_inbox_with_at_most_fifteen_re
     run_in_virtual_time(scenario(), world.clock)
 
 
+@clause("7.5")
+def test_a_client_that_starts_again_reads_what_came_a_moment_ago(world: World) -> None:
+    async def scenario() -> None:
+        async with world.client("alice") as alice:
+            async with world.client("bob") as bob:
+                await introduced(alice, bob)
+                await asyncio.sleep(5)  # Bob has read his buckets
+            await alice.send("peer", "just now")
+            await asyncio.sleep(1)
+            async with world.client("bob") as again, asyncio.timeout(5):
+                assert await received(again, 1) == ["just now"]
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
 @clause("7.6")
 def test_two_people_who_know_only_addresses_write_to_each_other(world: World) -> None:
     async def scenario() -> None:
@@ -160,6 +175,7 @@ def test_two_people_who_know_only_addresses_write_to_each_other(world: World) ->
                 found = await host.prekeys.fetch(alice.identity.address)
             bob.contacts.add(Contact(card=alice.identity.card, bundle=found.bundle, places=found.places, name="alice"))
             assert await received(bob, 2) == ["by address only", "and a second one"]
+            await asyncio.sleep(1)
             assert await bob.parts.requests.all() == []
             await bob.send("alice", "hello")
             assert await received(alice, 1) == ["hello"]

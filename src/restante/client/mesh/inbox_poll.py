@@ -64,7 +64,7 @@ class InboxPoll:
         self._nodes = nodes
         self._directory = nodes.directory
         self._receiving = receiving
-        self.buckets = dict(buckets or {})
+        self.buckets = bucket_states.after_restart(buckets or {}, now_ms=nodes.directory.now_ms())
         self._since = since
 
     @property

@@ -4,6 +4,7 @@ With them a contact can be added by its address alone. One-time prekeys are not 
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from restante.client.mesh.connections import Use
@@ -27,6 +28,8 @@ from restante.wire.frames.mesh_storage import NotResponsible, Record
 from restante.wire.mesh_keys import record_key_of
 from restante.wire.prekey_records import decode_record, encode_record
 
+Dated = tuple[int, PublishedKeys]
+"""Published keys with the time of their issue."""
 NONE_SAID_BY: Final = 4
 """So many nodes must say that there is no record before a recipient counts as not found (E005)."""
 
@@ -66,21 +69,19 @@ class PrekeyRecords:
 
         Raises E005 if four nodes say that there are none, E003 if too few answer to know.
         """
-        newest: tuple[int, PublishedKeys] | None = None
+        newest: Dated | None = None
         absent = asked = 0
         for period in periods_to_ask(self._directory.now_ms()):
             key = record_key_of(blind_address(owner, place=in_period(period)))
-            nodes = await self._directory.find(key, COPIES)
-            asked = max(asked, len(nodes))
-            answers = await asyncio.gather(*(self._get(node, key) for node in nodes))
-            absent = max(absent, sum(raw == b"" for raw in answers))
-            for raw in answers:
-                try:
-                    found = None if not raw else _opened(raw, owner, period)
-                except RestanteError:
-                    continue  # a node sent what its owner did not sign
-                if found is not None and (newest is None or found[0] > newest[0]):
-                    newest = found
+            nodes = await self._directory.find(key)
+            asked = max(asked, len(nodes[:COPIES]))
+            # Nodes further out are asked only if the five have nothing: the mesh was smaller when it was published.
+            for part in (nodes[:COPIES], nodes[COPIES:]):
+                answers = await asyncio.gather(*(self._get(node, key) for node in part))
+                absent = max(absent, sum(raw == b"" for raw in answers))
+                newest = _newest(newest, answers, owner, period)
+                if newest is not None:
+                    break
         if newest is not None:
             return newest[1]
         if absent >= min(NONE_SAID_BY, asked):
@@ -104,5 +105,17 @@ class PrekeyRecords:
             return None
 
 
-def _opened(raw: bytes, owner: Address, period: int) -> tuple[int, PublishedKeys]:
+def _newest(newest: Dated | None, answers: Sequence[bytes | None], owner: Address, period: int) -> Dated | None:
+    """Return the newest issue among the answers of nodes; an older one never replaces it."""
+    for raw in answers:
+        try:
+            found = None if not raw else _opened(raw, owner, period)
+        except RestanteError:
+            continue  # a node sent what its owner did not sign
+        if found is not None and (newest is None or found[0] > newest[0]):
+            newest = found
+    return newest
+
+
+def _opened(raw: bytes, owner: Address, period: int) -> Dated:
     return decode_record(raw).issued_at_ms, decode_published(open_record(raw, owner=owner, period=period), owner=owner)

@@ -54,9 +54,14 @@ class MeshReceiver:
         self._since = since
         self._delay_s = delay_s
         self._woken: dict[Use, asyncio.Event] = {}
-        self.was_connected = False
+        self._read_once: set[Use] = set()
         self.failure: AttemptFailed | None = None
         self.requests: dict[Use, int] = {}
+
+    @property
+    def was_connected(self) -> bool:
+        """Whether each inbox was read at least once."""
+        return len(self._read_once) == len(self._inboxes)
 
     async def run(self) -> None:
         """Read until cancelled, or until `take` or `save` raises."""
@@ -104,7 +109,8 @@ class MeshReceiver:
         except MeshUnknown as failed:
             self.failure = failed
             return
-        self.was_connected, self.failure = True, None
+        self._read_once.add(use)
+        self.failure = None
         if changed:
             await self._save(use, changed)
 

@@ -45,8 +45,13 @@ class MailReceiver:
         self._entropy = entropy
         self._delay_s = delay_s
         self._on_wrong_key = on_wrong_key
-        self.was_connected = False
+        self._reached: set[bytes] = set()
         self.failure: AttemptFailed | None = None
+
+    @property
+    def was_connected(self) -> bool:
+        """Whether each inbox was reached at some place."""
+        return len(self._reached) == len(self._inboxes)
 
     async def run(self, connect: Connector) -> None:
         """Stay subscribed to every inbox at every place; ends only by cancellation or an error of `take`."""
@@ -77,7 +82,8 @@ class MailReceiver:
                     self._on_wrong_key()
             else:
                 failures, failure = 1, Failure.NETWORK_TIMEOUT
-                self.was_connected, self.failure = True, None
+                self._reached.add(inbox.access_secret)
+                self.failure = None
                 await self._receive(connection)
             delay_ms = delay_after_failure_ms(
                 failure, attempts=failures, dice=self._entropy.dice(), schedule=self._schedule

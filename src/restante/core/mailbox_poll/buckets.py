@@ -121,6 +121,16 @@ def with_current(buckets: Mapping[int, Bucket], *, now_ms: int, since: int | Non
     return {number: buckets.get(number, Bucket(number=number)) for number in wanted}
 
 
+def after_restart(buckets: Mapping[int, Bucket], *, now_ms: int) -> dict[int, Bucket]:
+    """Return the buckets as a new run finds them: recent open ones are due, because nodes pushed nothing meanwhile."""
+    return {
+        number: replace(each, next_read_at_ms=min(each.next_read_at_ms, now_ms))
+        if each.phase is Phase.OPEN and not is_old(number, now_ms=now_ms)
+        else each
+        for number, each in buckets.items()
+    }
+
+
 def due(buckets: Mapping[int, Bucket], *, now_ms: int) -> list[int]:
     """Return the buckets to read now, oldest first."""
     return sorted(
