@@ -1,41 +1,38 @@
-"""What the simulation of a DHT found, as plain values."""
+"""What a simulation of a large DHT found, as plain values."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds:
-    """So many lookups took so many rounds while this share of nodes did not answer."""
-
-    offline: float
-    rounds: int
-    lookups: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """The share of keys lost within 30 days, with hourly repair and nodes that stay for `lifetime_h` on average."""
+class Availability:
+    """The share of blobs with a copy left after each hour, from hour 0."""
 
     copies: int
-    lifetime_h: float
-    share: float
+    is_repaired: bool
+    shares: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DhtReport:
+class DhtSimulation:
+    """`rounds` and `requests` count lookups by their number of rounds and of requests. `churn` is per hour."""
+
     nodes: int
-    rounds: tuple[Rounds, ...]
-    losses: tuple[Loss, ...]
+    lookups: int
+    dead: float
+    churn: float
+    seed: int
+    rounds: tuple[tuple[int, int], ...]
+    requests: tuple[tuple[int, int], ...]
+    found_closest: int
+    found_all: int
+    availability: tuple[Availability, ...]
 
-    def offline_shares(self) -> list[float]:
-        return sorted({one.offline for one in self.rounds})
 
-    def percentile(self, offline: float, share: float) -> int:
-        """Return the rounds within which this share of the lookups ended."""
-        rows = sorted((one.rounds, one.lookups) for one in self.rounds if one.offline == offline)
-        wanted, so_far = share * sum(lookups for _, lookups in rows), 0
-        for rounds, lookups in rows:
-            so_far += lookups
-            if so_far >= wanted:
-                return rounds
-        return 0
+def quantile(counts: tuple[tuple[int, int], ...], share: float) -> int:
+    """Return the smallest value that at least this share of the counted ones does not exceed."""
+    total, reached = sum(count for _, count in counts), 0
+    for value, count in counts:
+        reached += count
+        if reached >= share * total:
+            return value
+    return 0

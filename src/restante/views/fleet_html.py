@@ -40,14 +40,19 @@ _P99_NAMES: Final = ("≤ 1 s", "≤ 3 s", "≤ 10 s, the target", "≤ 1 min", 
 
 
 def html_page(report: FleetReport) -> str:
-    """Return the page."""
+    """Return the page of a fleet report."""
+    return page_of("Restante fleet report", _sections(report))
+
+
+def page_of(title: str, sections: Iterable[str]) -> str:
+    """Return a page with our style sheet around sections that are HTML already."""
     style = files(__package__).joinpath("fleet_html.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"<title>Restante fleet report</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(_sections(report))
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(sections)
         + "\n</main>\n</body>\n</html>\n"
     )
 
