@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from restante.client.contacts import ContactBook
-from restante.client.mesh.host import MeshAccess
+from restante.client.mesh.host import CircuitMode, MeshAccess
 from restante.crypto.identity import Identity
 from restante.crypto.passphrase import ScryptCost
 from restante.model.error_codes import Code
@@ -112,9 +112,13 @@ class ClientDirectory:
         try:
             fields = json.loads(raw)
             nodes, since = [str(each) for each in fields["nodes"]], int(fields["since"])
+            circuits = CircuitMode(fields.get("circuits", CircuitMode.OFF))
         except (ValueError, KeyError, TypeError):
-            raise Malformed(f"{self.mesh_file} must have 'nodes' and 'since', as 'restante id new' wrote") from None
-        return MeshAccess(bootstrap=tuple(map(parse_relay_place, nodes)), since=since)
+            raise Malformed(
+                f"{self.mesh_file} must have 'nodes' and 'since', as 'restante id new' wrote; "
+                f"'circuits' is {' or '.join(CircuitMode)}"
+            ) from None
+        return MeshAccess(bootstrap=tuple(map(parse_relay_place, nodes)), since=since, circuits=circuits)
 
     def relay(self) -> RelayPlace | None:
         """Return the relay that stores this client's own mail; None if only the mesh does."""

@@ -9,18 +9,23 @@ import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
-from restante.model.ids import NodeKey
+from restante.model.ids import BlindedKey, NodeKey
 from restante.model.node_descriptor import NodeDescriptor
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure
 from restante.ports.mesh_connection import MeshConnection, MeshConnector
 from restante.ports.relay_connection import AttemptFailed
+from restante.wire.frames.mesh_storage import NotResponsible, WrongBucket
+from restante.wire.storage_receipts import StorageReceipt
 
 IDLE_S: Final = 60.0
 RETRY_S: Final = 5.0
 """A node that could not be dialled is not dialled again for this long: many requests ask for it at once."""
+
+
+PutAnswer = StorageReceipt | WrongBucket | NotResponsible
 
 
 class Use(StrEnum):
@@ -29,6 +34,25 @@ class Use(StrEnum):
     RECORDS = "records"
     PUBLIC_INBOX = "public inbox"
     CONTACTS_INBOX = "contacts inbox"
+    LOOKUP = "lookup"
+
+
+class Circuits(Protocol):
+    """Reaches nodes through circuits instead of directly (SPEC 11.6). Uses with different names share no circuit."""
+
+    async def connect(self, node: NodeDescriptor, use: str) -> MeshConnection:
+        """Return an inner connection to the node."""
+        ...
+
+    async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> PutAnswer:
+        """Put to a node. Puts of one envelope at the same moment are uploaded once."""
+        ...
+
+    def admit(self, size_bytes: int) -> None:
+        """Count one message. Raises `AttemptFailed` with the time to wait if the client sends too fast."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 class NodeNotReached(AttemptFailed):
@@ -58,6 +82,11 @@ class MeshConnections:
         self._open: dict[Key, _Open] = {}
         self._dialling: dict[Key, asyncio.Task[MeshConnection]] = {}
         self._not_before_s: dict[NodeKey, float] = {}
+        self.circuits: Circuits | None = None
+        """What reaches nodes through circuits; None: they are dialled directly. Copies of the whole directory always
+        are (SPEC 11.7)."""
+        self._replaced: set[asyncio.Task[None]] = set()
+        self._on_replaced: list[Callable[[MeshConnection], None]] = []
         self.fetches = 0
         """FETCH and SUBSCRIBE requests made, for status and tests."""
 
@@ -80,6 +109,31 @@ class MeshConnections:
             dialling.add_done_callback(_retrieve_exception)
         return await asyncio.shield(dialling)
 
+    async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> PutAnswer:
+        """Put to one node, over a connection that only puts or through a circuit."""
+        if self.circuits is not None:
+            return await self.circuits.put(node, blinded, bucket, envelope)
+        return await (await self.get(node, Use.PUTS)).put(blinded, bucket, envelope)
+
+    def admit(self, size_bytes: int) -> None:
+        """Raise `AttemptFailed` if the circuits have carried as much as they may for now (SPEC 11.2)."""
+        if self.circuits is not None:
+            self.circuits.admit(size_bytes)
+
+    def on_replaced(self, call: Callable[[MeshConnection], None]) -> None:
+        """Call this when a connection will end soon, and the next `get` opens another for its use."""
+        self._on_replaced.append(call)
+
+    def replace(self, connection: MeshConnection) -> None:
+        """Open no more requests on this connection: its circuit is old. A subscription moves before it ends."""
+        for key, held in tuple(self._open.items()):
+            if held.connection is connection:
+                del self._open[key]
+                self._replaced.add(held.watching)
+                held.watching.add_done_callback(self._replaced.discard)
+                for call in self._on_replaced:
+                    call(connection)
+
     def pin(self, connection: MeshConnection, use: Use) -> None:
         """Keep this connection although it is idle: it has a subscription."""
         held = self._open.get((connection.node, use))
@@ -87,17 +141,27 @@ class MeshConnections:
             held.is_pinned = True
 
     async def close(self) -> None:
-        tasks: list[asyncio.Task[object]] = [*self._dialling.values(), *(each.watching for each in self._open.values())]
+        tasks: list[asyncio.Task[object]] = [
+            *self._dialling.values(),
+            *(each.watching for each in self._open.values()),
+            *self._replaced,
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self.circuits is not None:
+            await self.circuits.close()
 
     async def _dial(self, node: NodeDescriptor | RelayPlace, key: Key) -> MeshConnection:
         loop = asyncio.get_running_loop()
         try:
-            connection = await self._first_of(dial_places(node))
+            if self.circuits is None or isinstance(node, RelayPlace) or key[1] is Use.DIRECTORY:
+                connection = await self._first_of(dial_places(node))
+            else:
+                connection = await self.circuits.connect(node, key[1].value)
         except AttemptFailed as failed:
-            self._not_before_s[key[0]] = loop.time() + RETRY_S
+            if self.circuits is None:  # else it may be the circuit that failed
+                self._not_before_s[key[0]] = loop.time() + RETRY_S
             raise NodeNotReached(str(failed), failure=failed.failure) from failed
         finally:
             self._dialling.pop(key, None)
@@ -123,12 +187,15 @@ class MeshConnections:
         try:
             while not lost.done():
                 held = self._open.get(key)
-                idle_s = 0.0 if held is None or held.is_pinned else loop.time() - held.used_at_s
+                is_other = held is None or held.connection is not connection
+                idle_s = 0.0 if held is None or is_other or held.is_pinned else loop.time() - held.used_at_s
                 if idle_s >= IDLE_S:
                     return
                 await asyncio.wait([lost], timeout=IDLE_S - idle_s)
         finally:
-            self._open.pop(key, None)
+            held = self._open.get(key)
+            if held is not None and held.connection is connection:
+                del self._open[key]
             lost.cancel()
             with contextlib.suppress(AttemptFailed):
                 await connection.close()

@@ -240,7 +240,7 @@ class MeshDirectory:
         if descriptor is None:
             return lookup.AskFailed(node)
         try:
-            connection = await self.connections.get(descriptor, Use.DIRECTORY)
+            connection = await self.connections.get(descriptor, Use.LOOKUP)
             answer = await connection.find_node(key, LOOKUP_WANTED)
         except AttemptFailed:
             return lookup.AskFailed(node)

@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
+from restante.client.circuits.mesh_circuits import MeshCircuits
+from restante.client.circuits.pool import CircuitPool, PoolStatus
 from restante.client.mesh.connections import Use
 from restante.client.mesh.connector import connect_to_node
 from restante.client.mesh.directory import MeshDirectory
@@ -20,15 +23,32 @@ from restante.core.mesh_proofs.published_keys import PublishedKeys
 from restante.crypto.identity import Identity
 from restante.model.errors import ConfigurationInvalid
 from restante.model.places import RelayPlace
+from restante.policy.circuits.guards import GuardState
+from restante.policy.circuits.limits import CircuitLimits
+from restante.policy.connection_limits import RelayLimits
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.mesh_connection import MeshConnector
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.file.client_file import ClientFile
+from restante.runtime.sqlite.guard_state import StoredGuards
 from restante.runtime.sqlite.mesh_state import MeshState
 
 PUBLISH_INTERVAL_S: Final = 6 * 3_600.0
 PUBLISH_RETRY_S: Final = 10.0
+
+
+class CircuitMode(StrEnum):
+    """Whether nodes are reached through circuits. There is no third way and no fallback (SPEC 11.7)."""
+
+    REQUIRED = "required"
+    OFF = "off"
+
+
+WITHOUT_CIRCUITS: Final = (
+    "circuits are off: each node that stores or hands out mail sees this machine's network address, and can tell "
+    "which inboxes it reads and when"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +62,7 @@ class MeshAccess:
     since: int | None = None
     is_private: bool = False
     connect: MeshConnector = connect_to_node
+    circuits: CircuitMode = CircuitMode.OFF
 
 
 class MeshHost:
@@ -65,6 +86,7 @@ class MeshHost:
         self._entropy = entropy
         self._on_change = on_change
         self._saving: set[asyncio.Task[None]] = set()
+        self.circuits: MeshCircuits | None = None
 
     async def __aenter__(self) -> Self:
         known = await self._file.run(self._state.nodes)
@@ -77,6 +99,8 @@ class MeshHost:
             known=known,
             save=self._save_nodes,
         )
+        if self._access.circuits is CircuitMode.REQUIRED:
+            self.directory.connections.circuits = await self._circuits()
         self.storage = MeshStorage(self.directory)
         self.prekeys = PrekeyRecords(self.directory, entropy=self._entropy)
         return self
@@ -87,6 +111,26 @@ class MeshHost:
         await self.storage.close()
         await self.directory.close()
         await asyncio.gather(*self._saving, return_exceptions=True)
+
+    @property
+    def circuit_status(self) -> PoolStatus | None:
+        """What `restante circuits` shows; None if circuits are off."""
+        return None if self.circuits is None else self.circuits.pool.status()
+
+    async def _circuits(self) -> MeshCircuits:
+        stored = StoredGuards(self._file.database)
+        guards = await self._file.run(stored.load)
+        pool = CircuitPool(
+            self.directory.valid,
+            _SavedGuards(guards, lambda state: self._save(partial(stored.store, state))),
+            limits=CircuitLimits(),
+            relay_limits=RelayLimits(),
+            clock=self._clock,
+            entropy=self._entropy,
+            is_private=self._access.is_private,
+        )
+        self.circuits = MeshCircuits(pool, on_rotating=self.directory.connections.replace)
+        return self.circuits
 
     async def receiver(self, identity: Identity, *, take: Take, delay_s: float) -> MeshReceiver:
         """Return what reads both inboxes, from where the last run ended."""
@@ -116,10 +160,24 @@ class MeshHost:
             await asyncio.sleep(wait_s)
 
     def _save_nodes(self, descriptors: Sequence[bytes]) -> None:
-        task = asyncio.create_task(self._file.run(partial(self._state.keep_nodes, descriptors)))
+        self._save(partial(self._state.keep_nodes, descriptors))
+        self._on_change()
+
+    def _save(self, operation: Callable[[], None]) -> None:
+        task = asyncio.create_task(self._file.run(operation))
         self._saving.add(task)
         task.add_done_callback(self._saving.discard)
-        self._on_change()
 
     async def _save_buckets(self, use: Use, buckets: Sequence[Bucket]) -> None:
         await self._file.run(partial(self._state.keep_buckets, use.value, buckets))
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedGuards:
+    """Satisfies `client.circuits.guard_connections.GuardStore`."""
+
+    loaded: GuardState
+    save: Callable[[GuardState], None]
+
+    def load(self) -> GuardState:
+        return self.loaded

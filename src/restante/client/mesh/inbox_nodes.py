@@ -53,6 +53,7 @@ class InboxNodes:
         self._signers: dict[int, tuple[BlindedSigner, InboxKey]] = {}
         self._subscribed: dict[MeshConnection, set[int]] = {}
         self._pushes: dict[MeshConnection, asyncio.Task[None]] = {}
+        directory.connections.on_replaced(self._replaced)
         self.requests = 0
         """Requests for lists, for status and tests."""
 
@@ -165,6 +166,11 @@ class InboxNodes:
                 await self._on_pushed(await connection.next_pushed())
         except AttemptFailed:
             return
+
+    def _replaced(self, connection: MeshConnection) -> None:
+        """Subscribe elsewhere while this connection still pushes: nothing is missed between the two (SPEC 11.3)."""
+        if connection in self._subscribed:
+            self._on_lost(self._subscribed.pop(connection))
 
     def _forget(self, connection: MeshConnection, ended: asyncio.Task[None]) -> None:
         self._pushes.pop(connection, None)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from restante.client.mesh.connections import Use
 from restante.client.mesh.directory import MeshDirectory
 from restante.core import store_quorum
 from restante.core.inboxes.mesh_inbox import BucketKeys, bucket_keys, build_mesh_envelope
@@ -61,6 +60,7 @@ class _Attempt:
     receipts: dict[NodeId, SignedReceipt] = field(default_factory=dict)
     puts: set[asyncio.Task[None]] = field(default_factory=set)
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    problems: dict[NodeId, AttemptFailed] = field(default_factory=dict)
     was_reached: bool = False
     is_finished: bool = False
 
@@ -79,6 +79,7 @@ class MeshStorage:
 
     async def store(self, entry: OutboxEntry, *, recipient: Address, access_secret: bytes) -> tuple[StoredByNode, ...]:
         """Store the entry's sealed bytes. Raises `AttemptFailed` if fewer than two nodes have signed for them."""
+        self._directory.connections.admit(len(entry.payload))
         attempt, effects = await self._begin(entry, recipient, access_secret)
         try:
             await self._run(attempt, effects)
@@ -89,11 +90,7 @@ class MeshStorage:
             for task in self._late:
                 task.add_done_callback(self._late.discard)
         if len(attempt.receipts) < store_quorum.WRITE_QUORUM:
-            raise AttemptFailed(
-                f"{len(attempt.receipts)} nodes stored the message, at least {store_quorum.WRITE_QUORUM} must",
-                failure=Failure.INSUFFICIENT_REPLICATION,
-                reached=attempt.was_reached,
-            )
+            raise _failure_of(attempt)
         return tuple(StoredByNode(node, _journaled(attempt, each)) for node, each in attempt.receipts.items())
 
     async def close(self) -> None:
@@ -145,7 +142,9 @@ class MeshStorage:
                     attempt.receipts.clear()
                     attempt.events.put_nowait((bucket, Moved(await self._order(attempt.keys))))
                 case PassOver(node, until_ms):
-                    self._passed_over[node] = until_ms
+                    problem = attempt.problems.get(node)
+                    if problem is None or problem.failure is not Failure.CIRCUIT_BUILD_FAILED:
+                        self._passed_over[node] = until_ms  # else the circuit failed, not the node
                 case WakeAt(at_ms):
                     delay_s = max(0, at_ms - self._directory.now_ms()) / 1_000
                     wake = (attempt.state.bucket, TimePassed())
@@ -161,11 +160,12 @@ class MeshStorage:
         blinded = attempt.keys.blinded
         try:
             if descriptor is not None:
-                connection = await self._directory.connections.get(descriptor, Use.PUTS)
+                answer = await self._directory.connections.put(descriptor, blinded, bucket, envelope)
                 attempt.was_reached = True
-                event = self._understood(attempt, node, bucket, await connection.put(blinded, bucket, envelope))
-        except AttemptFailed:
-            pass
+                event = self._understood(attempt, node, bucket, answer)
+        except AttemptFailed as failed:
+            attempt.was_reached |= failed.reached
+            attempt.problems[node] = failed
         attempt.events.put_nowait((bucket, event))
 
     def _understood(
@@ -201,6 +201,22 @@ class MeshStorage:
             )
         except RestanteError as problem:
             raise AttemptFailed(str(problem), failure=failure_of_refusal(problem.code, permanent=True)) from problem
+
+
+def _failure_of(attempt: _Attempt) -> AttemptFailed:
+    """Return what failed: the circuits, if no node could be asked because of them, else too few receipts, with the
+    reason of each node (SPEC 11.7)."""
+    problems = list(attempt.problems.values())
+    by_circuit = [each for each in problems if each.failure is Failure.CIRCUIT_BUILD_FAILED]
+    if by_circuit and len(by_circuit) == len(problems):
+        return by_circuit[0]
+    reasons = "; ".join(sorted({str(each) for each in problems}))
+    stored = f"{len(attempt.receipts)} nodes stored the message, at least {store_quorum.WRITE_QUORUM} must"
+    return AttemptFailed(
+        f"{stored}: {reasons}" if reasons else stored,
+        failure=Failure.INSUFFICIENT_REPLICATION,
+        reached=attempt.was_reached,
+    )
 
 
 def _ids(nodes: Sequence[NodeDescriptor]) -> tuple[NodeId, ...]:

@@ -331,6 +331,18 @@ CREATE TABLE blocked_sender (
     blocked_at_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- SPEC 11.4: the nodes that guards are chosen from, and the guards in the order of their use.
+CREATE TABLE guard_sample (
+    node_id BLOB NOT NULL CHECK (length(node_id) = 32)
+) STRICT;
+
+CREATE TABLE circuit_guard (
+    node_id        BLOB NOT NULL CHECK (length(node_id) = 32),
+    chosen_at_ms   INTEGER NOT NULL,
+    kept_until_ms  INTEGER NOT NULL,
+    last_listed_ms INTEGER NOT NULL
+) STRICT;
+
 -- One-time prekeys of peers that we have used.
 CREATE TABLE used_prekey (
     peer      BLOB NOT NULL,

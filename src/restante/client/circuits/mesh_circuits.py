@@ -1,0 +1,103 @@
+"""Nodes of the mesh through circuits: what `client.mesh.connections` uses in place of direct connections (SPEC 11.6).
+
+A use (an inbox, records) has two circuits with different exits, and its nodes are spread over them. No node is reached
+over a circuit in which it is a hop. There is no fallback: if no circuit can be built, the attempt fails (SPEC 11.7).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from restante.client.circuits.circuit import ClientCircuit
+from restante.client.circuits.pool import CircuitPool
+from restante.client.circuits.store_fanout import Answer, StoreFanout
+from restante.client.circuits.stream_transport import StreamTransport
+from restante.model.ids import BlindedKey, NodeId
+from restante.model.node_descriptor import NodeDescriptor
+from restante.policy.failures import Failure
+from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.transport.mesh_connection import MeshConnection
+
+GROUPS: Final = 2
+"""Circuits with different exits over which the nodes of one inbox are asked, at least."""
+OVERLAP_S: Final = 20.0
+"""How long an old connection stays after its subscription was opened elsewhere."""
+
+
+class MeshCircuits:
+    """Satisfies `client.mesh.connections.Circuits`. `on_rotating` gets connections whose circuit is to end."""
+
+    def __init__(self, pool: CircuitPool, *, on_rotating: Callable[[MeshConnection], None]) -> None:
+        self.pool = pool
+        self._fanout = StoreFanout(pool)
+        self._on_rotating = on_rotating
+        self._groups: dict[str, dict[NodeId, int]] = {}
+        self._inner: dict[ClientCircuit, set[MeshConnection]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        pool.on_rotating = self._rotate
+        pool.start()
+
+    async def connect(self, node: NodeDescriptor, use: str) -> MeshConnection:
+        group = self._group(use, node.node_id)
+        others = [f"{use} {each}" for each in range(GROUPS) if each != group]
+        circuit = await self.pool.acquire(
+            f"{use} {group}",
+            avoid=frozenset({node.node_id}),
+            avoid_exits=frozenset().union(*(self.pool.exits_of(each) for each in others)),
+        )
+
+        async def dial(protocol: asyncio.BufferedProtocol) -> None:
+            await StreamTransport(circuit, protocol).open(node.node_id)
+
+        connection = await MeshConnection.connect_over(dial, node=node.node_key)
+        self._inner.setdefault(circuit, set()).add(connection)
+        self._start_watching(circuit, connection)
+        return connection
+
+    async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> Answer:
+        return await self._fanout.put(node, blinded, bucket, envelope)
+
+    def admit(self, size_bytes: int) -> None:
+        wait_ms = self.pool.rates.take(size_bytes, asyncio.get_running_loop().time())
+        if wait_ms:
+            text = "this client has sent as much through circuits as it may for now"
+            raise AttemptFailed(text, failure=Failure.RATE_LIMITED, retry_after_ms=wait_ms, reached=False)
+
+    async def close(self) -> None:
+        await self._fanout.close()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.pool.close()
+
+    def _group(self, use: str, node: NodeId) -> int:
+        """Spread the nodes of a use in turn, so that any two of them are asked over two circuits."""
+        groups = self._groups.setdefault(use, {})
+        if node not in groups and len(groups) >= 1_000:
+            groups.clear()
+        return groups.setdefault(node, len(groups) % GROUPS)
+
+    def _rotate(self, circuit: ClientCircuit) -> None:
+        """Move subscriptions off an old circuit first; its connections end a little later."""
+        for connection in self._inner.pop(circuit, set()):
+            self._on_rotating(connection)
+            self._start(self._end_later(connection))
+
+    def _start_watching(self, circuit: ClientCircuit, connection: MeshConnection) -> None:
+        async def watch() -> None:
+            await connection.lost()
+            self._inner.get(circuit, set()).discard(connection)
+            if not self._inner.get(circuit):
+                self._inner.pop(circuit, None)
+
+        self._start(watch())
+
+    async def _end_later(self, connection: MeshConnection) -> None:
+        await asyncio.sleep(OVERLAP_S)
+        await connection.close()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
