@@ -1,5 +1,6 @@
 """runtime/sqlite: guards come back in their order after a restart."""
 
+from functools import partial
 from pathlib import Path
 
 from restante.model.ids import NodeId
@@ -25,7 +26,7 @@ async def test_guards_come_back_in_their_order(tmp_path: Path) -> None:
     )
     for state in (GuardState(), first, GuardState(sample=first.sample[:1], guards=first.guards[1:])):
         file = ClientFile.open(tmp_path / "client.db", entropy=SeededEntropy(1))
-        await file.run(lambda file=file, state=state: StoredGuards(file.database).store(state))
+        await file.run(partial(StoredGuards(file.database).store, state))
         file.close()
         file = ClientFile.open(tmp_path / "client.db", entropy=SeededEntropy(1))
         assert await file.run(StoredGuards(file.database).load) == state
