@@ -55,7 +55,7 @@ async def test_memory_for_unread_messages_is_that_of_a_page(tmp_path: Path, unre
     with client.received.batch(now_ms=clock.now_ms()) as batch:
         for number in range(unread):
             opened = letter(number, body=number.to_bytes(8, "big") * (BODY_BYTES // 8))
-            batch.receive(opened, server_timestamp_ms=clock.now_ms())
+            batch.receive_decrypted(opened, server_timestamp_ms=clock.now_ms())
     tracemalloc.start()
     try:
         seen = 0
