@@ -16,6 +16,7 @@ from restante.model.fleet_report import FleetReport, ServiceLevel
 from restante.model.ids import show_message_id
 from restante.model.service_targets import DELIVERY_RATE_TARGET, P50_TARGET_MS, P99_TARGET_MS, targets_of
 from restante.views.conservation_text import SPAN_NAMES, conservation_line, outcome_line
+from restante.views.fleet_text import provenance_line
 from restante.views.svg_heat_map import heat_map
 from restante.views.svg_plots import Scale, Series, Target, bars, lines, log_scale, rows_of_bars
 
@@ -64,6 +65,7 @@ def _sections(report: FleetReport) -> Iterator[str]:
     yield f"<h1>Fleet report</h1><p class='dim'>as of {as_of} UTC, from {conservation.events:,} events in"
     yield f"{conservation.segments:,} segments ({shares}); times are UTC</p>"
     yield f'<p class="verdict{"" if report.sound else " bad"}">{escape(_verdict(report))}</p>'
+    yield f"<p class='dim'>{escape(provenance_line(report.provenance))}</p>"
     yield from _targets(report)
     yield from _over_time(report)
     yield from _heat_maps(report)
@@ -228,12 +230,25 @@ def _losses(report: FleetReport) -> Iterator[str]:
         ]
         heads = ("message", "state by what is left", "missing numbers", "writer")
         yield _table("Messages the missing events were probably about: they arrived", heads, rows)
+    if report.provenance.missing:
+        rows = [(one.writer, one.before) for one in report.provenance.missing]
+        yield _table("Missing segments", ("writer", "shipped before"), rows)
+    if report.provenance.contested:
+        rows = [(writer,) for writer in report.provenance.contested]
+        yield _table("Writers that two enrolled keys claim", ("writer",), rows)
     if report.withheld:
         rows = [
-            (one.node.hex(), show_message_id(one.message_id), one.evidence.replace("_", " "), one.message_state)
+            (
+                one.node.hex(),
+                show_message_id(one.message_id),
+                one.evidence.replace("_", " "),
+                one.message_state,
+                one.certainty,
+            )
             for one in report.withheld
         ]
-        yield _table("Signed for and withheld", ("node", "message", "evidence", "state of the message"), rows)
+        held_heads = ("node", "message", "evidence", "state of the message", "how sure")
+        yield _table("Signed for and withheld", held_heads, rows)
     if conservation.bad_files:
         yield _table(
             "Files that could not be read", ("file", "why"), [(one.name, one.reason) for one in conservation.bad_files]
