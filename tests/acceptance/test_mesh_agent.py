@@ -235,3 +235,17 @@ async def test_a_new_descriptor_reaches_all_without_comparing_directories(mesh: 
             if found is not None
         )
     )
+
+
+@clause("7.1")
+async def test_a_lookup_finds_the_nodes_closest_to_a_key(mesh: Mesh) -> None:
+    for number in range(1, 6):
+        await mesh.start(number)
+    await mesh.settled()
+    await until_true(lambda: all(len(each.service.view.table) == 4 for each in mesh.nodes.values()))
+    agent, inbox = mesh.nodes[1].agent, inbox_now(mesh.nodes[1].clock)
+    target = int.from_bytes(inbox.key, "big")
+    others = [each.service.view.own for number, each in mesh.nodes.items() if number != 1]
+    found = await agent.directory.look_up(inbox.key)
+    assert list(found) == [each.node_id for each in sorted(others, key=lambda node: node.position ^ target)]
+    await agent.directory.refresh()

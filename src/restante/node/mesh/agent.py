@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from restante.core.directory.descriptor_set import DIGEST_INTERVAL_MS
+from restante.core.directory.routing_table import REFRESH_INTERVAL_MS
 from restante.core.replication import serving
 from restante.model.errors import RestanteError, StoreUnusable
 from restante.model.node_descriptor import Endpoint
@@ -107,6 +108,7 @@ class MeshAgent:
         self._start(self._ping_forever())
         self._start(self._every(DIGEST_INTERVAL_MS / PING_INTERVAL_MS, self._compare))
         self._start(self._every(1, self._look_at_the_clock))
+        self._start(self._every(REFRESH_INTERVAL_MS / PING_INTERVAL_MS, self.directory.refresh))
         self._start(self._every(1 / SCRUBS_PER_PING, self._scrub))
         self._start(self._every(COLLECT_INTERVAL_MS / PING_INTERVAL_MS, self._collect))
         await self._failure

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final
 
+from restante.core import lookup
 from restante.core.directory.descriptor_set import DIGEST_PEERS, REISSUE_INTERVAL_MS, Verdict
 from restante.core.directory.routing_table import (
     Dial,
@@ -34,7 +35,7 @@ from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.mesh_connection import MeshConnection
 from restante.wire.descriptors import decode_descriptor, encode_descriptor
-from restante.wire.frames.mesh_directory import DirectoryPage
+from restante.wire.frames.mesh_directory import TARGET_BYTES, DirectoryPage
 from restante.wire.frames.mesh_types import MAX_CONTACTS
 from restante.wire.inbox_keys import node_id_of
 
@@ -133,18 +134,63 @@ class DirectoryAgent:
             self.learn(raw)
         return True
 
-    def learn(self, raw: bytes) -> None:
-        """Take a descriptor from an answer. Signatures of what is not newer are not checked again."""
-        with contextlib.suppress(RestanteError):
+    async def refresh(self) -> None:
+        """Look up the own id, and a random id in each k-bucket that has nodes (SPEC 7.1)."""
+        own = self.view.own.position
+        await self.look_up(self.view.own.node_id)
+        for bits in list(self.view.table.bucket_sizes()):
+            within = int.from_bytes(self.entropy.draw(TARGET_BYTES), "big") % (1 << (bits - 1))
+            distance = (1 << (bits - 1)) | within
+            await self.look_up((own ^ distance).to_bytes(TARGET_BYTES, "big"))
+
+    async def look_up(self, target: bytes) -> tuple[NodeId, ...]:
+        """Return the closest nodes to a target that answer; what they name is learned on the way."""
+        contacts = self.view.table.closest(int.from_bytes(target, "big"), MAX_CONTACTS)
+        state, effects = lookup.start(target, [each.node_id for each in contacts], want=MAX_CONTACTS)
+        asked: set[asyncio.Task[lookup.Event]] = set()
+        try:
+            while True:
+                for effect in effects:
+                    if isinstance(effect, lookup.Finish):
+                        return effect.closest
+                    asked.add(asyncio.create_task(self._ask_for(effect.node, target)))
+                done, asked = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+                effects = ()
+                for task in done:
+                    state, more = lookup.step(state, task.result())
+                    effects += more
+        finally:
+            for task in asked:
+                task.cancel()
+
+    async def _ask_for(self, node: NodeId, target: bytes) -> lookup.Event:
+        described = self.view.directory.get(node)
+        if described is None or node == self.view.own.node_id:
+            return lookup.AskFailed(node)
+        try:
+            answer = await (await self.pool.to(described)).find_node(target, MAX_CONTACTS)
+        except AttemptFailed:
+            return lookup.AskFailed(node)
+        named = [each for each in map(self.learn, answer.descriptors) if each is not None]
+        return lookup.NodesAnswered(node, tuple(named))
+
+    def learn(self, raw: bytes) -> NodeId | None:
+        """Take a descriptor from an answer; return its node if the directory holds it now.
+
+        Signatures of what is not newer are not checked again.
+        """
+        try:
             claimed = decode_descriptor(raw)
             held = self.view.directory.get(claimed.node_id)
-            if held is not None and held.issued_at_ms >= claimed.issued_at_ms:
-                if is_valid(held, now_ms=self.view.now_ms()):
-                    self._step(held, Heard())
-                return
-            descriptor, verdict = self.view.offer(raw)
-            if verdict is Verdict.NEW:
-                self.heard(descriptor)
+            if held is None or held.issued_at_ms < claimed.issued_at_ms:
+                descriptor, verdict = self.view.offer(raw)
+                if verdict is Verdict.NEW:
+                    self.heard(descriptor)
+            elif is_valid(held, now_ms=self.view.now_ms()):
+                self._step(held, Heard())
+        except RestanteError:
+            return None
+        return claimed.node_id if self.view.directory.get(claimed.node_id) is not None else None
 
     def _some(self, nodes: Sequence[NodeDescriptor], count: int) -> list[NodeDescriptor]:
         """Return `count` nodes at random."""
