@@ -27,6 +27,7 @@ def examples(*, submit: bool) -> list[str]:
 
 
 @clause("13.2")
+@pytest.mark.soak
 def test_every_example_of_the_page_runs_in_a_session_that_is_there(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
