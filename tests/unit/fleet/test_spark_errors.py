@@ -1,11 +1,14 @@
 """Which failures of Spark's are told in a sentence, and which masters are none."""
 
+import errno
+import os
+
 import pytest
 from pyspark.errors import PySparkException
 
 from restante.fleet.spark.errors import check_master, translate_spark_error
 from restante.model.error_codes import Code
-from restante.model.errors import ConfigurationInvalid
+from restante.model.errors import ConfigurationInvalid, StoreUnusable
 
 NONE = ["", "nonsense", "local[", "local[x]", "http://host", "spark://", "local-cluster[2]"]
 MASTERS = ["local", "local[*]", "local[2]", "local[2,3]", "local-cluster[2,1,2048]", "spark://host:7077", "yarn"]
@@ -54,3 +57,11 @@ def test_what_an_operator_can_mend_is_a_sentence_with_a_code(text: str, code: Co
 def test_what_is_not_known_stays_as_it_is() -> None:
     assert translate_spark_error(PySparkException("something new"), "local") is None
     assert translate_spark_error(ValueError("No space left on device"), "local") is None
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.EPERM])
+def test_a_lake_that_may_not_be_written_is_told_in_one_line(number: int) -> None:
+    told = translate_spark_error(OSError(number, os.strerror(number), "/lake/tables/events"), "local[*]")
+    assert isinstance(told, StoreUnusable)
+    assert str(told) == f"/lake/tables/events cannot be written: {os.strerror(number)}"
+    assert translate_spark_error(OSError(errno.EIO, "input/output error"), "local[*]") is None

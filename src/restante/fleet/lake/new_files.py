@@ -9,6 +9,7 @@ from typing import Any
 from pyarrow import fs
 
 from restante.fleet.lake.layout import is_here, local_path, store_address
+from restante.model.errors import StoreUnusable
 
 
 @contextmanager
@@ -83,14 +84,24 @@ def put_small_file(root: str, name: str, raw: bytes) -> None:
 
 def delete_file(root: str, name: str) -> None:
     system, path = _arrow_directory(root)
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError), _explained(f"{path.rstrip('/')}/{name}"):
         system.delete_file(f"{path.rstrip('/')}/{name}")
 
 
 def delete_tree(directory: str) -> None:
     system, path = _arrow_directory(directory)
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError), _explained(path):
         system.delete_dir(path)
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreUnusable(f"{path} cannot be deleted: {error.strerror or error}") from error
 
 
 def _arrow_directory(directory: str) -> tuple[Any, str]:

@@ -3,6 +3,8 @@
 Only what is known by its text is translated; anything else stays as it is, for it is a bug or new to us.
 """
 
+import errno
+import os
 import re
 from typing import Final
 
@@ -14,6 +16,7 @@ from restante.model.errors import ConfigurationInvalid, EnvironmentUnsuitable, R
 _MASTER: Final = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|(spark|k8s)://\S+")
 _NO_ROOM: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 _NOT_ALLOWED: Final = re.compile(r"[^\s()\[\]]* ?\(?(?:Permission denied|Read-only file system)\)?")
+_NO_ACCESS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _GONE: Final = ("SparkContext was shut down", "stopped SparkContext", "All masters are unresponsive")
 
 
@@ -26,6 +29,8 @@ def check_master(master: str) -> None:
 
 def translate_spark_error(error: Exception, master: str) -> RestanteError | None:
     """What to say instead of `error`; None where that is not known."""
+    if isinstance(error, OSError) and error.errno in _NO_ACCESS:
+        return StoreUnusable(f"{error.filename or 'the lake'} cannot be written: {os.strerror(error.errno)}")
     if not isinstance(error, PySparkException | Py4JError):
         return None
     text = _text_of(error)
