@@ -140,6 +140,13 @@ class MeshConnections:
         if held is not None:
             held.is_pinned = True
 
+    async def drop(self, node: NodeKey, use: Use) -> None:
+        """Close this connection, if there is one."""
+        held = self._open.get((node, use))
+        if held is not None:
+            held.watching.cancel()
+            await asyncio.gather(held.watching, return_exceptions=True)
+
     async def close(self) -> None:
         tasks: list[asyncio.Task[object]] = [
             *self._dialling.values(),

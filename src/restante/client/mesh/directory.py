@@ -233,6 +233,9 @@ class MeshDirectory:
                 cursor = page.next_cursor
         except AttemptFailed:
             return CopyFailed(node_id)
+        finally:
+            # A node gives one whole copy an hour to a connection (SPEC 7.12): the next one needs another.
+            await self.connections.drop(node.node_key, Use.DIRECTORY)
         return CopyReceived(node_id)
 
     async def _find_node(self, node: NodeId, key: bytes) -> lookup.Event:
