@@ -90,7 +90,7 @@ def wait_until_answering(nodes: Sequence[LocalNode]) -> None:
     """Return when every node answers; raise if one of them ended."""
     until = time.monotonic() + START_S
     for node in nodes:
-        while node.look() is None:
+        while node.look() is None or not _accepts(node.place):
             if not node.is_running or time.monotonic() > until:
                 raise EnvironmentUnsuitable(f"a node did not start; its log is {node.directory.path / 'log'}")
             time.sleep(LOOK_S)
@@ -119,6 +119,15 @@ def _make(path: Path, number: int, port: int, status_port: int) -> LocalNode:
     directory = NodeDirectory(path)
     identity = directory.create(node_toml(listen=str(listen), status=str(status)), SystemEntropy())
     return LocalNode(directory, RelayPlace(node_key=identity.node_key, host=host, port=port), status)
+
+
+def _accepts(place: RelayPlace) -> bool:
+    """Return whether the node listens for clients; its status answers a little earlier."""
+    try:
+        socket.create_connection((place.host, place.port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _check_addresses(nodes: Sequence[LocalNode]) -> None:
