@@ -20,7 +20,8 @@ from restante.cli.client.messages import history, inbox, send
 from restante.cli.client.outbox import app as outbox_app
 from restante.cli.client.relay import app as relay_app
 from restante.cli.client.run import run as run_client
-from restante.cli.client.security import security, sessions
+from restante.cli.client.security import app as sessions_app
+from restante.cli.client.security import security
 from restante.cli.config import config
 from restante.cli.demo.command import demo
 from restante.cli.error_advice import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, advice_for, exit_status
@@ -105,8 +106,8 @@ app.command()(send)
 app.command()(inbox)
 app.command()(history)
 app.command(name="run")(run_client)
-app.command()(sessions)
 app.command()(security)
+app.add_typer(sessions_app, name="sessions")
 app.add_typer(id_app, name="id")
 app.add_typer(contact_app, name="contact")
 app.add_typer(requests_app, name="requests")

@@ -228,7 +228,6 @@ class Client:
         return self._reader.messages(follow=follow, explicit_acks=explicit_acks)
 
     def now_ms(self) -> int:
-        """Return the time of this client's clock."""
         return self._clock.now_ms()
 
     def events(self) -> EventStream[ClientEvent]:
@@ -298,6 +297,11 @@ class Client:
         """Return a summary of every session; it contains no key."""
         return await self.file.run(partial(summaries, self.file.database))
 
+    async def reset_sessions(self, to: str) -> None:
+        """Delete the sessions with a contact and open a new one that tells it (SPEC 8.7)."""
+        peer = self.contacts.named(to).address
+        await self.file.run(partial(self.parts.recovery.lose_state, peer, now_ms=self.now_ms()))
+
     @property
     def sends_read_acks(self) -> bool:
         """Whether senders get a READ ack when their message was read (SPEC 10.1)."""
@@ -308,8 +312,7 @@ class Client:
         self._reader.sends_read_acks = value
 
     @property
-    def was_connected(self) -> bool:
-        """Whether one of our own places was reached since `run` began."""
+    def was_connected(self) -> bool:  # since `run` began
         return self._receivers.was_connected
 
     @property

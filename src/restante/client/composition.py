@@ -17,6 +17,7 @@ from restante.client.message_encryptor import MessageEncryptor
 from restante.client.outbox import Outbox
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
+from restante.client.sessions.prekey_renewal import PrekeyRenewal
 from restante.client.sessions.recovery import SessionRecovery
 from restante.crypto.identity import Identity
 from restante.crypto.sender_tag import SenderTags
@@ -24,9 +25,11 @@ from restante.crypto.storage_seal import StorageSeal
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
+from restante.runtime.restore_counter import RestoreCounter
 from restante.runtime.sqlite.access_secrets import AccessSecrets
 from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.inbox.store import SqliteInbox
+from restante.runtime.sqlite.peer_prekeys import PeerPrekeys
 from restante.runtime.sqlite.session_store import SessionStore
 
 
@@ -43,6 +46,7 @@ class ClientParts:
     encryptor: MessageEncryptor
     outgoing: OutgoingMessages
     recovery: SessionRecovery
+    renewal: PrekeyRenewal
     incoming: IncomingMessages
     requests: Requests
     maintenance: Maintenance
@@ -65,8 +69,15 @@ def build_parts(
     sessions = SessionStore(file.database, owner=identity.address, seal=seal, entropy=entropy)
     access = AccessSecrets(file.database, seal=seal, entropy=entropy)
     security = SecurityEvents(file.database, file.journal, tag_secret=identity.tag_secret)
+    prekeys = PeerPrekeys(file.database)
     encryptor = MessageEncryptor(
-        identity, contacts=contacts, sessions=sessions, storage=seal, entropy=entropy, security=security
+        identity,
+        contacts=contacts,
+        sessions=sessions,
+        prekeys=prekeys,
+        storage=seal,
+        entropy=entropy,
+        security=security,
     )
     outbox = Outbox(file, settings=settings, clock=clock, entropy=entropy, encryptor=encryptor)
     inbox = SqliteInbox(
@@ -81,6 +92,9 @@ def build_parts(
     ack_sender = AckSender(identity, contacts=contacts, outgoing=outgoing, inbox=inbox, batching=settings.acks)
     tags = SenderTags(identity)
     requests = Requests(file, contacts=contacts, tags=tags, security=security)
+    renewal = PrekeyRenewal(
+        identity, contacts=contacts, sessions=sessions, prekeys=prekeys, outgoing=outgoing, security=security
+    )
     incoming = IncomingMessages(
         identity,
         tags=tags,
@@ -88,15 +102,19 @@ def build_parts(
         sessions=sessions,
         outgoing=outgoing,
         recovery=recovery,
+        renewal=renewal,
         outbox=outbox.store,
         access=access,
         requests=requests,
         security=security,
     )
+    counter = RestoreCounter(file, entropy=entropy)
     maintenance = Maintenance(
+        counter=counter,
         sessions=sessions,
         encryptor=encryptor,
         recovery=recovery,
+        renewal=renewal,
         access=AccessSender(identity, contacts=contacts, outgoing=outgoing, access=access),
         incoming=incoming,
         ack_sender=ack_sender,
@@ -106,6 +124,9 @@ def build_parts(
         settings=settings,
         entropy=entropy,
     )
+    if counter.was_restored:
+        with file.database.transaction():
+            recovery.lose_all_state(now_ms=clock.now_ms())
     return ClientParts(
         file=file,
         outbox=outbox,
@@ -116,6 +137,7 @@ def build_parts(
         encryptor=encryptor,
         outgoing=outgoing,
         recovery=recovery,
+        renewal=renewal,
         incoming=incoming,
         requests=requests,
         maintenance=maintenance,

@@ -183,12 +183,20 @@ class ContactBook:
             raise Malformed(f"another address is among the contacts as {contact.name!r}; choose another name")
         if known is not None and known.places.issued_at_ms > contact.places.issued_at_ms:
             raise Malformed("this file is older than the one already known; ask the contact for a new one")
+        if known is not None and _issued_at_ms(known) > _issued_at_ms(contact):
+            raise Malformed(
+                "the prekeys in this file are older than those already known; ask the contact for a new one"
+            )
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreUnusable(f"the contacts cannot be written: {error.strerror}") from error
         write_private(self._directory / f"{contact.name}.json", [encode_contact(contact)])
         self.refresh()
+
+
+def _issued_at_ms(contact: Contact) -> int:
+    return decode_bundle(contact.bundle).issued_at_ms
 
 
 def read_contact(path: Path, *, now_ms: int, name: str = "") -> Contact:

@@ -12,6 +12,7 @@ from restante.client.introductions.requests import Requests
 from restante.client.message_encryptor import NO_ONE_TIME_PREKEY
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
+from restante.client.sessions.prekey_renewal import PrekeyRenewal
 from restante.client.sessions.recovery import SessionRecovery
 from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import UnsealedHeader
@@ -46,6 +47,7 @@ from restante.wire.control_messages import (
     AccessSecret,
     CannotReadMessage,
     LostMessage,
+    PrekeysMessage,
     RetransmitRequest,
     decode_control,
     encode_retransmit_request,
@@ -73,6 +75,7 @@ class IncomingMessages:
         sessions: SessionStore,
         outgoing: OutgoingMessages,
         recovery: SessionRecovery,
+        renewal: PrekeyRenewal,
         outbox: SqliteOutbox,
         access: AccessSecrets,
         requests: Requests,
@@ -84,6 +87,7 @@ class IncomingMessages:
         self._sessions = sessions
         self._outgoing = outgoing
         self._recovery = recovery
+        self._renewal = renewal
         self._outbox = outbox
         self._access = access
         self._requests = requests
@@ -189,6 +193,8 @@ class IncomingMessages:
             case LostMessage():
                 lost = LostReceived(control.session_id, generation, self._sessions.owed(sender))
                 self._recovery.apply(sender, lost, now_ms=now_ms)
+            case PrekeysMessage(bundle):
+                self._renewal.keep(sender, bundle, now_ms=now_ms)
             case AccessSecret():
                 self._access.keep(sender, message.secret)
 

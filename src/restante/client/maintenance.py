@@ -9,12 +9,14 @@ from restante.client.introductions.access_sender import AccessSender
 from restante.client.introductions.requests import Requests
 from restante.client.message_encryptor import MessageEncryptor
 from restante.client.security_events import SecurityEvents
+from restante.client.sessions.prekey_renewal import PrekeyRenewal
 from restante.client.sessions.recovery import SessionRecovery
 from restante.core.peer_session_events import EncryptFailed
 from restante.crypto.prekeys import prekeys_due, renew_due
 from restante.model.errors import OutboxFull
 from restante.policy.settings import Settings
 from restante.ports.entropy import Entropy
+from restante.runtime.restore_counter import RestoreCounter
 from restante.runtime.sqlite.inbox.store import SqliteInbox
 from restante.runtime.sqlite.session_store import SessionStore
 
@@ -27,9 +29,11 @@ class Maintenance:
     def __init__(
         self,
         *,
+        counter: RestoreCounter,
         sessions: SessionStore,
         encryptor: MessageEncryptor,
         recovery: SessionRecovery,
+        renewal: PrekeyRenewal,
         access: AccessSender,
         incoming: IncomingMessages,
         ack_sender: AckSender,
@@ -39,9 +43,11 @@ class Maintenance:
         settings: Settings,
         entropy: Entropy,
     ) -> None:
+        self._counter = counter
         self._sessions = sessions
         self._encryptor = encryptor
         self._recovery = recovery
+        self._renewal = renewal
         self._access = access
         self._incoming = incoming
         self._ack_sender = ack_sender
@@ -61,10 +67,13 @@ class Maintenance:
         """Do everything that is due and return when to run again."""
         if now_ms >= self._sweep_at_ms:
             self._inbox.sweep(now_ms=now_ms)
+            self._counter.advance()
             self._recovery.delete_expired(now_ms=now_ms)
             self._sessions.sweep()
             self._requests.sweep(now_ms=now_ms)
             self.renew_prekeys(now_ms=now_ms)
+            with contextlib.suppress(OutboxFull):  # the next sweep tells the others
+                self._renewal.tell_contacts(now_ms=now_ms)
             self._sweep_at_ms = now_ms + self._settings.outbox.sweep_interval_ms
         wake_ms = self._inbox.next_wake_ms()
         if wake_ms is not None and wake_ms <= now_ms:

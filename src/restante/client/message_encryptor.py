@@ -14,6 +14,7 @@ from restante.client.security_events import SecurityEvents
 from restante.core.peer_session_events import KnownSession, Opened, SessionExpired
 from restante.core.peer_sessions import current_session, next_generation, step
 from restante.core.session_messages import encrypt_message
+from restante.core.signed_bundles import verify_bundle
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, encapsulate, initiate
 from restante.crypto.identity import Identity
 from restante.crypto.journal_tags import session_tag
@@ -30,9 +31,11 @@ from restante.model.prekey_bundle import OneTimePrekey, PrekeyBundle
 from restante.policy.failures import Failure
 from restante.ports.encryptor import Encrypted, EncryptFailed
 from restante.ports.entropy import Entropy
+from restante.runtime.sqlite.peer_prekeys import PeerPrekeys
 from restante.runtime.sqlite.session_store import SessionStore, StoredSession
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.message_content import Content, decode_content, encode_content
+from restante.wire.prekey_bundle import decode_bundle
 
 NO_ONE_TIME_PREKEY: Final = "no_one_time_prekey"
 """Security event of both sides: the first message of a session is protected by the signed prekey alone."""
@@ -47,6 +50,7 @@ class MessageEncryptor:
         *,
         contacts: ContactBook,
         sessions: SessionStore,
+        prekeys: PeerPrekeys,
         storage: StorageSeal,
         entropy: Entropy,
         security: SecurityEvents,
@@ -55,6 +59,7 @@ class MessageEncryptor:
         self._tags = SenderTags(identity)
         self._contacts = contacts
         self._sessions = sessions
+        self._prekeys = prekeys
         self._storage = storage
         self._entropy = entropy
         self._security = security
@@ -108,16 +113,32 @@ class MessageEncryptor:
         return encrypted
 
     def newest_bundle(self, contact: Contact, *, now_ms: int) -> PrekeyBundle:
-        """Return the contact's prekeys. Raises `RestanteError` if they are too old or not signed by it."""
-        return contact.usable_bundle(now_ms=now_ms)
+        """Return the contact's newest prekeys, from its file or from a session (SPEC 8.8).
+
+        Raises `RestanteError` if they are too old or not signed by it.
+        """
+        told = self._prekeys.bundle(contact.address)
+        if told is None or decode_bundle(told).issued_at_ms <= decode_bundle(contact.bundle).issued_at_ms:
+            return contact.usable_bundle(now_ms=now_ms)
+        return verify_bundle(told, owner=contact.address, now_ms=now_ms)
+
+    def _bundle_with_one_time(self, contact: Contact, now_ms: int) -> PrekeyBundle:
+        """Return the prekeys of the contact's file while they are usable: only those have one-time prekeys."""
+        try:
+            return contact.usable_bundle(now_ms=now_ms)
+        except RestanteError:
+            return self.newest_bundle(contact, now_ms=now_ms)
 
     def open_session(
         self, contact: Contact, *, generation: int, uses_one_time_prekey: bool, now_ms: int
     ) -> StoredSession:
         """Open a session with the contact's prekeys and store it. Raises `RestanteError` if they can't be used."""
-        bundle = self.newest_bundle(contact, now_ms=now_ms)
         peer = contact.address
-        one_time = self._unused_one_time(bundle) if uses_one_time_prekey else None
+        if uses_one_time_prekey:
+            bundle = self._bundle_with_one_time(contact, now_ms)
+            one_time = self._unused_one_time(bundle)
+        else:
+            bundle, one_time = self.newest_bundle(contact, now_ms=now_ms), None
         agreed = initiate(
             self._identity,
             bundle,

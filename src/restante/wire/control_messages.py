@@ -45,6 +45,7 @@ class ControlType(IntEnum):
     RETRANSMIT_REQUEST = 0x11
     CANNOT_READ = 0x12
     LOST = 0x13
+    PREKEYS = 0x14
     ACCESS_SECRET = 0x20
 
 
@@ -85,11 +86,18 @@ class AccessSecret:
 
 
 @dataclass(frozen=True, slots=True)
+class PrekeysMessage:
+    """The sender's signed prekey bundle, renewed (SPEC 8.8). core/signed_bundles verifies it."""
+
+    bundle: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class LostMessage:
     """States that its sender lost its sessions and opened the one that this message arrived in."""
 
 
-Control = BatchAck | RetransmitRequest | CannotReadMessage | LostMessage | AccessSecret
+Control = BatchAck | RetransmitRequest | CannotReadMessage | LostMessage | PrekeysMessage | AccessSecret
 
 
 def encode_retransmit_request(request: RetransmitRequest) -> bytes:
@@ -98,6 +106,10 @@ def encode_retransmit_request(request: RetransmitRequest) -> bytes:
 
 def encode_cannot_read(message: CannotReadMessage) -> bytes:
     return _HASH_COUNT.pack(ControlType.CANNOT_READ, len(message.hashes)) + b"".join(message.hashes)
+
+
+def encode_prekeys_message(message: PrekeysMessage) -> bytes:
+    return bytes([ControlType.PREKEYS]) + message.bundle
 
 
 def encode_lost() -> bytes:
@@ -126,6 +138,8 @@ def decode_control(raw: bytes) -> Control:
         case ControlType.LOST:
             exactly(raw, 1, "a LOST message")
             return LostMessage()
+        case ControlType.PREKEYS:
+            return PrekeysMessage(raw[1:])
         case ControlType.ACCESS_SECRET:
             return AccessSecret(secret=raw[1:])
         case other:

@@ -115,7 +115,7 @@ class Endpoint:
             before = self._path()
             self._lives += 1
             self._hang_up()
-            for suffix in ("", "-wal"):
+            for suffix in ("", "-wal", "-counter"):
                 shutil.copy(f"{before}{suffix}", f"{self._path()}{suffix}")
             await self.go_offline()
             await self.client.close()

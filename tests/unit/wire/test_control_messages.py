@@ -13,10 +13,12 @@ from restante.wire.control_messages import (
     MAX_HASHES,
     CannotReadMessage,
     LostMessage,
+    PrekeysMessage,
     RetransmitRequest,
     decode_control,
     encode_cannot_read,
     encode_lost,
+    encode_prekeys_message,
     encode_retransmit_request,
 )
 from support.wire.codec_properties import (
@@ -94,7 +96,7 @@ def test_more_hashes_than_are_remembered_are_refused() -> None:
         decode_control(bytes([0x12, MAX_HASHES + 1]) + bytes(32 * (MAX_HASHES + 1)))
 
 
-@pytest.mark.parametrize("first_byte", [0x00, 0x01, 0x04, 0x10, 0x14, 0xFF])
+@pytest.mark.parametrize("first_byte", [0x00, 0x01, 0x04, 0x10, 0x15, 0xFF])
 def test_a_type_nobody_knows_is_refused(first_byte: int) -> None:
     with pytest.raises(Malformed, match="unknown type"):
         decode_control(bytes([first_byte]) + bytes(120))
@@ -105,13 +107,18 @@ def test_what_is_longer_than_the_longest_batch_is_refused_unread() -> None:
         decode_control(b"\x02" + bytes(MAX_CONTROL_BYTES))
 
 
-@given(st.binary(max_size=200) | st.builds(bytes.__add__, st.sampled_from([b"\x11", b"\x12"]), st.binary(max_size=50)))
+@given(
+    st.binary(max_size=200)
+    | st.builds(bytes.__add__, st.sampled_from([b"\x11", b"\x12", b"\x14"]), st.binary(max_size=50))
+)
 def test_any_bytes_are_refused_or_have_one_encoding(raw: bytes) -> None:
     match decoded(decode_control, raw):
         case RetransmitRequest() as request:
             assert encode_retransmit_request(request) == raw
         case CannotReadMessage() as unread:
             assert encode_cannot_read(unread) == raw
+        case PrekeysMessage() as prekeys:
+            assert encode_prekeys_message(prekeys) == raw
         case LostMessage():
             assert encode_lost() == raw
         case BatchAck() as batch:

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from restante.cli.client.home import HomeOption, find_client_home
+import typer
+
+from restante.cli.client.home import HomeOption, PassphraseOption, find_client_home, opened_client
 from restante.cli.client.options import JsonOption, LimitOption
 from restante.cli.terminal import console, print_json
 from restante.model.error_codes import Code
@@ -14,9 +16,11 @@ from restante.views import formatting
 from restante.views.text_tables import table
 
 if TYPE_CHECKING:
+    from restante.client.client import Client
     from restante.runtime.sqlite.file.database import Database
     from restante.runtime.sqlite.session_store import SessionSummary
 
+app = typer.Typer(help="List sessions, or replace one.", invoke_without_command=True, rich_markup_mode="rich")
 SHORT: Final = 8
 MEANINGS: Final = {
     "collision": "two different messages under one id",
@@ -25,18 +29,23 @@ MEANINGS: Final = {
     "unknown_sender": "claims to be from an address that is not a contact and does not prove it; rejected",
     "request_refused": "a stranger wrote more than is kept of strangers; not kept",
     "invalid_sender_tag": "bytes that only claim to be from a contact; ignored",
+    "old_prekeys": "a contact sent prekeys that are older than those known; refused",
+    "restored": "this client's file is an older copy; it opened new sessions with every contact",
     "recovery_limit": "the daily limit of new sessions or re-encrypted messages with a contact was reached",
     "cannot_recover": "a new session is needed, but the contact's prekeys are too old; ask it for a new contact file",
     "no_one_time_prekey": "a session was opened without a one-time prekey",
     Code.AUTHENTICATION_FAILED.value: "decryption failed: damaged, not for us, or not from the sender it names",
     Code.MALFORMED.value: "invalid format",
-    Code.SESSION_INVALID.value: "a contact's message that can't be read; the contact is asked to send it again",
+    Code.SESSION_INVALID.value: "a contact's message that can't be read; this client requests it again",
     Code.RECIPIENT_NOT_FOUND.value: "a new session is needed, but the contact's prekeys are too old",
 }
 
 
-def sessions(home: HomeOption = None, as_json: JsonOption = False) -> None:
+@app.callback()
+def sessions(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """List the sessions with each contact, newest first."""
+    if ctx.invoked_subcommand is not None:
+        return
     from restante.runtime.sqlite.session_store import summaries
     from restante.runtime.system import SystemClock
     from restante.wire.address import show_address
@@ -83,6 +92,28 @@ def sessions(home: HomeOption = None, as_json: JsonOption = False) -> None:
     ]
     columns = ("session", "began", "sent", "received", "in flight", "state", "with")
     out.print(table("Sessions", *columns, rows=rows, right=("began", "sent", "received", "in flight"), dense=True))
+
+
+@app.command()
+def reset(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or address of the contact.")],
+    *,
+    home: HomeOption = None,
+    passphrase_file: PassphraseOption = None,
+) -> None:
+    """Delete the sessions with a contact and open a new one. The contact sends again what you have not received."""
+    import asyncio
+
+    asyncio.run(_reset(opened_client(ctx, home, passphrase_file), name))
+    console().print(f"The sessions with {name} were deleted; a new one is opened with the next connection.")
+
+
+async def _reset(client: "Client", name: str) -> None:
+    try:
+        await client.reset_sessions(name)
+    finally:
+        await client.close()
 
 
 def security(home: HomeOption = None, limit: LimitOption = 50, as_json: JsonOption = False) -> None:

@@ -34,6 +34,8 @@ from restante.wire.control_messages import CannotReadMessage, encode_cannot_read
 
 RECOVERY_LIMIT: Final = "recovery_limit"
 """Security event: the daily limit of openings or re-encrypted bytes was reached for a contact."""
+RESTORED: Final = "restored"
+"""Security event: the client's file is an older copy. Sessions with all contacts were replaced."""
 CANNOT_RECOVER: Final = "cannot_recover"
 """Security event: no session can be opened with a contact, because its prekeys are too old."""
 
@@ -94,6 +96,12 @@ class SessionRecovery:
     def lose_state(self, peer: Address, *, now_ms: int) -> None:
         """Delete the sessions with a peer and open another one that tells it (rule 8)."""
         self.apply(peer, StateLost(), now_ms=now_ms)
+
+    def lose_all_state(self, *, now_ms: int) -> None:
+        """Do so for every peer: the file was restored from a backup."""
+        self._security.suspect(RESTORED, now_ms=now_ms)
+        for peer in self._sessions.peers():
+            self.lose_state(peer, now_ms=now_ms)
 
     def delete_expired(self, *, now_ms: int) -> None:
         """Delete sessions whose keys have expired (rule 4)."""

@@ -141,3 +141,21 @@ SELECT prekey_id FROM used_prekey WHERE peer = ?;
 -- name: spend
 -- We used this one-time prekey of a peer.
 INSERT INTO used_prekey (peer, prekey_id) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- name: told_prekey
+-- Our newest prekey that a peer was told.
+SELECT told_prekey_id FROM peer_prekeys WHERE peer = ?;
+
+-- name: set_told_prekey
+-- A peer was told of this prekey of ours.
+INSERT INTO peer_prekeys (peer, told_prekey_id) VALUES (?, ?)
+    ON CONFLICT (peer) DO UPDATE SET told_prekey_id = excluded.told_prekey_id;
+
+-- name: bundle_of
+-- The newest prekey bundle that a peer told us in a session.
+SELECT bundle FROM peer_prekeys WHERE peer = ? AND bundle IS NOT NULL;
+
+-- name: set_bundle
+-- A peer told us of a newer bundle.
+INSERT INTO peer_prekeys (peer, told_prekey_id, bundle) VALUES (?, 0, ?)
+    ON CONFLICT (peer) DO UPDATE SET bundle = excluded.bundle;

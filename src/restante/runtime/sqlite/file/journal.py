@@ -227,6 +227,23 @@ class Journal:
                 self._database.run(_SQL["set_meta"], key=key, value=value)
             return value
 
+    def get_meta(self, key: str) -> bytes | None:
+        """Return a value of this file, or None."""
+        rows = self._database.run(_SQL["get_meta"], key=key)
+        return bytes(rows[0][0]) if rows else None
+
+    def set_meta(self, key: str, value: bytes) -> None:
+        self._database.run(_SQL["set_meta"], key=key, value=value)
+
+    def take_new_writer(self, entropy: Entropy) -> None:
+        """Write under another id from now on: the file was restored, and its next numbers were used before.
+
+        Events up to now were shipped under the old id, or are lost with what the restore undid.
+        """
+        self.writer = WriterId(entropy.draw(WRITER_ID_BYTES))
+        self.set_meta("writer", self.writer)
+        self.mark_shipped(self.last_number())
+
     def _take_number(self, kind: JournalKind) -> int:
         if kind not in _NAMED_BY_A_ROW:
             self._has_loose_end = True

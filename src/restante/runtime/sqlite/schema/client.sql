@@ -289,6 +289,13 @@ CREATE TABLE session_message (
 CREATE INDEX session_message_id ON session_message (message_id);
 CREATE INDEX session_message_wanted ON session_message (is_wanted) WHERE is_wanted = 1;
 
+-- SPEC 8.8: our newest prekey that a peer was told in the session, and the newest bundle that it told us.
+CREATE TABLE peer_prekeys (
+    peer           BLOB PRIMARY KEY CHECK (length(peer) = 32),
+    told_prekey_id INTEGER NOT NULL,
+    bundle         BLOB
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE own_prekeys (
     only   INTEGER PRIMARY KEY CHECK (only = 1),
     sealed BLOB NOT NULL
