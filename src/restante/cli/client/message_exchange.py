@@ -29,7 +29,7 @@ from restante.views.received_messages import held_back_data, held_back_line, mes
 from restante.wire.address import parse_address
 
 LOOK_S: Final = 0.05
-REACH_S: Final = 15.0  # how long a place may take to answer; up to 2 s pass before we connect, and a mesh asks several nodes
+REACH_S: Final = 15.0  # how long a place may take to answer; a mesh asks several nodes first
 RECEIPTS_S: Final = 2.0  # RECEIPT acks are batched for up to a second
 HISTORY_PAGE: Final = 256
 MOST_MESSAGES: Final = 1_000_000
