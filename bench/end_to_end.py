@@ -259,7 +259,7 @@ PARTS: Final[dict[str, Callable[[Path, int, list[Table]], Awaitable[None]]]] = {
 }
 
 
-async def run(names: list[str], messages: int, *, large: bool) -> list[Table]:
+async def run(names: list[str], messages: int, *, large: bool) -> None:
     results: list[Table] = []
     for name in names:
         started = time.monotonic()
@@ -274,7 +274,7 @@ async def run(names: list[str], messages: int, *, large: bool) -> list[Table]:
             print(table.as_text(), flush=True)
         print(f"  ({name}: {time.monotonic() - started:.0f} s)\n", flush=True)
         shutil.rmtree(folder)
-    return results
+        write_results("end_to_end", results)  # after each part: what was measured is not lost if a later one fails
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -284,8 +284,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--large", action="store_true", help="also 100,000 messages")
     chosen = parser.parse_args(argv)
     shutil.rmtree(WORKING_DIRECTORY, ignore_errors=True)
-    tables = asyncio.run(run(chosen.only.split(","), chosen.messages, large=chosen.large))
-    write_results("end_to_end", tables)
+    asyncio.run(run(chosen.only.split(","), chosen.messages, large=chosen.large))
 
 
 if __name__ == "__main__":
