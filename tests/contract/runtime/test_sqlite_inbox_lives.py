@@ -7,6 +7,7 @@ import pytest
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, TtlType
 from restante.policy.ack_batching import AckBatching
+from restante.runtime.sqlite.file.database import load_queries
 from restante.runtime.sqlite.inbox.pending_acks import OwedBatch
 from restante.wire.acks import AckType
 from support.fleet.journal_files import message
@@ -132,3 +133,10 @@ def test_no_body_lies_readable_on_the_disk_whether_it_waits_or_was_handed_on(fil
     file.database.run("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"the secret" not in file.database.path.read_bytes()
     assert bytes(SESSION) in file.database.path.read_bytes(), "the search finds what is there"
+
+
+def test_the_first_message_to_show_is_found_by_an_index(file: ClientFile) -> None:
+    """Without it each page would read all messages that were processed before."""
+    query = load_queries("inbox/store")["first_unacked"]
+    [(*_, only_step)] = file.database.run("EXPLAIN QUERY PLAN " + query)
+    assert "inbox_message_unacked" in only_step

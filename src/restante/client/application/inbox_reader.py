@@ -192,10 +192,11 @@ class InboxReader:
         return entry.first_read_at_ms is None and (self.sends_read_acks or entry.expires_at_ms is None)
 
     def _unread(self, after: int) -> list[tuple[int, InboxEntry]]:
-        first = self._inbox.first_unacked()
-        if first is None:
-            return []
-        after = max(after, first - 1)
+        if after < 0:
+            first = self._inbox.first_unacked()
+            if first is None:
+                return []
+            after = first - 1
         while page := self._inbox.released(after=after, limit=PAGE, now_ms=self._clock.now_ms()):
             unread = [
                 (place, entry) for place, entry in page if entry.acked_at_ms is None and place not in self._processed

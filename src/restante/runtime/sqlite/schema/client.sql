@@ -214,6 +214,7 @@ CREATE TABLE inbox_message (
     expires_at_ms       INTEGER,
     sealed_plaintext    BLOB NOT NULL
 ) STRICT;
+CREATE INDEX inbox_message_unacked ON inbox_message (place) WHERE acked_at_ms IS NULL;
 CREATE INDEX inbox_message_expiry ON inbox_message (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 
 -- Acknowledgements still to be queued; deleted in the transaction that queues them. `since_ms` of one for a duplicate
