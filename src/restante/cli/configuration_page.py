@@ -57,6 +57,14 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "relay.max_uncommitted_bytes": "bytes of puts not yet on disk above which the relay pauses reading",
         "relay.max_partial_bytes": "bytes of incomplete frames above which the relay closes the oldest of them",
         "mesh.ping_interval_ms": "the time between two pings of a neighbour in the mesh; other intervals follow it",
+        "circuits.pool": "circuits that a client has at most",
+        "circuits.spares": "circuits that a client builds before it needs them",
+        "circuits.messages_per_minute": "messages a minute that a client sends through circuits; more wait",
+        "circuits.bytes_per_s": "bytes a second that a client sends through circuits; more wait",
+        "circuits.idle_ms": "how long a circuit stays without use",
+        "circuits.max_queued_bytes": "bytes of queued cells above which a hop ends the circuit with the longest queue",
+        "circuits.max_circuits": "circuits that a hop forwards at most",
+        "circuits.max_circuits_per_client": "circuits of one client connection at a hop",
         "journal.ship_interval_ms": "the time between two shipments of journal events to `ship_to`",
     }
 )

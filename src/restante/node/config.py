@@ -19,7 +19,7 @@ from restante.runtime.endpoints import Endpoint, parse_endpoint, parse_relay_pla
 from restante.runtime.settings_loader import did_you_mean, load_tables, read_toml
 
 NODE: Final = "node"
-NODE_SECTIONS: Final = ("relay", "mailbox", "mesh", "journal")
+NODE_SECTIONS: Final = ("relay", "mailbox", "mesh", "circuits", "journal")
 TESTING: Final = "testing"
 MADE_FOR_TESTS: Final = "made-for-tests"
 """A file of this name in the node's directory allows the section [testing]. 'node init --for-tests' makes it."""

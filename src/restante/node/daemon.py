@@ -18,6 +18,7 @@ from restante import __version__
 from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, EnvironmentUnsuitable, StoreUnusable
 from restante.model.node_descriptor import Role
+from restante.node.circuits.family import CircuitFamily
 from restante.node.config import NodeConfig
 from restante.node.gc_tuning import tune_garbage_collector
 from restante.node.journal_shipping import shipper_of, shipping_data
@@ -37,6 +38,7 @@ from restante.runtime.family_certificates import load_certificate
 from restante.runtime.journal.node_identity import append_node_started
 from restante.runtime.journal.pruner import JournalPruner
 from restante.runtime.node_home import NodeDirectory
+from restante.runtime.onion_keys import OnionKeys
 from restante.runtime.sqlite.file.node_file import NodeFile
 from restante.runtime.sqlite.mailbox.maintenance import delay_reaping, journal_refusals
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
@@ -97,6 +99,8 @@ class _Node:
             is_mailbox=Role.MAILBOX in config.roles,
         )
         self._mesh = self._make_mesh_agent(directory) if config.is_in_mesh else None
+        self._onion_keys = OnionKeys(directory.onion_keys, SystemEntropy())
+        self._circuits: CircuitFamily | None = None
         self._health = StoreHealth(self._database, self._file, takes_puts=lambda: self._relay.stats().store_usable)
         self._shipper = shipper_of(config, self._database, journal, commits=self._file, clock=self._clock)
         is_shipped = config.ship_to is not None
@@ -151,8 +155,26 @@ class _Node:
         self._relay.register(service.family)
         return MeshAgent(service, self._file, settings=settings, entropy=SystemEntropy(), bootstrap=config.bootstrap)
 
+    def _forward_circuits(self, mesh: MeshAgent) -> CircuitFamily:
+        """Serve as a hop: the descriptor names an onion key, and the frames of circuits are handled."""
+        view = mesh.service.view
+        view.onion_key = lambda now_ms: self._onion_keys.rotate(now_ms=now_ms)
+        self._onion_keys.rotate(now_ms=self._clock.now_ms())
+        family = CircuitFamily(
+            self._identity,
+            view.find_valid,
+            self._onion_keys.good,
+            entropy=SystemEntropy(),
+            circuit_limits=self._config.settings.circuits,
+            limits=self._config.settings.relay,
+        )
+        self._relay.register(family)
+        return family
+
     async def _listen(self) -> Endpoint:
         wanted = self._config.listen
+        if self._mesh is not None and Role.HOP in self._config.roles:
+            self._circuits = self._forward_circuits(self._mesh)
         try:
             server = await self._relay.listen(wanted.host, wanted.port)
         except OSError as error:
@@ -180,6 +202,8 @@ class _Node:
         log(Level.INFO, Event.STOPPING, connections=self._relay.stats().connections)
         if self._mesh is not None:
             await self._leave(self._mesh)
+        if self._circuits is not None:
+            await self._circuits.stop()
         await self._relay.stop(grace_s=GRACE_S)
         if self._shipper is not None:
             await self._shipper.finish()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from restante.policy.ack_batching import AckBatching
 from restante.policy.capacity import OutboxLimits
+from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.dead_letters import DeadLetterRetention
 from restante.policy.dedup import DedupLimits
@@ -30,5 +31,6 @@ class Settings:
     order: OrderLimits = field(default_factory=OrderLimits)
     acks: AckBatching = field(default_factory=AckBatching)
     relay: RelayLimits = field(default_factory=RelayLimits)
+    circuits: CircuitLimits = field(default_factory=CircuitLimits)
     mesh: MeshIntervals = field(default_factory=MeshIntervals)
     journal: JournalShipping = field(default_factory=JournalShipping)

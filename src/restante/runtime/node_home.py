@@ -40,6 +40,11 @@ class NodeDirectory:
         return self.path / "family"
 
     @property
+    def onion_keys(self) -> Path:
+        """Return the path of the onion keys of a node with role hop."""
+        return self.path / "onion-keys"
+
+    @property
     def lock(self) -> Path:
         return self.path / "lock"
 

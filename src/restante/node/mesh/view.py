@@ -1,5 +1,6 @@
 """What a node knows of the mesh: directory, routing table, placement, network time, and whether its silence counts."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -8,13 +9,14 @@ from restante.core.directory.routing_table import RoutingTable, TableLimits
 from restante.core.mesh_proofs.descriptors import sign_descriptor, verify_descriptor
 from restante.core.replication.serving import Serving
 from restante.crypto.identity import Identity
+from restante.model.ids import NodeId
 from restante.model.node_descriptor import Endpoint, FamilyCertificate, NodeDescriptor, Role
 from restante.policy.mesh.network_time import FEWEST_FAMILIES, NetworkTime
-from restante.policy.mesh.placement import PlacementIndex, rank_of
+from restante.policy.mesh.placement import PlacementIndex, is_valid, rank_of
 from restante.ports.clock import Clock
 
 NO_ONION_KEY: Final = bytes(32)
-"""Until the node forwards circuits (role hop)."""
+"""Of a node that forwards no circuits."""
 UNLIMITED: Final = 1_000_000
 
 
@@ -38,6 +40,8 @@ class MeshView:
         self.time = NetworkTime()
         self.serving = Serving()
         self._clock = clock
+        self.onion_key: Callable[[int], bytes] = lambda _now_ms: NO_ONION_KEY
+        """Return the onion key that a descriptor issued now names. A node with role hop sets it."""
         self.own = NodeDescriptor(
             node_key=identity.node_key,
             onion_key=NO_ONION_KEY,
@@ -74,6 +78,7 @@ class MeshView:
         unsigned = replace(
             self.own,
             endpoints=endpoints,
+            onion_key=self.onion_key(self.own_clock_ms()),
             issued_at_ms=issued_at_ms,
             expires_at_ms=issued_at_ms if is_leaving else issued_at_ms + VALID_MS,
             signature=b"",
@@ -92,6 +97,11 @@ class MeshView:
         if offered.verdict is Verdict.NEW:
             self._index = None
         return descriptor, offered.verdict
+
+    def find_valid(self, node: NodeId) -> NodeDescriptor | None:
+        """Return the descriptor of a node that may be dialled now."""
+        held = self.directory.get(node)
+        return held if held is not None and is_valid(held, now_ms=self.now_ms()) else None
 
     def drop_expired(self) -> list[NodeDescriptor]:
         self._index = None
