@@ -31,6 +31,6 @@ class Settings:
     order: OrderLimits = field(default_factory=OrderLimits)
     acks: AckBatching = field(default_factory=AckBatching)
     relay: RelayLimits = field(default_factory=RelayLimits)
-    circuits: CircuitLimits = field(default_factory=CircuitLimits)
     mesh: MeshIntervals = field(default_factory=MeshIntervals)
+    circuits: CircuitLimits = field(default_factory=CircuitLimits)
     journal: JournalShipping = field(default_factory=JournalShipping)

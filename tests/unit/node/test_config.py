@@ -72,7 +72,11 @@ def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
             "relay.max_connections must be an integer of connections",
         ),
         ("[retry]\nbase_ms = 500", ConfigurationInvalid, "unknown section retry"),
-        ("[nod]", ConfigurationInvalid, "Did you mean node? A node's sections are node, relay, mailbox, mesh, journal"),
+        (
+            "[nod]",
+            ConfigurationInvalid,
+            "Did you mean node? A node's sections are node, relay, mailbox, mesh, circuits, journal",
+        ),
         ("[node]\nlisten = 7431", ConfigurationInvalid, "node.listen must be a text in quotes, not 7431"),
         ("[node]\nlisten = 'here'", ConfigurationInvalid, "node.listen: 'here' is not an endpoint"),
         ("[node]\nlog_level = 'loud'", ConfigurationInvalid, "must be one of debug, info, warning, error, not 'loud'"),
