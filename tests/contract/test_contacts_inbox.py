@@ -15,6 +15,7 @@ from restante.model.ids import InboxKey
 from restante.model.places import RelayPlace
 from restante.model.states import Route
 from restante.policy.quota import MailboxQuota
+from restante.policy.reorder_limits import MAX_UNRECEIPTED_AT_SWITCH
 from restante.policy.retry import RetrySchedule
 from restante.ports.relay_connection import RelayConnection
 from restante.testing.deterministic import FakeClock, SeededEntropy
@@ -93,6 +94,22 @@ async def test_the_first_message_goes_to_the_public_inbox_and_later_ones_to_the_
     await alice.send(bob.identity.address, b"second")
     assert set(await meeting.deliver(alice, bob)) == {private}
     assert bodies(bob, meeting.clock) == [b"first", b"second"]
+
+
+@clause("7.2", "9.4")
+async def test_mail_stays_in_the_public_inbox_until_the_recipient_has_read_nearly_all_of_it(meeting: Meeting) -> None:
+    """A recipient reads both inboxes at once: what is new must not come too far ahead of a long backlog."""
+    alice, bob = meeting.alice, meeting.bob
+    public, private = (inbox_of(bob, secret) for secret in (NO_SECRET, bob.identity.access_secret))
+    await alice.send(bob.identity.address, b"first")
+    await meeting.deliver(alice, bob)
+    for number in range(MAX_UNRECEIPTED_AT_SWITCH + 1):
+        await alice.send(bob.identity.address, b"%d" % number)
+    await meeting.deliver(bob, alice)  # with Bob's access secret
+    assert set(await meeting.deliver(alice, bob)) == {public}
+    await meeting.deliver(bob, alice)  # with receipts
+    await alice.send(bob.identity.address, b"last")
+    assert set(await meeting.deliver(alice, bob)) == {private}
 
 
 @clause("8.8")

@@ -36,6 +36,7 @@ from restante.model.errors import OutboxFull, RestanteError, StoreUnusable
 from restante.model.ids import Address
 from restante.model.kinds import Kind
 from restante.model.states import Verdict
+from restante.policy.reorder_limits import MAX_UNRECEIPTED_AT_SWITCH
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.access_secrets import AccessSecrets
 from restante.runtime.sqlite.inbox.batch import ReceiveBatch
@@ -111,6 +112,18 @@ class IncomingMessages:
         # encrypted again.
         self._recovery.ask_due(now_ms=now_ms)
         self._recovery.reencrypt_wanted(now_ms=now_ms)
+        self._use_contacts_inboxes()
+
+    def _use_contacts_inboxes(self) -> None:
+        """Switch to the contacts inbox of those who have read nearly all we sent.
+
+        The recipient reads both inboxes at once. With a long backlog in the public one, it would get mail of the other
+        too far ahead of what it has read.
+        """
+        for peer in self._access.unused():
+            contact = self._contacts.get(peer)
+            if contact is not None and self._outbox.lanes.held_for(contact.lane) <= MAX_UNRECEIPTED_AT_SWITCH:
+                self._access.use(peer)
 
     def request_again(self, asks: Sequence[Asked], *, now_ms: int) -> None:
         """Request missing messages from their senders. With a full reserve the request is dropped, visibly: the next

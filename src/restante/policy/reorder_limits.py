@@ -12,6 +12,9 @@ from restante.model.setting_ranges import check_ranges, ranged
 DAY_MS: Final = 86_400_000
 RETRANSMIT_SPAN: Final = 10  # SPEC 9.5: a request is for [missing, missing + 10]
 MAX_MISSING: Final = 1_000  # SPEC 8.2: a session keeps at most this many skipped keys
+MAX_UNRECEIPTED_AT_SWITCH: Final = MAX_MISSING // 2
+"""Mail changes to another inbox of its recipient only with at most so many messages unreceipted: the recipient reads
+both inboxes at once, and what comes through the new one must not be too far ahead."""
 MISSING_LIFE_MS: Final = 30 * DAY_MS  # SPEC 8.2: and for this long
 
 

@@ -157,6 +157,10 @@ class LaneTable:
         self._all()
         return self._held[control]
 
+    def held_for(self, name: str) -> int:
+        """Return how many messages the lanes of one recipient hold, over all routes of mail."""
+        return sum(lane.entries for route in MAIL_ROUTES if (lane := self.get(route, name)) is not None)
+
     def held_at_relay(self, relay: str) -> Held:
         self._all()
         return self._held_at_relay.get(relay, Held(0, 0))

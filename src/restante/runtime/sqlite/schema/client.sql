@@ -302,10 +302,12 @@ CREATE TABLE own_prekeys (
     sealed BLOB NOT NULL
 ) STRICT;
 
--- SPEC 8.8: access secrets of contacts inboxes: which peers gave us theirs (sealed), and which have ours.
+-- SPEC 8.8: access secrets of contacts inboxes: which peers gave us theirs (sealed), whether our mail goes to their
+-- contacts inbox yet, and which peers have our secret.
 CREATE TABLE contact_access (
     peer          BLOB PRIMARY KEY CHECK (length(peer) = 32),
     sealed_secret BLOB,
+    is_used       INTEGER NOT NULL DEFAULT 0,
     is_told       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
