@@ -40,7 +40,7 @@ def test_a_directory_with_anything_in_it_is_left_as_it_is(tmp_path: Path) -> Non
 
 def test_a_place_where_nothing_can_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreUnusable, match="cannot be made"):
+    with pytest.raises(StoreUnusable, match="cannot be created"):
         NodeDirectory(tmp_path / "file").create("", SeededEntropy(1))
 
 
