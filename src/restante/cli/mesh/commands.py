@@ -13,8 +13,6 @@ from restante.views.text_tables import fields, table
 if TYPE_CHECKING:
     from restante.client.client import Client
 
-CIRCUITS_OFF = "off: nodes see the network address of this machine"
-
 app = typer.Typer(help="Look into the mesh.", no_args_is_help=True, rich_markup_mode="rich")
 
 
@@ -27,11 +25,13 @@ def status(
     if as_json:
         print_json(data)
         return
+    from restante.client.mesh.host import WITHOUT_CIRCUITS
+
     agreed = "agreed" if data["is_time_agreed"] else "own clock: fewer than 3 families were heard"
     lines = [
         ("nodes", f"{data['nodes']:,}, {data['storage_nodes']:,} of them store mail, {data['families']:,} families"),
         ("network time", f"{agreed}, own clock off by {data['clock_offset_ms'] / 1_000:,.1f} s"),
-        ("circuits", CIRCUITS_OFF),
+        ("circuits", data["circuits"] if data["circuits"] == "required" else f"off: {WITHOUT_CIRCUITS}"),
     ]
     console().print(fields("Mesh", lines), soft_wrap=True)
 
@@ -88,7 +88,7 @@ async def _status(client: "Client") -> dict[str, Any]:
                 "families": len({each.family for each in nodes}),
                 "is_time_agreed": time.is_agreed,
                 "clock_offset_ms": time.offset_ms,
-                "circuits": "off",
+                "circuits": host.circuit_mode.value,
             }
     finally:
         await client.close()

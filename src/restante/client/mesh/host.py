@@ -46,8 +46,8 @@ class CircuitMode(StrEnum):
 
 
 WITHOUT_CIRCUITS: Final = (
-    "circuits are off: each node that stores or hands out mail sees this machine's network address, and can tell "
-    "which inboxes it reads and when"
+    "each node that stores or hands out mail sees this machine's network address, and can tell which inboxes it reads "
+    "and when"
 )
 
 
@@ -113,6 +113,10 @@ class MeshHost:
         await asyncio.gather(*self._saving, return_exceptions=True)
 
     @property
+    @property
+    def circuit_mode(self) -> CircuitMode:
+        return self._access.circuits
+
     def circuit_status(self) -> PoolStatus | None:
         """What `restante circuits` shows; None if circuits are off."""
         return None if self.circuits is None else self.circuits.pool.status()
