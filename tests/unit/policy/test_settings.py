@@ -57,6 +57,17 @@ DEFAULTS: dict[str, dict[str, float]] = {
         "max_partial_bytes": 67_108_864,
     },
     "journal": {"ship_interval_ms": 60_000},
+    "mesh": {"ping_interval_ms": 60_000},
+    "circuits": {
+        "pool": 10,
+        "spares": 2,
+        "messages_per_minute": 1_000,
+        "bytes_per_s": 1_048_576,
+        "idle_ms": 60_000,
+        "max_queued_bytes": 67_108_864,
+        "max_circuits": 16_384,
+        "max_circuits_per_client": 64,
+    },
 }
 KEYS = [
     (section.name, declared.name, allowed)

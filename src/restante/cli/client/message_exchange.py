@@ -105,11 +105,10 @@ async def show_new(
                     shown += 1
                 return InboxResult(shown=shown, was_connected=True)
 
-            async def has_news() -> bool:
-                is_settled = is_run_elsewhere or client.was_connected or client.connection_failure is not None
-                return is_settled or await client.has_unread()
+            async def is_settled() -> bool:  # each of its inboxes was reached, or one could not be
+                return is_run_elsewhere or client.was_connected or client.connection_failure is not None
 
-            await _until(has_news, working, within_s=REACH_S)
+            await _until(is_settled, working, within_s=REACH_S)
             while True:
                 before = shown
                 await _until(client.has_unread, working, within_s=idle_timeout_s)
