@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """Report a contact's malformed message. No session can help, so nothing is asked for."""
+    """Report a contact's malformed message. Another session would not help, so the client asks for nothing again."""
 
     code: Code
 

@@ -133,7 +133,7 @@ class RequestUsage(NamedTuple):
 
 
 def may_keep_request(usage: RequestUsage, *, size_bytes: int) -> bool:
-    """Return whether one more message fits. Nothing that is kept makes room for it: a flood removes nobody's mail."""
+    """Return whether one more message fits. A full store refuses it and deletes no other mail."""
     if usage.of_sender >= MOST_REQUESTS_PER_SENDER or usage.total_bytes + size_bytes > MOST_REQUEST_BYTES:
         return False
     return usage.of_sender > 0 or usage.senders < MOST_REQUEST_SENDERS

@@ -20,7 +20,7 @@ from restante.wire.frames.mesh_types import MeshFrameType
 
 
 class Holder(NamedTuple):
-    """One node. `messages` is known for the own inbox only: a node lists to nobody else."""
+    """One node. `messages` is known for the own inbox only: a node lists an inbox to its owner only."""
 
     node: str
     place: str

@@ -85,7 +85,7 @@ class PrekeyRecords:
         if newest is not None:
             return newest[1]
         if absent >= min(NONE_SAID_BY, asked):
-            raise RestanteError("nobody has published keys for this address in the mesh", code=Code.RECIPIENT_NOT_FOUND)
+            raise RestanteError("no keys are published in the mesh for this address", code=Code.RECIPIENT_NOT_FOUND)
         raise MeshUnknown("too few nodes of the mesh answer to know the keys of this address")
 
     async def _put(self, node: NodeDescriptor, record: bytes) -> bool:

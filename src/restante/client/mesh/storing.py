@@ -66,7 +66,7 @@ class _Attempt:
 
 
 class MeshStorage:
-    """Stores for any recipient. `close` ends puts whose receipts nobody waits for any more."""
+    """Stores for any recipient. `close` ends puts whose receipts no caller waits for."""
 
     def __init__(self, directory: MeshDirectory) -> None:
         self._directory = directory

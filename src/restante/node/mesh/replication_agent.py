@@ -62,7 +62,7 @@ class ReplicationAgent:
         self._wanted.set()
 
     async def run_rounds(self) -> None:
-        """Run a round whenever one is asked for."""
+        """Run a round after each request for one."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()

@@ -166,7 +166,7 @@ class ServingConnection:
     def _concerns(self, summary: KeySummary, neighbour: NodeDescriptor) -> bool:
         """Return whether both nodes are among the 16 closest of the key (SPEC 7.9).
 
-        A node that leaves is in no placement any more. It is asked for what it holds, and sees what others hold by now.
+        A node that leaves is in no placement. Its neighbours fetch what it holds, and it sees what others hold.
         """
         closest = {each.node_id for each in place(self._view.index(), summary.inbox_key, RESPONSIBLE_WITHIN)}
         is_ours = self._view.own.node_id in closest or self._view.serving.phase is Phase.LEAVING

@@ -26,5 +26,5 @@ SELECT max(number)
    AND number < coalesce((SELECT min(number) FROM journal WHERE at_ms >= :before_ms), 9223372036854775807);
 
 -- name: prune
--- Delete old events that were shipped, or that nobody ships.
+-- Delete old events that were shipped, or all old ones where shipping is off.
 DELETE FROM journal WHERE number <= :through;
