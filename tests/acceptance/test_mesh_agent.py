@@ -80,6 +80,28 @@ async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
         await made.crash(number)
 
 
+@clause("7.1")
+async def test_a_node_that_is_told_of_another_before_it_has_joined_goes_on_and_joins(mesh: Mesh) -> None:
+    """It holds no descriptor of its own yet: it asks its bootstrap nodes for the time first."""
+    told = asyncio.Event()
+
+    async def say_nothing(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await told.wait()
+        writer.close()
+
+    silent = await asyncio.start_server(say_nothing, "127.0.9.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    first = await mesh.start(1)
+    joining = await mesh.start(2, by=[RelayPlace(node_key=Identity(b"s" * 32).node_key, host="127.0.9.1", port=port)])
+    connection = await joining.dial()
+    await connection.publish(encode_descriptor(first.service.view.own))
+    await connection.close()
+    await until_true(lambda: first.service.view.own.node_id in joining.agent.directory.reached)
+    told.set()
+    silent.close()
+    await mesh.settled()
+
+
 @clause("7.1", "7.9", "7.5")
 async def test_a_node_that_joins_gets_what_it_should_hold_before_its_silence_counts(mesh: Mesh) -> None:
     for number in range(1, 5):

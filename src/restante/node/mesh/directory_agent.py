@@ -92,7 +92,7 @@ class DirectoryAgent:
         connections = [each for each in await asyncio.gather(*map(self._dial, self.bootstrap)) if each is not None]
         for raw in persisted:  # only now: descriptors are judged by network time
             self.learn(raw)
-        self.view.issue(self.endpoints)
+        self.issue()
         copied = list(await asyncio.gather(*map(self._copy_from_bootstrap, connections)))
         known = [each for each in self.view.directory if each.node_id != self.view.own.node_id]
         if not any(copied):
@@ -260,10 +260,11 @@ class DirectoryAgent:
             self.start(self._check(effect.node) if isinstance(effect, Dial) else self._ping_listed(effect.node))
 
     async def _check(self, node: NodeDescriptor) -> None:
-        """Dial a node before it may enter the table, and tell it who we are."""
+        """Dial a node before it may enter the table, and tell it who we are, unless `join` is yet to issue that."""
         try:
             connection = await self.pool.to(node)
-            await connection.publish(encode_descriptor(self.view.own))
+            if self.view.own.signature:
+                await connection.publish(encode_descriptor(self.view.own))
         except AttemptFailed:
             self._step(node, DialFailed())
             return
