@@ -109,8 +109,10 @@ def stored_with_a_stranger() -> bytes:
         stored(NODE, b"other bytes"),
         stored_later(),
         stored_with_a_stranger(),
+        codec.encode_frame(codec.Pong(), 1),
+        codec.encode_frame(codec.Deleted(), 1),
     ],
-    ids=["another's signature", "other bytes", "another time", "a stranger's besides"],
+    ids=["another's signature", "other bytes", "another time", "a stranger's besides", "PONG", "DELETED"],
 )
 async def test_an_acknowledgement_that_is_not_the_relays_word_for_these_bytes_is_no_success(answer: bytes) -> None:
     async with pretended_relay(answering(answer)) as port:

@@ -17,6 +17,7 @@ from restante.ports.relay_connection import AttemptFailed, ConnectionLost
 from restante.runtime.transport import mesh_connection
 from restante.runtime.transport.mesh_connection import AnswerForged, MeshConnection
 from restante.wire.envelope import decode_envelope
+from restante.wire.frames import codec
 from restante.wire.frames.codec import Unknown
 from restante.wire.frames.mesh import MeshFrame, MeshFrameType
 from restante.wire.frames.mesh_directory import Authenticate, FindNode, Nodes, authenticate_to_sign
@@ -83,6 +84,17 @@ async def test_a_receipt_for_anything_else_is_forged_and_ends_the_connection(for
     async with connected(script) as connection:
         with pytest.raises(AnswerForged):
             await connection.put(SIGNER.public_key, BUCKET, envelope(b"sealed"))
+        await asyncio.wait_for(connection.lost(), 10)
+
+
+async def test_a_pong_answers_only_a_ping() -> None:
+    def script(_frame: MeshFrame | Unknown, peer: Peer) -> Answers:
+        peer.send(codec.encode_frame(codec.Pong(), 1))
+        return []
+
+    async with connected(script) as connection:
+        with pytest.raises(AttemptFailed):
+            await connection.find_node(bytes(32), 1)
         await asyncio.wait_for(connection.lost(), 10)
 
 

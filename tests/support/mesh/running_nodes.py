@@ -49,6 +49,8 @@ class RunningNode:
     journal: Journal
     clock: FakeClock
     agent: MeshAgent
+    running: asyncio.Task[None] | None = None
+    """The agent's `run`. A node ends with it."""
 
     @property
     def place(self) -> RelayPlace:
@@ -143,6 +145,7 @@ async def running_node(
             journal=journal,
             clock=clock,
             agent=agent,
+            running=running,
         )
     finally:
         if running is not None:

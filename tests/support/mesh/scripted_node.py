@@ -65,13 +65,13 @@ class ScriptedConnection:
 
 
 @contextlib.asynccontextmanager
-async def connected(script: Script) -> AsyncIterator[MeshConnection]:
-    """A connection to a node that answers by `script`."""
+async def listening(script: Script, *, identity: Identity = NODE, host: str = LOOPBACK) -> AsyncIterator[int]:
+    """The port of a node that answers by `script`."""
     limits, counters = RelayLimits(), RelayCounters()
     table = ConnectionTable(limits, counters)
     context = ConnectionContext(
-        identity=NODE,
-        tls=server_context(NODE),
+        identity=identity,
+        tls=server_context(identity),
         limits=limits,
         clock=FakeClock(),
         entropy=SystemEntropy(),
@@ -80,13 +80,21 @@ async def connected(script: Script) -> AsyncIterator[MeshConnection]:
     )
     context.register(ScriptedFamily(script))
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: ClientConnection(context), LOOPBACK, 0)
-    port = server.sockets[0].getsockname()[1]
-    connection = await MeshConnection.connect(LOOPBACK, port, node=NODE.node_key)
+    server = await loop.create_server(lambda: ClientConnection(context), host, 0)
     try:
-        yield connection
+        yield server.sockets[0].getsockname()[1]
     finally:
-        await connection.close()
         server.close()
         table.abort_all()
         await server.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def connected(script: Script) -> AsyncIterator[MeshConnection]:
+    """A connection to a node that answers by `script`."""
+    async with listening(script) as port:
+        connection = await MeshConnection.connect(LOOPBACK, port, node=NODE.node_key)
+        try:
+            yield connection
+        finally:
+            await connection.close()

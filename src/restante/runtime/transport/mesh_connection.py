@@ -271,8 +271,10 @@ class MeshConnection(OutgoingConnection[_Request]):
         if isinstance(frame, codec.Refused):
             failure = failure_of_refusal(frame.code, permanent=frame.permanent)
             self._fail(request, AttemptFailed(frame.text, failure=failure, retry_after_ms=frame.retry_after_ms or None))
-        else:
+        elif isinstance(frame, request.ends):
             self._resolve(request, frame)
+        else:
+            self._fail(request, self._forged("the node answered a request with PONG"))
 
     def _fail(self, request: _Request, error: AttemptFailed) -> None:
         if not request.answer.done():

@@ -31,6 +31,7 @@ Reply = TypeVar("Reply", codec.Subscribed, codec.Deleted, codec.Pong)
 
 _PUT: Final = FrameType.PUT
 _BLOB: Final = FrameType.BLOB
+_WRONG_KIND: Final = "the relay gave an answer of the wrong kind"
 _MAILBOX_FRAMES: Final = dict.fromkeys(map(int, (FrameType.STORED, _BLOB, FrameType.DELETED, FrameType.SUBSCRIBED)), 0)
 
 
@@ -155,6 +156,9 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
         if isinstance(frame, codec.Refused):
             failure = failure_of_refusal(frame.code, permanent=frame.permanent)
             self._fail(request, AttemptFailed(frame.text, failure=failure, retry_after_ms=frame.retry_after_ms or None))
+        elif request.payload_hash is not None:  # only a signed STORED says that a put is on disk
+            self._fail(request, AttemptFailed(_WRONG_KIND, failure=Failure.STORAGE_REFUSED))
+            raise RemoteProtocolError(_WRONG_KIND)
         elif not request.answer.done():
             request.answer.set_result(frame)
 
@@ -183,8 +187,8 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
         self._queue(codec.encode_frame(question, self._open_request(_Request(answer))))
         got = await answer
         if not isinstance(got, reply):
-            self._feed(Faulted(RemoteProtocolError("the relay gave an answer of the wrong kind")))
-            raise AttemptFailed("the relay gave an answer of the wrong kind", failure=Failure.NETWORK_TIMEOUT)
+            self._feed(Faulted(RemoteProtocolError(_WRONG_KIND)))
+            raise AttemptFailed(_WRONG_KIND, failure=Failure.NETWORK_TIMEOUT)
         return got
 
 
