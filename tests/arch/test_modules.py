@@ -14,7 +14,7 @@ VAGUE = {"util", "utils", "helper", "helpers", "manager", "managers", "misc", "c
 
 WRITTEN = sorted(path for path in SRC.rglob("*.py") if not path.stem.endswith("_pb2"))
 QUERIES = sorted(
-    path for part in ("file", "mailbox", "outbox") for path in (SRC / "restante/runtime/sqlite" / part).glob("*.sql")
+    path for path in (SRC / "restante/runtime/sqlite").rglob("*.sql") if "-- name: " in path.read_text("utf-8")
 )
 
 

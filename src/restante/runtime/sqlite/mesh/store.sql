@@ -1,14 +1,17 @@
 -- Mail of the mesh in a node's file (SPEC 7). The writer's statements first, then those of the reading connection.
 
 -- name: key
+-- Counts and the digest of one key, kept up to date with its blobs.
 SELECT blobs, bytes, deleted, xor FROM mesh_key WHERE inbox_key = ?;
 
 -- name: set_key
+-- New counts and digest of one key.
 INSERT INTO mesh_key (inbox_key, blinded, bucket, blobs, bytes, deleted, xor) VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (inbox_key) DO UPDATE
        SET blobs = excluded.blobs, bytes = excluded.bytes, deleted = excluded.deleted, xor = excluded.xor;
 
 -- name: drop_key
+-- One key that holds neither blobs nor tombstones.
 DELETE FROM mesh_key WHERE inbox_key = ?;
 
 -- name: totals
@@ -18,12 +21,15 @@ SELECT (SELECT coalesce(sum(bytes), 0) FROM mesh_key)
        (SELECT coalesce(sum(deleted), 0) FROM mesh_key);
 
 -- name: is_deleted
+-- Whether the owner has deleted this blob.
 SELECT 1 FROM mesh_tombstone WHERE inbox_key = ? AND payload_hash = ?;
 
 -- name: find
+-- The blob with these sealed bytes, if the key holds it.
 SELECT id, expires_at_ms FROM mesh_blob WHERE inbox_key = ? AND payload_hash = ?;
 
 -- name: insert
+-- One blob.
 INSERT INTO mesh_blob (id, inbox_key, payload_hash, expires_at_ms, envelope) VALUES (?, ?, ?, ?, ?);
 
 -- name: prolong
@@ -31,12 +37,15 @@ INSERT INTO mesh_blob (id, inbox_key, payload_hash, expires_at_ms, envelope) VAL
 UPDATE mesh_blob SET expires_at_ms = ?, envelope = ? WHERE id = ?;
 
 -- name: delete
+-- One blob by its hash, with what the counts need.
 DELETE FROM mesh_blob WHERE inbox_key = ? AND payload_hash = ? RETURNING id, inbox_key, payload_hash, length(envelope);
 
 -- name: delete_id
+-- One blob by its id, with what the counts need.
 DELETE FROM mesh_blob WHERE id = ? RETURNING id, inbox_key, payload_hash, length(envelope);
 
 -- name: bury
+-- The tombstone of a blob, so that no neighbour brings it back.
 INSERT INTO mesh_tombstone (inbox_key, payload_hash) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
 -- name: sizes
@@ -44,6 +53,7 @@ INSERT INTO mesh_tombstone (inbox_key, payload_hash) VALUES (?, ?) ON CONFLICT D
 SELECT id, length(envelope) FROM mesh_blob WHERE inbox_key = ?;
 
 -- name: expired
+-- Blobs whose time is over, some at a time.
 DELETE FROM mesh_blob
  WHERE id IN (SELECT id FROM mesh_blob WHERE expires_at_ms <= :now_ms LIMIT :limit)
 RETURNING id, inbox_key, payload_hash, length(envelope);
@@ -59,17 +69,21 @@ RETURNING id, inbox_key, payload_hash, length(envelope);
 SELECT inbox_key FROM mesh_key WHERE bucket < :bucket AND blobs = 0 LIMIT :limit;
 
 -- name: unbury
+-- All tombstones of a key.
 DELETE FROM mesh_tombstone WHERE inbox_key = ?;
 
 -- name: record
+-- The prekey record of a key.
 SELECT record FROM mesh_record WHERE record_key = ?;
 
 -- name: put_record
+-- A prekey record in place of the one before.
 INSERT INTO mesh_record (record_key, expires_at_ms, record_hash, record) VALUES (?, ?, ?, ?)
     ON CONFLICT (record_key) DO UPDATE
        SET expires_at_ms = excluded.expires_at_ms, record_hash = excluded.record_hash, record = excluded.record;
 
 -- name: expired_records
+-- Prekey records whose time is over.
 DELETE FROM mesh_record WHERE expires_at_ms <= :now_ms RETURNING length(record);
 
 -- name: listed
@@ -77,6 +91,7 @@ DELETE FROM mesh_record WHERE expires_at_ms <= :now_ms RETURNING length(record);
 SELECT id, payload_hash FROM mesh_blob WHERE inbox_key = ? AND id > ? AND expires_at_ms > ? ORDER BY id;
 
 -- name: read
+-- One blob that is still valid.
 SELECT id, envelope FROM mesh_blob WHERE inbox_key = ? AND payload_hash = ? AND expires_at_ms > ?;
 
 -- name: key_place
@@ -91,14 +106,17 @@ SELECT record_key, 1, record_hash FROM mesh_record WHERE record_key BETWEEN :low
  ORDER BY 1 LIMIT :limit;
 
 -- name: keys_of_bucket
+-- The keys whose copies a round compares.
 SELECT inbox_key FROM mesh_key WHERE bucket = ?;
 
 -- name: live
+-- Hashes of what a key holds and serves.
 SELECT payload_hash FROM mesh_blob WHERE inbox_key = :key AND expires_at_ms > :now_ms
  UNION ALL
 SELECT record_hash FROM mesh_record WHERE record_key = :key AND expires_at_ms > :now_ms;
 
 -- name: buried
+-- Hashes of what the owner of a key has deleted.
 SELECT payload_hash FROM mesh_tombstone WHERE inbox_key = ?;
 
 -- name: scrub
@@ -106,15 +124,19 @@ SELECT payload_hash FROM mesh_tombstone WHERE inbox_key = ?;
 SELECT id, inbox_key, payload_hash, envelope FROM mesh_blob WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: holdings
+-- Numbers of keys, blobs, records and buckets with mail, for status and metrics.
 SELECT (SELECT count(*) FROM mesh_key), (SELECT count(*) FROM mesh_blob), (SELECT count(*) FROM mesh_record),
        (SELECT count(DISTINCT bucket) FROM mesh_key WHERE blobs > 0);
 
 -- name: put_peer
+-- A node that answered, with the time.
 INSERT INTO mesh_peer (node_id, seen_at_ms, descriptor) VALUES (?, ?, ?)
     ON CONFLICT (node_id) DO UPDATE SET seen_at_ms = excluded.seen_at_ms, descriptor = excluded.descriptor;
 
 -- name: forget_peers
+-- All peers but those seen last.
 DELETE FROM mesh_peer WHERE node_id NOT IN (SELECT node_id FROM mesh_peer ORDER BY seen_at_ms DESC LIMIT ?);
 
 -- name: peers
+-- Peers of an earlier run, seen last first.
 SELECT descriptor FROM mesh_peer ORDER BY seen_at_ms DESC;
