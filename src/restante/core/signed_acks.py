@@ -19,6 +19,7 @@ from restante.wire.acks import (
     decode_batch_ack,
     delivery_batch_to_sign,
     delivery_references,
+    encode_ack,
     encode_batch_ack,
     unsigned_delivery,
 )
@@ -62,7 +63,13 @@ def sign_receipts(
     now_ms: int,
     ack_type: AckType = AckType.RECEIPT,
 ) -> bytes:
-    """Return the body of a control message that acknowledges messages of one sender, as received or as read."""
+    """Return the body of a control message that acknowledges messages of one sender, as received or as read.
+
+    One message gets the single ack of SPEC 10.2, several get a batch.
+    """
+    if len(messages) == 1:
+        ack = Ack(type=ack_type, reference=messages[0], subject=sender, timestamp_ms=now_ms)
+        return encode_ack(replace(ack, signature=recipient.sign(ack_to_sign(ack))))
     unsigned = BatchAck(type=ack_type, message_ids=messages, timestamp_ms=now_ms)
     return encode_batch_ack(replace(unsigned, signature=recipient.sign(batch_to_sign(unsigned, sender))))
 
@@ -70,7 +77,7 @@ def sign_receipts(
 def verify_receipts(body: bytes, *, recipient: Address, sender: Address) -> BatchAck:
     """Return the acks in a control message. Raise unless `recipient` signed them for `sender`.
 
-    A single ack in the form of SPEC 10.2 is returned as a batch of one.
+    A single ack (SPEC 10.2) is returned as a batch of one.
     """
     if len(body) == ACK_BYTES:
         return _checked_alone(decode_ack(body), recipient=recipient, sender=sender)

@@ -1,7 +1,7 @@
-"""Encode and decode the bodies of control messages: acks, requests, CANNOT_READ, LOST, access secrets (SPEC 8-10).
+"""Encode and decode the bodies of control messages: requests, CANNOT_READ, LOST, prekeys, access secrets (SPEC 8, 9).
 
-The first byte is the type. Only acks carry a signature, because they are evidence for third parties. For the others,
-the session in which a control message arrives authenticates its sender.
+The first byte is the type. They carry no signature: the session in which one arrives authenticates its sender. Acks are
+control messages, too; wire/acks has their bytes, with a signature, because they are evidence for third parties.
 """
 
 import struct
@@ -12,7 +12,6 @@ from typing import Final
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import (
     MAX_SEQUENCE,
-    MESSAGE_ID_BYTES,
     PAYLOAD_HASH_BYTES,
     PayloadHash,
     SessionId,
@@ -20,17 +19,11 @@ from restante.model.ids import (
     payload_hash,
     session_id,
 )
-from restante.wire.acks import (
-    BATCH_BYTES_WITHOUT_IDS,
-    MAX_BATCH_IDS,
-    AckType,
-    BatchAck,
-    decode_batch_ack,
-)
 from restante.wire.field_checks import check_number
+from restante.wire.prekey_bundle import MAX_BUNDLE_BYTES
 
-MAX_CONTROL_BYTES: Final = BATCH_BYTES_WITHOUT_IDS + MESSAGE_ID_BYTES * MAX_BATCH_IDS
-"""The size of a full batch of acks, the longest control message. It is checked before parsing."""
+MAX_CONTROL_BYTES: Final = 1 + MAX_BUNDLE_BYTES
+"""The size of the longest one, a renewed prekey bundle. It is checked before parsing."""
 
 ACCESS_SECRET_BYTES: Final = 32
 MAX_SPAN: Final = 10  # SPEC 9.5: [missing, missing + 10]
@@ -97,7 +90,7 @@ class LostMessage:
     """States that its sender lost its sessions and opened the one that this message arrived in."""
 
 
-Control = BatchAck | RetransmitRequest | CannotReadMessage | LostMessage | PrekeysMessage | AccessSecret
+Control = RetransmitRequest | CannotReadMessage | LostMessage | PrekeysMessage | AccessSecret
 
 
 def encode_retransmit_request(request: RetransmitRequest) -> bytes:
@@ -121,14 +114,12 @@ def encode_access_secret(access: AccessSecret) -> bytes:
 
 
 def decode_control(raw: bytes) -> Control:
-    """Decode a control message. A single ack is returned as a batch, too (SPEC 10.5)."""
+    """Decode a control message that is not an ack."""
     if len(raw) > MAX_CONTROL_BYTES:
         raise TooLarge("the control message", size_bytes=len(raw), limit_bytes=MAX_CONTROL_BYTES)
     if not raw:
         raise Malformed("a control message must not be empty")
     match raw[0]:
-        case AckType.RECEIPT | AckType.READ:
-            return decode_batch_ack(raw)
         case ControlType.RETRANSMIT_REQUEST:
             exactly(raw, _REQUEST.size, "a retransmit request")
             _, session, first, last = _REQUEST.unpack(raw)

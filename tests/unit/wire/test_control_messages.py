@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.model.errors import Malformed, TooLarge
-from restante.model.ids import MAX_SEQUENCE, MessageId, PayloadHash, SessionId
+from restante.model.ids import MAX_SEQUENCE, PayloadHash, SessionId
 from restante.policy.session_recovery import MAX_UNREAD
-from restante.wire.acks import AckType, BatchAck, encode_batch_ack
 from restante.wire.control_messages import (
     MAX_CONTROL_BYTES,
     MAX_HASHES,
@@ -32,8 +31,6 @@ SESSION = SessionId(bytes(range(32)))
 REQUEST = RetransmitRequest(session_id=SESSION, first=7, last=17)
 HASH = PayloadHash(bytes(range(32)))
 UNREAD = CannotReadMessage((HASH, HASH))
-ID = MessageId(bytes.fromhex("9f1c5a3e6d0b4c1e8a572f4e0c9b7d11"))
-BATCH = BatchAck(type=AckType.READ, message_ids=(ID,), timestamp_ms=1, signature=b"s" * 64)
 
 sessions = st.binary(min_size=32, max_size=32).map(SessionId)
 
@@ -63,14 +60,10 @@ def test_the_bytes_of_a_request_of_cannot_read_and_of_lost() -> None:
     assert decode_control(b"\x13") == LostMessage()
 
 
-def test_acks_are_told_apart_by_their_first_byte() -> None:
-    assert decode_control(encode_batch_ack(BATCH)) == BATCH
-
-
 @pytest.mark.parametrize(
     "raw",
-    [encode_retransmit_request(REQUEST), encode_cannot_read(UNREAD), encode_batch_ack(BATCH)],
-    ids=["request", "cannot read", "batch"],
+    [encode_retransmit_request(REQUEST), encode_cannot_read(UNREAD)],
+    ids=["request", "cannot read"],
 )
 def test_cut_lengthened_or_flipped_bytes_are_refused_or_mean_something_else(raw: bytes) -> None:
     assert_refuses_every_truncation(decode_control, raw)
@@ -96,15 +89,15 @@ def test_more_hashes_than_are_remembered_are_refused() -> None:
         decode_control(bytes([0x12, MAX_HASHES + 1]) + bytes(32 * (MAX_HASHES + 1)))
 
 
-@pytest.mark.parametrize("first_byte", [0x00, 0x01, 0x04, 0x10, 0x15, 0xFF])
+@pytest.mark.parametrize("first_byte", [0x00, 0x01, 0x02, 0x03, 0x04, 0x10, 0x15, 0xFF])
 def test_a_type_nobody_knows_is_refused(first_byte: int) -> None:
     with pytest.raises(Malformed, match="unknown type"):
         decode_control(bytes([first_byte]) + bytes(120))
 
 
-def test_what_is_longer_than_the_longest_batch_is_refused_unread() -> None:
+def test_what_is_longer_than_the_longest_is_refused_unread() -> None:
     with pytest.raises(TooLarge):
-        decode_control(b"\x02" + bytes(MAX_CONTROL_BYTES))
+        decode_control(b"\x14" + bytes(MAX_CONTROL_BYTES))
 
 
 @given(
@@ -121,7 +114,5 @@ def test_any_bytes_are_refused_or_have_one_encoding(raw: bytes) -> None:
             assert encode_prekeys_message(prekeys) == raw
         case LostMessage():
             assert encode_lost() == raw
-        case BatchAck() as batch:
-            assert encode_batch_ack(batch) == raw
         case other:
             assert other is None
