@@ -1,22 +1,28 @@
-"""On a full disk a client refuses new mail and goes on sending and ending what it has, which frees space (SPEC 1.4)."""
+"""On a full disk clients and nodes refuse new mail, and go on with what frees space (SPEC 1.4, 6.7)."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from restante.client.outbox import Message, Outbox
 from restante.model.errors import StoreUnusable
-from restante.model.ids import MessageId
+from restante.model.ids import InboxKey, MessageId
 from restante.model.states import Route, State
+from restante.policy.quota import DISK_FULL, MailboxQuota, Refusal
 from restante.policy.settings import Settings
 from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.file.integrity import check_file
+from restante.runtime.sqlite.file.node_file import NodeFile
 from restante.runtime.sqlite.file.space_reserve import RESERVE_BYTES, SpaceReserve
+from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.testing.deterministic import FakeClock, SeededEntropy
 from restante.wire.acks import AckType
 from support.outbox.scripted_carrier import MESH, Wire
+from support.relay.puts import keep
 from support.spec.clauses import clause
+from support.sqlite.files import NOW_MS
 from support.system.small_disk import SmallDisk
 
 MB = 1024 * 1024
@@ -121,3 +127,55 @@ async def test_the_reserve_exists_only_while_space_is_scarce(disk: SmallDisk) ->
     await outbox.send(Message(payload=b"x"), MESH)
     assert not reserve.exists()
     await outbox.close()
+
+
+ALICE = InboxKey(b"A" * 32)
+HOUR_MS = 3_600_000
+
+
+class FilledNode(NamedTuple):
+    file: NodeFile
+    mailbox: SqliteMailbox
+    stored: list[int]
+
+
+async def filled_node(disk: SmallDisk) -> FilledNode:
+    """A node that stored blobs until it refused one: the disk is full."""
+    path = disk.directory / "node.db"
+    reserve = SpaceReserve(path, free_bytes=disk.free_bytes, time_s=Seconds())
+    file = NodeFile.open(path, entropy=SeededEntropy(1), reserve=reserve)
+    mailbox = SqliteMailbox(file.database, file.journal, tag_secret=b"secret")
+    disk.capacity_bytes = disk.used_bytes() + CAPACITY_BYTES
+    stored: list[int] = []
+    for _ in range(400):
+        answer = await put(file, mailbox)
+        if isinstance(answer, Refusal):
+            assert answer is DISK_FULL
+            return FilledNode(file, mailbox, stored)
+        stored.append(answer)
+    raise AssertionError("the disk did not fill up")
+
+
+async def put(file: NodeFile, mailbox: SqliteMailbox, size_bytes: int = 100_000) -> int | Refusal:
+    keeps = [keep(ALICE, bytes(size_bytes))]
+    [answer] = await file.run(lambda: mailbox.put_all(keeps, quota=MailboxQuota(), now_ms=NOW_MS))
+    return answer
+
+
+@clause("6.1", "6.7")
+async def test_a_full_disk_stops_puts_and_neither_deletes_nor_reaping_at_a_node(disk: SmallDisk) -> None:
+    file, mailbox, stored = await filled_node(disk)
+    assert len(stored) > 10
+    (disk.directory / "other").write_bytes(bytes(disk.free_bytes(disk.directory)))
+    served = mailbox.flush(ALICE, after=0, limit=1_000, max_bytes=1 << 30, now_ms=NOW_MS)
+    assert [blob.blob_id for blob in served.blobs] == stored
+    for blob_id in stored[:10]:
+        assert await file.run(lambda gone=blob_id: mailbox.delete_all(ALICE, [gone], now_ms=NOW_MS)) == 1
+    assert await put(file, mailbox, size_bytes=10) is DISK_FULL
+    assert await file.run(lambda: mailbox.reap(now_ms=NOW_MS + 31 * 24 * HOUR_MS)) == len(stored) - 10
+    (disk.directory / "other").unlink()
+    disk.capacity_bytes = None
+    await file.run(lambda: mailbox.reap(now_ms=NOW_MS))
+    assert isinstance(await put(file, mailbox), int)
+    mailbox.close()
+    file.close()

@@ -91,22 +91,31 @@ class StoreHealth:
     async def _probe(self) -> StoreStatus:
         if not self._file.look():
             return StoreStatus(usable=False, reason=Reason.FILE_GONE, code=Code.STORE_UNUSABLE)
-        # A small write may succeed where a message does not fit: after a failed put, write as much as a put.
-        size = 1 if self._takes_puts() else MAX_SEALED_BYTES
         try:
-            if _free_bytes(self._database.path) < MAX_SEALED_BYTES:
-                return StoreStatus(usable=False, reason=Reason.DISK_FULL, code=Code.STORAGE_FAILED)
-            async with asyncio.timeout(LIMIT_S):
-                await self._file.run(lambda: self._database.run(_WRITE_PROBE, size=size))
-                if size > 1:
-                    await self._file.run(lambda: self._database.run(_DELETE_PROBE))
+            has_space = _free_bytes(self._database.path) >= MAX_SEALED_BYTES
+            if has_space:
+                async with asyncio.timeout(LIMIT_S):
+                    await self._write()
+            if has_space and not self._database.is_disk_full():  # as of the write, which looks at the disk
+                return StoreStatus(usable=True)
+            reason, code = Reason.DISK_FULL, Code.STORAGE_FAILED
         except StoreUnusable as problem:
-            return StoreStatus(usable=False, reason=Reason.CANNOT_WRITE, code=problem.code)
+            reason, code = Reason.CANNOT_WRITE, problem.code
         except TimeoutError:
-            return StoreStatus(usable=False, reason=Reason.TOO_SLOW, code=Code.STORAGE_FAILED)
+            reason, code = Reason.TOO_SLOW, Code.STORAGE_FAILED
         except OSError:
-            return StoreStatus(usable=False, reason=Reason.CANNOT_WRITE, code=Code.STORE_UNUSABLE)
-        return StoreStatus(usable=True)
+            reason, code = Reason.CANNOT_WRITE, Code.STORE_UNUSABLE
+        return StoreStatus(usable=False, reason=reason, code=code)
+
+    async def _write(self) -> None:
+        """Write one byte; after a failed put as much as a put, because a small write may succeed where none fits.
+
+        On a full disk one byte, too: what is left is for deletes.
+        """
+        size = 1 if self._takes_puts() or self._database.is_disk_full() else MAX_SEALED_BYTES
+        await self._file.run(lambda: self._database.run(_WRITE_PROBE, size=size))
+        if size > 1:
+            await self._file.run(lambda: self._database.run(_DELETE_PROBE))
 
 
 def _free_bytes(path: Path) -> int:

@@ -24,7 +24,7 @@ from restante.model.sources import Source
 from restante.node.frame_family import Peer
 from restante.node.stats import RelayCounters, RelayEvent
 from restante.policy.connection_limits import MAX_UNCOMMITTED_PER_CONNECTION, may_read
-from restante.policy.quota import Refusal
+from restante.policy.quota import DISK_FULL, Refusal
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.commit_queue import CommitQueue, RunningCommit
@@ -127,6 +127,7 @@ class WriteBatcher:
         self._on_stored: Callable[[AbstractSet[InboxKey]], None] = lambda _inboxes: None
         self._time_s = time_s
         self._disk_is_quick = False
+        self._is_disk_full = False  # as of the last puts: deletes go on, and say nothing about it
         self._queue: FairQueue[_PutGroup | _Delete] = FairQueue()
         self._queued_groups = 0  # of puts
         self._deletes_timer: asyncio.TimerHandle | None = None
@@ -256,6 +257,7 @@ class WriteBatcher:
     def _perform(self, batch: _Batch) -> None:
         """Make the changes of the batch, inside its transaction."""
         puts, now_ms = batch.puts, batch.now_ms
+        batch.answers = None  # of a run that found the disk full
         if puts:
             keeps = puts[0].keeps if len(puts) == 1 else [keep for group in puts for keep in group.keeps]
             batch.results = self._mailbox.put_all(
@@ -277,7 +279,6 @@ class WriteBatcher:
         now_s = self._time_s()
         self._counters.commit_seconds += now_s - batch.started_s
         self._disk_is_quick = now_s - batch.performed_s <= QUICK_DISK_S
-        self._report_health(problem)
         for group in batch.puts:
             self.pending_puts -= len(group.keeps)
             self._release(group.peer, group.size_bytes)
@@ -287,6 +288,7 @@ class WriteBatcher:
             self._answer_puts(batch, problem)
         if batch.deletes:
             self._answer_deletes(batch, problem)
+        self._report_health(problem)
         self._resume_paused()
 
     def _prepare(self, batch: _Batch) -> _Answers:
@@ -331,6 +333,8 @@ class WriteBatcher:
             peer.send(stored)  # only now that the blobs are on disk (SPEC 1.3)
         for peer, request, refusal in answers.refusals:
             peer.refuse(request, refusal)
+        if problem is None:
+            self._is_disk_full = any(refusal is DISK_FULL for _, _, refusal in answers.refusals)
         self._on_stored(answers.inboxes)
 
     def _answer_deletes(self, batch: _Batch, problem: BaseException | None) -> None:
@@ -359,10 +363,12 @@ class WriteBatcher:
                 peer.resume_reading()
 
     def _report_health(self, problem: BaseException | None) -> None:
-        if self._counters.store_usable == (problem is not None):
-            self._counters.store_usable = problem is None
-            code = None if problem is None else Code.STORE_UNUSABLE
-            self._counters.report(RelayEvent.STORE_RECOVERED if problem is None else RelayEvent.STORE_FAILED, code)
+        is_usable = problem is None and not self._is_disk_full
+        if self._counters.store_usable != is_usable:
+            self._counters.store_usable = is_usable
+            code = Code.STORAGE_FAILED if problem is None else Code.STORE_UNUSABLE
+            event = RelayEvent.STORE_RECOVERED if is_usable else RelayEvent.STORE_FAILED
+            self._counters.report(event, None if is_usable else code)
 
 
 def _stored_of(

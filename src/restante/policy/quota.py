@@ -42,6 +42,9 @@ class Refusal:
     text: str
 
 
+DISK_FULL: Final = Refusal(permanent=False, code=Code.STORAGE_FAILED, text="the disk of this node is full")
+
+
 def storage_expiry_ms(*, ttl_type: TtlType, expires_at_ms: int, now_ms: int) -> int:
     """Return the expiry a sender writes on an envelope: its own, at most 30 days ahead, rounded up to a whole hour.
 

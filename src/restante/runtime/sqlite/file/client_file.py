@@ -1,7 +1,7 @@
 """The owner of a database file: one connection, one group commit and one journal, which stores borrow.
 
 A store never opens or closes the file. Everything that changes the file runs through `run`, so that operations of
-different stores share one transaction and one fsync.
+different stores share one transaction and one fsync. On a full disk the file uses its space in reserve.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 from restante.model.errors import StoreUnusable
 from restante.ports.entropy import Entropy
-from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.database import BUSY_TIMEOUT_MS, Database
 from restante.runtime.sqlite.file.group_commit import GroupCommit
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.file.space_reserve import SpaceReserve
@@ -21,11 +21,12 @@ Result = TypeVar("Result")
 class OwnedFile:
     """The parts that client and node files share."""
 
-    def __init__(self, database: Database, *, entropy: Entropy, make_space: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, database: Database, *, entropy: Entropy, reserve: SpaceReserve) -> None:
         self.database = database
         self.journal = Journal(database, entropy)
-        self._after_commit: list[Callable[[], None]] = []
-        self.commits = GroupCommit(database, on_commit=self._call_after_commit, make_space=make_space)
+        self._after_commit: list[Callable[[], None]] = [reserve.check]
+        self.commits = GroupCommit(database, on_commit=self._call_after_commit, make_space=reserve.make_space)
+        database.is_disk_full = lambda: reserve.is_full
 
     async def run(self, operation: Callable[[], Result]) -> Result:
         """Run one operation in a shared transaction; return its result once the commit is on disk."""
@@ -53,23 +54,25 @@ class OwnedFile:
             call()
 
 
+def open_database(path: Path, *, schema: str, reserve: SpaceReserve, busy_timeout_ms: int) -> Database:
+    """Open the file; create it if it does not exist. A full disk may have no space for SQLite's own files."""
+    try:
+        return Database(path, schema=schema, busy_timeout_ms=busy_timeout_ms)
+    except StoreUnusable:
+        if not reserve.is_needed() or not reserve.release():
+            raise
+        return Database(path, schema=schema, busy_timeout_ms=busy_timeout_ms)
+
+
 class ClientFile(OwnedFile):
-    """A client's file: outbox, inbox, sessions and their journal. On a full disk it uses its space in reserve."""
+    """A client's file: outbox, inbox, sessions and their journal."""
 
     def __init__(self, database: Database, *, entropy: Entropy, reserve: SpaceReserve | None = None) -> None:
-        self._reserve = reserve or SpaceReserve(database.path)
-        super().__init__(database, entropy=entropy, make_space=self._reserve.make_space)
-        database.is_disk_full = lambda: self._reserve.is_full
-        self.after_commit(self._reserve.check)
+        super().__init__(database, entropy=entropy, reserve=reserve or SpaceReserve(database.path))
 
     @classmethod
     def open(cls, path: Path, *, entropy: Entropy, reserve: SpaceReserve | None = None) -> Self:
-        """Open the file; create it if it does not exist. A full disk may have no space for SQLite's own files."""
+        """Open the file; create it if it does not exist."""
         reserve = reserve or SpaceReserve(path)
-        try:
-            database = Database(path, schema="client")
-        except StoreUnusable:
-            if not reserve.is_needed() or not reserve.release():
-                raise
-            database = Database(path, schema="client")
+        database = open_database(path, schema="client", reserve=reserve, busy_timeout_ms=BUSY_TIMEOUT_MS)
         return cls(database, entropy=entropy, reserve=reserve)

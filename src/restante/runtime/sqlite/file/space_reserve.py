@@ -1,9 +1,9 @@
-"""Disk space kept in reserve, so that a client can still send and receive acks when the disk is full.
+"""Disk space kept in reserve, so that what frees space still works when the disk is full.
 
-Draining and acks delete payloads, which is what frees space, but each of their commits needs space in the write-ahead
-log first. While little space is free, a file of fixed size stands beside the database. When a commit finds the disk
-full, stores refuse new mail until there is space again, and if that is not enough, the file is deleted. With plenty of
-space there is no file.
+At a client, draining and acks delete payloads; at a node, recipients delete what they fetched and reaping deletes what
+expired. Each of these commits needs space in the write-ahead log first. While little space is free, a file of fixed
+size stands beside the database. When a commit finds the disk full, stores refuse new mail until there is space again,
+and if that is not enough, the file is deleted. With plenty of space there is no file.
 """
 
 import contextlib

@@ -15,6 +15,7 @@ from restante.model.ids import InboxKey, PayloadHash, SessionTag
 from restante.model.journal import JournalKind
 from restante.model.sources import UNKNOWN_SOURCE, Source
 from restante.policy.quota import (
+    DISK_FULL,
     MailboxQuota,
     Refusal,
     check_share_of_mailbox,
@@ -76,6 +77,8 @@ class SqliteMailbox:
     def put_all(
         self, keeps: Sequence[Keep], *, quota: MailboxQuota, now_ms: int, may_reap: bool = True
     ) -> list[int | Refusal]:
+        if self._database.is_disk_full():
+            return [DISK_FULL] * len(keeps)
         answers: list[int | Refusal] = []
         fitting: list[Keep] = []
         # Beyond these halves a put is checked closely; the functions of policy/quota would cost each put a microsecond.

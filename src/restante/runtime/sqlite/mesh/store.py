@@ -16,6 +16,7 @@ from restante.model.journal import REPAIRED, JournalKind
 from restante.model.sources import UNKNOWN_SOURCE
 from restante.policy.mesh.time_buckets import bucket_at, hashes_kept_until_ms
 from restante.policy.quota import (
+    DISK_FULL,
     MailboxQuota,
     Refusal,
     check_share_of_mailbox,
@@ -187,6 +188,8 @@ class SqliteMeshStore:
 
     def check_total(self, more_bytes: int, *, quota: MailboxQuota) -> Refusal | None:
         """Return why the node has no space for so many bytes of something else, or None; then they are counted."""
+        if more_bytes > 0 and self._database.is_disk_full():
+            return DISK_FULL
         total = self.total_bytes() + self._elsewhere_bytes()
         refused = check_space(quota, held_blobs=0, held_bytes=0, total_bytes=total, more_bytes=more_bytes)
         if refused is None:
@@ -253,6 +256,8 @@ class SqliteMeshStore:
         key, payload_hash, size_bytes = keep.inbox_key, keep.payload_hash, len(keep.envelope)
         if self._is_known(keep):
             return None
+        if self._database.is_disk_full():
+            return DISK_FULL
         state = self._look_up(key, put.blinded, put.bucket)
         refused = self._check(keep, state, quota)
         if refused is not None:
