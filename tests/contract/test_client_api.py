@@ -92,7 +92,7 @@ async def test_a_send_can_be_awaited_until_it_is_delivered_and_its_status_asked_
     assert status is not None
     assert status.state is State.DELIVERED
     assert await pair.alice.status(MessageId(bytes(16))) is None
-    with pytest.raises(Malformed):
+    with pytest.raises(RestanteError, match="message_id must be the 16 bytes"):
         await pair.alice.status(cast("MessageId", "not bytes"))
 
 

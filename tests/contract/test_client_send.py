@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -10,7 +11,7 @@ from restante.client.client import Client
 from restante.client.outgoing import MAX_CONTENT_BYTES
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
-from restante.model.errors import OutOfRange, RestanteError, TooLarge
+from restante.model.errors import Malformed, OutOfRange, RestanteError, TooLarge
 from restante.model.ids import Address
 from restante.model.kinds import Kind
 from restante.model.send_receipt import Dropped, Queued
@@ -66,6 +67,13 @@ async def test_what_may_not_be_queued_is_dropped_with_the_reason(client: Client,
 async def test_a_ttl_outside_its_range_is_refused_with_the_range_and_nothing_is_kept(client: Client) -> None:
     with pytest.raises(OutOfRange, match=r"ttl_s of text = 59 is outside 3600\.\.7776000 s"):
         await client.send(bob(client), b"hello", ttl_s=59)
+    assert await held(client) == 0
+
+
+@pytest.mark.parametrize("ttl_s", [3600.5, 7200.0, "7200", True])
+async def test_a_ttl_that_is_no_whole_number_is_refused_with_our_error(client: Client, ttl_s: Any) -> None:
+    with pytest.raises(Malformed, match="ttl_s must be a whole number of seconds"):
+        await client.send(bob(client), b"hello", ttl_s=ttl_s)
     assert await held(client) == 0
 
 

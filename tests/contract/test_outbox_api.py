@@ -1,7 +1,9 @@
 """The outbox as a library: what an engineer who embeds it can rely on when it sends and drains, without any network."""
 
 import asyncio
+import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,6 +145,35 @@ async def test_the_257th_of_an_upstream_lane_evicts_the_oldest_and_says_so(outbo
         (first, "EvictedForCapacity")
     ]
     assert await outbox.counts() == {State.PENDING: 256}
+
+
+NO_ID: Any = uuid.UUID("9f1c5a3e-6d0b-4c1e-8a57-2f4e0c9b7d11")
+NO_PAIRS: Any = [None, [Message(payload=b"x")], [("bob", b"x")], 7]
+
+
+@pytest.mark.parametrize("items", NO_PAIRS)
+async def test_what_is_no_list_of_messages_and_destinations_is_refused_with_our_error(
+    outbox: Outbox, items: Any
+) -> None:
+    with pytest.raises(RestanteError) as refused:
+        await outbox.send_many(items)
+    assert refused.value.code is Code.MALFORMED
+
+
+@pytest.mark.parametrize("action", [Outbox.status, Outbox.cancel, Outbox.recover, Outbox.discard])
+async def test_an_id_of_the_wrong_type_is_refused_with_our_error(outbox: Outbox, action: Any) -> None:
+    with pytest.raises(RestanteError, match="message_id must be the 16 bytes of a UUIDv4; got UUID"):
+        await action(outbox, NO_ID)
+
+
+@pytest.mark.parametrize(("deadline_s", "code"), [("soon", Code.MALFORMED), (-1, Code.OUT_OF_RANGE)])
+async def test_a_deadline_that_is_no_time_is_refused_with_our_error(
+    outbox: Outbox, deadline_s: Any, code: Code
+) -> None:
+    with pytest.raises(RestanteError) as refused:
+        await outbox.send(Message(payload=b"x"), MESH, wait=True, deadline_s=deadline_s)
+    assert refused.value.code is code
+    assert await outbox.counts() == {}
 
 
 # Draining

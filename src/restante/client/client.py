@@ -38,7 +38,6 @@ from restante.client.relay.receiver import RECEIVE_DELAY_S
 from restante.core.inbox_events import InboxEventType
 from restante.core.outbox_events import OutboxEventType
 from restante.crypto.identity import Identity
-from restante.model.errors import Malformed
 from restante.model.ids import Address, MessageId
 from restante.model.kinds import Kind
 from restante.model.places import Place
@@ -215,8 +214,6 @@ class Client:
 
     async def status(self, message_id: MessageId) -> Status | None:
         """Return the state of a message; None for one that was not accepted here in the last 30 days (SPEC 3.13)."""
-        if not isinstance(message_id, bytes):
-            raise Malformed(f"a message id is 16 bytes, not {type(message_id).__name__}")
         return await self.outbox.status(message_id)
 
     def inbox(self, *, follow: bool = True, explicit_acks: bool = False) -> AsyncGenerator[ReceivedMessage, None]:

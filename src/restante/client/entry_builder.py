@@ -3,6 +3,7 @@
 What depends only on kind, TTL, priority and destination is cached, because most messages repeat it.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from restante.client.outbox_types import Destination, Message
@@ -119,13 +120,30 @@ def check_message(message: Message, destination: Destination) -> None:
             raise _wrong(f"{name} must be bytes", value)
         if len(value) > MAX_SEALED_BYTES:
             raise TooLarge(f"the {name}", size_bytes=len(value), limit_bytes=MAX_SEALED_BYTES)
-    if message.ttl_s is not None and type(message.ttl_s) is not int:
+    if message.ttl_s is not None and type(message.ttl_s) is not int:  # also before a form of equal terms is found
         raise _wrong("ttl_s must be a whole number of seconds", message.ttl_s)
     _check_priority(message.priority)
     if message.message_id is not None:
-        if type(message.message_id) is not bytes:
-            raise _wrong("message_id must be the 16 bytes of a UUIDv4", message.message_id)
+        check_id(message.message_id)
         checked_message_id(message.message_id)
+
+
+def check_items(items: object) -> None:
+    """Raise unless these are pairs of a message and its destination that can be sent."""
+    if not isinstance(items, Sequence):
+        raise _wrong("send_many takes a list of pairs of a Message and a Destination", items)
+    for item in items:
+        match item:
+            case (message, destination):
+                check_message(message, destination)
+            case _:
+                raise _wrong("send_many takes pairs of a Message and a Destination", item)
+
+
+def check_id(message_id: object) -> None:
+    """Raise unless this can be looked up as a message id."""
+    if type(message_id) is not bytes:
+        raise _wrong("message_id must be the 16 bytes of a UUIDv4", message_id)
 
 
 def _check_types(message: object, destination: object) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from restante.client.drain import Drain
-from restante.client.entry_builder import EntryBuilder, check_message
+from restante.client.entry_builder import EntryBuilder, check_id, check_items, check_message
 from restante.client.event_stream import EventBroadcaster, EventStream
 from restante.client.outbox_types import Destination, Drained, Message, Status
 from restante.client.space_queue import SpaceQueue
@@ -135,8 +135,7 @@ class Outbox:
         self, items: Sequence[Item], *, wait: bool = False, deadline_s: float = 60.0
     ) -> list[SendReceipt]:
         """Accept many messages with one commit: all of them or none. Raises and waits as `send` does."""
-        for message, destination in items:
-            check_message(message, destination)
+        check_items(items)
         deliveries = await self._send(items, wait=wait, deadline_s=deadline_s)
         return [SendReceipt((delivery,)) for delivery in deliveries]
 
@@ -170,6 +169,7 @@ class Outbox:
 
     async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
         """Record a verified acknowledgement. Repeated and late ones change nothing (SPEC 3.13)."""
+        check_id(message_id)
         event = _EVENTS[ack]
         await self.file.run(lambda: self._store.apply(message_id, event, now_ms=self._clock.now_ms()))
         self.wake()
@@ -185,10 +185,12 @@ class Outbox:
 
     async def discard(self, message_id: MessageId) -> bool:
         """Delete a dead letter for good; return whether there was one."""
+        check_id(message_id)
         return await self.file.run(lambda: self._store.discard(message_id, now_ms=self._clock.now_ms()))
 
     async def status(self, message_id: MessageId) -> Status | None:
         """Return where a message is; None for an id that was not accepted in the last 30 days."""
+        check_id(message_id)
         return await self.file.run(lambda: self._status(message_id))
 
     async def counts(self) -> dict[State, int]:
@@ -331,6 +333,7 @@ class Outbox:
             self._events.announce(changes)
 
     async def _apply(self, message_id: MessageId, event: Event) -> tuple[Effect, ...]:
+        check_id(message_id)
         effects = await self.file.run(lambda: self._store.apply(message_id, event, now_ms=self._clock.now_ms()))
         self.wake()
         return effects

@@ -2,7 +2,7 @@
 
 from typing import Final, assert_never
 
-from restante.model.errors import OutOfRange
+from restante.model.errors import Malformed, OutOfRange
 from restante.model.kinds import KIND_RULES, Kind, TtlType
 from restante.policy.completion import STORED_TTL_MS
 
@@ -17,6 +17,8 @@ def resolve_ttl_s(kind: Kind, asked_s: int | None) -> int:
     rule = KIND_RULES[kind]
     if asked_s is None and rule.ttl_default_s is not None:
         return rule.ttl_default_s
+    if asked_s is not None and type(asked_s) is not int:
+        raise Malformed(f"ttl_s must be a whole number of seconds; got {type(asked_s).__name__}")
     if asked_s is None or not rule.ttl_min_s <= asked_s <= rule.ttl_max_s:
         shown = "nothing (this kind has no default, so the sender must choose)" if asked_s is None else asked_s
         raise OutOfRange(f"ttl_s of {kind}", shown, low=rule.ttl_min_s, high=rule.ttl_max_s, unit="s")
