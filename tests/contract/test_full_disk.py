@@ -1,6 +1,7 @@
 """On a full disk clients and nodes refuse new mail, and go on with what frees space (SPEC 1.4, 6.7)."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -170,7 +171,7 @@ async def test_a_full_disk_stops_puts_and_neither_deletes_nor_reaping_at_a_node(
     served = mailbox.flush(ALICE, after=0, limit=1_000, max_bytes=1 << 30, now_ms=NOW_MS)
     assert [blob.blob_id for blob in served.blobs] == stored
     for blob_id in stored[:10]:
-        assert await file.run(lambda gone=blob_id: mailbox.delete_all(ALICE, [gone], now_ms=NOW_MS)) == 1
+        assert await file.run(partial(mailbox.delete_all, ALICE, [blob_id], now_ms=NOW_MS)) == 1
     assert await put(file, mailbox, size_bytes=10) is DISK_FULL
     assert await file.run(lambda: mailbox.reap(now_ms=NOW_MS + 31 * 24 * HOUR_MS)) == len(stored) - 10
     (disk.directory / "other").unlink()
