@@ -73,6 +73,22 @@ async def test_a_put_is_on_disk_when_its_receipt_comes_and_a_second_one_gets_the
     await connection.close()
 
 
+@clause("7.4", "7.12")
+@pytest.mark.parametrize("bucket", [2**64 - 1, 2**63, 2**40, NOW_MS // HOUR_MS + 2, 0])
+async def test_a_delete_for_a_bucket_without_mail_keeps_nothing_and_hinders_nobody(
+    node: RunningNode, bucket: int
+) -> None:
+    """A row number above 2^63 would fail the commit with the puts of others; a far bucket would never be collected."""
+    inbox, connection, stranger = inbox_now(node.clock), await node.dial(), await node.dial()
+    delete = OpenInbox(bucket, Identity(b"s" * 32)).delete([hash_sealed_bytes(b"never stored")])
+    put = connection.put(inbox.signer.public_key, inbox.bucket, inbox.envelope(b"mail"))
+    _, receipt = await asyncio.gather(stranger.delete(delete), put)
+    assert isinstance(receipt, StorageReceipt)
+    assert node.service.store.holdings().keys == 1
+    for each in (connection, stranger):
+        await each.close()
+
+
 @clause("7.8")
 async def test_puts_of_one_commit_share_a_signature_and_each_gets_its_path(node: RunningNode) -> None:
     inbox, connection = inbox_now(node.clock), await node.dial()

@@ -21,7 +21,7 @@ from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.sqlite.mesh.records import SqliteMeshRecords
-from restante.runtime.sqlite.mesh.store import MeshKeep, SqliteMeshStore
+from restante.runtime.sqlite.mesh.store import TOMBSTONE_BYTES, MeshKeep, SqliteMeshStore
 from restante.testing.deterministic import SeededEntropy
 from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
 from restante.wire.mesh_keys import mesh_inbox_key
@@ -85,7 +85,7 @@ def listed(store: SqliteMeshStore, key: InboxKey = KEY, *, now_ms: int = NOW_MS)
 
 def delete(store: SqliteMeshStore, *bodies: bytes) -> list[PayloadHash]:
     first = put(bodies[0])
-    return store.delete(first.blinded, BUCKET, KEY, map(hash_sealed_bytes, bodies), now_ms=NOW_MS)
+    return store.delete(first.blinded, BUCKET, KEY, map(hash_sealed_bytes, bodies), quota=QUOTA, now_ms=NOW_MS)
 
 
 @clause("7.9", "1.4")
@@ -204,8 +204,22 @@ def test_a_key_keeps_at_most_ten_thousand_tombstones(files: Files) -> None:
     first = put(b"x")
     for start in range(0, 10_500, 500):
         hashes = [hash_sealed_bytes(b"%d" % number) for number in range(start, start + 500)]
-        files.store.delete(first.blinded, BUCKET, KEY, hashes, now_ms=NOW_MS)
+        files.store.delete(first.blinded, BUCKET, KEY, hashes, quota=QUOTA, now_ms=NOW_MS)
     assert len(files.store.known_hashes(KEY)) == 10_000
+
+
+@clause("7.4", "6.6")
+def test_hashes_that_never_were_stored_take_at_most_half_of_the_total(files: Files) -> None:
+    """Anybody can sign a DELETE for a key of its own."""
+    store, quota = files.store, MailboxQuota(total_bytes=1_000_000)
+    for number in range(20):
+        stranger = put(b"x", owner=Identity(bytes([number + 1]) * 32))
+        hashes = [hash_sealed_bytes(b"%d" % each) for each in range(1_000)]
+        store.delete(stranger.blinded, BUCKET, stranger.keep.inbox_key, hashes, quota=quota, now_ms=NOW_MS)
+    assert store.total_bytes() <= quota.total_bytes // 2 + TOMBSTONE_BYTES
+    assert store.put_all([put(b"mail")], quota=quota, now_ms=NOW_MS) == [None]
+    assert store.delete(put(b"x").blinded, BUCKET, KEY, [hash_sealed_bytes(b"mail")], quota=quota, now_ms=NOW_MS)
+    assert hash_sealed_bytes(b"mail") in store.known_hashes(KEY)
 
 
 BODIES = [bytes([letter]) for letter in b"abcdef"]

@@ -27,7 +27,7 @@ from restante.node.mesh.view import MeshView
 from restante.node.mesh.writes import ChangeWork, MeshWrites, PutWork
 from restante.policy.mesh.bounds import DirectoryCopies, EntryTokens
 from restante.policy.mesh.placement import RESPONSIBLE_WITHIN, place
-from restante.policy.mesh.time_buckets import period_at, record_expires_at_ms
+from restante.policy.mesh.time_buckets import period_at, record_expires_at_ms, takes_block
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.runtime.sqlite.mesh.records import SqliteMeshRecords
 from restante.runtime.sqlite.mesh.store import DamagedMeshBlob, MeshKeep, SqliteMeshStore
@@ -321,12 +321,16 @@ class MeshFamilyConnection:
         hashes = [PayloadHash(each) for each in frame.hashes]
 
         def change() -> MeshFrame:
-            if family.store.holds(key) or self._view.rank(key, within=RESPONSIBLE_WITHIN) is not None:
-                gone = family.store.delete(frame.blinded, frame.bucket, key, hashes, now_ms=now_ms)
+            if family.store.holds(key) or self._keeps_hashes(key, frame.bucket, now_ms):
+                gone = family.store.delete(frame.blinded, frame.bucket, key, hashes, quota=family.quota, now_ms=now_ms)
                 family.deleted(key, gone)
             return MeshDeleted()
 
         family.writes.add(ChangeWork(self._peer, self._source, request, change, 64 * len(hashes)))
+
+    def _keeps_hashes(self, key: InboxKey, bucket: int, now_ms: int) -> bool:
+        """Return whether hashes of deleted blobs are kept under a key that this node does not hold (SPEC 7.4)."""
+        return takes_block(bucket, now_ms=now_ms) and self._view.rank(key, within=RESPONSIBLE_WITHIN) is not None
 
     def _want(self, frame: Want, request: int) -> None:
         if frame.inbox_key not in self.serving.proved and not self._is_neighbour(frame.inbox_key):

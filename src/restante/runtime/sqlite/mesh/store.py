@@ -133,11 +133,19 @@ class SqliteMeshStore:
             return [self._put(each, quota, now_ms, repaired_from) for each in puts]
 
     def delete(
-        self, blinded: BlindedKey, bucket: int, key: InboxKey, hashes: Iterable[PayloadHash], *, now_ms: int
+        self,
+        blinded: BlindedKey,
+        bucket: int,
+        key: InboxKey,
+        hashes: Iterable[PayloadHash],
+        *,
+        quota: MailboxQuota,
+        now_ms: int,
     ) -> list[PayloadHash]:
         """Delete what the owner has read and keep the hashes, held or not; return those of deleted blobs.
 
-        The caller has checked that this node holds the key or counts among its 16 closest (SPEC 7.4).
+        The caller has checked that this node holds the key or counts among its 16 closest (SPEC 7.4). Once more than
+        half of the total is used, only hashes of deleted blobs are kept: anybody can name hashes that never were here.
         """
         gone: list[PayloadHash] = []
         with self._database.transaction():
@@ -146,7 +154,8 @@ class SqliteMeshStore:
                 found = self._database.rows(_SQL["delete"], key, each)
                 self._note(found, JournalKind.SERVED, JournalKind.DELETED, now_ms=now_ms)
                 gone += [each] if found else []
-                if state.deleted < MAX_TOMBSTONES and not self._write(_SQL["is_deleted"], key, each):
+                has_space = found or not is_total_scarce(quota, self.total_bytes() + self._elsewhere_bytes())
+                if has_space and state.deleted < MAX_TOMBSTONES and not self._write(_SQL["is_deleted"], key, each):
                     self._database.rows(_SQL["bury"], key, each)
                     state.deleted += 1
                     state.xor ^= int.from_bytes(each, "big")
