@@ -98,6 +98,30 @@ async def test_a_pong_answers_only_a_ping() -> None:
         await asyncio.wait_for(connection.lost(), 10)
 
 
+@clause("7.12")
+@pytest.mark.parametrize("question", ["fetch", "have"])
+async def test_a_node_that_lists_more_than_there_can_be_is_cut_off_while_it_lists(
+    question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page of a list starts the time-out again, so the bound is the memory that the list takes."""
+    for bound in ("MAX_LISTED", "MAX_COMPARED"):
+        monkeypatch.setattr(mesh_connection, bound, 3_000)
+    page = tuple(number.to_bytes(32, "big") for number in range(1_000))
+
+    def script(frame: MeshFrame | Unknown, _: Peer) -> Answers:
+        if isinstance(frame, Have):
+            return [HaveList(inbox_key=KEY, is_last=False, hashes=page)] * 4
+        return [Listed(inbox_key=KEY, last=1, hashes=page)] * 4
+
+    async with connected(script) as connection:
+        fetching = connection.fetch([entry(connection)])
+        comparing = connection.have(bytes(32), b"\xff" * 32, [])
+        asking, unused = (fetching, comparing) if question == "fetch" else (comparing, fetching)
+        unused.close()
+        with pytest.raises(ConnectionLost):
+            await asking
+
+
 @clause("7.10")
 async def test_corrections_of_a_put_reach_the_caller() -> None:
     corrections: list[MeshFrame] = [WrongBucket(time_ms=NOW_MS), NotResponsible(time_ms=NOW_MS, descriptors=())]

@@ -89,6 +89,23 @@ async def test_a_delete_for_a_bucket_without_mail_keeps_nothing_and_hinders_nobo
         await each.close()
 
 
+@clause("6.6")
+async def test_one_network_holds_its_share_whatever_node_keys_it_proves(tmp_path: Path) -> None:
+    quota = MailboxQuota(total_bytes=1_000_000)
+    async with running_node(tmp_path, 1, clock=FakeClock(NOW_MS), settings=Settings(mailbox=quota)) as node:
+        inbox, refused = inbox_now(node.clock), 0
+        for number in range(1, 120):
+            connection = await node.dial()
+            connection.authenticate(Identity(number.to_bytes(32, "big")))
+            try:
+                await connection.put(inbox.signer.public_key, inbox.bucket, inbox.envelope(bytes([number]) * 8_192))
+            except AttemptFailed:
+                refused += 1
+            await connection.close()
+        assert refused
+        assert node.service.store.total_bytes() <= quota.total_bytes // 2 + 8_300
+
+
 @clause("7.8")
 async def test_puts_of_one_commit_share_a_signature_and_each_gets_its_path(node: RunningNode) -> None:
     inbox, connection = inbox_now(node.clock), await node.dial()

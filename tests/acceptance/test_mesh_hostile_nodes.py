@@ -1,5 +1,6 @@
-"""Nodes that break the protocol on purpose: an honest node that dials them goes on, with bounded memory."""
+"""Nodes that break the protocol on purpose: who asks them goes on, with bounded memory."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from ipaddress import ip_address
@@ -7,17 +8,24 @@ from pathlib import Path
 
 import pytest
 
+from restante.client.mesh.connector import connect_to_node
+from restante.client.mesh.directory import MeshDirectory
 from restante.core.directory.descriptor_set import VALID_MS
 from restante.core.mesh_proofs.descriptors import sign_descriptor
 from restante.crypto.identity import Identity
 from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
+from restante.model.places import RelayPlace
 from restante.node.frame_family import Peer
+from restante.node.mesh import directory_agent, replication_agent
+from restante.runtime.system import SystemEntropy
 from restante.testing.deterministic import FakeClock
 from restante.wire.descriptors import encode_descriptor
 from restante.wire.frames import codec
 from restante.wire.frames.codec import Unknown
 from restante.wire.frames.mesh import MeshFrame
-from support.mesh.running_nodes import NOW_MS, RunningNode, running_node
+from restante.wire.frames.mesh_directory import DescriptorTaken, DirectoryPage, FindNode, Nodes, PublishDescriptor
+from restante.wire.frames.mesh_replication import Have, HaveDone
+from support.mesh.running_nodes import NOW_MS, RunningNode, inbox_now, running_node
 from support.mesh.scripted_node import Script, listening
 from support.spec.clauses import clause
 from support.system.wait_until import until_true
@@ -72,3 +80,85 @@ async def test_a_node_that_answers_everything_with_pong_ends_nobody(node: Runnin
         await until_true(lambda: len(asked) > 6)
         assert node.running is not None
         assert not node.running.done()
+
+
+def polite(frame: MeshFrame | Unknown) -> list[MeshFrame]:
+    """What makes an honest node list this one as a neighbour that lives."""
+    if isinstance(frame, PublishDescriptor):
+        return [DescriptorTaken(time_ms=NOW_MS, observed=Endpoint(bytes(4), 1))]
+    return [Nodes(time_ms=NOW_MS, descriptors=())] if isinstance(frame, FindNode) else []
+
+
+@clause("7.9", "7.12")
+async def test_a_neighbour_that_never_ends_its_list_does_not_stop_the_rounds_with_others(
+    node: RunningNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replication_agent, "COMPARE_WITHIN_S", 0.2)
+    asked: list[Have] = []
+
+    def script(frame: MeshFrame | Unknown, _peer: Peer) -> list[MeshFrame]:
+        if isinstance(frame, Have):
+            asked.append(frame)
+            return [HaveDone(through=frame.low)]
+        return polite(frame)
+
+    async with hostile_neighbour(node, script):
+        await until_true(lambda: len(asked) > 3)
+        before = node.agent.replication.rounds
+        await until_true(lambda: node.agent.replication.rounds > before)
+
+
+@clause("7.7", "7.11")
+async def test_nodes_that_agree_on_the_year_9999_delete_no_mail_and_end_nobody(tmp_path: Path) -> None:
+    """Three keys are three families: their median is network time in a small mesh."""
+    end_of_time_ms = 253_402_300_799_999
+
+    def script(frame: MeshFrame | Unknown, _peer: Peer) -> list[MeshFrame]:
+        return [Nodes(time_ms=end_of_time_ms, descriptors=())] if isinstance(frame, FindNode) else polite(frame)
+
+    async with contextlib.AsyncExitStack() as stack:
+        node = await stack.enter_async_context(running_node(tmp_path, 1, clock=FakeClock(NOW_MS), bootstrap=[]))
+        inbox, connection = inbox_now(node.clock), await node.dial()
+        await connection.put(inbox.signer.public_key, inbox.bucket, inbox.envelope(b"mail"))
+        await connection.close()
+        for number in range(3):
+            liar, host = Identity(bytes([200 + number]) * 32), f"127.0.{200 + number}.1"
+            port = await stack.enter_async_context(listening(script, identity=liar, host=host))
+            await tell(node, described(liar, port, host=host))
+        await until_true(lambda: node.service.view.now_ms() > end_of_time_ms // 2)
+        await node.service.collect_garbage()
+        assert node.service.store.holdings().blobs == 1
+        node.agent.directory.issue()
+        assert node.running is not None
+        assert not node.running.done()
+
+
+@clause("7.1", "7.12")
+async def test_descriptors_that_wait_to_be_passed_on_are_bounded(
+    node: RunningNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory_agent, "MOST_WAITING", 100)
+    is_mute = False
+
+    def script(frame: MeshFrame | Unknown, _peer: Peer) -> list[MeshFrame]:
+        return [] if is_mute else polite(frame)
+
+    async with hostile_neighbour(node, script):
+        await until_true(lambda: len(node.service.view.table) == 1)
+        is_mute = True
+        before = len(asyncio.all_tasks())
+        for number in range(1, 500):
+            node.agent.directory.flood(described(Identity(number.to_bytes(32, "big")), 9))
+        assert len(asyncio.all_tasks()) <= before + 100
+
+
+@clause("7.1", "7.12")
+async def test_a_node_whose_directory_never_ends_does_not_hold_a_client() -> None:
+    def script(_frame: MeshFrame | Unknown, _peer: Peer) -> list[MeshFrame]:
+        return [DirectoryPage(next_cursor=1, is_last=False, digest=bytes(32), descriptors=())]
+
+    async with listening(script, identity=HOSTILE, host=HOST) as port:
+        place = RelayPlace(node_key=HOSTILE.node_key, host=HOST, port=port)
+        directory = MeshDirectory([place], connect_to_node, clock=FakeClock(NOW_MS), entropy=SystemEntropy())
+        await asyncio.wait_for(directory.refresh(), 10)
+        await directory.close()

@@ -13,6 +13,7 @@ from restante.client.mesh.connections import MeshConnections, Use
 from restante.core import lookup
 from restante.core.directory import download
 from restante.core.directory.descriptor_set import (
+    MOST_DESCRIPTORS,
     REISSUE_INTERVAL_MS,
     WHOLE_DIRECTORY,
     DescriptorSet,
@@ -33,6 +34,7 @@ from restante.ports.entropy import Entropy
 from restante.ports.mesh_connection import MeshConnector
 from restante.ports.relay_connection import AttemptFailed
 from restante.wire.descriptors import encode_descriptor
+from restante.wire.frames.mesh_directory import MAX_PAGE
 from restante.wire.inbox_keys import node_id_of
 
 INDEX_LIFE_MS: Final = 60_000
@@ -106,6 +108,8 @@ class MeshDirectory:
         self._verified[raw] = self._peers[descriptor.node_id] = descriptor
         if len(self._verified) > 2 * WHOLE_DIRECTORY:
             self._verified.clear()
+        if len(self._peers) > 2 * MOST_DESCRIPTORS:
+            self._peers = {each.node_id: each for each in self._set}
         if self._set.offer(descriptor, now_ms=self.now_ms()).verdict is not Verdict.NEW:
             return False
         self._index = None
@@ -227,7 +231,7 @@ class MeshDirectory:
                 page = await connection.sync_directory(cursor, self._set.digest)
                 for raw in page.descriptors:
                     self.offer(raw)
-                taken += len(page.descriptors)
+                taken += len(page.descriptors) or MAX_PAGE  # a node that sends empty pages does not hold us
                 if page.is_last:
                     break
                 cursor = page.next_cursor

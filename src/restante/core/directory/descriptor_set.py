@@ -40,7 +40,7 @@ class Verdict(StrEnum):
     KNOWN = "known"
     OLDER = "older"
     AHEAD = "ahead"
-    """Issued more than 10 min ahead of network time."""
+    """Issued more than 10 min ahead of network time, or valid for longer than 2 h."""
     EXPIRED = "expired"
     CROWDED = "crowded"
     """The network already has 16 descriptors, or the directory is full."""
@@ -111,7 +111,7 @@ class DescriptorSet:
         if held is not None and held.issued_at_ms >= descriptor.issued_at_ms:
             same = held.issued_at_ms == descriptor.issued_at_ms
             return Offer(Verdict.KNOWN if same else Verdict.OLDER)
-        if descriptor.issued_at_ms > now_ms + MOST_AHEAD_MS:
+        if descriptor.issued_at_ms > now_ms + MOST_AHEAD_MS or _outlasts(descriptor):
             return Offer(Verdict.AHEAD)
         if not is_valid(descriptor, now_ms=now_ms) and (held is None or not is_valid(held, now_ms=now_ms)):
             return Offer(Verdict.EXPIRED)
@@ -164,6 +164,11 @@ class DescriptorSet:
             self._networks[network] -= 1
             if not self._networks[network]:
                 del self._networks[network]
+
+
+def _outlasts(descriptor: NodeDescriptor) -> bool:
+    """Return whether the node claims to be valid for longer than it may: it would stay in directories for good."""
+    return descriptor.expires_at_ms > descriptor.issued_at_ms + VALID_MS
 
 
 def _mark(descriptor: NodeDescriptor) -> int:

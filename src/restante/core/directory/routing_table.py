@@ -137,9 +137,13 @@ class RoutingTable:
     def phase_of(self, node: NodeDescriptor) -> Phase:
         if node.position in self._pinged:
             return Phase.PINGED
-        if self._index_in(self._bucket(node), node) is not None:
+        if self.lists(node):
             return Phase.LISTED
         return Phase.CHECKING if node.position in self._checking else Phase.ABSENT
+
+    def lists(self, node: NodeDescriptor) -> bool:
+        """Return whether the node is in the table: a dial of ours reached it."""
+        return self._index_in(self._bucket(node), node) is not None
 
     def step(self, node: NodeDescriptor, event: Event) -> tuple[Effect, ...]:
         phase = self.phase_of(node)

@@ -362,8 +362,12 @@ class MeshFamilyConnection:
 
     @property
     def _source(self) -> Source:
-        """The unit of fair turns and shares: the network of a client, the key of a node (SPEC 6.6)."""
-        return self._peer.source if self._node is None else Source(bytes(self._node))
+        """The unit of fair turns and shares: the network of a client, the key of a node (SPEC 6.6).
+
+        A node that this one has not reached by dialling counts by its network: anybody can make keys.
+        """
+        found = None if self._node is None else self._view.directory.get(node_id_of(self._node))
+        return self._peer.source if found is None or not self._view.table.lists(found) else Source(found.node_key)
 
     def _stores(self, request: int) -> bool:
         if Role.STORAGE in self._view.own.roles:

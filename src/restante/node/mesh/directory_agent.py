@@ -42,6 +42,8 @@ from restante.wire.inbox_keys import node_id_of
 MOST_PAGES: Final = 128
 """Pages of one copy of a directory: more than 20,000 descriptors need."""
 MOST_FLOODING: Final = 64  # publications under way at once
+MOST_WAITING: Final = 4_096
+"""Publications that wait for one of them to end. What is not passed on beyond that spreads by comparing digests."""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class DirectoryAgent:
     reached: set[NodeId] = field(default_factory=set)
     """Nodes whose last answer came: what health calls not isolated."""
     _offsets: dict[NodeId, PeerOffset] = field(default_factory=dict)
+    _waiting: int = 0
     _flooding: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_FLOODING))
 
     def heard(self, descriptor: NodeDescriptor) -> None:
@@ -84,8 +87,9 @@ class DirectoryAgent:
     def flood(self, descriptor: NodeDescriptor) -> None:
         raw = encode_descriptor(descriptor)
         for node in list(self.view.table):
-            if node.node_id != descriptor.node_id:
-                self.start(self._publish(node, raw))
+            if node.node_id != descriptor.node_id and self._waiting < MOST_WAITING:
+                self._waiting += 1
+                self.start(self._pass_on(node, raw))
 
     async def join(self, persisted: Sequence[bytes]) -> bool:
         """Ask bootstrap nodes and peers of an earlier run for their directories; return whether one answered."""
@@ -235,6 +239,12 @@ class DirectoryAgent:
         if not self.endpoints and self.listen_port and not ip_address(seen.ip).is_unspecified:
             self.endpoints = (Endpoint(seen.ip, self.listen_port),)
             self.issue()
+
+    async def _pass_on(self, node: NodeDescriptor, raw: bytes) -> None:
+        try:
+            await self._publish(node, raw)
+        finally:
+            self._waiting -= 1
 
     async def _publish(self, node: NodeDescriptor, raw: bytes) -> None:
         async with self._flooding:

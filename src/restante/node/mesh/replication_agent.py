@@ -36,6 +36,9 @@ from restante.wire.frames.mesh_storage import Record
 from restante.wire.mesh_keys import record_key_of
 
 LAST_KEY: Final = b"\xff" * 32
+MOST_LISTED: Final = 1_000_000
+COMPARE_WITHIN_S: Final = 120.0
+"""How much a neighbour may list in one round, and how long it may take. One that exceeds either counts as silent."""
 ENOUGH_COPIES: Final = 3
 """A leaving node goes when so many others, or all there are, hold each of its blobs."""
 
@@ -127,20 +130,26 @@ class ReplicationAgent:
 
     async def lists_of(self, peer: NodeDescriptor, *, compares: bool = True) -> dict[InboxKey, set[PayloadHash]] | None:
         """Return the hashes of keys in which the peer differs, or of all keys. None if the peer is silent."""
-        lists: dict[InboxKey, set[PayloadHash]] = {}
-        low = bytes(32)
         try:
-            connection = await self.pool.to(peer)
-            while True:
-                own = self.service.store.summaries(low, LAST_KEY, limit=MAX_SUMMARIES) if compares else []
-                high = own[-1].inbox_key if len(own) == MAX_SUMMARIES else LAST_KEY
-                some, through = await connection.have(low, high, own)
-                lists |= some
-                if through == LAST_KEY:
-                    return lists
-                low = (int.from_bytes(through, "big") + 1).to_bytes(32, "big")
-        except AttemptFailed:
+            async with asyncio.timeout(COMPARE_WITHIN_S):
+                return await self._lists_of(peer, compares=compares)
+        except (AttemptFailed, TimeoutError):
             return None
+
+    async def _lists_of(self, peer: NodeDescriptor, *, compares: bool) -> dict[InboxKey, set[PayloadHash]] | None:
+        lists: dict[InboxKey, set[PayloadHash]] = {}
+        low, listed = bytes(32), 0
+        connection = await self.pool.to(peer)
+        while listed <= MOST_LISTED:
+            own = self.service.store.summaries(low, LAST_KEY, limit=MAX_SUMMARIES) if compares else []
+            high = own[-1].inbox_key if len(own) == MAX_SUMMARIES else LAST_KEY
+            some, through = await connection.have(low, high, own)
+            lists |= some
+            listed += sum(map(len, some.values()))
+            if through == LAST_KEY:
+                return lists
+            low = (int.from_bytes(through, "big") + 1).to_bytes(32, "big")
+        return None
 
     async def copy(self, peer: NodeDescriptor, blob: Blob) -> bool:
         """Fetch one blob or record from a neighbour and store it; return whether it is here now."""

@@ -82,8 +82,11 @@ class MeshService:
         self.store.close()
 
     async def collect_garbage(self) -> int:
-        """Delete what is expired, and hashes that are no longer needed (SPEC 7.7); return how many blobs."""
-        now_ms, collected = self.view.now_ms(), 0
+        """Delete what is expired, and hashes that are no longer needed (SPEC 7.7); return how many blobs.
+
+        By the slower of network time and own clock: liars who move network time must not delete mail.
+        """
+        now_ms, collected = min(self.view.now_ms(), self.view.own_clock_ms()), 0
         while True:
             collect = partial(self.store.collect_garbage, now_ms=now_ms, limit=COLLECTED_AT_ONCE)
             some = await self._commits.run(collect)

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 MOST_PEERS: Final = 15
 FEWEST_FAMILIES: Final = 3
 TOLERATED_OFFSET_MS: Final = 600_000
+LATEST_MS: Final = 253_370_764_800_000
+"""The beginning of the year 9999. Formats end with that year: peers cannot agree on a time that none can express."""
 
 
 class PeerOffset(NamedTuple):
@@ -29,7 +31,7 @@ class NetworkTime:
         return abs(self.offset_ms) > TOLERATED_OFFSET_MS
 
     def at(self, own_clock_ms: int) -> int:
-        return max(0, own_clock_ms + self.offset_ms)
+        return min(max(0, own_clock_ms + self.offset_ms), LATEST_MS)
 
 
 def measure_offset(*, sent_at_ms: int, peer_time_ms: int, received_at_ms: int) -> int:

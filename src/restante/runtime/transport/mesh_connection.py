@@ -65,8 +65,8 @@ from restante.wire.mesh_keys import mesh_inbox_key
 from restante.wire.storage_receipts import StorageReceipt
 
 MAX_LISTED: Final = MailboxQuota().max_blobs
-MAX_HAVE_PAGES: Final = 32_768
-"""Pages in one answer to HAVE: a node ends it after some thousand hashes, but each key has a page of its own."""
+MAX_COMPARED: Final = 131_072
+"""Hashes in one answer to HAVE; a page without hashes counts as one. A node ends it after some thousand."""
 MAX_PUSHED_BYTES: Final = 8_388_608
 """Several times what a node pushes ahead of our DELETEs. One that sends more breaks the protocol."""
 
@@ -88,7 +88,8 @@ class _Request:
     answer: asyncio.Future[Any]
     ends: tuple[type, ...]
     parts: tuple[type, ...] = ()
-    most_parts: int = 0
+    room: int = 0
+    """How many more parts may come. A page of a list counts as many as it has hashes."""
     collected: list[Any] = field(default_factory=list)
 
 
@@ -188,7 +189,7 @@ class MeshConnection(OutgoingConnection[_Request]):
         For nodes that called `authenticate`.
         """
         question = Have(low=low, high=high, summaries=tuple(summaries))
-        pages, done = await self._ask_parts(question, (HaveList,), HaveDone, MAX_HAVE_PAGES)
+        pages, done = await self._ask_parts(question, (HaveList,), HaveDone, MAX_COMPARED)
         lists: dict[InboxKey, set[PayloadHash]] = {}
         for page in pages:
             if not low <= page.inbox_key <= high:
@@ -248,7 +249,8 @@ class MeshConnection(OutgoingConnection[_Request]):
                 self._link.requests.close(frame.request)
                 self._resolve(request, decoded)
                 self._has_room.set()
-            elif isinstance(decoded, request.parts) and len(request.collected) < request.most_parts:
+            elif isinstance(decoded, request.parts) and request.room > 0:
+                request.room -= max(1, len(decoded.hashes)) if isinstance(decoded, Listed | HaveList) else 1
                 request.collected.append(decoded)
                 self._link.requests.extend(frame.request, now_s=self._loop.time())
             else:

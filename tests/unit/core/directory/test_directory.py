@@ -205,6 +205,7 @@ def test_each_verdict_has_its_reason() -> None:
     assert held.offer(node(1, issued_at_ms=NOW_MS - 1), now_ms=NOW_MS).verdict is Verdict.OLDER
     assert held.offer(node(1, issued_at_ms=NOW_MS + 600_001), now_ms=NOW_MS).verdict is Verdict.AHEAD
     assert held.offer(node(2, issued_at_ms=NOW_MS - HOURS_2_MS), now_ms=NOW_MS).verdict is Verdict.EXPIRED
+    assert held.offer(node(2, ttl_ms=HOURS_2_MS + 1), now_ms=NOW_MS).verdict is Verdict.AHEAD
     newer = held.offer(node(1, issued_at_ms=NOW_MS + 600_000), now_ms=NOW_MS)
     assert (newer.verdict, newer.replaced) == (Verdict.NEW, first)
 
