@@ -51,9 +51,9 @@ class SharedConnections(Generic[Connection]):
     async def get(self, node_id: NodeId) -> Connection:
         """Return the connection to this node. Raises `AttemptFailed` if there is none and it can't be dialled."""
         now_s = asyncio.get_running_loop().time()
-        self._used_s[node_id] = now_s
         held = self._open.get(node_id)
         if held is not None and held[0].is_ready:
+            self._used_s[node_id] = now_s
             return held[0]
         dialling = self._dialling.get(node_id)
         if dialling is None:
@@ -82,6 +82,7 @@ class SharedConnections(Generic[Connection]):
                 except AttemptFailed as problem:
                     failed = _not_reached(str(problem))
                     continue
+                self._used_s[node_id] = asyncio.get_running_loop().time()
                 self._open[node_id] = connection, asyncio.create_task(self._watch(node_id, connection))
                 self._not_before_s.pop(node_id, None)
                 return connection

@@ -15,6 +15,7 @@ from restante.core.fair_queue import CONNECTION_TURN, FairQueue
 from restante.crypto.identity import Identity
 from restante.crypto.onion import HOP_ENTROPY_BYTES, answer_handshake
 from restante.model.errors import RestanteError
+from restante.model.ids import NodeKey
 from restante.model.node_descriptor import NodeDescriptor
 from restante.model.sources import Source
 from restante.node.circuits.dialling import SharedConnections
@@ -71,6 +72,7 @@ class CircuitFamily:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._identity = identity
+        self._directory = directory
         self._own_id = node_id_of(identity.node_key)
         self._onion_keys = onion_keys
         self.entropy = entropy
@@ -98,6 +100,10 @@ class CircuitFamily:
 
     def now_s(self) -> float:
         return self._loop.time()
+
+    def knows(self, node: NodeKey | None) -> bool:
+        """Return whether a peer proved the key of a node of the directory. Anybody can make and prove other keys."""
+        return node is not None and self._directory(node_id_of(node)) is not None
 
     def forget(self, circuit: HopCircuit) -> None:
         self.circuits.discard(circuit)
@@ -206,7 +212,7 @@ class CircuitPeer:
         self._circuits: dict[int, HopCircuit | None] = {}
         self._sides: dict[int, _PeerSide] = {}
         self._link = CellLink(peer.send, lambda: peer.can_write, family.cells)
-        self._is_node: bool | None = None
+        self._is_node = False
         self._meter = create_meter(is_node=False, now_s=family.now_s())
 
     def handle(self, frames: Sequence[RawFrame], *, now_s: float) -> None:
@@ -267,7 +273,7 @@ class CircuitPeer:
             if circuit is not None:
                 circuit.close()
             return
-        if self._is_node is None and self.peer.node_key is not None:
+        if not self._is_node and self._family.knows(self.peer.node_key):
             self._is_node = True
             self._meter = create_meter(is_node=True, now_s=now_s)
         most = self._family.limits.max_circuits if self._is_node else self._family.limits.max_circuits_per_client
