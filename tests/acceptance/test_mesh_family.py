@@ -89,6 +89,31 @@ async def test_a_delete_for_a_bucket_without_mail_keeps_nothing_and_hinders_nobo
         await each.close()
 
 
+@clause("6.6", "7.6")
+async def test_prekey_records_take_at_most_a_tenth_of_the_total(tmp_path: Path) -> None:
+    """Anybody can sign records of its own keys, and they are kept for two months."""
+    quota = MailboxQuota(total_bytes=1_000_000)
+    async with running_node(tmp_path, 1, clock=FakeClock(NOW_MS), settings=Settings(mailbox=quota)) as node:
+        connection, refused = await node.dial(), set()
+        for number in range(1, 21):
+            owner = Identity(bytes([number]) * 32)
+            record = sign_record(
+                owner,
+                bytes(7_900),
+                period=period_at(NOW_MS),
+                now_ms=NOW_MS,
+                nonce=bytes(12),
+                entropy=bytes(32),
+            )
+            try:
+                await connection.put_record(encode_record(record))
+            except AttemptFailed as problem:
+                refused.add(problem.code)
+        assert refused == {Code.STORAGE_FAILED}
+        assert node.service.store.total_bytes() <= quota.total_bytes // 10
+        await connection.close()
+
+
 @clause("6.6")
 async def test_one_network_holds_its_share_whatever_node_keys_it_proves(tmp_path: Path) -> None:
     quota = MailboxQuota(total_bytes=1_000_000)

@@ -14,6 +14,7 @@ from restante.policy.completion import STORED_TTL_MS
 
 HOUR_MS: Final = 3_600_000
 SOURCE_SHARE_OF_TOTAL: Final = 10
+RECORDS_SHARE_OF_TOTAL: Final = 10  # all prekey records together take at most a tenth
 SOURCE_SHARE_OF_MAILBOX: Final = 4
 """SPEC 6.6: one source may hold a tenth of the total and a quarter of a mailbox's quota, once half is used."""
 
@@ -83,6 +84,13 @@ def check_space(
     if total_bytes + more_bytes > quota.total_bytes:
         return _full("the node is full")
     return None
+
+
+def check_records(quota: MailboxQuota, *, held_bytes: int, more_bytes: int) -> Refusal | None:
+    """Return why there is no space for a prekey record, or None. Anybody can sign records, so mail keeps the rest."""
+    if (held_bytes + more_bytes) * RECORDS_SHARE_OF_TOTAL <= quota.total_bytes:
+        return None
+    return _full("the node holds as many prekey records as it may")
 
 
 def is_total_scarce(quota: MailboxQuota, total_bytes: int) -> bool:

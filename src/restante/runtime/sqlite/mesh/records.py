@@ -6,7 +6,7 @@ from typing import Final
 
 from restante.model.ids import NodeId, PayloadHash
 from restante.model.journal import JournalKind
-from restante.policy.quota import MailboxQuota, Refusal
+from restante.policy.quota import MailboxQuota, Refusal, check_records
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.mesh.store import SqliteMeshStore
@@ -18,19 +18,25 @@ _SQL: Final = load_queries("mesh/store")
 
 
 class SqliteMeshRecords:
-    """Records count in the total of `store`."""
+    """Records count in the total of `store`, and take at most a tenth of it."""
 
     def __init__(self, database: Database, journal: Journal, store: SqliteMeshStore) -> None:
         self._database = database
         self._journal = journal
         self._store = store
+        self._held_bytes: int | None = None
+        database.on_invalidate(self._forget)
 
     def put(self, key: bytes, record: bytes, *, expires_at_ms: int, quota: MailboxQuota, now_ms: int) -> Refusal | None:
         """Replace the record under this key; the caller has decided that it is the newest (SPEC 7.6)."""
         with self._database.transaction():
             held = self._database.rows(_SQL["record"], key)
-            refused = self._store.check_total(len(record) - (len(held[0][0]) if held else 0), quota=quota)
+            more_bytes = len(record) - (len(held[0][0]) if held else 0)
+            held_bytes = self._total_bytes()
+            refused = check_records(quota, held_bytes=held_bytes, more_bytes=more_bytes)
+            refused = refused or self._store.check_total(more_bytes, quota=quota)
             if refused is None:
+                self._held_bytes = held_bytes + more_bytes
                 hashed = hashlib.sha256(record).digest()
                 self._database.rows(_SQL["put_record"], key, expires_at_ms, hashed, record)
                 self._journal.append(
@@ -56,8 +62,18 @@ class SqliteMeshRecords:
         """Delete the records whose period ended more than a day ago."""
         with self._database.transaction():
             gone = self._database.run(_SQL["expired_records"], now_ms=now_ms)
+            self._forget()
             self._store.check_total(-sum(size_bytes for (size_bytes,) in gone), quota=quota)
         return len(gone)
+
+    def _total_bytes(self) -> int:
+        """Return what all records take, as the running transaction has it."""
+        if self._held_bytes is None:
+            self._held_bytes = int(self._database.rows(_SQL["record_bytes"])[0][0])
+        return self._held_bytes
+
+    def _forget(self) -> None:
+        self._held_bytes = None
 
     def remember_peers(self, descriptors: Iterable[tuple[NodeId, bytes]], *, now_ms: int, most: int) -> None:
         """Keep the descriptors of peers that answered, for the next start; at most the last `most`."""

@@ -82,6 +82,10 @@ INSERT INTO mesh_record (record_key, expires_at_ms, record_hash, record) VALUES 
     ON CONFLICT (record_key) DO UPDATE
        SET expires_at_ms = excluded.expires_at_ms, record_hash = excluded.record_hash, record = excluded.record;
 
+-- name: record_bytes
+-- What all prekey records take of the node's total.
+SELECT coalesce(sum(length(record)), 0) FROM mesh_record;
+
 -- name: expired_records
 -- Prekey records whose time is over.
 DELETE FROM mesh_record WHERE expires_at_ms <= :now_ms RETURNING length(record);
