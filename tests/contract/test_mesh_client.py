@@ -11,12 +11,16 @@ from restante.client.contacts import Contact, ContactBook
 from restante.client.mesh.host import MeshAccess
 from restante.core.signed_bundles import verify_bundle
 from restante.crypto.identity import Identity
+from restante.model.fleet_actions import ActionKind, FleetAction
+from restante.model.ids import NodeId
 from restante.model.places import MeshPlace
 from restante.policy.mesh.time_buckets import HOUR_MS, bucket_at
 from restante.policy.settings import Settings
+from restante.runtime.sqlite.outbox.fleet_actions import ActionResult, take_scoreboard
 from restante.testing.deterministic import FakeClock, SeededEntropy
 from restante.testing.memory_mesh import MemoryMesh
 from restante.testing.virtual_time import run_in_virtual_time
+from restante.wire.inbox_keys import node_id_of
 from support.spec.clauses import clause
 
 NODES = 12
@@ -99,6 +103,36 @@ def test_what_was_received_is_deleted_at_all_five_nodes(world: World) -> None:
                     await asyncio.sleep(1)
 
     run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.3", "13.6")
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_bodies_come_from_the_node_that_the_fleets_scoreboard_has_first(world: World, is_reversed: bool) -> None:
+    async def scenario() -> None:
+        bob = world.client("bob")
+        async with world.client("alice") as alice:
+            await introduced(alice, bob)
+            await alice.send("peer", "where from?")
+            await asyncio.sleep(3 * 3_600)  # nodes push what is stored in a current bucket
+            holders = sorted({node_id_of(node.key) for node, _, _ in world.mesh.holders()}, reverse=is_reversed)
+            assert len(holders) > 1
+            apply_scores(bob, holders, now_ms=world.clock.now_ms())
+            async with bob:
+                await received(bob, 1)
+            asked = [node_id_of(node.key) for node in world.mesh.nodes for what in node.requests if what == "want"]
+            assert asked == holders[:1]
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+def apply_scores(client: Client, best_first: list[NodeId], *, now_ms: int) -> None:
+    """As `restante fleet apply` does."""
+    scores = [
+        FleetAction(action=ActionKind.SCOREBOARD, node=node, score=1 / place, reason="", as_of_ms=now_ms)
+        for place, node in enumerate(best_first, 1)
+    ]
+    file = client.parts.file
+    assert take_scoreboard(file.database, file.journal, scores, now_ms=now_ms) is ActionResult.DONE
 
 
 @clause("7.5", "7.9")

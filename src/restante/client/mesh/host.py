@@ -22,6 +22,7 @@ from restante.core.mailbox_poll.buckets import Bucket
 from restante.core.mesh_proofs.published_keys import PublishedKeys
 from restante.crypto.identity import Identity
 from restante.model.errors import ConfigurationInvalid
+from restante.model.ids import NodeId
 from restante.model.places import RelayPlace
 from restante.policy.circuits.guards import GuardState
 from restante.policy.circuits.limits import CircuitLimits
@@ -33,6 +34,7 @@ from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.guard_state import StoredGuards
 from restante.runtime.sqlite.mesh_state import MeshState
+from restante.runtime.sqlite.outbox.fleet_actions import scoreboard
 
 PUBLISH_INTERVAL_S: Final = 6 * 3_600.0
 PUBLISH_RETRY_S: Final = 10.0
@@ -86,6 +88,7 @@ class MeshHost:
         self._entropy = entropy
         self._on_change = on_change
         self._saving: set[asyncio.Task[None]] = set()
+        self._scores: dict[NodeId, float] = {}
         self.circuits: MeshCircuits | None = None
 
     async def __aenter__(self) -> Self:
@@ -112,7 +115,6 @@ class MeshHost:
         await self.directory.close()
         await asyncio.gather(*self._saving, return_exceptions=True)
 
-    @property
     @property
     def circuit_mode(self) -> CircuitMode:
         return self._access.circuits
@@ -142,11 +144,13 @@ class MeshHost:
             ReadInbox(OwnInbox(identity, secret), use, await self._file.run(partial(self._state.buckets, use.value)))
             for secret, use in ((b"", Use.PUBLIC_INBOX), (identity.access_secret, Use.CONTACTS_INBOX))
         ]
+        self._scores = await self._file.run(partial(scoreboard, self._file.database))
         return MeshReceiver(
             inboxes,
             self.directory,
             take=take,
             save=self._save_buckets,
+            scores=lambda: self._scores,
             entropy=self._entropy,
             since=self._access.since,
             delay_s=delay_s,
@@ -173,7 +177,11 @@ class MeshHost:
         task.add_done_callback(self._saving.discard)
 
     async def _save_buckets(self, use: Use, buckets: Sequence[Bucket]) -> None:
-        await self._file.run(partial(self._state.keep_buckets, use.value, buckets))
+        def save() -> dict[NodeId, float]:
+            self._state.keep_buckets(use.value, buckets)
+            return scoreboard(self._file.database)  # 'fleet apply' may have stored a newer one
+
+        self._scores = await self._file.run(save)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ hash. Bodies go to receiving oldest bucket first. The owner's DELETE follows onc
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from restante.client.mesh.inbox_nodes import InboxNodes
 from restante.client.mesh.receiving import Receiving
@@ -26,6 +27,7 @@ from restante.core.mailbox_poll.reading import (
     Read,
 )
 from restante.model.ids import NodeId, PayloadHash
+from restante.policy.mesh.repair import best_first
 from restante.policy.mesh.time_buckets import current_buckets
 from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE
 from restante.ports.relay_connection import AttemptFailed
@@ -80,9 +82,10 @@ class InboxPoll:
             default=None,
         )
 
-    async def poll(self, *, interval_ms: int) -> list[Bucket]:
+    async def poll(self, *, interval_ms: int, scores: Mapping[NodeId, float] = MappingProxyType({})) -> list[Bucket]:
         """Read every bucket that is due; return those that were, with their new state.
 
+        `scores` order whom a body comes from among the nodes that list it (SPEC 7.3).
         Raises `MeshUnknown` if no node is known, and what receiving raises; failures of nodes are part of a read.
         """
         now_ms = self._directory.now_ms()
@@ -93,7 +96,9 @@ class InboxPoll:
         one = _Pass(now_ms, self._directory.storage_nodes(), interval_ms, OldestFirst(numbers))
         for number in numbers:
             order = [each.node_id for each in await self._directory.find(self._nodes.key(number))]
-            one.reads[number], effects = reading.start(order, known=self._receiving.known)
+            one.reads[number], effects = reading.start(
+                order, ranked=best_first(order, scores), known=self._receiving.known
+            )
             self._plan(one, number, effects)
         try:
             await self._run(one)

@@ -17,6 +17,7 @@ from restante.client.mesh.receiving import Receiving, Take
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mailbox_poll import buckets as bucket_states
 from restante.core.mailbox_poll.buckets import Bucket, MailStored
+from restante.model.ids import NodeId
 from restante.policy.mesh.polling import poll_interval_ms, wait_ms
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
@@ -32,7 +33,10 @@ class ReadInbox(NamedTuple):
 
 
 class MeshReceiver:
-    """`take` stores what arrived; `save` stores buckets that were read. Both return once that is on disk."""
+    """`take` stores what arrived; `save` stores buckets that were read. Both return once that is on disk.
+
+    `scores` returns the fleet's scoreboard.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class MeshReceiver:
         *,
         take: Take,
         save: Callable[[Use, Sequence[Bucket]], Awaitable[None]],
+        scores: Callable[[], Mapping[NodeId, float]],
         entropy: Entropy,
         since: int | None,
         delay_s: float,
@@ -50,6 +55,7 @@ class MeshReceiver:
         self._directory = directory
         self._take = take
         self._save = save
+        self._scores = scores
         self._entropy = entropy
         self._since = since
         self._delay_s = delay_s
@@ -105,7 +111,8 @@ class MeshReceiver:
     async def _read(self, use: Use, poll: InboxPoll) -> None:
         try:
             await self._directory.ensure_fresh()
-            changed = await poll.poll(interval_ms=poll_interval_ms(is_subscribed=poll.is_subscribed))
+            interval_ms = poll_interval_ms(is_subscribed=poll.is_subscribed)
+            changed = await poll.poll(interval_ms=interval_ms, scores=self._scores())
         except MeshUnknown as failed:
             self.failure = failed
             return

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from restante.model.ids import InboxKey, NodeId, PayloadHash
-from restante.policy.scoring import Candidate, score
 
 PING_INTERVAL_MS: Final = 60_000
 MISSES_UNTIL_REPAIR: Final = 2
@@ -14,7 +13,7 @@ ROUND_AFTER_BUCKET_MS: Final = 900_000
 directory has gaps stores with nodes farther out; the closest ones, whose silence counts, fetch the mail then."""
 LEAVE_WITHIN_MS: Final = 300_000
 UNMEASURED: Final = 0.0
-"""The score of a node without measurements: it is asked after the others."""
+"""The score of a node that the scoreboard lacks: it is asked after the others."""
 
 Node = TypeVar("Node", bound=NodeId)
 
@@ -42,14 +41,9 @@ def earliest_next_ms(*, now_ms: int, transferred_bytes: int) -> int:
     return now_ms + -(-transferred_bytes * 1000 // BYTES_PER_S)
 
 
-def best_first(nodes: Sequence[Node], measured: Mapping[NodeId, Candidate]) -> list[Node]:
-    """Return the nodes by score, best first, and by id where scores are equal (SPEC 7.3).
+def best_first(nodes: Sequence[Node], scores: Mapping[NodeId, float]) -> list[Node]:
+    """Return the nodes by score, best first; nodes with equal scores keep their order (SPEC 7.3).
 
-    Recipients ask for bodies and repair asks for copies in this order. It never filters: every node stays in the list.
+    Recipients ask for bodies in this order. It never filters: every node stays in the list.
     """
-    among = [measured[node] for node in nodes if node in measured]
-
-    def rank(node: Node) -> tuple[float, bytes]:
-        return (-score(measured[node], among) if node in measured else -UNMEASURED, node)
-
-    return sorted(nodes, key=rank)
+    return sorted(nodes, key=lambda node: -scores.get(node, UNMEASURED))

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from restante.model.ids import InboxKey, NodeId, PayloadHash
 from restante.policy.mesh.repair import MissingCopy, best_first, earliest_next_ms, needs_repair, repair_order
-from restante.policy.scoring import Candidate
 from support.spec.clauses import clause
 
 NODES = [NodeId(bytes([number]) * 32) for number in range(4)]
@@ -39,9 +38,5 @@ def test_repair_transfers_at_most_4_mb_a_second() -> None:
 
 @clause("7.3")
 def test_the_best_scored_node_is_asked_first_and_none_is_left_out() -> None:
-    measured = {
-        NODES[1]: Candidate(node_id=NODES[1], uptime=0.5, bandwidth_bps=100, latency_ms=100),
-        NODES[2]: Candidate(node_id=NODES[2], uptime=1.0, bandwidth_bps=1_000, latency_ms=10),
-    }
-    assert best_first(NODES, measured) == [NODES[2], NODES[1], NODES[0], NODES[3]]
-    assert best_first(NODES[::-1], {}) == NODES
+    assert best_first(NODES, {NODES[1]: 0.4, NODES[2]: 0.9}) == [NODES[2], NODES[1], NODES[0], NODES[3]]
+    assert best_first(NODES[::-1], {}) == NODES[::-1]
