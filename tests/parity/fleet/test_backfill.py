@@ -14,7 +14,8 @@ from restante.fleet.kernels.arrivals_words import UNUSABLE
 from restante.fleet.kernels.synthetic_fleet import Scenario
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.reading import read_live
-from restante.fleet.lake.segments import find_segments
+from restante.fleet.lake.segments import find_segments, read_segments
+from restante.fleet.lake.table_writer import open_base_table
 from restante.fleet.transforms.synthetic import all_events
 from restante.model.conservation_report import BadSegment
 from restante.model.errors import ConfigurationInvalid
@@ -100,6 +101,33 @@ def test_a_backfill_makes_the_tables_and_names_every_oddity(spark: SparkSession,
 
     filled(spark, lake, first=date(2026, 1, 6), last=date(2026, 1, 6))
     assert order(spark, lake) == whole
+
+
+def test_events_that_came_once_are_written_as_they_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """By the pass that validates them. Where an event came twice, what that pass wrote is deleted."""
+    lake = Lake(str(tmp_path))
+    lake.local_segments.mkdir()
+    journal = Journal(writer(1))
+    for place in range(6):
+        arrive(journal, place, NOON_MS + place * DAY_MS // 2)
+    rows = records(journal.rows)
+    write_segment(lake.local_segments / "a.parquet", [*rows[:3], {**rows[3], "kind": "sneezed"}])
+    write_segment(lake.local_segments / "b.parquet", rows[4:])
+    done = filled(spark, lake)
+    assert (done.events, done.duplicates, done.quarantined) == (5, 0, 1)
+    read = read_segments(spark, find_segments(lake.local_segments)[0]).filter("kind != 'sneezed'")
+    table = read_live(spark, lake, "events")
+    assert table.drop("day").exceptAll(read).isEmpty()
+    assert read.exceptAll(table.drop("day")).isEmpty()
+    midnight_ms = NOON_MS - DAY_MS // 2
+    days = {(row["at_ms"] - midnight_ms) // DAY_MS: str(row["day"]) for row in table.collect()}
+    assert days == {0: "2026-01-05", 1: "2026-01-06", 2: "2026-01-07", 3: "2026-01-08"}
+    before = set((tmp_path / "tables" / "events").rglob("*.parquet"))
+    write_segment(lake.local_segments / "c.parquet", rows[:1])
+    assert filled(spark, lake).duplicates == 1
+    live = open_base_table(lake, "events").live()
+    there = set((tmp_path / "tables" / "events").rglob("*.parquet")) - before
+    assert {path.relative_to(tmp_path / "tables" / "events").as_posix() for path in there} == set(live)
 
 
 def test_days_that_are_not_asked_for_are_not_written(spark: SparkSession, lake: Lake) -> None:

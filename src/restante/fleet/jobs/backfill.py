@@ -21,7 +21,15 @@ from restante.fleet.lake.file_systems import Listing
 from restante.fleet.lake.layout import DAY, Lake
 from restante.fleet.lake.segment_discovery import segments_here, segments_of
 from restante.fleet.lake.segments import Segment, damaged, read_segments
-from restante.fleet.lake.table_writer import file_rows, open_base_table, outside, replace_rows, with_day
+from restante.fleet.lake.table_writer import (
+    discard_files,
+    file_rows,
+    open_base_table,
+    outside,
+    replace_files,
+    replace_rows,
+    with_day,
+)
 from restante.fleet.spark.job_progress import Watcher, ignore_progress, watched
 from restante.fleet.spark.map_in_arrow import partitions_for
 from restante.fleet.spark.session import open_session
@@ -111,7 +119,7 @@ def backfill(
     is_all = (first_day, last_day) == (FIRST_DAY, LAST_DAY)
     keep = outside(first_day, last_day)
     with watched(spark, "validating", tell):
-        known = survey(rows)
+        known = survey(rows, lake.root if is_all else None)
         validated = validate_prescanned(rows, known)
         if known.repeated != ():
             validated = validated.persist(StorageLevel.DISK_ONLY)
@@ -121,7 +129,11 @@ def backfill(
         until = with_day(event_rows(validated)).filter(sf.col(DAY) <= sf.lit(last_day))
         is_asked_for = sf.col(DAY) >= sf.lit(first_day)
         with watched(spark, "writing events", tell):
-            replace_rows(until.filter(is_asked_for), open_base_table(lake, "events"), keep=keep)
+            if is_all and known.repeated == ():
+                replace_files(open_base_table(lake, "events"), known.files)
+            else:
+                discard_files(open_base_table(lake, "events"), known.files)
+                replace_rows(until.filter(is_asked_for), open_base_table(lake, "events"), keep=keep)
             quarantined = _rejected_rows(spark, validated, known).unionByName(file_rows(spark, broken))
             replace_rows(quarantined, open_base_table(lake, "quarantine"))
         partitions = partitions_for(known.events_at_most, at_least=spark.sparkContext.defaultParallelism)

@@ -4,7 +4,7 @@ Spark writes Parquet files beside the live ones; the commit then replaces these.
 files that no reader sees; `vacuum` deletes them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import Final
@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from restante.fleet.lake.delta import DataFile, DeltaFiles
 from restante.fleet.lake.layout import DAY, Lake, spark_path
-from restante.fleet.lake.new_files import list_tree, open_file
+from restante.fleet.lake.new_files import delete_file, list_tree, open_file
 from restante.fleet.stream.state_tables import KINDS
 from restante.fleet.tables.journal_schema import JOURNAL, SOURCE_FILE
 from restante.model.conservation_report import BadSegment
@@ -70,6 +70,17 @@ def replace_rows(rows: DataFrame, table: DeltaFiles, *, keep: KeepFile = lambda 
         for path, rows in zip(paths, counts, strict=True)
     ]
     table.replace(added, (path for path, file in live.items() if not keep(file)), batch=batch)
+
+
+def replace_files(table: DeltaFiles, files: Iterable[DataFile]) -> None:
+    """Make these files, which are written already, the content of the table."""
+    table.replace(files, table.live(), batch=0)
+
+
+def discard_files(table: DeltaFiles, files: Iterable[DataFile]) -> None:
+    """Delete files that were written and not committed."""
+    for file in files:
+        delete_file(table.address, file.path)
 
 
 def outside(first_day: date, last_day: date) -> KeepFile:

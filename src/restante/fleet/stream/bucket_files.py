@@ -31,9 +31,9 @@ FAN: Final = 8
 MERGED_ROWS_AT_MOST: Final = 1_000_000  # of a table, what one task may hold in memory besides its own rows
 ZSTD_LEVEL: Final = 1
 ROWS_PER_GROUP: Final = 65_536  # what is read at least to find one row again
-_EPOCH: Final = date(1970, 1, 1)
-_DAY_MS: Final = 86_400_000
-_DICTIONARY: Final = [
+EPOCH: Final = date(1970, 1, 1)
+DAY_MS: Final = 86_400_000
+DICTIONARY: Final = [
     "kind",
     "writer",
     "message_kind",
@@ -127,9 +127,9 @@ class BucketWriter:
         kind = KINDS[what]
         if "day" not in kind.partition:
             return (self._write_part(kind, table, level, None),)
-        days = table["at_ms"].to_numpy() // _DAY_MS
+        days = table["at_ms"].to_numpy() // DAY_MS
         return tuple(
-            self._write_part(kind, _where(table, days == day), level, str(_EPOCH + timedelta(days=day)))
+            self._write_part(kind, _where(table, days == day), level, str(EPOCH + timedelta(days=day)))
             for day in np.unique(days).tolist()
         )
 
@@ -195,7 +195,7 @@ class BucketWriter:
                 compression="zstd" if level else "lz4",
                 compression_level=ZSTD_LEVEL if level else None,
                 row_group_size=ROWS_PER_GROUP,
-                use_dictionary=[column for column in _DICTIONARY if column in table.column_names],
+                use_dictionary=[column for column in DICTIONARY if column in table.column_names],
                 write_statistics=["event_id"],
                 write_page_checksum=True,
             )

@@ -4,9 +4,10 @@ One pass without a shuffle. If every event came once and well formed, every row 
 (decision 0023). Otherwise transforms/validate compares the rows in question.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,9 @@ from pyspark.sql import functions as sf
 from restante.fleet.kernels.arrivals_schema import Words, binaries, halves
 from restante.fleet.kernels.number_ranges import Runs, joined, repeated, runs_in
 from restante.fleet.kernels.row_rules import row_faults
+from restante.fleet.lake.delta import DataFile
+from restante.fleet.spark.map_in_arrow import BatchFunction
+from restante.fleet.stream.event_files import EventFiles
 from restante.fleet.stream.rows import is_unusable
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.transforms.validate import RowVerdict, validate_rows, with_faults
@@ -26,7 +30,9 @@ MOST_RUNS: Final = 20_000
 """Runs that a task reports, and repeated runs that are compared row by row; beyond that all rows are compared."""
 _PREFIX_BYTES: Final = 8
 
-_FOUND: Final = "source_file string, reason string, is_unusable boolean, rows bigint, first_id binary, last_id binary"
+_FOUND: Final = (
+    "source_file string, reason string, is_unusable boolean, rows bigint, first_id binary, last_id binary, file string"
+)
 _GROUP: Final = ("source_file", "reason", "is_unusable")
 
 
@@ -51,6 +57,8 @@ class Prescan:
     """Well-formed arrivals that do not say what arrived where."""
     repeated: tuple[tuple[bytes, bytes], ...] | None
     """First and last event id of events that came more than once; None when it took too long to tell."""
+    files: tuple[DataFile, ...] = ()
+    """Files of the well-formed rows, where the survey was to write them."""
 
     @property
     def events_at_most(self) -> int:
@@ -62,14 +70,21 @@ class Prescan:
         return not self.faulty and self.repeated == ()
 
 
-def survey(rows: DataFrame) -> Prescan:
-    """Look at every row once."""
+def survey(rows: DataFrame, write_to: str | None = None) -> Prescan:
+    """Look at every row once.
+
+    With `write_to`, the root of a lake, well-formed rows are written to files of its table `events` at the same time.
+    They are the events if none came more than once; the caller commits or deletes them.
+    """
     looked_at = rows.select(*JOURNAL_COLUMNS, SOURCE_FILE)
     counts: Counter[tuple[str, str | None, bool]] = Counter()
     ids: list[tuple[bytes, bytes]] = []
+    files: list[DataFile] = []
     is_told = True
-    for row in looked_at.mapInArrow(_look, _FOUND).collect():
-        if row["first_id"] is not None:
+    for row in looked_at.mapInArrow(_look_and_write(write_to), _FOUND).collect():
+        if row["file"] is not None:
+            files.append(DataFile(**json.loads(row["file"])))
+        elif row["first_id"] is not None:
             ids.append((bytes(row["first_id"]), bytes(row["last_id"])))
         elif row["rows"]:
             counts[row["source_file"], row["reason"], row["is_unusable"]] += row["rows"]
@@ -90,6 +105,7 @@ def survey(rows: DataFrame) -> Prescan:
         ),
         unusable=sum(number for (_, reason, unusable), number in counts.items() if unusable and reason is None),
         repeated=_repeated(ids) if is_told else None,
+        files=tuple(files),
     )
 
 
@@ -149,7 +165,18 @@ def _validated(rows: DataFrame) -> DataFrame:
     return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE, verdict.alias("verdict"), "reason")
 
 
-def _look(batches: Iterator[Any]) -> Iterator[Any]:
+def _look_and_write(root: str | None) -> BatchFunction:
+    def look(batches: Iterator[Any]) -> Iterator[Any]:
+        if root is None:
+            yield _look(batches, None)
+            return
+        with EventFiles(root) as files:
+            yield _look(batches, files)
+
+    return look
+
+
+def _look(batches: Iterator[Any], files: EventFiles | None) -> Any:
     counts: Counter[tuple[str, str | None, bool]] = Counter()
     runs: list[Runs] = []
     for batch in batches:
@@ -159,32 +186,37 @@ def _look(batches: Iterator[Any]) -> Iterator[Any]:
         groups = pa.table(columns, names=list(_GROUP)).group_by(list(_GROUP)).aggregate([([], "count_all")])
         for group in groups.to_pylist():
             counts[tuple(group[name] for name in _GROUP)] += group["count_all"]
-        runs.append(runs_in(rows["event_id"].filter(pc.is_null(reasons)).combine_chunks()))
+        well_formed = rows.filter(pc.is_null(reasons)) if reasons.null_count < len(rows) else rows
+        runs.append(runs_in(well_formed["event_id"].combine_chunks()))
+        if files is not None:
+            files.write(well_formed)
         if sum(map(len, runs)) > 2 * MOST_RUNS:
             runs = [joined(runs)]
     numbers = joined(runs)
     if len(numbers) > MOST_RUNS:
         counts["", None, False] = 0  # a count of nothing says that the runs are too many to tell
         numbers = joined([])
-    yield _told(counts, numbers)
+    return _told(counts, numbers, [] if files is None else files.close())
 
 
-def _told(counts: Counter[tuple[str, str | None, bool]], numbers: Runs) -> Any:
-    """The counts, then the runs, as rows of one batch."""
-    before, after = [None] * len(counts), [None] * len(numbers)
+def _told(counts: Counter[tuple[str, str | None, bool]], numbers: Runs, files: Sequence[DataFile]) -> Any:
+    """The counts, then the runs, then the files, as rows of one batch."""
+    after = [None] * (len(numbers) + len(files))
     columns = [[*(key[place] for key in counts), *after] for place in range(len(_GROUP))]
     first, last = (_ids(numbers.writer, end) for end in (numbers.first, numbers.last))
-    nothing = pa.nulls(len(before), pa.binary())
+    before, behind = (pa.nulls(count, pa.binary()) for count in (len(counts), len(files)))
+    written = [json.dumps(asdict(file)) for file in files]
     return pa.RecordBatch.from_arrays(
         [
             pa.array(columns[0], pa.string()),
             pa.array(columns[1], pa.string()),
             pa.array(columns[2], pa.bool_()),
             pa.array([*counts.values(), *after], pa.int64()),
-            pa.concat_arrays([nothing, first]),
-            pa.concat_arrays([nothing, last]),
+            pa.concat_arrays([before, first, behind]),
+            pa.concat_arrays([before, last, behind]),
+            pa.array([*[None] * (len(counts) + len(numbers)), *written], pa.string()),
         ],
-        [*_GROUP, "rows", "first_id", "last_id"],
+        [*_GROUP, "rows", "first_id", "last_id", "file"],
     )
 
 

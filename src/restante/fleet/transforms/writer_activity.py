@@ -20,18 +20,10 @@ def writer_hours(events: DataFrame) -> DataFrame:
     `highest` and `lowest` are of the events' numbers, and below zero from 2**63 on; `events` are those with any number
     but zero. `node` is which node the writer is, by its last start in the hour.
     """
-    is_stored = sf.col("kind") == JournalKind.STORED
-    is_start = (sf.col("kind") == JournalKind.NODE_STARTED) & sf.col("node").isNotNull()
-    return (
-        events.select(
-            "writer",
-            "at_ms",
-            sf.floor(sf.col("at_ms") / HOUR_MS).alias("hour"),
-            _number().alias("number"),
-            sf.when(is_stored, sf.col("size_bytes")).alias("stored_bytes"),
-            sf.when(is_start, sf.col("node")).alias("node"),
-            sf.when(is_start, sf.col("event_id")).alias("started_event"),
-        )
+    hour = sf.floor(sf.col("at_ms") / HOUR_MS).alias("hour")
+    stored_bytes = sf.when(sf.col("kind") == JournalKind.STORED, sf.col("size_bytes"))
+    counts = (
+        events.select("writer", "at_ms", hour, _number().alias("number"), stored_bytes.alias("stored_bytes"))
         .groupBy("writer", "hour")
         .agg(
             sf.count_if(sf.col("number") != 0).alias("events"),
@@ -39,21 +31,26 @@ def writer_hours(events: DataFrame) -> DataFrame:
             sf.min("number").alias("lowest"),
             sf.max("at_ms").alias("last_event_at_ms"),
             sf.sum("stored_bytes").alias("stored_bytes"),
-            sf.max_by("node", "started_event").alias("node"),
-            sf.max("started_event").alias("started_event"),
         )
-        .select(
-            "writer",
-            "hour",
-            "events",
-            "highest",
-            "lowest",
-            "last_event_at_ms",
-            "stored_bytes",
-            "node",
-            "started_event",
-            sf.date_from_unix_date(sf.floor(sf.col("hour") / HOURS_PER_DAY).cast("int")).alias("day"),
-        )
+    )
+    # Apart from the counts: for a highest value that is binary, Spark would sort all events.
+    starts = (
+        events.filter((sf.col("kind") == JournalKind.NODE_STARTED) & sf.col("node").isNotNull())
+        .select("writer", hour, "node", "event_id")
+        .groupBy("writer", "hour")
+        .agg(sf.max_by("node", "event_id").alias("node"), sf.max("event_id").alias("started_event"))
+    )
+    return counts.join(sf.broadcast(starts), on=["writer", "hour"], how="left").select(
+        "writer",
+        "hour",
+        "events",
+        "highest",
+        "lowest",
+        "last_event_at_ms",
+        "stored_bytes",
+        "node",
+        "started_event",
+        sf.date_from_unix_date(sf.floor(sf.col("hour") / HOURS_PER_DAY).cast("int")).alias("day"),
     )
 
 
