@@ -5,7 +5,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["support.spec.conformance_plugin", "pytester"]
+pytest_plugins = ["support.spec.conformance_plugin", "support.fleet.shared_spark", "pytester"]
 
 TIERS = ("acceptance", "parity", "model", "sim", "contract", "fuzz", "arch", "unit", "vectors")
 """The longest tests first: no test process is left alone with a long one at the end."""

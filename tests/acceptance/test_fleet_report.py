@@ -74,7 +74,7 @@ def no_java(tmp_path: Path) -> dict[str, str]:
         "PATH": str(tools),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "TMPDIR": str(scratch),
-        **quick_environ(tools),
+        **quick_environ(),
     }
 
 

@@ -7,19 +7,22 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
+from restante.fleet.jobs.stream import StreamOptions, start_stream
 from restante.fleet.lake.layout import Lake
 from restante.fleet.stream.batches import last_catalog, open_batches
 from restante.fleet.stream.state_tables import KINDS
 from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
+from restante.policy.settings import Settings
 from support.fleet.journal_files import Journal, Record, message, records, sealed, write_segment, writer
 from support.fleet.small_spark import quick_environ
 from support.spec.clauses import clause
@@ -32,12 +35,13 @@ WAIT_S = 240.0
 Environ = dict[str, str]
 TABLES = ("events", "arrivals", "quarantine", "repeats")
 
-RUN = """
+KILLED = """
 import os, signal, sys, threading
 from restante.fleet.jobs.stream import StreamOptions, start_stream
 from restante.fleet.lake.delta import DeltaFiles
 from restante.fleet.lake.layout import Lake
 from restante.fleet.spark.session import open_session
+from restante.fleet.stream.batches import Batches
 from restante.policy.settings import Settings
 left, commit = int(sys.argv[1]), DeltaFiles._commit
 def countdown():
@@ -50,20 +54,25 @@ def killed_commit(self, *args):
     commit(self, *args)
     countdown()
 DeltaFiles._commit = killed_commit
-options = StreamOptions(once=True, buckets=2, files_per_batch=4, is_published=False)
-tell = lambda batch: print(batch.n, flush=True)
-with open_session(app_name="run", master="local[2]") as spark:
-    for root in sys.argv[2:]:
-        start_stream(spark, Lake(root), Settings(), options, on_batch=tell).await_end(threading.Event())
+lake = Lake(sys.argv[2])
 """
-"""Kills its driver at the k-th moment before or after a commit of the driver; 0: never."""
+"""Kills itself at the k-th moment before or after a commit of the driver."""
+STREAM = f"""{KILLED}
+options = StreamOptions(once=True, buckets=2, files_per_batch=4, is_published=False)
+with open_session(app_name="run", master="local[2]") as spark:
+    start_stream(spark, lake, Settings(), options).await_end(threading.Event())
+"""
+RECOVERY = f"""{KILLED}
+Batches(lake, buckets=2)
+"""
+"""What a stream does first of all, before Spark runs anything."""
 COMMITS_PER_BATCH = 10  # the redo row, eight tables, what became of the segments
-NEVER = 0
+OPTIONS = StreamOptions(once=True, buckets=2, files_per_batch=4, is_published=False)
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environ:
-    return os.environ | quick_environ(tmp_path_factory.mktemp("spark"))
+def environment() -> Environ:
+    return os.environ | quick_environ()
 
 
 def restante(*words: str) -> list[str]:
@@ -128,10 +137,16 @@ def tables(root: Path) -> dict[str, Any]:
     return found | {"odd": odd, "counts": counts}
 
 
-def run(environment: Environ, kill_at: int, *roots: Path) -> int:
-    """The exit status of a process that streams these lakes, one after the other."""
-    words = [sys.executable, "-c", RUN, str(kill_at), *map(str, roots)]
-    return subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, timeout=WAIT_S, check=False).returncode
+def run(spark: SparkSession, root: Path) -> dict[str, Any]:
+    """The tables of a stream that nothing interrupts."""
+    start_stream(spark, Lake(str(root)), Settings(), OPTIONS).await_end(threading.Event())
+    return tables(root)
+
+
+def kill(environment: Environ, program: str, moment: int, root: Path) -> None:
+    words = [sys.executable, "-c", program, str(moment), str(root)]
+    done = subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, timeout=WAIT_S, check=False)
+    assert done.returncode == -signal.SIGKILL
 
 
 def lose_checkpoint(root: Path) -> None:
@@ -147,48 +162,51 @@ def age_checkpoint(root: Path) -> None:
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
+AGAIN: tuple[tuple[int, ...], ...] = ((), (1,), (5, 2))
+"""When it is killed again, each time it is started."""
 CHECKPOINTS = {"kept": lambda _root: None, "lost": lose_checkpoint, "stale": age_checkpoint}
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(environment: Environ, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def uninterrupted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("whole") / "lake"
     ship(root / "segments")
-    assert run(environment, NEVER, root) == 0
-    found = tables(root)
+    found = run(spark, root)
     assert found["counts"][1] > 0
     assert found["counts"][2] > 0
     return found
 
 
-def check_killed(
-    environment: Environ, root: Path, moments: Sequence[int], checkpoint: str, expected: dict[str, Any]
-) -> None:
-    ship(root / "segments")
-    for moment in moments:
-        assert run(environment, moment, root) == -signal.SIGKILL
-        CHECKPOINTS[checkpoint](root)
-    assert run(environment, NEVER, root) == 0
-    assert tables(root) == expected
-
-
 @clause("13.9")
 def test_killed_at_its_commit_point_and_again_in_recovery_it_makes_the_tables_of_one_run(
-    tmp_path: Path, environment: Environ, uninterrupted: dict[str, Any]
+    spark: SparkSession, tmp_path: Path, environment: Environ, uninterrupted: dict[str, Any]
 ) -> None:
     """After the second redo row, then between two tables of the recovery, and without its checkpoint."""
-    second = 2 * COMMITS_PER_BATCH
-    check_killed(environment, tmp_path / "lake", (second + 2, 5), "lost", uninterrupted)
+    ship(tmp_path / "lake" / "segments")
+    kill(environment, STREAM, 2 * COMMITS_PER_BATCH + 2, tmp_path / "lake")
+    kill(environment, RECOVERY, 5, tmp_path / "lake")
+    lose_checkpoint(tmp_path / "lake")
+    assert run(spark, tmp_path / "lake") == uninterrupted
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("checkpoint", CHECKPOINTS)
-@pytest.mark.parametrize("moment", [1, 2, 3, 8, 19, 20, 21, 22, 31])
+@pytest.mark.parametrize("kills", [(first, *again) for again in AGAIN for first in (1, 2, 3, 8, 19, 20, 21, 22, 31)])
 @clause("13.9")
 def test_killed_around_any_commit_it_makes_the_tables_of_one_run(
-    tmp_path: Path, environment: Environ, uninterrupted: dict[str, Any], moment: int, checkpoint: str
+    spark: SparkSession,
+    tmp_path: Path,
+    environment: Environ,
+    uninterrupted: dict[str, Any],
+    *,
+    kills: tuple[int, ...],
+    checkpoint: str,
 ) -> None:
-    check_killed(environment, tmp_path / "lake", (moment,), checkpoint, uninterrupted)
+    ship(tmp_path / "lake" / "segments")
+    for moment in kills:
+        kill(environment, STREAM, moment, tmp_path / "lake")
+        CHECKPOINTS[checkpoint](tmp_path / "lake")
+    assert run(spark, tmp_path / "lake") == uninterrupted
 
 
 def test_it_is_stopped_kindly_and_says_what_it_did(tmp_path: Path, environment: Environ) -> None:

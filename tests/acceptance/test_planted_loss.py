@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from restante.cli.main import app, run
 from restante.model.ids import show_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
@@ -76,22 +77,27 @@ def plant_forgeries(directory: Path) -> tuple[Path, Path, Path]:
 
 
 @clause("13.1", "13.4", "13.5")
-def test_the_report_names_each_planted_fault_and_nobody_else(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_the_report_names_each_planted_fault_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def restante(command: str, status: int = 0) -> str:
+        """In the Spark session of the tests."""
+        with pytest.raises(SystemExit) as ended:
+            run(app, command.split())
+        said = capsys.readouterr()
+        assert ended.value.code == status, said.err
+        return said.out
+
+    monkeypatch.chdir(tmp_path)
     plant(tmp_path / "segments")
     stranger, changed, after = plant_forgeries(tmp_path / "segments")
-    operator = Operator(tmp_path)
-    operator.env |= quick_environ(tmp_path)
-    operator.run("fleet key new operator.key")
-    operator.run(f"fleet enrol --lake segments --accept {SIGNER.public.hex()} --key operator.key")
-    keys = operator.json("fleet enrol --lake segments --list --key operator.key")
+    restante("fleet key new operator.key")
+    restante(f"fleet enrol --lake segments --accept {SIGNER.public.hex()} --key operator.key")
+    keys = json.loads(restante("fleet enrol --lake segments --list --key operator.key --json"))
     assert {one["key"]: one["enrolled"] for one in keys} == {SIGNER.public.hex(): True, STRANGER.public.hex(): False}
     written = "--html page.html --actions actions --key operator.key"
-    done = operator.run(
-        f"fleet report file://{tmp_path}/segments {written} --master local[2] --json",
-        status=1,
-        timeout_s=240,
-    )
-    found = json.loads(done.stdout)
+    found = json.loads(restante(f"fleet report file://{tmp_path}/segments {written} --json", status=1))
     assert (found["read_from"], found["certainty"]) == ("segments", "verified")
     assert found["likely_affected"] == [show_message_id(message(LOST_FACT_OF))]
     assert [hole["writer"] for hole in found["missing_events"]] == [writer(1).hex(), writer(7).hex()]
@@ -130,7 +136,7 @@ def test_a_sound_report_with_undelivered_messages_has_exit_status_3(tmp_path: Pa
     (tmp_path / "segments").mkdir()
     write_segment(tmp_path / "segments" / "a.parquet", records(sender.rows))
     operator = Operator(tmp_path)
-    operator.env |= quick_environ(tmp_path)
+    operator.env |= quick_environ()
     done = operator.run("fleet report segments --master local[1] --json", status=3, timeout_s=240)
     assert json.loads(done.stdout)["conservation"].startswith("accepted 1 = delivered 0 + expired 1 ")
 

@@ -1,16 +1,21 @@
-"""A backfill in a process of its own: `python backfill_process.py LAKE MASTER`. Says each step as it begins."""
+"""A backfill in a process of its own: `python backfill_process.py LAKE MASTER [published]`.
+
+It says each step as it begins. It writes the derived tables only with the third word.
+"""
 
 import json
 import sys
 from dataclasses import asdict
 
-from restante.fleet.jobs.backfill import run_backfill
+from restante.fleet.jobs.backfill import backfill
 from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.segment_discovery import segments_here
 from restante.fleet.spark.job_progress import JobProgress
+from restante.fleet.spark.session import open_session
 from restante.policy.settings import Settings
 
 
-def main(root: str, master: str) -> None:
+def main(root: str, master: str, published: str = "") -> None:
     said: set[str] = set()
 
     def tell(progress: JobProgress) -> None:
@@ -18,7 +23,14 @@ def main(root: str, master: str) -> None:
             said.add(progress.step)
             say(progress.step)
 
-    done = run_backfill(Lake(root), Settings(), master=master, now_ms=0, tell=tell)
+    lake = Lake(root)
+    found = segments_here(lake)
+    if found is None:
+        raise ValueError(f"{root} is not on this machine")
+    with open_session(app_name="restante backfill", master=master) as spark:
+        done = backfill(
+            spark, lake, Settings(), found.segments, found.bad, is_published=published == "published", tell=tell
+        )
     say(json.dumps(asdict(done)))
 
 

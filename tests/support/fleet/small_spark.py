@@ -1,28 +1,33 @@
 """Spark for tests with a handful of rows: what makes large jobs fast only costs them time."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-SHORT_LIFE: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+COMPILE_LITTLE: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """No long warm-up of Java."""
+ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
+"""Spark's classes as Java has them after loading, made by support.fleet.class_archive. A Java that cannot use the
+archive, or finds none, loads the classes as always."""
+SHORT_LIFE: Final = f"{COMPILE_LITTLE} -XX:SharedArchiveFile={ARCHIVE}"
 NO_CODE_PER_PLAN: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Java code made for each plan pays from some thousand rows on; the demo and the benchmarks run with it."""
 
+FEW_TASKS: Final = {
+    "spark.sql.adaptive.enabled": "false",  # each shuffle would be a job of its own
+    "spark.sql.files.minPartitionNum": "2",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""For the session of the tests; the demo, the benchmarks and commands in processes of their own run without."""
 
-def write_defaults(directory: Path, more: Mapping[str, str] = MappingProxyType({})) -> Path:
-    """A directory for SPARK_CONF_DIR."""
-    conf = directory / "conf"
-    conf.mkdir(exist_ok=True)
+
+def quick_environ(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """What a command that starts Spark finds in its environment, with `more` settings for Spark."""
     settings = {**NO_CODE_PER_PLAN, **more}
-    (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()), "utf-8")
-    return conf
-
-
-def quick_environ(directory: Path) -> dict[str, str]:
-    """What a command that starts Spark finds in its environment; `directory` is there for its settings."""
-    return {"SPARK_SUBMIT_OPTS": SHORT_LIFE, "SPARK_CONF_DIR": str(write_defaults(directory))}
+    words = [f"--conf '{name}={value}'" for name, value in settings.items()]
+    return {"SPARK_SUBMIT_OPTS": SHORT_LIFE, "PYSPARK_SUBMIT_ARGS": " ".join([*words, "pyspark-shell"])}

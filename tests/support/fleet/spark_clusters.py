@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 
 from restante.fleet.spark.java import bundled_java, find_java
-from support.fleet.small_spark import SHORT_LIFE, write_defaults
+from support.fleet.small_spark import SHORT_LIFE, quick_environ
 from support.relay.node_processes import free_port
 
 LIMIT_S = 300.0  # long enough for a busy machine
@@ -25,21 +25,16 @@ _LISTENING = re.compile(rb"Starting Spark master at spark://127\.0\.0\.1:\d+")
 _REGISTERED = re.compile(rb"Successfully registered with master")
 
 
-def cluster_environ(directory: Path) -> dict[str, str]:
+def cluster_environ() -> dict[str, str]:
     """For masters, workers and drivers: one Java, small and quickly started processes, nothing but loopback."""
-    settings = {
-        "spark.executor.extraJavaOptions": SHORT_LIFE,
-        "spark.executor.memory": "512m",
-        "spark.master.rest.enabled": "false",  # a second port, always the same, that takes jobs from anybody
-    }
-    conf = write_defaults(directory, settings)
-    return dict(os.environ) | {
+    settings = {"spark.executor.extraJavaOptions": SHORT_LIFE, "spark.executor.memory": "512m"}
+    no_second_port = "-Dspark.master.rest.enabled=false"  # always the same one, that takes jobs from anybody
+    return os.environ | {
+        **quick_environ(settings),
         "JAVA_HOME": str(find_java(os.environ, bundled=bundled_java())),
-        "SPARK_CONF_DIR": str(conf),
-        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIFE,
+        "SPARK_DAEMON_JAVA_OPTS": f"{SHORT_LIFE} {no_second_port}",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_SUBMIT_OPTS": SHORT_LIFE,
         "PYSPARK_PYTHON": sys.executable,
     }
 
