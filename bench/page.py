@@ -11,6 +11,8 @@ NAMES: Final = {
     "end_to_end": "From `send` to the other application",
     "outbox": "The outbox against other durable queues",
     "relay": "A put that is answered when it is on disk",
+    "mesh": "The mesh: stores and reads",
+    "mesh_simulation": "The mesh, simulated",
     "crypto": "The ratchet and its primitives",
     "envelope": "Envelopes",
     "inbox": "Ordering and deduplication",

@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,6 +62,15 @@ def write_results(name: str, tables: list[Table]) -> None:
     merged += fresh.values()
     text = json.dumps({"machine": machine(), "tables": merged}, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", "utf-8")
+
+
+def with_earlier_rows(name: str, table: Table) -> Table:
+    """Return the table with the rows that an earlier run wrote for other values of the first column, in its order."""
+    path = RESULTS / f"{name}.json"
+    kept = json.loads(path.read_text("utf-8"))["tables"] if path.exists() else []
+    earlier = [row for each in kept if each["title"] == table.title for row in each["rows"]]
+    rows = {row[0]: row for row in [*earlier, *table.rows]}
+    return replace(table, rows=sorted(rows.values(), key=lambda row: int(row[0].replace(",", ""))))
 
 
 def write_output(name: str, lines: list[str]) -> None:

@@ -152,8 +152,8 @@ def missing_blobs(
 def _step(state: SyncRound, event: Event) -> Step:
     match state.phase, event:
         case Phase.COMPARING, ListsReceived(node, missing) if _awaited(state, node):
-            merged = _merged(state, node, missing)
-            return _fetch_if_compared(replace(merged, answered=state.answered | {node}))
+            line = _merged(state.line, node, missing)
+            return _fetch_if_compared(replace(state, line=line, answered=state.answered | {node}))
         case Phase.COMPARING, NodeLost(node) if _awaited(state, node):
             return _fetch_if_compared(replace(state, lost=state.lost | {node}))
         case Phase.FETCHING, NodeLost(node):
@@ -175,11 +175,13 @@ def _awaited(state: SyncRound, node: NodeId) -> bool:
     return node in state.peers and node not in state.answered and node not in state.lost
 
 
-def _merged(state: SyncRound, node: NodeId, missing: Iterable[Blob]) -> SyncRound:
-    holders = {each.blob: each.holders for each in state.line}
+def _merged(line: tuple[Wanted, ...], node: NodeId, missing: tuple[Blob, ...]) -> tuple[Wanted, ...]:
+    if not missing:
+        return line
+    holders = {each.blob: each.holders for each in line}
     for blob in missing:
         holders[blob] = holders.get(blob, frozenset()) | {node}
-    return replace(state, line=tuple(Wanted(blob, nodes) for blob, nodes in holders.items()))
+    return tuple(Wanted(blob, nodes) for blob, nodes in holders.items())
 
 
 def _put_back(state: SyncRound, failed: frozenset[Fetching]) -> SyncRound:

@@ -21,7 +21,7 @@ from restante.model.node_descriptor import NodeDescriptor
 from restante.node.mesh.directory_agent import DirectoryAgent
 from restante.node.mesh.peer_pool import PeerPool
 from restante.node.mesh.service import MeshService
-from restante.policy.mesh.placement import COMPLETE_WITHIN, RESPONSIBLE_WITHIN, is_valid, place
+from restante.policy.mesh.placement import COMPLETE_WITHIN, is_valid, neighbours_of
 from restante.policy.mesh.repair import LEAVE_WITHIN_MS, earliest_next_ms
 from restante.policy.mesh.time_buckets import record_expires_at_ms
 from restante.policy.quota import MailboxQuota
@@ -204,18 +204,8 @@ class ReplicationAgent:
         return await self.commits.run(keep_newest)
 
     def _neighbours(self) -> list[NodeDescriptor]:
-        """Return the storage nodes whose keys overlap with ours: those closest to our id, with and without regard to
-        families."""
-        view, found = self.service.view, dict[NodeId, NodeDescriptor]()
-        index = view.index()
-        for each in place(index, view.own.node_id, RESPONSIBLE_WITHIN + 1):
-            found[each.node_id] = each
-        for number, each in enumerate(index.by_distance(view.own.node_id)):
-            if number > RESPONSIBLE_WITHIN:
-                break
-            found[each.node_id] = each
-        found.pop(view.own.node_id, None)
-        return list(found.values())
+        view = self.service.view
+        return neighbours_of(view.index(), view.own)
 
     def _peers(self) -> list[NodeDescriptor]:
         """Return whom a round asks: neighbours that are not dead, and nodes that are about to leave."""

@@ -20,6 +20,8 @@ RESPONSIBLE_WITHIN: Final = 16
 """A node takes puts and replicas only for keys of which it is among this many closest (SPEC 7.10)."""
 ID_BITS: Final = 256
 MOST_CACHED: Final = 10_000
+SORTED_AT_ONCE: Final = 8
+"""So few nodes with a common prefix are sorted, not divided further: two near ones may share a hundred bits."""
 
 
 def is_valid(descriptor: NodeDescriptor, *, now_ms: int) -> bool:
@@ -55,7 +57,7 @@ class PlacementIndex:
         ranges = [(0, len(positions))]
         for bits in range(1, ID_BITS + 1):
             low, high = ranges[-1]
-            if high - low == 0:
+            if high - low <= SORTED_AT_ONCE:
                 break
             shift = ID_BITS - bits
             start = target >> shift << shift
@@ -106,3 +108,25 @@ def rank_of(index: PlacementIndex, key: bytes, node: NodeDescriptor, *, within: 
         if each.position == node.position:
             return rank
     return None
+
+
+def neighbours_of(index: PlacementIndex, own: NodeDescriptor) -> list[NodeDescriptor]:
+    """Return the nodes that exchange copies with this one (SPEC 7.9): those closest to its id, where keys overlap.
+
+    They are counted with regard to families and networks, as keys are placed, and without.
+    """
+    found: list[NodeDescriptor] = []
+    families, networks = {own.family}, set(own.networks)
+    apart = 0
+    others = (each for each in index.by_distance(own.node_id) if each.position != own.position)
+    for number, node in enumerate(others):
+        is_apart = node.family not in families and networks.isdisjoint(node.networks)
+        if is_apart or number < RESPONSIBLE_WITHIN:
+            found.append(node)
+        if is_apart:
+            apart += 1
+            families.add(node.family)
+            networks |= node.networks
+        if apart == RESPONSIBLE_WITHIN:
+            break
+    return found

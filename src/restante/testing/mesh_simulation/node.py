@@ -34,7 +34,7 @@ class SimulatedNode:
         "is_alive",
         "joined_at_ms",
         "lie",
-        "missed",
+        "lives",
         "number",
         "serving",
         "side",
@@ -49,8 +49,8 @@ class SimulatedNode:
         self.clock_error_ms = 0
         self.lie: Lie | None = None
         self.serving = Serving()
-        self.missed: dict[NodeId, int] = {}
-        """How often in a row each neighbour did not answer. Two misses: dead (SPEC 7.9)."""
+        self.lives = 1
+        """How often it has started."""
         self.held: dict[InboxKey, dict[PayloadHash, int]] = {}
         """Blobs by key, each with its bucket."""
         self.deleted: dict[InboxKey, set[PayloadHash]] = {}
@@ -107,6 +107,18 @@ class SimulatedNode:
     def knows(self, key: InboxKey) -> frozenset[PayloadHash]:
         """Return the hashes of a key, live or deleted: what HAVE summarises."""
         return frozenset(self.held.get(key, ())) | self.deleted.get(key, set())
+
+    def lists_that_differ(self, other: "SimulatedNode") -> dict[InboxKey, tuple[PayloadHash, ...]]:
+        """Answer HAVE: the live hashes of the keys in which the other node lacks some."""
+        theirs, deleted = other.held, other.deleted
+        lists = {}
+        for key, hashes in self.held.items():
+            known = theirs.get(key)
+            if known is None or not known.keys() >= hashes.keys():
+                tombstones = deleted.get(key)
+                if tombstones is None or not hashes.keys() <= other.knows(key):
+                    lists[key] = tuple(hashes)
+        return lists
 
     def _keep(self, key: InboxKey, payload_hash: PayloadHash, bucket: int) -> None:
         # Idempotent by key and hash, also against a deleted blob (SPEC 7.9).

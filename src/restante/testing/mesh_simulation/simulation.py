@@ -8,14 +8,13 @@ from restante.core.replication import serving
 from restante.core.replication.serving import Serving
 from restante.model.ids import PayloadHash
 from restante.policy.mesh.network_time import MOST_PEERS, PeerOffset, agree
-from restante.policy.mesh.repair import ROUND_AFTER_BUCKET_MS
-from restante.policy.mesh.time_buckets import bucket_at, bucket_end_ms
+from restante.policy.mesh.repair import PING_INTERVAL_MS
 from restante.testing.mesh_simulation.clients import Message, Recipient, Sender
 from restante.testing.mesh_simulation.directory_view import DirectoryView
 from restante.testing.mesh_simulation.engine import Engine
 from restante.testing.mesh_simulation.network_map import NetworkMap
 from restante.testing.mesh_simulation.node import SimulatedNode
-from restante.testing.mesh_simulation.repair import Replication
+from restante.testing.mesh_simulation.repair import Replicator
 from restante.testing.mesh_simulation.values import (
     HOUR_MS,
     MINUTE_MS,
@@ -47,7 +46,6 @@ class MeshSimulation:
             result=self.result,
             directory_gap=settings.directory_gap,
         )
-        self._replication = Replication(self._network)
         self._recipients: list[Recipient] = []
         self._messages: list[Message] = []
         self._by_hash: dict[PayloadHash, Message] = {}
@@ -67,6 +65,8 @@ class MeshSimulation:
                 node.lie = dice.choice(list(Lie))
                 self.result.liars.add(node.number)
         self._directory.take()
+        for node in self._all:
+            Replicator(self._network, node, has_synced=True).start(dice.uniform(0, PING_INTERVAL_MS))
         for number in range(settings.recipients):
             recipient = Recipient(
                 self._network, number, side=number % 2, clock_error_ms=self._clock_error_ms(), lag_ms=self._lag_ms()
@@ -79,8 +79,6 @@ class MeshSimulation:
         for rate, happen in ((settings.churn_per_hour, self._churn), (settings.restarts_per_hour, self._restart)):
             if rate:
                 happen(settings.nodes * rate)
-        first = bucket_at(START_MS)
-        engine.at(bucket_end_ms(first) + ROUND_AFTER_BUCKET_MS, self._end_bucket, first)
         if settings.partition is not None:
             engine.at(START_MS + settings.partition.from_ms, self._part)
             engine.at(START_MS + settings.partition.until_ms, self._heal)
@@ -137,10 +135,6 @@ class MeshSimulation:
         )
         self._engine.at(message.accepted_at_ms, sender.attempt)
 
-    def _end_bucket(self, bucket: int) -> None:
-        self._replication.bucket_ended(bucket)
-        self._engine.after(HOUR_MS, self._end_bucket, bucket + 1)
-
     def _go_online(self, recipient: Recipient) -> None:
         """Plan the next time online. For the last three hours all are, so that what can be read is read."""
         share, dice = self.settings.online_share, self._engine.dice
@@ -168,14 +162,11 @@ class MeshSimulation:
         """A node crashes for good, with its disk; a new one joins."""
         gone = self._engine.dice.choice(self._living)
         self._crash(gone)
-        self._join(self._add_node())
+        # The first minute brings the node into the directory of its neighbours.
+        Replicator(self._network, self._add_node()).start(MINUTE_MS)
         lasts_ms = self.settings.total_ms if self.settings.churn_ms is None else self.settings.churn_ms
         if self._engine.now_ms < START_MS + lasts_ms:
             self._churn(per_hour)
-
-    def _join(self, node: SimulatedNode) -> None:
-        # The first minute brings the node into the directory of its neighbours.
-        self._engine.after(MINUTE_MS, self._replication.joined, node)
 
     def _restart(self, per_hour: float) -> None:
         self._engine.after(self._engine.dice.expovariate(per_hour / HOUR_MS), self._restart_one, per_hour)
@@ -192,15 +183,14 @@ class MeshSimulation:
         self._living.remove(node)
         self.result.crashes += 1
         self._engine.note("crash", node.number)
-        self._replication.died(node)
 
     def _come_back(self, node: SimulatedNode) -> None:
         node.is_alive = True
         node.serving = Serving()
-        node.missed.clear()
+        node.lives += 1
         self._living.append(node)
         self._engine.note("back", node.number)
-        self._replication.joined(node)
+        Replicator(self._network, node).start(0)
 
     def _part(self) -> None:
         self._engine.is_partitioned = True
@@ -209,8 +199,6 @@ class MeshSimulation:
     def _heal(self) -> None:
         self._engine.is_partitioned = False
         self._engine.note("heal")
-        # Neighbours notice each other at the next ping, when the directories have met again.
-        self._engine.after(2 * MINUTE_MS, self._replication.healed)
 
     def _count(self) -> None:
         result = self.result

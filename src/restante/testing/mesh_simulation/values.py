@@ -87,6 +87,9 @@ class SimulationResult:
     store_ms: list[int] = field(default_factory=list)
     """How long each quorum took."""
     repairs: int = 0
+    """How often a node missed a neighbour twice or saw it leave the directory."""
+    rounds: int = 0
+    """How often a node compared what it holds with its neighbours."""
     copied: int = 0
     requests: int = 0
     crashes: int = 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.model.node_descriptor import NodeDescriptor, Role
-from restante.policy.mesh.placement import PlacementIndex, place, rank_of
+from restante.policy.mesh.placement import RESPONSIBLE_WITHIN, PlacementIndex, neighbours_of, place, rank_of
 from support.mesh.nodes import HOURS_2_MS, NOW_MS, node
 from support.spec.clauses import clause
 
@@ -89,3 +89,16 @@ def test_the_rank_is_the_place_in_the_same_order(nodes: list[NodeDescriptor], ke
 def test_small_directories_give_what_they_have(count: int) -> None:
     index = PlacementIndex([node(number) for number in range(count)], now_ms=NOW_MS)
     assert len(index) == len(place(index, bytes(32))) == count
+
+
+@clause("7.9")
+@given(directories)
+def test_neighbours_are_the_closest_to_a_node_with_and_without_regard_to_families(nodes: list[NodeDescriptor]) -> None:
+    own = node(20_000, family=1, network=1)
+    everyone = [own, *nodes]
+    storage = [each for each in everyone if Role.STORAGE in each.roles]
+    nearest = sorted(storage, key=lambda each: each.position ^ own.position)[: RESPONSIBLE_WITHIN + 1]
+    apart = by_definition(everyone, own.node_id, RESPONSIBLE_WITHIN + 1)
+    found = neighbours_of(PlacementIndex(everyone, now_ms=NOW_MS), own)
+    assert {each.node_id for each in found} == {each.node_id for each in [*nearest, *apart]} - {own.node_id}
+    assert len(found) == len({each.node_id for each in found})
