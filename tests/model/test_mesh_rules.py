@@ -43,6 +43,27 @@ def test_a_node_that_synced_with_two_thirds_of_its_neighbours_breaks_it() -> Non
     assert result.broken == [UNREAD]
 
 
+@clause("7.5")
+@pytest.mark.parametrize("crashes", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_partition_that_is_over_by_the_second_read_breaks_nothing(crashes: int) -> None:
+    start = stored_world((0, 1), nodes=5, crashes=crashes, is_parted=True)
+    result = explore(Rules(), max_states=STATES_IN_MAKE_EXPLORE, start=start)
+    assert result.is_exhausted
+    assert result.ended
+    assert result.broken == []
+
+
+@clause("7.4", "7.9")
+@pytest.mark.parametrize("crashes", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_received_message_is_never_received_again_nor_held_again_where_it_was_deleted(crashes: int) -> None:
+    """The recipient reads the copy on its side of a partition; the one on the other side missed the DELETE."""
+    start = stored_world((0, 3), nodes=5, crashes=crashes, is_parted=True)
+    result = explore(Rules(), max_states=STATES_IN_MAKE_EXPLORE, start=start, follows_received=True)
+    assert result.is_exhausted
+    assert result.finals
+    assert result.broken == []
+
+
 @clause("7.3", "7.5", "7.9")
 @pytest.mark.soak
 @pytest.mark.parametrize("holders", list(combinations(range(5), 2)))

@@ -7,10 +7,14 @@ one living node is too slow to answer: that is what "4 of 5" is for.
 Puts arrive and answers to one read come in the order of the placement, since the machines only count them. Crashes,
 restarts, the join, rounds of replication and time may come between any two. Left out is only what can break nothing:
 the bucket without the message, and worlds in which nothing was promised, no living node held the message for a moment,
-or it was received.
+or it was received (unless the exploration follows received messages).
 
-Property: if the write quorum was reached and at every moment since then a living node held the message, then no bucket
-that such a node holds it in is final before the message was received, and it is received once.
+A world may be parted: then the recipient reaches the last two nodes only, and the descriptors of the others have
+expired there. It heals at any moment, at the latest a day after the buckets' end.
+
+Properties: what is sent was stored at two nodes. If the write quorum was reached and at every moment since then a
+living node held the message, then no bucket that such a node holds it in is final before the message was received. It
+is received once, and a node that deleted it never holds it again.
 """
 
 import operator
@@ -26,6 +30,7 @@ from restante.core.mailbox_poll.buckets import Bucket, ReadFinished
 from restante.core.replication import serving, sync_round
 from restante.core.replication.responsibility import Take, check_put
 from restante.core.replication.serving import Serving, SyncFinished, is_complete
+from restante.core.replication.sync_round import missing_blobs
 from restante.model.ids import InboxKey, NodeId, PayloadHash
 from restante.policy.mesh.placement import (
     COMPLETE_WITHIN,
@@ -39,6 +44,7 @@ from restante.policy.mesh.time_buckets import DAY_MS, HOUR_MS, MINUTE_MS, bucket
 from support.mesh.nodes import node
 
 FIRST = 500_000
+WRITE_QUORUM = 2  # SPEC 7.3, written down here a second time: a mutant of the machine must not change the property
 END_MS = (FIRST + 2) * HOUR_MS
 TIMES_MS = (
     FIRST * HOUR_MS + 30 * MINUTE_MS,
@@ -51,6 +57,8 @@ MESSAGE = PayloadHash(b"m" * 32)
 DESCRIPTORS = tuple(node(number, issued_at_ms=0, ttl_ms=10**14) for number in range(5))
 NUMBERS = {each.node_id: number for number, each in enumerate(DESCRIPTORS)}
 KEYS = {bucket: InboxKey(bytes([bucket - FIRST + 1]) * 32) for bucket in (FIRST, FIRST + 1)}
+RECIPIENTS_SIDE = frozenset({3, 4})
+"""The nodes that the recipient reaches while the world is parted."""
 DONE, _ = store_quorum.start((), bucket=0, now_ms=0)
 SERVING = Serving(phase=serving.Phase.SERVING)
 
@@ -88,7 +96,13 @@ class World(NamedTuple):
     awaited: tuple[int, ...] = ()
     received: int = 0
     known: frozenset[int] = frozenset()
+    stored_at: frozenset[int] = frozenset()
+    """Nodes whose receipts for the message arrived while puts were under way."""
     is_sent: bool = False
+    is_hollow: bool = False
+    """The message was called sent with fewer than two copies."""
+    is_parted: bool = False
+    was_parted: bool = False
     was_without: bool = False
     """At some moment after the quorum no living node held the message."""
 
@@ -103,17 +117,30 @@ class Exploration:
     is_exhausted: bool = False
     finals: int = 0
     """States in which a bucket is final."""
+    ended: int = 0
+    """States in which a bucket has had its first read that counts."""
     broken: list[str] = field(default_factory=list)
 
 
-def stored_world(holders: tuple[int, ...], *, nodes: int, crashes: int) -> World:
+def stored_world(holders: tuple[int, ...], *, nodes: int, crashes: int, is_parted: bool = False) -> World:
     """Return a world in which these nodes hold the message and the first bucket's reads begin to count."""
     states = tuple(NodeState(held=frozenset({FIRST} if number in holders else ())) for number in range(nodes))
     done = replace(DONE, bucket=FIRST)
-    return World(time=1, nodes=states, crashes=crashes, losses=0, store=done, is_sent=True)
+    return World(
+        time=1,
+        nodes=states,
+        crashes=crashes,
+        losses=0,
+        store=done,
+        is_sent=True,
+        is_parted=is_parted,
+        was_parted=is_parted,
+    )
 
 
-def explore(rules: Rules, *, max_states: int, start: World | None = None) -> Exploration:
+def explore(
+    rules: Rules, *, max_states: int, start: World | None = None, follows_received: bool = False
+) -> Exploration:
     """Visit every state once, nearest first. Stop at the first broken one or after `max_states`."""
     found = Exploration()
     first = start or World()
@@ -123,6 +150,7 @@ def explore(rules: Rules, *, max_states: int, start: World | None = None) -> Exp
         world = queue.popleft()
         found.states += 1
         found.finals += any(each.phase is buckets.Phase.FINAL for each in world.buckets)
+        found.ended += any(each.phase is buckets.Phase.ENDED for each in world.buckets)
         broken = violation(world)
         if broken is not None:
             found.broken.append(broken)
@@ -130,7 +158,7 @@ def explore(rules: Rules, *, max_states: int, start: World | None = None) -> Exp
         if found.states >= max_states:
             return found
         for after in actions(world, rules):
-            if after not in seen and not is_settled(after):
+            if after not in seen and not is_settled(after, follows_received=follows_received):
                 seen.add(after)
                 queue.append(after)
     found.is_exhausted = True
@@ -140,6 +168,10 @@ def explore(rules: Rules, *, max_states: int, start: World | None = None) -> Exp
 def violation(world: World) -> str | None:
     if world.received > 1:
         return "received twice"
+    if world.is_hollow:
+        return "sent with fewer than two copies"
+    if any(each.held & each.deleted for each in world.nodes):
+        return "a node holds again what it deleted"
     if not world.is_sent or world.was_without or world.received:
         return None
     for bucket in world.buckets:
@@ -150,9 +182,9 @@ def violation(world: World) -> str | None:
     return None
 
 
-def is_settled(world: World) -> bool:
+def is_settled(world: World, *, follows_received: bool) -> bool:
     """Return whether nothing can break any more."""
-    if world.was_without or world.received == 1:
+    if world.was_without or (world.received == 1 and not follows_received):
         return True
     return world.store is not None and not world.is_sent and not world.puts
 
@@ -177,8 +209,8 @@ def _steps(world: World, rules: Rules) -> Iterator[World]:
                 yield _with(world, number, gone._replace(held=frozenset(), deleted=frozenset()))._replace(
                     crashes=world.crashes - 1
                 )
-            if each.serving.phase is serving.Phase.SYNCING or any(not other.is_alive for other in world.nodes):
-                others = [other for other, peer in enumerate(world.nodes) if other != number and peer.is_alive]
+            if each.serving.phase is serving.Phase.SYNCING or _is_disturbed(world):
+                others = [other for other in _reachable(world, number) if other != number]
                 # Of a node that serves already, a slow neighbour changes nothing but what it could not send.
                 for slow in (None, *(others if each.serving.phase is serving.Phase.SYNCING else ())):
                     yield _synced(world, number, others, slow, rules)
@@ -187,7 +219,9 @@ def _steps(world: World, rules: Rules) -> Iterator[World]:
     if len(world.nodes) < len(DESCRIPTORS):
         yield world._replace(nodes=(*world.nodes, NodeState(serving=Serving())))
     yield from _reads(world, rules)
-    if world.time + 1 < len(TIMES_MS) and world.read is None:
+    if world.is_parted and world.read is None:
+        yield world._replace(is_parted=False)
+    elif world.time + 1 < len(TIMES_MS) and world.read is None:
         later = world._replace(time=world.time + 1)
         yield later if later.store is None else _store(later, store_quorum.TimePassed())
 
@@ -201,17 +235,33 @@ def _reads(world: World, rules: Rules) -> Iterator[World]:
                 yield _begin_read(world, bucket.number)
 
 
+def _is_disturbed(world: World) -> bool:
+    """Return whether nodes that serve have a reason for a round: a neighbour is away or was."""
+    return world.was_parted or any(not each.is_alive for each in world.nodes)
+
+
+def _reachable(world: World, number: int) -> list[int]:
+    """Return the living nodes on this node's side."""
+    side = number in RECIPIENTS_SIDE
+    return [
+        other
+        for other, peer in enumerate(world.nodes)
+        if peer.is_alive and (not world.is_parted or (other in RECIPIENTS_SIDE) is side)
+    ]
+
+
 def _with(world: World, number: int, state: NodeState) -> World:
     return world._replace(nodes=(*world.nodes[:number], state, *world.nodes[number + 1 :]))
 
 
 def _index(world: World) -> PlacementIndex:
-    """The nodes whose descriptors have not expired."""
+    """The nodes whose descriptors have not expired, as the recipient and the nodes on its side know them."""
     return _index_of(
         tuple(
             number
             for number, each in enumerate(world.nodes)
-            if each.is_alive or world.now_ms - each.died_at_ms < EXPIRY_MS
+            if (each.is_alive or world.now_ms - each.died_at_ms < EXPIRY_MS)
+            and (not world.is_parted or number in RECIPIENTS_SIDE)
         )
     )
 
@@ -242,13 +292,13 @@ def _execute_store(world: World, effects: tuple[store_quorum.Effect, ...]) -> Wo
             case store_quorum.Put(node_id):
                 world = world._replace(puts=(*world.puts, NUMBERS[node_id]))
             case store_quorum.ReportSent():
-                world = world._replace(is_sent=True)
+                world = world._replace(is_sent=True, is_hollow=len(world.stored_at) < WRITE_QUORUM)
             case _:
                 pass  # one attempt is enough: a message that is not sent has no promise
     if world.store is not None and not world.puts and world.is_sent:
         # Nothing is under way any more: forget how the quorum was reached.
         done = replace(DONE, bucket=world.store.bucket)
-        return world._replace(store=done, losses=0)
+        return world._replace(store=done, losses=0, stored_at=frozenset())
     return world
 
 
@@ -266,7 +316,8 @@ def _deliver(world: World, number: int) -> Iterator[World]:
         yield _store(rest, store_quorum.PutFailed(node_id))
         return
     kept = target if bucket in target.deleted else target._replace(held=target.held | {bucket})
-    yield _store(_with(rest, number, kept), store_quorum.ReceiptVerified(node_id))
+    stored = _with(rest, number, kept)._replace(stored_at=world.stored_at | {number})
+    yield _store(stored, store_quorum.ReceiptVerified(node_id))
     if world.losses:
         yield _store(lost, store_quorum.PutFailed(node_id))
         yield _store(_with(lost, number, kept), store_quorum.PutFailed(node_id))
@@ -277,8 +328,8 @@ def _synced(world: World, number: int, peers: list[int], slow: int | None, rules
     own = world.nodes[number]
     state, effects = sync_round.start([DESCRIPTORS[peer].node_id for peer in peers])
     for peer in peers:
-        missing = world.nodes[peer].held - own.held - own.deleted
-        blobs = tuple(sync_round.Blob(KEYS[bucket], MESSAGE) for bucket in sorted(missing))
+        lists = {KEYS[bucket]: (MESSAGE,) for bucket in sorted(world.nodes[peer].held)}
+        blobs = missing_blobs(lists, {KEYS[bucket]: frozenset({MESSAGE}) for bucket in own.held | own.deleted})
         node_id = DESCRIPTORS[peer].node_id
         answer = sync_round.NodeLost(node_id) if peer == slow else sync_round.ListsReceived(node_id, blobs)
         state, effects = sync_round.step(state, answer)
