@@ -4,11 +4,14 @@ The machine's mood changes from second to second. Taking turns gives every conte
 rounds forgets the worst of it.
 """
 
+import asyncio
 import gc
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,26 @@ def take_turns(contenders: Mapping[str, Callable[[], int]], *, rounds: int) -> d
         )
         for name, seen in rates.items()
     }
+
+
+async def in_flight(work: Callable[[int], Awaitable[object]], numbers: Iterable[int], width: int) -> list[float]:
+    """Do the work for all numbers, `width` at a time; return how many seconds each took."""
+    waiting, took = iter(numbers), list[float]()
+
+    async def one_after_the_other() -> None:
+        for number in waiting:
+            began = time.perf_counter()
+            await work(number)
+            took.append(time.perf_counter() - began)
+
+    await asyncio.gather(*[one_after_the_other() for _ in range(width)])
+    return took
+
+
+def processor_s(process: int) -> float:
+    """Return what a process has used so far, all its threads."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def ratio_line(ours: Measured, peer: Measured) -> str:

@@ -1,28 +1,33 @@
-"""What a durable, signed store in the mesh costs: node processes on loopback, against `kademlia` (PyPI) if installed.
+"""What a durable, signed store in the mesh costs: node processes on loopback, against `kademlia` (PyPI).
 
-A store counts when all five nodes have signed that the message is on disk; the rate is given in stored copies, because
-`kademlia` makes another number of them, in memory and unsigned. Messages have 1 KiB.
+A store counts when all five nodes have signed that the message is on disk. The rates are compared in stored copies,
+because `kademlia` makes another number of them, in memory and unsigned. A `kademlia` get is compared with a signed
+answer (which messages a node holds under a key) and with a whole bucket (the signed answer and all bodies, verified by
+hash). Messages have 1 KiB.
 """
 
 import argparse
 import asyncio
-import importlib
-import importlib.util
+import os
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from restante.cli.node.local_network import make_nodes, running, wait_until_answering
+from bench.end_to_end_floor import sync_us
+from bench.measure import in_flight, processor_s
+from bench.mesh_baselines import KademliaRates, kademlia_nodes, measure_kademlia
+from bench.results import Table, bar, with_earlier_rows, write_results
+from restante.cli.node.local_network import LocalNode, make_nodes, running, wait_until_answering
 from restante.core.mesh_proofs.descriptors import verify_descriptor
 from restante.core.mesh_proofs.reading import prove_entry
 from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES, BlindedSigner, in_period
 from restante.crypto.identity import Identity
-from restante.model.ids import NodeId
+from restante.model.ids import InboxKey, NodeId, PayloadHash
 from restante.model.node_descriptor import NodeDescriptor
 from restante.policy.mesh.placement import COPIES, PlacementIndex, place
 from restante.policy.mesh.time_buckets import HOUR_MS, bucket_at
@@ -35,173 +40,244 @@ from restante.wire.mesh_keys import mesh_inbox_key
 from restante.wire.storage_receipts import StorageReceipt
 
 SIZES: Final = (8, 32)
-STORES: Final = 2_000
+STORES: Final = 4_000
 ALONE: Final = 200
-FETCHES: Final = 1_000
+FETCHES: Final = 8_000
+BUCKETS: Final = 2_000
+SETS: Final = 1_000
 IN_FLIGHT: Final = 64
 SEALED_BYTES: Final = 1_024
-OWNERS: Final = 50
+OWNERS: Final = 20
+SMALL_OWNERS: Final = 40
+"""Inboxes with a bucket of `MESSAGES_A_BUCKET` messages, for reading."""
+MESSAGES_A_BUCKET: Final = 4
+QUORUM: Final = 2
 WORKING_DIRECTORY: Final = Path(".run")  # the system's place for temporary files may be no disk at all
-KADEMLIA_REPLICAS: Final = 7
+
+
+class Inbox:
+    """One inbox in the current bucket, as its owner knows it."""
+
+    def __init__(self, name: str, bucket: int, index: PlacementIndex) -> None:
+        self.signer = BlindedSigner(Identity(name.encode().ljust(32)), place=in_period(bucket))
+        self.key: InboxKey = mesh_inbox_key(self.signer.public_key, bucket)
+        self.nodes = [each.node_id for each in place(index, self.key)]
 
 
 class Mesh:
-    """The nodes as one client sees them. Puts and reads have connections of their own (SPEC 6.5)."""
+    """The nodes as clients see them: one connection a node for puts, one an inbox and node for reads (SPEC 6.5)."""
 
     def __init__(self, nodes: list[NodeDescriptor]) -> None:
-        self._nodes = nodes
-        self._index = PlacementIndex(nodes, now_ms=SystemClock().now_ms())
-        self.bucket = bucket_at(SystemClock().now_ms())
-        self._signers = [
-            BlindedSigner(Identity((b"owner %d" % number).ljust(32)), place=in_period(self.bucket))
-            for number in range(OWNERS)
-        ]
+        self._nodes = {each.node_id: each for each in nodes}
+        index = PlacementIndex(nodes, now_ms=SystemClock().now_ms())
+        self._bucket = bucket_at(SystemClock().now_ms())
+        self._written = [Inbox(f"written {number}", self._bucket, index) for number in range(OWNERS)]
+        self._read = [Inbox(f"read {number}", self._bucket, index) for number in range(SMALL_OWNERS)]
         self._putting: dict[NodeId, MeshConnection] = {}
-        self._reading: dict[NodeId, MeshConnection] = {}
+        self._reading: dict[tuple[InboxKey, NodeId], MeshConnection] = {}
 
     async def open(self) -> None:
-        for node in self._nodes:
-            [endpoint] = node.endpoints
-            for kept in (self._putting, self._reading):
-                host = str(ip_address(endpoint.ip))
-                kept[node.node_id] = await MeshConnection.connect(host, endpoint.port, node=node.node_key)
+        for node_id in self._nodes:
+            self._putting[node_id] = await self._connect(node_id)
+        for inbox in self._read:
+            for node_id in inbox.nodes:
+                self._reading[inbox.key, node_id] = await self._connect(node_id)
+        await in_flight(self._fill, range(SMALL_OWNERS * MESSAGES_A_BUCKET), IN_FLIGHT)
 
     async def close(self) -> None:
         for each in (*self._putting.values(), *self._reading.values()):
             await each.close()
 
-    async def store(self, number: int) -> None:
-        """Put to all five at once and wait until all have signed."""
-        signer = self._signers[number % OWNERS]
-        key = mesh_inbox_key(signer.public_key, self.bucket)
-        sealed = number.to_bytes(8, "big").ljust(SEALED_BYTES, b"x")
-        raw = encode_envelope(Envelope(inbox_key=key, expires_at_ms=(self.bucket + 48) * HOUR_MS, sealed=sealed))
-        answers = await asyncio.gather(
-            *[self._putting[node.node_id].put(signer.public_key, self.bucket, raw) for node in place(self._index, key)]
-        )
-        assert all(isinstance(each, StorageReceipt) for each in answers)
+    async def store(self, number: int) -> list[float]:
+        """Put to all five at once; return when each had signed, in seconds since the start, sorted."""
+        return await self._store(self._written[number % OWNERS], number)
 
-    async def fetch(self, number: int) -> int:
-        """Ask one holder for a whole bucket, verified by its signature; return how many hashes it listed."""
-        signer = self._signers[number % OWNERS]
-        key = mesh_inbox_key(signer.public_key, self.bucket)
-        connection = self._reading[place(self._index, key)[number // OWNERS % COPIES].node_id]
+    async def fetch(self, number: int) -> tuple[PayloadHash, ...]:
+        """Ask one holder for the list of a bucket, verified by the node's signature."""
+        inbox, connection = self._holder(number)
         entry = prove_entry(
-            signer,
-            FetchEntry(blinded=signer.public_key, bucket=self.bucket, after=0),
+            inbox.signer,
+            FetchEntry(blinded=inbox.signer.public_key, bucket=self._bucket, after=0),
             MeshFrameType.FETCH,
             challenge=connection.hello.challenge,
             connection=connection.binding,
             entropy=SystemEntropy().draw(SIGNING_ENTROPY_BYTES),
         )
-        return len((await connection.fetch([entry])).listed[key])
+        listed = (await connection.fetch([entry])).listed[inbox.key]
+        assert len(listed) == MESSAGES_A_BUCKET
+        return listed
+
+    async def read_bucket(self, number: int) -> None:
+        """As `fetch`, and all bodies, verified by hash."""
+        listed = await self.fetch(number)
+        inbox, connection = self._holder(number)
+        assert len(await connection.want(inbox.key, listed)) == MESSAGES_A_BUCKET
+
+    def _holder(self, number: int) -> tuple[Inbox, MeshConnection]:
+        inbox = self._read[number % SMALL_OWNERS]
+        return inbox, self._reading[inbox.key, inbox.nodes[number // SMALL_OWNERS % COPIES]]
+
+    async def _fill(self, number: int) -> None:
+        await self._store(self._read[number % SMALL_OWNERS], number)
+
+    async def _store(self, inbox: Inbox, number: int) -> list[float]:
+        sealed = number.to_bytes(8, "big").ljust(SEALED_BYTES, b"x")
+        expires_at_ms = (self._bucket + 48) * HOUR_MS
+        raw = encode_envelope(Envelope(inbox_key=inbox.key, expires_at_ms=expires_at_ms, sealed=sealed))
+        began = time.perf_counter()
+
+        async def put(node_id: NodeId) -> float:
+            answer = await self._putting[node_id].put(inbox.signer.public_key, self._bucket, raw)
+            assert isinstance(answer, StorageReceipt)
+            return time.perf_counter() - began
+
+        return sorted(await asyncio.gather(*map(put, inbox.nodes)))
+
+    async def _connect(self, node_id: NodeId) -> MeshConnection:
+        node = self._nodes[node_id]
+        [endpoint] = node.endpoints
+        return await MeshConnection.connect(str(ip_address(endpoint.ip)), endpoint.port, node=node.node_key)
 
 
-async def in_flight(work: Callable[[int], Awaitable[Any]], numbers: range, width: int) -> list[float]:
-    """Do the work for all numbers, `width` at a time; return how long each took."""
-    waiting, took = iter(numbers), list[float]()
+class OurRates:
+    """All rates are a second. `processor_us` is what one stored copy costs, client and nodes together."""
 
-    async def one_after_the_other() -> None:
-        for number in waiting:
-            began = time.perf_counter()
-            await work(number)
-            took.append(time.perf_counter() - began)
-
-    await asyncio.gather(*[one_after_the_other() for _ in range(width)])
-    return took
+    stores: float
+    sent_ms: float
+    all_signed_ms: float
+    answers: float
+    buckets: float
+    processor_us: float
+    client_share: float
 
 
 @contextmanager
-def mesh_of(count: int, *, port: int) -> Iterator[list[NodeDescriptor]]:
+def mesh_of(count: int, *, port: int) -> Iterator[tuple[list[LocalNode], list[NodeDescriptor]]]:
     WORKING_DIRECTORY.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=WORKING_DIRECTORY) as folder:
         made = make_nodes(Path(folder), count, port=port, status_port=port + 1)
         with running(made):
             wait_until_answering(made)
-            yield asyncio.run(_directory(made, count))
+            yield made, asyncio.run(_directory(made, count))
 
 
-async def _directory(made: list[Any], count: int) -> list[NodeDescriptor]:
-    """Wait until one node knows all, and return what it knows."""
-    while True:
-        connection = await MeshConnection.connect(made[0].place.host, made[0].place.port, node=made[0].place.node_key)
-        page = await connection.sync_directory(0, bytes(32))
-        await connection.close()
-        if len(page.descriptors) == count:
-            return list(map(verify_descriptor, page.descriptors))
-        await asyncio.sleep(0.5)
+async def _directory(made: list[LocalNode], count: int) -> list[NodeDescriptor]:
+    """Wait until every node knows all others, and return what the last one knows."""
+    known: list[NodeDescriptor] = []
+    for node in made:
+        while True:
+            connection = await MeshConnection.connect(node.place.host, node.place.port, node=node.place.node_key)
+            page = await connection.sync_directory(0, bytes(32))
+            await connection.close()
+            if len(page.descriptors) == count:
+                known = list(map(verify_descriptor, page.descriptors))
+                break
+            await asyncio.sleep(0.5)
+    return known
 
 
-async def measure_ours(nodes: list[NodeDescriptor], *, stores: int) -> dict[str, float]:
-    mesh = Mesh(nodes)
+async def measure_ours(made: list[LocalNode], nodes: list[NodeDescriptor], *, stores: int) -> OurRates:
+    mesh, rates = Mesh(nodes), OurRates()
     await mesh.open()
+    processes = [os.getpid(), *(each.process.pid for each in made if each.process is not None)]
+    alone: list[list[float]] = []
+
+    async def store_alone(number: int) -> None:
+        alone.append(await mesh.store(number))
+
     try:
-        alone = await in_flight(mesh.store, range(ALONE), 1)
-        began = time.perf_counter()
+        await in_flight(store_alone, range(ALONE), 1)
+        used_s, began = [processor_s(each) for each in processes], time.perf_counter()
         await in_flight(mesh.store, range(ALONE, ALONE + stores), IN_FLIGHT)
-        stored_s = time.perf_counter() - began
+        rates.stores = stores / (time.perf_counter() - began)
+        used_s = [processor_s(each) - before for each, before in zip(processes, used_s, strict=True)]
+        rates.processor_us = sum(used_s) / (COPIES * stores) * 1e6
+        rates.client_share = used_s[0] / sum(used_s)
         began = time.perf_counter()
-        # An entry costs a connection a token: 256 at once, then 64 a second (SPEC 7.12).
-        await in_flight(mesh.fetch, range(min(FETCHES, 200 * len(nodes))), IN_FLIGHT)
-        fetched_s = time.perf_counter() - began
+        await in_flight(mesh.fetch, range(FETCHES), IN_FLIGHT)
+        rates.answers = FETCHES / (time.perf_counter() - began)
+        began = time.perf_counter()
+        await in_flight(mesh.read_bucket, range(BUCKETS), IN_FLIGHT)
+        rates.buckets = BUCKETS / (time.perf_counter() - began)
     finally:
         await mesh.close()
-    return {
-        "copies": COPIES * stores / stored_s,
-        "alone_ms": statistics.median(alone) * 1_000,
-        "answers": min(FETCHES, 200 * len(nodes)) / fetched_s,
-    }
+    rates.sent_ms = statistics.median(each[QUORUM - 1] for each in alone) * 1_000
+    rates.all_signed_ms = statistics.median(each[-1] for each in alone) * 1_000
+    return rates
 
 
-async def measure_kademlia(count: int, *, stores: int, port: int) -> dict[str, float]:
-    network = importlib.import_module("kademlia.network")  # no dependency: installed by hand for this comparison
-    servers = [network.Server() for _ in range(count)]
-    for number, server in enumerate(servers):
-        await server.listen(port + number, interface="127.0.0.1")
-        if number:
-            await server.bootstrap([("127.0.0.1", port)])
-    value = "x" * SEALED_BYTES
-
-    async def store(number: int) -> None:
-        await servers[number % count].set(f"key {number}", value)
-
-    async def get(number: int) -> None:
-        await servers[(number + 1) % count].get(f"key {number}")
-
-    try:
-        began = time.perf_counter()
-        await in_flight(store, range(stores), IN_FLIGHT)
-        stored_s = time.perf_counter() - began
-        began = time.perf_counter()
-        await in_flight(get, range(stores), IN_FLIGHT)
-        return {
-            "copies": KADEMLIA_REPLICAS * stores / stored_s,
-            "answers": stores / (time.perf_counter() - began),
-        }
-    finally:
-        for server in servers:
-            server.stop()
+def tables_of(count: int, ours: OurRates, peer: KademliaRates, sync_ms: float) -> list[Table]:
+    stores = Table(
+        f"Stores, {IN_FLIGHT} in flight: signed and on disk at five nodes, against `kademlia` set",
+        ["nodes", "stores/s", "signed copies/s", "sets/s", "copies a set", "copies/s in memory", "ratio", "bar"],
+    )
+    ratio = COPIES * ours.stores / (peer.sets * peer.copies)
+    stores.add(
+        [
+            str(count),
+            f"{ours.stores:,.0f}",
+            f"{COPIES * ours.stores:,.0f}",
+            f"{peer.sets:,.0f}",
+            f"{peer.copies:.1f}",
+            f"{peer.sets * peer.copies:,.0f}",
+            f"{ratio:.2f} x",
+            bar(ratio >= 3, "at least 3 x a copy"),
+        ]
+    )
+    alone = Table(
+        "One store in flight",
+        ["nodes", "P50 ms, two nodes signed", "P50 ms, all five signed", "one sync, ms", "bar"],
+    )
+    limit_ms = 3 * sync_ms + 2
+    passed = bar(ours.sent_ms <= limit_ms, f"sent: at most 3 syncs + 2 ms = {limit_ms:.2f} ms")
+    alone.add([str(count), f"{ours.sent_ms:.2f}", f"{ours.all_signed_ms:.2f}", f"{sync_ms:.3f}", passed])
+    reads = Table(
+        f"Reads, {IN_FLIGHT} in flight, against `kademlia` get",
+        ["nodes", "gets/s", "signed answers/s", "bar", f"whole buckets of {MESSAGES_A_BUCKET}/s", "bar "],
+    )
+    answers, buckets = ours.answers / peer.gets, ours.buckets / peer.gets
+    reads.add(
+        [
+            str(count),
+            f"{peer.gets:,.0f}",
+            f"{ours.answers:,.0f}",
+            bar(answers >= 3, f"{answers:.2f} x, at least 3 x"),
+            f"{ours.buckets:,.0f}",
+            bar(buckets >= 1, f"{buckets:.2f} x, at least 1 x"),
+        ]
+    )
+    cost = Table(
+        "Cost of a stored copy by number of nodes, client and nodes together",
+        ["nodes", "processor µs", "of which the client"],
+        plot=(0, 1),
+    )
+    cost.add([str(count), f"{ours.processor_us:,.0f}", f"{ours.client_share:.0%}"])
+    return [stores, alone, reads, cost]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=list(SIZES))
     parser.add_argument("--stores", type=int, default=STORES)
+    parser.add_argument("--sets", type=int, default=SETS)
     parser.add_argument("--port", type=int, default=17_700)
+    parser.add_argument("--dry", action="store_true", help="print only")
     given = parser.parse_args()
-    has_peer = importlib.util.find_spec("kademlia") is not None
-    if not has_peer:
-        print("kademlia is not installed: no comparison")
     for count in given.nodes:
-        with mesh_of(count, port=given.port) as nodes:
-            ours = asyncio.run(measure_ours(nodes, stores=given.stores))
-        print(f"{count} nodes, {IN_FLIGHT} in flight: {ours['copies']:,.0f} durable signed copies/s")
-        print(f"  one in flight: P50 {ours['alone_ms']:.1f} ms until all five have signed")
-        print(f"  {ours['answers']:,.0f} verified answers/s, each a whole bucket")
-        if has_peer:
-            peer = asyncio.run(measure_kademlia(count, stores=given.stores, port=given.port + 100))
-            print(f"  {ours['copies'] / peer['copies']:.2f} x kademlia set ({peer['copies']:,.0f} copies/s), bar 3")
-            print(f"  {ours['answers'] / peer['answers']:.2f} x kademlia get ({peer['answers']:,.0f}/s), bar 3")
+        with mesh_of(count, port=given.port) as (made, nodes):
+            ours = asyncio.run(measure_ours(made, nodes, stores=given.stores))
+        print(f"{count} nodes, ours: {vars(ours)}", flush=True)
+        with kademlia_nodes(count, port=given.port + 100) as servers:
+            peer = asyncio.run(
+                measure_kademlia(
+                    servers, port=given.port + 100, count=given.sets, width=IN_FLIGHT, value=b"x" * SEALED_BYTES
+                )
+            )
+        tables = tables_of(count, ours, peer, sync_us(WORKING_DIRECTORY) / 1_000)
+        for table in tables:
+            print(table.as_text())
+        if not given.dry:
+            write_results("mesh", [with_earlier_rows("mesh", table) for table in tables])
 
 
 if __name__ == "__main__":

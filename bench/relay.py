@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import relay_baselines
-from bench.measure import Measured, ratio_line, take_turns
+from bench.measure import Measured, processor_s, ratio_line, take_turns
 from bench.relay_node import LIFTED, NODE
 from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.core.mailbox import Keep, check_put
@@ -80,8 +80,7 @@ class Node:
 
     def processor_s(self) -> float:
         """What the process has used so far, all its threads."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_s(self._process.pid)
 
     async def link(self) -> TlsRelayConnection:
         return await TlsRelayConnection.connect(LOOPBACK, self.port, node=NODE.node_key)
