@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restante.crypto.blinded_keys import BlindedSigner, at_relay, blind_address, in_period, is_blindable
-from restante.crypto.identity import SMALL_ORDER_KEYS, Identity, is_signed_by
+from restante.crypto.identity import Identity, is_signed_by
 from restante.crypto.record_seal import seal_record, unseal_record
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import Address, NodeKey
+from support.crypto.small_order_points import points_of_small_order
 from support.spec.clauses import clause
 from support.wire.codec_properties import flipped
 
@@ -66,7 +67,7 @@ def test_equal_messages_with_fresh_entropy_have_different_signatures() -> None:
 
 
 def test_keys_of_small_or_mixed_order_are_refused_as_addresses() -> None:
-    for raw in [*SMALL_ORDER_KEYS, mixed_order_key()]:
+    for raw in [*points_of_small_order(), mixed_order_key()]:
         assert not is_blindable(Address(raw))
         with pytest.raises(Malformed, match="prime-order group"):
             blind_address(Address(raw), place=in_period(1))

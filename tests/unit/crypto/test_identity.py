@@ -6,12 +6,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
+from nacl import bindings
 
-from restante.crypto.identity import SMALL_ORDER_KEYS, Identity, is_signed_by, verify_card
+from restante.crypto.identity import Identity, is_signed_by, verify_card
 from restante.model.contact_card import ContactCard
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import Address
+from support.crypto.small_order_points import points_of_small_order
 from support.wire.codec_properties import flipped
 
 ALICE = Identity(bytes(range(32)))
@@ -161,38 +163,12 @@ def test_whatever_the_bytes_asking_for_a_signer_never_raises(signer: bytes, sign
     assert not is_signed_by(ALICE.address, signature, message)
 
 
-def points_of_small_order() -> list[bytes]:
-    """All encodings of the eight points whose order divides eight, from the curve's equation alone.
-
-    A y below 19 could also be written as y + p; a point with x = 0 takes either sign.
-    """
-    p = 2**255 - 19
-    d = -121665 * pow(121666, -1, p) % p
-    root_of_minus_one = pow(2, (p - 1) // 4, p)
-    # y = 0 and y = ±1 have orders 4, 1 and 2. A point of order 8 doubles to y = 0, so x² = -y²: d·y⁴ + 2·y² - 1 = 0.
-    square = pow(1 + d, (p + 3) // 8, p)
-    square = square if square * square % p == (1 + d) % p else square * root_of_minus_one % p
-    ys = {0, 1, p - 1}
-    for y_squared in ((square - 1) * pow(d, -1, p) % p, (-square - 1) * pow(d, -1, p) % p):
-        y = pow(y_squared, (p + 3) // 8, p)
-        y = y if y * y % p == y_squared else y * root_of_minus_one % p
-        if y * y % p == y_squared:
-            ys |= {y, p - y}
-    written = ys | {y + p for y in ys if y + p < 2**255}
-    return [(y | sign << 255).to_bytes(32, "little") for y in sorted(written) for sign in (0, 1)]
-
-
-def test_the_keys_of_small_order_are_all_known() -> None:
-    encodings = points_of_small_order()
-    assert len(encodings) == 14
-    assert {raw[:-1] + bytes([raw[-1] & 0x7F]) for raw in encodings} == SMALL_ORDER_KEYS
-
-
 @pytest.mark.parametrize("signer", points_of_small_order(), ids=bytes.hex)
 def test_a_key_of_small_order_signs_nothing(signer: bytes) -> None:
-    # R = the neutral point and S = 0 satisfy S·B = R + h·A whenever h·A vanishes: for one message in eight or more.
-    forged = b"\x01" + bytes(63)
-    assert not any(is_signed_by(signer, forged, bytes([message])) for message in range(64))
+    # R = r·B and S = r satisfy S·B = R + h·A whenever h·A vanishes: for one message in eight or more.
+    r = bytes([7]) + bytes(31)
+    for share in (b"\x01" + bytes(31) + bytes(32), bindings.crypto_scalarmult_ed25519_base_noclamp(r) + r):
+        assert not any(is_signed_by(signer, share, bytes([message])) for message in range(64))
 
 
 def test_without_the_check_such_a_key_would_sign_anything() -> None:
