@@ -5,7 +5,6 @@ next is decided in policy/send_order. An event that the table does not list for 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from restante.core.outbox_events import (
@@ -90,8 +89,7 @@ def _lease(entry: OutboxEntry, event: Leased, now_ms: int, settings: Settings) -
     if not is_due(entry.next_attempt_at_ms, now_ms=now_ms, longest_wait_ms=longest_ms):
         raise LocalProtocolError(f"Leased before next_attempt_at_ms while {entry.state}")
     again = entry.state is State.SENT
-    leased = replace(
-        entry,
+    leased = entry._replace(
         state=State.SENDING,
         attempts=1 if again else entry.attempts + 1,
         failures=0 if again else entry.failures,
@@ -129,7 +127,7 @@ def _pass_time_sending(entry: OutboxEntry, _event: TimePassed, now_ms: int, sett
         return ended
     if entry.attempts >= schedule_of(entry.route, settings).max_attempts:
         return _bury(entry, DeadReason.ATTEMPTS_EXHAUSTED, Code.NETWORK_UNREACHABLE, now_ms, settings)
-    free = replace(entry, state=State.PENDING, lease=None, next_attempt_at_ms=now_ms)
+    free = entry._replace(state=State.PENDING, lease=None, next_attempt_at_ms=now_ms)
     return free, (
         AppendJournalEvent(kind=JournalKind.RETRIED, code=LEASE_EXPIRED),
         EmitEvent(notice=OutboxEventType.RETRIED, code=LEASE_EXPIRED),
@@ -139,8 +137,7 @@ def _pass_time_sending(entry: OutboxEntry, _event: TimePassed, now_ms: int, sett
 def _accepted_by_next_hop(entry: OutboxEntry, _event: TransmitSucceeded, now_ms: int, settings: Settings) -> Step:
     """PENDING is possible, too: the answer may come after the lease expired."""
     times_stored = entry.times_stored + 1
-    sent = replace(
-        entry,
+    sent = entry._replace(
         state=State.SENT,
         lease=None,
         times_stored=times_stored,
@@ -180,7 +177,7 @@ def _failed(entry: OutboxEntry, event: TransmitFailed, now_ms: int, settings: Se
         reached=event.reached,
         has_failed_to_encrypt=entry.has_failed_to_encrypt,
     )
-    failed = replace(entry, lease=None, last_error=rule.code, failures=failures)
+    failed = entry._replace(lease=None, last_error=rule.code, failures=failures)
     match decision:
         case Remove():
             gone, effects = _expired(failed, now_ms, settings, notify=True)
@@ -189,8 +186,7 @@ def _failed(entry: OutboxEntry, event: TransmitFailed, now_ms: int, settings: Se
             buried, effects = _bury(failed, decision.reason, decision.code, now_ms, settings)
             return buried, session + effects
         case RetryAt():
-            waiting = replace(
-                failed,
+            waiting = failed._replace(
                 state=State.PENDING,
                 attempts=entry.attempts if decision.counts else entry.attempts - 1,
                 next_attempt_at_ms=decision.at_ms,
@@ -212,12 +208,12 @@ def _stored(entry: OutboxEntry, event: DeliveryAcked, _now_ms: int, _settings: S
     told = AppendJournalEvent(kind=JournalKind.DELIVERY_CONFIRMED, node=event.node, receipt=event.receipt)
     if not is_first:
         return entry, (told,)
-    return replace(entry, confirmation=known), (told, EmitEvent(notice=OutboxEventType.DELIVERY_CONFIRMED))
+    return entry._replace(confirmation=known), (told, EmitEvent(notice=OutboxEventType.DELIVERY_CONFIRMED))
 
 
 def _received(entry: OutboxEntry, _event: ReceiptAcked, now_ms: int, _settings: Settings) -> Step:
-    done = replace(
-        entry, state=State.DELIVERED, lease=None, confirmation=advance(entry.confirmation, Confirmation.RECEIVED)
+    done = entry._replace(
+        state=State.DELIVERED, lease=None, confirmation=advance(entry.confirmation, Confirmation.RECEIVED)
     )
     return done, (
         AppendJournalEvent(kind=JournalKind.DELIVERED, latency_ms=now_ms - entry.created_at_ms),
@@ -238,19 +234,19 @@ def _read_delivered(entry: OutboxEntry, _event: ReadAcked, _now_ms: int, _settin
     if known is entry.confirmation:
         return entry, _UNCHANGED
     effects = (AppendJournalEvent(kind=JournalKind.READ), EmitEvent(notice=OutboxEventType.READ))
-    return replace(entry, confirmation=known), effects
+    return entry._replace(confirmation=known), effects
 
 
 def _delivered_after_death(
     entry: OutboxEntry, event: ReceiptAcked | ReadAcked, now_ms: int, settings: Settings
 ) -> Step:
     """An earlier attempt arrived after all. It is recovered only to end as delivered, so that the journal balances."""
-    delivered, effects = step(replace(entry, state=State.SENT), event, now_ms=now_ms, settings=settings)
+    delivered, effects = step(entry._replace(state=State.SENT), event, now_ms=now_ms, settings=settings)
     return delivered, (AppendJournalEvent(kind=JournalKind.RECOVERED, code=LATE_RECEIPT), *effects)
 
 
 def _evicted(entry: OutboxEntry, _event: CapacityExceeded, _now_ms: int, _settings: Settings) -> Step:
-    return replace(entry, state=State.EVICTED), (
+    return entry._replace(state=State.EVICTED), (
         AppendJournalEvent(kind=JournalKind.EVICTED, code=DropReason.EVICTED_FOR_CAPACITY),
         EmitEvent(notice=OutboxEventType.EVICTED, code=DropReason.EVICTED_FOR_CAPACITY),
         _DELETE_PAYLOAD,
@@ -271,8 +267,7 @@ def _recovered(entry: OutboxEntry, event: Recovered, now_ms: int, _settings: Set
     )
     if new_end_ms is None:
         raise LocalProtocolError("the message has expired and cannot be recovered", code=Code.TTL_EXPIRED)
-    again = replace(
-        entry,
+    again = entry._replace(
         state=State.PENDING,
         attempts=0,
         failures=0,
@@ -297,13 +292,13 @@ def _send_now(
     """End the wait of an entry; one that is due already stays as it is."""
     if entry.next_attempt_at_ms <= now_ms:
         return entry, _UNCHANGED
-    return replace(entry, next_attempt_at_ms=now_ms), _UNCHANGED
+    return entry._replace(next_attempt_at_ms=now_ms), _UNCHANGED
 
 
 def _expired(entry: OutboxEntry, now_ms: int, settings: Settings, *, notify: bool) -> Step:
     """Delete the payload and leave a payload-free tombstone for a day (SPEC 5.2)."""
-    ended = replace(entry, state=State.EXPIRED, lease=None, last_error=Code.TTL_EXPIRED)
-    tombstone = replace(ended, payload=b"", sealed_plaintext=b"")
+    ended = entry._replace(state=State.EXPIRED, lease=None, last_error=Code.TTL_EXPIRED)
+    tombstone = ended._replace(payload=b"", sealed_plaintext=b"")
     letter = _letter(tombstone, DeadReason.EXPIRED, Code.TTL_EXPIRED, now_ms, settings)
     effects: tuple[Effect, ...] = (
         AppendJournalEvent(kind=JournalKind.EXPIRED, code=Code.TTL_EXPIRED if notify else "pruned"),
@@ -315,7 +310,7 @@ def _expired(entry: OutboxEntry, now_ms: int, settings: Settings, *, notify: boo
 
 def _bury(entry: OutboxEntry, reason: DeadReason, code: Code | None, now_ms: int, settings: Settings) -> Step:
     first_dead_at_ms = now_ms if entry.first_dead_at_ms is None else entry.first_dead_at_ms
-    dead = replace(entry, state=State.DEAD, lease=None, first_dead_at_ms=first_dead_at_ms)
+    dead = entry._replace(state=State.DEAD, lease=None, first_dead_at_ms=first_dead_at_ms)
     letter = _letter(dead, reason, code, now_ms, settings)
     why = code or reason
     return dead, (

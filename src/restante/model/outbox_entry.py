@@ -16,9 +16,8 @@ class Lease(NamedTuple):
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxEntry:
-    """One message to one destination.
+class OutboxEntry(NamedTuple):
+    """One message to one destination. A tuple, because each of its steps makes a changed copy.
 
     `payload` holds the bytes that leave: sealed bytes for mail. It is empty until the first lease encrypts the entry
     from `sealed_plaintext`. `queue_number` orders entries by acceptance; `place` counts them in their lane.

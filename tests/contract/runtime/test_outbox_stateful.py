@@ -4,7 +4,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
@@ -163,7 +162,7 @@ class Mirrored(RuleBasedStateMachine):
     def accept_again(self, drawn: tuple[Route, str, Kind, Priority, int, int, int], which: int) -> None:
         """All or none: what was discarded or forgotten may come again, nothing else."""
         known = list(self._model.states)
-        self._accept([self._new(drawn), replace(self._new(drawn), message_id=known[which % len(known)])])
+        self._accept([self._new(drawn), self._new(drawn)._replace(message_id=known[which % len(known)])])
 
     @rule(
         owner=st.sampled_from(OWNERS),

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import apsw
@@ -66,8 +65,8 @@ def test_every_field_of_an_entry_comes_back_as_it_was(file: ClientFile) -> None:
     )
     place(file, full)
     accept(file.outbox, entry(2))
-    assert file.outbox.load(message(1)) == replace(full, queue_number=1)
-    assert file.outbox.load(message(2)) == replace(entry(2), queue_number=2)
+    assert file.outbox.load(message(1)) == full._replace(queue_number=1)
+    assert file.outbox.load(message(2)) == entry(2)._replace(queue_number=2)
     assert file.outbox.load(message(3)) is None
 
 
@@ -93,7 +92,7 @@ def test_a_known_message_id_is_refused_and_the_first_message_kept(file: ClientFi
     accept(file.outbox, entry(1))
     with pytest.raises(DuplicateMessageId):
         accept(file.outbox, entry(1, payload=b"another", lane="relay-2"))
-    assert file.outbox.load(message(1)) == replace(entry(1), queue_number=1)
+    assert file.outbox.load(message(1)) == entry(1)._replace(queue_number=1)
     assert history(file, 1) == [JournalKind.ACCEPTED]
 
 

@@ -3,7 +3,6 @@
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import cycle
 from pathlib import Path
@@ -70,7 +69,7 @@ class Senders:
             journal.write(JournalKind.ACCEPTED, now.message_id, now_ms, message_kind=now.kind, priority=now.priority)
             for event, delay_ms in life:
                 now_ms += delay_ms
-                now = after(replace(now, next_attempt_at_ms=now_ms), event, now_ms, journal)
+                now = after(now._replace(next_attempt_at_ms=now_ms), event, now_ms, journal)
             self.ended[now.message_id] = (datetime.fromtimestamp(began_ms / 1_000, UTC).date(), now.state)
         self.journals.append(journal)
         return journal

@@ -1,6 +1,5 @@
 """Dead letters as columns against the machine that makes them: category, deadlines and the daily retry."""
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import example, given
@@ -86,7 +85,7 @@ class Life:
         journal.write(JournalKind.ACCEPTED, first.message_id, START_MS, **fields)
 
     def meet(self, event: Event) -> None:
-        due = replace(self.entry, next_attempt_at_ms=self.now_ms)
+        due = self.entry._replace(next_attempt_at_ms=self.now_ms)
         try:
             self.entry, effects = step(due, event, now_ms=self.now_ms, settings=Settings())
         except LocalProtocolError:

@@ -1,7 +1,5 @@
 """What the outbox machine does to a message is what the message table says of it afterwards."""
 
-from dataclasses import replace
-
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
@@ -34,7 +32,7 @@ def test_the_final_states_are_those_of_the_outbox_machine(spark: SparkSession) -
         for event, delay_ms in steps:
             now_ms += delay_ms
             # The next try is always due: how long it waits is none of the books' business.
-            now = after(replace(now, next_attempt_at_ms=now_ms), event, now_ms, journal)
+            now = after(now._replace(next_attempt_at_ms=now_ms), event, now_ms, journal)
         ended[now.message_id] = now.state
 
     collect()

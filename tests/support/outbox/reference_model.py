@@ -6,7 +6,7 @@ No index, no totals, no shortcuts: each question is answered by looking at every
 import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from restante.core.outbox import schedule_of, step
 from restante.core.outbox_events import (
@@ -167,7 +167,7 @@ class OutboxModel:
     def _queue(self, entry: OutboxEntry) -> None:
         place = self.places[entry.route, entry.lane]
         self.places[entry.route, entry.lane] += 1
-        self.alive[entry.message_id] = replace(entry, queue_number=self.facts, place=place)
+        self.alive[entry.message_id] = entry._replace(queue_number=self.facts, place=place)
         self.states[entry.message_id] = entry.state
 
     def _evict_overflow(self, newest: OutboxEntry, now_ms: int) -> None:

@@ -1,7 +1,7 @@
 """The database files of clients and nodes, for tests: opened as the hosts open them, and read as an auditor would."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from restante.crypto.identity import Identity
@@ -73,7 +73,7 @@ def open_node_file(path: Path, *, seed: int = 1) -> NodeFile:
 def place(file: ClientFile, *entries: OutboxEntry) -> None:
     """Put entries of any state into the outbox; their journal says only that they were accepted."""
     for one in entries:
-        file.outbox.accept(replace(one, state=State.PENDING, lease=None, times_stored=0), now_ms=one.queued_at_ms)
+        file.outbox.accept(one._replace(state=State.PENDING, lease=None, times_stored=0), now_ms=one.queued_at_ms)
         _set_state(file, one)
     file.outbox.take_changes()
 
@@ -86,7 +86,7 @@ def _set_state(file: ClientFile, one: OutboxEntry) -> None:
         lane = file.outbox._lanes.get(one.route, one.lane)
         assert lane is not None
         file.outbox._cache.forget()
-        file.outbox._lanes.change(lane, replace(one, queue_number=number))
+        file.outbox._lanes.change(lane, one._replace(queue_number=number))
 
 
 def facts(journal: Journal) -> list[JournalEvent]:

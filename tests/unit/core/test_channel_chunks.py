@@ -1,7 +1,6 @@
 """What becomes of a draft: names that follow from the group, threads, and who follows whom into the grave."""
 
 import dataclasses
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +64,7 @@ def test_a_later_chunk_asks_for_the_one_before_it() -> None:
 
 def test_a_chunk_that_comes_back_by_itself_also_asks_for_the_next() -> None:
     first, second, third = plan(DRAFT, [RenderedChunk("a", "a")] * 3, form=Format.PLAIN, group=GROUP)
-    again = replace(entry(1), first_dead_at_ms=5)
+    again = entry(1)._replace(first_dead_at_ms=5)
     assert neighbours_to_ask(first, again) == (chunk_id(GROUP, 1),)
     assert neighbours_to_ask(second, again) == (chunk_id(GROUP, 0), chunk_id(GROUP, 2))
     assert neighbours_to_ask(third, again) == (chunk_id(GROUP, 1),)
@@ -74,4 +73,4 @@ def test_a_chunk_that_comes_back_by_itself_also_asks_for_the_next() -> None:
 def test_with_best_effort_nobody_is_asked() -> None:
     draft = dataclasses.replace(DRAFT, strategy=Strategy.BEST_EFFORT)
     chunks = plan(draft, [RenderedChunk("a", "a")] * 3, form=Format.PLAIN, group=GROUP)
-    assert [neighbours_to_ask(one, replace(entry(1), first_dead_at_ms=5)) for one in chunks] == [(), (), ()]
+    assert [neighbours_to_ask(one, entry(1)._replace(first_dead_at_ms=5)) for one in chunks] == [(), (), ()]

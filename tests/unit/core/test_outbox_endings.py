@@ -1,7 +1,5 @@
 """core/outbox: how messages end, and come back, in the situations SPEC names."""
 
-from dataclasses import replace
-
 import pytest
 
 from restante.core.outbox_events import (
@@ -193,7 +191,7 @@ def test_what_has_expired_cannot_be_recovered() -> None:
 
 def exhausted(entry: OutboxEntry, at_ms: int) -> tuple[OutboxEntry, DeadLetter]:
     """Given up after its fifteenth try at that time."""
-    dead, effects = taken(leased(replace(entry, attempts=14), at_ms=at_ms), failure(), at_ms=at_ms)
+    dead, effects = taken(leased(entry._replace(attempts=14), at_ms=at_ms), failure(), at_ms=at_ms)
     return dead, buried(effects)
 
 

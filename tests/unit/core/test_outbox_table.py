@@ -1,6 +1,5 @@
 """core/outbox: every state meets every event as the module's transition table says, and the table says nothing more."""
 
-from dataclasses import replace
 from itertools import product
 from typing import Final, get_args
 
@@ -53,7 +52,7 @@ PAIRS: Final = list(product(State, get_args(Event)))
 def examples(state: State) -> list[OutboxEntry]:
     """Entries in that state: as the machine brings one there, as a control message, and with no attempts left."""
     one = reached(state)
-    return [one, replace(one, kind=Kind.CONTROL), replace(one, attempts=99)]
+    return [one, one._replace(kind=Kind.CONTROL), one._replace(attempts=99)]
 
 
 def outcomes(state: State, event_type: type[Event]) -> set[State]:

@@ -1,7 +1,5 @@
 """policy/send_order: which entries may leave, in which order, and how long they may wait."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +45,7 @@ FIRST = OutboxEntry(
 
 
 def lane(count: int, *, route: Route = Route.RELAY, name: str = "bob") -> list[OutboxEntry]:
-    return [replace(FIRST, route=route, lane=name, place=place, queue_number=place) for place in range(count)]
+    return [FIRST._replace(route=route, lane=name, place=place, queue_number=place) for place in range(count)]
 
 
 def places(entries: list[OutboxEntry]) -> list[int]:
@@ -59,11 +57,11 @@ def run(unsent: list[OutboxEntry], *, now_ms: int = NOW_MS) -> list[int]:
 
 
 def sending(one: OutboxEntry) -> OutboxEntry:
-    return replace(one, state=State.SENDING, lease=Lease(owner="me", until_ms=NOW_MS + 60_000))
+    return one._replace(state=State.SENDING, lease=Lease(owner="me", until_ms=NOW_MS + 60_000))
 
 
 def waiting(one: OutboxEntry, wait_ms: int = 1_000) -> OutboxEntry:
-    return replace(one, next_attempt_at_ms=NOW_MS + wait_ms)
+    return one._replace(next_attempt_at_ms=NOW_MS + wait_ms)
 
 
 @clause("3.4")
@@ -113,9 +111,9 @@ def test_a_wait_longer_than_the_longest_allowed_counts_as_over() -> None:
     [(-1, True), (0, True), (1, False), (MAX_LEASE_MS, False), (MAX_LEASE_MS + 1, True)],
 )
 def test_a_lease_is_over_at_its_end_or_when_no_lease_can_be_that_long(until_ms: int, is_over: bool) -> None:
-    leased = replace(FIRST, state=State.SENDING, lease=Lease(owner="me", until_ms=NOW_MS + until_ms))
+    leased = FIRST._replace(state=State.SENDING, lease=Lease(owner="me", until_ms=NOW_MS + until_ms))
     assert is_abandoned(leased, NOW_MS) is is_over
-    assert is_abandoned(replace(leased, lease=None), NOW_MS)
+    assert is_abandoned(leased._replace(lease=None), NOW_MS)
     assert not is_abandoned(FIRST, NOW_MS)
 
 
@@ -155,7 +153,7 @@ def chosen(entries: list[OutboxEntry]) -> list[int]:
 @clause("3.3")
 def test_between_lanes_priority_goes_first_then_age_then_acceptance() -> None:
     def one(number: int, priority: Priority, age_ms: int) -> OutboxEntry:
-        return replace(FIRST, lane=str(number), queue_number=number, priority=priority, created_at_ms=NOW_MS - age_ms)
+        return FIRST._replace(lane=str(number), queue_number=number, priority=priority, created_at_ms=NOW_MS - age_ms)
 
     entries = [
         one(1, Priority.LOW, 9),
@@ -169,18 +167,18 @@ def test_between_lanes_priority_goes_first_then_age_then_acceptance() -> None:
 
 @clause("3.3", "3.4")
 def test_priority_chooses_between_lanes_and_not_inside_one() -> None:
-    north = [replace(FIRST, lane="north", queue_number=1), replace(FIRST, lane="north", queue_number=3, place=1)]
-    north[1] = replace(north[1], priority=Priority.HIGH)
-    south = replace(FIRST, lane="south", queue_number=2, priority=Priority.HIGH)
+    north = [FIRST._replace(lane="north", queue_number=1), FIRST._replace(lane="north", queue_number=3, place=1)]
+    north[1] = north[1]._replace(priority=Priority.HIGH)
+    south = FIRST._replace(lane="south", queue_number=2, priority=Priority.HIGH)
     assert chosen([*north, south]) == [2, 1, 3]
 
 
 @clause("10.4")
 def test_a_stored_entry_without_receipt_leaves_again_whatever_its_lane_waits_for() -> None:
-    again = replace(FIRST, state=State.SENT, times_stored=1, queue_number=1)
-    held = replace(waiting(FIRST), queue_number=2, place=1)
+    again = FIRST._replace(state=State.SENT, times_stored=1, queue_number=1)
+    held = waiting(FIRST)._replace(queue_number=2, place=1)
     assert chosen([again, held]) == [1]
-    assert chosen([replace(again, next_attempt_at_ms=NOW_MS + 1), held]) == []
+    assert chosen([again._replace(next_attempt_at_ms=NOW_MS + 1), held]) == []
 
 
 @clause("3.4")
@@ -189,7 +187,7 @@ def test_what_leaves_a_pipelined_lane_is_never_behind_a_pending_entry_that_stays
     drawn: list[tuple[State, int]],
 ) -> None:
     unsent = [
-        replace(FIRST, place=place, queue_number=place, state=state, next_attempt_at_ms=NOW_MS + wait)
+        FIRST._replace(place=place, queue_number=place, state=state, next_attempt_at_ms=NOW_MS + wait)
         for place, (state, wait) in enumerate(drawn)
     ]
     left = leasable(Route.RELAY, unsent, now_ms=NOW_MS, longest_wait_ms=LONGEST_MS)

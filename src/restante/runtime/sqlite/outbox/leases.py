@@ -4,7 +4,6 @@ policy/send_order says which entries of a lane may leave and how lanes are chose
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from restante.core.outbox import schedule_of
@@ -121,7 +120,7 @@ class Leases:
             return []
         cached = self._cache.with_bodies(item.message_id for item in run)
         if cached is not None:
-            whole = [replace(one.entry, sealed_plaintext=one.sealed_plaintext or b"") for one in cached]
+            whole = [one.entry._replace(sealed_plaintext=one.sealed_plaintext or b"") for one in cached]
             return self._lease_entries(cached, whole, owner, now_ms)
         first, last = run[0].queue_number, run[-1].queue_number
         rows = self._database.rows(_SQL["run"], lane.lane_id, first, last, len(run))
@@ -131,7 +130,7 @@ class Leases:
         """Lease the entries of rows with bodies."""
         cached = [self._cache.add(row_of(values)) for values in rows]
         whole = [
-            replace(one.entry, payload=values[WIDTH], sealed_plaintext=values[WIDTH + 1])
+            one.entry._replace(payload=values[WIDTH], sealed_plaintext=values[WIDTH + 1])
             for one, values in zip(cached, rows, strict=True)
         ]
         return self._lease_entries(cached, whole, owner, now_ms)
@@ -160,7 +159,7 @@ class Leases:
                 payload = result.payload
                 self._cache.drop_body(one)
                 self._database.defer(_STORE_PAYLOAD, (payload, one.body_id))
-            leased.append(replace(after, payload=payload, sealed_plaintext=entry.sealed_plaintext))
+            leased.append(after._replace(payload=payload, sealed_plaintext=entry.sealed_plaintext))
         return leased
 
     def _encrypt(self, entries: Sequence[OutboxEntry], now_ms: int) -> list[Encrypted | EncryptFailed | None]:
