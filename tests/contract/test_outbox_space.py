@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from restante.client.drain import RUN_INTERVAL_S
 from restante.client.outbox import Destination, Message, Outbox
 from restante.model.errors import OutboxFull
 from restante.model.outbox_entry import OutboxEntry
@@ -12,6 +13,7 @@ from restante.model.send_receipt import Queued, Sent
 from restante.model.states import Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import Failure
+from restante.policy.send_order import WINDOW
 from restante.policy.settings import Settings
 from restante.ports.carrier import StoredByNode
 from restante.wire.acks import AckType
@@ -93,6 +95,41 @@ async def test_an_idle_connected_lane_leases_in_the_commit_that_accepts_its_mess
     outbox.file.after_commit(lambda: commits.append(outbox.store.counts()))
     await outbox.send(Message(payload=b"x"), MESH)
     assert commits[0] == {State.SENDING: 1}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@clause("3.4")
+async def test_runs_of_a_backlog_leave_at_intervals(outbox: Outbox) -> None:
+    at_s: list[float] = []
+
+    class Timed(Wire):
+        async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
+            at_s.append(asyncio.get_running_loop().time())
+            return await super().transmit(entry)
+
+    await outbox.send_many([(Message(payload=b"%d" % number), MESH) for number in range(3 * WINDOW)])
+    running = asyncio.create_task(outbox.run({Route.MESH: Timed()}))
+    await until_true(lambda: len(at_s) == 3 * WINDOW)
+    first, second, third = at_s[::WINDOW]
+    assert second - first >= RUN_INTERVAL_S
+    assert third - second >= RUN_INTERVAL_S
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_change_that_makes_nothing_due_costs_no_commit(outbox: Outbox) -> None:
+    wire = Wire()
+    running = asyncio.create_task(outbox.run({Route.MESH: wire}))
+    message_id = await sent(outbox, b"x")
+    await outbox.acknowledge(message_id, AckType.RECEIPT)
+    await asyncio.sleep(0.05)
+    commits: list[None] = []
+    outbox.file.after_commit(lambda: commits.append(None))
+    for _ in range(3):
+        outbox.wake(is_thorough=False)
+        await asyncio.sleep(0.02)
+    assert not commits
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

@@ -272,14 +272,14 @@ class Client:
             unsealed = self.parts.incoming.unseal(blobs[start : start + BATCH])
             await self.file.run(partial(self._store_arrivals, unsealed))
         self._ack_timer.note(len(blobs))
-        self.outbox.wake()
+        self.outbox.wake(is_thorough=False)
 
     async def run_maintenance(self) -> int:
         """Do what is due by time (SPEC 8.1, 9.5, 9.7, 10.5) and return when to run again."""
         maintenance = self.parts.maintenance
         self._ack_timer.reset()
         next_ms = await self.file.run(lambda: maintenance.run_due(now_ms=self._clock.now_ms()))
-        self.outbox.wake()
+        self.outbox.wake(is_thorough=False)
         return next_ms
 
     async def as_contact(self) -> Contact:

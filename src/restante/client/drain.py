@@ -2,7 +2,8 @@
 
 Endings and the next leases share a commit; an idle lane leases in the commit that accepts its message. What is accepted
 while a lane has attempts in progress leaves with the next ending, all of it in one run: the faster messages are
-accepted, the longer the runs. Nothing is polled: new entries, endings and due times wake the loop (SPEC 3.4, 3.10).
+accepted, the longer the runs. Runs of a backlog leave at intervals, which makes them longer still. Nothing is polled:
+new entries, endings and due times wake the loop (SPEC 3.4, 3.10).
 """
 
 import asyncio
@@ -28,6 +29,9 @@ from restante.runtime.sqlite.outbox.store import SqliteOutbox
 
 MAX_IN_FLIGHT: Final = 1_024
 """Attempts that run at once, of all lanes; one lane has at most 256 (SPEC 3.4)."""
+RUN_INTERVAL_S: Final = 0.005
+"""The least time between two runs of a backlog. A run costs the sender, the relay and the recipient a commit and a
+signature, whatever its length; a message on an idle lane does not wait for it."""
 STORE_RETRY_S: Final = 1.0
 """How long the loop waits after the file could not be written, before it tries again."""
 MIN_SWEEP_INTERVAL_MS: Final = 1_000
@@ -66,9 +70,9 @@ class Drain:
     def carrier(self, route: Route) -> Carrier | None:
         return self._carriers.get(route)
 
-    def wake(self) -> None:
-        """Look for everything that may be due."""
-        self._is_thorough = True
+    def wake(self, *, is_thorough: bool = True) -> None:
+        """Look for everything that may be due; unless `is_thorough`, only for what changes in this file made due."""
+        self._is_thorough |= is_thorough
         self._work.set()
 
     async def run(self, carriers: Mapping[Route, Carrier]) -> None:
@@ -97,6 +101,8 @@ class Drain:
                 for entry in round_.leased:
                     attempts.start(entry, carriers[entry.route])
                 may_lease = True
+                if round_.leased:
+                    await asyncio.sleep(RUN_INTERVAL_S)
                 wait_ms = min(round_.next_due_ms, sweep_at_ms) - self._clock.now_ms()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(0, wait_ms) / 1_000):
@@ -193,7 +199,7 @@ class Drain:
     ) -> _Round:
         """Record the endings and lease what is next, in one commit.
 
-        If nothing waits to be leased, the endings join the next commit of anything else.
+        If nothing waits to be leased, the endings join the next commit of anything else; without endings there is none.
         """
         endings = attempts.take_endings()
         room = MAX_IN_FLIGHT - attempts.in_progress if may_lease else 0
@@ -215,7 +221,11 @@ class Drain:
                 )
             return _Round(leased, self._next_due_ms(now_ms))
 
-        has_work = is_thorough or not may_lease or self._store.lanes.has_next
+        now_ms = self._clock.now_ms()
+        may_be_due = self._store.lanes.has_next or self._store.deadlines.has_come(now_ms=now_ms)
+        has_work = is_thorough or not may_lease or may_be_due
+        if not has_work and not endings:
+            return _Round([], self._next_due_ms(now_ms))
         try:
             return await (self._file.run(work) if has_work else self._file.run_later(work))
         except BaseException:
@@ -230,6 +240,7 @@ class Drain:
     def _forget_transaction(self) -> None:
         self._leased.clear()
         self._has_queued = False
+        self._is_thorough = True  # what the next round is about to skip may be due after all
 
     async def _give_back(self, attempts: AttemptRunner) -> None:
         """Stop the attempts and record how they ended; what was stopped is due again."""

@@ -172,7 +172,7 @@ class Outbox:
         check_id(message_id)
         event = _EVENTS[ack]
         await self.file.run(lambda: self._store.apply(message_id, event, now_ms=self._clock.now_ms()))
-        self.wake()
+        self.wake(is_thorough=False)
 
     async def cancel(self, message_id: MessageId) -> bool:
         """Cancel a message; return whether it was still in flight. It becomes a dead letter (SPEC 5.2)."""
@@ -223,9 +223,9 @@ class Outbox:
         """Send what is due until cancelled (SPEC 3.10). Wakes up for new entries, ended attempts and due times."""
         await self._drain.run(carriers)
 
-    def wake(self) -> None:
-        """Look for due entries now: a lane was connected, or something was queued."""
-        self._drain.wake()
+    def wake(self, *, is_thorough: bool = True) -> None:
+        """Look for due entries now: a lane was connected, or, not `is_thorough`, something in this file changed."""
+        self._drain.wake(is_thorough=is_thorough)
 
     async def sweep(self) -> None:
         """End expired entries, take back expired leases, retry and delete dead letters that are due."""
@@ -335,7 +335,7 @@ class Outbox:
     async def _apply(self, message_id: MessageId, event: Event) -> tuple[Effect, ...]:
         check_id(message_id)
         effects = await self.file.run(lambda: self._store.apply(message_id, event, now_ms=self._clock.now_ms()))
-        self.wake()
+        self.wake(is_thorough=False)
         return effects
 
 

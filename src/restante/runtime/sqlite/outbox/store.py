@@ -64,7 +64,7 @@ class SqliteOutbox:
         self._settings = settings
         self._limits = settings.outbox
         self.changes: list[OutboxEvent] = []
-        self._deadlines = Deadlines(database)
+        self.deadlines = Deadlines(database)
         self._cache = EntryCache(database)
         self.lanes = self._lanes = LaneTable(database)
         database.on_invalidate(self.changes.clear)
@@ -79,7 +79,7 @@ class SqliteOutbox:
             settings.outbox,
             apply=lambda message_id, event, now_ms: self.apply(message_id, event, now_ms=now_ms),
             emit=self._emit,
-            note_deadline=self._deadlines.note,
+            note_deadline=self.deadlines.note,
         )
         self.has_space = self._intake.has_space
         self._leases = Leases(
@@ -116,7 +116,7 @@ class SqliteOutbox:
         Unless `is_thorough`, what time alone changes is looked for only if a deadline has come.
         """
         with self._database.transaction():
-            if is_thorough or self._deadlines.has_come(now_ms=now_ms):
+            if is_thorough or self.deadlines.has_come(now_ms=now_ms):
                 is_thorough = True
                 while self.sweep(now_ms=now_ms):
                     pass
@@ -239,7 +239,7 @@ class SqliteOutbox:
     def next_wake_ms(self, *, now_ms: int) -> int | None:
         """Return when something may be due again; None if nothing waits."""
         waits = [lane.due_at_ms for lane in self._lanes.with_next(_ALL_ROUTES) if lane.due_at_ms is not None]
-        deadline_ms = self._deadlines.next_ms(now_ms=now_ms)
+        deadline_ms = self.deadlines.next_ms(now_ms=now_ms)
         known = [wait for wait in waits if wait > now_ms] + ([] if deadline_ms is None else [deadline_ms])
         return min(known, default=None)
 
@@ -271,9 +271,9 @@ class SqliteOutbox:
         elif after is not before:
             self._cache.store(cached, after)
             if after.lease is not None:
-                self._deadlines.note(after.lease.until_ms)
+                self.deadlines.note(after.lease.until_ms)
             elif after.was_sent:
-                self._deadlines.note(after.next_attempt_at_ms)
+                self.deadlines.note(after.next_attempt_at_ms)
         if is_unsent(before) and after is not before:
             self._lanes.change(lane, after)
             if after.state is State.PENDING:
@@ -357,7 +357,7 @@ class SqliteOutbox:
         deadline_ms = next_deadline_ms(
             self._limits, route=after.route, queued_at_ms=after.queued_at_ms, expires_at_ms=after.expires_at_ms
         )
-        self._deadlines.note(deadline_ms)
+        self.deadlines.note(deadline_ms)
         self._database.rows(
             _SQL["add_recovered"],
             number,
