@@ -257,8 +257,9 @@ async def test_what_comes_while_a_batch_is_committed_is_in_the_next(bench: Bench
 
 
 @clause("6.8")
-async def test_a_modest_source_waits_for_no_more_than_the_batch_in_progress(bench: Bench) -> None:
-    greedy, modest = Peer(b"greedy"), Peer(b"modest")
+@pytest.mark.parametrize("source", [b"another", b"greedy"], ids=["another source", "the same source"])
+async def test_a_modest_sender_waits_for_no_more_than_the_batch_in_progress(bench: Bench, source: bytes) -> None:
+    greedy, modest = Peer(b"greedy"), Peer(source)
     bench.put(greedy, 20 * MAX_BATCH)
     await turns()
     bench.put(modest, 1)
