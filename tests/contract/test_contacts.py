@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from restante.client import contacts
 from restante.client.contacts import Contact, ContactBook, decode_contact, encode_contact
 from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity
@@ -83,6 +84,32 @@ async def test_one_broken_file_is_named_and_the_other_contacts_stay_usable(
     assert [each.name for each in book] == ["bob"]
     assert book.problems == {"eve.json": "eve is no contact file: it is not JSON"}
     assert book.named(contact.lane) == book.named("bob") == contact
+
+
+async def test_only_files_that_changed_are_read_again(
+    exported: tuple[Contact, FakeClock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contact, _ = exported
+    book = ContactBook(tmp_path / "contacts")
+    book.add(contact)
+    (tmp_path / "contacts" / "eve.json").write_bytes(b"{")
+    assert book.refresh()
+    read: list[str] = []
+    parse = contacts._parse
+
+    def counted(raw: bytes, name: str) -> Contact:
+        read.append(name)
+        return parse(raw, name)
+
+    monkeypatch.setattr(contacts, "_parse", counted)
+    (tmp_path / "contacts" / "eve.json").write_bytes(changed(contact, places_signature="~"))
+    assert book.refresh()
+    assert not book.refresh()
+    assert read == ["eve"]
+    assert list(book.problems) == ["eve.json"]
+    (tmp_path / "contacts" / "eve.json").unlink()
+    assert book.refresh()
+    assert (read, book.problems, [each.name for each in book]) == (["eve"], {}, ["bob"])
 
 
 @clause("3.14")

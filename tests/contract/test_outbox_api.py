@@ -28,7 +28,7 @@ from restante.policy.settings import Settings
 from restante.ports.carrier import StoredByNode
 from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
-from support.outbox.scripted_carrier import MESH, RELAY, SERVER, Wire, changes, sent, state
+from support.outbox.scripted_carrier import DAY_MS, MESH, RELAY, SERVER, Wire, changes, sent, state
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S
 
@@ -190,6 +190,23 @@ async def test_a_drain_keeps_lanes_in_order_and_chooses_between_them_by_priority
     assert drained == Drained(sent=4, failed=0, is_complete=True)
     assert wire.taken.index(b"relay 1") < wire.taken.index(b"relay 2")
     assert wire.taken.index(b"mesh high") < wire.taken.index(b"mesh low")
+
+
+@clause("3.9")
+async def test_a_drain_prunes_upstream_traffic_of_seven_days_without_a_word_and_sends_the_rest(
+    outbox: Outbox, clock: FakeClock
+) -> None:
+    await sent(outbox, b"old", SERVER)
+    await sent(outbox, b"mail of the same age", MESH)
+    clock.advance(7 * DAY_MS)
+    await sent(outbox, b"new", SERVER)
+    heard: list[OutboxEventType] = []
+    outbox.on_event(lambda event: heard.append(event.notice))
+    wire = Wire()
+    await outbox.drain({Route.UPSTREAM: wire, Route.MESH: wire})
+    assert sorted(wire.taken) == [b"mail of the same age", b"new"]
+    assert OutboxEventType.EXPIRED not in heard
+    assert [event.code for event in outbox.file.journal.events(after=0, limit=100)].count("pruned") == 1
 
 
 @clause("3.3")

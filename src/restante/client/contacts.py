@@ -45,6 +45,14 @@ class Recipient(NamedTuple):
     places: tuple[Place, ...]
 
 
+class _ContactFile(NamedTuple):
+    """A file as it was read: with thousands of contacts, only those that change are parsed and verified again."""
+
+    stamp: tuple[int, int]
+    contact: "Contact | None"
+    problem: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
     """An identity we exchange mail with. `bundle` is kept as signed; its age is checked when a session is opened."""
@@ -99,7 +107,7 @@ def decode_contact(raw: bytes, *, now_ms: int, name: str = "") -> Contact:
 
 
 class ContactBook:
-    """The contacts of one directory, read again when the directory changed.
+    """The contacts of one directory. A file is read again when it changed.
 
     A file that can't be used is left out and named in `problems`; the other contacts stay usable.
     """
@@ -110,34 +118,32 @@ class ContactBook:
         self._by_name: dict[str, Contact] = {}
         self._recipients: dict[str, Recipient] = {}
         self.places: frozenset[Place] = frozenset()
-        self._stamp: tuple[tuple[str, int], ...] = ()
+        self._files: dict[str, _ContactFile] = {}
         self.problems: dict[str, str] = {}
         self.refresh()
 
     def refresh(self) -> bool:
-        """Read the directory again if a file in it changed, and return whether one did."""
+        """Read the files that changed, and return whether there were any."""
         try:
-            files = sorted(self._directory.glob("*.json")) if self._directory.is_dir() else []
-            stamp = tuple((file.name, file.stat().st_mtime_ns) for file in files)
+            paths = sorted(self._directory.glob("*.json")) if self._directory.is_dir() else []
+            stamps = {path.name: (found.st_mtime_ns, found.st_ino) for path in paths for found in [path.stat()]}
         except OSError as error:
             raise StoreUnusable(f"the contacts cannot be read: {error.strerror}") from error
-        if stamp == self._stamp:
+        known = self._files
+        if stamps == {name: file.stamp for name, file in known.items()}:
             return False
-        contacts: dict[Address, Contact] = {}
-        problems: dict[str, str] = {}
-        for file in files:
-            try:
-                contact = _parse(_read(file), file.stem)
-            except OSError as error:
-                problems[file.name] = f"cannot be read: {error.strerror}"
-            except RestanteError as error:
-                problems[file.name] = str(error)
-            else:
-                contacts[contact.address] = contact
-        self._contacts, self.problems, self._stamp = contacts, problems, stamp
-        self._by_name = {contact.name: contact for contact in contacts.values()}
+        self._files = {
+            path.name: known[path.name]
+            if path.name in known and known[path.name].stamp == stamps[path.name]
+            else _ContactFile(stamps[path.name], *_tried(path))
+            for path in paths
+        }
+        contacts = [file.contact for file in self._files.values() if file.contact is not None]
+        self.problems = {name: file.problem for name, file in self._files.items() if file.contact is None}
+        self._contacts = {contact.address: contact for contact in contacts}
+        self._by_name = {contact.name: contact for contact in self._contacts.values()}
         self._recipients = {
-            contact.lane: Recipient(contact.address, contact.places.places) for contact in contacts.values()
+            contact.lane: Recipient(contact.address, contact.places.places) for contact in self._contacts.values()
         }
         self.places = frozenset(place for each in self._recipients.values() for place in each.places)
         return True
@@ -193,6 +199,16 @@ class ContactBook:
             raise StoreUnusable(f"the contacts cannot be written: {error.strerror}") from error
         write_private(self._directory / f"{contact.name}.json", [encode_contact(contact)])
         self.refresh()
+
+
+def _tried(path: Path) -> tuple[Contact | None, str]:
+    """Return the contact of a file, or why the file can't be used."""
+    try:
+        return _parse(_read(path), path.stem), ""
+    except OSError as error:
+        return None, f"cannot be read: {error.strerror}"
+    except RestanteError as error:
+        return None, str(error)
 
 
 def _issued_at_ms(contact: Contact) -> int:
