@@ -59,7 +59,7 @@ def test_without_a_file_each_command_says_how_to_name_one(tmp_path: Path) -> Non
     del operator.env["RESTANTE_FILE"]
     for command in (*READING, *(f"{one} 62a2fed3" for one in (*READING_ONE, *CHANGING_ONE))):
         done = operator.run(command, status=2)
-        assert done.stderr.startswith("error E107: no client file given: add --file PATH, or set RESTANTE_FILE")
+        assert done.stderr.startswith("error E107: no client given: add --home DIR or --file PATH")
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ async def keep_connected(client: Client) -> None:
     running = asyncio.create_task(client.run())
     asked = asyncio.create_task(stopping.wait())
     notify(ServiceState.READY)
+    with contextlib.suppress(OSError):
+        sys.stderr.write("The client is running: it sends and receives until Ctrl-C or SIGTERM.\n")
     await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
     notify(ServiceState.STOPPING)

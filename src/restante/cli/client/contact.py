@@ -113,4 +113,4 @@ def list_contacts(home: HomeOption = None, as_json: JsonOption = False) -> None:
         )
         for contact, bundle in found
     ]
-    out.print(table("Contacts", "name", "prekeys expire", "address", rows=rows, right=("prekeys expire",), dense=True))
+    out.print(table("Contacts", "name", "prekeys end", "address", rows=rows, right=("prekeys end",)))

@@ -10,7 +10,7 @@ import apsw
 import typer
 from rich.console import Console
 
-from restante.cli.client.options import FILE_VARIABLE
+from restante.cli.client.options import FILE_VARIABLE, HOME_VARIABLE
 from restante.cli.error_advice import EXIT_FAILURE
 from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import console, print_json
@@ -26,6 +26,7 @@ from restante.runtime.system import SystemClock, SystemEntropy
 from restante.views.text_tables import table
 
 MOST_CANDIDATES: Final = 5
+DATABASES: Final = ("client.db", "node.db")  # in the directories of clients and nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +86,17 @@ class ChangeResult:
 
 
 def require_file(file: Path | None) -> Path:
-    """Return the path of the file, or raise if there is none."""
+    """Return the path of a database file, which may be given by its directory. Raise if there is none."""
     if file is None:
-        raise ConfigurationInvalid(f"no client file given: add --file PATH, or set {FILE_VARIABLE}")
+        raise ConfigurationInvalid(
+            f"no client given: add --home DIR or --file PATH, or set {HOME_VARIABLE} or {FILE_VARIABLE}"
+        )
+    if file.is_dir():
+        file = next((file / name for name in DATABASES if (file / name).exists()), file)
     if not file.exists():
         raise RestanteError(f"there is no file {file}: give the path of a client's database", code=Code.NOT_FOUND)
     if not file.is_file():
-        raise RestanteError(f"{file} is not a file: give the path of a client's database", code=Code.NOT_FOUND)
+        raise RestanteError(f"{file} is no client's directory and no database file", code=Code.NOT_FOUND)
     return file
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from restante.cli.client.options import HOME_VARIABLE
 from restante.cli.terminal import HINT, warn
 from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, Malformed, RestanteError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from restante.client.contacts import ContactBook
     from restante.client.home import ClientDirectory
 
-HOME_VARIABLE: Final = "RESTANTE_HOME"
 PASSPHRASE_VARIABLE: Final = "RESTANTE_PASSPHRASE_FILE"  # noqa: S105 - the name of a variable
 MAX_PASSPHRASE_BYTES: Final = 4_096
 INTERACTIVE_RECEIVE_DELAY_S: Final = 2.0  # SPEC 6.5: commands that wait for an answer connect within 0-2 s

@@ -99,7 +99,9 @@ def send(
 def _standard_input() -> bytes:
     body = sys.stdin.buffer.read(MAX_SEALED_BYTES + 1)
     if len(body) > MAX_SEALED_BYTES:
-        raise RestanteError("standard input has more bytes than a message may have", code=Code.MESSAGE_TOO_LARGE)
+        raise RestanteError(
+            "standard input has more bytes than the 251,314 that a text may have", code=Code.MESSAGE_TOO_LARGE
+        )
     return body
 
 

@@ -8,6 +8,7 @@ import typer
 
 from restante.model.errors import Malformed
 
+HOME_VARIABLE: Final = "RESTANTE_HOME"
 FILE_VARIABLE: Final = "RESTANTE_FILE"
 FEWEST_DIGITS: Final = 8
 MOST_DIGITS: Final = 32
@@ -15,7 +16,13 @@ _DIGITS: Final = re.compile(rf"[0-9a-f]{{{FEWEST_DIGITS},{MOST_DIGITS}}}")
 
 FileOption = Annotated[
     Path | None,
-    typer.Option("--file", metavar="PATH", envvar=FILE_VARIABLE, help="The client's database file."),
+    typer.Option(
+        "--home",
+        "--file",
+        metavar="PATH",
+        envvar=[HOME_VARIABLE, FILE_VARIABLE],
+        help="The client's directory, or a database file.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with plain numbers.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -24,6 +24,7 @@ app = typer.Typer(help="List sessions, or replace one.", invoke_without_command=
 SHORT: Final = 8
 MEANINGS: Final = {
     "collision": "two different messages under one id",
+    "wrong_node_key": "another node than the pinned one answered at a relay's place; nothing was sent to it",
     "replay": "a message whose key was already used",
     "foreign_ack": "a contact acknowledged a message that was sent to another contact; ignored",
     "unknown_sender": "claims to be from an address that is not a contact and does not prove it; rejected",
