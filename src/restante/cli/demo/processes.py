@@ -9,6 +9,8 @@ import contextlib
 import json
 import signal
 import sys
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.client.relay.connector import connect_by_tls
 from restante.core.inboxes.relay_inbox import OwnInbox
-from restante.model.ids import Address
+from restante.core.outbox_events import OutboxEventType
 from restante.model.places import RelayPlace
 from restante.node.relay import Relay
 from restante.policy.retry import RetrySchedule
@@ -38,8 +40,10 @@ from restante.testing.lossy_connection import FaultCounts, Faults, LossyConnecti
 from restante.wire.inbox_keys import node_id_of
 
 LOOPBACK: Final = "127.0.0.1"
-BACKLOG: Final = 64  # messages the sender keeps waiting; a relay lane would evict beyond 256 (SPEC 3.6)
 TICK_S: Final = 0.05
+SINGLE_MESSAGES: Final = 40
+SINGLE_PAUSE_S: Final = 0.02
+"""After the loop the sender sends some messages with pauses, to show the latency of one message."""
 SETTINGS: Final = Settings(
     retry=RetrySchedule(base_ms=100)
 )  # the shortest that SPEC 4.1 allows, so that the demo is quick
@@ -48,7 +52,10 @@ DEMO_FAULTS: Final = Faults(request_lost=0.04, answer_lost=0.04, put_twice=0.05,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessConfig:
-    """The arguments of one process. With `port` 0 the relay chooses one."""
+    """The arguments of one process. With `port` 0 the relay chooses one.
+
+    In the lossy part the network has faults, and the clients ship their journals at the end.
+    """
 
     role: str
     home: str
@@ -57,10 +64,7 @@ class ProcessConfig:
     peer: str = ""
     messages: int = 0
     seed: int = 0
-
-
-def message_text(number: int) -> bytes:
-    return f"message {number}".encode()
+    is_lossy: bool = False
 
 
 def report(**fields: object) -> None:
@@ -82,71 +86,94 @@ async def run_relay(config: ProcessConfig) -> None:
     await relay.stop()
     commits.close()
     store.close()
-    report(event="done", segments=_shipped(journal, config))
+    _ship(journal, config)
+    report(event="done")
     database.close()
 
 
-def _shipped(journal: Journal, config: ProcessConfig) -> int:
-    return len(ship(journal, DirectoryDepot(Path(config.segments))))
+def _ship(journal: Journal, config: ProcessConfig) -> None:
+    ship(journal, DirectoryDepot(Path(config.segments)))
 
 
-def _shipped_by_client(config: ProcessConfig) -> int:
+def _ship_of_client(config: ProcessConfig) -> None:
     """Ship the journal of a closed client. An open one may be committing, and a file has one writer."""
     database = Database(ClientDirectory(Path(config.home)).database, schema="client")
     try:
-        return _shipped(Journal(database, SystemEntropy()), config)
+        _ship(Journal(database, SystemEntropy()), config)
     finally:
         database.close()
 
 
 async def run_sender(config: ProcessConfig) -> None:
+    """Send messages in a loop. Each has its number and the time at which it was sent, by a clock of this machine."""
     client = _open_client(config)
     counts = FaultCounts()
-    accepted = 0
+    ended: Counter[OutboxEventType] = Counter()
+    client.outbox.on_event(lambda event: ended.update([event.notice]))
     async with _connected(client, config, counts):
-        while accepted < config.messages or await _in_flight(client):
-            while accepted < config.messages and await _in_flight(client) < BACKLOG:
-                await client.send(_peer(client, config), message_text(accepted))
-                accepted += 1
-            report(event="progress", accepted=accepted)
-            await asyncio.sleep(TICK_S)
+        began_ns = time.monotonic_ns()
+        for number in range(config.messages):
+            await _send(client, config, number)
+        await _until_receipted(client)
+        for number in range(config.messages, config.messages + (0 if config.is_lossy else SINGLE_MESSAGES)):
+            await _send(client, config, number)
+            await asyncio.sleep(SINGLE_PAUSE_S)
+        await _until_receipted(client)
     await client.close()
-    report(event="done", segments=_shipped_by_client(config), faults=asdict(counts), accepted=accepted)
+    if config.is_lossy:
+        _ship_of_client(config)
+    report(event="done", faults=asdict(counts), began_ns=began_ns, evicted=ended[OutboxEventType.EVICTED])
 
 
 async def run_receiver(config: ProcessConfig) -> None:
     client = _open_client(config)
     counts = FaultCounts()
     stopping = asyncio.ensure_future(_asked_to_stop())
-    bodies: list[str] = []
+    numbers: list[int] = []
+    sent_ns: list[int] = []
+    arrived_ns: list[int] = []
+
+    async def read() -> None:
+        async for message in client.inbox():
+            arrived_ns.append(time.monotonic_ns())
+            number, at_ns = message.text.split()
+            numbers.append(int(number))
+            sent_ns.append(int(at_ns))
+
     async with _connected(client, config, counts):
+        reading = asyncio.create_task(read())
         while not (stopping.done() and await client.is_settled()):
-            bodies += [message.text async for message in client.inbox(follow=False)]
-            report(event="progress", received=len(bodies))
+            report(event="progress", received=len(numbers))
             await asyncio.sleep(TICK_S)
     await client.close()
-    report(event="done", segments=_shipped_by_client(config), faults=asdict(counts), bodies=bodies)
+    await reading
+    if config.is_lossy:
+        _ship_of_client(config)
+    report(event="done", faults=asdict(counts), numbers=numbers, sent_ns=sent_ns, arrived_ns=arrived_ns)
+
+
+async def _send(client: Client, config: ProcessConfig, number: int) -> None:
+    await client.send(config.peer, f"{number} {time.monotonic_ns()}")
+
+
+async def _until_receipted(client: Client) -> None:
+    while sum((await client.outbox.counts()).values()):  # noqa: ASYNC110 - acks of its own count, too: no event for all
+        await asyncio.sleep(TICK_S)
 
 
 def _open_client(config: ProcessConfig) -> Client:
-    return Client.open(config.home, settings=SETTINGS)
-
-
-def _peer(client: Client, config: ProcessConfig) -> Address:
-    return client.contacts.named(config.peer).address
-
-
-async def _in_flight(client: Client) -> int:
-    return sum((await client.outbox.counts()).values())
+    # Without the random delay that hides which connections belong together (SPEC 6.5): here they all do.
+    return Client.open(config.home, settings=SETTINGS, receive_delay_s=0.0)
 
 
 @contextlib.asynccontextmanager
 async def _connected(client: Client, config: ProcessConfig, counts: FaultCounts) -> AsyncIterator[None]:
-    """Run the client over a lossy network until the block ends."""
+    """Run the client until the block ends, in the lossy part over a lossy network."""
     dice = SeededEntropy(config.seed)
+    faults = DEMO_FAULTS if config.is_lossy else Faults()
 
     async def connect(relay: RelayPlace, inbox: OwnInbox | None) -> RelayConnection:
-        return LossyConnection(await connect_by_tls(relay, inbox), DEMO_FAULTS, dice, counts)
+        return LossyConnection(await connect_by_tls(relay, inbox), faults, dice, counts)
 
     working = asyncio.create_task(client.run(connect))
     try:
