@@ -186,7 +186,7 @@ async def test_a_repeated_envelope_is_acknowledged_again_and_shown_once(two: Two
     assert security(two.bob) == []
 
 
-@clause("8.7", "9.4")
+@clause("4.4", "8.7", "9.4")
 async def test_what_is_too_far_ahead_is_asked_for_in_a_new_session_and_everything_is_shown_once(two: Two) -> None:
     await two.say(b"0")
     await two.talk()

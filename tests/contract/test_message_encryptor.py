@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest_asyncio
 
 from restante.client.client import Client
+from restante.crypto.ratchet import MAX_COUNT
 from restante.model.error_codes import Code
 from restante.model.journal import JournalKind
 from restante.model.states import State
@@ -75,3 +76,29 @@ async def test_without_a_key_of_the_recipient_the_message_waits_an_hour_with_its
     assert status is not None
     assert (status.state, status.last_error) == (State.PENDING, Code.RECIPIENT_NOT_FOUND)
     assert next_sequence(pair.alice, pair.bob) is None
+
+
+@clause("4.4")
+async def test_a_session_in_which_nothing_can_be_encrypted_is_deleted_and_the_message_leaves_in_another(
+    pair: Pair,
+) -> None:
+    await pair.alice.send("bob", "first")
+    await pair.post.exchange(pair.alice, pair.bob, rounds=2)
+    sessions, bob = pair.alice.parts.sessions, pair.bob.identity.address
+    broken = sessions.current(bob)
+    assert broken is not None
+    used_up = broken.ratchet._replace(sent=MAX_COUNT, sending_key=broken.ratchet.sending_key or bytes(32))
+    await pair.alice.file.run(lambda: sessions.advance(broken, used_up))
+    sent = await pair.alice.send("bob", "second")
+    for _ in range(4):
+        await pair.post.exchange(pair.alice, pair.bob, rounds=1)
+        pair.clock.advance(10_000)
+    status = await pair.alice.status(sent.message_id)
+    assert status is not None
+    assert status.state is State.DELIVERED
+    assert bodies(pair.bob, pair.clock) == [b"first", b"second"]
+    now = sessions.current(bob)
+    assert now is not None
+    assert now.session_id != broken.session_id
+    [retried] = facts(pair.alice, JournalKind.RETRIED)
+    assert (retried.message_id, retried.code) == (sent.message_id, Code.ENCRYPTION_FAILED)
