@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from restante.crypto.identity import Identity, is_signed_by
 from restante.model.ids import NodeKey, PayloadHash
-from restante.wire.acks import ack_to_sign
+from restante.wire.acks import Ack, ack_to_sign
 from restante.wire.envelope import Envelope, hash_sealed_bytes
 from restante.wire.merkle import address_hash, merkle_paths, merkle_root, stored_leaf
 from restante.wire.storage_receipts import StorageReceipt, covers, unsigned_receipt
@@ -24,6 +24,26 @@ def sign_receipts_of_commit(node: Identity, leaves: Sequence[bytes], *, now_ms: 
     return [StorageReceipt(ack=ack, path=path) for path in merkle_paths(leaves)]
 
 
+class SignedCommits:
+    """Receipts of one node, whose signature covers a whole commit: it is verified once, not for each of its puts."""
+
+    __slots__ = ("_last", "_node")
+
+    def __init__(self, node: NodeKey) -> None:
+        self._node = node
+        self._last: Ack | None = None
+
+    def has_stored(self, receipt: StorageReceipt, leaf: bytes) -> bool:
+        """Return whether the node signed that it stores exactly this leaf."""
+        if not covers(receipt, leaf):
+            return False
+        if receipt.ack != self._last:
+            if not is_signed_by(self._node, receipt.ack.signature, ack_to_sign(receipt.ack)):
+                return False
+            self._last = receipt.ack
+        return True
+
+
 def is_receipt_for(receipt: StorageReceipt, *, node: NodeKey, leaf: bytes) -> bool:
     """Return whether this node signed that it stores exactly this leaf."""
-    return covers(receipt, leaf) and is_signed_by(node, receipt.ack.signature, ack_to_sign(receipt.ack))
+    return SignedCommits(node).has_stored(receipt, leaf)

@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 from restante.core.link.messages import Faulted
 from restante.core.mesh_proofs.reading import is_done_by, matches_list
-from restante.core.mesh_proofs.receipts import is_receipt_for, leaf_of
+from restante.core.mesh_proofs.receipts import SignedCommits, leaf_of
 from restante.crypto.identity import Identity
 from restante.model.errors import LocalProtocolError, RemoteProtocolError, RestanteError
 from restante.model.ids import BlindedKey, InboxKey, NodeKey, PayloadHash
@@ -98,6 +98,7 @@ class MeshConnection(OutgoingConnection[_Request]):
 
     def __init__(self, node: NodeKey, *, limits: RelayLimits) -> None:
         super().__init__(node, _FRAMES, limits=limits)
+        self._commits = SignedCommits(node)
         self._pushed: deque[Block] = deque()
         self._pushed_bytes = 0
         self._subscribed: set[InboxKey] = set()
@@ -140,7 +141,7 @@ class MeshConnection(OutgoingConnection[_Request]):
         if isinstance(answer, WrongBucket | NotResponsible):
             return answer
         receipt = _only(answer, MeshStored).receipt
-        if not is_receipt_for(receipt, node=self.node, leaf=leaf):
+        if not self._commits.has_stored(receipt, leaf):
             raise self._forged("the storage receipt is not signed for this message")
         return receipt
 

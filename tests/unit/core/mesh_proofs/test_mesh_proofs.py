@@ -15,7 +15,7 @@ from restante.core.mesh_proofs.reading import (
     sign_delete,
     sign_done,
 )
-from restante.core.mesh_proofs.receipts import is_receipt_for, leaf_of, sign_receipts_of_commit
+from restante.core.mesh_proofs.receipts import SignedCommits, is_receipt_for, leaf_of, sign_receipts_of_commit
 from restante.core.mesh_proofs.records import newer_record, open_record, sign_record, verify_record
 from restante.crypto.blinded_keys import BlindedSigner, in_period
 from restante.crypto.identity import Identity
@@ -74,6 +74,23 @@ def test_a_receipt_counts_only_for_its_leaf_and_its_node() -> None:
     assert not is_receipt_for(first, node=NODE.node_key, leaf=leaf)
     assert not is_receipt_for(second, node=NODE.node_key, leaf=shortened)
     assert not is_receipt_for(second, node=STRANGER.node_key, leaf=leaf)
+
+
+@clause("7.8", "10.2")
+def test_a_verified_commit_proves_its_own_leaves_and_no_other_commit() -> None:
+    leaves = [leaf_of(replace(ENVELOPE, expires_at_ms=NOW_MS + each)) for each in (1, 2, 3)]
+    commits = SignedCommits(NODE.node_key)
+    first, second = sign_receipts_of_commit(NODE, leaves[:2], now_ms=NOW_MS)
+    assert commits.has_stored(first, leaves[0])
+    assert commits.has_stored(second, leaves[1])
+    assert not commits.has_stored(second, leaves[2])
+    [forged] = sign_receipts_of_commit(STRANGER, leaves[2:], now_ms=NOW_MS)
+    assert not commits.has_stored(forged, leaves[2])
+    borrowed = replace(forged, ack=replace(forged.ack, signature=first.ack.signature))
+    assert not commits.has_stored(borrowed, leaves[2])
+    later = replace(first, ack=replace(first.ack, timestamp_ms=NOW_MS + 1))
+    assert not commits.has_stored(later, leaves[0])
+    assert commits.has_stored(first, leaves[0])
 
 
 @clause("7.4")
