@@ -78,7 +78,7 @@ def test_a_receipt_counts_only_for_its_leaf_and_its_node() -> None:
 
 @clause("7.8", "10.2")
 def test_a_verified_commit_proves_its_own_leaves_and_no_other_commit() -> None:
-    leaves = [leaf_of(replace(ENVELOPE, expires_at_ms=NOW_MS + each)) for each in (1, 2, 3)]
+    leaves = [leaf_of(replace(ENVELOPE, expires_at_ms=3_600_000 * each)) for each in (1, 2, 3)]
     commits = SignedCommits(NODE.node_key)
     first, second = sign_receipts_of_commit(NODE, leaves[:2], now_ms=NOW_MS)
     assert commits.has_stored(first, leaves[0])
