@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,8 @@ OWNERS: Final = 20
 SMALL_OWNERS: Final = 40
 """Inboxes with a bucket of `MESSAGES_A_BUCKET` messages, for reading."""
 MESSAGES_A_BUCKET: Final = 4
+BUCKETS_A_POLL: Final = 8
+"""Buckets in one request of a poll: the current one, which has mail, and seven without."""
 QUORUM: Final = 2
 WORKING_DIRECTORY: Final = Path(".run")  # the system's place for temporary files may be no disk at all
 
@@ -59,7 +62,11 @@ class Inbox:
     """One inbox in the current bucket, as its owner knows it."""
 
     def __init__(self, name: str, bucket: int, index: PlacementIndex) -> None:
-        self.signer = BlindedSigner(Identity(name.encode().ljust(32)), place=in_period(bucket))
+        owner = Identity(name.encode().ljust(32))
+        self.signers = {
+            each: BlindedSigner(owner, place=in_period(each)) for each in range(bucket, bucket - BUCKETS_A_POLL, -1)
+        }
+        self.signer = self.signers[bucket]
         self.key: InboxKey = mesh_inbox_key(self.signer.public_key, bucket)
         self.nodes = [each.node_id for each in place(index, self.key)]
 
@@ -94,24 +101,34 @@ class Mesh:
 
     async def fetch(self, number: int) -> tuple[PayloadHash, ...]:
         """Ask one holder for the list of a bucket, verified by the node's signature."""
-        inbox, connection = self._holder(number)
-        entry = prove_entry(
-            inbox.signer,
-            FetchEntry(blinded=inbox.signer.public_key, bucket=self._bucket, after=0),
-            MeshFrameType.FETCH,
-            challenge=connection.hello.challenge,
-            connection=connection.binding,
-            entropy=SystemEntropy().draw(SIGNING_ENTROPY_BYTES),
-        )
-        listed = (await connection.fetch([entry])).listed[inbox.key]
-        assert len(listed) == MESSAGES_A_BUCKET
-        return listed
+        return await self._fetch(number, 1)
+
+    async def poll(self, number: int) -> None:
+        """As `fetch`, for the last eight buckets of the inbox in one request."""
+        await self._fetch(number, BUCKETS_A_POLL)
 
     async def read_bucket(self, number: int) -> None:
         """As `fetch`, and all bodies, verified by hash."""
         listed = await self.fetch(number)
         inbox, connection = self._holder(number)
         assert len(await connection.want(inbox.key, listed)) == MESSAGES_A_BUCKET
+
+    async def _fetch(self, number: int, buckets: int) -> tuple[PayloadHash, ...]:
+        inbox, connection = self._holder(number)
+        entries = [
+            prove_entry(
+                signer,
+                FetchEntry(blinded=signer.public_key, bucket=bucket, after=0),
+                MeshFrameType.FETCH,
+                challenge=connection.hello.challenge,
+                connection=connection.binding,
+                entropy=SystemEntropy().draw(SIGNING_ENTROPY_BYTES),
+            )
+            for bucket, signer in islice(inbox.signers.items(), buckets)
+        ]
+        listed = (await connection.fetch(entries)).listed[inbox.key]
+        assert len(listed) == MESSAGES_A_BUCKET
+        return listed
 
     def _holder(self, number: int) -> tuple[Inbox, MeshConnection]:
         inbox = self._read[number % SMALL_OWNERS]
@@ -146,6 +163,7 @@ class OurRates:
     sent_ms: float
     all_signed_ms: float
     answers: float
+    polled: float
     buckets: float
     processor_us: float
     client_share: float
@@ -197,6 +215,9 @@ async def measure_ours(made: list[LocalNode], nodes: list[NodeDescriptor], *, st
         await in_flight(mesh.fetch, range(FETCHES), IN_FLIGHT)
         rates.answers = FETCHES / (time.perf_counter() - began)
         began = time.perf_counter()
+        await in_flight(mesh.poll, range(FETCHES // BUCKETS_A_POLL), IN_FLIGHT)
+        rates.polled = FETCHES / (time.perf_counter() - began)
+        began = time.perf_counter()
         await in_flight(mesh.read_bucket, range(BUCKETS), IN_FLIGHT)
         rates.buckets = BUCKETS / (time.perf_counter() - began)
     finally:
@@ -233,19 +254,16 @@ def tables_of(count: int, ours: OurRates, peer: KademliaRates, sync_ms: float) -
     alone.add([str(count), f"{ours.sent_ms:.2f}", f"{ours.all_signed_ms:.2f}", f"{sync_ms:.3f}", passed])
     reads = Table(
         f"Reads, {IN_FLIGHT} in flight, against `kademlia` get",
-        ["nodes", "gets/s", "signed answers/s", "bar", f"whole buckets of {MESSAGES_A_BUCKET}/s", "bar "],
+        ["nodes", "gets/s", "what", "signed and verified/s", "ratio", "bar"],
     )
-    answers, buckets = ours.answers / peer.gets, ours.buckets / peer.gets
-    reads.add(
-        [
-            str(count),
-            f"{peer.gets:,.0f}",
-            f"{ours.answers:,.0f}",
-            bar(answers >= 3, f"{answers:.2f} x, at least 3 x"),
-            f"{ours.buckets:,.0f}",
-            bar(buckets >= 1, f"{buckets:.2f} x, at least 1 x"),
-        ]
-    )
+    for what, rate, least in (
+        ("answers, one key a request", ours.answers, 3),
+        (f"answers, a poll of {BUCKETS_A_POLL} keys a request", ours.polled, 3),
+        (f"whole buckets of {MESSAGES_A_BUCKET} messages", ours.buckets, 1),
+    ):
+        ratio = rate / peer.gets
+        passed = bar(ratio >= least, f"at least {least} x")
+        reads.add([str(count), f"{peer.gets:,.0f}", what, f"{rate:,.0f}", f"{ratio:.2f} x", passed])
     cost = Table(
         "Cost of a stored copy by number of nodes, client and nodes together",
         ["nodes", "processor µs", "of which the client"],

@@ -69,8 +69,9 @@ def with_earlier_rows(name: str, table: Table) -> Table:
     path = RESULTS / f"{name}.json"
     kept = json.loads(path.read_text("utf-8"))["tables"] if path.exists() else []
     earlier = [row for each in kept if each["title"] == table.title for row in each["rows"]]
-    rows = {row[0]: row for row in [*earlier, *table.rows]}
-    return replace(table, rows=sorted(rows.values(), key=lambda row: int(row[0].replace(",", ""))))
+    measured = {row[0] for row in table.rows}
+    rows = [*table.rows, *(row for row in earlier if row[0] not in measured)]
+    return replace(table, rows=sorted(rows, key=lambda row: int(row[0].replace(",", ""))))
 
 
 def write_output(name: str, lines: list[str]) -> None:

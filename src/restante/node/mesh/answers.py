@@ -13,6 +13,7 @@ from restante.node.frame_family import Peer
 from restante.policy.mesh.bounds import MOST_ANSWERS
 
 FRAMES_A_TURN: Final = 16  # then other connections are served
+BYTES_A_TURN: Final = 65_536
 
 
 class AnswerQueue:
@@ -42,19 +43,26 @@ class AnswerQueue:
         self._answers.clear()
 
     def _send_some(self) -> None:
+        """Send the frames of one turn together: a TLS record and a system call each would cost more than the frames."""
         self._is_scheduled = False
-        for _ in range(FRAMES_A_TURN):
-            if not (self._peer.is_open and self._peer.can_write):
-                return  # `window_opened` continues
+        if not (self._peer.is_open and self._peer.can_write):
+            return  # `window_opened` continues
+        turn: list[bytes] = []
+        size_bytes = 0
+        while len(turn) < FRAMES_A_TURN and size_bytes < BYTES_A_TURN:
             try:
                 raw = self._next()
             except StoreUnusable:
                 self._peer.abort()  # the peer asks another node, and this one later
                 return
             if raw is None:
-                return
-            self._peer.send(raw)
-        self.continue_()
+                break
+            turn.append(raw)
+            size_bytes += len(raw)
+        else:
+            self.continue_()
+        if turn:
+            self._peer.send(b"".join(turn))
 
     def _next(self) -> bytes | None:
         while self._answers:
