@@ -1,18 +1,21 @@
 """A fleet's jobs where something of the machine is in the way: told in a sentence with a code, nothing half done."""
 
+import contextlib
 import json
 import resource
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from restante.cli.error_advice import EXIT_INTERRUPTED
 from restante.model.journal import JournalKind
 from support.fleet.journal_files import Journal, message, records, write_segment, writer
 from support.fleet.small_spark import SHORT_LIFE
 from support.relay.node_processes import COMMAND, clean_environ, restante, spawned
 from support.spec.clauses import clause
-from support.system.wait_until import LIMIT_S
+from support.system.wait_until import LIMIT_S, until
 
 NOON_MS = 1_767_614_400_000
 SMALL_BYTES = 60_000
@@ -58,3 +61,32 @@ def test_bad_paths_and_masters_are_told_before_java_is_started(tmp_path: Path, l
     assert "holds no journal segments (*.parquet)" in empty.stderr
     master = spawned("fleet", "backfill", "--lake", str(lake), "--master", "nonsense", status=2)
     assert "error E107: --master 'nonsense' is none of Spark's" in master.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at /proc to find processes")
+def test_interrupted_while_spark_starts_a_command_ends_at_once_without_a_traceback(tmp_path: Path, lake: Path) -> None:
+    process = subprocess.Popen(
+        [COMMAND, "fleet", "report", str(lake / "segments"), "--master", "local[1]"],
+        env=clean_environ(SPARK_SUBMIT_OPTS=SHORT_LIFE, TMPDIR=str(tmp_path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        until(lambda: process.poll() is not None or b"org.apache.spark" in words_of_children(process.pid))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out, err) == (EXIT_INTERRUPTED, "", "")
+
+
+def words_of_children(pid: int) -> bytes:
+    """The command lines of the processes that a process started."""
+    found = b""
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(entry.read_text("utf-8").rpartition(")")[2].split()[1]) == pid:
+                found += entry.with_name("cmdline").read_bytes()
+    return found

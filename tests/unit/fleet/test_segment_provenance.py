@@ -9,7 +9,7 @@ import pytest
 from restante.core.fleet.enrolment import ENROLMENT_FILE, Enrolment, sign_enrolment
 from restante.crypto.identity import Identity
 from restante.fleet.kernels.row_rules import OTHER_WRITER, row_faults
-from restante.fleet.lake.enrolment_file import accept_key, enrolment_stamp, read_enrolment
+from restante.fleet.lake.enrolment_file import accept_key, enrolment_stamp, read_enrolment, remove_key
 from restante.fleet.lake.segments import HASH_DIFFERS, find_segments
 from restante.fleet.lake.signers import signers_of
 from restante.model.conservation_report import BadSegment
@@ -99,6 +99,10 @@ def test_keys_are_enrolled_in_a_file_that_only_the_operator_can_change(tmp_path:
     assert accept_key(str(tmp_path), STRANGER.public.hex(), OPERATOR).keys == {KEY.public.hex(), STRANGER.public.hex()}
     assert enrolment_stamp(str(tmp_path)) != before
     assert signers_of(str(tmp_path)) == {KEY.public.hex(): 3}
+    assert remove_key(str(tmp_path), STRANGER.public.hex(), OPERATOR).keys == {KEY.public.hex()}
+    assert read_enrolment(str(tmp_path), operator_key) == ENROLLED
+    with pytest.raises(RestanteError, match="is not enrolled"):
+        remove_key(str(tmp_path), STRANGER.public.hex(), OPERATOR)
     (tmp_path / ENROLMENT_FILE).write_bytes(sign_enrolment({"00" * 32}, Identity(b"x" * 32)))
     with pytest.raises(RestanteError, match="not signed by the operator"):
         read_enrolment(str(tmp_path), operator_key)

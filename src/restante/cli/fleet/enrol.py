@@ -19,27 +19,32 @@ def enrol(
         str | None,
         typer.Option("--accept", metavar="KEY", help="Enrol this key; 'restante journal status' shows a journal's."),
     ] = None,
+    remove: Annotated[
+        str | None, typer.Option("--remove", metavar="KEY", help="Remove this key: what it signed counts no more.")
+    ] = None,
     show: Annotated[bool, typer.Option("--list", help="List the keys that are enrolled or signed a segment.")] = False,
     key: KeyFile = None,
     operator_key: PinnedKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Enrol the keys whose journals count, or list them.
+    """Enrol the keys whose journals count, remove one, or list them.
 
     The list of keys lies in the lake, signed by the operator's key. A segment that an unknown key signed counts for
-    nothing. One that nothing signs is shown in reports and leads to no action.
+    nothing. One that nothing signs is shown in reports and leads to no action. A stream keeps what it read before a key
+    was removed, until 'restante fleet stream --reset'.
     """
-    if show == (accept is not None):
-        raise ConfigurationInvalid("one of --list and --accept KEY is needed")
+    if [show, accept is not None, remove is not None].count(True) != 1:
+        raise ConfigurationInvalid("one of --list, --accept KEY and --remove KEY is needed")
     with require_spark():
-        from restante.fleet.lake.enrolment_file import accept_key, read_enrolment
+        from restante.fleet.lake.enrolment_file import accept_key, read_enrolment, remove_key
         from restante.fleet.lake.signers import signers_of
     from restante.core.fleet.enrolment import parse_journal_key
 
-    if accept is not None:
+    if changed := accept or remove:
         if key is None:
-            raise ConfigurationInvalid("--accept needs --key FILE: the operator signs the list of keys")
-        enrolled = accept_key(lake, parse_journal_key(accept), read_operator(key))
+            raise ConfigurationInvalid("--accept and --remove need --key FILE: the operator signs the list of keys")
+        change = remove_key if accept is None else accept_key
+        enrolled = change(lake, parse_journal_key(changed), read_operator(key))
         if as_json:
             print_json({"enrolled": sorted(enrolled.keys)})
             return

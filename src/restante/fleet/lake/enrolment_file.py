@@ -1,11 +1,12 @@
-"""The file of enrolled journal keys in a lake: read it, and write it with one key more (SPEC 13.1)."""
+"""The file of enrolled journal keys in a lake: read it, add a key, remove one (SPEC 13.1)."""
 
 import hashlib
 
 from restante.core.fleet.enrolment import ENROLMENT_FILE, Enrolment, sign_enrolment, verify_enrolment
 from restante.crypto.identity import Identity
 from restante.fleet.lake.new_files import put_small_file, read_small_file
-from restante.model.errors import StoreUnusable
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError, StoreUnusable
 
 
 def read_enrolment(root: str, operator_key: bytes | None) -> Enrolment | None:
@@ -22,18 +23,32 @@ def read_enrolment(root: str, operator_key: bytes | None) -> Enrolment | None:
 def accept_key(root: str, key: str, operator: Identity) -> Enrolment:
     """Enrol one journal key, signed by the operator."""
     known = read_enrolment(root, bytes(operator.address)) or Enrolment()
-    enrolment = Enrolment(known.keys | {key})
-    try:
-        put_small_file(root, ENROLMENT_FILE, sign_enrolment(enrolment.keys, operator))
-    except OSError as error:
-        raise StoreUnusable(f"{ENROLMENT_FILE} cannot be written: {error}") from error
-    return enrolment
+    return _write(root, known.keys | {key}, operator)
+
+
+def remove_key(root: str, key: str, operator: Identity) -> Enrolment:
+    """Remove one journal key. From then on it is unknown: segments that it signed count for nothing.
+
+    A stream keeps what it has read; it reads all segments again after a reset.
+    """
+    known = read_enrolment(root, bytes(operator.address)) or Enrolment()
+    if key not in known.keys:
+        raise RestanteError(f"the key {key} is not enrolled", code=Code.NOT_FOUND)
+    return _write(root, known.keys - {key}, operator)
 
 
 def enrolment_stamp(root: str) -> str:
     """Return a value that changes when the file does."""
     raw = _read(root)
     return "none" if raw is None else hashlib.sha256(raw).hexdigest()[:16]
+
+
+def _write(root: str, keys: frozenset[str], operator: Identity) -> Enrolment:
+    try:
+        put_small_file(root, ENROLMENT_FILE, sign_enrolment(keys, operator))
+    except OSError as error:
+        raise StoreUnusable(f"{ENROLMENT_FILE} cannot be written: {error}") from error
+    return Enrolment(keys)
 
 
 def _read(root: str) -> bytes | None:
