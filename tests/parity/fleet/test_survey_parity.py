@@ -4,8 +4,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
+from restante.fleet.jobs.segment_survey import survey_segments
 from restante.fleet.lake.segments import find_segments, read_segments
 from restante.fleet.transforms import prescan as surveys
 from restante.fleet.transforms.prescan import rows_by_file, survey, tallies, validate_prescanned
@@ -47,6 +49,25 @@ def odd(clean: Path) -> Path:
     write_segment(clean / "again.parquet", [one, {**two, "kind": "expired"}, {**three, "kind": "sneezed"}])
     write_segment(clean / "more.parquet", [one, {**facts(3, 1)[0], "at_ms": -1}, *facts(4, 2)])
     return clean
+
+
+def test_tasks_that_read_local_segments_themselves_find_what_spark_reads(spark: SparkSession, odd: Path) -> None:
+    """A column that may be null is missing in one file; another file is damaged in its last rows."""
+    narrow = parquet.read_table(odd / "b.parquet")
+    parquet.write_table(narrow.drop_columns(["node", "code"]), odd / "b.parquet")
+    segments = find_segments(odd)[0]
+    rows = read_segments(spark, segments)
+    assert survey_segments(spark, segments, rows) == survey(rows)
+    long = write_segment(odd / "long.parquet", facts(9, 300), row_group_size=100, write_page_checksum=True)
+    with parquet.ParquetFile(long) as file:
+        column = file.metadata.row_group(2).column(0)
+    at = column.dictionary_page_offset + column.total_compressed_size // 2
+    whole = long.read_bytes()
+    long.write_bytes(whole[:at] + bytes(8) + whole[at + 8 :])
+    segments = find_segments(odd)[0]
+    rows = read_segments(spark, segments)
+    found = survey_segments(spark, segments, rows)
+    assert (found, found.rows_by_file()["long.parquet"]) == (survey(rows), 200)
 
 
 @clause("13.1", "13.2")

@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 
 from restante.core.fleet.enrolment import Enrolment
 from restante.fleet.jobs.publish import publish
+from restante.fleet.jobs.segment_survey import survey_segments
 from restante.fleet.lake.backfill_manifest import BackfillRecord, forget_record, keep_record
 from restante.fleet.lake.delta import exists as table_exists
 from restante.fleet.lake.enrolment_file import read_enrolment
@@ -34,7 +35,7 @@ from restante.fleet.spark.job_progress import Watcher, ignore_progress, watched
 from restante.fleet.spark.map_in_arrow import partitions_for
 from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.arrivals import arrivals, unusable_arrivals
-from restante.fleet.transforms.prescan import Prescan, count_of, rows_by_file, survey, tallies, validate_prescanned
+from restante.fleet.transforms.prescan import Prescan, count_of, rows_by_file, tallies, validate_prescanned
 from restante.fleet.transforms.validate import RowVerdict, event_rows, quarantine
 from restante.model.conservation_report import BadSegment
 from restante.model.errors import ConfigurationInvalid
@@ -119,7 +120,7 @@ def backfill(
     is_all = (first_day, last_day) == (FIRST_DAY, LAST_DAY)
     keep = outside(first_day, last_day)
     with watched(spark, "validating", tell):
-        known = survey(rows, lake.root if is_all else None)
+        known = survey_segments(spark, segments, rows, write_to=lake if is_all else None)
         validated = validate_prescanned(rows, known)
         if known.repeated != ():
             validated = validated.persist(StorageLevel.DISK_ONLY)

@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from restante.fleet.jobs.segment_survey import survey_segments
 from restante.fleet.lake.segments import Segment, damaged, find_segments, read_segments
 from restante.fleet.spark.map_in_arrow import partitions_for
 from restante.fleet.spark.session import open_session
@@ -21,7 +22,6 @@ from restante.fleet.transforms.prescan import (
     RowCount,
     count_of,
     rows_by_file,
-    survey,
     tallies,
     tallies_of,
     validate_prescanned,
@@ -88,7 +88,7 @@ def prescanned(spark: SparkSession, segments: list[Segment]) -> Iterator[tuple[D
     less time than to keep them all. Others are kept while the block runs.
     """
     rows = read_segments(spark, segments)
-    known = survey(rows)
+    known = survey_segments(spark, segments, rows)
     validated = validate_prescanned(rows, known)
     if not known.is_clean:
         validated = validated.persist()

@@ -49,6 +49,7 @@ WORKER_MEMORY: Final[Mapping[str, str]] = {
 }
 """Python workers keep the memory that one column after the other is made in. By default most of it goes back to the
 system at once, and an eighth of a worker's time was spent on getting clean pages again (decision 0022)."""
+SMALL_JOIN_SIDE: Final = "64m"  # a side whose partitions all have at most this is hashed; neither is sorted then
 PERCENTILE_GROUPS: Final = 20_000  # hours, kinds and priorities of some weeks; beyond, Spark sorts all rows by group
 OPEN_FILES_PER_TASK: Final = 40  # days that a task writes at once; with more it sorts its rows by day first
 JVM_STOP_TIMEOUT_S: Final = 30
@@ -121,6 +122,7 @@ def _settings(master: str, app_name: str, scratch: Path, *, has_ui: bool = False
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_ARROW_BATCH),
         "spark.sql.execution.arrow.maxBytesPerBatch": str(NO_BYTES_LIMIT),
+        "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": SMALL_JOIN_SIDE,
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(PERCENTILE_GROUPS),
         "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FILES_PER_TASK),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

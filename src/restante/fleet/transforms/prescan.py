@@ -30,7 +30,7 @@ MOST_RUNS: Final = 20_000
 """Runs that a task reports, and repeated runs that are compared row by row; beyond that all rows are compared."""
 _PREFIX_BYTES: Final = 8
 
-_FOUND: Final = (
+FOUND: Final = (
     "source_file string, reason string, is_unusable boolean, rows bigint, first_id binary, last_id binary, file string"
 )
 _GROUP: Final = ("source_file", "reason", "is_unusable")
@@ -64,6 +64,13 @@ class Prescan:
     def events_at_most(self) -> int:
         return sum(rows for _, rows in self.well_formed)
 
+    def rows_by_file(self) -> dict[str, int]:
+        """How many rows of each file were looked at."""
+        read = Counter(dict(self.well_formed))
+        for count in self.faulty:
+            read[count.source_file] += count.rows
+        return dict(read)
+
     @property
     def is_clean(self) -> bool:
         """Every row is an event."""
@@ -77,11 +84,16 @@ def survey(rows: DataFrame, write_to: str | None = None) -> Prescan:
     They are the events if none came more than once; the caller commits or deletes them.
     """
     looked_at = rows.select(*JOURNAL_COLUMNS, SOURCE_FILE)
+    return prescan_of(looked_at.mapInArrow(look_and_write(write_to), FOUND))
+
+
+def prescan_of(found: DataFrame) -> Prescan:
+    """Return what the rows that `look_and_write` gave say together."""
     counts: Counter[tuple[str, str | None, bool]] = Counter()
     ids: list[tuple[bytes, bytes]] = []
     files: list[DataFile] = []
     is_told = True
-    for row in looked_at.mapInArrow(_look_and_write(write_to), _FOUND).collect():
+    for row in found.collect():
         if row["file"] is not None:
             files.append(DataFile(**json.loads(row["file"])))
         elif row["first_id"] is not None:
@@ -165,7 +177,9 @@ def _validated(rows: DataFrame) -> DataFrame:
     return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE, verdict.alias("verdict"), "reason")
 
 
-def _look_and_write(root: str | None) -> BatchFunction:
+def look_and_write(root: str | None) -> BatchFunction:
+    """Return what looks at the rows of one task; with the root of a lake it also writes their events."""
+
     def look(batches: Iterator[Any]) -> Iterator[Any]:
         if root is None:
             yield _look(batches, None)
