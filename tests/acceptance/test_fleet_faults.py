@@ -5,6 +5,7 @@ import json
 import resource
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,9 @@ def test_bad_paths_and_masters_are_told_before_java_is_started(tmp_path: Path, l
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at /proc to find processes")
-def test_interrupted_while_spark_starts_a_command_ends_at_once_without_a_traceback(tmp_path: Path, lake: Path) -> None:
+def test_interrupted_while_spark_starts_a_command_ends_without_a_traceback_and_leaves_no_java(
+    tmp_path: Path, lake: Path
+) -> None:
     process = subprocess.Popen(
         [COMMAND, "fleet", "report", str(lake / "segments"), "--master", "local[1]"],
         env=clean_environ(SPARK_SUBMIT_OPTS=SHORT_LIFE, TMPDIR=str(tmp_path)),
@@ -80,6 +83,14 @@ def test_interrupted_while_spark_starts_a_command_ends_at_once_without_a_traceba
         process.kill()
         process.wait()
     assert (process.returncode, out, err) == (EXIT_INTERRUPTED, "", "")
+    assert not any(str(tmp_path).encode() in words for words in all_words()), "Java still runs"
+
+
+def all_words() -> Iterator[bytes]:
+    """The command line of every process."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield entry.read_bytes()
 
 
 def words_of_children(pid: int) -> bytes:

@@ -29,7 +29,7 @@ def survey_segments(
     """Survey `rows`, those of `segments`. With `write_to` their events are written as well."""
     root = None if write_to is None else write_to.root
     paths = [str(segment.path) for segment in segments if isinstance(segment.path, Path)]
-    if not paths or len(paths) < len(segments) or not is_local(spark.sparkContext.master):
+    if not paths or len(paths) < len(segments) or not is_local(str(spark.sparkContext.master)):
         return survey(rows, root)
     count = sum(segment.rows for segment in segments)
     tasks = min(len(paths), partitions_for(count, at_least=LOCAL_READ_TASKS))

@@ -203,10 +203,35 @@ def zip_package(scratch: Path) -> Path:
 def _start_jvm(conf: SparkConf, environment: Mapping[str, str], scratch: Path) -> Any:
     """PySpark's link to a new Java process, which is its `proc`."""
     try:
-        with _environment(environment), (scratch / "jvm.log").open("wb") as log:
-            return _launch(conf, {"stdout": log, "stderr": log})
+        with _environment(environment), (scratch / "jvm.log").open("wb") as log, _interrupts_held() as held:
+            gateway = _launch(conf, {"stdout": log, "stderr": log})
     except (PySparkException, OSError) as error:
         raise EnvironmentUnsuitable(f"Spark does not start; its last words:\n{_last_words(scratch)}") from error
+    try:
+        for deliver in held:
+            deliver()
+    except BaseException:
+        _stop_jvm(gateway)
+        raise
+    return gateway
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[list[Callable[[], object]]]:
+    """Hold Ctrl-C back while the block runs: PySpark would leave the Java process behind that it is starting.
+
+    What is yielded has a function for each time it came, which does what would have happened.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    held: list[Callable[[], object]] = []
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield held
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: held.append(lambda: handler(number, frame)))
+    try:
+        yield held
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _stop_session(spark: SparkSession, process: Popen[bytes]) -> None:
