@@ -14,6 +14,7 @@ import pytest
 from restante.cli.node.local_network import LocalNode, make_nodes, start, stop, wait_until_answering
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
+from restante.client.mesh.host import CircuitMode
 from restante.model.journal import STATE_AFTER
 from restante.model.states import State
 from restante.runtime.system import SystemClock, SystemEntropy
@@ -45,7 +46,9 @@ def nodes(tmp_path: Path) -> Iterator[list[LocalNode]]:
 
 def person(home: Path, nodes: list[LocalNode]) -> Path:
     bootstrap = [node.place for node in nodes[:3]]
-    ClientDirectory(home).create(None, SystemEntropy(), mesh=bootstrap, now_ms=SystemClock().now_ms())
+    ClientDirectory(home).create(
+        None, SystemEntropy(), mesh=bootstrap, circuits=CircuitMode.OFF, now_ms=SystemClock().now_ms()
+    )
     return home
 
 

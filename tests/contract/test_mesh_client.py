@@ -8,7 +8,7 @@ import pytest
 
 from restante.client.client import Client
 from restante.client.contacts import Contact, ContactBook
-from restante.client.mesh.host import MeshAccess
+from restante.client.mesh.host import CircuitMode, MeshAccess
 from restante.core.signed_bundles import verify_bundle
 from restante.crypto.identity import Identity
 from restante.model.fleet_actions import ActionKind, FleetAction
@@ -37,7 +37,12 @@ class World:
 
     def client(self, name: str) -> Client:
         seed = int.from_bytes(name.encode(), "big")
-        access = MeshAccess(bootstrap=self.mesh.bootstrap(), since=self.began, connect=self.mesh.connect)
+        access = MeshAccess(
+            bootstrap=self.mesh.bootstrap(),
+            since=self.began,
+            connect=self.mesh.connect,
+            circuits=CircuitMode.OFF,  # the nodes are in this memory
+        )
         return Client(
             self.home / f"{name}.db",
             Identity(name.encode().ljust(32, b"!")),

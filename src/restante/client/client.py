@@ -288,7 +288,9 @@ class Client:
 
     def mesh_host(self) -> MeshHost:
         """Return what reaches the mesh, to be entered. Raises `ConfigurationInvalid` if the client knows no mesh."""
-        return MeshHost(self._mesh, self.file, clock=self._clock, entropy=self._entropy, on_change=self.outbox.wake)
+        return MeshHost(
+            self._mesh, self.file, self._settings, clock=self._clock, entropy=self._entropy, on_change=self.outbox.wake
+        )
 
     async def sessions(self) -> list[SessionSummary]:
         """Return a summary of every session; it contains no key."""
@@ -323,19 +325,17 @@ class Client:
 
     async def has_acknowledged(self) -> bool:
         """Return whether no acknowledgement is pending, and none waits to be sent."""
-
-        def waiting() -> bool:
-            return bool(self.received.owed(self._settings.acks, now_ms=self._clock.now_ms())) or any(
-                entry.kind is Kind.CONTROL for entry in self.outbox.store.entries(limit=256)
-            )
-
-        return not await self.file.run(waiting)
+        if await self._owes_acks():
+            return False
+        entries = await self.file.run(lambda: self.outbox.store.entries(limit=256))
+        return all(entry.kind is not Kind.CONTROL for entry in entries)
 
     async def is_settled(self) -> bool:
         """Return whether nothing is in flight and no acknowledgement is pending."""
-        counts = await self.outbox.counts()
-        owed = await self.file.run(lambda: self.received.owed(self._settings.acks, now_ms=self._clock.now_ms()))
-        return not counts and not owed
+        return not await self._owes_acks() and not await self.outbox.counts()
+
+    async def _owes_acks(self) -> bool:
+        return bool(await self.file.run(lambda: self.received.owed(self._settings.acks, now_ms=self.now_ms())))
 
     def _store_arrivals(self, arrivals: Sequence[Unsealed]) -> None:
         now_ms = self._clock.now_ms()

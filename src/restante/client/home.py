@@ -39,7 +39,7 @@ class ClientDirectory:
 
     @property
     def mesh_file(self) -> Path:
-        """Nodes of the mesh to ask first, and since when the identity exists."""
+        """Nodes of the mesh to ask first, since when the identity exists, and whether circuits are used."""
         return self.path / "mesh"
 
     @property
@@ -61,6 +61,7 @@ class ClientDirectory:
         entropy: Entropy,
         *,
         mesh: Sequence[RelayPlace] = (),
+        circuits: CircuitMode = CircuitMode.REQUIRED,
         now_ms: int = 0,
         passphrase: str | None = None,
         cost: ScryptCost | None = None,
@@ -76,9 +77,15 @@ class ClientDirectory:
         if relay is not None:
             write_private(self.relay_file, [f"{relay}\n".encode()])
         if mesh:
-            text = json.dumps({"since": bucket_at(now_ms), "nodes": [str(each) for each in mesh]}, indent=1)
-            write_private(self.mesh_file, [f"{text}\n".encode()])
+            self._write_mesh(mesh, since=bucket_at(now_ms), circuits=circuits)
         return identity
+
+    def set_circuits(self, circuits: CircuitMode) -> None:
+        """Change whether the mesh is reached through circuits; a running client reads it at its next start."""
+        access = self.mesh_access()
+        if access is None:
+            raise ConfigurationInvalid(f"the client in {self.path} uses no mesh, so it has no circuits")
+        self._write_mesh(access.bootstrap, since=access.since or 0, circuits=circuits)
 
     def check(self) -> None:
         """Raise unless this is a client's directory. Called before any file is created in it."""
@@ -112,10 +119,10 @@ class ClientDirectory:
         try:
             fields = json.loads(raw)
             nodes, since = [str(each) for each in fields["nodes"]], int(fields["since"])
-            circuits = CircuitMode(fields.get("circuits", CircuitMode.OFF))
+            circuits = CircuitMode(fields["circuits"])
         except (ValueError, KeyError, TypeError):
             raise Malformed(
-                f"{self.mesh_file} must have 'nodes' and 'since', as 'restante id new' wrote; "
+                f"{self.mesh_file} must have 'nodes', 'since' and 'circuits', as 'restante id new' writes them; "
                 f"'circuits' is {' or '.join(CircuitMode)}"
             ) from None
         return MeshAccess(bootstrap=tuple(map(parse_relay_place, nodes)), since=since, circuits=circuits)
@@ -128,6 +135,10 @@ class ClientDirectory:
         with self.relay_file.open("rb") as file:
             raw = file.read(MAX_RELAY_BYTES)
         return parse_relay_place(raw.decode("utf-8", errors="replace").strip())
+
+    def _write_mesh(self, nodes: Sequence[RelayPlace], *, since: int, circuits: CircuitMode) -> None:
+        fields = {"since": since, "circuits": circuits.value, "nodes": [str(each) for each in nodes]}
+        write_private(self.mesh_file, [f"{json.dumps(fields, indent=1)}\n".encode()])
 
     def contact_book(self) -> ContactBook:
         return ContactBook(self.contacts)

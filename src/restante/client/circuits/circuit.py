@@ -60,7 +60,10 @@ class _Stream:
 
 
 class ClientCircuit:
-    """Satisfies `runtime.transport.circuit_connection.CircuitUser`. `on_ended` is called once."""
+    """Satisfies `runtime.transport.circuit_connection.CircuitUser`.
+
+    `on_freed` is called when a stream has ended, `on_ended` once, when the circuit has.
+    """
 
     def __init__(
         self,
@@ -68,11 +71,13 @@ class ClientCircuit:
         connection: CircuitConnection,
         *,
         entropy: Entropy,
+        on_freed: Callable[[], None] = lambda: None,
         on_ended: Callable[["ClientCircuit"], None],
     ) -> None:
         self.path = path
         self.hops = tuple(each.node_id for each in path.hops)
         self._connection = connection
+        self._on_freed = on_freed
         self._on_ended = on_ended
         hops = [Hop(each.node_id, each.onion_key) for each in path.hops]
         self._end = ClientEnd(hops, entropy=entropy.draw)
@@ -132,6 +137,7 @@ class ClientCircuit:
     def close_stream(self, stream: int) -> None:
         if self._open.pop(stream, None) is not None and self.is_open:
             self._run_streams(self._streams.close(stream))
+            self._on_freed()
 
     def close(self) -> None:
         self._run(self._end.close())
@@ -190,6 +196,7 @@ class ClientCircuit:
             stream.opened.set_exception(error)
             stream.opened.exception()  # a STORE does not wait for it
         stream.on_over()
+        self._on_freed()
 
     def _refused(self, failed: Failed) -> AttemptFailed:
         failure, text = _STREAM_FAILURES[failed.failure]

@@ -1,7 +1,7 @@
 """Nodes of the mesh through circuits: what `client.mesh.connections` uses in place of direct connections (SPEC 11.6).
 
-A use (an inbox, records) has two circuits with different exits, and its nodes are spread over them. No node is reached
-over a circuit in which it is a hop. There is no fallback: if no circuit can be built, the attempt fails (SPEC 11.7).
+The nodes of an inbox are spread over at least two circuits with different exits. No node is reached over a circuit in
+which it is a hop. There is no fallback: if no circuit can be built, the attempt fails (SPEC 11.7).
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from restante.client.circuits.circuit import ClientCircuit
 from restante.client.circuits.pool import CircuitPool
 from restante.client.circuits.store_fanout import Answer, StoreFanout
 from restante.client.circuits.stream_transport import StreamTransport
-from restante.model.ids import BlindedKey, NodeId
+from restante.model.ids import BlindedKey
 from restante.model.node_descriptor import NodeDescriptor
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.mesh_connection import MeshConnection
 
-GROUPS: Final = 2
-"""Circuits with different exits over which the nodes of one inbox are asked, at least."""
+MESSAGES_AT_ONCE: Final = 32
+"""Messages that use circuits at the same time: as many as four circuits have streams. Others wait their turn."""
 OVERLAP_S: Final = 20.0
 """How long an old connection stays after its subscription was opened elsewhere."""
 
@@ -30,21 +30,15 @@ class MeshCircuits:
     def __init__(self, pool: CircuitPool, *, on_rotating: Callable[[MeshConnection], None]) -> None:
         self.pool = pool
         self._fanout = StoreFanout(pool)
+        self.slots = asyncio.Semaphore(MESSAGES_AT_ONCE)
         self._on_rotating = on_rotating
-        self._groups: dict[str, dict[NodeId, int]] = {}
         self._inner: dict[ClientCircuit, set[MeshConnection]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         pool.on_rotating = self._rotate
         pool.start()
 
-    async def connect(self, node: NodeDescriptor, use: str) -> MeshConnection:
-        group = self._group(use, node.node_id)
-        others = [f"{use} {each}" for each in range(GROUPS) if each != group]
-        circuit = await self.pool.acquire(
-            f"{use} {group}",
-            avoid=frozenset({node.node_id}),
-            avoid_exits=frozenset().union(*(self.pool.exits_of(each) for each in others)),
-        )
+    async def connect(self, node: NodeDescriptor, use: str, *, exits: int) -> MeshConnection:
+        circuit = await self.pool.acquire(use, avoid=frozenset({node.node_id}), wants_exits=exits)
 
         async def dial(protocol: asyncio.BufferedProtocol) -> None:
             await StreamTransport(circuit, protocol).open(node.node_id)
@@ -70,13 +64,6 @@ class MeshCircuits:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.pool.close()
-
-    def _group(self, use: str, node: NodeId) -> int:
-        """Spread the nodes of a use in turn, so that any two of them are asked over two circuits."""
-        groups = self._groups.setdefault(use, {})
-        if node not in groups and len(groups) >= 1_000:
-            groups.clear()
-        return groups.setdefault(node, len(groups) % GROUPS)
 
     def _rotate(self, circuit: ClientCircuit) -> None:
         """Move subscriptions off an old circuit first; its connections end a little later."""

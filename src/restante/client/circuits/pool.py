@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from restante.client.circuits.circuit import HOP_NAMES, CircuitFailed, ClientCircuit, short_key
 from restante.client.circuits.guard_connections import GuardConnections, GuardStore, uniform_choice
-from restante.core.circuit.flow import MAX_STREAMS
 from restante.core.circuit.pool import STORES, Build, PooledCircuit, Reuse, choose_circuit, due, rotate_at
 from restante.model.errors import RestanteError
 from restante.model.ids import NodeId
@@ -40,6 +39,14 @@ class _Member:
     used_at_ms: int
     rotate_at_ms: int
     build_s: float
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """Equal requests that wait for a circuit."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    requests: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +107,8 @@ class CircuitPool:
         self.on_rotating: Callable[[ClientCircuit], None] = lambda _circuit: None
         self._members: dict[ClientCircuit, _Member] = {}
         self._building = 0
-        self._builds_of: dict[str, asyncio.Lock] = {}
+        self._builds_for: set[str] = set()
+        self._turns: dict[tuple[str, frozenset[NodeId]], _Turn] = {}
         self._last = 0
         self._active_until_ms = 0
         self._changed = asyncio.Event()
@@ -127,15 +135,18 @@ class CircuitPool:
         use: str,
         *,
         avoid: frozenset[NodeId] = _NONE,
-        avoid_exits: frozenset[NodeId] = _NONE,
         prefer_not: frozenset[NodeId] = _NONE,
+        wants_exits: int = 1,
     ) -> ClientCircuit:
-        """Return a circuit for this use, in which no node of `avoid` is a hop. Raises `AttemptFailed`."""
+        """Return a circuit for this use, in which no node of `avoid` is a hop. Raises `AttemptFailed`.
+
+        Hops of `prefer_not` are chosen only where there is no other. The circuits of a use have at least
+        `wants_exits` different exits.
+        """
         self._active_until_ms = self._clock.now_ms() + self._limits.idle_ms
         deadline_s = self._loop.time() + WAIT_S
-        async with self._builds_of.setdefault(use, asyncio.Lock()):
-            member: _Member | None = None
-            while member is None:
+        async with self._turn((use, avoid), deadline_s):
+            while True:
                 choice = choose_circuit(
                     self._pooled(),
                     use,
@@ -143,25 +154,55 @@ class CircuitPool:
                     limits=self._limits,
                     building=self._building,
                     avoid=avoid,
-                    avoid_exits=avoid_exits,
+                    wants_exits=wants_exits,
                 )
                 match choice:
                     case Reuse(number):
-                        member = self._member(number)
-                    case Build(evicted):
+                        return self._used(self._member(number), use)
+                    case Build(evicted, avoid_exits) if use not in self._builds_for:
                         if evicted is not None:
                             self._member(evicted).circuit.close()
-                        member = await self._build(avoid, avoid_exits, prefer_not)
-                    case _:
-                        await self._wait_for_change(deadline_s)
+                        made = await self._build_for(use, avoid, avoid_exits, prefer_not | self._hops_of(use))
+                        return self._used(made, use)
+                    case _:  # all are in use, or one is built for this use and may do
+                        await self._in_time(self._change(), deadline_s)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, key: tuple[str, frozenset[NodeId]], deadline_s: float) -> AsyncIterator[None]:
+        """Let the first of equal requests choose; the others wait behind it."""
+        turn = self._turns.setdefault(key, _Turn())
+        turn.requests += 1
+        try:
+            await self._in_time(turn.lock.acquire(), deadline_s)
+            try:
+                yield
+            finally:
+                turn.lock.release()
+        finally:
+            turn.requests -= 1
+            if not turn.requests:
+                del self._turns[key]
+
+    async def _build_for(
+        self, use: str, avoid: frozenset[NodeId], avoid_exits: frozenset[NodeId], prefer_not: frozenset[NodeId]
+    ) -> _Member:
+        self._builds_for.add(use)
+        try:
+            return await self._build(avoid, avoid_exits, prefer_not)
+        finally:
+            self._builds_for.discard(use)
+            self._changed.set()
+
+    def _used(self, member: _Member, use: str) -> ClientCircuit:
         member.use = use
         member.used_at_ms = self._clock.now_ms()
         if use == STORES:
             member.circuit.meter.spend(1, self._loop.time())
         return member.circuit
 
-    def exits_of(self, use: str) -> frozenset[NodeId]:
-        return frozenset(each.circuit.hops[-1] for each in self._members.values() if each.use == use)
+    def _hops_of(self, use: str) -> frozenset[NodeId]:
+        """Return the hops behind the guards: other ones make circuits that can reach those."""
+        return frozenset(hop for each in self._members.values() if each.use == use for hop in each.circuit.hops[1:])
 
     def pass_over(self, node: NodeId) -> None:
         """Leave a node that lied or failed out of new circuits for a while."""
@@ -230,7 +271,9 @@ class CircuitPool:
     async def _build_path(self, path: Path) -> _Member:
         connection = await self._guards.connect(path.guard)
         began_s = self._loop.time()
-        circuit = ClientCircuit(path, connection, entropy=self._entropy, on_ended=self._ended)
+        circuit = ClientCircuit(
+            path, connection, entropy=self._entropy, on_freed=self._changed.set, on_ended=self._ended
+        )
         try:
             async with asyncio.timeout(self.times.timeout_s):
                 await asyncio.shield(circuit.built)
@@ -282,11 +325,11 @@ class CircuitPool:
                 number=each.number,
                 hops=each.circuit.hops,
                 use=each.use,
-                # One whose message rate is used up takes no more streams for now (SPEC 11.2).
-                streams=each.circuit.streams if each.circuit.meter.has(1, now_s) else MAX_STREAMS,
+                streams=each.circuit.streams,
                 built_at_ms=each.built_at_ms,
                 used_at_ms=each.used_at_ms,
                 rotate_at_ms=each.rotate_at_ms,
+                is_spent=not each.circuit.meter.has(1, now_s),
             )
             for each in self._members.values()
         ]
@@ -294,14 +337,20 @@ class CircuitPool:
     def _member(self, number: int) -> _Member:
         return next(each for each in self._members.values() if each.number == number)
 
-    async def _wait_for_change(self, deadline_s: float) -> None:
+    async def _change(self) -> bool:
         self._changed.clear()
+        return await self._changed.wait()
+
+    async def _in_time(self, waiting: Coroutine[Any, Any, bool], deadline_s: float) -> None:
         try:
             async with asyncio.timeout_at(deadline_s):
-                await self._changed.wait()
+                await waiting
         except TimeoutError:
             raise AttemptFailed(
-                "all circuits are in use", failure=Failure.RATE_LIMITED, retry_after_ms=round(WAIT_S * 1_000)
+                "all circuits are in use",
+                failure=Failure.RATE_LIMITED,
+                retry_after_ms=round(WAIT_S * 1_000),
+                reached=False,
             ) from None
 
     def _tick(self) -> None:

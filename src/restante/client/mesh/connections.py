@@ -6,7 +6,7 @@ Uses never mix: what puts proves no inbox, and each inbox has connections of its
 import asyncio
 import contextlib
 import ipaddress
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -21,9 +21,12 @@ from restante.wire.frames.mesh_storage import NotResponsible, WrongBucket
 from restante.wire.storage_receipts import StorageReceipt
 
 IDLE_S: Final = 60.0
+RECORDS_IDLE_S: Final = 5.0
+"""Keys are published and fetched seldom: their connections soon make room for other circuits."""
 RETRY_S: Final = 5.0
 """A node that could not be dialled is not dialled again for this long: many requests ask for it at once."""
-
+INBOX_EXITS: Final = 2
+"""Different exits over which the nodes of one inbox are asked, at least (SPEC 11.6)."""
 
 PutAnswer = StorageReceipt | WrongBucket | NotResponsible
 
@@ -38,10 +41,15 @@ class Use(StrEnum):
 
 
 class Circuits(Protocol):
-    """Reaches nodes through circuits instead of directly (SPEC 11.6). Uses with different names share no circuit."""
+    """Reaches nodes through circuits instead of directly (SPEC 11.6). Uses with different names share no circuit.
 
-    async def connect(self, node: NodeDescriptor, use: str) -> MeshConnection:
-        """Return an inner connection to the node."""
+    `slots` are for messages that are stored at the same time.
+    """
+
+    slots: asyncio.Semaphore
+
+    async def connect(self, node: NodeDescriptor, use: str, *, exits: int) -> MeshConnection:
+        """Return an inner connection to the node. Those of one use leave over at least so many different exits."""
         ...
 
     async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> PutAnswer:
@@ -115,10 +123,18 @@ class MeshConnections:
             return await self.circuits.put(node, blinded, bucket, envelope)
         return await (await self.get(node, Use.PUTS)).put(blinded, bucket, envelope)
 
-    def admit(self, size_bytes: int) -> None:
-        """Raise `AttemptFailed` if the circuits have carried as much as they may for now (SPEC 11.2)."""
-        if self.circuits is not None:
+    @contextlib.asynccontextmanager
+    async def storing(self, size_bytes: int) -> AsyncIterator[None]:
+        """Store one message inside the block. Through circuits it waits for its turn.
+
+        Raises `AttemptFailed` if the circuits have carried as much as they may for now (SPEC 11.2).
+        """
+        if self.circuits is None:
+            yield
+            return
+        async with self.circuits.slots:
             self.circuits.admit(size_bytes)
+            yield
 
     def on_replaced(self, call: Callable[[MeshConnection], None]) -> None:
         """Call this when a connection will end soon, and the next `get` opens another for its use."""
@@ -165,7 +181,8 @@ class MeshConnections:
             if self.circuits is None or isinstance(node, RelayPlace) or key[1] is Use.DIRECTORY:
                 connection = await self._first_of(dial_places(node))
             else:
-                connection = await self.circuits.connect(node, key[1].value)
+                exits = INBOX_EXITS if key[1] in (Use.PUBLIC_INBOX, Use.CONTACTS_INBOX) else 1
+                connection = await self.circuits.connect(node, key[1].value, exits=exits)
         except AttemptFailed as failed:
             if self.circuits is None:  # else it may be the circuit that failed
                 self._not_before_s[key[0]] = loop.time() + RETRY_S
@@ -191,14 +208,15 @@ class MeshConnections:
         """Wait until the connection is lost or has been idle for too long; then close it."""
         loop = asyncio.get_running_loop()
         lost = asyncio.create_task(connection.lost())
+        most_s = RECORDS_IDLE_S if key[1] is Use.RECORDS else IDLE_S
         try:
             while not lost.done():
                 held = self._open.get(key)
                 is_other = held is None or held.connection is not connection
                 idle_s = 0.0 if held is None or is_other or held.is_pinned else loop.time() - held.used_at_s
-                if idle_s >= IDLE_S:
+                if idle_s >= most_s:
                     return
-                await asyncio.wait([lost], timeout=IDLE_S - idle_s)
+                await asyncio.wait([lost], timeout=most_s - idle_s)
         finally:
             held = self._open.get(key)
             if held is not None and held.connection is connection:

@@ -25,8 +25,7 @@ from restante.model.errors import ConfigurationInvalid
 from restante.model.ids import NodeId
 from restante.model.places import RelayPlace
 from restante.policy.circuits.guards import GuardState
-from restante.policy.circuits.limits import CircuitLimits
-from restante.policy.connection_limits import RelayLimits
+from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.mesh_connection import MeshConnector
@@ -64,7 +63,7 @@ class MeshAccess:
     since: int | None = None
     is_private: bool = False
     connect: MeshConnector = connect_to_node
-    circuits: CircuitMode = CircuitMode.OFF
+    circuits: CircuitMode = CircuitMode.REQUIRED
 
 
 class MeshHost:
@@ -74,6 +73,7 @@ class MeshHost:
         self,
         access: MeshAccess | None,
         file: ClientFile,
+        settings: Settings,
         *,
         clock: Clock,
         entropy: Entropy,
@@ -84,6 +84,7 @@ class MeshHost:
         self._access = access
         self._file = file
         self._state = MeshState(file.database)
+        self._settings = settings
         self._clock = clock
         self._entropy = entropy
         self._on_change = on_change
@@ -129,8 +130,8 @@ class MeshHost:
         pool = CircuitPool(
             self.directory.valid,
             _SavedGuards(guards, lambda state: self._save(partial(stored.store, state))),
-            limits=CircuitLimits(),
-            relay_limits=RelayLimits(),
+            limits=self._settings.circuits,
+            relay_limits=self._settings.relay,
             clock=self._clock,
             entropy=self._entropy,
             is_private=self._access.is_private,

@@ -79,16 +79,16 @@ class MeshStorage:
 
     async def store(self, entry: OutboxEntry, *, recipient: Address, access_secret: bytes) -> tuple[StoredByNode, ...]:
         """Store the entry's sealed bytes. Raises `AttemptFailed` if fewer than two nodes have signed for them."""
-        self._directory.connections.admit(len(entry.payload))
-        attempt, effects = await self._begin(entry, recipient, access_secret)
-        try:
-            await self._run(attempt, effects)
-        finally:
-            for timer in attempt.timers:
-                timer.cancel()
-            self._late |= {task for task in attempt.puts if not task.done()}
-            for task in self._late:
-                task.add_done_callback(self._late.discard)
+        async with self._directory.connections.storing(len(entry.payload)):
+            attempt, effects = await self._begin(entry, recipient, access_secret)
+            try:
+                await self._run(attempt, effects)
+            finally:
+                for timer in attempt.timers:
+                    timer.cancel()
+                self._late |= {task for task in attempt.puts if not task.done()}
+                for task in self._late:
+                    task.add_done_callback(self._late.discard)
         if len(attempt.receipts) < store_quorum.WRITE_QUORUM:
             raise _failure_of(attempt)
         return tuple(StoredByNode(node, _journaled(attempt, each)) for node, each in attempt.receipts.items())

@@ -20,7 +20,8 @@ ROTATE_LATEST_MS: Final = GONE_MS - 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PooledCircuit:
-    """What the pool knows of one built circuit. `use` is None for a spare."""
+    """What the pool knows of one built circuit. `use` is None for a spare. One that is spent has carried as many
+    messages as it may for now (SPEC 11.2): a new one takes its place."""
 
     number: int
     hops: tuple[NodeId, ...]
@@ -29,6 +30,7 @@ class PooledCircuit:
     built_at_ms: int
     used_at_ms: int
     rotate_at_ms: int
+    is_spent: bool = False
 
 
 class Reuse(NamedTuple):
@@ -39,6 +41,7 @@ class Build(NamedTuple):
     """Build a circuit for this request; destroy `evicted` first, if it is not None, to make room."""
 
     evicted: int | None = None
+    avoid_exits: frozenset[NodeId] = frozenset()
 
 
 class Wait(NamedTuple):
@@ -66,29 +69,35 @@ def choose_circuit(
     limits: CircuitLimits,
     building: int = 0,
     avoid: frozenset[NodeId] = frozenset(),
-    avoid_exits: frozenset[NodeId] = frozenset(),
+    wants_exits: int = 1,
 ) -> Choice:
-    """Choose for a request to nodes of `avoid`, none of which is reached over a circuit it is a hop of (SPEC 11.1)."""
+    """Choose for a request to nodes of `avoid`, none of which is reached over a circuit it is a hop of (SPEC 11.1).
 
-    def fits(circuit: PooledCircuit) -> bool:
-        return (
-            is_fresh(circuit, now_ms=now_ms)
-            and circuit.streams < MAX_STREAMS
-            and avoid.isdisjoint(circuit.hops)
-            and circuit.hops[-1] not in avoid_exits
-        )
-
-    fitting = [each for each in circuits if each.use in (use, None) and fits(each)]
+    A use that wants two exits gets a second circuit with another exit before one is used twice (SPEC 11.6).
+    """
+    own = [each for each in circuits if each.use == use and is_fresh(each, now_ms=now_ms)]
+    exits = frozenset(each.hops[-1] for each in own)
+    avoid_exits = exits if len(exits) < wants_exits else frozenset()
+    fitting = [
+        each
+        for each in circuits
+        if each.use in (use, None)
+        and is_fresh(each, now_ms=now_ms)
+        and not each.is_spent
+        and each.streams < MAX_STREAMS
+        and avoid.isdisjoint(each.hops)
+        and each.hops[-1] not in avoid_exits
+    ]
     if fitting:
         # One that has this use already before a spare, the least loaded first.
         best = min(fitting, key=lambda each: (each.use is None, each.streams, each.number))
         return Reuse(best.number)
     if len(circuits) + building < limits.pool:
-        return Build()
+        return Build(avoid_exits=avoid_exits)
     unused = [each for each in circuits if not each.streams]
     if unused:
-        oldest = min(unused, key=lambda each: (each.use is not None, each.used_at_ms))
-        return Build(oldest.number)
+        oldest = min(unused, key=lambda each: (not each.is_spent, each.use is not None, each.used_at_ms))
+        return Build(oldest.number, avoid_exits)
     return Wait()
 
 

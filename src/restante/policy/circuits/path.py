@@ -1,6 +1,6 @@
 """Which nodes a circuit uses: three hops of three families and three networks (SPEC 11.1). No dice: `choose` draws."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,29 +79,28 @@ def choose_path(
 ) -> Path:
     """Return three hops. `guards` come in the order of preference; nodes of `avoid` are no hop at all.
 
-    The exit is none of `avoid_exits` and, where there is a choice, none of `prefer_not` (the nodes that store).
+    The exit is none of `avoid_exits`. Where there is a choice, middle and exit are none of `prefer_not`.
     """
     check_mesh(hops, is_private=is_private)
     for guard in guards:
         if guard.node_id in avoid:
             continue
-        exits = [
-            node
-            for node in hops
-            if node.node_id not in avoid | avoid_exits and are_apart(node, guard, is_private=is_private)
-        ]
-        preferred = [node for node in exits if node.node_id not in prefer_not]
-        for candidates in (preferred, exits):
-            left = list(candidates)
-            while left:
-                last = left.pop(choose(len(left)))
-                middles = [
-                    node
-                    for node in hops
-                    if node.node_id not in avoid
-                    and are_apart(node, guard, is_private=is_private)
-                    and are_apart(node, last, is_private=is_private)
-                ]
-                if middles:
-                    return Path(guard=guard, middle=middles[choose(len(middles))], exit=last)
+        behind = [each for each in hops if each.node_id not in avoid and are_apart(each, guard, is_private=is_private)]
+        for last in _shuffled(behind, prefer_not, choose):
+            if last.node_id in avoid_exits:
+                continue
+            for middle in _shuffled(behind, prefer_not, choose):
+                if are_apart(middle, last, is_private=is_private):
+                    return Path(guard=guard, middle=middle, exit=last)
     raise NoPath("no three hops of different families and networks are left for this circuit")
+
+
+def _shuffled(
+    nodes: Sequence[NodeDescriptor], prefer_not: frozenset[NodeId], choose: Choose
+) -> Iterator[NodeDescriptor]:
+    """Yield all nodes in random order, those of `prefer_not` last."""
+    preferred = [each for each in nodes if each.node_id not in prefer_not]
+    others = [each for each in nodes if each.node_id in prefer_not]
+    for left in (preferred, others):
+        while left:
+            yield left.pop(choose(len(left)))

@@ -46,10 +46,18 @@ def test_no_node_is_reached_over_a_circuit_in_which_it_is_a_hop(place: int) -> N
 
 
 @clause("11.6")
-def test_an_inbox_is_asked_over_circuits_with_different_exits() -> None:
-    pool = [circuit(1, "inbox"), circuit(2, "inbox")]
-    other = choose_circuit(pool, "inbox", now_ms=NOW, limits=LIMITS, avoid_exits=frozenset({pool[0].hops[-1]}))
-    assert other == Reuse(2)
+def test_an_inbox_is_asked_over_circuits_with_two_exits_before_one_is_used_twice() -> None:
+    def choose(pool: list[PooledCircuit]) -> object:
+        return choose_circuit(pool, "inbox", now_ms=NOW, limits=LIMITS, wants_exits=2)
+
+    first, second = circuit(1, "inbox", streams=1), circuit(2, "inbox", streams=1)
+    same_exit = replace(circuit(3), hops=(*circuit(3).hops[:2], first.hops[-1]))
+    assert choose([]) == Build()
+    assert choose([first]) == Build(avoid_exits=frozenset({first.hops[-1]}))
+    assert choose([first, same_exit]) == Build(avoid_exits=frozenset({first.hops[-1]})), "the exit of the spare is used"
+    assert choose([first, circuit(4)]) == Reuse(4), "a spare with another exit"
+    assert choose([first, second]) == Reuse(1)
+    assert choose([replace(first, streams=2), second]) == Reuse(2), "the least loaded"
 
 
 @clause("11.2")
@@ -63,6 +71,15 @@ def test_a_full_pool_gives_up_an_unused_circuit_or_waits() -> None:
 
 def test_a_circuit_with_all_its_streams_open_takes_no_more() -> None:
     assert choose_circuit([circuit(1, STORES, streams=MAX_STREAMS)], STORES, now_ms=NOW, limits=LIMITS) == Build()
+
+
+@clause("11.2")
+def test_a_circuit_that_has_carried_its_messages_makes_room_for_another() -> None:
+    spent = replace(circuit(1, STORES), is_spent=True)
+    assert choose_circuit([spent], STORES, now_ms=NOW, limits=LIMITS) == Build()
+    busy = [circuit(number, "inbox", streams=1) for number in range(3, 11)]
+    full = [spent, replace(circuit(2, "records"), used_at_ms=0), *busy]
+    assert choose_circuit(full, STORES, now_ms=NOW, limits=LIMITS) == Build(evicted=1)
 
 
 @clause("11.3")
