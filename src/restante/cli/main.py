@@ -27,6 +27,7 @@ from restante.cli.demo.command import demo
 from restante.cli.error_advice import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, advice_for, exit_status
 from restante.cli.fleet.commands import app as fleet_app
 from restante.cli.fleet.journal import app as journal_app
+from restante.cli.mesh.circuits import app as circuits_app
 from restante.cli.mesh.commands import app as mesh_app
 from restante.cli.mesh.requests import app as requests_app
 from restante.cli.node.commands import app as node_app
@@ -112,6 +113,7 @@ app.add_typer(id_app, name="id")
 app.add_typer(contact_app, name="contact")
 app.add_typer(requests_app, name="requests")
 app.add_typer(mesh_app, name="mesh")
+app.add_typer(circuits_app, name="circuits")
 app.add_typer(outbox_app, name="outbox")
 app.add_typer(dlq_app, name="dlq")
 app.add_typer(channel_app, name="channel")

@@ -15,7 +15,6 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from restante.client.ack_timer import AckTimer
@@ -85,6 +84,7 @@ class Client:
         self._entropy = entropy
         self._carriers = dict(carriers or {})
         self._mesh = mesh
+        self.running_mesh: MeshHost | None = None
         self._maintenance_due = asyncio.Event()
         self._ack_timer = AckTimer(settings.acks, on_due=self._maintenance_due.set)
         self.parts = parts = build_parts(
@@ -169,9 +169,7 @@ class Client:
         self._running.add_done_callback(self._run_ended)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         running, self._running = self._running, None
         await self.close()
         if running is not None:
@@ -238,6 +236,7 @@ class Client:
         try:
             async with contextlib.AsyncExitStack() as stack:
                 mesh = None if self._mesh is None else await stack.enter_async_context(self.mesh_host())
+                self.running_mesh = mesh
                 carrier = MailCarrier(
                     self.contacts,
                     connect,
@@ -252,6 +251,7 @@ class Client:
                 await stack.enter_async_context(carrier)
                 await self._work({Route.RELAY: carrier, Route.MESH: carrier, **self._carriers}, connect, mesh)
         finally:
+            self.running_mesh = None
             self._stopped.set()
 
     async def close(self) -> None:

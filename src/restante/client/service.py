@@ -8,13 +8,16 @@ import contextlib
 import os
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
+from restante.client.mesh.host import MeshHost
 from restante.model.errors import RestanteError
 from restante.runtime.directory_lock import hold
+from restante.runtime.local_questions import answering
 from restante.runtime.service_process import read_arguments
 from restante.runtime.settings_loader import find_file, load
 from restante.runtime.systemd import ServiceState, notify
@@ -47,13 +50,23 @@ def serve(arguments: dict[str, Any], passphrase: str | None) -> None:
     file = find_file(None if config is None else Path(config), os.environ, Path())
     loaded = load(file=file, environ=os.environ, overrides=arguments["overrides"])
     with hold(home.run_lock, what=f"the client in {home.path}") as lock:
-        lock.write_note({"pid": os.getpid()})
 
         async def run() -> None:
             client = Client.open(home.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
-            await keep_connected(client)
+            async with answering(lambda: circuit_data(client.running_mesh)) as note:
+                lock.write_note({"pid": os.getpid(), **note})
+                await keep_connected(client)
 
         asyncio.run(run())
+
+
+def circuit_data(mesh: MeshHost | None) -> dict[str, Any]:
+    """Return what `restante circuits` shows."""
+    status = None if mesh is None else mesh.circuit_status()
+    return {
+        "mode": None if mesh is None else mesh.circuit_mode.value,
+        "pool": None if status is None else asdict(status),
+    }
 
 
 def main() -> None:

@@ -45,6 +45,13 @@ def new(
             "--mesh", metavar="NODE[,NODE…]", help="Nodes of a mesh to ask first, each KEY@HOST:PORT. Repeatable."
         ),
     ] = None,
+    circuits: Annotated[
+        str,
+        typer.Option(
+            metavar="required|off",
+            help="Whether the mesh is reached through circuits.",
+        ),
+    ] = "required",
     passphrase_file: PassphraseOption = None,
     no_passphrase: Annotated[
         bool, typer.Option("--no-passphrase", help="Store the key unencrypted, in a file of mode 0600.")
@@ -59,6 +66,7 @@ def new(
 
     from restante.client.client import Client
     from restante.client.home import ClientDirectory
+    from restante.client.mesh.host import WITHOUT_CIRCUITS, CircuitMode, circuit_mode
     from restante.runtime.endpoints import parse_relay_place
     from restante.runtime.system import SystemClock, SystemEntropy
     from restante.wire.address import show_address
@@ -73,8 +81,9 @@ def new(
         raise ConfigurationInvalid("--no-passphrase and --passphrase-file exclude each other")
     passphrase = None if no_passphrase else _new_passphrase(passphrase_file)
     home = ClientDirectory(directory)
+    mode = circuit_mode(circuits)
     now_ms = SystemClock().now_ms()
-    identity = home.create(pinned, SystemEntropy(), mesh=nodes, now_ms=now_ms, passphrase=passphrase)
+    identity = home.create(pinned, SystemEntropy(), mesh=nodes, circuits=mode, now_ms=now_ms, passphrase=passphrase)
     data = {
         "address": show_address(identity.address),
         "places": [str(place) for place in home.places()],
@@ -88,6 +97,8 @@ def new(
         return
     out = console()
     out.print(fields(f"Created an identity in {directory}", _lines(data)), soft_wrap=True)
+    if nodes and mode is CircuitMode.OFF:
+        out.print(f"Circuits are off: {WITHOUT_CIRCUITS}.", soft_wrap=True, markup=False)
     if nodes:
         out.print(f"Next: restante send ADDRESS TEXT --add NAME --home {directory}", soft_wrap=True, markup=False)
     else:

@@ -51,10 +51,10 @@ def _run(base: Path, count: int, port: int, status_port: int) -> None:
         wait_until_answering(made)
         named = ",".join(str(each.place) for each in made[:3])
         out.print(f"{count} nodes run in {base}. Join them from another terminal:", markup=False, soft_wrap=True)
-        out.print(f"  restante id new alice --mesh {named}", markup=False, highlight=False, soft_wrap=True)
-        if count < NODES_FOR_CIRCUITS:
-            text = f"Circuits need at least {NODES_FOR_CIRCUITS} nodes: with {count} they stay off."
-            out.print(text, markup=False)
+        off = " --circuits off" if count < NODES_FOR_CIRCUITS else ""
+        out.print(f"  restante id new alice --mesh {named}{off}", markup=False, highlight=False, soft_wrap=True)
+        if off:
+            out.print(f"Circuits need at least {NODES_FOR_CIRCUITS} nodes: clients of this mesh do without.")
         out.print("Ctrl-C ends the nodes.", markup=False)
         try:
             if not out.is_terminal:

@@ -43,6 +43,10 @@ class CircuitFailed(AttemptFailed):
         self.hop = hop
 
 
+class NoHopsLeft(CircuitFailed):
+    """The mesh is large enough, but no three hops fit what this circuit must avoid."""
+
+
 def short_key(node_id: NodeId) -> str:
     """Return what people see of a node."""
     return node_id[:SHORT_KEY_BYTES].hex()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from restante.client.circuits.circuit import HOP_NAMES, CircuitFailed, ClientCircuit, short_key
+from restante.client.circuits.circuit import HOP_NAMES, CircuitFailed, ClientCircuit, NoHopsLeft, short_key
 from restante.client.circuits.guard_connections import GuardConnections, GuardStore, uniform_choice
 from restante.core.circuit.pool import STORES, Build, PooledCircuit, Reuse, choose_circuit, due, rotate_at
 from restante.model.errors import RestanteError
@@ -16,7 +16,7 @@ from restante.model.node_descriptor import NodeDescriptor
 from restante.policy.circuits.build_times import BuildTimes
 from restante.policy.circuits.client_rates import ClientRates
 from restante.policy.circuits.limits import CircuitLimits
-from restante.policy.circuits.path import Path, choose_path, usable_hops
+from restante.policy.circuits.path import NoPath, Path, choose_path, usable_hops
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
 from restante.ports.clock import Clock
@@ -266,7 +266,7 @@ class CircuitPool:
                 )
             except RestanteError as problem:
                 last = problem
-        raise CircuitFailed(str(last)) from last
+        raise (NoHopsLeft if isinstance(last, NoPath) else CircuitFailed)(str(last)) from last
 
     async def _build_path(self, path: Path) -> _Member:
         connection = await self._guards.connect(path.guard)

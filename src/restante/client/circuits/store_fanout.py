@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-from restante.client.circuits.circuit import CircuitFailed, ClientCircuit, short_key
+from restante.client.circuits.circuit import CircuitFailed, ClientCircuit, NoHopsLeft, short_key
 from restante.client.circuits.pool import CircuitPool
 from restante.core.circuit.pool import STORES
 from restante.core.mesh_proofs.receipts import is_receipt_for, leaf_of
@@ -24,8 +24,8 @@ from restante.wire.frames.mesh import decode_mesh_body
 from restante.wire.frames.mesh_storage import MeshStored, NotResponsible, WrongBucket
 from restante.wire.storage_receipts import StorageReceipt
 
-TRIES: Final = 3
-"""Circuits that one message is uploaded over before the attempt fails."""
+TRIES: Final = 6
+"""Circuits that one message is uploaded over before the attempt fails: in a small mesh its nodes are hops of most."""
 
 Answer = StorageReceipt | WrongBucket | NotResponsible
 
@@ -80,6 +80,12 @@ class StoreFanout:
                     return
                 try:
                     await self._store_over(await self._pool.acquire(STORES, avoid=avoid, prefer_not=named), batch)
+                except NoHopsLeft as problem:
+                    failed = problem
+                    if len(avoid) < 2:
+                        return
+                    avoid = frozenset(list(batch.waiting)[:1])  # the others get further STOREs
+                    continue
                 except (CircuitFailed, ConnectionLost) as problem:
                     failed = problem
                 avoid = frozenset(batch.waiting)  # nodes that are hops of the first circuit get a further STORE

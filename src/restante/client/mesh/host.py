@@ -46,6 +46,14 @@ class CircuitMode(StrEnum):
     OFF = "off"
 
 
+def circuit_mode(text: str) -> CircuitMode:
+    """Return the mode that a person named."""
+    try:
+        return CircuitMode(text)
+    except ValueError:
+        raise ConfigurationInvalid(f"circuits are {' or '.join(CircuitMode)}, not {text!r}") from None
+
+
 WITHOUT_CIRCUITS: Final = (
     "each node that stores or hands out mail sees this machine's network address, and can tell which inboxes it reads "
     "and when"
