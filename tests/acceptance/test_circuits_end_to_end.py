@@ -1,4 +1,4 @@
-"""The whole way on real processes: clients that require circuits, hops and storage of `restante up`, kill -9."""
+"""The whole way on real processes: clients that require circuits, hops that record what they see, kill -9."""
 
 import asyncio
 import json
@@ -6,41 +6,133 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from restante.cli.node.local_network import LocalNode, start, wait_until_answering
-from restante.client.circuits.circuit import short_key
+from restante.cli.node.local_network import LocalNode, wait_until_answering
+from restante.client.circuits.circuit import CircuitFailed, short_key
+from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.client.mesh.host import CircuitMode
+from restante.model.error_codes import Code
+from restante.model.kinds import Kind
+from restante.model.outbox_entry import OutboxEntry
+from restante.model.states import State
+from restante.policy.circuits.limits import CircuitLimits
+from restante.policy.settings import Settings
+from restante.wire.circuit.cells import BODY_BYTES
+from restante.wire.circuit.frames import CircuitFrameType, decode_create
+from restante.wire.frames.mesh import decode_mesh_body
+from restante.wire.frames.mesh_storage import MeshPut
+from restante.wire.frames.mesh_types import MeshFrameType
+from restante.wire.frames.types import FrameType
 from restante.wire.inbox_keys import node_id_of
-from support.circuit.people import home_of, kill, node_processes, pair, received
+from support.circuit.busy_people import Load, everything_arrives_once_in_order
+from support.circuit.people import home_of, kill, pair, received
+from support.circuit.recording_node import Seen, recording_nodes, seen_by, start_recording
 from support.relay.node_processes import COMMAND, clean_environ, restante
 from support.spec.clauses import clause
-from support.system.wait_until import until
+from support.system.wait_until import until, until_true
 
 NODES = 7
 LIMIT_S = 60.0
+COMPARED = 80  # cells of a node that are compared with those of others
+PIECE = 16
+CIRCUIT_FRAMES = frozenset(CircuitFrameType)
+DIRECTORY_FRAMES = frozenset({MeshFrameType.SYNC_DIRECTORY, MeshFrameType.FIND_NODE})
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LocalNode]]:
-    with node_processes(tmp_path_factory.mktemp("mesh"), NODES) as made:
+    with recording_nodes(tmp_path_factory.mktemp("mesh"), NODES) as made:
         yield made
 
 
-@clause("1.1", "11.1", "11.6", "11.7")
-async def test_mail_arrives_through_circuits_once_in_order_and_acks_come_back(
-    nodes: list[LocalNode], tmp_path: Path
-) -> None:
-    async with pair(tmp_path, nodes) as (alice, bob):
-        texts = [f"message {number}" for number in range(20)]
+async def exchange(tmp_path: Path, nodes: list[LocalNode], monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Let mail travel both ways; return the ports of all TCP connections that the two clients dialled."""
+    loop = asyncio.get_running_loop()
+    ports: set[int] = set()
+    dial = loop.create_connection
+
+    async def noted(*args: Any, **kwargs: Any) -> Any:
+        transport, protocol = await dial(*args, **kwargs)
+        ports.add(transport.get_extra_info("sockname")[1])
+        return transport, protocol
+
+    monkeypatch.setattr(loop, "create_connection", noted)
+    async with pair(tmp_path, nodes) as (alice, bob), asyncio.timeout(60):
+        texts = [f"there {number}" for number in range(12)]
         sent = await alice.send_many("peer", texts)
-        assert await received(bob, 20) == texts
-        async with asyncio.timeout(LIMIT_S):
-            for each in sent:
-                await each.delivered()
+        assert await received(bob, len(texts)) == texts
+        await bob.send("peer", "and back")
+        assert await received(alice, 1) == ["and back"]
+        for each in sent:
+            await each.delivered()
+    return ports
+
+
+def circuit_bodies(seen: list[Seen]) -> list[bytes]:
+    return [each.body for each in seen if each.type in CIRCUIT_FRAMES]
+
+
+def windows(bodies: list[bytes], *, offsets: int) -> "np.ndarray[Any, np.dtype[np.uint64]]":
+    """Return all 8-byte words of the bodies, at each of the first `offsets` places and then every 8 bytes."""
+    parts = [(body[at:], (len(body) - at) // 8) for body in bodies for at in range(offsets)]
+    return np.concatenate([np.frombuffer(part, np.uint64, count) for part, count in parts])
+
+
+@clause("1.1", "11.1", "11.5", "11.6", "11.7")
+async def test_mail_arrives_through_circuits_and_no_node_sees_both_who_and_what(
+    nodes: list[LocalNode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client_ports = await exchange(tmp_path, nodes, monkeypatch)
+    seen = {node_id_of(node.place.node_key): seen_by(node) for node in nodes}
+
+    from_clients = [each for frames in seen.values() for each in frames if each.port in client_ports]
+    others = [each for frames in seen.values() for each in frames if each.port not in client_ports]
+
+    # Who: a client's own connections carry circuits, whose first hop is the node itself, and copies of the directory.
+    greetings = {FrameType.START, FrameType.PING, FrameType.PONG}
+    assert {each.type for each in from_clients} <= CIRCUIT_FRAMES | DIRECTORY_FRAMES | greetings
+    creates = [each for each in from_clients if each.type == CircuitFrameType.CREATE]
+    assert creates
+    assert {decode_create(each.body).hop for each in creates} == {1}
+    # Exits and middles hear of circuits from nodes that proved their key, never from a client.
+    further = [each for each in others if each.type == CircuitFrameType.CREATE]
+    assert {decode_create(each.body).hop for each in further} == {2, 3}
+    assert all(each.is_node for each in further)
+
+    # What: mail, proofs and keys reach nodes over other nodes' connections only.
+    puts = [decode_mesh_body(each.type, each.body) for each in others if each.type == MeshFrameType.MESH_PUT]
+    assert len(puts) >= 26, "13 messages, at least two copies each"
+    asked = {each.type for each in others}
+    assert {MeshFrameType.MESH_SUBSCRIBE, MeshFrameType.MESH_DELETE, MeshFrameType.PUT_RECORD} <= asked
+
+    # No hop reads a destination, an inbox key or sealed bytes in what passes through it.
+    secrets = {bytes(node_id) for node_id in seen}
+    for put in puts:
+        assert isinstance(put, MeshPut)
+        at = len(put.envelope) // 2
+        secrets |= {bytes(put.blinded), put.envelope[at : at + PIECE], put.envelope[-PIECE:]}
+    for frames in seen.values():
+        passed = b"".join(each.body for each in frames if each.type == CircuitFrameType.CELL)
+        assert not any(secret in passed for secret in secrets)
+
+    # No two hops share a byte string of 15 bytes or more, wherever it is in a frame.
+    bodies = [circuit_bodies(frames)[:COMPARED] for frames in seen.values()]
+    every = [windows(each, offsets=8) for each in bodies if each]
+    aligned = [windows(each, offsets=1) for each in bodies if each]
+    assert len(every) >= 3
+    for one, other in permutations(range(len(every)), 2):
+        assert not np.intersect1d(every[one], aligned[other]).size
+
+    # Sizes are the two listed, whatever is inside.
+    sizes = {len(body) for frames in seen.values() for body in circuit_bodies(frames)}
+    assert sizes <= set(BODY_BYTES.values())
 
 
 @clause("11.4")
@@ -61,7 +153,7 @@ def test_a_client_uses_the_same_guard_after_a_restart_and_other_hops_behind_it(
 @clause("11.7")
 def test_the_circuits_of_a_running_client_are_shown(nodes: list[LocalNode], tmp_path: Path) -> None:
     home = home_of(tmp_path / "dora", nodes)
-    running = subprocess.Popen([COMMAND, "run", "--home", str(home)], env=clean_environ(), stderr=subprocess.PIPE)
+    running = subprocess.Popen([COMMAND, "run", "--home", str(home)], env=clean_environ())
     try:
         until(lambda: (home / "run.lock").is_file() and b"token" in (home / "run.lock").read_bytes())
 
@@ -112,5 +204,71 @@ async def test_a_killed_hop_costs_a_circuit_and_no_message(nodes: list[LocalNode
         after = [f"after {number}" for number in range(5)]
         await alice.send_many("peer", after)
         assert await received(bob, 5) == after
-        start(victim)
+        start_recording(victim)
         await asyncio.to_thread(wait_until_answering, [victim])
+
+
+@clause("1.1", "1.2", "11.3")
+async def test_everything_arrives_once_in_order_for_people_who_come_and_go_while_a_node_is_killed(
+    nodes: list[LocalNode], tmp_path: Path
+) -> None:
+    await everything_arrives_once_in_order(tmp_path, nodes, Load(people=3, messages=16, visits=2, kills=1))
+
+
+@clause("4.3", "4.4", "11.7")
+async def test_failures_name_their_place_and_the_outbox_waits_without_counting_an_attempt(
+    nodes: list[LocalNode], tmp_path: Path
+) -> None:
+    async with pair(tmp_path, nodes) as (alice, bob):
+        await alice.send("peer", "before")
+        assert await received(bob, 1) == ["before"]
+        assert alice.running_mesh is not None
+        assert alice.running_mesh.circuits is not None
+        pool = alice.running_mesh.circuits.pool
+        guards = [each.hops[0] for each in pool.status().circuits]
+        in_use = max(guards, key=guards.count)
+        kept = next(node for node in nodes if short_key(node_id_of(node.place.node_key)) == in_use)
+        for node in nodes:
+            if node is not kept:
+                kill(node)
+
+        async def failed_with(code: Code) -> None:
+            def is_so() -> bool:
+                entries = [each for each in mail(alice) if each.times_stored == 0]
+                return [(each.last_error, each.attempts, each.state) for each in entries] == [(code, 0, State.PENDING)]
+
+            await until_true(is_so)
+
+        await alice.send("peer", "after")
+        await failed_with(Code.CIRCUIT_BUILD_FAILED)
+        with pytest.raises(CircuitFailed, match=r"the circuit failed at the middle [0-9a-f]{8}"):
+            await pool.acquire("try")
+        kill(kept)
+        await failed_with(Code.NETWORK_UNREACHABLE)
+        with pytest.raises(CircuitFailed, match=r"the guard [0-9a-f]{8} can't be reached"):
+            await pool.acquire("try")
+        for node in nodes:
+            start_recording(node)
+        await asyncio.to_thread(wait_until_answering, nodes)
+        assert await received(bob, 1) == ["after"]
+
+
+@clause("11.2")
+async def test_a_client_that_sends_too_fast_waits_as_long_as_its_own_limit_says(
+    nodes: list[LocalNode], tmp_path: Path
+) -> None:
+    settings = Settings(circuits=CircuitLimits(messages_per_minute=3))
+    async with pair(tmp_path, nodes, settings=settings) as (alice, _):
+        await alice.send_many("peer", [f"message {number}" for number in range(6)])
+
+        def limited() -> list[OutboxEntry]:
+            entries = mail(alice)
+            return [each for each in entries if each.last_error is Code.RATE_LIMITED and each.state is State.PENDING]
+
+        await until_true(limited)
+        waits = [(each.attempts, each.next_attempt_at_ms - alice.now_ms()) for each in limited()]
+        assert all(attempts == 0 and 0 < wait_ms <= 20_000 for attempts, wait_ms in waits), waits
+
+
+def mail(client: Client) -> list[OutboxEntry]:
+    return [each for each in client.outbox.store.entries(limit=100) if each.kind is Kind.TEXT]

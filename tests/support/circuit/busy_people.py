@@ -83,3 +83,24 @@ async def kill_in_turn(nodes: Sequence[LocalNode], *, kills: int, dice: random.R
         await asyncio.sleep(dice.uniform(0.2, 1.0))
         start(victim)
         await asyncio.to_thread(wait_until_answering, [victim])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    people: int
+    messages: int
+    visits: int
+    kills: int
+    seed: int = 5
+
+
+async def everything_arrives_once_in_order(base: Path, nodes: Sequence[LocalNode], load: Load) -> None:
+    """Let the people write to each other while nodes are killed; check what each of them read."""
+    people = await made_people(
+        base, nodes, count=load.people, messages=load.messages, visits=load.visits, seed=load.seed
+    )
+    dice = random.Random(load.seed)  # noqa: S311 - reproducible on purpose
+    async with asyncio.timeout(60 + load.people * load.messages / 4):
+        await asyncio.gather(kill_in_turn(nodes, kills=load.kills, dice=dice), *(person.live() for person in people))
+    for person in people:
+        assert person.got == person.expects

@@ -10,6 +10,7 @@ from restante.cli.node.local_network import LocalNode, make_nodes, running, wait
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.client.mesh.host import CircuitMode
+from restante.policy.settings import Settings
 from restante.runtime.system import SystemClock, SystemEntropy
 from support.relay.node_processes import free_port
 from support.system.wait_until import until
@@ -47,11 +48,13 @@ def home_of(base: Path, nodes: Sequence[LocalNode], circuits: CircuitMode = Circ
 
 
 @contextlib.asynccontextmanager
-async def pair(base: Path, nodes: Sequence[LocalNode]) -> AsyncIterator[tuple[Client, Client]]:
+async def pair(
+    base: Path, nodes: Sequence[LocalNode], *, settings: Settings | None = None
+) -> AsyncIterator[tuple[Client, Client]]:
     """Two running clients that are contacts of each other, each under the name `peer`."""
     homes = [home_of(base / name, nodes) for name in ("alice", "bob")]
     async with (
-        Client.open(homes[0], receive_delay_s=0.0) as alice,
+        Client.open(homes[0], settings=settings, receive_delay_s=0.0) as alice,
         Client.open(homes[1], receive_delay_s=0.0) as bob,
     ):
         await introduce(alice, bob)

@@ -44,7 +44,7 @@ def main() -> None:
         is_node = is_next or connection.node_key is not None
         port = 0 if is_next else connection.remote[1]
         for frame in frames:
-            record.write(pickle.dumps(Seen(port, is_node, is_next, frame.type, bytes(frame.body))))
+            record.write(pickle.dumps((port, is_node, is_next, frame.type, bytes(frame.body))))
 
     def recorded(kind: type, *, is_next: bool) -> None:
         handle = kind.on_frames  # type: ignore[attr-defined]  # both kinds of connection have it
@@ -66,28 +66,30 @@ def seen_by(node: LocalNode) -> list[Seen]:
     with (node.directory.path / RECORD).open("rb") as file:
         while True:
             try:
-                found.append(pickle.load(file))  # noqa: S301 - written by our own process
+                found.append(Seen(*pickle.load(file)))  # noqa: S301 - written by our own process
             except (EOFError, pickle.UnpicklingError):
                 return found
+
+
+def start_recording(node: LocalNode) -> None:
+    with (node.directory.path / "log").open("ab") as log:
+        node.process = subprocess.Popen(
+            [sys.executable, "-m", "support.circuit.recording_node", str(node.directory.path)],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
 
 
 @contextmanager
 def recording_nodes(base: Path, count: int) -> Iterator[list[LocalNode]]:
     """As `support.circuit.people.node_processes`, with nodes that record."""
     made = make_nodes(base, count, port=free_port(), status_port=free_port())
-    tests = Path(__file__).parents[2]
     try:
         for node in made:
-            log = (node.directory.path / "log").open("ab")
-            node.process = subprocess.Popen(
-                [sys.executable, "-m", "support.circuit.recording_node", str(node.directory.path)],
-                cwd=tests,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-            log.close()
+            start_recording(node)
         wait_until_answering(made)
         until(lambda: all(known_nodes(each) == count for each in made))
         yield made

@@ -36,10 +36,18 @@ _STREAM_FAILURES: Final = {
 
 
 class CircuitFailed(AttemptFailed):
-    """A circuit could not be built or has ended. `hop` is 1 for the guard, None if no hop can be named."""
+    """A circuit could not be built, has ended or is not free: no node is to blame. `hop` is 1 for the guard, None if no
+    hop can be named."""
 
-    def __init__(self, text: str, *, hop: int | None = None, failure: Failure = Failure.CIRCUIT_BUILD_FAILED) -> None:
-        super().__init__(text, failure=failure, reached=False)
+    def __init__(
+        self,
+        text: str,
+        *,
+        hop: int | None = None,
+        failure: Failure = Failure.CIRCUIT_BUILD_FAILED,
+        retry_after_ms: int | None = None,
+    ) -> None:
+        super().__init__(text, failure=failure, retry_after_ms=retry_after_ms, reached=False)
         self.hop = hop
 
 

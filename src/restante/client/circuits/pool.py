@@ -346,12 +346,9 @@ class CircuitPool:
             async with asyncio.timeout_at(deadline_s):
                 await waiting
         except TimeoutError:
-            raise AttemptFailed(
-                "all circuits are in use",
-                failure=Failure.RATE_LIMITED,
-                retry_after_ms=round(WAIT_S * 1_000),
-                reached=False,
-            ) from None
+            wait_ms = round(WAIT_S * 1_000)
+            text = "all circuits of this client are in use"
+            raise CircuitFailed(text, failure=Failure.RATE_LIMITED, retry_after_ms=wait_ms) from None
 
     def _tick(self) -> None:
         now_ms = self._clock.now_ms()

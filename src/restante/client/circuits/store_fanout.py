@@ -71,7 +71,7 @@ class StoreFanout:
         task.add_done_callback(self._tasks.discard)
 
     async def _store(self, batch: _Batch) -> None:
-        failed: AttemptFailed = ConnectionLost()
+        failed: AttemptFailed = _circuit_ended()
         avoid: frozenset[NodeId] = frozenset()
         try:
             for _ in range(TRIES):
@@ -86,8 +86,12 @@ class StoreFanout:
                         return
                     avoid = frozenset(list(batch.waiting)[:1])  # the others get further STOREs
                     continue
-                except (CircuitFailed, ConnectionLost) as problem:
+                except ConnectionLost:
+                    failed = _circuit_ended()
+                except CircuitFailed as problem:
                     failed = problem
+                    if problem.failure is Failure.RATE_LIMITED:
+                        return
                 avoid = frozenset(batch.waiting)  # nodes that are hops of the first circuit get a further STORE
         except AttemptFailed as problem:
             failed = problem
@@ -111,7 +115,8 @@ class StoreFanout:
         self, circuit: ClientCircuit, node: NodeDescriptor, batch: _Batch, answer: StoreAnswer
     ) -> Answer | AttemptFailed:
         if answer.frame_type == NO_ANSWER:
-            return AttemptFailed("the node can't be reached from the exit", failure=Failure.CONNECTION_REFUSED)
+            text = f"the node {short_key(node.node_id)} can't be reached from the exit {short_key(circuit.hops[-1])}"
+            return AttemptFailed(text, failure=Failure.CONNECTION_REFUSED, reached=False)
         try:
             if answer.frame_type == FrameType.REFUSED:
                 refused = Refused.from_body(answer.body)
@@ -133,6 +138,10 @@ class StoreFanout:
         self._pool.pass_over(exit_id)
         text = f"the exit {short_key(exit_id)} passed on a receipt that does not verify"
         return AttemptFailed(text, failure=Failure.STORAGE_REFUSED)
+
+
+def _circuit_ended() -> CircuitFailed:
+    return CircuitFailed("the circuit ended before the exit answered", failure=Failure.NETWORK_TIMEOUT)
 
 
 def _settle(future: "asyncio.Future[Answer]", answer: Answer | AttemptFailed) -> None:

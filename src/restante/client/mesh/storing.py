@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from restante.client.circuits.circuit import CircuitFailed
 from restante.client.mesh.directory import MeshDirectory
 from restante.core import store_quorum
 from restante.core.inboxes.mesh_inbox import BucketKeys, bucket_keys, build_mesh_envelope
@@ -143,8 +144,8 @@ class MeshStorage:
                     attempt.events.put_nowait((bucket, Moved(await self._order(attempt.keys))))
                 case PassOver(node, until_ms):
                     problem = attempt.problems.get(node)
-                    if problem is None or problem.failure is not Failure.CIRCUIT_BUILD_FAILED:
-                        self._passed_over[node] = until_ms  # else the circuit failed, not the node
+                    if not isinstance(problem, CircuitFailed):  # else no node is to blame
+                        self._passed_over[node] = until_ms
                 case WakeAt(at_ms):
                     delay_s = max(0, at_ms - self._directory.now_ms()) / 1_000
                     wake = (attempt.state.bucket, TimePassed())
@@ -207,9 +208,8 @@ def _failure_of(attempt: _Attempt) -> AttemptFailed:
     """Return what failed: the circuits, if no node could be asked because of them, else too few receipts, with the
     reason of each node (SPEC 11.7)."""
     problems = list(attempt.problems.values())
-    by_circuit = [each for each in problems if each.failure is Failure.CIRCUIT_BUILD_FAILED]
-    if by_circuit and len(by_circuit) == len(problems):
-        return by_circuit[0]
+    if problems and all(isinstance(each, CircuitFailed) for each in problems):
+        return problems[0]
     reasons = "; ".join(sorted({str(each) for each in problems}))
     stored = f"{len(attempt.receipts)} nodes stored the message, at least {store_quorum.WRITE_QUORUM} must"
     return AttemptFailed(
