@@ -52,15 +52,15 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LocalNode]]
         yield made
 
 
-async def exchange(tmp_path: Path, nodes: list[LocalNode], monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """Let mail travel both ways; return the ports of all TCP connections that the two clients dialled."""
+async def exchange(tmp_path: Path, nodes: list[LocalNode], monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
+    """Let mail travel both ways; return where the two clients dialled, and from which ports."""
     loop = asyncio.get_running_loop()
-    ports: set[int] = set()
+    ports: set[tuple[str, int]] = set()
     dial = loop.create_connection
 
     async def noted(*args: Any, **kwargs: Any) -> Any:
         transport, protocol = await dial(*args, **kwargs)
-        ports.add(transport.get_extra_info("sockname")[1])
+        ports.add((transport.get_extra_info("peername")[0], transport.get_extra_info("sockname")[1]))
         return transport, protocol
 
     monkeypatch.setattr(loop, "create_connection", noted)
@@ -89,11 +89,11 @@ def windows(bodies: list[bytes], *, offsets: int) -> "np.ndarray[Any, np.dtype[n
 async def test_mail_arrives_through_circuits_and_no_node_sees_both_who_and_what(
     nodes: list[LocalNode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client_ports = await exchange(tmp_path, nodes, monkeypatch)
+    dialled = await exchange(tmp_path, nodes, monkeypatch)
     seen = {node_id_of(node.place.node_key): seen_by(node) for node in nodes}
-
-    from_clients = [each for frames in seen.values() for each in frames if each.port in client_ports]
-    others = [each for frames in seen.values() for each in frames if each.port not in client_ports]
+    by_host = [(node.place.host, each) for node in nodes for each in seen[node_id_of(node.place.node_key)]]
+    from_clients = [each for host, each in by_host if (host, each.port) in dialled]
+    others = [each for host, each in by_host if (host, each.port) not in dialled]
 
     # Who: a client's own connections carry circuits, whose first hop is the node itself, and copies of the directory.
     greetings = {FrameType.START, FrameType.PING, FrameType.PONG}
@@ -225,8 +225,7 @@ async def test_failures_name_their_place_and_the_outbox_waits_without_counting_a
         assert alice.running_mesh is not None
         assert alice.running_mesh.circuits is not None
         pool = alice.running_mesh.circuits.pool
-        guards = [each.hops[0] for each in pool.status().circuits]
-        in_use = max(guards, key=guards.count)
+        in_use = short_key(pool._guards._state.guards[0].node_id)
         kept = next(node for node in nodes if short_key(node_id_of(node.place.node_key)) == in_use)
         for node in nodes:
             if node is not kept:

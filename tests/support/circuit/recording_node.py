@@ -12,15 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from restante.cli.node.local_network import LocalNode, make_nodes, stop, wait_until_answering
+from restante.cli.node.local_network import LocalNode, stop, wait_until_answering
 from restante.node.client_connection import ClientConnection
 from restante.node.config import load_node_config
 from restante.node.daemon import run_node
 from restante.runtime.node_home import NodeDirectory
 from restante.runtime.transport.circuit_connection import CircuitConnection
 from restante.wire.frames.codec import RawFrame
-from support.circuit.people import known_nodes
-from support.relay.node_processes import free_port
+from support.circuit.people import known_nodes, made_nodes
 from support.system.wait_until import until
 
 RECORD = "recorded"
@@ -50,8 +49,8 @@ def main() -> None:
         handle = kind.on_frames  # type: ignore[attr-defined]  # both kinds of connection have it
 
         def on_frames(self: Any, frames: list[RawFrame], *, partial_bytes: int) -> None:
-            write(self, frames, is_next=is_next)
             handle(self, frames, partial_bytes=partial_bytes)
+            write(self, frames, is_next=is_next)  # afterwards: a node proves its key in the same batch
 
         kind.on_frames = on_frames  # type: ignore[attr-defined]
 
@@ -86,7 +85,7 @@ def start_recording(node: LocalNode) -> None:
 @contextmanager
 def recording_nodes(base: Path, count: int) -> Iterator[list[LocalNode]]:
     """As `support.circuit.people.node_processes`, with nodes that record."""
-    made = make_nodes(base, count, port=free_port(), status_port=free_port())
+    made = made_nodes(base, count)
     try:
         for node in made:
             start_recording(node)

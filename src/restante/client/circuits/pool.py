@@ -15,6 +15,7 @@ from restante.model.ids import NodeId
 from restante.model.node_descriptor import NodeDescriptor
 from restante.policy.circuits.build_times import BuildTimes
 from restante.policy.circuits.client_rates import ClientRates
+from restante.policy.circuits.create_limits import own_meter
 from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.circuits.path import NoPath, Path, choose_path, usable_hops
 from restante.policy.connection_limits import RelayLimits
@@ -102,6 +103,7 @@ class CircuitPool:
         )
         self.rates = ClientRates(limits, now_s=self._loop.time())
         self.times = BuildTimes()
+        self._requests = own_meter(self._loop.time())
         self.failures: Counter[str] = Counter()
         self.built = 0
         self.on_rotating: Callable[[ClientCircuit], None] = lambda _circuit: None
@@ -269,6 +271,8 @@ class CircuitPool:
         raise (NoHopsLeft if isinstance(last, NoPath) else CircuitFailed)(str(last)) from last
 
     async def _build_path(self, path: Path) -> _Member:
+        while not self._requests.take(1, self._loop.time()):  # noqa: ASYNC110 - the bucket fills with time
+            await asyncio.sleep(self._requests.wait_ms(1) / 1_000)
         connection = await self._guards.connect(path.guard)
         began_s = self._loop.time()
         circuit = ClientCircuit(

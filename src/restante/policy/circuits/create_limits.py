@@ -9,6 +9,8 @@ from typing import Final
 from restante.policy.circuits.token_bucket import TokenBucket
 
 PER_CLIENT_PER_S: Final = 20
+OWN_PER_S: Final = 10
+"""What a client asks for itself, so that no guard refuses it when builds fail fast."""
 PER_NODE_PER_S: Final = 400
 """From another hop: the circuits of many clients come over one connection."""
 CORE_SHARE: Final = 0.25
@@ -21,6 +23,11 @@ def create_meter(*, is_node: bool, now_s: float) -> TokenBucket:
     """Return the bucket of one connection."""
     rate = PER_NODE_PER_S if is_node else PER_CLIENT_PER_S
     return TokenBucket(per_s=rate, burst=rate, now_s=now_s)
+
+
+def own_meter(now_s: float) -> TokenBucket:
+    """Return the bucket of a client's own circuit requests."""
+    return TokenBucket(per_s=OWN_PER_S, burst=OWN_PER_S, now_s=now_s)
 
 
 def core_meter(now_s: float) -> TokenBucket:
