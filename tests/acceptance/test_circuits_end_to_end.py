@@ -5,7 +5,8 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from restante.model.kinds import Kind
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import State
 from restante.policy.circuits.limits import CircuitLimits
+from restante.policy.retry import RetrySchedule
 from restante.policy.settings import Settings
 from restante.wire.circuit.cells import BODY_BYTES
 from restante.wire.circuit.frames import CircuitFrameType, decode_create
@@ -36,7 +38,7 @@ from support.circuit.people import home_of, kill, pair, received
 from support.circuit.recording_node import Seen, recording_nodes, seen_by, start_recording
 from support.relay.node_processes import COMMAND, clean_environ, restante
 from support.spec.clauses import clause
-from support.system.wait_until import until, until_true
+from support.system.wait_until import LOOK_S, looks, until
 
 NODES = 7
 LIMIT_S = 60.0
@@ -219,7 +221,8 @@ async def test_everything_arrives_once_in_order_for_people_who_come_and_go_while
 async def test_failures_name_their_place_and_the_outbox_waits_without_counting_an_attempt(
     nodes: list[LocalNode], tmp_path: Path
 ) -> None:
-    async with pair(tmp_path, nodes) as (alice, bob):
+    settings = Settings(retry=RetrySchedule(base_ms=100))
+    async with pair(tmp_path, nodes, settings=settings) as (alice, bob):
         await alice.send("peer", "before")
         assert await received(bob, 1) == ["before"]
         assert alice.running_mesh is not None
@@ -232,11 +235,11 @@ async def test_failures_name_their_place_and_the_outbox_waits_without_counting_a
                 kill(node)
 
         async def failed_with(code: Code) -> None:
-            def is_so() -> bool:
-                entries = [each for each in mail(alice) if each.times_stored == 0]
-                return [(each.last_error, each.attempts, each.state) for each in entries] == [(code, 0, State.PENDING)]
+            def is_so(entries: list[OutboxEntry]) -> bool:
+                unsent = [(each.last_error, each.attempts) for each in entries if each.times_stored == 0]
+                return unsent == [(code, 0)]
 
-            await until_true(is_so)
+            await until_outbox(alice, is_so)
 
         await alice.send("peer", "after")
         await failed_with(Code.CIRCUIT_BUILD_FAILED)
@@ -260,14 +263,20 @@ async def test_a_client_that_sends_too_fast_waits_as_long_as_its_own_limit_says(
     async with pair(tmp_path, nodes, settings=settings) as (alice, _):
         await alice.send_many("peer", [f"message {number}" for number in range(6)])
 
-        def limited() -> list[OutboxEntry]:
-            entries = mail(alice)
+        def limited(entries: list[OutboxEntry]) -> list[OutboxEntry]:
             return [each for each in entries if each.last_error is Code.RATE_LIMITED and each.state is State.PENDING]
 
-        await until_true(limited)
-        waits = [(each.attempts, each.next_attempt_at_ms - alice.now_ms()) for each in limited()]
-        assert all(attempts == 0 and 0 < wait_ms <= 20_000 for attempts, wait_ms in waits), waits
+        waiting = limited(await until_outbox(alice, limited))
+        waits = [(each.attempts, each.next_attempt_at_ms - alice.now_ms()) for each in waiting]
+        assert all(attempts == 0 and wait_ms <= 20_000 for attempts, wait_ms in waits), waits
 
 
-def mail(client: Client) -> list[OutboxEntry]:
-    return [each for each in client.outbox.store.entries(limit=100) if each.kind is Kind.TEXT]
+async def until_outbox(client: Client, condition: Callable[[list[OutboxEntry]], object]) -> list[OutboxEntry]:
+    """Wait until the condition holds for the texts in the outbox; return them."""
+    for _ in looks():
+        entries = await client.file.run(partial(client.outbox.store.entries, limit=100))
+        texts = [each for each in entries if each.kind is Kind.TEXT]
+        if condition(texts):
+            return texts
+        await asyncio.sleep(LOOK_S)
+    raise AssertionError

@@ -79,19 +79,18 @@ class StoreFanout:
                 if not named:
                     return
                 try:
-                    await self._store_over(await self._pool.acquire(STORES, avoid=avoid, prefer_not=named), batch)
-                except NoHopsLeft as problem:
-                    failed = problem
+                    circuit = await self._pool.acquire(STORES, avoid=avoid, prefer_not=named)
+                except NoHopsLeft:
                     if len(avoid) < 2:
-                        return
+                        raise
                     avoid = frozenset(list(batch.waiting)[:1])  # the others get further STOREs
                     continue
+                try:
+                    await self._store_over(circuit, batch)
                 except ConnectionLost:
                     failed = _circuit_ended()
                 except CircuitFailed as problem:
                     failed = problem
-                    if problem.failure is Failure.RATE_LIMITED:
-                        return
                 avoid = frozenset(batch.waiting)  # nodes that are hops of the first circuit get a further STORE
         except AttemptFailed as problem:
             failed = problem
