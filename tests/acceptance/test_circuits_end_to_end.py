@@ -217,6 +217,7 @@ async def test_everything_arrives_once_in_order_for_people_who_come_and_go_while
     await everything_arrives_once_in_order(tmp_path, nodes, Load(people=3, messages=16, visits=2, kills=1))
 
 
+@pytest.mark.soak  # all nodes die and come back, and the waits of the outbox are real
 @clause("4.3", "4.4", "11.7")
 async def test_failures_name_their_place_and_the_outbox_waits_without_counting_an_attempt(
     nodes: list[LocalNode], tmp_path: Path

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import ipaddress
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from restante.client.circuits.circuit import CircuitFailed, short_key
 from restante.core.circuit.cell_queues import CellBudget
@@ -20,6 +20,8 @@ from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.cell_link import Side
 from restante.runtime.transport.circuit_connection import CircuitConnection
+
+CLOSE_S: Final = 1.0
 
 
 class GuardStore(Protocol):
@@ -87,8 +89,15 @@ class GuardConnections:
         self._failed_at_ms[guard] = self._clock.now_ms()
 
     async def close(self) -> None:
+        """Send what is queued, the DESTROYs of circuits among it, then end the connections."""
         for connection in self._open.values():
             await connection.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                for connection in self._open.values():
+                    await connection.lost()
+        for connection in self._open.values():
+            connection.abort()
 
 
 def _lasting(state: GuardState) -> tuple[object, ...]:

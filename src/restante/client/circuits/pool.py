@@ -263,7 +263,7 @@ class CircuitPool:
                     choose=self._choose,
                     avoid=avoid | (passed_over - {each.node_id for each in guards}),
                     avoid_exits=avoid_exits,
-                    prefer_not=prefer_not,
+                    prefer_not=prefer_not | passed_over,  # a guard that failed behind another guard is still a guard
                     is_private=self._is_private,
                 )
             except RestanteError as problem:
