@@ -9,7 +9,9 @@ hash). Messages have 1 KiB.
 import argparse
 import asyncio
 import os
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -180,18 +182,15 @@ def mesh_of(count: int, *, port: int) -> Iterator[tuple[list[LocalNode], list[No
 
 
 async def _directory(made: list[LocalNode], count: int) -> list[NodeDescriptor]:
-    """Wait until every node knows all others, and return what the last one knows."""
-    known: list[NodeDescriptor] = []
-    for node in made:
-        while True:
-            connection = await MeshConnection.connect(node.place.host, node.place.port, node=node.place.node_key)
-            page = await connection.sync_directory(0, bytes(32))
-            await connection.close()
-            if len(page.descriptors) == count:
-                known = list(map(verify_descriptor, page.descriptors))
-                break
-            await asyncio.sleep(0.5)
-    return known
+    """Wait until the first node, by which all others join, knows all of them; return what it knows."""
+    while True:
+        first = made[0].place
+        connection = await MeshConnection.connect(first.host, first.port, node=first.node_key)
+        page = await connection.sync_directory(0, bytes(32))
+        await connection.close()
+        if len(page.descriptors) == count:
+            return list(map(verify_descriptor, page.descriptors))
+        await asyncio.sleep(0.5)
 
 
 async def measure_ours(made: list[LocalNode], nodes: list[NodeDescriptor], *, stores: int) -> OurRates:
@@ -281,6 +280,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=17_700)
     parser.add_argument("--dry", action="store_true", help="print only")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the node processes are ended on the way out
     for count in given.nodes:
         with mesh_of(count, port=given.port) as (made, nodes):
             ours = asyncio.run(measure_ours(made, nodes, stores=given.stores))
