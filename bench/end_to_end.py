@@ -19,7 +19,7 @@ from bench.end_to_end_actors import Part
 from bench.end_to_end_floor import SYNCS, crypto_us, redis_latencies_us, sync_us
 from bench.end_to_end_idle import idle
 from bench.end_to_end_stage import Actor, Stage, staged
-from bench.results import Table, bar, write_results
+from bench.results import Table, bar, with_earlier_rows, write_results
 
 WORKING_DIRECTORY: Final = Path(".run/bench-end-to-end")  # the system's place for temporary files may be no disk
 MESSAGES: Final = 20_000
@@ -261,15 +261,19 @@ async def start_greedy(stage: Stage) -> None:
 
 async def sizes(folder: Path, messages: int, results: list[Table], *, large: bool = False) -> None:
     """Rate and latency over how many messages there are."""
-    table = Table("Sustained rate and latency by number of messages", ["messages", "messages/s", "P50 ms", "P99 ms"])
+    table = Table(
+        "Sustained rate and latency by number of messages",
+        ["messages", "messages/s", "P50 ms", "P99 ms"],
+        plot=(0, 1, 2, 3),
+    )
     for count in (1_000, 10_000, *((100_000,) if large else ())):
         if count > 5 * messages:
             continue
         case = Loop(f"{count:,}", count)
         await case.run(folder / f"size-{count}")
         table.add([f"{count:,}", f"{case.rate:,.0f}", f"{case.p50_ms:,.1f}", f"{case.p99_ms:,.1f}"])
-    table.plot = (0, 1)
-    results.append(table)
+        write_results("end_to_end", [with_earlier_rows("end_to_end", table)])  # the largest takes minutes
+    results.append(with_earlier_rows("end_to_end", table))
 
 
 PARTS: Final[dict[str, Callable[[Path, int, list[Table]], Awaitable[None]]]] = {

@@ -52,11 +52,11 @@ def _table(table: dict[str, Any]) -> str:
     rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
     lines = ["| " + " | ".join(cell.strip().replace("|", "\\|") for cell in row) + " |" for row in rows]
     text = f"### {table['title']}\n\n" + "\n".join(lines) + "\n"
-    return text + _plot(table) if table.get("plot") else text
+    label, *values = table.get("plot") or [0]
+    return text + "".join(_plot(table, label, value) for value in values)
 
 
-def _plot(table: dict[str, Any]) -> str:
-    x, y = table["plot"]
+def _plot(table: dict[str, Any], x: int, y: int) -> str:
     labels = ", ".join(f'"{row[x]}"' for row in table["rows"])
     values = ", ".join(row[y].replace(",", "") for row in table["rows"])
     return f"""

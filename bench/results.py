@@ -12,12 +12,13 @@ RESULTS: Final = Path(__file__).parent / "results"
 
 @dataclass(slots=True)
 class Table:
-    """A title, the names of the columns and rows of text. `plot` names the columns that a chart shows."""
+    """A title, the names of the columns and rows of text. `plot` names the column of a chart's labels and those
+    that have a chart each."""
 
     title: str
     columns: list[str]
     rows: list[list[str]] = field(default_factory=list)
-    plot: tuple[int, int] | None = None
+    plot: tuple[int, ...] | None = None
 
     def add(self, row: list[str]) -> None:
         self.rows.append(row)
