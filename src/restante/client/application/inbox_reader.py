@@ -99,6 +99,7 @@ class InboxReader:
         self._clock = clock
         self._on_read = on_read
         self._news = asyncio.Event()
+        self._wakes = 0
         self._failure: BaseException | None = None
         self._closed = asyncio.Event()
         self._processed: set[int] = set()  # places whose ack is not on disk yet
@@ -107,25 +108,26 @@ class InboxReader:
 
     def wake(self) -> None:
         """Look for new messages now."""
+        self._wakes += 1
         self._news.set()
 
     def fail(self, failure: BaseException) -> None:
         """Raise `failure` from every iteration that waits: nothing will arrive any more."""
         self._failure = failure
-        self._news.set()
+        self.wake()
 
     def close(self) -> None:
         """End every iteration."""
         self._closed.set()
-        self._news.set()
+        self.wake()
 
     async def messages(self, *, follow: bool, explicit_acks: bool) -> AsyncGenerator[ReceivedMessage, None]:
         after = -1
         while not self._closed.is_set():
-            self._news.clear()
+            wakes = self._wakes
             try:
                 self._raise_ack_failure()
-                page = await self._file.read(partial(self._unread, after))
+                page, is_last = await self._file.read(partial(self._unread, after))
             except StoreUnusable:
                 if self._closed.is_set():
                     return
@@ -138,12 +140,13 @@ class InboxReader:
                 yield ReceivedMessage(entry, sender_name="" if contact is None else contact.name, place=place, ack=self)
                 if not explicit_acks:
                     self._ack_soon(place)
-            if page:
+            if not is_last or self._wakes != wakes:
                 continue
             if self._failure is not None:
                 raise self._failure
             if not follow:
                 return
+            self._news.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_S):
                     await self._news.wait()
@@ -152,7 +155,8 @@ class InboxReader:
         await self._file.run(partial(self._mark_acked, [place]))
 
     async def has_unread(self) -> bool:
-        return bool(await self._file.read(partial(self._unread, -1)))
+        unread, _ = await self._file.read(partial(self._unread, -1))
+        return bool(unread)
 
     async def finished(self) -> None:
         """Return once every ack that began is on disk, or has failed."""
@@ -191,20 +195,22 @@ class InboxReader:
         """
         return entry.first_read_at_ms is None and (self.sends_read_acks or entry.expires_at_ms is None)
 
-    def _unread(self, after: int) -> list[tuple[int, InboxEntry]]:
+    def _unread(self, after: int) -> tuple[list[tuple[int, InboxEntry]], bool]:
+        """Return the next messages that are not acked, and whether there are no others in the file."""
         if after < 0:
             first = self._inbox.first_unacked()
             if first is None:
-                return []
+                return [], True
             after = first - 1
-        while page := self._inbox.released(after=after, limit=PAGE, now_ms=self._clock.now_ms()):
+        while True:
+            page = self._inbox.released(after=after, limit=PAGE, now_ms=self._clock.now_ms())
             unread = [
                 (place, entry) for place, entry in page if entry.acked_at_ms is None and place not in self._processed
             ]
-            if unread:
-                return unread
+            is_last = len(page) < PAGE
+            if unread or is_last:
+                return unread, is_last
             after = page[-1][0]
-        return []
 
     def _show(self, place: int) -> None:
         """Mark a message as read that is shown now."""

@@ -34,6 +34,7 @@ class DeferredIndex:
         self._unindexed: dict[InboxKey, list[UnindexedBlob]] | None = None
         self._leaving: dict[InboxKey, list[UnindexedBlob]] = {}  # indexed by the transaction that is in progress
         self._waiting = 0
+        self._indexed_through = 0  # no blob above this id is in the file's index
         self._last_id = 0
         self._committed_through = 0  # unindexed blobs up to this id are on disk
         database.on_invalidate(self._invalidate)
@@ -91,6 +92,7 @@ class DeferredIndex:
         )
         through = max(entries[-1][0] for entries in unindexed.values())
         self._database.defer(_SQL["set_indexed_through"], (through,))
+        self._indexed_through = through
         for inbox, entries in self._leaving.items():
             unindexed[inbox] = entries + unindexed.get(inbox, [])
         self._leaving, self._unindexed, self._waiting = unindexed, {}, 0
@@ -104,9 +106,9 @@ class DeferredIndex:
         # Read the memory first: entries that a commit moves away in between are then found in the file.
         waiting = [*self._leaving.get(inbox, ()), *self._known(self._reader).get(inbox, ())]
         through = self._committed_through
-        page: list[tuple[int, int]] = self._reader.run(
-            _SQL["page_sizes"], recipient=inbox, after=after, limit=limit, now_ms=now_ms
-        )
+        page: list[tuple[int, int]] = []
+        if after < self._indexed_through:  # a live subscription is usually behind nothing but new blobs
+            page = self._reader.run(_SQL["page_sizes"], recipient=inbox, after=after, limit=limit, now_ms=now_ms)
         if waiting and len(page) < limit:
             indexed_through = page[-1][0] if page else after
             first = bisect_right(waiting, indexed_through, key=_blob_id)
@@ -123,10 +125,13 @@ class DeferredIndex:
         if unindexed is None:
             unindexed = {}
             rows = through.query_without_writing(_SQL["unindexed"])  # no blob is deferred yet: `add` calls this first
-            for recipient, *entry in rows:
-                unindexed.setdefault(InboxKey(recipient), []).append((entry[0], entry[1], entry[2]))
-            self._unindexed, self._waiting = unindexed, len(rows)
-            self._last_id = self._committed_through = rows[-1][1] if rows else 0
+            self._indexed_through = self._last_id = rows[0][0]
+            for _, recipient, blob_id, expires_at_ms, size_bytes in rows:
+                if blob_id is not None:
+                    unindexed.setdefault(InboxKey(recipient), []).append((blob_id, expires_at_ms, size_bytes))
+                    self._last_id = blob_id
+            self._unindexed, self._waiting = unindexed, sum(map(len, unindexed.values()))
+            self._committed_through = self._last_id
         return unindexed
 
     def _mark_committed(self) -> None:

@@ -9,8 +9,11 @@ INSERT INTO blob_index (recipient, id, expires_at_ms, size_bytes) VALUES (?, ?, 
 UPDATE blob_index_state SET through = ?;
 
 -- name: unindexed
--- Blobs without an index entry, oldest first, to rebuild the deferred entries after a start.
-SELECT recipient, id, expires_at_ms, length(envelope) FROM blob WHERE id > (SELECT through FROM blob_index_state) ORDER BY id;
+-- Up to which id blobs are indexed, and those above it, oldest first, to rebuild the deferred entries after a start. In
+-- one statement, so that no commit comes between. Without such blobs there is one row of NULLs.
+SELECT through, recipient, id, expires_at_ms, length(envelope)
+  FROM blob_index_state LEFT JOIN blob ON id > through
+ ORDER BY id;
 
 -- name: page_sizes
 -- Ids and sizes of the next live blobs of a mailbox. An expired one is never served, reaped or not (SPEC 6.3).
