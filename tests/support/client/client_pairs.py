@@ -24,10 +24,17 @@ DEFAULTS = Settings()
 
 
 def client_in(
-    home: Path, *, clock: FakeClock, settings: Settings = DEFAULTS, seed: int = 1, sends_read_acks: bool = False
+    home: Path,
+    *,
+    clock: FakeClock,
+    settings: Settings = DEFAULTS,
+    seed: int = 1,
+    sends_read_acks: bool = False,
+    entropy: SeededEntropy | None = None,
 ) -> Client:
     """The client of this directory, which is made if it is not there."""
-    directory, entropy = ClientDirectory(home), SeededEntropy(int.from_bytes(home.name.encode()) + seed)
+    directory = ClientDirectory(home)
+    entropy = entropy or SeededEntropy(int.from_bytes(home.name.encode()) + seed)
     if not home.exists():
         directory.create(RELAY, entropy)
     return Client.open(home, settings=settings, clock=clock, entropy=entropy, sends_read_acks=sends_read_acks)

@@ -8,7 +8,7 @@ fourth, all accepted mail is shown and receipted.
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from operator import methodcaller
 from time import monotonic
 from typing import NamedTuple
 
@@ -182,7 +182,7 @@ class Explorer:
                 isinstance(envelope.body, Mail) and envelope.body not in client.acknowledged_again
             )
             if envelope.to == side and not is_idle:
-                yield f"{name} gets {self._shown(number)}", partial(World.deliver, side=side, number=number), node
+                yield f"{name} gets {self._shown(number)}", methodcaller("deliver", side=side, number=number), node
         if node.elapses[side] and _has_run(client):
             left = (node.elapses[0] - (side == 0), node.elapses[1] - (side == 1))
             yield f"{name}: retry intervals end", lambda world: world.elapse(side), node._replace(elapses=left)
@@ -195,7 +195,7 @@ class Explorer:
             for session, generation in sorted(known | {(UNKNOWN, UNKNOWN_GENERATION)}):
                 yield (
                     f"forged bytes for {name} claim {session.hex()}",
-                    partial(World.forge, side=side, session=session, generation=generation),
+                    methodcaller("forge", side=side, session=session, generation=generation),
                     after,
                 )
         if left.steal:
@@ -208,7 +208,7 @@ class Explorer:
                 if held != current:
                     yield (
                         f"{name} forgets {held.session_id.hex()}",
-                        partial(World.forget_session, side=side, session=held.session_id),
+                        methodcaller("forget_session", side=side, session=held.session_id),
                         after,
                     )
         if left.lose_key:
@@ -217,7 +217,7 @@ class Explorer:
                 if self._envelopes.all[number].to == side and number not in node.state.clients[side].seen:
                     yield (
                         f"{name} loses the key of {self._shown(number)}",
-                        partial(World.lose_skipped_key, side=side, number=number),
+                        methodcaller("lose_skipped_key", side=side, number=number),
                         after,
                     )
 
@@ -234,14 +234,14 @@ class Explorer:
             after = node._replace(left=left._replace(restore_known=left.restore_known - 1))
             yield (
                 f"{name} is restored and knows it",
-                partial(World.restore, side=side, backup=backup, is_known=True),
+                methodcaller("restore", side=side, backup=backup, is_known=True),
                 after,
             )
         if left.restore_unnoticed:
             after = node._replace(left=left._replace(restore_unnoticed=left.restore_unnoticed - 1))
             yield (
                 f"{name} is restored and does not know it",
-                partial(World.restore, side=side, backup=backup, is_known=False),
+                methodcaller("restore", side=side, backup=backup, is_known=False),
                 after,
             )
 

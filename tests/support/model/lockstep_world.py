@@ -1,0 +1,340 @@
+"""Two real clients do what the symbolic world does, and must come to the same state after every act.
+
+The symbolic side is support/model/symbolic_world with the acts of support/model/explorer. Each act is done by a real
+client, too (support/model/forkable_client). Compared are the sessions and their order, the current session, what is
+remembered as unreadable, both retry intervals, what was read, what is unreceipted, and every envelope that left.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from restante.client.client import Client as RealClient
+from restante.core.peer_session_events import KnownSession, SessionExpired, TimePassed
+from restante.core.peer_sessions import ALL_RULES, PeerSessions, age_rank, current_session
+from restante.model.ids import SessionId
+from restante.policy.session_recovery import is_over
+from restante.ports.relay_connection import StoredBlob
+from restante.testing.deterministic import SeededEntropy
+from support.client.restored_clients import forged
+from support.model.explorer import Budget, Explorer, Node, Scenario, start
+from support.model.forkable_client import PEER, ForkableClient, Operation, Run, Seen, Sent, Step
+from support.model.symbolic_values import Client, Envelopes, Mail, State
+from support.model.symbolic_world import BOTH, World
+
+PAUSE_MS = 3 * 3_600_000
+"""Longer than any retry interval that a search reaches, and so short that no gap ends and nothing is stored again."""
+Pair = tuple[ForkableClient, ForkableClient]
+
+
+_A_DAY_AGO = "UPDATE dedup SET acked_again_at_ms = 0"
+"""Duplicates may be acknowledged again. A whole day would also end gaps, which the symbolic world does not know."""
+
+
+class Named(NamedTuple):
+    """The real session behind a symbolic name."""
+
+    session_id: SessionId
+    generation: int
+
+
+UNKNOWN_SESSION = Named(SessionId(bytes(32)), 0)
+
+
+class Real(NamedTuple):
+    """The real part of a state: where each client stands, and what symbolic names stand for."""
+
+    locals: tuple[int, int]
+    backups: tuple[int | None, int | None]
+    sessions: dict[SessionId, Named]
+    sent: dict[int, Sent]
+    first_read: tuple[frozenset[bytes], frozenset[bytes]]
+    """What was read before the search began."""
+
+
+class LockstepWorld(World):
+    """One state of both, opened for a step."""
+
+    def __init__(self, state: State, envelopes: Envelopes, real: Real, pair: Pair) -> None:
+        super().__init__(state, ALL_RULES, envelopes, one_time_prekeys=1)
+        self.pair = pair
+        self.at = list(real.locals)
+        self.backups = list(real.backups)
+        self.names = dict(real.sessions)
+        self.sent = dict(real.sent)
+        self.first_read = real.first_read
+
+    def real(self, backups: tuple[int | None, int | None]) -> Real:
+        return Real((self.at[0], self.at[1]), backups, self.names, self.sent, self.first_read)
+
+    def send_mail(self, side: int) -> None:
+        text = b"mail %d of side %d" % (self.mails[side], side)
+        begun = len(self.written)
+        super().send_mail(side)
+        self._follow(side, begun, text, lambda client: client.send(PEER, text))
+
+    def send_receipts(self, side: int) -> None:
+        begun = len(self.written)
+        self._step(side, TimePassed())
+        super().send_receipts(side)
+        self._follow(side, begun, "receipts", lambda client: client.run_maintenance())
+
+    def deliver(self, side: int, number: int) -> None:
+        begun = len(self.written)
+        super().deliver(side, number)
+        self._step(side, TimePassed())  # as the client does after each batch
+        raw = self.sent[number].raw
+        self._follow(side, begun, self.sent[number].payload_hash, lambda client: client.receive([_blob(client, raw)]))
+
+    def forge(self, side: int, session: SessionId, generation: int) -> None:
+        super().forge(side, session, generation)
+        here, claimed = self.pair[side], self.names.get(session, UNKNOWN_SESSION).session_id
+        before = here.local(self.at[side]).seen
+        raw = forged(here.peer.address, here.client.identity.card, claimed, generation, SeededEntropy(here.steps))
+        step = here.step(
+            self.at[side], ("forged", claimed), lambda client: client.receive([_blob(client, raw)]), is_usable=_any
+        )
+        assert step.sent == (), "forged bytes made a client send"
+        assert here.local(step.local).seen == before, "forged bytes changed a client"
+
+    def elapse(self, side: int) -> None:
+        begun = len(self.written)
+        super().elapse(side)
+        World.send_receipts(self, side)
+
+        async def wait(client: RealClient) -> None:
+            self.pair[side].clock.advance(PAUSE_MS)
+            await client.file.run(lambda: client.file.database.rows(_A_DAY_AGO))
+            await client.run_maintenance()
+
+        self._follow(side, begun, "time", wait)
+
+    def restore(self, side: int, backup: Client, *, is_known: bool) -> None:
+        begun, here, local = len(self.written), self.pair[side], self.backups[side]
+        assert local is not None
+        now_ms = here.local(self.at[side]).now_ms
+        remembered = here.local(local).seen.peer
+        peer = _as_of(backup.peer, remembered, now_ms)
+        # A file that remembers nothing of the peer does not tell it of the loss.
+        super().restore(side, backup._replace(peer=peer), is_known=is_known and remembered.highest_generation > 0)
+        step = here.restore(self.at[side], local, is_known=is_known, is_usable=self._sorts_alike(side))
+        self._compare(side, begun, step)
+
+    def back_up(self, side: int) -> Client:
+        self.backups[side] = self.at[side]
+        return self.clients[side]
+
+    def forget_session(self, side: int, session: SessionId) -> None:
+        begun, here = len(self.written), self.pair[side]
+        super().forget_session(side, session)
+        expired = SessionExpired(self.names[session].session_id)
+
+        async def forget(client: RealClient) -> None:
+            now_ms = here.clock.now_ms()
+            await client.file.run(lambda: client.parts.recovery.apply(here.peer.address, expired, now_ms=now_ms))
+
+        self._follow(side, begun, expired, forget)
+
+    def steal_one_time_prekey(self, side: int) -> None:
+        begun, is_left = len(self.written), self.clients[1 - side].next_one_time == 0
+        super().steal_one_time_prekey(side)
+        if not is_left:
+            return  # the peer has used the only one that its contact file has
+
+        async def steal(client: RealClient) -> None:
+            sessions = client.parts.sessions
+            await client.file.run(lambda: sessions.store_prekeys(replace(sessions.prekeys(), one_time={})))
+
+        self._follow(side, begun, "stolen", steal)
+
+    def _follow(self, side: int, begun: int, what: object, operation: Operation) -> None:
+        step = self.pair[side].step(self.at[side], what, operation, is_usable=self._sorts_alike(side))
+        self._compare(side, begun, step)
+
+    def _sorts_alike(self, side: int) -> Callable[[Seen], bool]:
+        """Return whether a session that was opened now sorts among those of its generation as its symbolic one does.
+
+        Session ids are random: the step is repeated until chance agrees. Those of side 0 get the lower half of all ids,
+        because a step that ran in another branch is not repeated.
+        """
+
+        def is_usable(seen: Seen) -> bool:
+            names = self._names(side, seen.peer)
+            new = names.keys() - self.names.keys()
+            by_symbol = sorted(names, key=lambda name: age_rank(names[name].generation, name))
+            by_id = sorted(names, key=lambda name: age_rank(names[name].generation, names[name].session_id))
+            return by_symbol == by_id and all(names[name].session_id[0] >> 7 == side for name in new)
+
+        return is_usable
+
+    def _names(self, side: int, peer: PeerSessions) -> dict[SessionId, Named]:
+        """Return the real session of each symbolic one, the new ones by their generation."""
+        known = {name.session_id for name in self.names.values()}
+        real = sorted((s for s in peer.sessions if s.session_id not in known), key=_generation)
+        new = sorted((s for s in self.clients[side].peer.sessions if s.session_id not in self.names), key=_generation)
+        assert [s.generation for s in new] == [s.generation for s in real], "another session was opened"
+        return self.names | {a.session_id: Named(b.session_id, b.generation) for a, b in zip(new, real, strict=True)}
+
+    def _compare(self, side: int, begun: int, step: Step) -> None:
+        self.at[side] = step.local
+        local, client = self.pair[side].local(step.local), self.clients[side]
+        self.names = self._names(side, local.seen.peer)
+        self._compare_envelopes(self.written[begun:], step.sent)
+        peer, real = client.peer, local.seen.peer
+        named = {s._replace(session_id=self.names[s.session_id].session_id) for s in peer.sessions}
+        assert named == set(real.sessions)
+        assert peer.highest_generation == real.highest_generation
+        one, other = current_session(peer), current_session(real)
+        assert (one and self.names[one.session_id].session_id) == (other and other.session_id)
+        unread = {self.sent[int.from_bytes(each.payload_hash, "big")].payload_hash for each in peer.unread}
+        assert unread == {each.payload_hash for each in real.unread}
+        for symbolic, interval in ((peer.question, real.question), (peer.opening, real.opening)):
+            assert is_over(symbolic, now_ms=0) == is_over(interval, now_ms=local.now_ms)
+        assert {self.sent[number].payload_hash for _, number in client.outbox} == local.seen.owed
+        read = {self._message_id(mail) for mail in client.shown}
+        assert read == local.seen.read - self.first_read[side]
+
+    def _message_id(self, mail: Mail) -> bytes:
+        return next(
+            sent.message.message_id for number, sent in self.sent.items() if self.envelopes.all[number].body == mail
+        )
+
+    def _compare_envelopes(self, numbers: list[int], sent: tuple[Sent, ...]) -> None:
+        known = {each.payload_hash for each in self.sent.values()}
+        new = [each for each in sent if each.payload_hash not in known]
+        symbolic = {
+            (self.names[e.session].session_id, e.generation, e.number, e.opening is None): n
+            for n in numbers
+            for e in (self.envelopes.all[n],)
+        }
+        real = {(s.message.session_id, s.message.generation, s.number, s.message.opening is None): s for s in new}
+        assert len(real) == len(new)
+        assert symbolic.keys() == real.keys(), "other envelopes left"
+        self.sent |= {number: real[key] for key, number in symbolic.items()}
+
+
+def _any(_seen: Seen) -> bool:
+    return True
+
+
+def _is_low(seen: Seen) -> bool:
+    return all(session.session_id[0] < 128 for session in seen.peer.sessions)
+
+
+def _generation(session: KnownSession) -> int:
+    return session.generation
+
+
+def _blob(client: RealClient, raw: bytes) -> StoredBlob:
+    return StoredBlob(1, client.now_ms(), raw)
+
+
+def _as_of(symbolic: PeerSessions, real: PeerSessions, now_ms: int) -> PeerSessions:
+    """Return the memory of a backup with the retry intervals that have ended since."""
+    over = PeerSessions()
+    question = over.question if is_over(real.question, now_ms=now_ms) else symbolic.question
+    opening = over.opening if is_over(real.opening, now_ms=now_ms) else symbolic.opening
+    return symbolic._replace(question=question, opening=opening)
+
+
+@dataclass
+class Found:
+    """What several searches found together. A state is counted once, whatever budget was left in it."""
+
+    distinct: set[int] = field(default_factory=set)
+    healed: int = 0
+
+
+class LockstepExplorer(Explorer):
+    """Breadth-first searches in which two real clients follow every act. Searches from one start share their steps."""
+
+    def __init__(self, home: Path, run: Run, *, is_established: bool) -> None:
+        super().__init__(ALL_RULES, Scenario(Budget(), is_established=is_established), one_time_prekeys=1)
+        self.pair = (ForkableClient(home / "alice", run), ForkableClient(home / "bob", run))
+        for one, other in (self.pair, self.pair[::-1]):
+            one.meet(other)
+        self._start: Real = self._established() if is_established else self._strangers()
+        self._at = self._start
+        self.found = Found()
+
+    @property
+    def real_steps(self) -> int:
+        return sum(each.steps for each in self.pair)
+
+    def explore(self, scenario: Scenario, *, max_states: int, heal_every: int) -> None:
+        """Search, and heal every so many states with the real clients, too. An act that differs raises."""
+        self.scenario = scenario
+        elapse = scenario.budget.elapse
+        first = Node(start(scenario), scenario.budget, (elapse, elapse), (None, None))
+        known, waiting = {hash(first)}, deque([(first, self._start)])
+        while waiting and len(known) < max_states:
+            node, real = waiting.popleft()
+            for name, act, after in self._acts(node):
+                self._at = real
+                world = self._world(node.state)
+                try:
+                    act(world)
+                except AssertionError as problem:
+                    problem.add_note(f"at: {name}")
+                    raise
+                reached = after._replace(state=world.state())
+                if hash(reached) in known:
+                    continue
+                known.add(hash(reached))
+                self.found.distinct.add(hash((reached.state, reached.backups)))
+                backups = [
+                    real.backups[side] if reached.backups[side] is node.backups[side] else real.locals[side]
+                    for side in BOTH
+                ]
+                now = world.real((backups[0], backups[1]))
+                waiting.append((reached, now))
+                if len(known) % heal_every == 0:
+                    self.heal(reached.state, now)
+
+    def heal(self, state: State, real: Real) -> None:
+        """Four honest rounds bring both clients into one session, with all mail shown and receipted."""
+        self._at = real
+        assert self._why_not_healed(state) is None
+        self.found.healed += 1
+
+    def begin(self) -> LockstepWorld:
+        """Return the start, for a test that does its own acts."""
+        self._at = self._start
+        return self._world(start(self.scenario))
+
+    def close(self) -> None:
+        for each in self.pair:
+            each.close()
+
+    def _world(self, state: State) -> LockstepWorld:
+        return LockstepWorld(state, self._envelopes, self._at, self.pair)
+
+    def _strangers(self) -> Real:
+        return Real((self.pair[0].first(), self.pair[1].first()), (None, None), {}, {}, (frozenset(), frozenset()))
+
+    def _established(self) -> Real:
+        """Return two clients of which each read the other, as in the symbolic start."""
+        alice, bob = self.pair
+        at = [alice.first(), bob.first()]
+
+        def do(side: int, what: str, operation: Operation) -> list[StoredBlob]:
+            step = self.pair[side].step(at[side], what, operation, is_usable=_is_low)
+            at[side] = step.local
+            return [StoredBlob(1, alice.clock.now_ms(), sent.raw) for sent in step.sent]
+
+        async def answer(client: RealClient) -> None:
+            await client.send(PEER, b"hello, too")
+            await client.run_maintenance()
+
+        first = do(0, "begins", lambda client: client.send(PEER, b"hello"))
+        do(1, "reads", lambda client: client.receive(first))
+        second = do(1, "answers", answer)
+        do(0, "reads", lambda client: client.receive(second))
+        third = do(0, "receipts", lambda client: client.run_maintenance())
+        do(1, "reads the receipt", lambda client: client.receive(third))
+        [session] = self.pair[0].local(at[0]).seen.peer.sessions
+        names = {SessionId(b"\x00\x00"): Named(session.session_id, session.generation)}
+        read = (self.pair[0].local(at[0]).seen.read, self.pair[1].local(at[1]).seen.read)
+        return Real((at[0], at[1]), (None, None), names, {}, read)
