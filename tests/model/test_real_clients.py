@@ -19,7 +19,7 @@ from support.spec.clauses import clause
 from support.system.soak import first_now_rest_in_soak
 
 WALKS = range(400)
-WALKS_IN_MAKE_TEST = 12
+WALKS_IN_MAKE_TEST = 4
 ACTS = 18
 Key = tuple[object, ...]
 

@@ -117,13 +117,13 @@ class Explorer:
         first = Node(start(self.scenario), self.scenario.budget, (elapse, elapse), (None, None))
         result = Result(states=1)
         ends_at = monotonic() + seconds
-        home = [self._world(first.state).current(side) for side in BOTH]
+        home = [self.world(first.state).current(side) for side in BOTH]
         came_from: dict[int, tuple[int, str] | None] = {hash(first): None}
         waiting = deque([first])
         while waiting and len(came_from) < max_states and monotonic() < ends_at:
             node = waiting.popleft()
             for name, act, after in self._acts(node):
-                world = self._world(node.state)
+                world = self.world(node.state)
                 try:
                     act(world)
                 except KeyUsedTwice:
@@ -145,7 +145,7 @@ class Explorer:
         result.is_complete = not waiting
         return result
 
-    def _world(self, state: State) -> World:
+    def world(self, state: State) -> World:
         return World(state, self.rules, self._envelopes, one_time_prekeys=self._one_time_prekeys)
 
     def _report(
@@ -203,7 +203,7 @@ class Explorer:
             yield f"a third party uses a prekey of {name}", lambda world: world.steal_one_time_prekey(side), after
         if left.forget:
             after = node._replace(left=left._replace(forget=left.forget - 1))
-            current = self._world(node.state).current(side)
+            current = self.world(node.state).current(side)
             for held in node.state.clients[side].peer.sessions:
                 if held != current:
                     yield (
@@ -257,11 +257,11 @@ class Explorer:
         clients = node.state.clients
         key = (clients[0], clients[1], node.state.rolled_back)
         if key not in self._healed:
-            self._healed[key] = self._why_not_healed(node.state)
+            self._healed[key] = self.why_not_healed(node.state)
         return self._healed[key]
 
-    def _why_not_healed(self, state: State) -> str | None:  # noqa: PLR0911 - one return for each property
-        world = self._world(state._replace(network=frozenset()))
+    def why_not_healed(self, state: State) -> str | None:  # noqa: PLR0911 - one return for each property
+        world = self.world(state._replace(network=frozenset()))
         common: list[bool] = []
         turns: list[tuple[int, int]] = []
         for _ in range(ROUNDS):

@@ -7,7 +7,7 @@ client's answer depends on its file, the clock and what happens, so that the sea
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from restante.client.client import Client
 from restante.core.peer_sessions import PeerSessions
@@ -34,7 +34,12 @@ _READ = """SELECT message_id FROM inbox_message
 
 Result = TypeVar("Result")
 Operation = Callable[[Client], Awaitable[object]]
-Run = Callable[[Coroutine[Any, Any, Result]], Result]
+
+
+class Run(Protocol):
+    """Run a coroutine to its end: an event loop's `run_until_complete`."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, Result], /) -> Result: ...
 
 
 class Seen(NamedTuple):
@@ -55,6 +60,9 @@ class Sent(NamedTuple):
     @property
     def number(self) -> int:
         return int.from_bytes(self.message.ratchet[32:36], "big")
+
+
+IsUsable = Callable[[Seen], bool]
 
 
 class Local(NamedTuple):
@@ -94,7 +102,7 @@ class ForkableClient:
         self.steps = 0
         self.keys: dict[bytes, PayloadHash] = {}
         self._locals: list[Local] = []
-        self._known: dict[tuple[int, object], Step] = {}
+        self._known: dict[object, list[Step]] = {}
         self._pages: dict[bytes, bytes] = {}
         self._post = Post(self.clock)
         self._peer: Identity | None = None
@@ -123,43 +131,51 @@ class ForkableClient:
     def local(self, number: int) -> Local:
         return self._locals[number]
 
-    def step(self, local: int, what: object, operation: Operation, *, is_usable: Callable[[Seen], bool]) -> Step:
+    def step(self, local: int, what: object, operation: Operation, *, is_usable: IsUsable) -> Step:
         """Do one step from a state. It is repeated with other random bytes until its result is usable."""
-        known = self._known.get((local, what))
-        if known is not None:
-            return known
-        for _ in range(MAX_TRIES):
-            self._load(local)
-            sent = self.run(self._do(operation))
-            seen = self._look()
-            if is_usable(seen):
-                step = self._known[local, what] = Step(self._keep(seen), self._checked(sent))
-                return step
-        raise AssertionError(f"no usable result of {what} in {MAX_TRIES} tries")
 
-    def restore(self, local: int, backup: int, *, is_known: bool, is_usable: Callable[[Seen], bool]) -> Step:
-        """Put the file of an earlier state back and open it, with the counter of now or of then beside it."""
-        known = self._known.get((local, (backup, is_known)))
-        if known is not None:
-            return known
-        for _ in range(MAX_TRIES):
+        def begin() -> list[bytes]:
+            self._load(local)
+            return self.run(self._do(operation))
+
+        return self._once((local, what), begin, is_usable)
+
+    def restore(self, backup: int, *, now_ms: int, is_known: bool, life: int, is_usable: IsUsable) -> Step:
+        """Put the file of an earlier state back and open it, with the counter of now or of then beside it.
+
+        What was lost does not matter. `life` counts restores: each life draws its own random bytes.
+        """
+
+        def begin() -> list[bytes]:
             self.run(self.client.close())
             database = self.home / "client.db"
             for suffix in ("-wal", "-shm"):
                 database.with_name(database.name + suffix).unlink(missing_ok=True)
             database.write_bytes(b"".join(self._locals[backup].pages))
-            self.clock.at_ms = self._locals[local].now_ms
-            self.steps += 1
-            self.entropy.reseed(self.steps)
+            self.clock.at_ms = now_ms
             in_file = self._locals[backup].restore_counter
             counter_path(database).write_bytes((in_file + 5 if is_known else in_file).to_bytes(8, "big"))
             self.client = self._open()
-            sent = self.run(self._post.collect(self.client))
+            return self.run(self._post.collect(self.client))
+
+        return self._once((backup, now_ms, is_known, life), begin, is_usable)
+
+    def _once(self, what: object, begin: Callable[[], list[bytes]], is_usable: IsUsable) -> Step:
+        """Return a usable result of earlier, or make one."""
+        earlier = self._known.setdefault(what, [])
+        for step in earlier:
+            if is_usable(self._locals[step.local].seen):
+                return step
+        for _ in range(MAX_TRIES):
+            self.steps += 1
+            self.entropy.reseed(self.steps)
+            sent = begin()
             seen = self._look()
             if is_usable(seen):
-                step = self._known[local, (backup, is_known)] = Step(self._keep(seen), self._checked(sent))
+                step = Step(self._keep(seen), self._checked(sent))
+                earlier.append(step)
                 return step
-        raise AssertionError(f"no usable restore in {MAX_TRIES} tries")
+        raise AssertionError(f"no usable result of {what} in {MAX_TRIES} tries")
 
     def close(self) -> None:
         self.run(self.client.close())
@@ -177,8 +193,6 @@ class ForkableClient:
         database._connection.deserialize("main", b"".join(state.pages))
         database.roll_back()  # what the client remembers of its file is not true any more
         self.clock.at_ms = state.now_ms
-        self.steps += 1
-        self.entropy.reseed(self.steps)
 
     def _look(self) -> Seen:
         sessions, peer = self.client.parts.sessions, self.peer.address

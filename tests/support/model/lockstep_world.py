@@ -14,10 +14,16 @@ from typing import NamedTuple
 from restante.client.client import Client as RealClient
 from restante.core.peer_session_events import KnownSession, SessionExpired, TimePassed
 from restante.core.peer_sessions import ALL_RULES, PeerSessions, age_rank, current_session
-from restante.model.ids import SessionId
+from restante.model.error_codes import Code
+from restante.model.ids import MessageId, SessionId
+from restante.model.outbox_entry import OutboxEntry
+from restante.model.states import Route
+from restante.policy.failures import failure_of_refusal
 from restante.policy.session_recovery import is_over
-from restante.ports.relay_connection import StoredBlob
-from restante.testing.deterministic import SeededEntropy
+from restante.ports.carrier import StoredByNode
+from restante.ports.relay_connection import AttemptFailed, StoredBlob
+from restante.testing.deterministic import FakeClock, SeededEntropy
+from support.client.client_pairs import Post
 from support.client.restored_clients import forged
 from support.model.explorer import Budget, Explorer, Node, Scenario, start
 from support.model.forkable_client import PEER, ForkableClient, Operation, Run, Seen, Sent, Step
@@ -65,6 +71,7 @@ class LockstepWorld(World):
         self.names = dict(real.sessions)
         self.sent = dict(real.sent)
         self.first_read = real.first_read
+        self._wanted: list[MessageId] = []
 
     def real(self, backups: tuple[int | None, int | None]) -> Real:
         return Real((self.at[0], self.at[1]), backups, self.names, self.sent, self.first_read)
@@ -84,9 +91,15 @@ class LockstepWorld(World):
     def deliver(self, side: int, number: int) -> None:
         begun = len(self.written)
         super().deliver(side, number)
-        self._step(side, TimePassed())  # as the client does after each batch
+        self._step(side, TimePassed())  # as the client does after each batch; then it encrypts again
+        wanted, self._wanted = self._wanted, []
+        for message_id in wanted:
+            super()._reencrypt(side, message_id)
         raw = self.sent[number].raw
         self._follow(side, begun, self.sent[number].payload_hash, lambda client: client.receive([_blob(client, raw)]))
+
+    def _reencrypt(self, _side: int, message_id: MessageId) -> None:
+        self._wanted.append(message_id)
 
     def forge(self, side: int, session: SessionId, generation: int) -> None:
         super().forge(side, session, generation)
@@ -98,6 +111,17 @@ class LockstepWorld(World):
         )
         assert step.sent == (), "forged bytes made a client send"
         assert here.local(step.local).seen == before, "forged bytes changed a client"
+
+    def refuse(self, side: int) -> None:
+        """A relay refuses mail of this side with every code it has. That opens no session but the mail's own."""
+        here = self.pair[side]
+        before = here.local(self.at[side]).seen.peer
+        step = here.step(self.at[side], "refused", _refused, is_usable=_any)
+        after = here.local(step.local).seen.peer
+        if before.sessions:
+            assert after == before, "a relay's answer changed a session"
+        assert len(after.sessions) == max(1, len(before.sessions))
+        assert step.sent == ()
 
     def elapse(self, side: int) -> None:
         begun = len(self.written)
@@ -119,7 +143,9 @@ class LockstepWorld(World):
         peer = _as_of(backup.peer, remembered, now_ms)
         # A file that remembers nothing of the peer does not tell it of the loss.
         super().restore(side, backup._replace(peer=peer), is_known=is_known and remembered.highest_generation > 0)
-        step = here.restore(self.at[side], local, is_known=is_known, is_usable=self._sorts_alike(side))
+        step = here.restore(
+            local, now_ms=now_ms, is_known=is_known, life=self.incarnation[side], is_usable=self._sorts_alike(side)
+        )
         self._compare(side, begun, step)
 
     def back_up(self, side: int) -> Client:
@@ -212,7 +238,28 @@ class LockstepWorld(World):
         real = {(s.message.session_id, s.message.generation, s.number, s.message.opening is None): s for s in new}
         assert len(real) == len(new)
         assert symbolic.keys() == real.keys(), "other envelopes left"
-        self.sent |= {number: real[key] for key, number in symbolic.items()}
+        for key, number in symbolic.items():
+            self.sent[number] = real[key]
+            body = self.envelopes.all[number].body
+            if isinstance(body, Mail):
+                assert real[key].message.message_id == self._message_id(body), "mail changed its id"
+
+
+class Refusing(Post):
+    """A relay that answers every put with one code."""
+
+    code: str = ""
+
+    async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
+        raise AttemptFailed(f"no {entry.kind}", failure=failure_of_refusal(self.code, permanent=False))
+
+
+async def _refused(client: RealClient) -> None:
+    for code in Code:
+        await client.send(PEER, b"refused")
+        relay = Refusing(FakeClock(client.now_ms()))
+        relay.code = code
+        await client.outbox.drain({Route.RELAY: relay})
 
 
 def _any(_seen: Seen) -> bool:
@@ -273,7 +320,7 @@ class LockstepExplorer(Explorer):
             node, real = waiting.popleft()
             for name, act, after in self._acts(node):
                 self._at = real
-                world = self._world(node.state)
+                world = self.world(node.state)
                 try:
                     act(world)
                 except AssertionError as problem:
@@ -291,24 +338,25 @@ class LockstepExplorer(Explorer):
                 now = world.real((backups[0], backups[1]))
                 waiting.append((reached, now))
                 if len(known) % heal_every == 0:
+                    world.refuse(len(known) % 2)
                     self.heal(reached.state, now)
 
     def heal(self, state: State, real: Real) -> None:
         """Four honest rounds bring both clients into one session, with all mail shown and receipted."""
         self._at = real
-        assert self._why_not_healed(state) is None
+        assert self.why_not_healed(state) is None
         self.found.healed += 1
 
     def begin(self) -> LockstepWorld:
         """Return the start, for a test that does its own acts."""
         self._at = self._start
-        return self._world(start(self.scenario))
+        return self.world(start(self.scenario))
 
     def close(self) -> None:
         for each in self.pair:
             each.close()
 
-    def _world(self, state: State) -> LockstepWorld:
+    def world(self, state: State) -> LockstepWorld:
         return LockstepWorld(state, self._envelopes, self._at, self.pair)
 
     def _strangers(self) -> Real:
