@@ -12,7 +12,7 @@ from restante.client.sessions.prekey_renewal import OLD_PREKEYS
 from restante.client.sessions.recovery import RESTORED
 from restante.model.error_codes import Code
 from restante.model.errors import OutboxFull
-from restante.model.ids import SessionId
+from restante.model.ids import SessionId, event_number
 from restante.model.journal import JournalKind
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route, State
@@ -21,7 +21,10 @@ from restante.policy.failures import failure_of_refusal
 from restante.policy.settings import Settings
 from restante.ports.carrier import StoredByNode
 from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.journal.segment_directory import DirectoryDepot
+from restante.runtime.journal.segment_writer import ship
 from restante.testing.deterministic import FakeClock, SeededEntropy
+from restante.wire.segment_manifest import decode_manifest
 from support.client.client_pairs import Post, bodies, client_in, facts, introduce, security
 from support.client.restored_clients import DAY_MS, NAMES, Pair, forged
 from support.spec.clauses import clause
@@ -160,6 +163,26 @@ async def test_a_restored_client_takes_another_writer_id(pair: Pair) -> None:
     await pair.restore("alice", is_noticed=True)
     assert pair.clients["alice"].journal.writer != before
     assert len(await pair.clients["alice"].sessions()) == 1
+
+
+@clause("8.7", "13.1")
+async def test_after_a_restore_each_writer_id_has_all_numbers_from_one_on(pair: Pair, tmp_path: Path) -> None:
+    """The fleet counts the numbers that a writer skipped as missing events."""
+    await established(pair)
+    await pair.back_up("alice")
+    for text in (b"lost with the restore", b"after the restore", b"after another restore"):
+        if text != b"lost with the restore":
+            await pair.restore("alice", is_noticed=True)
+        await pair.say("alice", text)
+        ship(pair.clients["alice"].journal, DirectoryDepot(tmp_path / "depot"))
+    numbers: dict[bytes, list[int]] = {}
+    for row in facts(pair.clients["alice"]):
+        numbers.setdefault(row.writer, []).append(event_number(row.event_id))
+    assert [found == list(range(1, len(found) + 1)) for found in numbers.values()] == [True, True]
+    manifests = [decode_manifest(path.read_bytes()) for path in (tmp_path / "depot").glob("*.manifest.json")]
+    assert sorted(manifest.first for manifest in manifests) == [1, 1, 1]
+    assert all(manifest.previous is None for manifest in manifests)
+    assert len({manifest.writer for manifest in manifests}) == 3
 
 
 @clause("8.7")

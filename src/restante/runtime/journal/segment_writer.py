@@ -45,7 +45,7 @@ Columns = Sequence[Sequence[Any]]
 class PackedSegment:
     """The bytes of a segment and of its manifest, in memory.
 
-    `last` is the number of its newest event, `digest` the hash of the manifest.
+    `last` is the journal's number of its newest event, `digest` the hash of the manifest.
     """
 
     name: str
@@ -79,7 +79,8 @@ def ship_next(depot: SegmentStore, journal: Journal, /, *, key: JournalKey | Non
     Only after this the events may be marked as shipped.
     """
     through, previous = journal.shipping_state()
-    segment = pack(journal.writer, _slices(journal, through), previous=previous, key=key)
+    slices = _slices(journal, through)
+    segment = pack(journal.writer, slices, before=journal.before_writer, previous=previous, key=key)
     if segment is None:
         return None
     depot.put(manifest_name(segment.name), segment.manifest)
@@ -88,15 +89,23 @@ def ship_next(depot: SegmentStore, journal: Journal, /, *, key: JournalKey | Non
 
 
 def pack(
-    writer: WriterId, slices: Iterable[Columns], *, previous: bytes | None = None, key: JournalKey | None = None
+    writer: WriterId,
+    slices: Iterable[Columns],
+    *,
+    before: int = 0,
+    previous: bytes | None = None,
+    key: JournalKey | None = None,
 ) -> PackedSegment | None:
-    """Slices follow each other; None if there are none. `previous` is the hash of the manifest before."""
+    """Slices follow each other; None if there are none. `previous` is the hash of the manifest before.
+
+    `before` is the number of the newest event of an earlier writer of the same file: the writer's own start at 1.
+    """
     first = last = 0
     tables = []
-    for columns in slices:
-        numbers = columns[0]
-        first, last = first or numbers[0], numbers[-1]
-        tables.append(_table(writer, columns))
+    for numbers, *values in slices:
+        own = [number - before for number in numbers]
+        first, last = first or own[0], own[-1]
+        tables.append(_table(writer, own, values))
     if not tables:
         return None
     sink = pa.BufferOutputStream()
@@ -116,7 +125,14 @@ def pack(
         previous=None if previous is None else previous.hex(),
     )
     said = encode_manifest(manifest if key is None else sign_manifest(manifest, key))
-    return PackedSegment(name=name, raw=raw, manifest=said, rows=manifest.rows, last=last, digest=manifest_digest(said))
+    return PackedSegment(
+        name=name,
+        raw=raw,
+        manifest=said,
+        rows=manifest.rows,
+        last=last + before,
+        digest=manifest_digest(said),
+    )
 
 
 def _slices(journal: Journal, after: int) -> Iterator[Columns]:
@@ -127,8 +143,7 @@ def _slices(journal: Journal, after: int) -> Iterator[Columns]:
         after, left = columns[0][-1], left - len(columns[0])
 
 
-def _table(writer: WriterId, columns: Columns) -> Any:
-    numbers, *values = columns
+def _table(writer: WriterId, numbers: Sequence[int], values: Columns) -> Any:
     given = iter(values)
     made = {"event_id": [event_id(writer, number) for number in numbers], "writer": [writer] * len(numbers)}
     arrays = [pa.array(made.get(field.name) or next(given), field.type) for field in SEGMENT_SCHEMA]

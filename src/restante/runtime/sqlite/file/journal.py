@@ -3,6 +3,7 @@
 The columns are declared in wire/journal_schema; INSERT and SELECT are made from that declaration.
 """
 
+import struct
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, Unpack
@@ -23,6 +24,7 @@ _SET_META: Final = _SQL["set_meta"]
 _SELECT: Final = f"SELECT number, {', '.join(COLUMNS)} FROM journal"  # noqa: S608 - names that we declare
 _NAMED_BY_A_ROW: Final = frozenset({JournalKind.ACCEPTED, JournalKind.STORED})
 """Kinds whose numbers are also the key of an outbox entry or a blob."""
+_EARLIER: Final = struct.Struct(f">{WRITER_ID_BYTES}sQ")
 _ARRIVED: Final = JournalKind.ARRIVED
 _RELEASED: Final = JournalKind.RELEASED
 
@@ -84,6 +86,12 @@ class Journal:
         database.on_invalidate(self._invalidate)
         database.before_commit(self._mark_end)
         self.writer = WriterId(self.get_or_create_meta("writer", lambda: entropy.draw(WRITER_ID_BYTES)))
+        self._earlier = [(WriterId(writer), last) for writer, last in _EARLIER.iter_unpack(self._earlier_writers())]
+
+    @property
+    def before_writer(self) -> int:
+        """The number of the newest event under an earlier writer id; a writer's own numbers start at 1 after it."""
+        return self._earlier[-1][1] if self._earlier else 0
 
     def append(self, kind: JournalKind, *, at_ms: int, **columns: Unpack[EventColumns]) -> int:
         """Append one event inside a transaction, together with the change it states, and return its number."""
@@ -238,11 +246,15 @@ class Journal:
     def take_new_writer(self, entropy: Entropy) -> None:
         """Write under another id from now on: the file was restored, and its next numbers were used before.
 
-        Events up to now were shipped under the old id, or are lost with what the restore undid.
+        Events up to now were shipped under the old id, or are lost with what the restore undid. The new writer's
+        numbers start at 1: otherwise the fleet would miss all those before.
         """
+        last = self.last_number()
+        self.set_meta("earlier_writers", self._earlier_writers() + _EARLIER.pack(self.writer, last))
+        self._earlier.append((self.writer, last))
         self.writer = WriterId(entropy.draw(WRITER_ID_BYTES))
         self.set_meta("writer", self.writer)
-        self.mark_shipped(self.last_number())
+        self.mark_shipped(last)
 
     def _take_number(self, kind: JournalKind) -> int:
         if kind not in _NAMED_BY_A_ROW:
@@ -262,9 +274,22 @@ class Journal:
 
     def _event(self, number: int, values: list[Any]) -> JournalEvent:
         record: dict[str, object] = dict(zip(COLUMNS, values, strict=True))
-        record["event_id"] = event_id(self.writer, number)
-        record["writer"] = writer_id(self.writer)
+        writer, before = self._writer_of(number)
+        record["event_id"] = event_id(writer, number - before)
+        record["writer"] = writer_id(writer)
         return from_record(record)
+
+    def _writer_of(self, number: int) -> tuple[WriterId, int]:
+        """Return under which writer id an event was written, and the newest number before that writer's first."""
+        before = 0
+        for writer, last in self._earlier:
+            if number <= last:
+                return writer, before
+            before = last
+        return self.writer, before
+
+    def _earlier_writers(self) -> bytes:
+        return self.get_meta("earlier_writers") or b""
 
     def _mark_end(self) -> None:
         """Store the last number where no other row has it, so that events cut off at the end are noticed."""
