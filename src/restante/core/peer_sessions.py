@@ -233,8 +233,15 @@ def _open(state: PeerSessions, first: CannotRead | Lost, now_ms: int, rules: Ses
 
 
 def _asked_again(state: PeerSessions, event: CannotReadReceived, now_ms: int, rules: SessionRules) -> Step:
-    """Encrypt again what the peer names, if it is owed and was encrypted in another session (rule 7)."""
+    """Encrypt again what the peer names, if it is owed and was encrypted in another session (rule 7).
+
+    If it names an envelope of an opening that it never answered, it most likely has none of that session: everything
+    owed from it follows in its order, instead of one by one as the peer asks.
+    """
     named = [each for each in event.owed if each.payload_hash in event.hashes]
+    unanswered = {each.session_id for each in state.sessions if each.is_initiator and not each.is_read}
+    lost = unanswered.intersection(each.session_id for each in named)
+    named = [each for each in event.owed if each in named or each.session_id in lost]
     if not rules.name_envelopes:
         held = event.sessions.intersection(session.session_id for session in state.sessions)
         named = [each for each in event.owed if each.session_id in held]
