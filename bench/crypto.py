@@ -25,7 +25,7 @@ from restante.crypto.ratchet_codec import decode_ratchet, encode_ratchet
 from restante.crypto.sealing import seal, unseal
 from restante.crypto.sender_tag import SenderTags
 from restante.model.ids import mint_message_id
-from restante.policy.padding import unpad
+from restante.policy.padding import SMALL_SIZES_BYTES, unpad
 from restante.wire.session_message import decode_session_message
 
 ROUNDS: Final = 21
@@ -40,6 +40,7 @@ RESTLESS: Final = 1.5
 ALICE: Final = Identity(b"a" * 32)
 BOB: Final = Identity(b"b" * 32)
 ALICES_TAGS: Final = SenderTags(ALICE)
+BOBS_TAGS: Final = SenderTags(BOB)
 
 
 class Ours:
@@ -146,6 +147,8 @@ def show_pieces() -> None:
     own, other = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key().public_bytes_raw()
     _, message = encrypt(ours.alice, TEXT, BOUND, entropy=entropy)
     box, sealed, state = AESGCM(key).encrypt(nonce, TEXT, BOUND), seal(TEXT, BOB.card), encode_ratchet(ours.bob)
+    covered = os.urandom(SMALL_SIZES_BYTES[0])
+    tag = ALICES_TAGS.make(covered, recipient=BOB.card)
     pieces: dict[str, Callable[[], object]] = {
         "encrypt, same chain": lambda: encrypt(ours.alice, TEXT, BOUND, entropy=entropy),
         "decrypt, same chain": lambda: decrypt(ours.bob, message, BOUND, now_ms=NOW_MS),
@@ -158,6 +161,8 @@ def show_pieces() -> None:
         "a turn: root step, twice": lambda: root_step(key, key),
         "state to bytes": lambda: encode_ratchet(ours.bob),
         "state from bytes": lambda: decode_ratchet(state),
+        "sender tag, 4 KiB: make": lambda: ALICES_TAGS.make(covered, recipient=BOB.card),
+        "sender tag, 4 KiB: check": lambda: BOBS_TAGS.is_valid(tag, covered, sender=ALICE.card),
         "seal for the recipient": lambda: seal(TEXT, BOB.card),
         "unseal": lambda: unseal(sealed, BOB),
         "handshake, first message, both ends": ours.whole_handshake,
