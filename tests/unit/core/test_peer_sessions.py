@@ -218,6 +218,16 @@ def test_only_what_is_owed_and_was_named_and_is_in_another_session_is_encrypted_
 
 
 @clause("8.7")
+def test_all_of_an_opening_that_the_peer_never_answered_is_encrypted_again_in_its_order() -> None:
+    state = contact(KnownSession(OLD, 1, is_initiator=True), KnownSession(CURRENT, 2, is_initiator=False, is_read=True))
+    mine = (owed(OLD, 1, b"a"), owed(OLD, 1, b"b"), owed(OLD, 1, b"c"), owed(CURRENT, 2, b"d"))
+    _, effects = after(state, CannotReadReceived(frozenset({mine[1].payload_hash}), mine))
+    assert effects == [Reencrypt(each.message_id) for each in mine[:3]]
+    _, effects = after(state, CannotReadReceived(frozenset({mine[3].payload_hash}), mine))
+    assert effects == []
+
+
+@clause("8.7")
 def test_lost_encrypts_again_what_is_owed_from_older_sessions() -> None:
     mine = (owed(OLD, 1, b"a"), owed(CURRENT, 2, b"b"), owed(NEWER, 3, b"c"))
     _, effects = after(READ_IN_CURRENT, Read(NEWER, 3, MessageId(b"x" * 16)), LostReceived(NEWER, 3, mine))
