@@ -54,6 +54,16 @@ def test_a_file_in_use_can_be_looked_into_and_changed(operator: Operator) -> Non
     file.database.close()
 
 
+def test_a_client_is_named_by_its_directory_as_in_every_other_command(operator: Operator) -> None:
+    by_file = operator.json("outbox list")["total"]
+    home = operator.directory / "home"
+    home.mkdir()
+    operator.path.rename(home / "client.db")
+    assert operator.json("outbox list --home home")["total"] == by_file
+    refused = operator.run("outbox list --home .", status=1)
+    assert refused.stderr.startswith("error E109: . is no client's directory and no database file")
+
+
 def test_without_a_file_each_command_says_how_to_name_one(tmp_path: Path) -> None:
     operator = Operator(tmp_path)
     del operator.env["RESTANTE_FILE"]

@@ -16,6 +16,7 @@ from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.error_codes import Code
 from restante.model.ids import NodeKey
 from restante.model.journal import JournalKind
+from restante.model.kinds import Kind
 from restante.model.places import RelayPlace
 from restante.model.states import Route, State
 from restante.policy.retry import RetrySchedule
@@ -34,13 +35,13 @@ HASTY = RetrySchedule(base_ms=100)
 
 
 class Book:
-    """One recipient, in lane `bob`."""
+    """One recipient, in lane `bob`, and `control:bob` for control messages."""
 
     def __init__(self, *places: RelayPlace) -> None:
         self.places: Sequence[RelayPlace] = places
 
     def recipient(self, lane: str) -> Recipient | None:
-        return Recipient(BOB.address, tuple(self.places)) if lane == LANE else None
+        return Recipient(BOB.address, tuple(self.places)) if lane.removeprefix("control:") == LANE else None
 
 
 class Dialler:
@@ -208,3 +209,33 @@ async def test_what_no_relay_would_take_is_a_dead_letter_at_once(tmp_path: Path)
     file = open_client_file(tmp_path / "client.db")
     assert [fact.code for fact in facts(file.journal) if fact.kind is JournalKind.DEAD_LETTERED] == ["E101"]
     file.database.close()
+
+
+@clause("6.6", "6.10")
+@pytest.mark.parametrize("hours", [-25 * 24, -2, 2, 400 * 24])
+async def test_text_and_receipts_are_stored_though_the_clocks_of_client_and_relay_disagree(
+    tmp_path: Path, hours: int
+) -> None:
+    async with running_relay(tmp_path) as relay:
+        clock = FakeClock(relay.clock.now_ms() + hours * 3_600_000)
+        async with sending(tmp_path, clock, place_of(relay)) as (outbox, carrier, _):
+            for kind in (Kind.TEXT, Kind.CONTROL):
+                await outbox.send(Message(payload=kind.encode(), kind=kind), Destination(Route.RELAY, LANE))
+            drained = await outbox.drain({Route.RELAY: carrier})
+            assert (drained.sent, drained.failed) == (2, 0)
+        assert sorted(stored(relay)) == [b"control", b"text"]
+
+
+@clause("6.6", "6.10")
+async def test_a_message_that_has_expired_by_the_relays_clock_is_refused_for_now_and_kept(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay:
+        clock = FakeClock(relay.clock.now_ms() - 400 * 24 * 3_600_000)
+        async with sending(tmp_path, clock, place_of(relay)) as (outbox, carrier, _):
+            receipt = await outbox.send(Message(payload=b"x"), Destination(Route.RELAY, LANE))
+            await outbox.drain({Route.RELAY: carrier})
+            status = await outbox.status(receipt.message_id)
+            assert status is not None
+            assert status.state is State.PENDING
+            relay.clock.advance(-400 * 24 * 3_600_000)  # its operator put it right
+            clock.advance(3_600_000)
+            assert (await outbox.drain({Route.RELAY: carrier})).sent == 1
