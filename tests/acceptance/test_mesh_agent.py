@@ -33,11 +33,15 @@ class Mesh:
         self.nodes: dict[int, RunningNode] = {}
         self._ends: dict[int, contextlib.AsyncExitStack] = {}
 
-    async def start(self, number: int, *, clock: FakeClock | None = None, by: Sequence[RelayPlace] = ()) -> RunningNode:
+    async def start(
+        self, number: int, *, clock: FakeClock | None = None, by: Sequence[RelayPlace] = (), port: int = 0
+    ) -> RunningNode:
         bootstrap = by or [each.place for each in list(self.nodes.values())[:3]]
         stack = contextlib.AsyncExitStack()
         node = await stack.enter_async_context(
-            running_node(self.home / str(number), number, clock=clock or FakeClock(NOW_MS), bootstrap=bootstrap)
+            running_node(
+                self.home / str(number), number, clock=clock or FakeClock(NOW_MS), bootstrap=bootstrap, port=port
+            )
         )
         self.nodes[number], self._ends[number] = node, stack
         return node
@@ -100,6 +104,33 @@ async def test_a_node_that_is_told_of_another_before_it_has_joined_goes_on_and_j
     told.set()
     silent.close()
     await mesh.settled()
+
+
+@clause("7.1")
+async def test_a_node_whose_whole_directory_expired_joins_again_by_its_bootstrap_nodes(mesh: Mesh) -> None:
+    first, clock = await mesh.start(1), FakeClock(NOW_MS)
+    other = await mesh.start(2, clock=clock, by=[first.place])
+    await mesh.settled()
+    await mesh.crash(1)
+    clock.advance(5 * HOUR_MS)
+    await until_true(lambda: len(other.service.view.directory) == 1)
+    assert other.agent.is_isolated
+    await mesh.start(1, clock=clock, port=first.port)
+    await mesh.settled()
+
+
+@clause("7.1", "7.12")
+async def test_two_nodes_can_compare_their_directories_as_often_as_they_differ(tmp_path: Path) -> None:
+    clock = FakeClock(NOW_MS)
+    async with contextlib.AsyncExitStack() as stack:
+        asking, asked, *others = [
+            await stack.enter_async_context(running_node(tmp_path / str(number), number, clock=clock))
+            for number in range(1, 5)
+        ]
+        for other in others:
+            asked.service.view.offer(encode_descriptor(other.service.view.own))
+            assert await asking.agent.directory.compare(asked.service.view.own)
+            assert asking.service.view.directory.get(other.service.view.own.node_id) is not None
 
 
 @clause("7.1", "7.9", "7.5")

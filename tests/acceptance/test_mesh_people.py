@@ -120,7 +120,6 @@ def commands() -> list[list[str]]:
     return [line.removeprefix("$ restante ").split() for line in lines]
 
 
-@pytest.mark.soak  # eight node processes at once, more than two cores start in time beside other tests
 @clause("7.6")
 def test_the_commands_of_the_readme_let_two_people_read_each_others_first_message(tmp_path: Path) -> None:
     up, new_alice, new_bob, *rest = commands()

@@ -109,6 +109,7 @@ async def running_node(
     settings: Settings | None = None,
     roles: Role = Role.STORAGE,
     bootstrap: Sequence[RelayPlace] | None = None,
+    port: int = 0,
 ) -> AsyncIterator[RunningNode]:
     """The node `number` at 127.0.NUMBER.1, its own family and network.
 
@@ -125,7 +126,7 @@ async def running_node(
     relay = Relay(identity, mailbox, commits=commits, settings=settings, clock=clock, entropy=SystemEntropy())
     relay.register(service.family)
     host = f"127.0.{number}.1"
-    server = await relay.listen(host, 0)
+    server = await relay.listen(host, port)
     port = server.sockets[0].getsockname()[1]
     agent = MeshAgent(service, commits, settings=settings, entropy=SystemEntropy(), bootstrap=tuple(bootstrap or ()))
     agent.listens_at(host, port)

@@ -96,6 +96,24 @@ def wait_until_answering(nodes: Sequence[LocalNode]) -> None:
             time.sleep(LOOK_S)
 
 
+def wait_until_joined(nodes: Sequence[LocalNode]) -> None:
+    """Return when every node answers, knows all the others and has synced with them; raise if one of them ended."""
+    wait_until_answering(nodes)
+    until = time.monotonic() + START_S
+    while not all(_has_joined(node, len(nodes)) for node in nodes):
+        ended = [node for node in nodes if not node.is_running]
+        if ended or time.monotonic() > until:
+            shown = (ended or nodes)[0].directory.path / "log"
+            raise EnvironmentUnsuitable(f"the nodes did not find each other within {START_S:.0f} s; a log is {shown}")
+        time.sleep(LOOK_S)
+
+
+def _has_joined(node: LocalNode, count: int) -> bool:
+    status = node.look()
+    stats = {} if status is None else status["mesh"]["stats"]
+    return bool(stats) and stats["is_serving"] and stats["directory_nodes"] >= count
+
+
 def stop(nodes: Sequence[LocalNode]) -> None:
     """End all nodes at once: no node is left to hand anything over to, which a second signal says."""
     for _ in range(2):

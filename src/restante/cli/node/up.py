@@ -43,12 +43,12 @@ def up(
 def _run(base: Path, count: int, port: int, status_port: int) -> None:
     from rich.live import Live
 
-    from restante.cli.node.local_network import make_nodes, running, wait_until_answering
+    from restante.cli.node.local_network import make_nodes, running, wait_until_joined
 
     out = console()
     made = make_nodes(base, count, port=port, status_port=status_port)
     with running(made):
-        wait_until_answering(made)
+        wait_until_joined(made)
         named = ",".join(str(each.place) for each in made[:3])
         out.print(f"{count} nodes run in {base}. Join them from another terminal:", markup=False, soft_wrap=True)
         off = " --circuits off" if count < NODES_FOR_CIRCUITS else ""

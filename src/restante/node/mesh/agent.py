@@ -30,6 +30,7 @@ HANDOVER_CHECK_S: Final = 0.5
 LAST_WRITES_S: Final = 5.0
 SCRUBS_PER_PING: Final = 4
 COLLECT_INTERVAL_MS: Final = 3_600_000
+FIRST_RETRY_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +76,10 @@ class MeshAgent:
         self.service = service
         self._commits = commits
         self._interval_ms = settings.mesh.ping_interval_ms
-        self._bootstrap = bootstrap
+        self._bootstrap = [each for each in bootstrap if each.node_key != service.view.identity.node_key]
         self._tasks: set[asyncio.Task[None]] = set()
         self._pool = PeerPool(service.view.identity, settings.relay)
-        self.directory = DirectoryAgent(service.view, self._pool, entropy, bootstrap, self._start)
+        self.directory = DirectoryAgent(service.view, self._pool, entropy, self._bootstrap, self._start)
         self.replication = ReplicationAgent(service, self.directory, self._pool, commits, settings.mailbox, self._start)
         self.directory.on_changed = self.replication.changed
         service.family.on_descriptor = self.directory.heard
@@ -106,6 +107,7 @@ class MeshAgent:
         await self._join()
         self._start(self.replication.run_rounds())
         self._start(self._ping_forever())
+        self._start(self._settle_in())
         self._start(self._every(DIGEST_INTERVAL_MS / PING_INTERVAL_MS, self._compare))
         self._start(self._every(1, self._look_at_the_clock))
         self._start(self._every(REFRESH_INTERVAL_MS / PING_INTERVAL_MS, self.directory.refresh))
@@ -167,7 +169,7 @@ class MeshAgent:
         )
 
     async def _join(self) -> None:
-        """Join the mesh. A node that reaches no other goes on trying at every ping interval."""
+        """Join the mesh, or note that it did not work: `_settle_in` and `_ping_forever` try again."""
         self._has_joined = await self.directory.join(self.service.records.peers())
         if not self._bootstrap and len(self.service.view.directory) <= 1:
             self._has_joined = True  # the first node of a mesh
@@ -176,14 +178,33 @@ class MeshAgent:
 
     async def _ping_forever(self) -> None:
         while True:
-            if not self._has_joined:
-                await self._join()
             if self.directory.is_due():
                 self.directory.issue()
             await self.replication.ping_neighbours()
+            if self.is_isolated:
+                await self._join()
             if self.service.view.serving.phase is serving.Phase.SYNCING and self._has_joined:
                 self.replication.request_round()
             await self._pause(1)
+
+    async def _settle_in(self) -> None:
+        """Join, compare directories and sync again after 0.5, 1, 2 … s, up to the ping interval, until all of it worked.
+
+        Nodes that start together miss each other at first.
+        """
+        wait_ms = min(FIRST_RETRY_MS, self._interval_ms)
+        while True:
+            await asyncio.sleep(wait_ms / 1_000)
+            if self._has_joined:
+                await self.directory.compare_with_some()
+            else:
+                await self._join()
+            is_syncing = self.service.view.serving.phase is serving.Phase.SYNCING
+            if self._has_joined and is_syncing:
+                self.replication.request_round()
+            if self._has_joined and not is_syncing and wait_ms == self._interval_ms:
+                return
+            wait_ms = min(2 * wait_ms, self._interval_ms)
 
     async def _compare(self) -> None:
         await self.directory.compare_with_some()

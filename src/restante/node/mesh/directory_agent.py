@@ -105,20 +105,26 @@ class DirectoryAgent:
 
     async def compare_with_some(self) -> None:
         """Compare directory digests with 3 random peers (SPEC 7.1), and drop what expired."""
-        for gone in self.view.drop_expired():
-            self._step(gone, Expired())
-        for node in self.view.directory:
-            if not is_valid(node, now_ms=self.view.now_ms()):
-                self._step(node, Expired())
+        expired = [each for each in self.view.directory if not is_valid(each, now_ms=self.view.now_ms())]
+        for node in [*self.view.drop_expired(), *expired]:
+            self.reached.discard(node.node_id)
+            self._step(node, Expired())
         peers = list(self.view.table) or [each for each in self.view.directory if each.node_id != self.view.own.node_id]
         await asyncio.gather(*[self.compare(node) for node in self._some(peers, DIGEST_PEERS)])
 
     async def compare(self, node: NodeDescriptor) -> bool:
+        """Compare digests and take over what differs, on a connection of its own: a node gives one whole copy an hour to
+        a connection (SPEC 7.12)."""
         try:
-            connection = await self.pool.to(node)
-            await self._copy(connection)
-        except (AttemptFailed, RestanteError):
+            connection = await self.pool.dial(node)
+        except AttemptFailed:
             return False
+        try:
+            await self._copy(connection)
+        except RestanteError:
+            return False
+        finally:
+            await connection.close()
         return True
 
     async def ping(self, node: NodeDescriptor) -> bool:
@@ -202,8 +208,6 @@ class DirectoryAgent:
 
     async def _dial(self, place: RelayPlace) -> MeshConnection | None:
         """Connect to a bootstrap node and measure its clock by its greeting."""
-        if place.node_key == self.view.identity.node_key:
-            return None
         sent_at_ms = self.view.own_clock_ms()
         try:
             connection = await self.pool.at(place.host, place.port, place.node_key)

@@ -36,7 +36,7 @@ class PeerPool:
             return kept
         task = self._dialling.get(node.node_id)
         if task is None:
-            task = asyncio.create_task(self._dial_any(node))
+            task = asyncio.create_task(self._dial_and_keep(node))
             self._dialling[node.node_id] = task
             task.add_done_callback(lambda _task: self._dialling.pop(node.node_id, None))
         return await asyncio.shield(task)
@@ -59,18 +59,20 @@ class PeerPool:
             if connection is not None:
                 await connection.close()
 
-    async def _dial_any(self, node: NodeDescriptor) -> MeshConnection:
-        """Dial the endpoints of a node one after the other until one answers with its key."""
+    async def dial(self, node: NodeDescriptor) -> MeshConnection:
+        """Dial the endpoints of a node one after the other until one answers with its key. The caller closes the
+        connection."""
         failed = AttemptFailed("the node names no endpoint", failure=Failure.CONNECTION_REFUSED, reached=False)
         for endpoint in node.endpoints:
             try:
-                connection = await self.at(str(ip_address(endpoint.ip)), endpoint.port, node.node_key)
+                return await self.at(str(ip_address(endpoint.ip)), endpoint.port, node.node_key)
             except (AttemptFailed, OSError) as error:
                 failed = AttemptFailed(str(error), failure=Failure.CONNECTION_REFUSED, reached=False)
-                continue
-            self._open[node.node_id] = connection
-            with contextlib.suppress(StopIteration):
-                while len(self._open) > MOST_CONNECTIONS:
-                    await self.forget([next(iter(self._open))])
-            return connection
         raise failed
+
+    async def _dial_and_keep(self, node: NodeDescriptor) -> MeshConnection:
+        connection = self._open[node.node_id] = await self.dial(node)
+        with contextlib.suppress(StopIteration):
+            while len(self._open) > MOST_CONNECTIONS:
+                await self.forget([next(iter(self._open))])
+        return connection
