@@ -13,6 +13,7 @@ from restante.crypto.identity import Identity
 from restante.model.journal import JournalKind
 from restante.model.places import RelayPlace
 from restante.node.mesh.status import mesh_data, mesh_health
+from restante.policy.mesh.network_time import NetworkTime
 from restante.policy.mesh.time_buckets import period_at
 from restante.testing.deterministic import FakeClock
 from restante.wire.descriptors import encode_descriptor
@@ -117,6 +118,17 @@ async def test_a_node_whose_whole_directory_expired_joins_again_by_its_bootstrap
     assert other.agent.is_isolated
     await mesh.start(1, clock=clock, port=first.port)
     await mesh.settled()
+
+
+@clause("7.1", "7.11")
+async def test_a_descriptor_issued_by_a_clock_that_was_ahead_is_issued_again_at_once(tmp_path: Path) -> None:
+    async with running_node(tmp_path, 1, clock=FakeClock(NOW_MS)) as node:
+        assert not node.agent.directory.is_due()
+        node.service.view.time = NetworkTime(offset_ms=-2 * HOUR_MS, is_agreed=True)
+        assert node.agent.directory.is_due()
+        node.agent.directory.issue()
+        assert node.service.view.own.issued_at_ms == NOW_MS - 2 * HOUR_MS
+        assert not node.agent.directory.is_due()
 
 
 @clause("7.1", "7.12")

@@ -1,4 +1,4 @@
-"""A mesh of real node processes: nodes are killed and replaced while mail is sent, files rot, clocks are wrong."""
+"""A mesh of real node processes: files rot, clocks are wrong. `test_mesh_clients` has the rest, with real clients."""
 
 import asyncio
 import re
@@ -13,12 +13,12 @@ import pytest
 
 from restante.cli.node.local_network import LocalNode, make_nodes, start, stop, wait_until_answering
 from restante.model.journal import JournalKind
-from restante.node.config import MADE_FOR_TESTS
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.system import SystemEntropy
+from restante.runtime.testing_clock import MADE_FOR_TESTS
 from support.mesh.mesh_driver import MeshDriver, inbox_of_this_hour
-from support.mesh.running_nodes import OWNER, OpenInbox
+from support.mesh.running_nodes import OpenInbox
 from support.relay.node_processes import free_port
 from support.spec.clauses import clause
 from support.system.soak import first_now_rest_in_soak
@@ -96,44 +96,6 @@ async def receive(inbox: OpenInbox, *nodes: LocalNode) -> tuple[MeshDriver, list
     read = await driver.read(inbox)
     await driver.close()
     return driver, read
-
-
-@clause("7.9", "7.3", "7.4")
-@pytest.mark.parametrize(("count", "messages"), first_now_rest_in_soak(SIZES))
-async def test_a_third_of_the_nodes_is_killed_and_replaced_and_all_mail_is_read_once(
-    tmp_path: Path, count: int, messages: int
-) -> None:
-    third = count // 3
-    with mesh(tmp_path, count + third) as processes:
-        first, spares = processes.nodes[:count], processes.nodes[count:]
-        victims = first[3 : 3 + third]
-        processes.start(*first)
-        processes.settle(*first)
-        inbox, driver = inbox_of_this_hour(), MeshDriver()
-        await driver.learn(*[each.place for each in first[:3]])
-        await send(driver, inbox, range(messages // 2))
-        for node in victims:
-            kill(node)
-        await send(driver, inbox, range(messages // 2, messages))
-        processes.start(*spares)
-        alive = [each for each in processes.nodes if each.is_running]
-        processes.settle(*alive)
-        await driver.close()
-        _, read = await receive(inbox, *alive[:3])
-        assert sorted(read) == [b"message %05d" % number for number in range(messages)]
-        _, again = await receive(inbox, *alive[:3])
-        assert again == []
-        _assert_no_address(processes.nodes)
-
-
-def _assert_no_address(nodes: list[LocalNode]) -> None:
-    """No byte on any node's disk, log, journal or metrics is the owner's address."""
-    address = bytes(OWNER.address)
-    for node in nodes:
-        for path in node.directory.path.iterdir():
-            raw = path.read_bytes()
-            assert address not in raw, path
-            assert address.hex().encode() not in raw, path
 
 
 @clause("6.3")

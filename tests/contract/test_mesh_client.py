@@ -1,79 +1,27 @@
 """Clients over a mesh in memory: storing, reading, finding keys by address (SPEC 7)."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from restante.client.client import Client
-from restante.client.contacts import Contact, ContactBook
-from restante.client.mesh.host import CircuitMode, MeshAccess
+from restante.client.contacts import Contact
 from restante.core.signed_bundles import verify_bundle
-from restante.crypto.identity import Identity
 from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.model.ids import NodeId
 from restante.model.places import MeshPlace
-from restante.policy.mesh.time_buckets import HOUR_MS, bucket_at
-from restante.policy.settings import Settings
+from restante.policy.mesh.time_buckets import HOUR_MS
 from restante.runtime.sqlite.outbox.fleet_actions import ActionResult, take_scoreboard
-from restante.testing.deterministic import FakeClock, SeededEntropy
-from restante.testing.memory_mesh import MemoryMesh
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.inbox_keys import node_id_of
+from support.mesh.memory_world import World, introduced, received, until_connected
 from support.spec.clauses import clause
-
-NODES = 12
-
-
-class World:
-    """A mesh and people in it, on virtual time."""
-
-    def __init__(self, home: Path, *, nodes: int = NODES) -> None:
-        self.home = home
-        self.clock = FakeClock()
-        self.mesh = MemoryMesh(nodes, self.clock)
-        self.began = bucket_at(self.clock.now_ms())
-
-    def client(self, name: str) -> Client:
-        seed = int.from_bytes(name.encode(), "big")
-        access = MeshAccess(
-            bootstrap=self.mesh.bootstrap(),
-            since=self.began,
-            connect=self.mesh.connect,
-            circuits=CircuitMode.OFF,  # the nodes are in this memory
-        )
-        return Client(
-            self.home / f"{name}.db",
-            Identity(name.encode().ljust(32, b"!")),
-            contacts=ContactBook(self.home / f"contacts of {name}"),
-            places=(MeshPlace(),),
-            settings=Settings(),
-            clock=self.clock,
-            entropy=SeededEntropy(seed),
-            mesh=access,
-            receive_delay_s=0.0,
-        )
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-async def introduced(alice: Client, bob: Client) -> None:
-    for one, other in ((alice, bob), (bob, alice)):
-        one.contacts.add(replace(await other.as_contact(), name="peer"))
-
-
-async def received(client: Client, count: int) -> list[str]:
-    texts: list[str] = []
-    async with asyncio.timeout(3_600):
-        async for message in client.inbox():
-            texts.append(message.text)
-            if len(texts) == count:
-                return texts
-    return texts
 
 
 @clause("7.3", "7.4", "7.8")
@@ -172,9 +120,42 @@ def test_a_recipient_away_for_an_hour_asks_for_one_inbox_with_at_most_fifteen_re
             node.requests.clear()
         async with world.client("bob") as bob:
             await asyncio.sleep(5)
-        asked = [each for node in world.mesh.nodes for each in node.requests if each in ("fetch", "mesh_subscribe")]
-        assert 0 < len(asked) <= 2 * 15, "two inboxes"
+        assert 0 < world.reads() <= 2 * 15, "two inboxes"
         await alice.close()
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.5")
+def test_one_inbox_takes_at_most_fifteen_requests_an_hour_and_twenty_on_the_day_of_the_second_read(
+    world: World,
+) -> None:
+    async def scenario() -> None:
+        for hour in range(30):
+            for node in world.mesh.nodes:
+                node.requests.clear()
+            async with world.client("bob"):
+                await asyncio.sleep(5)
+            most = 15 if hour < 24 else 20
+            assert 0 < world.reads() <= 2 * most, f"two inboxes, hour {hour}"
+            await asyncio.sleep(3_595)
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.5", "7.12")
+def test_a_full_sync_asks_each_node_at_most_once_and_once_more_for_64_entries(world: World) -> None:
+    """A new device reads 720 buckets: no node is asked more than 1 + entries/64 times for one inbox."""
+
+    async def scenario() -> None:
+        async with world.client("alice", since=None) as alice:
+            await until_connected(alice)
+            assert sum(sum(node.entries) for node in world.mesh.nodes) >= 2 * 5 * 718, (
+                "two inboxes, five nodes each, two current hours"
+            )
+            for node in world.mesh.nodes:
+                assert len(node.entries) <= 2 + sum(node.entries) / 64, "1 + entries/64 for each inbox"
+                assert node.requests.count("mesh_subscribe") <= 2, "the current hour is subscribed to besides"
 
     run_in_virtual_time(scenario(), world.clock)
 

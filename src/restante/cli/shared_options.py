@@ -24,8 +24,9 @@ class Inputs:
     def file(self) -> Path | None:
         return find_file(self.config, os.environ, Path())
 
-    def load(self) -> Loaded:
-        return load(file=self.file(), environ=os.environ, overrides=parse_assignments(self.assignments))
+    def load(self, *, home: Path | None = None) -> Loaded:
+        """Return the settings. Those of a client's directory may have the section [testing]."""
+        return load(file=self.file(), environ=os.environ, overrides=parse_assignments(self.assignments), home=home)
 
 
 def inputs_of(ctx: typer.Context) -> Inputs:

@@ -37,7 +37,7 @@ from restante.client.relay.receiver import RECEIVE_DELAY_S
 from restante.core.inbox_events import InboxEventType
 from restante.core.outbox_events import OutboxEventType
 from restante.crypto.identity import Identity
-from restante.model.ids import Address, MessageId
+from restante.model.ids import Address, MessageId, PayloadHash
 from restante.model.kinds import Kind
 from restante.model.places import Place
 from restante.model.states import Route
@@ -266,13 +266,15 @@ class Client:
         await self.outbox.close()
         self.file.close()
 
-    async def receive(self, blobs: Sequence[StoredBlob]) -> None:
-        """Unseal, decrypt and store arrivals. All of them are on disk when this returns."""
+    async def receive(self, blobs: Sequence[StoredBlob]) -> set[PayloadHash]:
+        """Unseal, decrypt and store arrivals; return those that are new. All are on disk when this returns."""
+        new: set[PayloadHash] = set()
         for start in range(0, len(blobs), BATCH):
             unsealed = self.parts.incoming.unseal(blobs[start : start + BATCH])
-            await self.file.run(partial(self._store_arrivals, unsealed))
+            new |= await self.file.run(partial(self._store_arrivals, unsealed))
         self._ack_timer.note(len(blobs))
         self.outbox.wake(is_thorough=False)
+        return new
 
     async def run_maintenance(self) -> int:
         """Do what is due by time (SPEC 8.1, 9.5, 9.7, 10.5) and return when to run again."""
@@ -298,8 +300,8 @@ class Client:
 
     async def reset_sessions(self, to: str) -> None:
         """Delete the sessions with a contact and open a new one that tells it (SPEC 8.7)."""
-        peer = self.contacts.named(to).address
-        await self.file.run(partial(self.parts.recovery.lose_state, peer, now_ms=self.now_ms()))
+        lose = partial(self.parts.recovery.lose_state, self.contacts.named(to).address, now_ms=self.now_ms())
+        await self.file.run(lose)
 
     @property
     def sends_read_acks(self) -> bool:
@@ -337,10 +339,10 @@ class Client:
     async def _owes_acks(self) -> bool:
         return bool(await self.file.run(lambda: self.received.owed(self._settings.acks, now_ms=self.now_ms())))
 
-    def _store_arrivals(self, arrivals: Sequence[Unsealed]) -> None:
+    def _store_arrivals(self, arrivals: Sequence[Unsealed]) -> set[PayloadHash]:
         now_ms = self._clock.now_ms()
         with self.received.batch(now_ms=now_ms) as batch:
-            self.parts.incoming.receive(arrivals, batch, now_ms=now_ms)
+            return self.parts.incoming.receive(arrivals, batch, now_ms=now_ms)
 
     def _forward_outbox_event(self, event: OutboxEvent) -> None:
         self._sender.notice(event)

@@ -33,7 +33,7 @@ from restante.crypto.ratchet import MessageKeyGone, RatchetState
 from restante.crypto.sender_tag import SenderTags
 from restante.model.error_codes import Code
 from restante.model.errors import OutboxFull, RestanteError, StoreUnusable
-from restante.model.ids import Address
+from restante.model.ids import Address, PayloadHash
 from restante.model.kinds import Kind
 from restante.model.states import Verdict
 from restante.policy.reorder_limits import MAX_UNRECEIPTED_AT_SWITCH
@@ -99,13 +99,18 @@ class IncomingMessages:
         opened = unseal_envelopes([blob.envelope for blob in blobs], recipient=self._identity)
         return list(zip(blobs, opened, strict=True))
 
-    def receive(self, arrivals: Sequence[Unsealed], batch: ReceiveBatch, *, now_ms: int) -> None:
-        """Receive all arrivals, each as if it were alone. Called inside one transaction (SPEC 9.3)."""
+    def receive(self, arrivals: Sequence[Unsealed], batch: ReceiveBatch, *, now_ms: int) -> set[PayloadHash]:
+        """Receive all arrivals, each as if it were alone; return those that are new.
+
+        Called inside one transaction (SPEC 9.3).
+        """
+        new: set[PayloadHash] = set()
         messages = [arrival.message for _, arrival in arrivals if isinstance(arrival, UnsealedMessage)]
         batch.expect((message.sender, message.message_id) for message in messages)
         for blob, arrival in arrivals:
             if isinstance(arrival, UnsealedMessage):
-                self._receive(arrival, batch, blob, now_ms=now_ms)
+                if self._receive(arrival, batch, blob, now_ms=now_ms) is Verdict.NEW:
+                    new.add(arrival.payload_hash)
             else:
                 self._security.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
         # After all arrivals: one question names everything unreadable, and receipts end messages that are then not
@@ -113,6 +118,7 @@ class IncomingMessages:
         self._recovery.ask_due(now_ms=now_ms)
         self._recovery.reencrypt_wanted(now_ms=now_ms)
         self._use_contacts_inboxes()
+        return new
 
     def _use_contacts_inboxes(self) -> None:
         """Switch to the contacts inbox of those who have read nearly all we sent.
@@ -138,7 +144,9 @@ class IncomingMessages:
             except OutboxFull as problem:
                 self._security.warn(problem.code, peer=asked.sender, session_id=asked.session_id, now_ms=now_ms)
 
-    def _receive(self, arrival: UnsealedMessage, batch: ReceiveBatch, blob: StoredBlob, *, now_ms: int) -> None:
+    def _receive(
+        self, arrival: UnsealedMessage, batch: ReceiveBatch, blob: StoredBlob, *, now_ms: int
+    ) -> Verdict | None:
         message = arrival.message
         header = UnsealedHeader(
             message.sender, message.session_id, message.message_id, arrival.payload_hash, arrival.envelope_bytes
@@ -147,10 +155,10 @@ class IncomingMessages:
         if contact is None:
             # A receipt follows when the user has accepted the sender: we have no keys of it yet.
             self._requests.keep(arrival, header, blob, now_ms=now_ms)
-            return
+            return None
         if not self._tags.is_valid(arrival.tag, arrival.tagged, sender=contact.card):
             self._security.suspect(INVALID_TAG, now_ms=now_ms, outside=header)
-            return
+            return None
         decryption = _Decryption(arrival, self._sessions, self._identity, now_ms)
         result = batch.receive(
             header,
@@ -167,6 +175,7 @@ class IncomingMessages:
             self._act_on(result.control, message.generation, now_ms)
         if result.asks:
             self.request_again(result.asks, now_ms=now_ms)
+        return result.verdict
 
     def _advance(self, decryption: "_Decryption", contact: Contact, now_ms: int) -> None:
         """Store the ratchet after a message; of a new session, also store it and delete the prekey it used."""

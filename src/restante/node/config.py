@@ -17,13 +17,10 @@ from restante.node.safe_logging import Format, Level
 from restante.policy.settings import Settings
 from restante.runtime.endpoints import Endpoint, parse_endpoint, parse_relay_place
 from restante.runtime.settings_loader import did_you_mean, load_tables, read_toml
+from restante.runtime.testing_clock import TESTING, take_clock_offset
 
 NODE: Final = "node"
 NODE_SECTIONS: Final = ("relay", "mailbox", "mesh", "circuits", "journal")
-TESTING: Final = "testing"
-MADE_FOR_TESTS: Final = "made-for-tests"
-"""A file of this name in the node's directory allows the section [testing]. 'node init --for-tests' makes it."""
-MAX_CLOCK_OFFSET_MS: Final = 400 * 86_400_000
 PUBLIC, PRIVATE = "public", "private"
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7431"
@@ -72,7 +69,7 @@ def load_node_config(file: Path, *, environ: Mapping[str, str], overrides: Mappi
                 f"unknown setting {NODE}.{name} ({file}).{hint} Section {NODE} has {', '.join(readers)}"
             )
     network, bootstrap = _take_mesh_texts(tables, file)
-    offset_ms = _take_clock_offset(tables, file)
+    offset_ms = take_clock_offset(tables, source=str(file), directory=file.parent)
     given = {name: read(f"{NODE}.{name}", own.get(name, default), file) for name, (default, read) in readers.items()}
     loaded = load_tables(tables, source=str(file), environ=environ, overrides=overrides)
     return NodeConfig(
@@ -104,25 +101,6 @@ def _bootstrap(text: object, file: Path) -> RelayPlace:
         return parse_relay_place(_text("mesh.bootstrap", text, file))
     except Malformed as problem:
         raise ConfigurationInvalid(f"mesh.bootstrap: {problem} ({file})") from None
-
-
-def _take_clock_offset(tables: dict[str, Any], file: Path) -> int:
-    """Take [testing] out of the tables. Only a directory that was made for tests may have it."""
-    if TESTING not in tables:
-        return 0
-    if not (file.parent / MADE_FOR_TESTS).is_file():
-        raise ConfigurationInvalid(
-            f"[{TESTING}] is only for a node's directory that was made for tests: "
-            f"'restante node init --for-tests' makes one ({file})"
-        )
-    testing = tables.pop(TESTING)
-    offset_ms = testing.pop("clock_offset_ms", 0) if isinstance(testing, dict) else None
-    if testing or not isinstance(offset_ms, int) or abs(offset_ms) > MAX_CLOCK_OFFSET_MS:
-        raise ConfigurationInvalid(
-            f"[{TESTING}] has one setting, clock_offset_ms: "
-            f"a number in -{MAX_CLOCK_OFFSET_MS}..{MAX_CLOCK_OFFSET_MS} ({file})"
-        )
-    return offset_ms
 
 
 def _readers() -> dict[str, tuple[object, Callable[[str, object, Path], Any]]]:

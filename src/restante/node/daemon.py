@@ -31,7 +31,6 @@ from restante.node.safe_logging import RELAY_EVENTS, Event, Level, Reason, log
 from restante.node.stats import RelayEvent
 from restante.node.status_server import Answers, StatusServer
 from restante.node.store_health import StoreHealth, StoreStatus, WatchedFile
-from restante.ports.clock import Clock
 from restante.runtime.directory_lock import DirectoryLock, hold
 from restante.runtime.endpoints import Endpoint
 from restante.runtime.family_certificates import load_certificate
@@ -42,8 +41,9 @@ from restante.runtime.onion_keys import OnionKeys
 from restante.runtime.sqlite.file.node_file import NodeFile
 from restante.runtime.sqlite.mailbox.maintenance import delay_reaping, journal_refusals
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
-from restante.runtime.system import OffsetClock, SystemClock, SystemEntropy
+from restante.runtime.system import SystemEntropy
 from restante.runtime.systemd import ServiceState, notify
+from restante.runtime.testing_clock import moved_clock
 from restante.wire.inbox_keys import node_id_of
 
 GRACE_S: Final = 10.0  # how long queued puts may take after SIGTERM
@@ -77,7 +77,7 @@ def run_node(directory: NodeDirectory, config: NodeConfig) -> None:
 class _Node:
     def __init__(self, directory: NodeDirectory, config: NodeConfig) -> None:
         self._config = config
-        self._clock: Clock = OffsetClock(config.clock_offset_ms) if config.clock_offset_ms else SystemClock()
+        self._clock = moved_clock(config.clock_offset_ms)
         self._started_at_ms = self._clock.now_ms()
         self._identity = directory.identity()
         self._owned = NodeFile.open(directory.database, entropy=SystemEntropy(), busy_timeout_ms=BUSY_MS)

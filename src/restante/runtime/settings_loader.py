@@ -5,7 +5,7 @@ Keys are the fields of `policy.settings.Settings`; those classes check their ran
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from restante.model.errors import ConfigurationInvalid, OutOfRange
 from restante.model.setting_ranges import Range, ranges_of
 from restante.policy.settings import Settings
 from restante.runtime.journal.segment_directory import check_depot
+from restante.runtime.testing_clock import take_clock_offset
 
 PREFIX: Final = "RESTANTE_"
 FILE_VARIABLE: Final = "RESTANTE_CONFIG"
@@ -53,6 +54,7 @@ class Loaded:
     settings: Settings
     sources: Mapping[str, str]
     ship_to: str | None = None
+    clock_offset_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +98,14 @@ def find_file(explicit: Path | None, environ: Mapping[str, str], directory: Path
     return usual if usual.exists() else None
 
 
-def load(*, file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Loaded:
-    """Return the settings in force with the source of each."""
+def load(
+    *, file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str], home: Path | None = None
+) -> Loaded:
+    """Return the settings in force with the source of each. `home` is the client's directory that they are for."""
     tables = {} if file is None else read_toml(file)
-    return load_tables(tables, source=str(file), environ=environ, overrides=overrides)
+    offset_ms = take_clock_offset(tables, source=str(file), directory=home)
+    loaded = load_tables(tables, source=str(file), environ=environ, overrides=overrides)
+    return replace(loaded, clock_offset_ms=offset_ms)
 
 
 def load_tables(

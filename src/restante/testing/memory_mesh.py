@@ -35,6 +35,7 @@ from restante.wire.storage_receipts import StorageReceipt
 
 PORT: Final = 7_431
 MOST_SENT: Final = 20
+SILENCE_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -50,6 +51,12 @@ class MemoryNode:
     records: dict[bytes, bytes] = field(default_factory=dict)
     connections: list["MemoryMeshConnection"] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    entries: list[int] = field(default_factory=list)
+    """How many keys each FETCH named."""
+    hides_mail: bool = False
+    """Whether the node signs lists without any blob."""
+    is_silent: bool = False
+    """Whether connections to the node fail only after a while, as with a machine that is switched off."""
 
     @property
     def key(self) -> NodeKey:
@@ -105,12 +112,15 @@ class MemoryMesh:
                     alive[target.node_id].records.setdefault(record_key, record)
 
     def bootstrap(self, count: int = 3) -> tuple[RelayPlace, ...]:
-        return tuple(_place_of(each) for each in self.nodes[:count])
+        return tuple(_place_of(each) for each in self._alive()[:count])
 
     async def connect(self, at: RelayPlace) -> "MemoryMeshConnection":
         """Satisfies `ports.mesh_connection.MeshConnector`."""
         for node in self._alive():
             if node.key == at.node_key and _place_of(node) == at:
+                if node.is_silent:
+                    await asyncio.sleep(SILENCE_S)
+                    break
                 connection = MemoryMeshConnection(self, node)
                 node.connections.append(connection)
                 return connection
@@ -263,13 +273,15 @@ class MemoryMeshConnection:
 
     def _list(self, entries: Sequence[FetchEntry], frame_type: MeshFrameType) -> FetchAnswer:
         self._asked(frame_type.name.lower())
+        if frame_type is MeshFrameType.FETCH:
+            self._node.entries.append(len(entries))
         answers, listed = [], {}
         for entry in entries:
             if not is_proved(entry, frame_type, challenge=self.hello.challenge, connection=self.binding):
                 self.lose()
                 raise AttemptFailed("the entry is not proved", failure=Failure.AUTHENTICATION_FAILED)
             key = mesh_inbox_key(entry.blinded, entry.bucket)
-            listed[key] = tuple(self._node.held.get(key, {}))
+            listed[key] = () if self._node.hides_mail else tuple(self._node.held.get(key, {}))
             answers.append(answer_for(key, listed[key], after=0, last=0, is_complete=self._is_responsible(key)))
         return FetchAnswer(listed=listed, done=sign_done(self._node.identity, answers, now_ms=self._now_ms()))
 

@@ -75,7 +75,19 @@ def merkle_paths(leaves: Sequence[bytes]) -> list[MerklePath]:
 
 
 def merkle_path(leaves: Sequence[bytes], index: int) -> MerklePath:
-    return _path(_levels(leaves), index)
+    return MerkleTree(leaves).path(index)
+
+
+class MerkleTree:
+    """A tree of at least one leaf, of which some paths are needed."""
+
+    __slots__ = ("_levels",)
+
+    def __init__(self, leaves: Sequence[bytes]) -> None:
+        self._levels = _levels(leaves)
+
+    def path(self, index: int) -> MerklePath:
+        return _path(self._levels, index)
 
 
 def root_from(leaf: bytes, path: MerklePath) -> bytes:

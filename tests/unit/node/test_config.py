@@ -8,11 +8,12 @@ import pytest
 from restante.cli.node.config_template import node_toml
 from restante.model.errors import ConfigurationInvalid, OutOfRange, RestanteError
 from restante.model.node_descriptor import Role
-from restante.node.config import MADE_FOR_TESTS, NODE_SECTIONS, NodeConfig, load_node_config
+from restante.node.config import NODE_SECTIONS, NodeConfig, load_node_config
 from restante.node.safe_logging import Format, Level
 from restante.policy.settings import Settings
 from restante.runtime.endpoints import Endpoint
 from restante.runtime.settings_loader import known_settings
+from restante.runtime.testing_clock import MADE_FOR_TESTS
 
 
 def loaded(directory: Path, text: str, **overrides: str) -> NodeConfig:
@@ -89,7 +90,7 @@ def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
         ("[mesh]\nbootstrap = 'x'", ConfigurationInvalid, "mesh.bootstrap must be a list"),
         ("[mesh]\nnetwork = 'mine'", ConfigurationInvalid, "mesh.network must be one of public, private, not 'mine'"),
         ("[mesh]\nping_interval_ms = 1", OutOfRange, "mesh.ping_interval_ms = 1 is outside 50..600000 ms"),
-        ("[testing]\nclock_offset_ms = 1", ConfigurationInvalid, "only for a node's directory that was made for tests"),
+        ("[testing]\nclock_offset_ms = 1", ConfigurationInvalid, "only for a directory that was made for tests"),
         ("node = 1", ConfigurationInvalid, "must be a table: write [node]"),
         ("[node", ConfigurationInvalid, "is not valid TOML"),
     ],

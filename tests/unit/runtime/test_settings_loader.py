@@ -13,6 +13,7 @@ from restante.model.errors import ConfigurationInvalid, OutOfRange, RestanteErro
 from restante.model.setting_ranges import ranges_of
 from restante.policy.settings import Settings
 from restante.runtime.settings_loader import Setting, find_file, known_settings, load
+from restante.runtime.testing_clock import MADE_FOR_TESTS
 from support.spec.clauses import clause
 
 
@@ -242,3 +243,16 @@ def test_the_file_asked_for_comes_before_the_variable_and_that_before_the_usual_
     assert find_file(None, {"RESTANTE_CONFIG": ""}, tmp_path) == usual
     assert find_file(None, {}, tmp_path) == usual
     assert find_file(None, {}, tmp_path / "elsewhere") is None
+
+
+def test_a_client_directory_made_for_tests_may_move_its_clock_and_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "restante.toml"
+    file.write_text("[testing]\nclock_offset_ms = 7_200_000\n", "utf-8")
+    for home in (None, tmp_path):
+        with pytest.raises(ConfigurationInvalid, match="made for tests"):
+            load(file=file, environ={}, overrides={}, home=home)
+    (tmp_path / MADE_FOR_TESTS).touch()
+    assert load(file=file, environ={}, overrides={}, home=tmp_path).clock_offset_ms == 7_200_000
+    file.write_text("[testing]\nclock = 1\n", "utf-8")
+    with pytest.raises(ConfigurationInvalid, match="clock_offset_ms"):
+        load(file=file, environ={}, overrides={}, home=tmp_path)

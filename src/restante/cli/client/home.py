@@ -91,15 +91,17 @@ def opened_client(
     """Open the client of a command. The caller closes it. Contact files that cannot be used are named in warnings."""
     from restante.cli.shared_options import inputs_of
     from restante.client.client import Client
+    from restante.runtime.testing_clock import moved_clock
 
-    loaded = inputs_of(ctx).load()
     directory = find_client_home(home)
+    loaded = inputs_of(ctx).load(home=directory.path)
     passphrase = passphrase_for(directory, passphrase_file)
     with explain_wrong_passphrase(passphrase):
         client = Client.open(
             directory.path,
             passphrase,
             settings=loaded.settings,
+            clock=moved_clock(loaded.clock_offset_ms),
             ship_to=loaded.ship_to,
             receive_delay_s=receive_delay_s(only_receives=only_receives, is_terminal=sys.stdout.isatty()),
         )

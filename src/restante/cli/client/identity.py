@@ -56,6 +56,9 @@ def new(
     no_passphrase: Annotated[
         bool, typer.Option("--no-passphrase", help="Store the key unencrypted, in a file of mode 0600.")
     ] = False,
+    for_tests: Annotated[
+        bool, typer.Option("--for-tests", hidden=True, help="Allow the section [testing] in the settings.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Create an identity that receives its messages in a mesh, at a relay, or both. In a mesh its keys are published.
@@ -69,6 +72,7 @@ def new(
     from restante.client.mesh.host import WITHOUT_CIRCUITS, CircuitMode, circuit_mode
     from restante.runtime.endpoints import parse_relay_place
     from restante.runtime.system import SystemClock, SystemEntropy
+    from restante.runtime.testing_clock import MADE_FOR_TESTS
     from restante.wire.address import show_address
 
     nodes = [parse_relay_place(node) for each in mesh or () for node in each.split(",")]
@@ -84,6 +88,8 @@ def new(
     mode = circuit_mode(circuits)
     now_ms = SystemClock().now_ms()
     identity = home.create(pinned, SystemEntropy(), mesh=nodes, circuits=mode, now_ms=now_ms, passphrase=passphrase)
+    if for_tests:
+        (directory / MADE_FOR_TESTS).touch()
     data = {
         "address": show_address(identity.address),
         "places": [str(place) for place in home.places()],

@@ -56,10 +56,11 @@ def init(
     """
     from restante.cli.node.config_template import node_toml
     from restante.model.places import RelayPlace
-    from restante.node.config import DEFAULT_LISTEN, DEFAULT_STATUS, MADE_FOR_TESTS
+    from restante.node.config import DEFAULT_LISTEN, DEFAULT_STATUS
     from restante.runtime.endpoints import parse_endpoint
     from restante.runtime.node_home import NodeDirectory
     from restante.runtime.system import SystemEntropy
+    from restante.runtime.testing_clock import MADE_FOR_TESTS
     from restante.views.node_status import print_relay
 
     listen_at, status_at = parse_endpoint(listen or DEFAULT_LISTEN), parse_endpoint(status or DEFAULT_STATUS)

@@ -62,11 +62,15 @@ def make_nodes(base: Path, count: int, *, port: int, status_port: int) -> list[L
     return nodes
 
 
-def start(node: LocalNode) -> None:
+RESTANTE: Final = (sys.executable, "-m", "restante")
+
+
+def start(node: LocalNode, command: Sequence[str] = RESTANTE) -> None:
+    """Start the node's process. Tests give another command, whose node misbehaves."""
     log = node.directory.path / "log"
     with log.open("ab") as written:
         node.process = subprocess.Popen(  # noqa: S603 - this program and a directory that we made
-            [sys.executable, "-m", "restante", "node", "run", str(node.directory.path)],
+            [*command, "node", "run", str(node.directory.path)],
             stdin=subprocess.DEVNULL,
             stdout=written,
             stderr=written,

@@ -53,7 +53,7 @@ class Requests:
         """Delete what this stranger wrote, and keep nothing of it from now on."""
         await self._file.run(partial(self._store.block, sender, now_ms=now_ms))
 
-    async def deliver_accepted(self, receive: Callable[[Sequence[StoredBlob]], Awaitable[None]]) -> None:
+    async def deliver_accepted(self, receive: Callable[[Sequence[StoredBlob]], Awaitable[object]]) -> None:
         """Receive what people wrote before they became contacts, in order."""
         for sender in await self._file.run(self._store.senders):
             if self._contacts.get(sender) is not None:

@@ -10,9 +10,11 @@ from typing import Final, Self
 
 from restante.client.circuits.mesh_circuits import MeshCircuits
 from restante.client.circuits.pool import CircuitPool, PoolStatus
+from restante.client.mesh import evidence
 from restante.client.mesh.connections import Use
 from restante.client.mesh.connector import connect_to_node
 from restante.client.mesh.directory import MeshDirectory
+from restante.client.mesh.evidence import Accusation
 from restante.client.mesh.prekeys import PrekeyRecords
 from restante.client.mesh.receiver import MeshReceiver, ReadInbox
 from restante.client.mesh.receiving import Take
@@ -160,6 +162,7 @@ class MeshHost:
             take=take,
             save=self._save_buckets,
             scores=lambda: self._scores,
+            accuse=self._journal_accusations,
             entropy=self._entropy,
             since=self._access.since,
             delay_s=delay_s,
@@ -191,6 +194,9 @@ class MeshHost:
             return scoreboard(self._file.database)  # 'fleet apply' may have stored a newer one
 
         self._scores = await self._file.run(save)
+
+    async def _journal_accusations(self, accusations: Sequence[Accusation]) -> None:
+        await evidence.journal(self._file, accusations, self._clock.now_ms)
 
 
 @dataclass(frozen=True, slots=True)

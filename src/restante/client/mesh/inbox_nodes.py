@@ -5,28 +5,40 @@ Every inbox has connections of its own, which never put (SPEC 6.5).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from restante.client.mesh.connections import NodeNotReached, Use
 from restante.client.mesh.directory import MeshDirectory
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mesh_proofs.reading import prove_entry, sign_delete
 from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES, BlindedSigner, in_period
-from restante.model.ids import InboxKey, NodeId, PayloadHash
+from restante.model.ids import InboxKey, NodeId, NodeKey, PayloadHash
+from restante.policy.mesh.bounds import EntryTokens
 from restante.policy.mesh.placement import COPIES
 from restante.policy.mesh.time_buckets import FULL_SYNC_BUCKETS, current_buckets
 from restante.ports.entropy import Entropy
 from restante.ports.mesh_connection import FetchAnswer, MeshConnection
 from restante.ports.relay_connection import AttemptFailed
-from restante.wire.frames.mesh_reading import FetchEntry, MeshDelete
+from restante.wire.frames.mesh_reading import FetchDone, FetchEntry, MeshDelete
 from restante.wire.frames.mesh_replication import Block
 from restante.wire.frames.mesh_types import MAX_HASHES, MeshFrameType
 from restante.wire.mesh_keys import mesh_inbox_key
 
 MOST_SIGNERS: Final = FULL_SYNC_BUCKETS + 2
+TOKEN_MARGIN_S: Final = 0.05
+"""Requests may arrive closer to each other than they were sent."""
 
-Listed = dict[int, tuple[tuple[PayloadHash, ...], bool]]
-"""For each bucket the listed hashes, and whether the node says that its list is complete."""
+
+class ListedBucket(NamedTuple):
+    """What a node lists for one bucket, whether it says that the list is complete, and the answer that it signed."""
+
+    hashes: tuple[PayloadHash, ...]
+    is_complete: bool
+    node: NodeKey
+    done: FetchDone
+
+
+Listed = dict[int, ListedBucket]
 
 
 class InboxNodes:
@@ -52,6 +64,7 @@ class InboxNodes:
         """Ends with the error of `on_pushed`, if it raises one."""
         self._signers: dict[int, tuple[BlindedSigner, InboxKey]] = {}
         self._subscribed: dict[MeshConnection, set[int]] = {}
+        self._tokens: dict[NodeKey, tuple[MeshConnection, EntryTokens]] = {}
         self._pushes: dict[MeshConnection, asyncio.Task[None]] = {}
         directory.connections.on_replaced(self._replaced)
         self.requests = 0
@@ -75,11 +88,13 @@ class InboxNodes:
         others = [each for each in buckets if each not in new]
         found: Listed = {}
         if others:
+            await self._wait_for_tokens(connection, len(others))
             proved = self._proved(connection, others, MeshFrameType.FETCH)
-            found |= self._by_bucket(others, await connection.fetch(proved))
+            found |= self._by_bucket(others, connection.node, await connection.fetch(proved))
         if new:
+            await self._wait_for_tokens(connection, len(new))
             proved = self._proved(connection, new, MeshFrameType.MESH_SUBSCRIBE)
-            found |= self._by_bucket(new, await connection.subscribe(proved))
+            found |= self._by_bucket(new, connection.node, await connection.subscribe(proved))
             self._note_subscribed(connection, new)
         return found
 
@@ -130,6 +145,15 @@ class InboxNodes:
     async def _send_delete(self, node: NodeId, signed: MeshDelete) -> None:
         await (await self._connection(node)).delete(signed)
 
+    async def _wait_for_tokens(self, connection: MeshConnection, entries: int) -> None:
+        """Wait until the node checks so many more signatures on this connection (SPEC 7.12)."""
+        loop = asyncio.get_running_loop()
+        held = self._tokens.get(connection.node)
+        if held is None or held[0] is not connection:
+            held = self._tokens[connection.node] = connection, EntryTokens(now_s=loop.time())
+        while not held[1].take(entries, loop.time()):  # noqa: ASYNC110 - tokens come with time
+            await asyncio.sleep(held[1].wait_ms(entries) / 1_000 + TOKEN_MARGIN_S)
+
     def _proved(
         self, connection: MeshConnection, buckets: Sequence[int], frame_type: MeshFrameType
     ) -> list[FetchEntry]:
@@ -148,9 +172,13 @@ class InboxNodes:
             entries.append(entry)
         return entries
 
-    def _by_bucket(self, buckets: Sequence[int], answer: FetchAnswer) -> Listed:
+    def _by_bucket(self, buckets: Sequence[int], node: NodeKey, answer: FetchAnswer) -> Listed:
         complete = {each.inbox_key: each.is_complete for each in answer.done.answers}
-        return {bucket: (answer.listed[key], complete[key]) for bucket in buckets for key in (self.key(bucket),)}
+        return {
+            bucket: ListedBucket(answer.listed[key], complete[key], node, answer.done)
+            for bucket in buckets
+            for key in (self.key(bucket),)
+        }
 
     def _note_subscribed(self, connection: MeshConnection, buckets: Sequence[int]) -> None:
         self._subscribed.setdefault(connection, set()).update(buckets)

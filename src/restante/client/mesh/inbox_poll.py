@@ -5,11 +5,12 @@ hash. Bodies go to receiving oldest bucket first. The owner's DELETE follows onc
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from restante.client.mesh.inbox_nodes import InboxNodes
+from restante.client.mesh.evidence import Accusation, accuse
+from restante.client.mesh.inbox_nodes import InboxNodes, ListedBucket
 from restante.client.mesh.receiving import Receiving
 from restante.core.mailbox_poll import buckets as bucket_states
 from restante.core.mailbox_poll import reading
@@ -31,6 +32,7 @@ from restante.policy.mesh.repair import best_first
 from restante.policy.mesh.time_buckets import current_buckets
 from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE
 from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.transport.mesh_connection import AnswerForged
 
 Reports = list[tuple[int, Event]]
 
@@ -47,6 +49,8 @@ class _Pass:
     tasks: set[asyncio.Task[Reports]] = field(default_factory=set)
     to_list: dict[NodeId, list[int]] = field(default_factory=dict)
     bodies: dict[PayloadHash, bytes] = field(default_factory=dict)
+    listed: dict[int, dict[NodeId, ListedBucket]] = field(default_factory=dict)
+    altered_by: dict[int, list[tuple[NodeId, PayloadHash]]] = field(default_factory=dict)
     finished: dict[int, Finish] = field(default_factory=dict)
     released: list[int] = field(default_factory=list)
 
@@ -61,13 +65,18 @@ class InboxPoll:
         *,
         buckets: Mapping[int, Bucket] | None = None,
         since: int | None = None,
+        accuse: Callable[[list[Accusation]], Awaitable[None]],
     ) -> None:
-        """`buckets` is what earlier runs left; `since` the first bucket that can have mail, None for all of 30 days."""
+        """`buckets` is what earlier runs left; `since` the first bucket that can have mail, None for all of 30 days.
+
+        `accuse` journals what nodes signed that hid or altered mail.
+        """
         self._nodes = nodes
         self._directory = nodes.directory
         self._receiving = receiving
         self.buckets = bucket_states.after_restart(buckets or {}, now_ms=nodes.directory.now_ms())
         self._since = since
+        self._accuse = accuse
 
     @property
     def is_subscribed(self) -> bool:
@@ -140,19 +149,23 @@ class InboxPoll:
         for node, numbers in wanted.items():
             ordered = sorted(numbers)
             for at in range(0, len(ordered), MOST_ENTRIES):
-                one.tasks.add(asyncio.create_task(self._list(node, ordered[at : at + MOST_ENTRIES])))
+                one.tasks.add(asyncio.create_task(self._list(one, node, ordered[at : at + MOST_ENTRIES])))
 
-    async def _list(self, node: NodeId, numbers: list[int]) -> Reports:
+    async def _list(self, one: _Pass, node: NodeId, numbers: list[int]) -> Reports:
         try:
             lists = await self._nodes.fetch_lists(node, numbers)
         except AttemptFailed:
             return [(bucket, NodeSilent(node)) for bucket in numbers]
-        return [(bucket, ListReceived(node, hashes, complete)) for bucket, (hashes, complete) in lists.items()]
+        for bucket, each in lists.items():
+            one.listed.setdefault(bucket, {})[node] = each
+        return [(bucket, ListReceived(node, each.hashes, each.is_complete)) for bucket, each in lists.items()]
 
     async def _want(self, one: _Pass, node: NodeId, bucket: int, hashes: tuple[PayloadHash, ...]) -> Reports:
         try:
             found = await self._nodes.want(node, bucket, hashes)
-        except AttemptFailed:
+        except AttemptFailed as failed:
+            if isinstance(failed, AnswerForged):
+                one.altered_by.setdefault(bucket, []).extend((node, each) for each in hashes)
             return [(bucket, BodyMissing(node, each)) for each in hashes]
         one.bodies.update(found)
         return [(bucket, BodyVerified(each) if each in found else BodyMissing(node, each)) for each in hashes]
@@ -163,10 +176,33 @@ class InboxPoll:
             for released, hashes in one.order.finish(bucket, finish.hashes):
                 end = one.finished.pop(released)
                 blobs = {each: one.bodies.pop(each) for each in hashes if each in one.bodies}
-                await self._receiving.take(released, blobs, delete_at=end.delete_at)
+                first_seen = await self._receiving.take(released, blobs, delete_at=end.delete_at)
+                await self._report(one, released, end, blobs, first_seen)
                 read = ReadFinished(one.began_at_ms, end.counted, one.storage_nodes, end.is_whole)
                 now_ms = self._directory.now_ms()
                 self.buckets[released] = bucket_states.step(
                     self.buckets[released], read, now_ms=now_ms, poll_interval_ms=one.interval_ms
                 )
                 one.released.append(released)
+
+    async def _report(
+        self,
+        one: _Pass,
+        bucket: int,
+        end: Finish,
+        blobs: dict[PayloadHash, bytes],
+        first_seen: Collection[PayloadHash],
+    ) -> None:
+        """Journal what nodes signed that hid or altered a blob of this bucket, if other nodes sent it."""
+        listed, altered_by = one.listed.pop(bucket, {}), one.altered_by.pop(bucket, [])
+        if end.missing_at or altered_by:
+            accusations = accuse(
+                self._nodes.key(bucket),
+                listed,
+                blobs,
+                first_seen=first_seen,
+                missing_at=end.missing_at,
+                altered_by=altered_by,
+            )
+            if accusations:
+                await self._accuse(accusations)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from restante.client.mesh.connections import Use
 from restante.client.mesh.directory import MeshDirectory, MeshUnknown
+from restante.client.mesh.evidence import Accusation
 from restante.client.mesh.inbox_nodes import InboxNodes
 from restante.client.mesh.inbox_poll import InboxPoll
 from restante.client.mesh.receiving import Receiving, Take
@@ -33,10 +34,8 @@ class ReadInbox(NamedTuple):
 
 
 class MeshReceiver:
-    """`take` stores what arrived; `save` stores buckets that were read. Both return once that is on disk.
-
-    `scores` returns the fleet's scoreboard.
-    """
+    """`take` stores what arrived, `save` buckets that were read, `accuse` the evidence against nodes. They return once
+    that is on disk. `scores` returns the fleet's scoreboard."""
 
     def __init__(
         self,
@@ -46,6 +45,7 @@ class MeshReceiver:
         take: Take,
         save: Callable[[Use, Sequence[Bucket]], Awaitable[None]],
         scores: Callable[[], Mapping[NodeId, float]],
+        accuse: Callable[[list[Accusation]], Awaitable[None]],
         entropy: Entropy,
         since: int | None,
         delay_s: float,
@@ -56,6 +56,7 @@ class MeshReceiver:
         self._take = take
         self._save = save
         self._scores = scores
+        self._accuse = accuse
         self._entropy = entropy
         self._since = since
         self._delay_s = delay_s
@@ -96,7 +97,7 @@ class MeshReceiver:
 
         nodes = InboxNodes(read.inbox, read.use, self._directory, entropy=self._entropy, on_pushed=pushed, on_lost=lost)
         receiving = Receiving(self._take, delete=nodes.delete, five=nodes.five, now_ms=self._directory.now_ms)
-        poll = InboxPoll(nodes, receiving, buckets=read.buckets, since=self._since)
+        poll = InboxPoll(nodes, receiving, buckets=read.buckets, since=self._since, accuse=self._accuse)
         nodes.failed.add_done_callback(lambda _: woken.set())
         try:
             while True:

@@ -16,12 +16,12 @@ from restante.wire.frames.mesh_replication import Block
 
 MOST_REMEMBERED: Final = 100_000
 
-Take = Callable[[Sequence[StoredBlob]], Awaitable[None]]
+Take = Callable[[Sequence[StoredBlob]], Awaitable[Collection[PayloadHash]]]
 Delete = Callable[[Sequence[NodeId], int, Sequence[PayloadHash]], Coroutine[object, object, None]]
 
 
 class Receiving:
-    """`take` stores blobs and returns once they are on disk; `delete` sends the owner's DELETE."""
+    """`take` stores blobs and returns the new ones once all are on disk; `delete` sends the owner's DELETE."""
 
     def __init__(
         self, take: Take, *, delete: Delete, five: Callable[[int], list[NodeId]], now_ms: Callable[[], int]
@@ -39,18 +39,24 @@ class Receiving:
         """What was received since the start, as far as it is remembered."""
         return self._received.keys()
 
-    async def take(self, bucket: int, blobs: Mapping[PayloadHash, bytes], *, delete_at: Sequence[NodeId]) -> None:
-        """Store these blobs in order; then delete them at these nodes, without waiting for their answers."""
+    async def take(
+        self, bucket: int, blobs: Mapping[PayloadHash, bytes], *, delete_at: Sequence[NodeId]
+    ) -> Collection[PayloadHash]:
+        """Store these blobs in order; then delete them at these nodes, without waiting for their answers.
+
+        Return those that never came before, in no earlier run either.
+        """
         async with self._turn:
             new = {hashed: envelope for hashed, envelope in blobs.items() if hashed not in self._received}
             if not new:
-                return
+                return ()
             at_ms = min(self._now_ms(), bucket_end_ms(bucket))
-            await self._take([StoredBlob(0, at_ms, envelope) for envelope in new.values()])
+            first_seen = await self._take([StoredBlob(0, at_ms, envelope) for envelope in new.values()])
             self._remember(new)
         task = asyncio.create_task(self._delete(delete_at, bucket, list(new)))
         self._deleting.add(task)
         task.add_done_callback(self._deleting.discard)
+        return first_seen
 
     async def take_pushed(self, blocks: list[Block]) -> None:
         """Store what a node pushed."""

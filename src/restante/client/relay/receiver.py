@@ -31,7 +31,7 @@ class MailReceiver:
         inboxes: Sequence[OwnInbox],
         places: Sequence[RelayPlace],
         *,
-        take: Callable[[Sequence[StoredBlob]], Awaitable[None]],
+        take: Callable[[Sequence[StoredBlob]], Awaitable[object]],
         schedule: RetrySchedule,
         entropy: Entropy,
         delay_s: float = RECEIVE_DELAY_S,

@@ -188,7 +188,7 @@ class MeshAgent:
             await self._pause(1)
 
     async def _settle_in(self) -> None:
-        """Join, compare directories and sync again after 0.5, 1, 2 … s, up to the ping interval, until all of it worked.
+        """Join, compare directories and sync again after 0.5, 1, 2 … s, up to the ping interval, until it worked.
 
         Nodes that start together miss each other at first.
         """

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from restante.core import lookup
-from restante.core.directory.descriptor_set import DIGEST_PEERS, REISSUE_INTERVAL_MS, Verdict
+from restante.core.directory.descriptor_set import DIGEST_PEERS, MOST_AHEAD_MS, REISSUE_INTERVAL_MS, Verdict
 from restante.core.directory.routing_table import (
     Dial,
     DialFailed,
@@ -81,8 +81,9 @@ class DirectoryAgent:
         await asyncio.gather(*[self._publish(node, raw) for node in list(self.view.table)])
 
     def is_due(self) -> bool:
-        """Return whether the own descriptor must be issued again: hourly."""
-        return self.view.now_ms() >= self.view.own.issued_at_ms + REISSUE_INTERVAL_MS
+        """Return whether the own descriptor must be issued again: hourly, and if it was issued by a clock far ahead."""
+        now_ms, issued_at_ms = self.view.now_ms(), self.view.own.issued_at_ms
+        return now_ms >= issued_at_ms + REISSUE_INTERVAL_MS or issued_at_ms > now_ms + MOST_AHEAD_MS
 
     def flood(self, descriptor: NodeDescriptor) -> None:
         raw = encode_descriptor(descriptor)
@@ -113,8 +114,8 @@ class DirectoryAgent:
         await asyncio.gather(*[self.compare(node) for node in self._some(peers, DIGEST_PEERS)])
 
     async def compare(self, node: NodeDescriptor) -> bool:
-        """Compare digests and take over what differs, on a connection of its own: a node gives one whole copy an hour to
-        a connection (SPEC 7.12)."""
+        """Compare digests and take over what differs, on a connection of its own: it may copy once an hour (SPEC
+        7.12)."""
         try:
             connection = await self.pool.dial(node)
         except AttemptFailed:
