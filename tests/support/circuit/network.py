@@ -24,6 +24,7 @@ from restante.node.stats import RelayCounters
 from restante.policy.circuits.guards import GuardState
 from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.connection_limits import RelayLimits
+from restante.ports.clock import Clock
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.transport.tls import server_context
 from restante.wire.circuit.frames import CircuitFrameType
@@ -169,13 +170,15 @@ class Network:
         self.directory[node.node_id] = node.descriptor
         return node
 
-    def pool(self, guards: MemoryGuards | None = None, limits: CircuitLimits | None = None) -> CircuitPool:
+    def pool(
+        self, guards: MemoryGuards | None = None, limits: CircuitLimits | None = None, clock: Clock | None = None
+    ) -> CircuitPool:
         return CircuitPool(
             self.descriptors,
             guards or MemoryGuards(),
             limits=limits or CircuitLimits(),
             relay_limits=RelayLimits(),
-            clock=SystemClock(),
+            clock=clock or SystemClock(),
             entropy=SystemEntropy(),
         )
 
@@ -194,9 +197,12 @@ async def network(count: int, answer: Answer = honest) -> AsyncIterator[Network]
 
 @contextlib.asynccontextmanager
 async def pool_of(
-    made: Network, guards: MemoryGuards | None = None, limits: CircuitLimits | None = None
+    made: Network,
+    guards: MemoryGuards | None = None,
+    limits: CircuitLimits | None = None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[CircuitPool]:
-    pool = made.pool(guards, limits)
+    pool = made.pool(guards, limits, clock)
     try:
         yield pool
     finally:
