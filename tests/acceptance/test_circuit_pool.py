@@ -1,14 +1,20 @@
 """The pool of a client over real TLS: two exits for an inbox, turns when all circuits are in use, rotation."""
 
 import asyncio
+import contextlib
 
+from restante.client.circuits.circuit import ClientCircuit
 from restante.client.circuits.mesh_circuits import MeshCircuits
+from restante.client.circuits.stream_transport import StreamTransport
 from restante.core.circuit.flow import MAX_STREAMS
+from restante.model.ids import NodeId
+from restante.model.node_descriptor import NodeDescriptor
 from restante.policy.circuits.limits import GONE_MS, CircuitLimits
 from restante.ports.mesh_connection import MeshConnection
 from restante.runtime.system import SystemClock
+from restante.runtime.transport.mesh_connection import MeshConnection as TlsMeshConnection
 from restante.testing.deterministic import FakeClock
-from support.circuit.network import network, pool_of
+from support.circuit.network import Network, network, pool_of
 from support.spec.clauses import clause
 from support.system.wait_until import until_true
 
@@ -35,12 +41,11 @@ async def test_the_five_nodes_of_an_inbox_are_asked_over_two_exits_and_over_no_c
 @clause("11.2")
 async def test_a_request_that_waits_for_a_circuit_goes_on_when_a_stream_ends() -> None:
     async with network(6) as made, pool_of(made, limits=CircuitLimits(pool=6)) as pool:
-        for number in range(6):
+        full = await pool.acquire("use 0")
+        (first, _), *_ = [await full.begin(_outside(made, full)) for _ in range(MAX_STREAMS)]
+        for number in range(1, 6):
             circuit = await pool.acquire(f"use {number}")
-            outside = next(node for node in made.nodes if node.node_id not in circuit.hops)
-            streams = [await circuit.begin(outside.node_id) for _ in range(MAX_STREAMS if number == 0 else 1)]
-            if number == 0:
-                full, first = circuit, streams[0][0]
+            await circuit.begin(_outside(made, circuit))
         waiting = asyncio.create_task(pool.acquire("use 0"))
         other = asyncio.create_task(pool.acquire("use 0"))
         await asyncio.sleep(0)
@@ -48,6 +53,37 @@ async def test_a_request_that_waits_for_a_circuit_goes_on_when_a_stream_ends() -
         full.close_stream(first)
         assert await waiting is full
         assert await other is full, "no stream was opened meanwhile"
+
+
+@clause("11.1")
+async def test_a_caller_that_gives_up_an_inner_connection_ends_no_circuit() -> None:
+    async with network(7) as made, pool_of(made) as pool:
+        circuit = await pool.acquire(INBOX)
+        node = made.node(_outside(made, circuit))
+
+        async def dial(protocol: asyncio.BufferedProtocol) -> None:
+            await StreamTransport(circuit, protocol).open(node.node_id)
+            assert isinstance(protocol, TlsMeshConnection)
+            protocol._ready.cancel()  # as a cancelled caller does, some turns of the loop before it aborts
+            await until_true(lambda: protocol.is_ready)
+
+        with contextlib.suppress(asyncio.CancelledError):
+            await TlsMeshConnection.connect_over(dial, node=node.identity.node_key)
+        assert circuit.is_open
+        other = await inner(circuit, node.descriptor)
+        assert await other.get_record(b"k" * 32) is None
+        await other.close()
+
+
+async def inner(circuit: ClientCircuit, node: NodeDescriptor) -> TlsMeshConnection:
+    async def dial(protocol: asyncio.BufferedProtocol) -> None:
+        await StreamTransport(circuit, protocol).open(node.node_id)
+
+    return await TlsMeshConnection.connect_over(dial, node=node.node_key)
+
+
+def _outside(made: Network, circuit: ClientCircuit) -> NodeId:
+    return next(node.node_id for node in made.nodes if node.node_id not in circuit.hops)
 
 
 @clause("11.3")

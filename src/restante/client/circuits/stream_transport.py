@@ -77,9 +77,17 @@ class StreamTransport(asyncio.Transport):
             buffer = memoryview(self._protocol.get_buffer(-1))
             size = min(len(buffer), len(data) - at)
             buffer[:size] = data[at : at + size]
-            self._protocol.buffer_updated(size)
+            self._hand_on(size)
             at += size
         self._circuit.consumed(self._stream, cost)
+
+    def _hand_on(self, size: int) -> None:
+        """Let the protocol read. If it fails, its stream ends, and no other stream of the guard's connection does."""
+        try:
+            self._protocol.buffer_updated(size)
+        except Exception as error:  # noqa: BLE001 - as every transport of asyncio does
+            self._loop.call_exception_handler({"message": "the protocol of a stream failed", "exception": error})
+            self.abort()
 
     def _drained(self) -> None:
         if self._is_blocked:

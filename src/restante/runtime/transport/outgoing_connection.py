@@ -192,7 +192,7 @@ class OutgoingConnection(TlsConnection, Generic[Waiting]):
                 case ExpireRequests():
                     self._expire(effect.waiting)
                 case BecomeReady():
-                    self._ready.set_result(effect.hello)
+                    self._become_ready(effect.hello)
                 case ReportFault():
                     self._feed(Faulted(effect.error))
                 case Close():
@@ -214,6 +214,10 @@ class OutgoingConnection(TlsConnection, Generic[Waiting]):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if self.transport is None else self._loop.call_at(at_s, self._wake)
+
+    def _become_ready(self, hello: codec.Hello) -> None:
+        if not self._ready.done():  # else the caller has given up, and aborts the connection in a moment
+            self._ready.set_result(hello)
 
     def _fail_ready(self, error: Exception) -> None:
         if not self._ready.done():
