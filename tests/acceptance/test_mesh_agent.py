@@ -9,6 +9,7 @@ import pytest
 
 from restante.core.mesh_proofs.records import sign_record
 from restante.core.replication import serving
+from restante.core.replication.sync_round import MOST_UNDER_WAY
 from restante.crypto.identity import Identity
 from restante.model.journal import JournalKind
 from restante.model.places import RelayPlace
@@ -83,6 +84,23 @@ async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
     yield made
     for number in list(made.nodes):
         await made.crash(number)
+
+
+@clause("7.5", "7.9", "9.4")
+async def test_a_repaired_copy_is_listed_in_the_order_in_which_the_mail_was_stored(mesh: Mesh) -> None:
+    """A recipient takes the order of one node's list; more than 1,000 numbers ahead would be unreadable for it."""
+    for number in range(1, 4):
+        await mesh.start(number)
+    await mesh.settled()
+    inbox = inbox_now(mesh.nodes[1].clock)
+    bodies = [b"message %03d" % number for number in range(100)]
+    for number in range(1, 4):
+        await mesh.put(number, inbox, *bodies)
+    newcomer = await mesh.start(4)
+    await until_true(lambda: len(newcomer.service.store.live_hashes(inbox.key, now_ms=0)) == len(bodies))
+    listed = newcomer.service.store.listed(inbox.key, after=0, now_ms=0)
+    put_at = {hash_sealed_bytes(body): at for at, body in enumerate(bodies)}
+    assert max(abs(put_at[each.payload_hash] - at) for at, each in enumerate(listed)) <= 2 * MOST_UNDER_WAY
 
 
 @clause("7.1")

@@ -345,7 +345,7 @@ async def test_neighbours_compare_and_copy_and_strangers_may_not(tmp_path: Path)
         with pytest.raises(AttemptFailed):
             await connection.have(LOW, HIGH, [])
         connection.authenticate(second.identity)
-        hashes = {hash_sealed_bytes(b"one"), hash_sealed_bytes(b"two")}
+        hashes = dict.fromkeys([hash_sealed_bytes(b"one"), hash_sealed_bytes(b"two")])
         lists, through = await connection.have(LOW, HIGH, [])
         assert (lists, through) == ({inbox.key: hashes}, HIGH)
         own = first.service.store.summaries(LOW, HIGH, limit=10)

@@ -42,6 +42,9 @@ COMPARE_WITHIN_S: Final = 120.0
 ENOUGH_COPIES: Final = 3
 """A leaving node goes when so many others, or all there are, hold each of its blobs."""
 
+Lists = dict[InboxKey, dict[PayloadHash, None]]
+"""What a neighbour holds of each key, in its order."""
+
 
 @dataclass(slots=True)
 class ReplicationAgent:
@@ -118,7 +121,7 @@ class ReplicationAgent:
         if not own:
             return True
         peers = [each for each in self._peers() if each.node_id != view.own.node_id]
-        held: list[dict[InboxKey, set[PayloadHash]]] = []
+        held: list[Lists] = []
         for answer in await asyncio.gather(*[self.lists_of(peer, compares=False) for peer in peers]):
             held += [] if answer is None else [answer]
         needed = min(ENOUGH_COPIES, len(held))
@@ -128,7 +131,7 @@ class ReplicationAgent:
             for hashed in hashes
         )
 
-    async def lists_of(self, peer: NodeDescriptor, *, compares: bool = True) -> dict[InboxKey, set[PayloadHash]] | None:
+    async def lists_of(self, peer: NodeDescriptor, *, compares: bool = True) -> Lists | None:
         """Return the hashes of keys in which the peer differs, or of all keys. None if the peer is silent."""
         try:
             async with asyncio.timeout(COMPARE_WITHIN_S):
@@ -136,8 +139,8 @@ class ReplicationAgent:
         except (AttemptFailed, TimeoutError):
             return None
 
-    async def _lists_of(self, peer: NodeDescriptor, *, compares: bool) -> dict[InboxKey, set[PayloadHash]] | None:
-        lists: dict[InboxKey, set[PayloadHash]] = {}
+    async def _lists_of(self, peer: NodeDescriptor, *, compares: bool) -> Lists | None:
+        lists: Lists = {}
         low, listed = bytes(32), 0
         connection = await self.pool.to(peer)
         while listed <= MOST_LISTED:

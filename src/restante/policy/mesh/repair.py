@@ -27,8 +27,12 @@ class MissingCopy(NamedTuple):
 
 
 def repair_order(missing: Iterable[MissingCopy]) -> list[MissingCopy]:
-    """Return what to fetch, fewest copies first: the next crash would lose those. Ties are broken by key and hash."""
-    return sorted(missing, key=lambda each: (each.copies, each.inbox_key, each.payload_hash))
+    """Return what to fetch, fewest copies first: the next crash would lose those.
+
+    Otherwise the order stays that of the neighbours' lists, the order of storing: the copy will be listed in it, too,
+    and a recipient can put only so many messages in order (SPEC 9.4).
+    """
+    return sorted(missing, key=lambda each: each.copies)
 
 
 def needs_repair(missed_pings: int) -> bool:

@@ -184,18 +184,18 @@ class MeshConnection(OutgoingConnection[_Request]):
 
     async def have(
         self, low: bytes, high: bytes, summaries: Sequence[KeySummary]
-    ) -> tuple[dict[InboxKey, set[PayloadHash]], bytes]:
-        """Return the node's hashes for the keys from `low` on that differ, and the key up to which it compared.
+    ) -> tuple[dict[InboxKey, dict[PayloadHash, None]], bytes]:
+        """Return the node's hashes, in its order, for the keys from `low` on that differ, and how far it compared.
 
         For nodes that called `authenticate`.
         """
         question = Have(low=low, high=high, summaries=tuple(summaries))
         pages, done = await self._ask_parts(question, (HaveList,), HaveDone, MAX_COMPARED)
-        lists: dict[InboxKey, set[PayloadHash]] = {}
+        lists: dict[InboxKey, dict[PayloadHash, None]] = {}
         for page in pages:
             if not low <= page.inbox_key <= high:
                 raise self._forged("the node lists a key that it was not asked for")
-            lists.setdefault(page.inbox_key, set()).update(map(PayloadHash, page.hashes))
+            lists.setdefault(page.inbox_key, {}).update(dict.fromkeys(map(PayloadHash, page.hashes)))
         if not low <= done.through <= high:
             raise self._forged("the node compared other keys than it was asked for")
         return lists, done.through

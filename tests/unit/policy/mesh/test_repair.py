@@ -22,6 +22,10 @@ def test_what_has_the_fewest_copies_is_fetched_first(missing: list[MissingCopy])
     ordered = repair_order(missing)
     assert sorted(ordered) == sorted(missing)
     assert [each.copies for each in ordered] == sorted(each.copies for each in missing)
+    for copies in range(6):
+        assert [each for each in ordered if each.copies == copies] == [
+            each for each in missing if each.copies == copies
+        ]
 
 
 @clause("7.9")

@@ -238,8 +238,8 @@ class SqliteMeshStore:
         return [InboxKey(key) for (key,) in self.reader.rows(_SQL["keys_of_bucket"], bucket)]
 
     def live_hashes(self, key: InboxKey, *, now_ms: int) -> list[PayloadHash]:
-        """Return the hashes of live blobs, or of the record, under a key."""
-        return [PayloadHash(each) for (each,) in self.reader.run(_SQL["live"], key=key, now_ms=now_ms)]
+        """Return the hashes of live blobs, or of the record, under a key, in the order of storing."""
+        return [PayloadHash(each) for each, _ in self.reader.run(_SQL["live"], key=key, now_ms=now_ms)]
 
     def known_hashes(self, key: InboxKey) -> frozenset[PayloadHash]:
         """Return all hashes of a key, live or deleted."""

@@ -114,10 +114,11 @@ SELECT record_key, 1, record_hash FROM mesh_record WHERE record_key BETWEEN :low
 SELECT inbox_key FROM mesh_key WHERE bucket = ?;
 
 -- name: live
--- Hashes of what a key holds and serves.
-SELECT payload_hash FROM mesh_blob WHERE inbox_key = :key AND expires_at_ms > :now_ms
+-- Hashes of what a key holds and serves, in the order of storing.
+SELECT payload_hash, id FROM mesh_blob WHERE inbox_key = :key AND expires_at_ms > :now_ms
  UNION ALL
-SELECT record_hash FROM mesh_record WHERE record_key = :key AND expires_at_ms > :now_ms;
+SELECT record_hash, 0 FROM mesh_record WHERE record_key = :key AND expires_at_ms > :now_ms
+ ORDER BY 2;
 
 -- name: buried
 -- Hashes of what the owner of a key has deleted.
