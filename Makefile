@@ -13,7 +13,6 @@ READY := $(VENV)/.ready
 SYNAPSE := $(VENV)/synapse
 SYNAPSE_VERSION := 1.163.2
 BROKER := $(VENV)/.mosquitto-tried
-ARCHIVE := $(VENV)/.classes-tried
 BROWSER := $(VENV)/.chromium-tried
 
 # Test processes at a time. Three keep two cores busy: many tests wait for a socket, a disk or a JVM. Each may hold a Spark
@@ -32,10 +31,10 @@ run: $(READY) ## messages through faults and a kill -9, then the Spark report on
 check: $(READY) lint ## what to run before each commit, within two minutes: lint, types, unit and contract tests
 	@$(PYTEST) -q tests/unit tests/vectors tests/contract
 
-test: $(READY) $(ARCHIVE) $(SYNAPSE)/.tried $(BROKER) $(BROWSER) lint ## every check and every test; writes docs/reference/conformance.md
+test: $(READY) $(SYNAPSE)/.tried $(BROKER) $(BROWSER) lint ## every check and every test; writes docs/reference/conformance.md
 	@$(PYTEST) --conformance-report=docs/reference/conformance.md
 
-soak: $(READY) $(ARCHIVE) ## the long cases, of which `make test` runs one each: kill matrices, many seeds, floods
+soak: $(READY) ## the long cases, of which `make test` runs one each: kill matrices, many seeds, floods
 	@$(PYTEST) --soak
 
 explore: $(READY) ## the long explorations of small worlds, of which `make test` runs the first states
@@ -87,12 +86,6 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -m venv $(VENV) || { echo "this Python has no venv module; on Debian install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $@
-
-# Spark's classes as Java has them after loading: with them, tests start Spark in half the time. Without, all works.
-$(ARCHIVE): | $(READY)
-	@echo "setting up $(VENV)/spark-classes.jsa: half a minute"
-	@PYTHONPATH=tests $(BIN)/python -m support.fleet.class_archive || echo "no archive of Spark's classes; tests take longer"
 	@touch $@
 
 # A Matrix homeserver for the tests of that channel, apart from our own packages, which its pins would change. It is tried

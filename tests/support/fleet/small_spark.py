@@ -1,17 +1,11 @@
 """Spark for tests with a handful of rows: what makes large jobs fast only costs them time."""
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-COMPILE_LITTLE: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_LIFE: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """No long warm-up of Java."""
-ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
-"""Spark's classes as Java has them after loading, made by support.fleet.class_archive. A Java that cannot use the
-archive, or finds none, loads the classes as always."""
-SHORT_LIFE: Final = f"{COMPILE_LITTLE} -XX:SharedArchiveFile={ARCHIVE}"
 NO_CODE_PER_PLAN: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
