@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from restante.core.inbox_events import InboxEventType
 from support.inbox.decrypted_messages import shown
-from support.inbox.lossy_peers import Peers
+from support.inbox.lossy_peers import SETTINGS, Peers
 from support.spec.clauses import clause
 
 MINUTE_MS = 60_000
@@ -110,9 +110,16 @@ def test_the_application_sees_what_was_sent_once_each_in_order_but_for_what_is_m
 
 @clause("1.1", "1.2")
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["deliver", "deliver twice"]), which), max_size=60), st.integers(1, 7))
+@example([("deliver", SETTINGS.order.max_gap - 1)], SETTINGS.order.max_gap)
+@given(
+    st.lists(st.tuples(st.sampled_from(["deliver", "deliver twice"]), which), max_size=60),
+    st.integers(1, SETTINGS.order.max_gap),
+)
 def test_disorder_and_repeats_alone_leave_the_sent_sequence(happened: list[tuple[str, int]], count: int) -> None:
-    """Without loss, delay or another session there is no gap: exactly what was sent, in exactly that order."""
+    """Without loss, delay or another session there is no gap: exactly what was sent, in exactly that order.
+
+    No message is farther ahead than the recipient waits for, even if the last one comes first.
+    """
     with tempfile.TemporaryDirectory() as directory:
         peers = Peers(Path(directory) / "recipient.db")
         play(peers, "write", count)
