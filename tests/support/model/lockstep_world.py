@@ -183,15 +183,17 @@ class LockstepWorld(World):
         """Return whether a session that was opened now sorts among those of its generation as its symbolic one does.
 
         Session ids are random: the step is repeated until chance agrees. Those of side 0 get the lower half of all ids,
-        because a step that ran in another branch is not repeated.
+        because a step that ran in another branch is not repeated. A new id leaves at least half of the ids above its
+        side's last one for those that follow, so that chance agrees within `MAX_TRIES`.
         """
 
         def is_usable(seen: Seen) -> bool:
             names = self._names(side, seen.peer)
-            new = names.keys() - self.names.keys()
             by_symbol = sorted(names, key=lambda name: age_rank(names[name].generation, name))
             by_id = sorted(names, key=lambda name: age_rank(names[name].generation, names[name].session_id))
-            return by_symbol == by_id and all(names[name].session_id[0] >> 7 == side for name in new)
+            return by_symbol == by_id and all(
+                _leaves_room(side, name, names) for name in names.keys() - self.names.keys()
+            )
 
         return is_usable
 
@@ -268,6 +270,19 @@ def _any(_seen: Seen) -> bool:
 
 def _is_low(seen: Seen) -> bool:
     return all(session.session_id[0] < 128 for session in seen.peer.sessions)
+
+
+def _leaves_room(side: int, new: SessionId, names: dict[SessionId, Named]) -> bool:
+    begin, end = side << 31, (side + 1) << 31
+    others = [
+        _position(each) for name, each in names.items() if name != new and each.generation == names[new].generation
+    ]
+    last = max((each for each in others if begin <= each < end), default=begin)
+    return begin <= _position(names[new]) < (last + end) // 2
+
+
+def _position(named: Named) -> int:
+    return int.from_bytes(named.session_id[:4], "big")
 
 
 def _generation(session: KnownSession) -> int:
