@@ -13,6 +13,7 @@ from restante.model.ids import NodeId
 from restante.model.places import MeshPlace
 from restante.policy.mesh.time_buckets import HOUR_MS
 from restante.runtime.sqlite.outbox.fleet_actions import ActionResult, take_scoreboard
+from restante.testing.memory_mesh import SILENCE_S
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.inbox_keys import node_id_of
 from support.mesh.memory_world import World, introduced, received, until_connected
@@ -171,6 +172,28 @@ def test_a_client_that_starts_again_reads_what_came_a_moment_ago(world: World) -
             await asyncio.sleep(1)
             async with world.client("bob") as again, asyncio.timeout(5):
                 assert await received(again, 1) == ["just now"]
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.4", "11.3")
+def test_subscriptions_that_are_lost_while_an_inbox_is_read_are_opened_again_at_once(world: World) -> None:
+    async def scenario() -> None:
+        alice = world.client("alice")
+        async with world.client("bob") as bob:
+            await introduced(alice, bob)
+            await asyncio.sleep(15)  # Bob has read his inboxes once and once more, and is subscribed
+            subscribed = [each for node in world.mesh.nodes for each in node.connections if each.subscribed]
+            first_of = {key: each for each in subscribed for key in each.subscribed}
+            for each in set(first_of.values()):  # one node of each inbox: the read that follows waits for it
+                world.mesh.node(each.node).is_silent = True
+                each.lose()
+            await asyncio.sleep(SILENCE_S / 2)  # the other nodes have answered
+            for each in subscribed:
+                each.lose()
+            async with alice, asyncio.timeout(2 * SILENCE_S):
+                await alice.send("peer", "not pushed to anyone")
+                assert await received(bob, 1) == ["not pushed to anyone"]
 
     run_in_virtual_time(scenario(), world.clock)
 

@@ -92,6 +92,9 @@ class MemoryMesh:
         self.nodes.append(node)
         return node
 
+    def node(self, key: NodeKey) -> MemoryNode:
+        return next(each for each in self.nodes if each.key == key)
+
     def kill(self, node: MemoryNode) -> None:
         """The node is gone, with everything it stored."""
         node.is_alive = False
@@ -181,7 +184,7 @@ class MemoryMeshConnection:
             node_key=node.key,
             now_ms=self._now_ms(),
         )
-        self._subscribed: set[InboxKey] = set()
+        self.subscribed: set[InboxKey] = set()
         self._pushed: list[Block] = []
         self._news = asyncio.Event()
         self._lost = asyncio.Event()
@@ -228,7 +231,7 @@ class MemoryMeshConnection:
 
     async def subscribe(self, entries: Sequence[FetchEntry]) -> FetchAnswer:
         answer = self._list(entries, MeshFrameType.MESH_SUBSCRIBE)
-        self._subscribed |= set(answer.listed)
+        self.subscribed |= set(answer.listed)
         return answer
 
     async def next_pushed(self) -> list[Block]:
@@ -267,7 +270,7 @@ class MemoryMeshConnection:
         self._news.set()
 
     def push(self, key: InboxKey, block: Block) -> None:
-        if key in self._subscribed:
+        if key in self.subscribed:
             self._pushed.append(block)
             self._news.set()
 

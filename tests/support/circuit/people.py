@@ -16,7 +16,7 @@ from restante.runtime.system import SystemClock, SystemEntropy
 from support.relay.node_processes import free_port
 from support.system.wait_until import until
 
-ARRIVES_S = 150.0  # a push that a dying circuit lost is found by the poll of a subscribed inbox, once a minute
+ARRIVES_S = 60.0
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from restante.core.mailbox_poll.reading import (
     Read,
 )
 from restante.model.ids import NodeId, PayloadHash
+from restante.policy.mesh.polling import poll_interval_ms
 from restante.policy.mesh.repair import best_first
 from restante.policy.mesh.time_buckets import current_buckets
 from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE
@@ -43,7 +44,7 @@ class _Pass:
 
     began_at_ms: int
     storage_nodes: int
-    interval_ms: int
+    was_subscribed: bool
     order: OldestFirst
     reads: dict[int, Read] = field(default_factory=dict)
     tasks: set[asyncio.Task[Reports]] = field(default_factory=set)
@@ -91,7 +92,7 @@ class InboxPoll:
             default=None,
         )
 
-    async def poll(self, *, interval_ms: int, scores: Mapping[NodeId, float] = MappingProxyType({})) -> list[Bucket]:
+    async def poll(self, *, scores: Mapping[NodeId, float] = MappingProxyType({})) -> list[Bucket]:
         """Read every bucket that is due; return those that were, with their new state.
 
         `scores` order whom a body comes from among the nodes that list it (SPEC 7.3).
@@ -102,7 +103,7 @@ class InboxPoll:
         numbers = bucket_states.due(self.buckets, now_ms=now_ms)
         if not numbers:
             return []
-        one = _Pass(now_ms, self._directory.storage_nodes(), interval_ms, OldestFirst(numbers))
+        one = _Pass(now_ms, self._directory.storage_nodes(), self.is_subscribed, OldestFirst(numbers))
         for number in numbers:
             order = [each.node_id for each in await self._directory.find(self._nodes.key(number))]
             one.reads[number], effects = reading.start(
@@ -179,9 +180,10 @@ class InboxPoll:
                 first_seen = await self._receiving.take(released, blobs, delete_at=end.delete_at)
                 await self._report(one, released, end, blobs, first_seen)
                 read = ReadFinished(one.began_at_ms, end.counted, one.storage_nodes, end.is_whole)
-                now_ms = self._directory.now_ms()
+                # A subscription that was made or lost during the pass left a time without pushes: read again soon.
+                interval_ms = poll_interval_ms(is_subscribed=one.was_subscribed and self.is_subscribed)
                 self.buckets[released] = bucket_states.step(
-                    self.buckets[released], read, now_ms=now_ms, poll_interval_ms=one.interval_ms
+                    self.buckets[released], read, now_ms=self._directory.now_ms(), poll_interval_ms=interval_ms
                 )
                 one.released.append(released)
 

@@ -19,7 +19,7 @@ from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mailbox_poll import buckets as bucket_states
 from restante.core.mailbox_poll.buckets import Bucket, MailStored
 from restante.model.ids import NodeId
-from restante.policy.mesh.polling import poll_interval_ms, wait_ms
+from restante.policy.mesh.polling import wait_ms
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
 from restante.wire.frames.mesh_replication import Block
@@ -112,8 +112,7 @@ class MeshReceiver:
     async def _read(self, use: Use, poll: InboxPoll) -> None:
         try:
             await self._directory.ensure_fresh()
-            interval_ms = poll_interval_ms(is_subscribed=poll.is_subscribed)
-            changed = await poll.poll(interval_ms=interval_ms, scores=self._scores())
+            changed = await poll.poll(scores=self._scores())
         except MeshUnknown as failed:
             self.failure = failed
             return

@@ -47,7 +47,9 @@ class ReadFinished(NamedTuple):
 
 
 class MailStored(NamedTuple):
-    """Mail was pushed or stored for this bucket: read it again soon if it is not final."""
+    """Mail may have been stored that no read or push has brought: read the bucket again now if it is not final.
+
+    A read that began before asked some nodes too early for that, so it does not take the place of the next one."""
 
 
 Event = ReadFinished | MailStored
@@ -65,6 +67,8 @@ class Bucket:
     phase: Phase = Phase.OPEN
     next_read_at_ms: int = 0
     reads_when_old: int = 0
+    stored_at_ms: int | None = None
+    """When `MailStored` came last. The client's file does not keep it: a new run reads every recent bucket."""
 
 
 def needed_answers(storage_nodes: int) -> int:
@@ -76,6 +80,8 @@ def step(state: Bucket, event: Event, *, now_ms: int, poll_interval_ms: int) -> 
     following = legal_phases(TABLE, state.phase, event)
     after = _step(state, event, now_ms, poll_interval_ms)
     check_phase(following, after.phase, event)
+    if isinstance(event, ReadFinished) and after.stored_at_ms is not None and after.stored_at_ms >= event.began_at_ms:
+        return replace(after, next_read_at_ms=min(after.next_read_at_ms, now_ms))
     return after
 
 
@@ -84,7 +90,7 @@ def _step(state: Bucket, event: Event, now_ms: int, poll_interval_ms: int) -> Bu
         case Phase.FINAL, _:
             return state
         case _, MailStored():
-            return replace(state, next_read_at_ms=min(state.next_read_at_ms, now_ms))
+            return replace(state, next_read_at_ms=min(state.next_read_at_ms, now_ms), stored_at_ms=now_ms)
         case Phase.OPEN, ReadFinished() if _counts(event) and read_can_end(state.number, began_at_ms=event.began_at_ms):
             second_ms = max(bucket_end_ms(state.number) + SECOND_READ_MS, now_ms + HOUR_MS)
             return replace(state, phase=Phase.ENDED, next_read_at_ms=second_ms, reads_when_old=0)

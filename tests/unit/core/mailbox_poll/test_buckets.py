@@ -123,6 +123,15 @@ def test_pushed_mail_makes_a_bucket_due_at_once() -> None:
 
 
 @clause("7.5")
+def test_a_bucket_is_read_again_if_a_subscription_was_lost_during_the_read() -> None:
+    began_ms = END_MS - 30 * MINUTE_MS
+    lost = after(OPEN, MailStored(), began_ms + 400)
+    assert after(lost, read(began_ms), began_ms + 900).next_read_at_ms <= began_ms + 900
+    later = after(lost, read(began_ms + 900), began_ms + 1_200)
+    assert later.next_read_at_ms == began_ms + 1_200 + 5 * MINUTE_MS, "one such read is enough"
+
+
+@clause("7.5")
 @given(st.lists(st.tuples(st.integers(0, 6 * HOUR_MS), st.integers(0, 5), st.booleans()), max_size=40))
 def test_no_bucket_is_final_without_two_counted_reads_the_second_a_day_after_its_end(
     reads: list[tuple[int, int, bool]],
