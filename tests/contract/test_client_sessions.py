@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 
 from restante.client.message_encryptor import NO_ONE_TIME_PREKEY
+from restante.core.session_messages import unseal_envelope
 from restante.model.error_codes import Code
 from restante.model.errors import OutboxFull, RestanteError
 from restante.model.journal import JournalKind
+from restante.model.outbox_entry import OutboxEntry
 from restante.policy.capacity import OutboxLimits
+from restante.policy.failures import Failure
 from restante.policy.settings import Settings
+from restante.ports.carrier import StoredByNode
+from restante.ports.relay_connection import AttemptFailed
 from restante.testing.deterministic import FakeClock
 from restante.wire.envelope import decode_envelope
 from support.client.client_pairs import Post, bodies, client_in, facts, introduce, security, shown
@@ -186,6 +191,50 @@ async def test_what_a_gap_skipped_is_asked_for_sent_again_and_shown_marked_as_la
         (b"1", True),
     ]
     assert await two.alice.outbox.counts() == {}
+
+
+@clause("9.5")
+async def test_a_request_names_its_session_travels_in_the_current_one_and_brings_the_same_sealed_bytes(
+    two: Two,
+) -> None:
+    await two.say(b"0")
+    await two.talk()
+    [(old, _)] = await two.sessions()
+    await two.say(*(b"%d" % number for number in range(1, 10)))
+    envelopes = await two.post.collect(two.alice)
+    await two.bob.receive(two.post.blobs([envelopes[1], envelopes[8]]))  # 2 waits for 1; 9 is too far ahead
+    await two.talk()
+    [(new, same)] = await two.sessions()
+    assert new == same != old
+    two.clock.advance(5 * MINUTE_MS)
+    await two.bob.run_maintenance()
+    requests = await two.post.deliver(two.bob, two.alice)
+    assert {unseal_envelope(raw, recipient=two.alice.identity).message.session_id for raw in requests} == {new}
+    originals = [decode_envelope(raw).sealed for raw in envelopes]
+    again = await two.post.collect(two.alice)
+    assert [decode_envelope(raw).sealed for raw in again] == [originals[0], *originals[2:8]]
+    await two.bob.receive(two.post.blobs(again))
+    assert sorted(bodies(two.bob, two.clock)) == [b"%d" % number for number in range(10)]
+
+
+@clause("9.5")
+async def test_a_request_ends_the_wait_of_a_message_that_was_refused(two: Two) -> None:
+    class RefusingTheSecond(Post):
+        async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
+            if entry.message_id == second.message_id:
+                raise AttemptFailed("no such mailbox", failure=Failure.RECIPIENT_KEY_NOT_FOUND)  # an hour's wait
+            return await super().transmit(entry)
+
+    to, post = two.bob.identity.address, RefusingTheSecond(two.clock)
+    _, second, _ = [await two.alice.send(to, text) for text in (b"0", b"1", b"2")]
+    stored = await post.collect(two.alice) + await post.collect(two.alice)
+    await two.bob.receive(post.blobs(stored))
+    two.clock.advance(5 * MINUTE_MS)
+    assert await two.post.collect(two.alice) == [], "the second waits"
+    await two.bob.run_maintenance()
+    await two.post.deliver(two.bob, two.alice)
+    await two.post.deliver(two.alice, two.bob)
+    assert bodies(two.bob, two.clock) == [b"0", b"2", b"1"]
 
 
 async def test_a_full_outbox_refuses_and_the_session_stands_where_it_stood(two: Two) -> None:

@@ -9,7 +9,8 @@ import pytest_asyncio
 
 from restante.client.incoming import INVALID_TAG
 from restante.client.sessions.prekey_renewal import OLD_PREKEYS
-from restante.client.sessions.recovery import RESTORED
+from restante.client.sessions.recovery import RECOVERY_LIMIT, RESTORED
+from restante.crypto.sealing import SEALING_OVERHEAD_BYTES
 from restante.model.error_codes import Code
 from restante.model.errors import OutboxFull
 from restante.model.ids import SessionId, event_number
@@ -18,12 +19,14 @@ from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.capacity import OutboxLimits
 from restante.policy.failures import failure_of_refusal
+from restante.policy.session_recovery import MAX_OPENINGS_A_DAY
 from restante.policy.settings import Settings
 from restante.ports.carrier import StoredByNode
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.journal.segment_directory import DirectoryDepot
 from restante.runtime.journal.segment_writer import ship
 from restante.testing.deterministic import FakeClock, SeededEntropy
+from restante.wire.envelope import decode_envelope
 from restante.wire.segment_manifest import decode_manifest
 from support.client.client_pairs import Post, bodies, client_in, facts, introduce, security
 from support.client.restored_clients import DAY_MS, NAMES, Pair, forged
@@ -68,7 +71,7 @@ async def forgeries(pair: Pair, count: int) -> list[bytes]:
     return [forged(sender, to, *claims[number % len(claims)], entropy) for number in range(count)]
 
 
-@clause("8.7", "8.11")
+@clause("8.7", "8.11", "9.1")
 @pytest.mark.parametrize("count", first_now_rest_in_soak([300, 10_000], now=1))
 async def test_forged_blobs_change_no_session_outbox_or_prekey_and_nothing_is_sent(pair: Pair, count: int) -> None:
     """C1, H2: before, one blob that claims an unknown session split the two sides; 24 made 984 envelopes flow."""
@@ -100,21 +103,19 @@ class Refusing(Post):
 async def test_no_answer_of_a_relay_touches_a_session_a_prekey_or_an_encryption(pair: Pair, permanent: bool) -> None:
     """H1: before, E103 made the client reset in a loop: 46 sessions and 47 spent prekeys in 3 s."""
     await established(pair)
-    kept = ("session", "peer", "own_prekeys", "used_prekey")
-    relay = Refusing(pair.clock)
+    relay, alice = Refusing(pair.clock), pair.clients["alice"]
     for code in Code:
         relay.code, relay.permanent = code, permanent
+        keys = rows(pair, "alice", "peer", "own_prekeys", "used_prekey")
         await pair.say("alice", b"refused")
-        before = rows(pair, "alice", *kept)[1:]
-        await pair.clients["alice"].outbox.drain({Route.RELAY: relay})
-        sessions = await pair.clients["alice"].sessions()
-        payloads = rows(pair, "alice", "message_body")
+        await alice.outbox.drain({Route.RELAY: relay})
+        assert rows(pair, "alice", "peer", "own_prekeys", "used_prekey") == keys
+        encrypted = rows(pair, "alice", "session", "message_body", "session_message")
         pair.clock.advance(3_700_000)
-        await pair.clients["alice"].run_maintenance()
-        await pair.clients["alice"].outbox.drain({Route.RELAY: relay})
-        assert len(sessions) == len(await pair.clients["alice"].sessions()) == 1
-        assert rows(pair, "alice", *kept)[1:] == before
-        assert len(rows(pair, "alice", "message_body")) == len(payloads)
+        await alice.run_maintenance()
+        await alice.outbox.drain({Route.RELAY: relay})
+        assert rows(pair, "alice", "peer", "own_prekeys", "used_prekey") == keys
+        assert rows(pair, "alice", "session", "message_body", "session_message") == encrypted
 
 
 @clause("8.7", "8.12")
@@ -247,11 +248,14 @@ async def test_with_a_full_outbox_receiving_goes_on_and_asks_with_the_control_re
 
 
 @clause("8.10", "2.9")
-@pytest.mark.parametrize("text", [b"", b"short", b"x" * 1_300])
-async def test_a_first_message_is_as_long_as_an_ordinary_one(pair: Pair, text: bytes) -> None:
+@pytest.mark.parametrize(
+    ("text", "padded_bytes"), [(b"", 4_096), (b"short", 4_096), (b"x" * 1_300, 4_096), (b"x" * 20_000, 24_576)]
+)
+async def test_a_first_message_is_as_long_as_an_ordinary_one(pair: Pair, text: bytes, padded_bytes: int) -> None:
     """M8: before, opening messages were recognisable by their size."""
     await pair.say("alice", text)
     [first] = await pair.collect("alice")
+    assert len(decode_envelope(first).sealed) == padded_bytes + SEALING_OVERHEAD_BYTES
     await pair.deliver("bob", [first])
     await pair.round_trip()
     await pair.say("alice", text)
@@ -271,6 +275,22 @@ async def test_resetting_the_sessions_with_one_contact_brings_what_was_not_recei
     assert len(changed) == 1
     assert changed[0].previous_session_tag != changed[0].session_tag
     await introduce(pair.clients["alice"], pair.clients["bob"], name="bob")
+
+
+@clause("8.7")
+async def test_a_daily_limit_of_openings_is_counted_on_disk_and_reported_to_the_user(pair: Pair) -> None:
+    await established(pair)
+    for _ in range(MAX_OPENINGS_A_DAY):
+        await pair.clients["alice"].reset_sessions("bob")
+        await pair.reopen("alice")
+    assert len(await pair.clients["alice"].sessions()) == 1
+    assert RECOVERY_LIMIT not in security(pair.clients["alice"])
+    await pair.clients["alice"].reset_sessions("bob")
+    assert await pair.clients["alice"].sessions() == []
+    assert security(pair.clients["alice"])[-1] == RECOVERY_LIMIT
+    pair.clock.advance(DAY_MS)
+    await pair.clients["alice"].reset_sessions("bob")
+    assert len(await pair.clients["alice"].sessions()) == 1
 
 
 @clause("8.8", "8.1")

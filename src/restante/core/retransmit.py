@@ -9,7 +9,7 @@ from restante.model.states import State
 from restante.wire.control_messages import RetransmitRequest
 
 PAUSE_MS: Final = 60_000
-"""A message that was sent less than a minute ago may still arrive; a request does not send it again."""
+"""A message that was stored less than a minute ago may still arrive; a request does not send it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +24,9 @@ class SentMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetransmitPlan:
-    """`resend` are to be sent again with the same sealed bytes, by number; `under_way` are being sent or were just
-    sent.
+    """`resend` are to be sent with the same sealed bytes, by number: stored ones once more, waiting ones at once.
 
+    `under_way` are being sent or were just stored.
     `gone` are numbers without an entry: receipted, expired, evicted, dead or never sent. The recipient gets no answer
     for them; the sender's journal has their states.
     """
@@ -49,6 +49,10 @@ def plan_retransmit(request: RetransmitRequest, held: Iterable[SentMessage], *, 
 
 
 def _is_to_be_sent_again(entry: SentMessage, now_ms: int) -> bool:
-    if entry.state is not State.SENT:
-        return False
-    return entry.last_attempt_at_ms is None or now_ms >= entry.last_attempt_at_ms + PAUSE_MS
+    match entry.state:
+        case State.PENDING:
+            return True
+        case State.SENT:
+            return entry.last_attempt_at_ms is None or now_ms >= entry.last_attempt_at_ms + PAUSE_MS
+        case _:
+            return False

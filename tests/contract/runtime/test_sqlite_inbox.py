@@ -66,6 +66,15 @@ def test_a_number_that_waits_is_consumed_too(file: ClientFile) -> None:
     assert receive(file, letter(6, sequence=5)) is Verdict.REPLAY
 
 
+@clause("8.7", "9.1")
+def test_a_replay_is_asked_for_by_its_hash_as_what_cannot_be_read(file: ClientFile) -> None:
+    receive(file, letter(0))
+    replay = letter(7, sequence=0)
+    result = file.inbox.receive(replay, server_timestamp_ms=NOW_MS, now_ms=NOW_MS)
+    assert result.verdict is Verdict.REPLAY
+    assert [unread.payload_hash for unread in result.peer.unread] == [replay.payload_hash]
+
+
 @clause("9.1", "13.1")
 def test_each_arrival_is_a_fact_with_its_verdict_and_an_attack_a_security_fact_besides(file: ClientFile) -> None:
     for opened in (letter(0), letter(0), letter(0, sealed=b"other bytes"), letter(7, sequence=0)):

@@ -138,6 +138,7 @@ def test_an_unreadable_message_of_an_unknown_session_adds_no_session(file: Clien
     assert told == ["E009"] * 50
 
 
+@clause("9.1")
 def test_a_message_sealed_again_in_a_new_session_is_acknowledged_and_not_shown_twice(file: ClientFile) -> None:
     receive(file, letter(0))
     receive(file, letter(2))
@@ -153,6 +154,7 @@ def test_a_message_sealed_again_in_a_new_session_is_acknowledged_and_not_shown_t
     again.database.close()
 
 
+@clause("9.1")
 def test_an_original_that_comes_after_it_was_sealed_again_is_not_shown_twice_either(file: ClientFile) -> None:
     assert receive(file, letter(0, session=NEXT_SESSION)) is Verdict.NEW
     assert receive(file, letter(0)) is Verdict.DUPLICATE
@@ -160,6 +162,7 @@ def test_an_original_that_comes_after_it_was_sealed_again_is_not_shown_twice_eit
     assert bodies(file) == [b"body 0", b"body 1"]
 
 
+@clause("9.1")
 def test_another_content_under_a_known_id_is_a_collision_and_holds_nothing_up(file: ClientFile) -> None:
     receive(file, letter(0))
     forged = letter(0, session=NEXT_SESSION, body=b"something else")

@@ -68,6 +68,9 @@ class End:
         self.ratchet = agreed.ratchet
 
     def write(self, text: bytes, message_id: MessageId | None = None) -> bytes:
+        return unpad(self.write_padded(text, message_id))
+
+    def write_padded(self, text: bytes, message_id: MessageId | None = None) -> bytes:
         is_ours = self.agreed.opening.card.address == self._owner
         self.ratchet, raw = encrypt_message(
             self.ratchet,
@@ -80,7 +83,7 @@ class End:
             make_tag=no_tag,
             entropy=DICE.draw(ENCRYPT_ENTROPY_BYTES),
         )
-        return unpad(raw)
+        return raw
 
     def read(self, raw: bytes, *, now_ms: int = NOW_MS) -> bytes:
         self.ratchet, text = decrypt_message(self.ratchet, decode_session_message(raw).message, now_ms=now_ms)

@@ -39,6 +39,7 @@ def test_the_verdict_before_opening(marks: list[Fingerprint], payload: bytes, ve
     assert classify_before_decryption(marks, session=b"session1", payload=payload) is verdict
 
 
+@clause("9.1")
 @pytest.mark.parametrize(
     ("marks", "content", "answer"),
     [

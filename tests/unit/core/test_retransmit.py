@@ -9,6 +9,7 @@ from restante.model.ids import SessionId
 from restante.model.states import IN_FLIGHT, State
 from restante.wire.control_messages import RetransmitRequest
 from support.fleet.journal_files import message
+from support.spec.clauses import clause
 
 NOW_MS = 1_800_000_000_000
 REQUEST = RetransmitRequest(session_id=SessionId(b"s" * 32), first=3, last=6)
@@ -20,6 +21,7 @@ def held(sequence: int, state: State = State.SENT, *, left_ms_ago: int = PAUSE_M
     )
 
 
+@clause("9.5")
 def test_what_was_sent_and_has_no_receipt_is_sent_again_in_order_and_what_is_gone_is_named() -> None:
     entries = [held(6), held(2), held(4), held(7)]
     assert plan_retransmit(REQUEST, entries, now_ms=NOW_MS) == RetransmitPlan(
@@ -27,11 +29,14 @@ def test_what_was_sent_and_has_no_receipt_is_sent_again_in_order_and_what_is_gon
     )
 
 
-@pytest.mark.parametrize("state", sorted(IN_FLIGHT - {State.SENT}))
-def test_what_has_not_left_yet_leaves_by_itself(state: State) -> None:
-    assert plan_retransmit(REQUEST, [held(3, state)], now_ms=NOW_MS).under_way == (message(3),)
+@clause("9.5")
+def test_what_waits_for_its_next_attempt_is_sent_at_once_and_what_is_being_sent_is_not_sent_twice() -> None:
+    entries = [held(3, State.PENDING, left_ms_ago=0), held(4, State.SENDING)]
+    plan = plan_retransmit(REQUEST, entries, now_ms=NOW_MS)
+    assert (plan.resend, plan.under_way) == ((message(3),), (message(4),))
 
 
+@clause("9.5")
 @pytest.mark.parametrize(("left_ms_ago", "again"), [(PAUSE_MS - 1, False), (PAUSE_MS, True)])
 def test_asking_over_and_over_does_not_make_us_send_over_and_over(left_ms_ago: int, again: bool) -> None:
     told = plan_retransmit(REQUEST, [held(3, left_ms_ago=left_ms_ago)], now_ms=NOW_MS)

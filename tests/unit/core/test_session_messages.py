@@ -23,6 +23,7 @@ from restante.model.kinds import Kind, TtlType
 from restante.policy.padding import pad
 from restante.wire.envelope import decode_envelope
 from restante.wire.message_content import Content, decode_content, encode_content
+from restante.wire.session_message import MAX_OPENING_BYTES, MIN_SESSION_MESSAGE_BYTES
 from restante.wire.ttl_header import TtlHeader
 from support.crypto.session_pairs import ALICE, BOB, CAROL, NOW_MS, End, accepted, both_ends, bundle_of, opened
 from support.spec.clauses import clause
@@ -96,7 +97,20 @@ def test_a_first_message_has_one_of_the_usual_sizes(size: int) -> None:
     assert len(pad(raw)) in (4096, 8192, 16_384)
 
 
+@clause("2.9")
+def test_the_tag_and_the_opening_count_for_the_padded_size() -> None:
+    first, (_, ordinary, _) = End(ALICE.address, opened(BUNDLE)), both_ends()
+    flags = 1
+    around = {first: MIN_SESSION_MESSAGE_BYTES - flags + MAX_OPENING_BYTES, ordinary: MIN_SESSION_MESSAGE_BYTES}
+    for end, around_bytes in around.items():
+        for size in (4_096, 8_192, 16_384):
+            fits = bytes(size - MARKER_BYTES - around_bytes)
+            following = 8_192 if size == 4_096 else size + 8_192
+            assert (len(end.write_padded(fits)), len(end.write_padded(fits + b"x"))) == (size, following)
+
+
 BUNDLE = bundle_of()
+MARKER_BYTES = 1
 
 
 @clause("8.2", "8.5")
