@@ -32,6 +32,7 @@ from support.system.wait_until import until_true
 
 LANE = "bob"
 HASTY = RetrySchedule(base_ms=100)
+DAY_S = 86_400
 
 
 class Book:
@@ -122,6 +123,41 @@ async def test_an_attempt_tries_the_places_in_order_and_ends_at_the_first_that_s
             assert (await outbox.drain({Route.RELAY: carrier})).sent == 1
             assert dialler.dialled == [dead, alive]
         assert stored(relay) == [b"0"]
+
+
+@clause("3.14", "10.4")
+async def test_without_receipt_a_message_is_stored_at_the_next_place_and_before_a_copy_expires_at_every_place(
+    tmp_path: Path,
+) -> None:
+    homes = [tmp_path / name for name in ("first", "second")]
+    for home in homes:
+        home.mkdir()
+    async with (
+        running_relay(homes[0]) as first,
+        running_relay(homes[1]) as second,
+        sending(tmp_path, first.clock, place_of(first), place_of(second)) as (outbox, carrier, _),
+    ):
+        await outbox.send(Message(payload=b"x", ttl_s=90 * DAY_S), Destination(Route.RELAY, LANE))
+        copies = []
+        for days in (0, 1, 29, 29):
+            for relay in (first, second):
+                relay.clock.advance(days * DAY_S * 1_000)
+            assert (await outbox.drain({Route.RELAY: carrier})).sent == 1
+            copies.append((len(stored(first)), len(stored(second))))
+        assert copies == [(1, 0), (1, 1), (2, 2), (3, 3)]
+
+
+@clause("10.4")
+async def test_a_message_is_stored_before_its_copy_expires_although_one_place_is_gone(tmp_path: Path) -> None:
+    async with running_relay(tmp_path) as relay:
+        places = (nowhere(), place_of(relay), nowhere())
+        async with sending(tmp_path, relay.clock, *places) as (outbox, carrier, dialler):
+            await outbox.send(Message(payload=b"x", ttl_s=90 * DAY_S), Destination(Route.RELAY, LANE))
+            for days in (0, 1, 29):
+                relay.clock.advance(days * DAY_S * 1_000)
+                assert (await outbox.drain({Route.RELAY: carrier})).sent == 1
+            assert set(dialler.dialled) == set(places)
+        assert stored(relay) == [b"x"] * 3
 
 
 @clause("3.14", "4.3")

@@ -24,6 +24,14 @@ def ends_when_accepted(route: Route, kind: Kind) -> bool:
     return route in _ENDS_WHEN_ACCEPTED or kind is _CONTROL
 
 
+def stores_at_every_place(times_stored: int) -> bool:
+    """Return whether an attempt stores the message at every place of its recipient, not at the first that stores it.
+
+    It does from the third time on: the copies of the first two are about to expire (SPEC 10.4).
+    """
+    return times_stored >= 2
+
+
 def store_again_at_ms(*, stored_at_ms: int, times_stored: int, expires_at_ms: int) -> int:
     """Return when a stored message without receipt is stored again.
 

@@ -4,7 +4,8 @@
         await outbox.drain({Route.RELAY: carrier, Route.MESH: carrier})
 
 A lane is a recipient, whatever its places. An entry's payload is its sealed bytes; the envelope is built for each
-attempt and place. A message that was stored before without a receipt begins at the next place.
+attempt and place. A message without receipt is stored once more at the next place, and then, each time before its
+newest copy expires, at every place (SPEC 10.4).
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -21,6 +22,7 @@ from restante.model.errors import RestanteError
 from restante.model.ids import Address
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.places import MeshPlace, Place, RelayPlace
+from restante.policy.completion import stores_at_every_place
 from restante.policy.failures import Failure, failure_of_refusal
 from restante.policy.retry import RetrySchedule
 from restante.ports.carrier import StoredByNode
@@ -107,16 +109,21 @@ class MailCarrier:
         if recipient is None:
             raise AttemptFailed("the recipient is no contact", failure=Failure.RECIPIENT_KEY_NOT_FOUND)
         failed: AttemptFailed = NotReached()
+        stored_by: list[StoredByNode] = []
         for place in _in_turn(recipient.places, entry.times_stored):
             try:
-                return await self._store(entry, recipient, place)
+                stored_by += await self._store(entry, recipient, place)
+                if not stores_at_every_place(entry.times_stored):
+                    break
             except AttemptFailed as problem:
                 was_reached = problem.reached and not isinstance(problem, NotReached)
-                if was_reached and problem.code not in TRY_NEXT_PLACE:
+                if was_reached and problem.code not in TRY_NEXT_PLACE and not stored_by:
                     raise
                 if was_reached or isinstance(failed, NotReached):
                     failed = problem  # a failure after a connection counts; one without does not hide it
-        raise failed
+        if not stored_by:
+            raise failed
+        return tuple(stored_by)
 
     def _can_try(self, place: Place) -> bool:
         if isinstance(place, MeshPlace):
