@@ -2,38 +2,28 @@
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from restante.fleet.jobs.stream import StreamOptions, start_stream
 from restante.fleet.lake.layout import Lake
-from restante.fleet.stream.batches import last_catalog, open_batches
-from restante.fleet.stream.state_tables import KINDS
-from restante.model.ids import SessionTag
-from restante.model.journal import JournalKind
 from restante.policy.settings import Settings
-from support.fleet.journal_files import Journal, Record, message, records, sealed, write_segment, writer
 from support.fleet.small_spark import quick_environ
+from support.fleet.stream_lakes import ship, tables
 from support.spec.clauses import clause
 
 pytestmark = pytest.mark.acceptance
 
-NOON_MS = 1_767_614_400_000
-SEED = 20_260_105
 WAIT_S = 240.0
 Environ = dict[str, str]
-TABLES = ("events", "arrivals", "quarantine", "repeats")
 
 KILLED = """
 import os, signal, sys, threading
@@ -86,61 +76,10 @@ def told(environment: Environ, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def facts() -> list[Record]:
-    """Two recipients with two sessions each, some of it out of order and twice, and a row that is none."""
-    dice = random.Random(SEED)  # noqa: S311 - what goes wrong when, not a secret
-    rows: list[Record] = []
-    for who in (1, 2):
-        journal = Journal(writer(who))
-        numbers = sorted(range(60), key=lambda number: number + dice.choice((0, 0, 0, 2.5)))
-        for place, number in enumerate(numbers):
-            for _ in range(dice.choice((1, 1, 1, 2))):
-                journal.write(
-                    JournalKind.ARRIVED,
-                    message(number + 1_000 * who),
-                    NOON_MS + place * 1_000,
-                    session_tag=SessionTag(bytes([who, number % 2]) * 8),
-                    sequence=number // 2,
-                    payload_hash=sealed(number),
-                    code="new",
-                )
-        rows += records(journal.rows)
-    return rows
-
-
-def ship(segments: Path) -> None:
-    """In segments that overlap and come in the wrong order, one of them cut."""
-    segments.mkdir(parents=True)
-    rows = facts()
-    dice = random.Random(SEED)  # noqa: S311 - what goes wrong when, not a secret
-    starts = list(range(0, len(rows), 25))
-    dice.shuffle(starts)
-    for name, start in enumerate(starts):
-        part = rows[start : start + dice.choice((25, 30))]
-        write_segment(segments / f"{name:03d}.parquet", part)
-    write_segment(segments / "odd.parquet", [{**rows[0], "kind": "sneezed"}, {**rows[1], "code": "replay"}])
-    whole = (segments / "000.parquet").read_bytes()
-    (segments / "cut.parquet").write_bytes(whole[: len(whole) // 2])
-
-
-def tables(root: Path) -> dict[str, Any]:
-    """Every row of the stream's tables, and what it counted."""
-    lake = Lake(str(root))
-    catalog = last_catalog(open_batches(lake))
-    assert catalog is not None
-    found: dict[str, Any] = {}
-    for kind in TABLES:
-        rows = DeltaTable(str(root / KINDS[kind].folder)).to_pyarrow_table().to_pylist()
-        found[kind] = Counter(str(sorted(row.items())) for row in rows)
-    odd = [(one.name, one.reason) for one in catalog.rejected]
-    counts = (catalog.counts.events, catalog.counts.duplicates, catalog.counts.quarantined)
-    return found | {"odd": odd, "counts": counts}
-
-
 def run(spark: SparkSession, root: Path) -> dict[str, Any]:
     """The tables of a stream that nothing interrupts."""
     start_stream(spark, Lake(str(root)), Settings(), OPTIONS).await_end(threading.Event())
-    return tables(root)
+    return tables(str(root))
 
 
 def kill(environment: Environ, program: str, moment: int, root: Path) -> None:

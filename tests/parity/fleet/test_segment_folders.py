@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from restante.fleet.jobs.backfill import backfill
-from restante.fleet.lake.file_systems import LocalFolder, StorePath
-from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.file_systems import LocalFolder
+from restante.fleet.lake.layout import Lake, StorePath
 from restante.fleet.lake.segment_discovery import segments_here, segments_of
 from restante.fleet.lake.segments import Segment, find_segments, inspect_segments, read_segments
 from restante.model.conservation_report import BadSegment

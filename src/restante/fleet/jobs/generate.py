@@ -5,7 +5,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from restante.fleet.kernels.synthetic_fleet import Scenario
-from restante.fleet.lake.layout import Lake, exists, spark_path
+from restante.fleet.lake.arrow_files import write_rows
+from restante.fleet.lake.file_systems import exists
+from restante.fleet.lake.layout import Lake, is_object_store, spark_path
 from restante.fleet.spark.job_progress import Watcher, ignore_progress, watched
 from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.synthetic import all_events, recipients_events
@@ -34,5 +36,8 @@ def generate(
         raise ConfigurationInvalid(f"{lake.segments} is there already; synthetic journals need a new lake")
     events = (recipients_events if only_arrivals else all_events)(spark, scenario)
     with watched(spark, "making journals", tell):
+        if is_object_store(lake.segments):
+            write_rows(events, lake.segments)
+            return
         writer = events.write.option("compression", "zstd").option("maxRecordsPerFile", ROWS_PER_SEGMENT)
         writer.parquet(spark_path(lake.segments))

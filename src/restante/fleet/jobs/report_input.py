@@ -17,7 +17,8 @@ from restante.fleet.jobs.publish import published
 from restante.fleet.lake.backfill_manifest import BackfillRecord, record_of
 from restante.fleet.lake.delta import exists as table_exists
 from restante.fleet.lake.enrolment_file import read_enrolment
-from restante.fleet.lake.layout import Lake, exists, is_here
+from restante.fleet.lake.file_systems import exists
+from restante.fleet.lake.layout import Lake, is_here
 from restante.fleet.lake.reading import quarantined_rows, read_live, rows_with_verdicts, segments_read
 from restante.fleet.lake.segment_discovery import Found, found_in
 from restante.fleet.lake.segments import Segment

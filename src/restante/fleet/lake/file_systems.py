@@ -1,15 +1,13 @@
-"""The directory that segments lie in: on this machine, or one that only Hadoop's file systems know.
+"""The directory that segments lie in: on this machine, on an object store, or one that only Hadoop's file systems know.
 
 Decides how its files are listed, opened and hashed, and how failures are reported. `segments` decides what a segment
-is. Files elsewhere are read through Spark's JVM, so that a lake can be on any file system that Spark can read.
+is. Object stores are read through pyarrow (object_folder), other addresses through Spark's JVM.
 """
 
 import hashlib
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -18,28 +16,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from restante.fleet.lake.layout import file_system, is_here, local_path
+from restante.fleet.lake.layout import StorePath, file_system, is_here, is_object_store, local_path, no_directory
+from restante.fleet.lake.new_files import list_files
+from restante.fleet.lake.object_folder import ObjectFolder, TailFirstFile
 from restante.model.error_codes import Code
 from restante.model.errors import EnvironmentUnsuitable, RestanteError, StoreUnusable
 
-TAIL_BYTES: Final = 65_536  # the footer of a segment is in it, so that one request is enough
 HASHING_THREADS: Final = 4
 HASHED_AT_ONCE: Final = 1_000  # files in one job: their paths are part of its plan
 _SPARKS_PATTERNS: Final = "*?[]{}^\\,"
-
-
-@dataclass(frozen=True, slots=True)
-class StorePath:
-    """A file by its whole address; `name` as a Path has it."""
-
-    address: str
-
-    @property
-    def name(self) -> str:
-        return self.address.rpartition("/")[2]
-
-    def __str__(self) -> str:
-        return self.address
 
 
 Listing = dict[str, tuple[int, int]]
@@ -68,7 +53,7 @@ class LocalFolder:
         try:
             return sorted(path.name for path in self._directory.iterdir())
         except (NotADirectoryError, FileNotFoundError):
-            raise _no_directory(str(self._given)) from None
+            raise no_directory(str(self._given)) from None
         except OSError as error:
             raise StoreUnusable(f"{self._given} cannot be read: {error.strerror}") from error
 
@@ -119,7 +104,7 @@ class HadoopFolder:
     def names(self) -> list[str]:
         with _translated(self._address):
             if not self._system.exists(self._root) or not self._system.getFileStatus(self._root).isDirectory():
-                raise _no_directory(self._address)
+                raise no_directory(self._address)
             self._listing = {
                 status.getPath().getName(): (int(status.getLen()), int(status.getModificationTime()))
                 for status in self._system.listStatus(self._root)
@@ -141,7 +126,8 @@ class HadoopFolder:
 
     def opened(self, name: str) -> Any:
         with _translated_for_one(name):
-            return pa.PythonFile(_HadoopFile(self._open(name), self.size(name)), mode="r")
+            stream = self._open(name)
+        return pa.PythonFile(TailFirstFile(_fetch_from(stream), stream.close, self.size(name)), mode="r")
 
     def read(self, name: str, limit: int) -> bytes:
         with _translated_for_one(name):
@@ -166,50 +152,13 @@ class HadoopFolder:
         return self._system.open(jvm.org.apache.hadoop.fs.Path(self._root, name))
 
 
-class _HadoopFile(io.RawIOBase):
-    """A stream of the JVM's. Its end is fetched with the first read: a footer is read from the end backwards."""
-
-    def __init__(self, stream: Any, size: int) -> None:
-        super().__init__()
-        self._stream = stream
-        self._size = size
-        self._at = 0
-        self._tail_from = max(0, size - TAIL_BYTES)
-        self._tail: bytes | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        end = self._size if size < 0 else min(self._size, self._at + size)
-        if self._at >= self._tail_from:
-            if self._tail is None:
-                self._tail = self._fetch(self._tail_from, self._size)
-            piece = self._tail[self._at - self._tail_from : end - self._tail_from]
-        else:
-            piece = self._fetch(self._at, end)
-        self._at += len(piece)
-        return piece
-
-    def close(self) -> None:
-        if not self.closed:
-            self._stream.close()
-        super().close()
-
-    def _fetch(self, start: int, end: int) -> bytes:
+def _fetch_from(stream: Any) -> Callable[[int, int], bytes]:
+    def fetch(start: int, end: int) -> bytes:
         with _translated_for_one("a segment"):
-            self._stream.seek(start)
-            return bytes(self._stream.readNBytes(end - start))
+            stream.seek(start)
+            return bytes(stream.readNBytes(end - start))
+
+    return fetch
 
 
 def open_folder(where: Path | str, spark: SparkSession | None) -> Folder:
@@ -219,7 +168,14 @@ def open_folder(where: Path | str, spark: SparkSession | None) -> Folder:
         return LocalFolder(local_path(str(where)) if is_address else Path(where))
     if spark is None:
         raise RestanteError(f"{where} is not on this machine, and has to be", code=Code.NOT_FOUND)
-    return HadoopFolder(spark, where)
+    return ObjectFolder(spark, where) if is_object_store(where) else HadoopFolder(spark, where)
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    if is_object_store(path):
+        return bool(list_files(path))
+    system, hadoop_path = file_system(spark, path)
+    return bool(system.exists(hadoop_path))
 
 
 def escaped(path: str) -> str:
@@ -229,10 +185,6 @@ def escaped(path: str) -> str:
 
 def _name_of(address: str) -> str:
     return address.rpartition("/")[2]
-
-
-def _no_directory(where: str) -> RestanteError:
-    return RestanteError(f"{where} is not a directory; it should hold journal segments", code=Code.NOT_FOUND)
 
 
 @contextmanager

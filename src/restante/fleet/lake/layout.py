@@ -17,13 +17,14 @@ from restante.model.errors import RestanteError
 SEGMENTS: Final = "segments"
 TABLES: Final = "tables"
 STREAM: Final = "stream"
+OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss"})
 DAY: Final = "day"
 """Tables of events are divided by the UTC day of the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """`root` is a directory here, or an address such as `s3a://bucket/restante`."""
+    """`root` is a directory here, or an address such as `s3://bucket/restante`."""
 
     root: str
 
@@ -51,9 +52,28 @@ class Lake:
         return "/".join([self.root.rstrip("/") or "/", *names])
 
 
+@dataclass(frozen=True, slots=True)
+class StorePath:
+    """A file by its whole address; `name` as a Path has it."""
+
+    address: str
+
+    @property
+    def name(self) -> str:
+        return self.address.rpartition("/")[2]
+
+    def __str__(self) -> str:
+        return self.address
+
+
 def is_here(path: str) -> bool:
     """Whether a path means this machine: it has no scheme, or `file`."""
     return urlsplit(path).scheme in ("", "file")
+
+
+def is_object_store(path: str) -> bool:
+    """Whether a path is on a store that deltalake and pyarrow know: they read and write it, not Spark's JVM."""
+    return urlsplit(path).scheme in OBJECT_STORES
 
 
 def local_path(path: str) -> Path:
@@ -88,6 +108,5 @@ def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
     return hadoop_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), hadoop_path
 
 
-def exists(spark: SparkSession, path: str) -> bool:
-    system, hadoop_path = file_system(spark, path)
-    return bool(system.exists(hadoop_path))
+def no_directory(where: str) -> RestanteError:
+    return RestanteError(f"{where} is not a directory; it should hold journal segments", code=Code.NOT_FOUND)

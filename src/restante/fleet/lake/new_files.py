@@ -41,17 +41,21 @@ def open_file(root: str, name: str) -> Any:
 
 def list_files(directory: str) -> dict[str, tuple[int, int]]:
     """Every entry of a directory with its size and the time of its last change in ns."""
-    system, path = _arrow_directory(directory)
-    found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    found = _listed(directory)[1]
     return {entry.base_name: (entry.size or 0, entry.mtime_ns or 0) for entry in found}
 
 
 def list_tree(directory: str) -> dict[str, int]:
     """Every file below a directory, by its path from there, with its size."""
-    system, path = _arrow_directory(directory)
-    found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+    path, found = _listed(directory, recursive=True)
     start = len(path.rstrip("/")) + 1
     return {entry.path[start:]: entry.size for entry in found if entry.type is fs.FileType.File}
+
+
+def _listed(directory: str, *, recursive: bool = False) -> tuple[str, list[Any]]:
+    with _explained(directory, "listed"):
+        system, path = _arrow_directory(directory)
+        return path, system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
 
 
 def read_small_file(root: str, name: str) -> bytes | None:
@@ -95,13 +99,17 @@ def delete_tree(directory: str) -> None:
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _explained(path: str, done: str = "deleted") -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StoreUnusable(f"{path} cannot be deleted: {error.strerror or error}") from error
+        raise StoreUnusable(f"{path} cannot be {done}: {error.strerror or first_line(error)}") from error
+
+
+def first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _arrow_directory(directory: str) -> tuple[Any, str]:

@@ -10,9 +10,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from restante.fleet.kernels.arrivals_words import UNUSABLE
+from restante.fleet.lake.arrow_files import table_rows
 from restante.fleet.lake.delta import DeltaFiles
 from restante.fleet.lake.file_systems import escaped
-from restante.fleet.lake.layout import Lake, spark_path
+from restante.fleet.lake.layout import Lake, is_object_store, spark_path
 from restante.fleet.lake.segments import Segment
 from restante.fleet.stream.batches import READ, Catalog, claim_of, open_segments
 from restante.fleet.stream.state_tables import KINDS
@@ -37,9 +38,12 @@ def schema_of(kind: str) -> StructType:
 
 
 def read_files(spark: SparkSession, lake: Lake, address: str, names: Iterable[str], schema: StructType) -> DataFrame:
-    paths = [escaped(spark_path(f"{lake.root.rstrip('/')}/{name}")) for name in names]
-    if not paths:
+    wanted = list(names)
+    if not wanted:
         return spark.createDataFrame([], schema)
+    if is_object_store(lake.root):
+        return table_rows(spark, lake.root, wanted, schema)
+    paths = [escaped(spark_path(f"{lake.root.rstrip('/')}/{name}")) for name in wanted]
     return spark.read.schema(schema).option("basePath", escaped(spark_path(address))).parquet(*paths)
 
 

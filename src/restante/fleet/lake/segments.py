@@ -19,7 +19,10 @@ from pyspark.sql import functions as sf
 
 from restante.core.fleet.enrolment import Enrolment
 from restante.core.fleet.signed_manifests import is_signature_valid, manifest_digest
-from restante.fleet.lake.file_systems import Folder, StorePath, escaped, open_folder
+from restante.fleet.lake.arrow_files import segment_rows
+from restante.fleet.lake.file_systems import Folder, escaped, open_folder
+from restante.fleet.lake.layout import StorePath, is_object_store
+from restante.fleet.spark.map_in_arrow import tasks_for
 from restante.fleet.tables.journal_schema import JOURNAL, JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 from restante.model.conservation_report import BadSegment
 from restante.model.error_codes import Code
@@ -298,6 +301,9 @@ def read_segments(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame
     """
     if not segments:
         return spark.createDataFrame([], ROWS)
+    if is_object_store(str(segments[0].path)):
+        numbers = spark.range(0, len(segments), 1, tasks_for(spark, len(segments)))
+        return numbers.mapInArrow(segment_rows([str(segment.path) for segment in segments]), ROWS)
     paths = [as_spark_path(segment.path) for segment in segments]
     reader = spark.read.schema(JOURNAL).options(**READ_OPTIONS)
     name = sf.col("_metadata.file_name")

@@ -16,8 +16,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from restante.fleet.lake.arrow_files import write_rows
 from restante.fleet.lake.delta import DataFile, DeltaFiles
-from restante.fleet.lake.layout import DAY, Lake, spark_path
+from restante.fleet.lake.layout import DAY, Lake, is_object_store, spark_path
 from restante.fleet.lake.new_files import delete_file, list_tree, open_file
 from restante.fleet.stream.state_tables import KINDS
 from restante.fleet.tables.journal_schema import JOURNAL, SOURCE_FILE
@@ -56,6 +57,13 @@ def open_base_table(lake: Lake, kind: str) -> DeltaFiles:
 def replace_rows(rows: DataFrame, table: DeltaFiles, *, keep: KeepFile = lambda _file: False, batch: int = 0) -> None:
     """Make `rows` the content of the table, beside the live files that `keep` is true for."""
     live = table.live()
+    is_on_store = is_object_store(table.address)
+    added = write_rows(rows, table.address, partition=table.partition) if is_on_store else _written(rows, table)
+    table.replace(added, (path for path, file in live.items() if not keep(file)), batch=batch)
+
+
+def _written(rows: DataFrame, table: DeltaFiles) -> list[DataFile]:
+    """Write rows by Spark's JVM as new files of a table on this machine."""
     before = list_tree(table.address)
     writer = rows.write.mode("append").options(**WRITE_OPTIONS)
     if table.partition:
@@ -65,11 +73,10 @@ def replace_rows(rows: DataFrame, table: DeltaFiles, *, keep: KeepFile = lambda 
     paths = [path for path in sorted(new) if path.endswith(".parquet") and not path.startswith(("_", "."))]
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as threads:
         counts = list(threads.map(lambda path: _rows_in(table.address, path), paths))
-    added = [
-        DataFile(path=path, size_bytes=new[path], rows=rows, day=_day_of(path) if table.partition else None)
-        for path, rows in zip(paths, counts, strict=True)
+    return [
+        DataFile(path=path, size_bytes=new[path], rows=count, day=_day_of(path) if table.partition else None)
+        for path, count in zip(paths, counts, strict=True)
     ]
-    table.replace(added, (path for path, file in live.items() if not keep(file)), batch=batch)
 
 
 def replace_files(table: DeltaFiles, files: Iterable[DataFile]) -> None:
