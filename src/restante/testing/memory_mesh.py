@@ -57,6 +57,8 @@ class MemoryNode:
     """Whether the node signs lists without any blob."""
     is_silent: bool = False
     """Whether connections to the node fail only after a while, as with a machine that is switched off."""
+    body_delay_s: float = 0.0
+    """How long the node takes to send bodies."""
 
     @property
     def key(self) -> NodeKey:
@@ -245,6 +247,7 @@ class MemoryMeshConnection:
 
     async def want(self, key: InboxKey, hashes: Sequence[PayloadHash]) -> dict[PayloadHash, Block]:
         self._asked("want")
+        await asyncio.sleep(self._node.body_delay_s)
         held = self._node.held.get(key, {})
         return {each: held[each] for each in hashes if each in held}
 

@@ -138,13 +138,10 @@ class MeshDriver:
                 found = {}
             except (AttemptFailed, OSError):
                 found = {}
-            for each in some:
-                if each in found:
-                    bodies[each] = decode_envelope(found[each].envelope).sealed
-                    assert hash_sealed_bytes(bodies[each]) == each
-                    events.append(reading.BodyVerified(each))
-                else:
-                    events.append(reading.BodyMissing(node, each))
+            for each in found:
+                bodies[each] = decode_envelope(found[each].envelope).sealed
+                assert hash_sealed_bytes(bodies[each]) == each
+            events.append(reading.BodiesReceived(node, some, frozenset(found)))
         return events
 
     async def _delete(self, inbox: OpenInbox, finish: reading.Finish) -> None:

@@ -385,7 +385,8 @@ def _execute_read(world: World, effects: tuple[reading.Effect, ...]) -> World:
             case reading.FetchBodies(node_id, _):
                 target = world.nodes[NUMBERS[node_id]]
                 sends = target.is_alive and world.read_bucket in target.held
-                world = _read(world, reading.BodyVerified(MESSAGE) if sends else reading.BodyMissing(node_id, MESSAGE))
+                sent = frozenset({MESSAGE}) if sends else frozenset()
+                world = _read(world, reading.BodiesReceived(node_id, (MESSAGE,), sent))
             case reading.Finish():
                 world = _finish_read(world, effect)
     return world

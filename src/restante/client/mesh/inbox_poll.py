@@ -18,8 +18,7 @@ from restante.core.mailbox_poll.buckets import Bucket, ReadFinished
 from restante.core.mailbox_poll.full_sync import MOST_ENTRIES, OldestFirst
 from restante.core.mailbox_poll.reading import (
     AskList,
-    BodyMissing,
-    BodyVerified,
+    BodiesReceived,
     Event,
     FetchBodies,
     Finish,
@@ -103,12 +102,17 @@ class InboxPoll:
         numbers = bucket_states.due(self.buckets, now_ms=now_ms)
         if not numbers:
             return []
+        if self.is_subscribed:  # nodes push what is newest, and nothing older waits
+            return await self._read(numbers, now_ms, scores)
+        async with self._receiving.holding_pushed():
+            return await self._read(numbers, now_ms, scores)
+
+    async def _read(self, numbers: list[int], now_ms: int, scores: Mapping[NodeId, float]) -> list[Bucket]:
         one = _Pass(now_ms, self._directory.storage_nodes(), self.is_subscribed, OldestFirst(numbers))
+        known = frozenset(self._receiving.known)
         for number in numbers:
             order = [each.node_id for each in await self._directory.find(self._nodes.key(number))]
-            one.reads[number], effects = reading.start(
-                order, ranked=best_first(order, scores), known=self._receiving.known
-            )
+            one.reads[number], effects = reading.start(order, ranked=best_first(order, scores), known=known)
             self._plan(one, number, effects)
         try:
             await self._run(one)
@@ -167,9 +171,9 @@ class InboxPoll:
         except AttemptFailed as failed:
             if isinstance(failed, AnswerForged):
                 one.altered_by.setdefault(bucket, []).extend((node, each) for each in hashes)
-            return [(bucket, BodyMissing(node, each)) for each in hashes]
+            found = {}
         one.bodies.update(found)
-        return [(bucket, BodyVerified(each) if each in found else BodyMissing(node, each)) for each in hashes]
+        return [(bucket, BodiesReceived(node, hashes, frozenset(found)))]
 
     async def _release(self, one: _Pass) -> None:
         """Hand finished buckets to receiving, oldest first, and record that they were read."""

@@ -4,7 +4,8 @@ Five nodes list and push the same blob. What was received is remembered by its h
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 from restante.model.errors import RestanteError
@@ -32,6 +33,7 @@ class Receiving:
         self._now_ms = now_ms
         self._received: dict[PayloadHash, None] = {}
         self._turn = asyncio.Lock()
+        self._held: list[Block] | None = None
         self._deleting: set[asyncio.Task[None]] = set()
 
     @property
@@ -58,8 +60,25 @@ class Receiving:
         task.add_done_callback(self._deleting.discard)
         return first_seen
 
+    @asynccontextmanager
+    async def holding_pushed(self) -> AsyncIterator[None]:
+        """Store what nodes push only after this block: what it reads is older (SPEC 7.5).
+
+        Nodes push at most 2 MB before a DELETE, so little is held. After an error it is dropped; a poll finds it.
+        """
+        held: list[Block] = []
+        self._held = held
+        try:
+            yield
+        finally:
+            self._held = None
+        await self.take_pushed(held)
+
     async def take_pushed(self, blocks: list[Block]) -> None:
         """Store what a node pushed."""
+        if self._held is not None:
+            self._held.extend(blocks)
+            return
         by_bucket: dict[int, dict[PayloadHash, bytes]] = {}
         for block in blocks:
             try:

@@ -34,20 +34,16 @@ class NodeSilent(NamedTuple):
     node: NodeId
 
 
-class BodyVerified(NamedTuple):
-    """The blob's hash is the one that was asked for."""
-
-    payload_hash: PayloadHash
-
-
-class BodyMissing(NamedTuple):
-    """The node listed the blob and did not send it, or sent altered bytes."""
+class BodiesReceived(NamedTuple):
+    """The node's answer to a request for bodies. `verified` have the hash that was asked for; the others were not sent,
+    or their bytes are altered."""
 
     node: NodeId
-    payload_hash: PayloadHash
+    asked: tuple[PayloadHash, ...]
+    verified: frozenset[PayloadHash]
 
 
-Event = ListReceived | NodeSilent | BodyVerified | BodyMissing
+Event = ListReceived | NodeSilent | BodiesReceived
 
 
 class AskList(NamedTuple):
@@ -81,16 +77,15 @@ TABLE: Final[Table[Phase]] = {
         ListReceived: _LISTED,
         NodeSilent: _LISTED,
         # Nothing is fetched yet: a body that comes is not ours to act on.
-        **dict.fromkeys((BodyVerified, BodyMissing), frozenset({Phase.LISTING})),
+        BodiesReceived: frozenset({Phase.LISTING}),
     },
     Phase.FETCHING: {
         # A list that comes after the decision waits for the next read.
         ListReceived: frozenset({Phase.FETCHING}),
         NodeSilent: _FETCHED,
-        BodyVerified: _FETCHED,
-        BodyMissing: _FETCHED,
+        BodiesReceived: _FETCHED,
     },
-    Phase.FINISHED: dict.fromkeys((ListReceived, NodeSilent, BodyVerified, BodyMissing), frozenset({Phase.FINISHED})),
+    Phase.FINISHED: dict.fromkeys((ListReceived, NodeSilent, BodiesReceived), frozenset({Phase.FINISHED})),
 }
 
 
@@ -102,7 +97,8 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """`order` is the placement outward, `ranked` the same nodes by score."""
+    """`order` is the placement outward, `ranked` the same nodes by score. `wanted` are the listed blobs that are not
+    known, in the order in which they go to receiving; empty while lists are missing."""
 
     phase: Phase
     order: tuple[NodeId, ...]
@@ -111,6 +107,7 @@ class Read:
     asked: tuple[NodeId, ...] = ()
     silent: frozenset[NodeId] = frozenset()
     answers: tuple[Answer, ...] = ()
+    wanted: tuple[PayloadHash, ...] = ()
     fetching: frozenset[tuple[NodeId, PayloadHash]] = frozenset()
     tried: frozenset[tuple[NodeId, PayloadHash]] = frozenset()
     verified: frozenset[PayloadHash] = frozenset()
@@ -153,12 +150,12 @@ def _step(state: Read, event: Event) -> Step:
         case Phase.FETCHING, NodeSilent(node):
             lost = frozenset(each for each in state.fetching if each[0] == node)
             return _fetch(replace(state, fetching=state.fetching - lost, tried=state.tried | lost))
-        case Phase.FETCHING, BodyVerified(payload_hash):
-            left = frozenset(each for each in state.fetching if each[1] != payload_hash)
-            return _fetch(replace(state, fetching=left, verified=state.verified | {payload_hash}))
-        case Phase.FETCHING, BodyMissing(node, payload_hash) if (node, payload_hash) in state.fetching:
-            pair = frozenset({(node, payload_hash)})
-            return _fetch(replace(state, fetching=state.fetching - pair, tried=state.tried | pair))
+        case Phase.FETCHING, BodiesReceived(node, asked, verified):
+            missing = frozenset((node, each) for each in asked if each not in verified) & state.fetching
+            left = frozenset(each for each in state.fetching if each[1] not in verified) - missing
+            return _fetch(
+                replace(state, fetching=left, tried=state.tried | missing, verified=state.verified | verified)
+            )
         case _:
             return state, ()
 
@@ -178,7 +175,7 @@ def _walk_outward(state: Read) -> Step:
 def _fetch_if_listed(state: Read, effects: tuple[Effect, ...]) -> Step:
     if len(state.answers) + len(state.silent) < len(state.asked):
         return state, effects
-    after, more = _fetch(replace(state, phase=Phase.FETCHING))
+    after, more = _fetch(replace(state, phase=Phase.FETCHING, wanted=_union(state)))
     return after, effects + more
 
 
@@ -187,7 +184,7 @@ def _fetch(state: Read) -> Step:
     holders = {each.node: frozenset(each.hashes) for each in state.answers}
     under_way = {payload_hash for _, payload_hash in state.fetching}
     chosen: dict[NodeId, list[PayloadHash]] = {}
-    for payload_hash in _union(state):
+    for payload_hash in state.wanted:
         if payload_hash in state.verified or payload_hash in under_way:
             continue
         for node in state.ranked:
@@ -203,27 +200,47 @@ def _fetch(state: Read) -> Step:
     return after, effects + finish
 
 
-def _union(state: Read) -> list[PayloadHash]:
-    """Return all listed blobs that are not known, in the order of the longest list, then of the others."""
-    lists = sorted(state.answers, key=lambda each: -len(each.hashes))
-    united = dict.fromkeys(payload_hash for each in lists for payload_hash in each.hashes)
-    return [each for each in united if each not in state.known]
+def _union(state: Read) -> tuple[PayloadHash, ...]:
+    """Return all listed blobs that are not known, in an order that keeps that of the longest list.
+
+    A node may lack any part, also the beginning. What the longest list lacks comes before that which follows it in the
+    list of another node.
+    """
+    first, *others = sorted(state.answers, key=lambda each: -len(each.hashes)) or [Answer(NodeId(b""), (), False)]
+    united = dict.fromkeys(first.hashes)
+    for other in others:
+        if not united.keys() >= set(other.hashes):
+            united = _merged(united, other.hashes)
+    return tuple(each for each in united if each not in state.known)
+
+
+def _merged(united: dict[PayloadHash, None], hashes: Iterable[PayloadHash]) -> dict[PayloadHash, None]:
+    before: dict[PayloadHash, list[PayloadHash]] = {}
+    run: list[PayloadHash] = []
+    for each in hashes:
+        if each not in united:
+            run.append(each)
+        elif run:
+            before[each], run = run, []
+    merged = (one for each in united for one in (*before.get(each, ()), each))
+    return dict.fromkeys((*merged, *run))
 
 
 def _finish(state: Read) -> Step:
-    union = _union(state)
     complete = [each for each in state.answers if each.is_complete]
+    read = tuple(each for each in state.wanted if each in state.verified)
     missing = tuple(
         (each.node, payload_hash)
         for each in complete
-        for payload_hash in union
-        if payload_hash in state.verified and payload_hash not in each.hashes
+        for listed in (frozenset(each.hashes),)
+        for payload_hash in read
+        if payload_hash not in listed
     )
     listed_by = tuple(each.node for each in state.answers if state.verified.intersection(each.hashes))
     finish = Finish(
-        hashes=tuple(each for each in union if each in state.verified),
+        hashes=read,
         counted=len(complete),
-        is_whole=all(each in state.verified for each in union),
+        is_whole=len(read) == len(state.wanted),
         delete_at=tuple(dict.fromkeys((*state.order[:COPIES], *listed_by))),
         missing_at=missing,
     )

@@ -235,11 +235,8 @@ class _Reading:
         node = self._network.nodes[node_id]
 
         def answered(sent: list[bool]) -> None:
-            for payload_hash, is_true in zip(hashes, sent, strict=True):
-                if is_true:
-                    self._step(reading.BodyVerified(payload_hash))
-                else:
-                    self._step(reading.BodyMissing(node_id, payload_hash))
+            verified = frozenset(each for each, is_true in zip(hashes, sent, strict=True) if is_true)
+            self._step(reading.BodiesReceived(node_id, hashes, verified))
 
         self._network.engine.request(
             self._recipient,

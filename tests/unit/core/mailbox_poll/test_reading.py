@@ -1,6 +1,7 @@
 """core/mailbox_poll/reading: the union of all lists, each body once, from the best holder that has it."""
 
 from collections.abc import Iterable
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +10,7 @@ from restante.core.mailbox_poll import reading
 from restante.core.mailbox_poll.full_sync import OldestFirst, plan_requests
 from restante.core.mailbox_poll.reading import (
     AskList,
-    BodyMissing,
-    BodyVerified,
+    BodiesReceived,
     Effect,
     Event,
     FetchBodies,
@@ -37,6 +37,14 @@ def run(state: Read, events: Iterable[Event]) -> tuple[Read, list[Effect]]:
     return state, effects
 
 
+def sent(*hashes: PayloadHash, node: NodeId = NODES[0]) -> Event:
+    return BodiesReceived(node, hashes, frozenset(hashes))
+
+
+def lacking(*hashes: PayloadHash, node: NodeId = NODES[0]) -> Event:
+    return BodiesReceived(node, hashes, frozenset())
+
+
 def lists(*hashes: tuple[PayloadHash, ...], complete: bool = True) -> list[Event]:
     return [ListReceived(NODES[number], each, complete) for number, each in enumerate(hashes)]
 
@@ -53,8 +61,8 @@ def test_every_phase_meets_every_event() -> None:
         ListReceived(NODES[0], (A,), True),
         NodeSilent(NODES[0]),
         NodeSilent(NODES[1]),
-        BodyVerified(A),
-        BodyMissing(NODES[0], A),
+        sent(A),
+        lacking(A),
     ]
     assert_table_holds(
         reading.TABLE,
@@ -86,7 +94,7 @@ def test_each_body_is_fetched_once_from_its_best_holder() -> None:
     state, _ = start(NODES[:5], ranked=(NODES[3], NODES[0], NODES[1], NODES[2], NODES[4]))
     state, effects = run(state, lists((A, B), (B,), (), (B,), (C,)))
     assert effects == [FetchBodies(NODES[0], (A,)), FetchBodies(NODES[3], (B,)), FetchBodies(NODES[4], (C,))]
-    _, effects = run(state, [BodyVerified(A), BodyVerified(C), BodyVerified(B)])
+    _, effects = run(state, [sent(A), sent(C), sent(B)])
     assert isinstance(effects[-1], Finish)
     assert effects[-1].hashes == (A, B, C)
 
@@ -94,11 +102,11 @@ def test_each_body_is_fetched_once_from_its_best_holder() -> None:
 @clause("7.4")
 def test_a_holder_that_fails_is_replaced_by_the_next() -> None:
     state, _ = run(start(NODES[:2])[0], lists((A, B), (A, B)))
-    state, effects = run(state, [BodyMissing(NODES[0], A)])
+    state, effects = run(state, [lacking(A)])
     assert effects == [FetchBodies(NODES[1], (A,))]
     state, effects = run(state, [NodeSilent(NODES[0])])
     assert effects == [FetchBodies(NODES[1], (B,))]
-    state, effects = run(state, [BodyVerified(A), BodyMissing(NODES[1], B)])
+    state, effects = run(state, [sent(A), lacking(B, node=NODES[1])])
     assert isinstance(effects[-1], Finish)
     assert (effects[-1].hashes, effects[-1].is_whole) == ((A,), False)
 
@@ -119,7 +127,7 @@ def test_only_answers_given_in_this_read_with_complete_count() -> None:
 @clause("13.5")
 def test_a_complete_node_that_hides_a_blob_is_named() -> None:
     state, _ = run(start(NODES[:3])[0], [*lists((A,), ()), ListReceived(NODES[2], (), False)])
-    _, effects = run(state, [BodyVerified(A)])
+    _, effects = run(state, [sent(A)])
     assert isinstance(effects[-1], Finish)
     assert effects[-1].missing_at == ((NODES[1], A),)
 
@@ -127,17 +135,38 @@ def test_a_complete_node_that_hides_a_blob_is_named() -> None:
 @clause("7.5")
 def test_bodies_keep_the_order_of_one_nodes_list() -> None:
     state, _ = run(start(NODES[:2])[0], lists((A,), (C, B, A)))
-    _, effects = run(state, [BodyVerified(each) for each in (A, B, C)])
+    _, effects = run(state, [sent(A, B, C)])
     assert isinstance(effects[-1], Finish)
     assert effects[-1].hashes == (C, B, A)
+
+
+@clause("7.5", "9.4")
+@given(st.lists(st.sets(st.integers(0, 39)), min_size=1, max_size=5), st.randoms())
+def test_lists_that_lack_parts_are_merged_so_that_few_messages_come_too_early(
+    parts: list[set[int]], random: Random
+) -> None:
+    """Every node lists in the order of storing. A blob comes before another that it precedes in the longest list, and
+    no list is turned round where the others do not contradict it."""
+    stored = [PayloadHash(bytes([number]) * 32) for number in range(40)]
+    listed = [tuple(stored[number] for number in sorted(part)) for part in parts]
+    random.shuffle(listed)
+    state, _ = run(start(NODES[: len(listed)])[0], lists(*listed))
+    _, effects = run(state, [sent(*stored)])
+    finish = next((each for each in effects if isinstance(each, Finish)), None)
+    order = finish.hashes if finish is not None else state.wanted
+    assert set(order) == {each for part in listed for each in part}
+    longest = max(listed, key=len)
+    assert [each for each in order if each in longest] == list(longest)
+    if len(listed) == 2 and set(listed[0]) & set(listed[1]):
+        other = min(listed, key=len)
+        assert [each for each in order if each in other] == list(other)
 
 
 hashes = st.lists(st.sampled_from([A, B, C]), unique=True).map(tuple)
 events = st.one_of(
     st.builds(ListReceived, st.sampled_from(NODES), hashes, st.booleans()),
     st.builds(NodeSilent, st.sampled_from(NODES)),
-    st.builds(BodyVerified, st.sampled_from([A, B, C])),
-    st.builds(BodyMissing, st.sampled_from(NODES), st.sampled_from([A, B, C])),
+    st.builds(BodiesReceived, st.sampled_from(NODES), hashes, hashes.map(frozenset)),
 )
 
 
@@ -153,7 +182,9 @@ def test_in_every_order_of_events_a_read_finishes_once_with_verified_bodies_only
     fetched = [(each.node, one) for each in effects if isinstance(each, FetchBodies) for one in each.hashes]
     assert len(set(fetched)) == len(fetched)
     for finish in finishes:
-        assert set(finish.hashes) <= {each.payload_hash for each in happened if isinstance(each, BodyVerified)}
+        assert set(finish.hashes) <= {
+            one for each in happened if isinstance(each, BodiesReceived) for one in each.verified
+        }
         assert finish.counted <= len({each.node for each in happened if isinstance(each, ListReceived)})
 
 

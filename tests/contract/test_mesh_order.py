@@ -1,0 +1,92 @@
+"""The order in which a recipient's backlog goes to receiving, over a mesh in memory (SPEC 7.5, 9.4).
+
+A message more than 1,000 numbers ahead of the highest one read is unreadable, so disorder costs re-encryption.
+"""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from restante.client.client import Client
+from restante.model.ids import MessageId
+from restante.model.journal import JournalKind
+from restante.testing.memory_mesh import MemoryNode
+from restante.testing.virtual_time import run_in_virtual_time
+from restante.wire.frames.mesh_replication import Block
+from support.mesh.evidence import events
+from support.mesh.memory_world import World, introduced, received
+from support.spec.clauses import clause
+
+MESSAGES = 30
+TEXTS = [f"message {number}" for number in range(MESSAGES)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def sent_while_away(world: World, alice: Client) -> list[MessageId]:
+    """Alice writes to Bob, who is away."""
+    bob = world.client("bob")
+    await introduced(alice, bob)
+    await bob.close()
+    sent = await alice.send_many("peer", TEXTS)
+    await asyncio.sleep(60)
+    return [each.message_id for each in sent]
+
+
+def holders(world: World) -> list[MemoryNode]:
+    return [node for node in world.mesh.nodes if any(len(blobs) >= MESSAGES for blobs in node.held.values())]
+
+
+def removed(node: MemoryNode, *, numbers: range) -> list[Block]:
+    """Take these messages from a node, counted in the order of storing; return them."""
+    [blobs] = [each for each in node.held.values() if len(each) >= MESSAGES]
+    hashes = list(blobs)
+    return [blobs.pop(hashes[number]) for number in numbers]
+
+
+def arrived(bob: Client) -> list[MessageId | None]:
+    return [row.message_id for row in events(bob, JournalKind.ARRIVED) if row.code == "new"]
+
+
+@clause("7.5", "9.4")
+def test_what_a_node_pushes_while_the_backlog_is_read_comes_after_it(world: World) -> None:
+    """Nodes push what they get by repair, too: it may be any part of the backlog."""
+
+    async def scenario() -> None:
+        async with world.client("alice") as alice:
+            ids = await sent_while_away(world, alice)
+            for node in world.mesh.nodes:
+                node.body_delay_s = 5.0
+            repaired, *others = holders(world)
+            late = removed(repaired, numbers=range(20, MESSAGES))
+            for node in others:
+                removed(node, numbers=range(20, MESSAGES))
+            async with world.client("bob") as bob:
+                while not any("want" in node.requests for node in world.mesh.nodes):  # noqa: ASYNC110 - virtual time
+                    await asyncio.sleep(0.1)
+                for block in late:
+                    repaired.keep(block)
+                assert await received(bob, MESSAGES) == TEXTS
+                assert arrived(bob) == ids
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.5", "9.4")
+def test_lists_of_nodes_that_hold_different_parts_are_read_in_the_order_of_storing(world: World) -> None:
+    async def scenario() -> None:
+        async with world.client("alice") as alice:
+            ids = await sent_while_away(world, alice)
+            first, *others = holders(world)
+            removed(first, numbers=range(15, MESSAGES))
+            for node in others:
+                removed(node, numbers=range(10))
+            async with world.client("bob") as bob:
+                assert await received(bob, MESSAGES) == TEXTS
+                assert arrived(bob) == ids
+
+    run_in_virtual_time(scenario(), world.clock)
