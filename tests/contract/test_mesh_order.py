@@ -15,7 +15,8 @@ from restante.testing.memory_mesh import MemoryNode
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.frames.mesh_replication import Block
 from support.mesh.evidence import events
-from support.mesh.memory_world import World, introduced, received
+from support.mesh.memory_world import World, introduced, received, until_connected
+from support.mesh.running_nodes import OpenInbox
 from support.spec.clauses import clause
 
 MESSAGES = 30
@@ -72,6 +73,27 @@ def test_what_a_node_pushes_while_the_backlog_is_read_comes_after_it(world: Worl
                     repaired.keep(block)
                 assert await received(bob, MESSAGES) == TEXTS
                 assert arrived(bob) == ids
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.5", "7.12")
+def test_a_full_sync_asks_no_node_for_more_bodies_at_once_than_it_answers(tmp_path: Path) -> None:
+    """400 hours with a message each, five nodes: each is the best holder of about 80. It answers 64 at once."""
+    world = World(tmp_path, nodes=5)
+
+    async def scenario() -> None:
+        owner = world.client("bob").identity
+        for bucket in range(world.began - 400, world.began):
+            inbox = OpenInbox(bucket, owner)
+            block = Block(blinded=inbox.signer.public_key, bucket=bucket, envelope=inbox.envelope(b"%d" % bucket))
+            for node in world.mesh.nodes:
+                node.body_delay_s = 1.0
+                node.keep(block)
+        async with world.client("bob", since=None) as bob:
+            await until_connected(bob)
+        wanted = sum(node.requests.count("want") for node in world.mesh.nodes)
+        assert wanted == 400, "no request was refused and made again"
 
     run_in_virtual_time(scenario(), world.clock)
 

@@ -16,6 +16,7 @@ from restante.model.ids import BlindedKey, InboxKey, NodeKey, PayloadHash
 from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure
+from restante.policy.mesh.bounds import MOST_ANSWERS
 from restante.policy.mesh.placement import RESPONSIBLE_WITHIN, PlacementIndex, place, rank_of
 from restante.policy.mesh.time_buckets import HOUR_MS, takes_put
 from restante.ports.clock import Clock
@@ -57,6 +58,8 @@ class MemoryNode:
     """Whether the node signs lists without any blob."""
     is_silent: bool = False
     """Whether connections to the node fail only after a while, as with a machine that is switched off."""
+    refuses_puts: bool = False
+    """Whether the node says of every message that it is too large, for good."""
     body_delay_s: float = 0.0
     """How long the node takes to send bodies."""
 
@@ -188,6 +191,7 @@ class MemoryMeshConnection:
         )
         self.subscribed: set[InboxKey] = set()
         self._pushed: list[Block] = []
+        self._answering = 0
         self._news = asyncio.Event()
         self._lost = asyncio.Event()
 
@@ -206,6 +210,8 @@ class MemoryMeshConnection:
         self, blinded: BlindedKey, bucket: int, envelope: bytes
     ) -> StorageReceipt | WrongBucket | NotResponsible:
         self._asked("put")
+        if self._node.refuses_puts:
+            raise AttemptFailed("the message is too large", failure=Failure.TOO_LARGE)
         if not takes_put(bucket, now_ms=self._now_ms()):
             return WrongBucket(time_ms=self._now_ms())
         opened, key = decode_envelope(envelope), mesh_inbox_key(blinded, bucket)
@@ -247,7 +253,11 @@ class MemoryMeshConnection:
 
     async def want(self, key: InboxKey, hashes: Sequence[PayloadHash]) -> dict[PayloadHash, Block]:
         self._asked("want")
+        if self._answering >= MOST_ANSWERS:
+            raise AttemptFailed("too many answers of this connection wait to be read", failure=Failure.RATE_LIMITED)
+        self._answering += 1
         await asyncio.sleep(self._node.body_delay_s)
+        self._answering -= 1
         held = self._node.held.get(key, {})
         return {each: held[each] for each in hashes if each in held}
 

@@ -25,6 +25,9 @@ from restante.wire.frames.mesh_types import MAX_HASHES, MeshFrameType
 from restante.wire.mesh_keys import mesh_inbox_key
 
 MOST_SIGNERS: Final = FULL_SYNC_BUCKETS + 2
+MOST_WANTED: Final = 8
+"""Requests for bodies on one connection at the same time. A node answers one after the other, and refuses more than 64;
+one that waits behind too many others would time out."""
 TOKEN_MARGIN_S: Final = 0.05
 """Requests may arrive closer to each other than they were sent."""
 
@@ -65,6 +68,7 @@ class InboxNodes:
         self._signers: dict[int, tuple[BlindedSigner, InboxKey]] = {}
         self._subscribed: dict[MeshConnection, set[int]] = {}
         self._tokens: dict[NodeKey, tuple[MeshConnection, EntryTokens]] = {}
+        self._wanting: dict[NodeId, asyncio.Semaphore] = {}
         self._pushes: dict[MeshConnection, asyncio.Task[None]] = {}
         directory.connections.on_replaced(self._replaced)
         self.requests = 0
@@ -100,8 +104,9 @@ class InboxNodes:
 
     async def want(self, node: NodeId, bucket: int, hashes: Sequence[PayloadHash]) -> dict[PayloadHash, bytes]:
         """Return the envelopes that the node sent, verified by hash."""
-        connection = await self._connection(node)
-        blocks = await connection.want(self.key(bucket), hashes)
+        async with self._wanting.setdefault(node, asyncio.Semaphore(MOST_WANTED)):
+            connection = await self._connection(node)
+            blocks = await connection.want(self.key(bucket), hashes)
         return {each: block.envelope for each, block in blocks.items()}
 
     async def delete(self, nodes: Sequence[NodeId], bucket: int, hashes: Sequence[PayloadHash]) -> None:
@@ -143,7 +148,9 @@ class InboxNodes:
         return await self.directory.connections.get(descriptor, self._use)
 
     async def _send_delete(self, node: NodeId, signed: MeshDelete) -> None:
-        await (await self._connection(node)).delete(signed)
+        connection = await self._connection(node)
+        await self._wait_for_tokens(connection, 1)
+        await connection.delete(signed)
 
     async def _wait_for_tokens(self, connection: MeshConnection, entries: int) -> None:
         """Wait until the node checks so many more signatures on this connection (SPEC 7.12)."""

@@ -14,7 +14,7 @@ from restante.model.node_descriptor import NodeDescriptor
 from restante.node.frame_family import Peer
 from restante.node.mesh.answers import AnswerQueue
 from restante.node.mesh.view import MeshView
-from restante.policy.mesh.bounds import MOST_SUBSCRIBED_KEYS
+from restante.policy.mesh.bounds import MOST_PROVED_KEYS
 from restante.policy.mesh.placement import COMPLETE_WITHIN, RESPONSIBLE_WITHIN, place
 from restante.runtime.sqlite.mesh.records import SqliteMeshRecords
 from restante.runtime.sqlite.mesh.store import DamagedMeshBlob, SqliteMeshStore
@@ -87,7 +87,7 @@ class ServingConnection:
             key = mesh_inbox_key(each.blinded, each.bucket)
             self.proved.pop(key, None)
             self.proved[key] = None
-        while len(self.proved) > MOST_SUBSCRIBED_KEYS:
+        while len(self.proved) > MOST_PROVED_KEYS:
             oldest = next(iter(self.proved))
             del self.proved[oldest]
             self.subscribed.pop(oldest, None)

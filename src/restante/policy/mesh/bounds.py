@@ -8,8 +8,9 @@ ENTRY_BURST: Final = 256
 WHOLE_COPY_INTERVAL_S: Final = 3_600.0
 MOST_ANSWERS: Final = 64
 """Requests of one connection whose answers wait for space in its send buffer."""
-MOST_SUBSCRIBED_KEYS: Final = 256
-"""Keys that one connection is subscribed to: a burst of entries. The oldest go first."""
+MOST_PROVED_KEYS: Final = 768
+"""Keys that one connection has proved, and whose bodies it may ask for: all buckets of a full sync. The oldest go
+first."""
 
 
 class EntryTokens:

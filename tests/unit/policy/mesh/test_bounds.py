@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 from restante.policy.mesh.bounds import (
     ENTRIES_PER_S,
     ENTRY_BURST,
+    MOST_PROVED_KEYS,
     WHOLE_COPY_INTERVAL_S,
     DirectoryCopies,
     EntryTokens,
 )
+from restante.policy.mesh.time_buckets import FULL_SYNC_BUCKETS, HOUR_MS, current_buckets
 from support.spec.clauses import clause
 
 
@@ -40,3 +42,8 @@ def test_a_connection_gets_one_whole_copy_an_hour_page_by_page() -> None:
     assert not copies.may_send(0, WHOLE_COPY_INTERVAL_S - 1)
     assert copies.wait_ms(WHOLE_COPY_INTERVAL_S - 1) == 1_000
     assert copies.may_send(0, WHOLE_COPY_INTERVAL_S)
+
+
+@clause("7.5", "7.12")
+def test_a_connection_may_ask_for_bodies_of_every_bucket_of_a_full_sync() -> None:
+    assert FULL_SYNC_BUCKETS + len(current_buckets(HOUR_MS)) <= MOST_PROVED_KEYS
