@@ -23,6 +23,7 @@ from restante.wire.mesh_keys import record_key_of
 from restante.wire.prekey_records import encode_record
 from restante.wire.storage_receipts import StorageReceipt
 from support.mesh.running_nodes import HOUR_MS, NOW_MS, OpenInbox, RunningNode, inbox_now, running_node
+from support.relay.node_processes import free_port
 from support.spec.clauses import clause
 from support.system.wait_until import until_true
 
@@ -266,6 +267,29 @@ async def test_a_node_whose_clock_is_wrong_uses_network_time_and_health_says_so(
     assert (mesh_health(mesh.nodes[1].agent) or {})["clock"] == "agrees with the network"
     inbox = inbox_now(mesh.nodes[1].clock)
     await mesh.put(5, inbox, b"in the right hour")
+
+
+@clause("7.11", "7.1")
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_a_bootstrap_node_whose_clock_is_wrong_asks_others_for_the_time_and_takes_part(
+    mesh: Mesh, hours: int
+) -> None:
+    """It names only two others, too few to agree with, and by its clock no descriptor is of this time."""
+    ports = [free_port() for _ in range(3)]
+    places = [
+        RelayPlace(node_key=Identity(bytes([number]) * 32).node_key, host=f"127.0.{number}.1", port=port)
+        for number, port in enumerate(ports, 1)
+    ]
+    for number, port in enumerate(ports, 1):
+        clock = FakeClock(NOW_MS + (hours * HOUR_MS if number == 1 else 0))
+        await mesh.start(number, clock=clock, by=places, port=port)
+    for number in (4, 5):
+        await mesh.start(number, by=places)
+    await mesh.settled()
+    wrong = mesh.nodes[1]
+    assert abs(wrong.service.view.now_ms() - NOW_MS) < 1_000
+    assert "wrong by about" in (mesh_health(wrong.agent) or {})["clock"]
+    await mesh.put(1, inbox_now(mesh.nodes[2].clock), b"in the right hour")
 
 
 @clause("7.11")

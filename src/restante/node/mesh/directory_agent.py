@@ -29,7 +29,7 @@ from restante.model.node_descriptor import Endpoint, NodeDescriptor
 from restante.model.places import RelayPlace
 from restante.node.mesh.peer_pool import PeerPool
 from restante.node.mesh.view import MeshView
-from restante.policy.mesh.network_time import PeerOffset, agree, measure_offset
+from restante.policy.mesh.network_time import MOST_PEERS, PeerOffset, agree, measure_offset
 from restante.policy.mesh.placement import is_valid
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
@@ -41,6 +41,7 @@ from restante.wire.inbox_keys import node_id_of
 
 MOST_PAGES: Final = 128
 """Pages of one copy of a directory: more than 20,000 descriptors need."""
+_OUT_OF_TIME: Final = frozenset({Verdict.AHEAD, Verdict.EXPIRED})
 MOST_FLOODING: Final = 64  # publications under way at once
 MOST_WAITING: Final = 4_096
 """Publications that wait for one of them to end. What is not passed on beyond that spreads by comparing digests."""
@@ -61,6 +62,9 @@ class DirectoryAgent:
     reached: set[NodeId] = field(default_factory=set)
     """Nodes whose last answer came: what health calls not isolated."""
     _offsets: dict[NodeId, PeerOffset] = field(default_factory=dict)
+    _out_of_time: dict[bytes, NodeDescriptor] = field(default_factory=dict)
+    """One node of each family whose descriptor is not of this time, while too few families agree on one: it may be our
+    clock that is wrong."""
     _waiting: int = 0
     _flooding: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_FLOODING))
 
@@ -99,6 +103,10 @@ class DirectoryAgent:
             self.learn(raw)
         self.issue()
         copied = list(await asyncio.gather(*map(self._copy_from_bootstrap, connections)))
+        if await self._agree_with_out_of_time():
+            self.issue()
+            again = [each for each in await asyncio.gather(*map(self._dial, self.bootstrap)) if each is not None]
+            copied += await asyncio.gather(*map(self._copy_from_bootstrap, again))
         known = [each for each in self.view.directory if each.node_id != self.view.own.node_id]
         if not any(copied):
             copied += await asyncio.gather(*[self.compare(node) for node in self._some(known, MAX_CONTACTS)])
@@ -197,6 +205,8 @@ class DirectoryAgent:
                 descriptor, verdict = self.view.offer(raw)
                 if verdict is Verdict.NEW:
                     self.heard(descriptor)
+                elif verdict in _OUT_OF_TIME and not self.view.time.is_agreed and len(self._out_of_time) < MOST_PEERS:
+                    self._out_of_time[descriptor.family] = descriptor
             elif is_valid(held, now_ms=self.view.now_ms()):
                 self._step(held, Heard())
         except RestanteError:
@@ -216,6 +226,21 @@ class DirectoryAgent:
             return None
         self._measure(node_id_of(place.node_key), bytes(place.node_key), sent_at_ms, connection.hello.now_ms)
         return connection
+
+    async def _agree_with_out_of_time(self) -> bool:
+        """Ask nodes for their time whose descriptors were refused for theirs; return whether that brought agreement."""
+        asked, self._out_of_time = list(self._out_of_time.values()), {}
+        if not asked or self.view.time.is_agreed:
+            return False
+        await asyncio.gather(*map(self._measure_by_greeting, asked))
+        return self.view.time.is_agreed
+
+    async def _measure_by_greeting(self, node: NodeDescriptor) -> None:
+        sent_at_ms = self.view.own_clock_ms()
+        with contextlib.suppress(AttemptFailed):
+            connection = await self.pool.dial(node)
+            self._measure(node.node_id, node.family, sent_at_ms, connection.hello.now_ms)
+            await connection.close()
 
     async def _copy_from_bootstrap(self, connection: MeshConnection) -> bool:
         try:
