@@ -10,6 +10,7 @@ import pytest_asyncio
 from restante.client.incoming import INVALID_TAG
 from restante.client.sessions.prekey_renewal import OLD_PREKEYS
 from restante.client.sessions.recovery import RECOVERY_LIMIT, RESTORED
+from restante.core.mesh_proofs.published_keys import encode_published
 from restante.crypto.sealing import SEALING_OVERHEAD_BYTES
 from restante.model.error_codes import Code
 from restante.model.errors import OutboxFull
@@ -314,14 +315,14 @@ async def test_prekeys_are_renewed_inside_the_session_so_that_a_reset_works_afte
 async def test_an_older_bundle_never_replaces_a_newer_one(pair: Pair) -> None:
     """M7: before, an old bundle replaced a new one."""
     await established(pair)
-    old = await pair.clients["bob"].own_keys.as_contact()
+    told = encode_published(await pair.clients["bob"].own_keys.published())
     pair.clock.advance(8 * DAY_MS)
     for _ in range(2):
         await pair.round_trip()
     alice, peer = pair.clients["alice"], pair.clients["bob"].identity.address
     newest = alice.parts.encryptor.newest_bundle(alice.contacts.named("bob"), now_ms=pair.clock.now_ms())
     assert newest.issued_at_ms > FakeClock().now_ms() + WEEK_MS
-    await alice.file.run(lambda: alice.parts.renewal.keep(peer, old.bundle, now_ms=pair.clock.now_ms()))
+    await alice.file.run(lambda: alice.parts.renewal.receive(peer, told, now_ms=pair.clock.now_ms()))
     assert security(alice)[-1] == OLD_PREKEYS
     again = alice.parts.encryptor.newest_bundle(alice.contacts.named("bob"), now_ms=pair.clock.now_ms())
     assert again == newest

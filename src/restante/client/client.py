@@ -6,8 +6,7 @@
         async for message in client.inbox():
             print(message.sender_name, message.text)
 
-`client/composition` builds the parts, `client/outgoing` encrypts, `client/incoming` decrypts, the carriers transmit.
-Outbox, inbox and sessions borrow one `ClientFile`, through which every change is committed.
+`client/composition` builds the parts. Outbox, inbox and sessions share one `ClientFile`, which commits every change.
 """
 
 import asyncio
@@ -27,6 +26,7 @@ from restante.client.contacts import Contact, ContactBook
 from restante.client.event_stream import EventBroadcaster, EventStream
 from restante.client.home import ClientDirectory
 from restante.client.incoming import Unsealed
+from restante.client.introductions.contact_keys import ContactKeys
 from restante.client.introductions.own_keys import OwnKeys
 from restante.client.mesh.host import MeshAccess, MeshHost
 from restante.client.outbox_types import Status
@@ -91,6 +91,7 @@ class Client:
             path,
             identity,
             contacts=contacts,
+            places=self.places,
             settings=settings,
             clock=clock,
             entropy=entropy,
@@ -119,7 +120,8 @@ class Client:
             on_read=self._maintenance_due.set,
         )
         self.own_keys = OwnKeys(parts, identity, self.places, clock=clock)
-        self._sender = MailSender(parts, contacts=contacts, clock=clock, entropy=entropy)
+        self._keys = ContactKeys(parts, contacts, open_mesh=self.mesh_host, clock=clock)
+        self._sender = MailSender(parts, contacts=contacts, clock=clock, entropy=entropy, refresh=self._keys.refresh)
         self._running: asyncio.Task[None] | None = None
         self._events: EventBroadcaster[ClientEvent] = EventBroadcaster()
         self.outbox.on_event(self._forward_outbox_event)
@@ -187,9 +189,9 @@ class Client:
     ) -> SentMessage:
         """Accept one message for a contact, given by name or address; it is on disk when this returns (SPEC 3.2, 3.7).
 
-        When the outbox is full, wait for space up to `deadline_s` seconds; without `wait`, or after that, raise
-        `OutboxFull`. Raises `TooLarge`, `OutOfRange`, `Malformed` for a wrong type, or `RestanteError` if `to` is no
-        contact or its prekeys are too old. Nothing was stored then.
+        With a full outbox, wait for space up to `deadline_s` s; without `wait`, or after that, raise `OutboxFull`.
+        Raises `TooLarge`, `OutOfRange`, `Malformed`, or `RestanteError` if `to` is no contact or its prekeys are too
+        old and the mesh has no newer ones. Nothing was stored then.
         """
         return await self._sender.send(to, body, kind=kind, ttl_s=ttl_s, wait=wait, deadline_s=deadline_s)
 
@@ -295,7 +297,6 @@ class Client:
         )
 
     async def sessions(self) -> list[SessionSummary]:
-        """Return a summary of every session; it contains no key."""
         return await self.file.run(partial(summaries, self.file.database))
 
     async def reset_sessions(self, to: str) -> None:
@@ -313,7 +314,7 @@ class Client:
         self._reader.sends_read_acks = value
 
     @property
-    def was_connected(self) -> bool:  # since `run` began
+    def was_connected(self) -> bool:
         return self._receivers.was_connected
 
     @property
@@ -322,7 +323,6 @@ class Client:
         return self._receivers.failure
 
     async def has_unread(self) -> bool:
-        """Return whether a message arrived that was not acked yet."""
         return await self._reader.has_unread()
 
     async def has_acknowledged(self) -> bool:
@@ -371,7 +371,8 @@ class Client:
             asyncio.create_task(self._stopping.wait()),
         ]
         if mesh is not None:
-            tasks.append(asyncio.create_task(mesh.keep_published(self.identity, self.own_keys.published)))
+            exchanging = (mesh.keep_published(self.identity, self.own_keys.published), self._keys.keep_fresh(mesh))
+            tasks += map(asyncio.create_task, exchanging)
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

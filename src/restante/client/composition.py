@@ -3,6 +3,7 @@
 Rules are in core and policy, storage in runtime/sqlite. Each part gets only what it uses.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from restante.client.sessions.recovery import SessionRecovery
 from restante.crypto.identity import Identity
 from restante.crypto.sender_tag import SenderTags
 from restante.crypto.storage_seal import StorageSeal
+from restante.model.places import Place
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
@@ -42,6 +44,7 @@ class ClientParts:
     inbox: SqliteInbox
     sessions: SessionStore
     access: AccessSecrets
+    prekeys: PeerPrekeys
     security: SecurityEvents
     encryptor: MessageEncryptor
     outgoing: OutgoingMessages
@@ -58,6 +61,7 @@ def build_parts(
     identity: Identity,
     *,
     contacts: ContactBook,
+    places: Sequence[Place],
     settings: Settings,
     clock: Clock,
     entropy: Entropy,
@@ -93,7 +97,7 @@ def build_parts(
     tags = SenderTags(identity)
     requests = Requests(file, contacts=contacts, tags=tags, security=security)
     renewal = PrekeyRenewal(
-        identity, contacts=contacts, sessions=sessions, prekeys=prekeys, outgoing=outgoing, security=security
+        identity, places, contacts=contacts, sessions=sessions, prekeys=prekeys, outgoing=outgoing, security=security
     )
     incoming = IncomingMessages(
         identity,
@@ -133,6 +137,7 @@ def build_parts(
         inbox=inbox,
         sessions=sessions,
         access=access,
+        prekeys=prekeys,
         security=security,
         encryptor=encryptor,
         outgoing=outgoing,

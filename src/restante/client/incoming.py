@@ -47,8 +47,8 @@ from restante.wire.acks import AckType, BatchAck
 from restante.wire.control_messages import (
     AccessSecret,
     CannotReadMessage,
+    KeysMessage,
     LostMessage,
-    PrekeysMessage,
     RetransmitRequest,
     decode_control,
     encode_retransmit_request,
@@ -215,8 +215,8 @@ class IncomingMessages:
             case LostMessage():
                 lost = LostReceived(control.session_id, generation, self._sessions.owed(sender))
                 self._recovery.apply(sender, lost, now_ms=now_ms)
-            case PrekeysMessage(bundle):
-                self._renewal.keep(sender, bundle, now_ms=now_ms)
+            case KeysMessage(published):
+                self._renewal.receive(sender, published, now_ms=now_ms)
             case AccessSecret():
                 self._access.keep(sender, message.secret)
 

@@ -1,4 +1,4 @@
-"""Encode and decode the bodies of control messages: requests, CANNOT_READ, LOST, prekeys, access secrets (SPEC 8, 9).
+"""Encode and decode the bodies of control messages: requests, CANNOT_READ, LOST, keys, access secrets (SPEC 8, 9).
 
 The first byte is the type. They carry no signature: the session in which one arrives authenticates its sender. Acks are
 control messages, too; wire/acks has their bytes, with a signature, because they are evidence for third parties.
@@ -19,11 +19,12 @@ from restante.model.ids import (
     payload_hash,
     session_id,
 )
-from restante.wire.field_checks import check_number
+from restante.wire.field_checks import SIGNATURE_BYTES, check_number
+from restante.wire.places import MAX_PLACES_BYTES
 from restante.wire.prekey_bundle import MAX_BUNDLE_BYTES
 
-MAX_CONTROL_BYTES: Final = 1 + MAX_BUNDLE_BYTES
-"""The size of the longest one, a renewed prekey bundle. It is checked before parsing."""
+MAX_CONTROL_BYTES: Final = 3 + MAX_PLACES_BYTES + SIGNATURE_BYTES + MAX_BUNDLE_BYTES
+"""The size of the longest one: renewed prekeys with places. It is checked before parsing."""
 
 ACCESS_SECRET_BYTES: Final = 32
 MAX_SPAN: Final = 10  # SPEC 9.5: [missing, missing + 10]
@@ -38,7 +39,7 @@ class ControlType(IntEnum):
     RETRANSMIT_REQUEST = 0x11
     CANNOT_READ = 0x12
     LOST = 0x13
-    PREKEYS = 0x14
+    KEYS = 0x14
     ACCESS_SECRET = 0x20
 
 
@@ -79,10 +80,10 @@ class AccessSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class PrekeysMessage:
-    """The sender's signed prekey bundle, renewed (SPEC 8.8). core/signed_bundles verifies it."""
+class KeysMessage:
+    """The sender's prekeys and places as they are now (SPEC 8.8), as core/mesh_proofs/published_keys encodes them."""
 
-    bundle: bytes
+    published: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class LostMessage:
     """States that its sender lost its sessions and opened the one that this message arrived in."""
 
 
-Control = RetransmitRequest | CannotReadMessage | LostMessage | PrekeysMessage | AccessSecret
+Control = RetransmitRequest | CannotReadMessage | LostMessage | KeysMessage | AccessSecret
 
 
 def encode_retransmit_request(request: RetransmitRequest) -> bytes:
@@ -101,8 +102,8 @@ def encode_cannot_read(message: CannotReadMessage) -> bytes:
     return _HASH_COUNT.pack(ControlType.CANNOT_READ, len(message.hashes)) + b"".join(message.hashes)
 
 
-def encode_prekeys_message(message: PrekeysMessage) -> bytes:
-    return bytes([ControlType.PREKEYS]) + message.bundle
+def encode_keys_message(message: KeysMessage) -> bytes:
+    return bytes([ControlType.KEYS]) + message.published
 
 
 def encode_lost() -> bytes:
@@ -129,8 +130,8 @@ def decode_control(raw: bytes) -> Control:
         case ControlType.LOST:
             exactly(raw, 1, "a LOST message")
             return LostMessage()
-        case ControlType.PREKEYS:
-            return PrekeysMessage(raw[1:])
+        case ControlType.KEYS:
+            return KeysMessage(raw[1:])
         case ControlType.ACCESS_SECRET:
             return AccessSecret(secret=raw[1:])
         case other:

@@ -21,6 +21,7 @@ _RELAY: Final = 1
 _MESH: Final = 2
 _HEAD: Final = struct.Struct(">QB")
 _PLACE: Final = struct.Struct(">B32sHB")
+MAX_PLACES_BYTES: Final = len(_DOMAIN) + _HEAD.size + MAX_PLACES * (_PLACE.size + MAX_HOST_BYTES)
 _MESH_PLACE: Final = _PLACE.pack(_MESH, bytes(NODE_KEY_BYTES), 0, 0)
 
 

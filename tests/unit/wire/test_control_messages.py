@@ -11,13 +11,13 @@ from restante.wire.control_messages import (
     MAX_CONTROL_BYTES,
     MAX_HASHES,
     CannotReadMessage,
+    KeysMessage,
     LostMessage,
-    PrekeysMessage,
     RetransmitRequest,
     decode_control,
     encode_cannot_read,
+    encode_keys_message,
     encode_lost,
-    encode_prekeys_message,
     encode_retransmit_request,
 )
 from support.wire.codec_properties import (
@@ -110,8 +110,8 @@ def test_any_bytes_are_refused_or_have_one_encoding(raw: bytes) -> None:
             assert encode_retransmit_request(request) == raw
         case CannotReadMessage() as unread:
             assert encode_cannot_read(unread) == raw
-        case PrekeysMessage() as prekeys:
-            assert encode_prekeys_message(prekeys) == raw
+        case KeysMessage() as keys:
+            assert encode_keys_message(keys) == raw
         case LostMessage():
             assert encode_lost() == raw
         case other:

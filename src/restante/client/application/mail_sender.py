@@ -1,6 +1,6 @@
 """Accepts mail of the application: checks it, waits for space if need be, and writes it to the outbox."""
 
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -10,6 +10,7 @@ from restante.client.composition import ClientParts
 from restante.client.contacts import Contact, ContactBook
 from restante.client.space_queue import SpaceQueue
 from restante.core.outbox_events import OutboxEventType
+from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError
 from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, mint_message_id
 from restante.model.kinds import Kind
@@ -27,11 +28,21 @@ Body = str | bytes
 class MailSender:
     """The sending half of a client."""
 
-    def __init__(self, parts: ClientParts, *, contacts: ContactBook, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        parts: ClientParts,
+        *,
+        contacts: ContactBook,
+        clock: Clock,
+        entropy: Entropy,
+        refresh: Callable[[Contact], Awaitable[bool]],
+    ) -> None:
+        """`refresh` looks for newer prekeys of a contact, and returns whether it found any."""
         self._parts = parts
         self._contacts = contacts
         self._clock = clock
         self._entropy = entropy
+        self._refresh = refresh
         self._space = SpaceQueue()
         self._deliveries = DeliveryWaiters(parts.outbox.status)
 
@@ -82,8 +93,19 @@ class MailSender:
         if isinstance(outcome, Queued):
             accept = partial(self._parts.file.run, write)
             lane = (to.route, to.lane)
-            await (self._space.run(accept, [lane], deadline_s=deadline_s) if wait else accept())
+            try:
+                await (self._space.run(accept, [lane], deadline_s=deadline_s) if wait else accept())
+            except RestanteError as problem:
+                if problem.code is not Code.RECIPIENT_NOT_FOUND or not await self._has_newer_keys(to):
+                    raise
+                await accept()
         return [self._sent(to, message_id, outcome) for message_id in ids]
+
+    async def _has_newer_keys(self, to: Contact) -> bool:
+        try:
+            return await self._refresh(to)
+        except RestanteError:
+            return False  # the caller raises why the known ones can't be used
 
     def _sent(self, to: Contact, message_id: MessageId, outcome: Queued | Dropped) -> SentMessage:
         delivery = Delivery(destination=to.lane, message_id=message_id, outcome=outcome)

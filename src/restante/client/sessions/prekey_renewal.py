@@ -1,23 +1,31 @@
-"""Renews prekeys inside sessions: tells contacts of ours each week, and keeps the newest of theirs (SPEC 8.8).
+"""Renews prekeys and places inside sessions: tells contacts of ours, and keeps the newest of theirs (SPEC 3.14, 8.8).
 
-An opening needs prekeys that are at most 37 days old. Contact files get older; contacts that talk do not.
+Prekeys are renewed each week: an opening needs some that are at most 37 days old. Contact files get older; contacts
+that talk do not.
 """
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from restante.client.contacts import Contact, ContactBook
 from restante.client.outgoing import OutgoingMessages
 from restante.client.security_events import SecurityEvents
+from restante.core.mesh_proofs.published_keys import PublishedKeys, decode_published, encode_published
 from restante.core.peer_sessions import current_session
 from restante.core.signed_bundles import sign_bundle, verify_bundle
+from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity
+from restante.crypto.prekeys import PrekeyStore
 from restante.model.ids import Address
 from restante.model.kinds import Kind
+from restante.model.places import Place
 from restante.model.prekey_bundle import PrekeyBundle
-from restante.runtime.sqlite.peer_prekeys import PeerPrekeys
+from restante.runtime.sqlite.peer_prekeys import PeerPrekeys, Told
 from restante.runtime.sqlite.session_store import SessionStore
-from restante.wire.control_messages import PrekeysMessage, encode_prekeys_message
+from restante.wire.control_messages import KeysMessage, encode_keys_message
+from restante.wire.places import places_to_sign
 from restante.wire.prekey_bundle import decode_bundle
 
 OLD_PREKEYS: Final = "old_prekeys"
@@ -30,6 +38,7 @@ class PrekeyRenewal:
     def __init__(
         self,
         identity: Identity,
+        places: Sequence[Place],
         *,
         contacts: ContactBook,
         sessions: SessionStore,
@@ -38,6 +47,7 @@ class PrekeyRenewal:
         security: SecurityEvents,
     ) -> None:
         self._identity = identity
+        self._places = places
         self._contacts = contacts
         self._sessions = sessions
         self._prekeys = prekeys
@@ -45,35 +55,56 @@ class PrekeyRenewal:
         self._security = security
 
     def tell_contacts(self, *, now_ms: int) -> None:
-        """Send our newest signed prekey to every contact that was told of an older one. Raises `OutboxFull`."""
+        """Send our prekeys and places to every contact that was told of older ones. Raises `OutboxFull`."""
         own = self._sessions.prekeys()
         if not own.signed:
             return
-        newest = own.signed[-1].prekey_id
+        newest = Told(own.signed[-1].prekey_id, _hash_of(self._places))
         for contact in self._contacts:
             current = current_session(self._sessions.peer(contact.address))
             if current is None or not current.is_read:
                 continue
             told = self._prekeys.told(contact.address)
-            if told is not None and told < newest:
-                bundle = sign_bundle(replace(own, one_time={}), self._identity, now_ms=now_ms)
-                body = encode_prekeys_message(PrekeysMessage(bundle))
+            if told is not None and told != newest:
+                body = encode_keys_message(KeysMessage(encode_published(self._published(own, now_ms))))
                 self._outgoing.write(contact, body, kind=Kind.CONTROL, now_ms=now_ms)
             if told != newest:
                 self._prekeys.set_told(contact.address, newest)
 
-    def keep(self, sender: Address, raw: bytes, *, now_ms: int) -> None:
-        """Keep a contact's renewed bundle. Raises `RestanteError` if it is malformed or not signed by the contact."""
-        bundle = verify_bundle(raw, owner=sender, now_ms=now_ms)
-        contact = self._contacts.expect(sender)
-        if bundle.issued_at_ms <= newest_known(contact, self._prekeys).issued_at_ms:
+    def receive(self, sender: Address, raw: bytes, *, now_ms: int) -> None:
+        """Keep what a contact told us. Raises `RestanteError` if it is malformed or not signed by the contact."""
+        if not self.keep(sender, decode_published(raw, owner=sender), now_ms=now_ms):
             self._security.report(OLD_PREKEYS, peer=sender, now_ms=now_ms)
-            return
-        self._prekeys.store(sender, raw)
+
+    def keep(self, peer: Address, published: PublishedKeys, *, now_ms: int) -> bool:
+        """Keep a contact's prekeys and places, each if it is newer; return whether the prekeys are.
+
+        The places go to the contact's file. Raises `RestanteError` if the bundle is not signed by the contact.
+        """
+        bundle = verify_bundle(published.bundle, owner=peer, now_ms=now_ms)
+        contact = self._contacts.expect(peer)
+        known, places = contact.places, published.places
+        if places.issued_at_ms > known.issued_at_ms and places.places != known.places:
+            self._contacts.add(replace(contact, places=places))
+        is_newer = bundle.issued_at_ms > newest_known(contact, self._prekeys).issued_at_ms
+        if is_newer:
+            self._prekeys.store(peer, published.bundle)
+        return is_newer
+
+    def _published(self, own: PrekeyStore, now_ms: int) -> PublishedKeys:
+        """Return our places and base bundle, signed now. One-time prekeys are for contact files and relays."""
+        return PublishedKeys(
+            sign_places(self._places, self._identity, now_ms=now_ms),
+            sign_bundle(replace(own, one_time={}), self._identity, now_ms=now_ms),
+        )
+
+
+def _hash_of(places: Sequence[Place]) -> bytes:
+    return hashlib.sha256(places_to_sign(places, issued_at_ms=0)).digest()
 
 
 def newest_known(contact: Contact, prekeys: PeerPrekeys) -> PrekeyBundle:
-    """Return the newer of the bundle in the contact's file and the one that it told us; neither is verified here."""
+    """Return the newer of the bundle in the contact's file and the one kept since; neither is verified here."""
     in_file, told = decode_bundle(contact.bundle), prekeys.bundle(contact.address)
     if told is None:
         return in_file

@@ -1,4 +1,5 @@
 """What a prekey record contains once it is decrypted: signed places and the base bundle (SPEC 3.14, 7.6, 8.8).
+Contacts tell each other the same inside the session.
 
 Layout: u16 length of the places, the places as their owner signed them, that signature 64, the encoded bundle.
 """

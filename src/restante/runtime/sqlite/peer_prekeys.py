@@ -1,11 +1,18 @@
-"""Prekeys that contacts renew inside the session: what each was told of ours, and what it told us (SPEC 8.8)."""
+"""Keys and places that contacts renew: what each was told of ours, and the newest prekeys of each (SPEC 8.8)."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from restante.model.ids import Address
 from restante.runtime.sqlite.file.database import Database, load_queries
 
 _SQL: Final = load_queries("session_store")
+
+
+class Told(NamedTuple):
+    """What a peer knows of us: our newest signed prekey, and a hash of our places (None: not recorded)."""
+
+    prekey_id: int
+    places: bytes | None
 
 
 class PeerPrekeys:
@@ -14,17 +21,17 @@ class PeerPrekeys:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def told(self, peer: Address) -> int | None:
-        """Return the newest of our signed prekeys that the peer was told; None if none was recorded yet."""
-        for (prekey_id,) in self._database.rows(_SQL["told_prekey"], peer):
-            return int(prekey_id)
+    def told(self, peer: Address) -> Told | None:
+        """Return what the peer was told last; None if nothing was recorded yet."""
+        for prekey_id, places in self._database.rows(_SQL["told_keys"], peer):
+            return Told(int(prekey_id), None if places is None else bytes(places))
         return None
 
-    def set_told(self, peer: Address, prekey_id: int) -> None:
-        self._database.rows(_SQL["set_told_prekey"], peer, prekey_id)
+    def set_told(self, peer: Address, told: Told) -> None:
+        self._database.rows(_SQL["set_told_keys"], peer, *told)
 
     def bundle(self, peer: Address) -> bytes | None:
-        """Return the newest bundle that the peer told us in a session."""
+        """Return the newest bundle that the peer told us in a session or published in the mesh."""
         for (bundle,) in self._database.rows(_SQL["bundle_of"], peer):
             return bytes(bundle)
         return None

@@ -142,20 +142,20 @@ SELECT prekey_id FROM used_prekey WHERE peer = ?;
 -- We used this one-time prekey of a peer.
 INSERT INTO used_prekey (peer, prekey_id) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
--- name: told_prekey
--- Our newest prekey that a peer was told.
-SELECT told_prekey_id FROM peer_prekeys WHERE peer = ?;
+-- name: told_keys
+-- Our newest prekey that a peer was told, and which places.
+SELECT told_prekey_id, told_places FROM peer_prekeys WHERE peer = ?;
 
--- name: set_told_prekey
--- A peer was told of this prekey of ours.
-INSERT INTO peer_prekeys (peer, told_prekey_id) VALUES (?, ?)
-    ON CONFLICT (peer) DO UPDATE SET told_prekey_id = excluded.told_prekey_id;
+-- name: set_told_keys
+-- A peer was told of this prekey and these places of ours.
+INSERT INTO peer_prekeys (peer, told_prekey_id, told_places) VALUES (?, ?, ?)
+    ON CONFLICT (peer) DO UPDATE SET told_prekey_id = excluded.told_prekey_id, told_places = excluded.told_places;
 
 -- name: bundle_of
--- The newest prekey bundle that a peer told us in a session.
+-- The newest prekey bundle of a peer, from a session or the mesh.
 SELECT bundle FROM peer_prekeys WHERE peer = ? AND bundle IS NOT NULL;
 
 -- name: set_bundle
--- A peer told us of a newer bundle.
+-- A peer has a newer bundle.
 INSERT INTO peer_prekeys (peer, told_prekey_id, bundle) VALUES (?, 0, ?)
     ON CONFLICT (peer) DO UPDATE SET bundle = excluded.bundle;

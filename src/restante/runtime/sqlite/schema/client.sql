@@ -290,10 +290,12 @@ CREATE TABLE session_message (
 CREATE INDEX session_message_id ON session_message (message_id);
 CREATE INDEX session_message_wanted ON session_message (is_wanted) WHERE is_wanted = 1;
 
--- SPEC 8.8: our newest prekey that a peer was told in the session, and the newest bundle that it told us.
+-- SPEC 8.8: our newest prekey that a peer was told in the session, a hash of the places it was told, and the newest
+-- bundle of the peer, which it told us or published in the mesh.
 CREATE TABLE peer_prekeys (
     peer           BLOB PRIMARY KEY CHECK (length(peer) = 32),
     told_prekey_id INTEGER NOT NULL,
+    told_places    BLOB,
     bundle         BLOB
 ) STRICT, WITHOUT ROWID;
 

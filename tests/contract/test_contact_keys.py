@@ -1,0 +1,91 @@
+"""Newer prekeys and places of contacts: inside the session, and from the mesh (SPEC 3.14, 7.6, 8.8)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from restante.client.home import ClientDirectory
+from restante.core.mesh_proofs.published_keys import encode_published
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError
+from restante.model.ids import node_key
+from restante.model.places import RelayPlace
+from restante.policy.mesh.time_buckets import bucket_at
+from restante.runtime.private_file import write_private
+from restante.testing.virtual_time import run_in_virtual_time
+from restante.wire.prekey_bundle import decode_bundle
+from support.client.client_pairs import RELAY
+from support.client.restored_clients import Pair
+from support.mesh.memory_world import World, introduced, received
+from support.spec.clauses import clause
+
+DAY_S = 86_400
+ELSEWHERE = RelayPlace(node_key=node_key(b"m" * 32), host="127.0.0.2", port=7_432)
+
+
+@clause("3.14", "8.8")
+async def test_a_contact_who_moves_tells_its_new_places_inside_the_session_and_old_ones_do_not_return(
+    tmp_path: Path,
+) -> None:
+    pair = Pair(tmp_path)
+    await pair.meet()
+    for _ in range(3):
+        await pair.say("alice", b"hello")
+        await pair.say("bob", b"hello")
+        await pair.round_trip()
+    alice = pair.clients["alice"]
+    old = encode_published(await pair.clients["bob"].own_keys.published())
+    assert alice.contacts.named("bob").places.places == (RELAY,)
+    write_private(ClientDirectory(tmp_path / "bob").relay_file, [f"{ELSEWHERE}\n".encode()])
+    await pair.reopen("bob")
+    await pair.round_trip()
+    await pair.round_trip()
+    assert alice.contacts.named("bob").places.places == (ELSEWHERE,)
+    peer, now_ms = pair.clients["bob"].identity.address, pair.clock.now_ms()
+    await alice.file.run(lambda: alice.parts.renewal.receive(peer, old, now_ms=now_ms))
+    assert alice.contacts.named("bob").places.places == (ELSEWHERE,)
+    await pair.close()
+
+
+@clause("7.6", "8.8")
+def test_prekeys_too_old_to_open_a_session_are_replaced_by_those_in_the_mesh_when_somebody_writes(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+
+    async def scenario() -> None:
+        alice, before = world.client("alice"), world.client("bob")
+        await introduced(alice, before)
+        await before.close()
+        await asyncio.sleep(40 * DAY_S)
+        with pytest.raises(RestanteError) as refused:
+            await alice.send("peer", "nothing newer is published")
+        assert refused.value.code is Code.RECIPIENT_NOT_FOUND
+        async with world.client("bob", since=bucket_at(world.clock.now_ms())) as bob:
+            await asyncio.sleep(60)
+            await alice.send("peer", "hello")  # as a command does, before the client runs
+            async with alice:
+                assert await received(bob, 1) == ["hello"]
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.6", "8.8")
+def test_a_running_client_fetches_newer_prekeys_of_contacts_it_has_not_heard_of_for_a_week(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    async def scenario() -> None:
+        alice, before = world.client("alice"), world.client("bob")
+        await introduced(alice, before)
+        await before.close()
+        await asyncio.sleep(9 * DAY_S)
+        async with world.client("bob", since=bucket_at(world.clock.now_ms())):
+            await asyncio.sleep(60)
+        contact = alice.contacts.named("peer")
+        async with alice:
+            await asyncio.sleep(60)
+            newest = alice.parts.encryptor.newest_bundle(contact, now_ms=world.clock.now_ms())
+        assert newest.prekey_created_at_ms - decode_bundle(contact.bundle).prekey_created_at_ms >= 9 * DAY_S * 1_000
+
+    run_in_virtual_time(scenario(), world.clock)
