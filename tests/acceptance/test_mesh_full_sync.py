@@ -24,7 +24,6 @@ from restante.model.ids import NodeId, PayloadHash
 from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
 from restante.model.sources import UNKNOWN_SOURCE
 from restante.policy.mesh.placement import PlacementIndex, place
-from restante.policy.mesh.polling import POLL_MS
 from restante.policy.mesh.time_buckets import FULL_SYNC_BUCKETS, HOUR_MS, bucket_at
 from restante.policy.quota import MailboxQuota
 from restante.ports.relay_connection import StoredBlob
@@ -156,7 +155,7 @@ async def new_device(nodes: Sequence[LocalNode]) -> AsyncIterator[Device]:
 
 async def found_by_another_device(nodes: Sequence[LocalNode]) -> int:
     async with new_device(nodes) as another:
-        await another.poll.poll(interval_ms=POLL_MS)
+        await another.poll.poll()
         return len(another.bodies)
 
 
@@ -175,7 +174,7 @@ async def test_a_full_sync_reads_all_of_a_month_in_five_seconds_in_one_pass(
     with filled_nodes(tmp_path, count, by_bucket) as nodes:
         began = time.perf_counter()
         async with new_device(nodes) as device:
-            await device.poll.poll(interval_ms=POLL_MS)
+            await device.poll.poll()
             took_s = time.perf_counter() - began
             assert device.bodies == [message(number) for number in range(messages)], "all, once, oldest first"
             assert took_s <= MOST_S, f"{took_s:.2f} s"
