@@ -297,6 +297,7 @@ class Client:
         )
 
     async def sessions(self) -> list[SessionSummary]:
+        """Return a summary of every session; it contains no key."""
         return await self.file.run(partial(summaries, self.file.database))
 
     async def reset_sessions(self, to: str) -> None:
@@ -323,6 +324,7 @@ class Client:
         return self._receivers.failure
 
     async def has_unread(self) -> bool:
+        """Return whether a message arrived that was not acked yet."""
         return await self._reader.has_unread()
 
     async def has_acknowledged(self) -> bool:
@@ -351,14 +353,12 @@ class Client:
         self._events.announce([event])
 
     def _emit_inbox_events(self) -> None:
-        """Emit what the last commit made visible."""
         events = self.received.take_changes() + self.parts.security.take_changes()
         if any(event.notice is InboxEventType.NEW_MESSAGE for event in events):
             self._reader.wake()
         self._events.announce(events)
 
     def _report_wrong_key(self) -> None:
-        """Another node than the pinned one answers at a relay's place: journal it and emit a security event."""
         self.parts.maintenance.wrong_node_key()
         self._maintenance_due.set()
 
