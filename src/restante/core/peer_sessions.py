@@ -87,10 +87,12 @@ class PeerSessions(NamedTuple):
 
 Step = tuple[PeerSessions, tuple[Effect, ...]]
 
+_COMPLEMENT: Final = bytes(range(255, -1, -1))
+
 
 def age_rank(generation: int, session_id: SessionId) -> tuple[int, bytes]:
     """Return a key by which newer sessions sort last: higher generation, then the lower session id."""
-    return generation, bytes(255 - byte for byte in session_id)
+    return generation, session_id.translate(_COMPLEMENT)
 
 
 def _rank(session: KnownSession | UnreadMessage | Owed) -> tuple[int, bytes]:

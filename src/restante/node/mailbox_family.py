@@ -85,7 +85,7 @@ class MailboxFamily:
     def _push_to_subscribers(self, inboxes: AbstractSet[InboxKey]) -> None:
         for inbox in self._subscribed.keys() & inboxes if self._subscribed else ():
             for connection in self._subscribed[inbox]:
-                connection.push()
+                connection.push_stored()
 
 
 class MailboxConnection:
@@ -119,6 +119,11 @@ class MailboxConnection:
     def lost(self) -> None:
         if self._inbox is not None:
             self._family.unsubscribe(self._inbox, self)
+
+    def push_stored(self) -> None:
+        """Send the first page of what was just stored at once, unless a push waits for its turn already."""
+        if not self._is_pushing and self._inbox is not None:
+            self._push_page(self._inbox)
 
     def push(self) -> None:
         """Send blobs that this subscription has not been sent, a page a turn of the loop, within the window."""

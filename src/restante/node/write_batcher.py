@@ -329,13 +329,13 @@ class WriteBatcher:
         answers = batch.answers or self._prepare(batch)
         self._counters.puts_stored += answers.stored_puts
         self._counters.bytes_stored += answers.stored_bytes
+        self._on_stored(answers.inboxes)  # first: recipients wait for it, senders go on without their answers
         for peer, stored in answers.evidence:
             peer.send(stored)  # only now that the blobs are on disk (SPEC 1.3)
         for peer, request, refusal in answers.refusals:
             peer.refuse(request, refusal)
         if problem is None:
             self._is_disk_full = any(refusal is DISK_FULL for _, _, refusal in answers.refusals)
-        self._on_stored(answers.inboxes)
 
     def _answer_deletes(self, batch: _Batch, problem: BaseException | None) -> None:
         for delete in batch.deletes:

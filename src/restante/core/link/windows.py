@@ -5,7 +5,10 @@ from typing import Final, NamedTuple
 
 WINDOW_BLOBS: Final = 1_024
 WINDOW_BYTES: Final = 2_097_152
-CREDIT_INTERVAL_BLOBS: Final = 128  # blobs the application takes before the client sends CREDIT, at the latest
+CREDIT_INTERVAL_BLOBS: Final = WINDOW_BLOBS // 8
+CREDIT_INTERVAL_BYTES: Final = WINDOW_BYTES // 8
+"""What the application takes before the client sends CREDIT. A part of the window, so that the node never waits for a
+credit that does not come; DELETE gives credit besides."""
 MAX_UNTAKEN_BLOBS: Final = 4_096
 """Several times a node's window: a node that sends more ahead breaks the protocol."""
 
@@ -48,24 +51,26 @@ class SendWindow:
 
 
 class ReceiveWindow:
-    """The client's end: blobs that arrived, and blobs the application took since the last credit."""
+    """The client's end: blobs that arrived, and what the application took since the last credit."""
 
-    __slots__ = ("_taken", "_untaken")
+    __slots__ = ("_taken_blobs", "_taken_bytes", "_untaken")
 
     def __init__(self) -> None:
         self._untaken = 0
-        self._taken = 0
+        self._taken_blobs = 0
+        self._taken_bytes = 0
 
     def received(self, blobs: int) -> bool:
         """Count blobs that arrived; return whether the node kept to the window."""
         self._untaken += blobs
         return self._untaken <= MAX_UNTAKEN_BLOBS
 
-    def taken(self, blobs: int) -> bool:
+    def taken(self, blobs: int, size_bytes: int) -> bool:
         """Count blobs the application took; return whether to send CREDIT now."""
         self._untaken -= blobs
-        self._taken += blobs
-        if self._untaken and self._taken < CREDIT_INTERVAL_BLOBS:
+        self._taken_blobs += blobs
+        self._taken_bytes += size_bytes
+        if self._taken_blobs < CREDIT_INTERVAL_BLOBS and self._taken_bytes < CREDIT_INTERVAL_BYTES:
             return False
-        self._taken = 0
+        self._taken_blobs = self._taken_bytes = 0
         return True

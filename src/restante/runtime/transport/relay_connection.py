@@ -87,7 +87,7 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
             self._news.clear()
             await self._news.wait()
         blob = self._blobs.popleft()
-        self._take(1, blob.blob_id)
+        self._take([blob])
         return blob
 
     async def next_blobs(self) -> list[StoredBlob]:
@@ -95,7 +95,7 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
         blobs = [await self.next_blob(), *self._blobs]
         self._blobs.clear()
         if len(blobs) > 1:
-            self._take(len(blobs) - 1, blobs[-1].blob_id)
+            self._take(blobs[1:])
         return blobs
 
     async def delete(self, blob_id: int) -> None:
@@ -176,9 +176,9 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
         self._queue(codec.frame_head(_PUT, request, len(envelope)), envelope)
         return answer
 
-    def _take(self, blobs: int, through: int) -> None:
-        if self._window.taken(blobs):
-            self.send(codec.encode_frame(codec.Credit(through=through), 0))
+    def _take(self, blobs: Sequence[StoredBlob]) -> None:
+        if self._window.taken(len(blobs), sum([len(blob.envelope) for blob in blobs])):
+            self.send(codec.encode_frame(codec.Credit(through=blobs[-1].blob_id), 0))
 
     async def _ask(self, question: codec.Frame, reply: type[Reply]) -> Reply:
         if not self.is_ready:

@@ -1,20 +1,25 @@
 """The request table and the flow-control windows of a link, against simple models."""
 
+from itertools import accumulate
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.core.link.requests import MAX_IN_FLIGHT, RequestTable
 from restante.core.link.windows import (
     CREDIT_INTERVAL_BLOBS,
+    CREDIT_INTERVAL_BYTES,
     MAX_UNTAKEN_BLOBS,
     WINDOW_BLOBS,
     WINDOW_BYTES,
     ReceiveWindow,
     SendWindow,
 )
+from restante.node.mailbox_family import PAGE_BLOBS, PAGE_BYTES
 from support.spec.clauses import clause
 
 TIMEOUT_S = 10.0
+HEAD_BYTES = 25  # of a BLOB frame
 
 
 @given(st.lists(st.tuples(st.sampled_from(["open", "close", "extend", "expire"]), st.integers(0, 30)), max_size=60))
@@ -81,14 +86,38 @@ def test_a_send_window_counts_exactly_what_has_no_credit(pages: list[tuple[int, 
         assert window.sent_through == through
 
 
-def test_credit_is_given_every_so_many_blobs_and_when_all_are_taken() -> None:
+def test_credit_is_given_every_so_many_blobs() -> None:
     window = ReceiveWindow()
-    assert window.received(CREDIT_INTERVAL_BLOBS + 2)
-    gave = [window.taken(1) for _ in range(CREDIT_INTERVAL_BLOBS + 2)]
+    assert window.received(2 * CREDIT_INTERVAL_BLOBS + 2)
+    gave = [window.taken(1, 1) for _ in range(2 * CREDIT_INTERVAL_BLOBS + 2)]
     assert [place for place, given_now in enumerate(gave, 1) if given_now] == [
         CREDIT_INTERVAL_BLOBS,
-        CREDIT_INTERVAL_BLOBS + 2,
+        2 * CREDIT_INTERVAL_BLOBS,
     ]
+
+
+def test_credit_is_given_every_so_many_bytes() -> None:
+    window = ReceiveWindow()
+    assert window.received(4)
+    gave = [window.taken(1, CREDIT_INTERVAL_BYTES // 2) for _ in range(4)]
+    assert gave == [False, True, False, True]
+
+
+@clause("6.4")
+@given(st.lists(st.lists(st.integers(1, PAGE_BYTES), min_size=1, max_size=PAGE_BLOBS), max_size=40))
+def test_a_client_that_takes_everything_always_opens_the_nodes_window(pages: list[list[int]]) -> None:
+    node, client = SendWindow(), ReceiveWindow()
+    for sizes in pages:
+        assert node.is_open
+        fitting = sum(total <= PAGE_BYTES for total in accumulate(sizes))
+        page = sizes[:fitting]
+        first = node.sent_through
+        node.sent(through=first + len(page), blobs=len(page), size_bytes=sum(page) + len(page) * HEAD_BYTES)
+        client.received(len(page))
+        for number, size in enumerate(page, first + 1):
+            if client.taken(1, size):
+                node.credit(number)
+    assert node.is_open
 
 
 def test_a_node_that_sends_far_beyond_the_window_is_noticed() -> None:
