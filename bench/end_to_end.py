@@ -233,12 +233,8 @@ async def fairness(folder: Path, _messages: int, results: list[Table]) -> None:
             if relay is not None:
                 at = stage if relay == "same" else await stack.enter_async_context(staged(folder / "greedy"))
                 await start_greedy(at)
-            for first in range(0, MODEST, MODEST_A_PROCESS):
-                homes = [stage.home(one) for one in modest[first : first + MODEST_A_PROCESS]]
-                contacts = [["bob"]] * len(homes)
-                await stage.start(
-                    Part(role="send", homes=homes, contacts=contacts, count=MODEST_MESSAGES, pause_s=MODEST_PAUSE_S)
-                )
+            groups = [modest[first : first + MODEST_A_PROCESS] for first in range(0, MODEST, MODEST_A_PROCESS)]
+            await asyncio.gather(*(stage.start(modest_part(stage, names)) for names in groups))
             await bob.until("done", 0)
             taken = bob.seen["latencies_us"]
         p50, p99 = percentile(taken, 0.5), percentile(taken, 0.99)
@@ -249,6 +245,12 @@ async def fairness(folder: Path, _messages: int, results: list[Table]) -> None:
         )
         table.add([name, ms(p50), ms(p99), verdict])
     results.append(table)
+
+
+def modest_part(stage: Stage, names: list[str]) -> Part:
+    homes = [stage.home(name) for name in names]
+    contacts = [["bob"]] * len(homes)
+    return Part(role="send", homes=homes, contacts=contacts, count=MODEST_MESSAGES, pause_s=MODEST_PAUSE_S)
 
 
 async def start_greedy(stage: Stage) -> None:

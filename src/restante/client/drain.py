@@ -20,6 +20,7 @@ from restante.model.errors import StoreUnusable
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
 from restante.policy.failures import Failure
+from restante.policy.send_order import MAIL_ROUTES
 from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
@@ -29,9 +30,10 @@ from restante.runtime.sqlite.outbox.store import SqliteOutbox
 
 MAX_IN_FLIGHT: Final = 1_024
 """Attempts that run at once, of all lanes; one lane has at most 256 (SPEC 3.4)."""
-RUN_INTERVAL_S: Final = 0.005
+RUN_INTERVAL_S: Final = 0.02
 """The least time between two runs of a backlog. A run costs the sender, the relay and the recipient a commit and a
-signature, whatever its length; a message on an idle lane does not wait for it."""
+signature, whatever its length: `docs/decisions/0031` has what each interval costs. A message on an idle lane does not
+wait for it, nor do the other routes, whose runs have one entry a lane."""
 STORE_RETRY_S: Final = 1.0
 """How long the loop waits after the file could not be written, before it tries again."""
 MIN_SWEEP_INTERVAL_MS: Final = 1_000
@@ -101,7 +103,7 @@ class Drain:
                 for entry in round_.leased:
                     attempts.start(entry, carriers[entry.route])
                 may_lease = True
-                if round_.leased:
+                if any(entry.route in MAIL_ROUTES for entry in round_.leased):
                     await asyncio.sleep(RUN_INTERVAL_S)
                 wait_ms = min(round_.next_due_ms, sweep_at_ms) - self._clock.now_ms()
                 with contextlib.suppress(TimeoutError):
