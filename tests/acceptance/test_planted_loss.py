@@ -3,13 +3,17 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from restante.cli.main import app, run
-from restante.model.ids import show_message_id
+from restante.crypto.identity import Identity
+from restante.fleet.kernels.synthetic_evidence import signed_absence, signed_receipt
+from restante.model.ids import InboxKey, show_message_id
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
+from restante.wire.inbox_keys import node_id_of
 from restante.wire.segment_manifest import manifest_name
 from support.cli.outbox_commands import Operator
 from support.fleet.journal_files import Journal, message, node_id, records, sealed, write_segment, writer
@@ -20,14 +24,18 @@ from support.spec.clauses import clause
 
 NOON_MS = 1_767_614_400_000
 HOUR_MS = 3_600_000
-HONEST, CROOKED = node_id(1), node_id(2)
-LOST_FACT_OF, WITHHELD = 3, 7
+LIAR = Identity(b"l" * 32)
+HONEST, CROOKED = node_id(1), node_id_of(LIAR.node_key)
+LOST_FACT_OF, WITHHELD, SWALLOWED = 3, 5, 7
 MESSAGES = 10
 ALTERED = "its hash is not the one its manifest says"
 
 
 def plant(directory: Path) -> None:
-    """Ten messages, all delivered but one; of another the fact of its delivery is gone."""
+    """Ten messages, all delivered but one that no node has; of another the fact of its delivery is gone.
+
+    A third was stored at two nodes, one of which signed for it and later listed without it.
+    """
     sender, recipient = Journal(writer(1)), Journal(writer(2))
     honest, crooked = Journal(writer(3)), Journal(writer(4))
     honest.write(JournalKind.NODE_STARTED, None, NOON_MS, node=HONEST)
@@ -37,11 +45,13 @@ def plant(directory: Path) -> None:
         at_ms = NOON_MS + number * 1_000
         sender.write(JournalKind.ACCEPTED, message(number), at_ms, payload_hash=sealed(number), **details)
         sender.write(JournalKind.ATTEMPTED, message(number), at_ms + 1)
-        node = CROOKED if number == WITHHELD else HONEST
+        node = CROOKED if number == SWALLOWED else HONEST
         sender.write(JournalKind.DELIVERY_CONFIRMED, message(number), at_ms + 20, node=node)
         sender.write(JournalKind.SENT, message(number), at_ms + 20)
-        if number == WITHHELD:
+        if number == SWALLOWED:
             continue
+        if number == WITHHELD:
+            withhold(sender, recipient, at_ms)
         honest.write(JournalKind.STORED, None, at_ms + 10, payload_hash=sealed(number), size_bytes=512, ttl_s=86_400)
         honest.write(JournalKind.DELETED, None, at_ms + 60, payload_hash=sealed(number))
         recipient.write(JournalKind.ARRIVED, message(number), at_ms + 50, payload_hash=sealed(number), code="new")
@@ -58,6 +68,16 @@ def plant(directory: Path) -> None:
     ship_signed(directory, sender.rows[lost + 1 :], previous=before)
     for journal in (recipient, honest, crooked):
         ship_signed(directory, journal.rows)
+
+
+def withhold(sender: Journal, recipient: Journal, at_ms: int) -> None:
+    when: dict[str, Any] = {"key": InboxKey(b"k" * 32), "expires_at_ms": at_ms + 24 * HOUR_MS}
+    receipt = signed_receipt(LIAR, blob=sealed(WITHHELD), at_ms=at_ms + 10, **when)
+    evidence = {f"evidence_{name}": value for name, value in receipt._asdict().items()}
+    sender.write(JournalKind.DELIVERY_CONFIRMED, message(WITHHELD), at_ms + 21, node=CROOKED, **evidence)
+    answer = signed_absence(LIAR, blob=sealed(WITHHELD), at_ms=at_ms + 45, **when)
+    seen = {"payload_hash": sealed(WITHHELD), "node": CROOKED, "answer": answer}
+    recipient.write(JournalKind.MISSING_AT_NODE, None, at_ms + 55, **seen)
 
 
 def plant_forgeries(directory: Path) -> tuple[Path, Path, Path]:
@@ -110,7 +130,8 @@ def test_the_report_names_each_planted_fault_and_nobody_else(
         {
             "node": CROOKED.hex(),
             "message_id": show_message_id(message(WITHHELD)),
-            "evidence": "never_stored",
+            "stored_at_ms": NOON_MS + WITHHELD * 1_000 + 10,
+            "absent_at_ms": NOON_MS + WITHHELD * 1_000 + 45,
             "certainty": "verified",
         }
     ]
@@ -123,7 +144,7 @@ def test_the_report_names_each_planted_fault_and_nobody_else(
     assert "://" not in page  # nothing is loaded from elsewhere
     asked = (tmp_path / "actions" / f"{writer(1).hex()}.actions.jsonl").read_text("utf-8").splitlines()
     [again] = [json.loads(line) for line in asked if '"retransmit"' in line]
-    assert again["message_id"] == message(WITHHELD).hex()
+    assert again["message_id"] == message(SWALLOWED).hex()
 
 
 @pytest.mark.soak  # a Spark run of its own; tests/unit/cli/test_report_status.py shows the rule

@@ -32,18 +32,6 @@ class Inconsistency(StrEnum):
     """More than one writer journaled a change of the message's state."""
 
 
-class Withheld(StrEnum):
-    """The evidence against a node."""
-
-    NEVER_STORED = "never_stored"
-    """The node signed for the message and its journal continues after that, but has no event that stores the
-    message."""
-    DROPPED_EARLY = "dropped_early"
-    """The node deleted the message before it expired and before its recipient fetched it."""
-    NO_JOURNAL_AND_LOST = "no_journal_and_lost"
-    """The node signed for the message, its journal has no later event, and the message ended without arriving."""
-
-
 class ReadFrom(StrEnum):
     """Which input the report was computed from."""
 
@@ -74,6 +62,8 @@ class DayBalance:
     in_flight: int = 0
     unaccounted: int = 0
     is_balanced: bool = True
+    stored_never_arrived: int = 0
+    """Of the expired and dead ones, those that a node had confirmed to store. It accuses no node (SPEC 13.5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,4 +163,5 @@ def _plus(one: DayBalance, other: DayBalance) -> DayBalance:
         in_flight=one.in_flight + other.in_flight,
         unaccounted=one.unaccounted + other.unaccounted,
         is_balanced=one.is_balanced and other.is_balanced,
+        stored_never_arrived=one.stored_never_arrived + other.stored_never_arrived,
     )

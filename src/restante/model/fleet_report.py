@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from restante.model.conservation_report import ConservationReport, ReadFrom, Withheld
+from restante.model.conservation_report import ConservationReport, ReadFrom
 from restante.model.fleet_actions import ActionKind
 from restante.model.ids import MessageId, NodeId, WriterId
 from restante.model.kinds import Kind, Priority
@@ -51,14 +51,15 @@ class NodeScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithheldMessage:
-    """A message that a node signed for and then withheld; `certainty` says whether verified events alone show it."""
+    """A message that a node signed for, and that its later signed list lacks (SPEC 13.5); both times are by its clock.
+
+    `certainty` says whether verified events alone show it.
+    """
 
     node: NodeId
     message_id: MessageId
-    evidence: Withheld
-    message_state: State
-    has_arrived: bool
-    confirmed_at_ms: int
+    stored_at_ms: int
+    absent_at_ms: int
     certainty: Certainty = Certainty.UNVERIFIED
 
 

@@ -27,8 +27,9 @@ def outcome_line(balance: DayBalance) -> str:
     ends = ((balance.dead, "dead"), (balance.expired, "expired"), (balance.evicted, "evicted"))
     lost = ", ".join(f"{count:,} {end}" for count, end in ends if count)
     arrived = f"{balance.delivered:,} of {balance.accepted:,} accepted messages were delivered"
+    stored = f" ({balance.stored_never_arrived:,} stored, never arrived)" if balance.stored_never_arrived else ""
     waiting = f", {balance.in_flight:,} are in flight" if balance.in_flight else ""
-    return f"Not delivered: {lost}. {arrived}{waiting}." if lost else f"{arrived}{waiting}, none failed."
+    return f"Not delivered: {lost}{stored}. {arrived}{waiting}." if lost else f"{arrived}{waiting}, none failed."
 
 
 def conservation_line(balance: DayBalance) -> str:

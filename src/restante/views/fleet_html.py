@@ -17,6 +17,7 @@ from restante.model.ids import show_message_id
 from restante.model.service_targets import DELIVERY_RATE_TARGET, P50_TARGET_MS, P99_TARGET_MS, targets_of
 from restante.views.conservation_text import SPAN_NAMES, conservation_line, outcome_line
 from restante.views.fleet_text import provenance_line
+from restante.views.formatting import moment
 from restante.views.svg_heat_map import heat_map
 from restante.views.svg_plots import Scale, Series, Target, bars, lines, log_scale, rows_of_bars
 
@@ -241,13 +242,13 @@ def _losses(report: FleetReport) -> Iterator[str]:
             (
                 one.node.hex(),
                 show_message_id(one.message_id),
-                one.evidence.replace("_", " "),
-                one.message_state,
+                moment(one.stored_at_ms),
+                moment(one.absent_at_ms),
                 one.certainty,
             )
             for one in report.withheld
         ]
-        held_heads = ("node", "message", "evidence", "state of the message", "how sure")
+        held_heads = ("node", "message", "stored", "not listed", "how sure")
         yield _table("Signed for and withheld", held_heads, rows)
     if conservation.bad_files:
         yield _table(

@@ -11,6 +11,7 @@ from restante.model.ids import show_message_id
 from restante.model.provenance import Certainty, Provenance
 from restante.model.service_targets import targets_of
 from restante.views.conservation_text import conservation_line, failed, print_report
+from restante.views.formatting import moment
 from restante.views.text_tables import table
 
 DAY_MS: Final = 86_400_000
@@ -36,7 +37,8 @@ def print_fleet_report(out: Console, report: FleetReport) -> None:
         out.print(table("Probably what is missing: they arrived", "message", "state", "missing numbers", rows=rows))
     if report.withheld:
         for one in report.withheld[:SHOWN]:
-            told = f"node {one.node.hex()} message {show_message_id(one.message_id)} {one.evidence.value}"
+            times = f"stored {moment(one.stored_at_ms)}, not listed {moment(one.absent_at_ms)}"
+            told = f"node {one.node.hex()} message {show_message_id(one.message_id)} {times}"
             # Never cropped or broken: ids are there to be copied.
             out.print(f"withheld: {told} ({one.certainty.value})", style="bold red", soft_wrap=True)
         out.print()
@@ -136,7 +138,8 @@ def report_data(report: FleetReport) -> dict[str, Any]:
             {
                 "node": one.node.hex(),
                 "message_id": show_message_id(one.message_id),
-                "evidence": one.evidence.value,
+                "stored_at_ms": one.stored_at_ms,
+                "absent_at_ms": one.absent_at_ms,
                 "certainty": one.certainty.value,
             }
             for one in report.withheld

@@ -17,7 +17,8 @@ from support.fleet.journal_files import Journal, message, records, writer
 from support.spec.clauses import clause
 
 MIDNIGHT_MS = 1_767_571_200_000  # 2026-01-05 00:00 UTC
-TABLE = "accepted_at_ms long, state string, first_event_at_ms long, inconsistency string, day date"
+TABLE = "accepted_at_ms long, state string, first_event_at_ms long, inconsistency string, day date, "
+TABLE += "arrivals long, confirmed array<struct<node:binary>>"
 STORY = (
     JournalKind.ACCEPTED,
     JournalKind.ATTEMPTED,
@@ -48,14 +49,15 @@ def test_each_day_says_what_became_of_the_messages_accepted_on_it(far_east: Spar
     day_before: list[tuple[int | None, str, str | None]]
     day_before = [(MIDNIGHT_MS - 1, "delivered", None), (None, "sent", "never_accepted")]
     rows = [
-        (accepted_at_ms, state, accepted_at_ms or MIDNIGHT_MS - 2, inconsistency, day_of(accepted_at_ms))
+        (accepted_at_ms, state, accepted_at_ms or MIDNIGHT_MS - 2, inconsistency, day_of(accepted_at_ms), 0, [(b"n",)])
         for accepted_at_ms, state, inconsistency in first_day + day_before
     ]
     found = conservation(far_east.createDataFrame(rows, TABLE)).orderBy("day").collect()
-    columns = ("day", "accepted", "delivered", "expired", "evicted", "dead", "in_flight", "unaccounted", "is_balanced")
+    ends = ("delivered", "expired", "evicted", "dead")
+    columns = ("day", "accepted", *ends, "in_flight", "unaccounted", "is_balanced", "stored_never_arrived")
     assert [tuple(row[name] for name in columns) for row in found] == [
-        (date(2026, 1, 4), 1, 1, 0, 0, 0, 0, 1, False),
-        (date(2026, 1, 5), 9, 2, 1, 1, 1, 3, 1, True),
+        (date(2026, 1, 4), 1, 1, 0, 0, 0, 0, 1, False, 0),
+        (date(2026, 1, 5), 9, 2, 1, 1, 1, 3, 1, True, 2),
     ]
 
 

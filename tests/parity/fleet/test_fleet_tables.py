@@ -18,7 +18,9 @@ from support.fleet.troubled_fleet import (
     DROPPED,
     GOOD,
     HELD,
+    HIDDEN,
     KEPT_TO_THE_END,
+    LIAR_ID,
     LOST,
     NOON_MS,
     NOW_MS,
@@ -26,6 +28,7 @@ from support.fleet.troubled_fleet import (
     RECIPIENT,
     RESEALED,
     SENDER,
+    SLANDERED,
     SWALLOWED,
     TWICE_STORED,
     troubled_fleet,
@@ -46,12 +49,12 @@ def rows(table: FleetTables, name: str, *columns: str) -> set[tuple[Any, ...]]:
 
 
 @clause("13.5")
-def test_nodes_that_signed_and_did_not_keep_are_named_and_the_others_are_not(fleet: FleetTables) -> None:
-    assert rows(fleet, "withholding", "node", "message_id", "evidence", "has_arrived") == {
-        (node_id(2), message(SWALLOWED), "never_stored", False),
-        (node_id(2), message(DROPPED), "dropped_early", False),
-        (node_id(3), message(LOST), "no_journal_and_lost", False),
+def test_a_node_is_named_by_what_it_signed_and_by_nothing_else(fleet: FleetTables) -> None:
+    """Neither what its own journal lacks nor a forged receipt names a node."""
+    assert rows(fleet, "withholding", "node", "message_id", "payload_hash", "stored_at_ms", "absent_at_ms") == {
+        (LIAR_ID, message(HIDDEN), sealed(HIDDEN), NOON_MS + 30, NOON_MS + 95)
     }
+    assert rows(fleet, "conservation", "stored_never_arrived") == {(1,)}  # LOST accuses no node
 
 
 def test_replicas_join_nodes_and_messages_by_the_hash_of_the_sealed_bytes(fleet: FleetTables) -> None:
@@ -65,6 +68,8 @@ def test_replicas_join_nodes_and_messages_by_the_hash_of_the_sealed_bytes(fleet:
         (message(TWICE_STORED), node_id(2), "reaped"),
         (message(RESEALED), node_id(1), "deleted"),
         (message(RESEALED), node_id(2), "held"),
+        (message(HIDDEN), node_id(1), "held"),
+        (message(SLANDERED), node_id(1), "held"),
         (None, node_id(2), "held"),
     }
 
@@ -94,18 +99,18 @@ def test_actions_name_who_should_do_what_and_why(fleet: FleetTables) -> None:
         ("repair", GOOD, None, sealed(TWICE_STORED), None, NOON_MS + 30, "too_few_copies"),
         ("redrive", SENDER, message(DEAD), None, None, NOON_MS + DAY_MS, "daily_retry_due"),
         ("scoreboard", None, None, None, node_id(1), None, "measured"),
-        ("scoreboard", None, None, None, node_id(2), None, "withheld"),
+        ("scoreboard", None, None, None, node_id(2), None, "measured"),
     }
 
 
 def test_service_levels_count_by_hour_kind_and_priority_and_for_all(fleet: FleetTables) -> None:
     columns = ("message_kind", "priority", "is_total", "accepted", "delivered", "in_flight", "delivery_rate", "p50_ms")
     assert rows(fleet, "service_levels", *columns, "p99_ms", "duplicates", "repeated_releases") == {
-        ("text", 1, False, 9, 2, 6, 2 / 3, 203.5, 206.93, 1, 0),
+        ("text", 1, False, 11, 4, 6, 4 / 5, 208.5, 210.97, 1, 0),
         ("media", 0, False, 1, 0, 0, 0.0, None, None, 0, 0),
-        (None, None, True, 10, 2, 6, 0.5, 203.5, 206.93, 1, 0),
+        (None, None, True, 12, 4, 6, 4 / 6, 208.5, 210.97, 1, 0),
     }
-    assert rows(fleet, "latency_histogram", "lower_bound_ms", "messages") == {(200, 2)}
+    assert rows(fleet, "latency_histogram", "lower_bound_ms", "messages") == {(200, 4)}
 
 
 def test_gaps_and_security_events_are_listed(fleet: FleetTables) -> None:

@@ -1,47 +1,26 @@
 """Tables that are updated by what is new equal those of all events at once, however they come (SPEC 13.2, 13.3)."""
 
 import random
-import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from restante.fleet.jobs.publish import open_derived, published
-from restante.fleet.jobs.stream import StreamOptions, start_stream
+from restante.fleet.jobs.publication import open_derived
+from restante.fleet.jobs.publish import published
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.query import summaries
 from restante.fleet.lake.upkeep import forget, retain
 from restante.fleet.tables.definitions import TABLES
-from restante.fleet.tables.derived_tables import DERIVED
 from restante.model.errors import ConfigurationInvalid
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
-from restante.policy.settings import Settings
 from support.fleet.dataframes import tables_of
+from support.fleet.incremental_lakes import COMPARED, plain, update
 from support.fleet.journal_files import Journal, message, records, write_segment, writer
 from support.fleet.troubled_fleet import DAY_MS, NOW_MS, troubled_fleet
 from support.spec.clauses import clause
-
-COMPARED = [table for table in DERIVED if table.name != "actions"]  # these are for another time, and of signed segments
-SETTINGS = Settings()
-
-
-def plain(rows: DataFrame) -> Counter[str]:
-    return Counter(
-        str(sorted((name, _text(value)) for name, value in row.asDict(True).items())) for row in rows.collect()
-    )
-
-
-def _text(value: Any) -> str:
-    return bytes(value).hex() if isinstance(value, bytes | bytearray) else str(value)
-
-
-def update(spark: SparkSession, lake: Lake, *, is_published: bool = True) -> int:
-    options = StreamOptions(once=True, buckets=2, is_published=is_published)
-    return start_stream(spark, lake, SETTINGS, options).await_end(threading.Event()).n
 
 
 def old_journal() -> Journal:

@@ -1,8 +1,10 @@
 """Percentiles against numbers worked out by hand: rank p * (n - 1), straight between neighbours."""
 
+from datetime import date
+
 from pyspark.sql import SparkSession
 
-from restante.fleet.transforms.latency import latency
+from restante.fleet.transforms.latency import latency, latency_days
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from support.fleet.dataframes import tables_of
@@ -11,8 +13,9 @@ from support.spec.clauses import clause
 
 NOON_MS = 1_767_614_400_000
 YEAR_MS = 365 * 86_400_000
+DAY = date(2026, 1, 5)
 
-TABLE = "message_kind string, delivery_latency_ms long, release_latency_ms long, inconsistency string"
+TABLE = "day date, message_kind string, delivery_latency_ms long, release_latency_ms long, inconsistency string"
 
 
 def test_percentiles_are_exact_for_each_kind_and_for_all(spark: SparkSession) -> None:
@@ -25,7 +28,11 @@ def test_percentiles_are_exact_for_each_kind_and_for_all(spark: SparkSession) ->
         (None, None, None, None),
         ("text", 1_000_000, 1_000_000, "changed_after_end"),
     ]
-    found = latency(spark.createDataFrame(rows, TABLE)).orderBy("span", "is_total", "message_kind").collect()
+    found = (
+        latency(latency_days(spark.createDataFrame([(DAY, *row) for row in rows], TABLE)))
+        .orderBy("span", "is_total", "message_kind")
+        .collect()
+    )
     columns = ("span", "message_kind", "is_total", "messages", "max_ms")
     assert [tuple(row[name] for name in columns) for row in found] == [
         ("accepted_to_delivered", "media", False, 1, 100),
@@ -39,7 +46,7 @@ def test_percentiles_are_exact_for_each_kind_and_for_all(spark: SparkSession) ->
 
 
 def test_nothing_delivered_gives_no_rows(spark: SparkSession) -> None:
-    assert latency(spark.createDataFrame([("text", None, None, None)], TABLE)).collect() == []
+    assert latency(latency_days(spark.createDataFrame([(DAY, "text", None, None, None)], TABLE))).collect() == []
 
 
 @clause("13.4")

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from restante.model.ids import MessageId
+from restante.model.ids import MessageId, event_number
 from restante.model.journal import STATE_AFTER, JournalEvent, JournalKind
 from restante.model.kinds import Kind, Priority
 from restante.model.states import State
@@ -85,6 +85,7 @@ def fold(facts: list[JournalEvent]) -> dict[str, Any]:
         "last_event": last.kind,
         "last_event_at_ms": last.at_ms,
         "inconsistency": inconsistency,
+        "last_change_number": event_number(of_sender[-1].event_id) if of_sender else None,
         "day": date(1970, 1, 1) + timedelta(milliseconds=first_known(life.accepted_at_ms, first_event_at_ms)),
     }
 

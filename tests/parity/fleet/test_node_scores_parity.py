@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from restante.fleet.transforms.messages import message_lifecycles
-from restante.fleet.transforms.node_scores import node_measures, node_scores
+from restante.fleet.transforms.node_scores import node_answers, node_measures, node_scores
 from restante.fleet.transforms.writer_activity import writer_hours
 from restante.model.journal import JournalKind
 from restante.policy.scoring import MAX_BANDWIDTH_BPS, MAX_LATENCY_MS, Candidate, score
@@ -62,7 +62,7 @@ def test_a_node_is_measured_by_its_hours_its_bytes_and_its_answers(spark: SparkS
         sender.write(JournalKind.ATTEMPTED, message(number), NOON_MS + 500)
         sender.write(JournalKind.DELIVERY_CONFIRMED, message(number), NOON_MS + 500 + took_ms, node=node_id(1))
     facts = facts_frame(spark, [*busy.rows, *idle.rows, *sender.rows])
-    rows = node_measures(writer_hours(facts), message_lifecycles(facts)).orderBy("node").collect()
+    rows = node_measures(writer_hours(facts), node_answers(message_lifecycles(facts))).orderBy("node").collect()
     assert [(bytes(row["node"]), row["uptime"], row["bandwidth_bps"], row["latency_ms"]) for row in rows] == [
         (node_id(1), 0.5, 1_000, 20.0),
         (node_id(2), 1.0, 0, MAX_LATENCY_MS),

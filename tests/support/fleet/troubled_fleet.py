@@ -2,8 +2,12 @@
 
 from typing import Any
 
+from restante.crypto.identity import Identity
+from restante.fleet.kernels.synthetic_evidence import signed_absence, signed_receipt
+from restante.model.ids import InboxKey
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
+from restante.wire.inbox_keys import node_id_of
 from support.fleet.journal_files import Journal, message, node_id, sealed, writer
 
 NOON_MS = 1_767_614_400_000
@@ -12,6 +16,9 @@ DAY_MS = 24 * HOUR_MS
 NOW_MS = NOON_MS + 3 * DAY_MS
 SENDER, RECIPIENT, GOOD, BAD, SILENT = (writer(number) for number in range(1, 6))
 DELIVERED, HELD, SWALLOWED, DROPPED, KEPT_TO_THE_END, LOST, DEAD, OLD_COPY, TWICE_STORED, RESEALED = range(10)
+HIDDEN, SLANDERED = 10, 11
+LIAR = Identity(b"l" * 32)
+LIAR_ID = node_id_of(LIAR.node_key)
 ANEW = 50
 """What the last one was sealed as for another session."""
 
@@ -87,7 +94,29 @@ def troubled_fleet() -> list[Journal]:
     sender.write(JournalKind.EXPIRED, message(LOST), NOON_MS + DAY_MS, code="E010")
     accept(sender, DEAD)
     sender.write(JournalKind.DEAD_LETTERED, message(DEAD), NOON_MS + DAY_MS, code="attempts_exhausted", attempt=15)
+    hide(sender, recipient, good)
     return [sender, recipient, good, bad]
+
+
+def hide(sender: Journal, recipient: Journal, good: Journal) -> None:
+    """A node that keeps no journal signs for two messages, and later a list with neither of them.
+
+    Its receipt for the second is forged: whoever forged it cannot make it look guilty.
+    """
+    when: dict[str, Any] = {"key": InboxKey(b"k" * 32), "expires_at_ms": NOON_MS + 30 * DAY_MS}
+    for number in (HIDDEN, SLANDERED):
+        accept(sender, number)
+        confirm(sender, number, 1)
+        signer = LIAR if number == HIDDEN else Identity(b"x" * 32)
+        receipt = signed_receipt(signer, blob=sealed(number), at_ms=NOON_MS + 30, **when)
+        evidence = {f"evidence_{name}": value for name, value in receipt._asdict().items()}
+        sender.write(JournalKind.DELIVERY_CONFIRMED, message(number), NOON_MS + 45, node=LIAR_ID, **evidence)
+        store(good, number)
+        arrive(recipient, number)
+        sender.write(JournalKind.DELIVERED, message(number), NOON_MS + 200 + number)
+        answer = signed_absence(LIAR, blob=sealed(number), at_ms=NOON_MS + 95, **when)
+        details = {"payload_hash": sealed(number), "node": LIAR_ID, "answer": answer}
+        recipient.write(JournalKind.MISSING_AT_NODE, None, NOON_MS + 101, **details)
 
 
 def arrive(recipient: Journal, number: int) -> None:

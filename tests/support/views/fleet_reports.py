@@ -13,7 +13,6 @@ from restante.model.conservation_report import (
     QuarantinedRows,
     ReadFrom,
     UnaccountedMessage,
-    Withheld,
 )
 from restante.model.fleet_actions import ActionKind
 from restante.model.fleet_report import (
@@ -133,10 +132,8 @@ def full_report() -> FleetReport:
             WithheldMessage(
                 node=NODE,
                 message_id=MESSAGE,
-                evidence=Withheld.NEVER_STORED,
-                message_state=State.DELIVERED,
-                has_arrived=True,
-                confirmed_at_ms=START_MS,
+                stored_at_ms=START_MS,
+                absent_at_ms=START_MS + HOUR_MS,
             )
             for _ in range(60)
         ),

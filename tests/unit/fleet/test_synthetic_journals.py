@@ -8,11 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from restante.core.mesh_proofs.withholding import is_withheld
 from restante.fleet.kernels.row_rules import row_faults
 from restante.fleet.kernels.synthetic_fleet import DAY_MS, HOUR_MS, KINDS, SITES, WEEKEND, Fleet, Scenario
 from restante.fleet.kernels.synthetic_journals import journals_of
+from restante.fleet.transforms.withholding import RECEIPT
 from restante.model.errors import RestanteError
-from restante.model.journal import JournalKind
+from restante.model.journal import JournalKind, StorageReceipt
+from restante.wire.list_proofs import decode_list_proof
 from support.spec.clauses import clause
 
 THURSDAY_MS = 1_767_225_600_000  # 2026-01-01
@@ -91,7 +94,7 @@ def test_a_lost_message_ends_as_a_dead_letter_or_expired_and_its_recipient_skips
 def test_a_node_that_is_down_stores_nothing_and_its_senders_try_another() -> None:
     fleet = Fleet(SCENARIO)
     stored = of_kind(JournalKind.STORED)
-    names = fleet.dice.binary("node", np.arange(SCENARIO.nodes), 32).to_pylist()
+    names = fleet.node_ids(np.arange(SCENARIO.nodes)).to_pylist()
     node = np.array([names.index(name) for name in stored["node"].to_pylist()])
     site, day = (axis.ravel() for axis in np.meshgrid(np.arange(SITES), np.arange(SCENARIO.days)))
     begin, end = fleet.outage(site, day)
@@ -113,6 +116,21 @@ def test_liars_acknowledge_what_they_do_not_store_and_others_keep_it() -> None:
     claims = set(zip(confirmed["message_id"].to_pylist(), confirmed["node"].to_pylist(), strict=True))
     assert claims.issuperset(missing.items())
     assert missing.keys() <= by_message(JournalKind.ARRIVED, "code").keys()
+
+
+@clause("13.5")
+def test_what_a_liar_signed_shows_that_it_withholds() -> None:
+    hashes = by_message(JournalKind.MISSING_AT_NODE, "payload_hash")
+    answers = by_message(JournalKind.MISSING_AT_NODE, "answer")
+    confirmed = of_kind(JournalKind.DELIVERY_CONFIRMED).to_pylist()
+    receipts = {row["message_id"]: row for row in confirmed if row["evidence_signature"] is not None}
+    assert hashes.keys() <= receipts.keys()
+    shown = 0
+    for name, blob in hashes.items():
+        receipt = StorageReceipt(*(receipts[name][column] for column in RECEIPT))
+        shown += is_withheld(receipt, decode_list_proof(answers[name]), blob)
+    # Some recipients were away until their messages expired: then a node may have none.
+    assert 0.95 * len(hashes) < shown <= len(hashes)
 
 
 def test_a_skewed_clock_is_three_days_slow() -> None:

@@ -21,6 +21,7 @@ from restante.fleet.lake.reading import read_files, schema_of
 from restante.fleet.stream.state_tables import KINDS
 from restante.fleet.transforms.messages import concerns_message, utc_day
 from restante.fleet.transforms.replicas import concerns_replica
+from restante.fleet.transforms.withholding import absences
 
 PUBLISHED: Final = pa.schema([("n", pa.int64()), ("files", pa.binary())])
 """One row: the batch that was published last, and the event files it had as compressed JSON."""
@@ -30,14 +31,17 @@ Keep = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Rows of `events` that came or went, the days they are of, and the ids that they are about.
+    """Rows of `events` that came or went: the days and writers they are of, and the ids that they are about.
 
-    `messages` has the column message_id, `hashes` the column payload_hash.
+    `messages` has the column message_id, `hashes` payload_hash and `writers` writer; `absences` are those among the
+    rows (transforms/withholding).
     """
 
     days: frozenset[str]
     messages: DataFrame
     hashes: DataFrame
+    writers: DataFrame
+    absences: DataFrame
 
 
 def find_change(spark: SparkSession, lake: Lake, live: Mapping[str, DataFile], keep: Keep) -> Change | None:
@@ -50,12 +54,14 @@ def find_change(spark: SparkSession, lake: Lake, live: Mapping[str, DataFile], k
         return None  # the rows that went are deleted already
     came, went = read_events(spark, lake, added), read_events(spark, lake, removed)
     # A merged file has rows that were in the files it replaces; these did not change.
-    changed = keep(_without(came, went).unionByName(_without(went, came)) if removed else came)
-    days = frozenset(str(row[DAY]) for row in changed.select(DAY).distinct().collect())
+    changed = _without(came, went).unionByName(_without(went, came)) if removed else came
+    rows = keep(changed.select(DAY, "writer", "kind", "message_id", "payload_hash"))
     return Change(
-        days=days,
-        messages=keep(changed.filter(concerns_message()).select("message_id").distinct()),
-        hashes=changed.filter(concerns_replica()).select("payload_hash").distinct(),
+        days=frozenset(str(row[DAY]) for row in rows.select(DAY).distinct().collect()),
+        messages=keep(rows.filter(concerns_message()).select("message_id").distinct()),
+        hashes=rows.filter(concerns_replica()).select("payload_hash").distinct(),
+        writers=rows.select("writer").distinct(),
+        absences=keep(absences(changed)),
     )
 
 

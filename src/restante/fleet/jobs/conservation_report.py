@@ -16,7 +16,7 @@ from restante.fleet.lake.segments import Segment, damaged, find_segments, read_s
 from restante.fleet.spark.map_in_arrow import partitions_for
 from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
-from restante.fleet.transforms.latency import latency
+from restante.fleet.transforms.latency import latency, latency_days
 from restante.fleet.transforms.messages import message_lifecycles, messages
 from restante.fleet.transforms.prescan import (
     RowCount,
@@ -67,7 +67,7 @@ def make_report(
             "conservation": conservation(table),
             "unaccounted": unaccounted(table),
             "missing_events": missing_events(valid, writer_hours(valid)),
-            "latency": latency(table),
+            "latency": latency(latency_days(table)),
         }
         try:
             return report_on(found, tables, segments=segments, bad=bad)

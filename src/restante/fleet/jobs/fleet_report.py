@@ -17,7 +17,7 @@ from restante.fleet.spark.cached_tables import cached_tables
 from restante.fleet.spark.session import open_session
 from restante.fleet.tables.definitions import FleetTables, fleet_tables, trusted_actions, verified_tables
 from restante.fleet.transforms.validate import event_rows, events
-from restante.model.conservation_report import BadSegment, ReadFrom, Withheld
+from restante.model.conservation_report import BadSegment, ReadFrom
 from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.model.fleet_report import (
     FleetReport,
@@ -115,10 +115,11 @@ def make_fleet_report(
         )
         on_stage(STAGES[2])
         levels = tables["service_levels"].orderBy("hour_ms", "is_total", "message_kind", "priority").collect()
-        histogram = tables["latency_histogram"].orderBy("lower_bound_ms").collect()
+        bars = tables["latency_histogram"].groupBy("lower_bound_ms").agg(sf.sum("messages").alias("messages"))
+        histogram = bars.orderBy("lower_bound_ms").collect()
         on_stage(STAGES[3])
         nodes = first_rows(tables["node_scores"], "score", "node")
-        withheld, withheld_count = _listed(tables["withholding"], "confirmed_at_ms", "node", "message_id")
+        withheld, withheld_count = _listed(tables["withholding"], "stored_at_ms", "node", "message_id")
         on_stage(STAGES[4])
         skewed = first_rows(tables["clock_skew"], "writer")
         gaps, gap_count = _listed(tables["gaps"], "at_ms", "event_id")
@@ -246,10 +247,8 @@ def _withheld(row: Row, trust: _Trust) -> WithheldMessage:
         certainty=trust.certainty_of(bytes(row["node"]), bytes(row["message_id"])),
         node=NodeId(bytes(row["node"])),
         message_id=MessageId(bytes(row["message_id"])),
-        evidence=Withheld(row["evidence"]),
-        message_state=State(row["message_state"]),
-        has_arrived=row["has_arrived"],
-        confirmed_at_ms=row["confirmed_at_ms"],
+        stored_at_ms=row["stored_at_ms"],
+        absent_at_ms=row["absent_at_ms"],
     )
 
 

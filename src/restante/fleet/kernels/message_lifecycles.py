@@ -48,7 +48,8 @@ LIVES: Final = (
     "state_at_ms bigint, attempts bigint, last_attempt_at_ms bigint, sent_at_ms bigint, read_at_ms bigint, "
     "arrivals bigint, duplicates bigint, releases bigint, released_at_ms bigint, first_event_at_ms bigint, "
     "last_event tinyint, last_event_at_ms bigint, first_inconsistency tinyint, other_hashes array<binary>, "
-    "confirmed array<struct<node: binary, at_ms: bigint, took_ms: bigint>>"
+    "confirmed array<struct<node: binary, at_ms: bigint, took_ms: bigint>>, "
+    "last_change_number bigint"
 )
 """`other_hashes`: what the message was sealed as besides `payload_hash`; one may be there more than once. `confirmed`:
 which nodes signed for it, when, and how long after the last try of the same writer (0 where there was none)."""
@@ -73,6 +74,7 @@ class _Sorted:
         self.columns = {name: pa.concat_arrays(rows[name].chunks) for name in MESSAGE_EVENTS.names}
         ids, events = halves(self.columns["message_id"]), halves(self.columns["event_id"]).byteswap()
         self.order = _order(ids, events)
+        self.event_number: Ints = events[:, 1][self.order].view(np.int64)
         high, low = (ids[:, half][self.order] for half in range(2))
         begins = np.ones(len(high), dtype=np.bool_)
         begins[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
@@ -121,6 +123,7 @@ class _Sorted:
             "first_inconsistency": self.inconsistencies(),
             "other_hashes": self.other_hashes(sealed["payload_hash"]),
             "confirmed": self.confirmed(),
+            "last_change_number": self.numbers(self.event_number, changed),
         }
         return pa.table(columns)
 

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
+from restante.crypto.identity import Identity
 from restante.fleet.kernels.synthetic_dice import Dice, Flags, Floats, Longs
+from restante.fleet.kernels.synthetic_evidence import identity_of
 from restante.model.error_codes import Code
 from restante.model.kinds import KIND_RULES, Kind
 from restante.model.setting_ranges import check_ranges, ranged
+from restante.wire.inbox_keys import node_id_of
 
 MAX_MESSAGES: Final = 10_000_000_000
 HOUR_MS: Final = 3_600_000
@@ -99,6 +103,7 @@ class Fleet:
         self.scenario = scenario
         self.dice = Dice(scenario.seed)
         self._times = _times_by_quantile(scenario)
+        self._first_liar = scenario.nodes - round(scenario.liars * scenario.nodes)
         self._conversations = -(-scenario.messages_per_session // CONVERSATION)
         # Conversations of a session must not overlap, not even in a short session's busiest hour.
         room = scenario.days * DAY_MS // (100 * CONVERSATION * self._conversations)
@@ -175,9 +180,18 @@ class Fleet:
 
     def lies_about(self, node: Longs, message: Longs) -> Flags:
         """Return whether the node acknowledges the message without storing it: liars do so with a tenth."""
-        count = round(self.scenario.liars * self.scenario.nodes)
-        is_liar = node >= self.scenario.nodes - count
-        return is_liar & self.dice.meets("lie", message, 0.1)
+        return (node >= self._first_liar) & self.dice.meets("lie", message, 0.1)
+
+    def liar(self, node: int) -> Identity:
+        """Return the keys of a node that lies. The others sign nothing, and need none."""
+        return identity_of(self.dice.binary("node key", np.array([node]), 32)[0].as_py())
+
+    def node_ids(self, node: Longs) -> Any:
+        """Return the ids of nodes; a liar's is that of its key."""
+        ids = self.dice.binary("node", np.arange(self.scenario.nodes), 32).to_pylist()
+        for each in range(self._first_liar, self.scenario.nodes):
+            ids[each] = node_id_of(self.liar(each).node_key)
+        return pa.array(ids, pa.binary()).take(pa.array(node))
 
     def _window(self, name: str, about: Longs, day: Longs, share: float, *, median_ms: float) -> tuple[Longs, Longs]:
         happens = self.dice.meets(name, about, share)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from restante.fleet.kernels.synthetic_dice import Flags, Longs
+from restante.fleet.kernels.synthetic_evidence import signed_absence, signed_receipt
 from restante.fleet.kernels.synthetic_fleet import (
     CAUSE_CODES,
     DAY_MS,
@@ -23,6 +24,7 @@ from restante.fleet.kernels.synthetic_fleet import (
     ttl_s,
 )
 from restante.model.error_codes import Code
+from restante.model.ids import InboxKey, PayloadHash
 from restante.model.journal import JournalKind
 from restante.model.kinds import KIND_RULES
 from restante.model.states import Verdict
@@ -33,6 +35,7 @@ _TYPES: Final = {"binary": pa.binary(), "int32": pa.int32(), "int64": pa.int64()
 UNNUMBERED: Final = pa.schema([(field.name, _TYPES[field.type]) for field in FIELDS if field.name != "event_id"])
 """The journal's columns without the event's number: that follows from all events of a writer."""
 
+RECEIPT_COLUMNS: Final = tuple(field.name for field in FIELDS if field.name.startswith("evidence_"))
 TIMEOUT_MS: Final = 9_000  # until a sender gives up a node that is down
 BACKOFF_MS: Final = 1_000
 EXPIRED_TTL_S: Final = 86_400  # of messages that expire; the usual TTL is longer than most periods
@@ -102,7 +105,7 @@ class _Batch:
         yield self._of_sender(JournalKind.ATTEMPTED, self.tried, None, **first)
         yield self._of_sender(JournalKind.RETRIED, self.tried + TIMEOUT_MS, down, **first, **unreachable)
         yield self._of_sender(JournalKind.ATTEMPTED, self.tried_again, down, **second)
-        receipt = {"node": self._nodes(self.node), "latency_ms": self.answer_ms}
+        receipt = {"node": self._nodes(self.node), "latency_ms": self.answer_ms, **self._receipts()}
         yield self._of_sender(JournalKind.DELIVERY_CONFIRMED, self.confirmed, sent, **receipt)
         replaced = {"node": self._nodes(self.holder), "latency_ms": self.answer_ms + 1}
         yield self._of_sender(JournalKind.DELIVERY_CONFIRMED, self.confirmed + 1, lied, **replaced)
@@ -156,11 +159,43 @@ class _Batch:
         skipped = self.fleet.accepted_at(self.session, self.sequence + 1) + OrderLimits().gap_timeout_ms + DAY_MS // 100
         gap = {**number, "last_sequence": self.sequence, "message_id": None, "payload_hash": None}
         yield self._of_recipient(JournalKind.GAP_SKIPPED, skipped, has_following, **gap)
-        missed = {"session_tag": None, "node": self._nodes(self.node)}
+        missed = {"session_tag": None, "node": self._nodes(self.node), "answer": self._absences()}
         yield self._of_recipient(JournalKind.MISSING_AT_NODE, self.arrival + 2, self.is_lied_about, **missed)
 
     def _nodes(self, node: Longs) -> Any:
-        return self.fleet.dice.binary("node", node, 32)
+        return self.fleet.node_ids(node)
+
+    def _receipts(self) -> dict[str, Any]:
+        """Return what liars signed when they acknowledged messages, as columns."""
+        signed: list[Any] = [(None,) * len(RECEIPT_COLUMNS)] * len(self.message)
+        for place, keys in self._lies():
+            signed[place] = signed_receipt(at_ms=int(self.put[place]), **keys)
+        columns = zip(*signed, strict=True) if signed else ((),) * len(RECEIPT_COLUMNS)
+        return {
+            name: pa.array(values, UNNUMBERED.field(name).type)
+            for name, values in zip(RECEIPT_COLUMNS, columns, strict=True)
+        }
+
+    def _absences(self) -> Any:
+        """Return the lists that liars signed for recipients."""
+        signed: list[bytes | None] = [None] * len(self.message)
+        for place, keys in self._lies():
+            signed[place] = signed_absence(at_ms=int(self.arrival[place]), **keys)
+        return pa.array(signed, pa.binary())
+
+    def _lies(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the place of each message that its node lied about, and what it signs."""
+        keys = self.fleet.dice.binary("inbox", self.recipient, 32)
+        for place in np.flatnonzero(self.is_lied_about).tolist():
+            yield (
+                place,
+                {
+                    "node": self.fleet.liar(int(self.node[place])),
+                    "key": InboxKey(keys[place].as_py()),
+                    "blob": PayloadHash(self.payload_hash[place].as_py()),
+                    "expires_at_ms": int(self.accepted[place] + self.ttl_s[place] * 1_000),
+                },
+            )
 
     def _of_sender(self, kind: JournalKind, at_ms: Longs, which: Flags | None = None, **more: Any) -> Any:
         columns = {
@@ -230,5 +265,5 @@ def _node_starts(fleet: Fleet) -> Any:
     everyone = np.arange(scenario.nodes)
     who = np.concatenate([everyone, node[was_down]])
     at_ms = np.concatenate([np.full(len(everyone), scenario.start_ms), end[was_down]])
-    columns = {"writer": fleet.dice.binary("node writer", who, 16), "node": fleet.dice.binary("node", who, 32)}
+    columns = {"writer": fleet.dice.binary("node writer", who, 16), "node": fleet.node_ids(who)}
     return _table(JournalKind.NODE_STARTED, at_ms, columns)

@@ -71,10 +71,10 @@ def trusted_actions(
     if provenance.certainty is Certainty.PARTLY_VERIFIED:
         tables = verified_tables(events, provenance, now_ms=now_ms, retention=retention, partitions=partitions)
     proposed = actions(
-        messages=tables["messages"],
-        replicas=tables["replicas"],
+        hours=tables["writer_hours"],
+        messages=tables["in_flight"],
+        replicas=tables["copies_in_flight"],
         dead_letters=tables["dead_letters"],
-        withholding=tables["withholding"],
         node_scores=tables["node_scores"],
         now_ms=now_ms,
     )

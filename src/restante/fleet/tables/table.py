@@ -16,7 +16,7 @@ class Scope(Enum):
     """Which rows of a table new events can change. Publishing builds these again and keeps the others."""
 
     WHOLE = auto()
-    """Any: the table is built from tables before it."""
+    """Any: the table is small, and built from small tables before it."""
     EVENT_DAY = auto()
     """Rows of the days that the events are of."""
     MESSAGE = auto()
@@ -25,6 +25,12 @@ class Scope(Enum):
     """Rows of the days on which these messages were accepted."""
     PAYLOAD = auto()
     """Rows of the sealed bytes that the events are about."""
+    COPY = auto()
+    """Rows that follow from changed rows of `replicas` and of `in_flight`."""
+    WRITER = auto()
+    """Rows of the journal writers that the events are of."""
+    ABSENCE = auto()
+    """Rows of messages that the events or new absences are about."""
 
 
 class Column(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from restante.fleet.transforms.lost_copies import lost_copies
 from restante.fleet.transforms.replicas import ReplicaState
 from restante.model.fleet_actions import ActionKind
 from restante.model.states import IN_FLIGHT, State
@@ -20,17 +21,21 @@ RETRANSMIT_PAUSE_MS: Final = 60_000
 
 def actions(
     *,
+    hours: DataFrame,
     messages: DataFrame,
     replicas: DataFrame,
     dead_letters: DataFrame,
-    withholding: DataFrame,
     node_scores: DataFrame,
     now_ms: int,
 ) -> DataFrame:
-    """One row per proposal; `target` is the writer it is for, null for all."""
+    """One row per proposal; `target` is the writer it is for, null for all.
+
+    `messages` and `replicas` are those in flight (transforms/in_flight).
+    """
+    lost = lost_copies(hours, messages, replicas)
     return (
-        _retransmit(messages, replicas, withholding, now_ms)
-        .unionByName(_repair(messages, replicas, withholding))
+        _retransmit(messages, replicas, lost, now_ms)
+        .unionByName(_repair(messages, replicas, lost))
         .unionByName(_redrive(dead_letters, now_ms))
         .unionByName(_scoreboard(node_scores))
         .select(
@@ -47,27 +52,27 @@ def actions(
     )
 
 
-def _retransmit(messages: DataFrame, replicas: DataFrame, withholding: DataFrame, now_ms: int) -> DataFrame:
+def _retransmit(messages: DataFrame, replicas: DataFrame, lost: DataFrame, now_ms: int) -> DataFrame:
     """A message that counts as sent, of which no node holds a copy or handed one out, and which did not arrive.
 
-    Only where something speaks for the loss: a copy that was reaped, or a node that did not keep its word.
+    Only where something speaks for the loss: a copy that was reaped, or a node that lost its copy.
     """
     copies = replicas.groupBy("payload_hash").agg(
         sf.count_if(sf.col("state").isin(ReplicaState.HELD, ReplicaState.DELETED)).alias("safe_copies"),
         sf.count_if(sf.col("state") == ReplicaState.REAPED).alias("reaped_copies"),
     )
-    withheld = withholding.groupBy("message_id").agg(sf.count(sf.lit(1)).alias("withheld_copies"))
+    lost_by_nodes = lost.groupBy("message_id").agg(sf.count(sf.lit(1)).alias("lost_copies"))
     is_lost = (
         (sf.col("state") == State.SENT)
         & sf.col("inconsistency").isNull()
         & (sf.col("arrivals") == 0)
         & (sf.coalesce("safe_copies", sf.lit(0)) == 0)
-        & (sf.coalesce("reaped_copies", sf.lit(0)) + sf.coalesce("withheld_copies", sf.lit(0)) > 0)
+        & (sf.coalesce("reaped_copies", sf.lit(0)) + sf.coalesce("lost_copies", sf.lit(0)) > 0)
         & (sf.col("last_attempt_at_ms") <= now_ms - RETRANSMIT_PAUSE_MS)
     )
     return (
         messages.join(copies, on="payload_hash", how="left")
-        .join(withheld, on="message_id", how="left")
+        .join(lost_by_nodes, on="message_id", how="left")
         .filter(is_lost)
         .select(
             *_row(
@@ -82,7 +87,7 @@ def _retransmit(messages: DataFrame, replicas: DataFrame, withholding: DataFrame
     )
 
 
-def _repair(messages: DataFrame, replicas: DataFrame, withholding: DataFrame) -> DataFrame:
+def _repair(messages: DataFrame, replicas: DataFrame, lost: DataFrame) -> DataFrame:
     """A message on its way that several nodes took and fewer hold than it should have: one of them copies it on."""
     held = (
         replicas.filter((sf.col("state") == ReplicaState.HELD) & sf.col("message_id").isNotNull())
@@ -96,7 +101,7 @@ def _repair(messages: DataFrame, replicas: DataFrame, withholding: DataFrame) ->
     gone = (
         replicas.filter((sf.col("state") == ReplicaState.REAPED) & sf.col("message_id").isNotNull())
         .select("message_id", sf.col("writer").alias("who"))
-        .union(withholding.select("message_id", sf.col("node").alias("who")))
+        .union(lost.select("message_id", sf.col("node").alias("who")))
         .groupBy("message_id")
         .agg(sf.count_distinct("who").alias("lost"))
     )

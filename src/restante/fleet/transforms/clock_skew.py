@@ -21,23 +21,32 @@ def is_plausible(latency_ms: Column) -> Column:
     return latency_ms.between(EARLIEST_MS, LATEST_MS)
 
 
-def clock_skew(messages: DataFrame) -> DataFrame:
-    """Return one row per writer whose clock is off, with the median offset against its correspondents."""
+def clock_offsets(messages: DataFrame) -> DataFrame:
+    """One row for each day of acceptance, writer and impossible offset, and one for all possible ones (null)."""
     took = sf.col("release_latency_ms")
     is_known = took.isNotNull() & sf.col("message_id").isNotNull() & sf.col("recipient").isNotNull()
-    pairs = messages.filter(is_known).select("sender", "recipient", took)
+    offset = sf.when(~is_plausible(took), took)
     ends = sf.array(
-        sf.struct(sf.col("recipient").alias("writer"), took.alias("offset_ms")),
-        sf.struct(sf.col("sender").alias("writer"), (-took).alias("offset_ms")),
+        sf.struct(sf.col("recipient").alias("writer"), offset.alias("offset_ms")),
+        sf.struct(sf.col("sender").alias("writer"), (-offset).alias("offset_ms")),
     )
-    is_off = ~is_plausible(took)
     return (
-        pairs.select(is_off.alias("is_off"), sf.inline(ends))
-        .groupBy("writer")
+        messages.filter(is_known)
+        .select("day", sf.inline(ends))
+        .groupBy("day", "writer", "offset_ms")
+        .agg(sf.count(sf.lit(1)).alias("messages"))
+        .select("writer", "offset_ms", "messages", "day")
+    )
+
+
+def clock_skew(offsets: DataFrame) -> DataFrame:
+    """Return one row per writer whose clock is off, with the median offset against its correspondents."""
+    return (
+        offsets.groupBy("writer")
         .agg(
-            sf.count(sf.lit(1)).alias("messages"),
-            sf.count_if(sf.col("is_off")).alias("impossible"),
-            sf.median(sf.when(sf.col("is_off"), sf.col("offset_ms"))).cast("bigint").alias("offset_ms"),
+            sf.sum("messages").alias("messages"),
+            sf.sum(sf.when(sf.col("offset_ms").isNotNull(), sf.col("messages"))).alias("impossible"),
+            sf.percentile("offset_ms", 0.5, sf.col("messages")).cast("bigint").alias("offset_ms"),
         )
         .filter(sf.col("impossible") * 2 > sf.col("messages"))
         .select("writer", "messages", "impossible", "offset_ms")

@@ -5,33 +5,27 @@ events say it is in flight, its recipient journaled its arrival, and the sender'
 about it.
 """
 
+from decimal import Decimal
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from restante.model.journal import STATE_AFTER
-from restante.model.states import IN_FLIGHT
 
-
-def likely_affected(events: DataFrame, messages: DataFrame, missing_events: DataFrame) -> DataFrame:
+def likely_affected(in_flight: DataFrame, missing_events: DataFrame) -> DataFrame:
     """Return one row per message, with the first gap after the last event its sender wrote about it."""
-    with_gaps = sf.broadcast(missing_events.select(sf.col("writer").alias("sender")).distinct())
-    arrived = (
-        messages.filter(sf.col("inconsistency").isNull() & sf.col("state").isin(*IN_FLIGHT) & (sf.col("arrivals") > 0))
-        .join(with_gaps, on="sender", how="left_semi")
-        .select("message_id", "state", "last_event", "last_event_at_ms")
+    signed = sf.col("last_change_number").cast("decimal(20,0)")
+    number = sf.when(signed < 0, signed + sf.lit(Decimal(2**64))).otherwise(signed)
+    arrived = in_flight.filter(sf.col("inconsistency").isNull() & (sf.col("arrivals") > 0)).select(
+        "message_id",
+        sf.col("sender").alias("writer"),
+        "state",
+        "last_event",
+        "last_event_at_ms",
+        number.alias("last_number"),
     )
-    number = sf.conv(sf.hex(sf.substring("event_id", 9, 8)), 16, 10).cast("decimal(20,0)")
-    last_told = (
-        events.filter(sf.col("kind").isin(*STATE_AFTER) & sf.col("message_id").isNotNull())
-        .join(sf.broadcast(arrived.select("message_id")), on="message_id", how="left_semi")
-        .groupBy("message_id", "writer")
-        .agg(sf.max(number).alias("last_number"))
-    )
-    is_after = sf.col("missing_from") > sf.col("last_number")
     return (
-        arrived.join(last_told, on="message_id", how="inner")
-        .join(missing_events.select("writer", "missing_from", "missing_to"), on="writer", how="inner")
-        .filter(is_after)
+        arrived.join(missing_events.select("writer", "missing_from", "missing_to"), on="writer", how="inner")
+        .filter(sf.col("missing_from") > sf.col("last_number"))
         .groupBy("message_id", "writer", "state", "last_event", "last_event_at_ms")
         .agg(sf.min(sf.struct("missing_from", "missing_to")).alias("gap"))
         .select(

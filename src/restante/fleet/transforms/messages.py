@@ -69,6 +69,7 @@ def message_lifecycles(events: DataFrame, *, partitions: int | None = None) -> D
             _inconsistency().alias("inconsistency"),
             "other_hashes",
             "confirmed",
+            "last_change_number",
             utc_day(sf.coalesce("accepted_at_ms", "first_event_at_ms")).alias("day"),
         )
     )
@@ -106,6 +107,7 @@ def messages(lifecycles: DataFrame) -> DataFrame:
         "inconsistency",
         "other_hashes",
         "confirmed",
+        "last_change_number",
         "day",
     )
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from restante.fleet.transforms.node_identities import node_writers
+from restante.fleet.transforms.rounded_times import rounded
 from restante.policy.scoring import (
     BANDWIDTH_WEIGHT,
     LATENCY_WEIGHT,
@@ -22,11 +23,11 @@ HOUR_S: Final = 3_600
 BITS: Final = 8
 
 
-def node_measures(written: DataFrame, messages: DataFrame) -> DataFrame:
+def node_measures(written: DataFrame, answers: DataFrame) -> DataFrame:
     """One row a node: the share of its hours in which it did anything, what it took in, how fast it answered.
 
-    `written` is transforms/writer_activity. A node that no sender timed has the longest latency there is, so that it
-    gets no points for latency.
+    `written` is transforms/writer_activity, `answers` is `node_answers`. A node that no sender timed has the longest
+    latency there is, so that it gets no points for latency.
     """
     until = written.agg(sf.max("hour").alias("last_hour"))
     hours = (
@@ -41,7 +42,7 @@ def node_measures(written: DataFrame, messages: DataFrame) -> DataFrame:
     )
     return (
         hours.join(until, how="cross")
-        .join(_answers(messages), on=sf.col("of_node") == sf.col("timed_node"), how="left")
+        .join(_median_answers(answers), on=sf.col("of_node") == sf.col("timed_node"), how="left")
         .select(
             sf.col("of_node").alias("node"),
             (sf.col("active_hours") / (sf.col("last_hour") - sf.col("first_hour") + 1)).alias("uptime"),
@@ -54,13 +55,21 @@ def node_measures(written: DataFrame, messages: DataFrame) -> DataFrame:
     )
 
 
-def _answers(messages: DataFrame) -> DataFrame:
-    """The median time from a try to the node's signed answer, by the sender's clock alone."""
+def node_answers(messages: DataFrame) -> DataFrame:
+    """One row for each day of acceptance, node and rounded time from an attempt to the node's signed answer."""
     return (
         messages.filter(sf.col("message_id").isNotNull())
-        .select(sf.inline("confirmed"))
-        .groupBy(sf.col("node").alias("timed_node"))
-        .agg(sf.median("took_ms").alias("answer_ms"))
+        .select("day", sf.inline("confirmed"))
+        .groupBy("day", "node", rounded(sf.col("took_ms")).alias("rounded_ms"))
+        .agg(sf.count(sf.lit(1)).alias("answers"))
+        .select("node", "rounded_ms", "answers", "day")
+    )
+
+
+def _median_answers(answers: DataFrame) -> DataFrame:
+    """The median time of a node's answers, by the senders' clocks alone."""
+    return answers.groupBy(sf.col("node").alias("timed_node")).agg(
+        sf.percentile("rounded_ms", 0.5, sf.col("answers")).alias("answer_ms")
     )
 
 

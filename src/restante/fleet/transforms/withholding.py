@@ -1,82 +1,97 @@
-"""Name nodes that acknowledged a message and then did not keep it (SPEC 7.8, 13.5).
+"""Name nodes that signed for a blob and later signed a complete list without it (SPEC 7.8, 13.5).
 
-A sender's event of a node's signed DELIVERY ack is compared with the node's own events and the recipient's. A node that
-still holds the message, served it, or kept it until it expired is not listed. A node whose journal ends before its own
-signature is listed only if the message is lost.
+The sender journals the node's storage receipt, the recipient the node's signed list. Whether the two show that the node
+withholds is decided by core/mesh_proofs/withholding. What the node itself journals does not matter.
 """
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from restante.fleet.transforms.node_identities import node_journals
-from restante.model.conservation_report import Withheld
-from restante.model.states import State
+from restante.core.mesh_proofs.withholding import is_withheld
+from restante.model.errors import Malformed
+from restante.model.ids import payload_hash
+from restante.model.journal import JournalKind, StorageReceipt
+from restante.wire.inbox_keys import node_id_of
+from restante.wire.list_proofs import decode_list_proof
 
-CLOCK_MARGIN_MS: Final = 60_000
-"""Two clocks may differ by this much before a node is blamed for it; `ttl_s` alone may be a second short."""
+RECEIPT: Final = (
+    "evidence_inner_hash",
+    "evidence_path",
+    "evidence_root",
+    "evidence_at_ms",
+    "evidence_signature",
+)
+WITHHELD: Final = pa.schema(
+    [
+        ("node", pa.binary()),
+        ("message_id", pa.binary()),
+        ("payload_hash", pa.binary()),
+        ("stored_at_ms", pa.int64()),
+        ("absent_at_ms", pa.int64()),
+    ]
+)
 
 
-def withholding(hours: DataFrame, messages: DataFrame, replicas: DataFrame) -> DataFrame:
-    """One row for each node and message where the node did not keep its word."""
-    known = ("message_id", "payload_hash", sf.col("state").alias("message_state"), "arrivals")
-    claims = (
-        messages.filter(sf.col("message_id").isNotNull())
-        .select(*known, sf.inline("confirmed"))
-        .groupBy("node", "message_id", "payload_hash", "message_state", "arrivals")
-        .agg(sf.min("at_ms").alias("confirmed_at_ms"))
-    )
-    told = node_journals(hours).groupBy("node").agg(sf.max("last_event_at_ms").alias("node_last_event_at_ms"))
-    return (
-        claims.join(told, on="node", how="left")
-        .join(_kept(replicas), on=["node", "message_id"], how="left")
-        .withColumn("has_arrived", (sf.col("arrivals") > 0) | (sf.col("message_state") == State.DELIVERED))
-        .withColumn("evidence", _evidence())
-        .filter(sf.col("evidence").isNotNull())
-        .select(
-            "node",
-            "message_id",
-            "payload_hash",
-            "confirmed_at_ms",
-            "evidence",
-            "message_state",
-            "has_arrived",
-            "node_last_event_at_ms",
-        )
+def absences(events: DataFrame) -> DataFrame:
+    """What recipients journaled of blobs that one node did not list and another one had."""
+    is_absence = (sf.col("kind") == JournalKind.MISSING_AT_NODE) & sf.col("payload_hash").isNotNull()
+    return events.filter(is_absence & sf.col("answer").isNotNull()).select(
+        "event_id", "at_ms", "writer", "node", "payload_hash", "answer"
     )
 
 
-def _kept(replicas: DataFrame) -> DataFrame:
-    """What each node says of each message, however it was sealed; a node may have kept several journals in its life.
-
-    An event of a node's signature does not say for which bytes it was: a message that was encrypted again counts as
-    stored if the node stored any of them.
-    """
+def withholding(events: DataFrame, messages: DataFrame, known_absences: DataFrame) -> DataFrame:
+    """One row for each node and message where what the node signed shows that it withheld the message."""
+    claims = claimed(messages, known_absences).select("message_id", "payload_hash", "node", "answer")
+    has_receipt = (sf.col("kind") == JournalKind.DELIVERY_CONFIRMED) & sf.col("evidence_signature").isNotNull()
+    pairs = (
+        events.filter(has_receipt)
+        .select("message_id", "node", *RECEIPT)
+        .join(sf.broadcast(claims), on=["message_id", "node"], how="inner")
+        .select("message_id", "node", "payload_hash", "answer", *RECEIPT)
+    )
     return (
-        replicas.filter(sf.col("node").isNotNull() & sf.col("message_id").isNotNull())
+        pairs.mapInArrow(_withheld, from_arrow_schema(WITHHELD))
         .groupBy("node", "message_id")
         .agg(
-            sf.sum("copies_stored").alias("copies_stored"),
-            sf.sum("copies_removed").alias("copies_removed"),
-            sf.max(sf.coalesce("served_at_ms", "deleted_at_ms")).alias("handed_out_at_ms"),
-            sf.max("expires_at_ms").alias("expires_at_ms"),
-            sf.max("reaped_at_ms").alias("reaped_at_ms"),
+            sf.min("payload_hash").alias("payload_hash"),
+            sf.min("stored_at_ms").alias("stored_at_ms"),
+            sf.min("absent_at_ms").alias("absent_at_ms"),
         )
     )
 
 
-def _evidence() -> Column:
-    was_handed_out = sf.col("handed_out_at_ms").isNotNull()
-    was_stored = sf.coalesce(sf.col("copies_stored") > 0, sf.lit(False))
-    is_gone = sf.col("copies_removed") >= sf.col("copies_stored")
-    ended_early = is_gone & (sf.col("reaped_at_ms") < sf.col("expires_at_ms") - CLOCK_MARGIN_MS)
-    goes_on = sf.col("node_last_event_at_ms") > sf.col("confirmed_at_ms") + CLOCK_MARGIN_MS
-    is_lost = sf.col("message_state").isin(State.EXPIRED, State.DEAD) & ~sf.col("has_arrived")
+def claimed(messages: DataFrame, known_absences: DataFrame) -> DataFrame:
+    """The messages that absences are about; a message that was encrypted again has several hashes."""
+    hashes = sf.concat(sf.array("payload_hash"), "other_hashes")
     return (
-        sf.when(was_handed_out, sf.lit(None))
-        .when(was_stored & ended_early, Withheld.DROPPED_EARLY)
-        .when(was_stored, sf.lit(None))
-        .when(goes_on, Withheld.NEVER_STORED)
-        .when(is_lost, Withheld.NO_JOURNAL_AND_LOST)
+        messages.filter("message_id is not null")
+        .select("message_id", "confirmed", "day", sf.explode(sf.array_distinct(hashes)).alias("payload_hash"))
+        .join(sf.broadcast(known_absences.select("payload_hash", "node", "answer")), on="payload_hash", how="inner")
     )
+
+
+def _withheld(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        found = [row for row in map(_judged, batch.to_pylist()) if row is not None]
+        yield from pa.Table.from_pylist(found, schema=WITHHELD).to_batches()
+
+
+def _judged(row: dict[str, Any]) -> dict[str, Any] | None:
+    """The row of the table, if the node whose signatures these are withheld the blob."""
+    if any(row[name] is None for name in RECEIPT):
+        return None
+    try:
+        proof = decode_list_proof(row["answer"])
+        receipt = StorageReceipt(*(row[name] for name in RECEIPT))
+        if node_id_of(proof.node) != row["node"] or not is_withheld(receipt, proof, payload_hash(row["payload_hash"])):
+            return None
+    except Malformed:
+        return None
+    known = {name: row[name] for name in ("node", "message_id", "payload_hash")}
+    return {**known, "stored_at_ms": receipt.at_ms, "absent_at_ms": proof.done.time_ms}
