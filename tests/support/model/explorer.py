@@ -94,12 +94,18 @@ def start(scenario: Scenario) -> State:
         clients.append(
             client._replace(
                 peer=client.peer._replace(sessions=(known,), highest_generation=1),
-                ratchets=((session, Ratchet((0, 0, 0), 1 if side == 0 else 0, 0 if side == 0 else None, frozenset())),),
+                ratchets=((session, _established_ratchet(side)),),
+                consumed=frozenset({(session, 0), (session, 1)}),
                 next_one_time=1 if side == 0 else 0,
                 used_one_time=frozenset({0}) if side == 1 else frozenset(),
             )
         )
     return State((clients[0], clients[1]), opened=(1, 0))
+
+
+def _established_ratchet(side: int) -> Ratchet:
+    """Return the ratchet after each side sent a message and a receipt."""
+    return Ratchet((0, 0, 0), 1 if side == 0 else 0, 0 if side == 0 else None, frozenset(), next_sequence=2)
 
 
 class Explorer:

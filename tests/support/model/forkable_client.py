@@ -31,7 +31,7 @@ MAX_TRIES = 2_000
 """A fifth session of one side and generation sorts as it should in at least one try of 64."""
 PEER = "peer"
 _READ = """SELECT message_id FROM inbox_message
-     UNION ALL SELECT message_id FROM reorder_buffer WHERE kind <> 'control'"""
+     UNION ALL SELECT message_id FROM reorder_buffer WHERE sealed_plaintext IS NOT NULL"""
 
 Result = TypeVar("Result")
 Operation = Callable[[Client], Awaitable[object]]

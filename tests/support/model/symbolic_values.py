@@ -38,6 +38,8 @@ class Envelope(NamedTuple):
     number: int
     body: Body
     random: int
+    sequence: int
+    """Its place in the order of its session and sender; `number` begins again with each turn."""
 
     @property
     def sender(self) -> int:
@@ -49,6 +51,7 @@ class Ratchet(NamedTuple):
     number: int
     one_time: int | None
     used: frozenset[tuple[Path, int]]
+    next_sequence: int = 0
 
 
 class Client(NamedTuple):
@@ -60,6 +63,8 @@ class Client(NamedTuple):
     shown: frozenset[Mail] = frozenset()
     accepted: frozenset[Mail] = frozenset()
     seen: frozenset[int] = frozenset()
+    consumed: frozenset[tuple[SessionId, int]] = frozenset()
+    """The places in the peer's order that were read, also of sessions that were deleted."""
     to_acknowledge: frozenset[Mail] = frozenset()
     acknowledged_again: frozenset[Mail] = frozenset()
     next_one_time: int = 0

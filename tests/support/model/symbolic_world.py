@@ -3,7 +3,8 @@
 A ratchet is the path of its turns. Each turn is named by the incarnation of the side that made it; restoring a backup
 starts a new incarnation, so a turn made twice differs. A message key is (session, path, number, random bytes). A
 message can be read if its path is the reader's path, a prefix of it, or one turn longer, and its key was not used
-before: the Double Ratchet with unlimited skipped keys.
+before: the Double Ratchet with unlimited skipped keys. Nor may its place in the order of its session have been used,
+which a sender restored unnoticed does.
 
 The network is the set of all envelopes ever written. Any of them may be delivered at any time, any number of times or
 never; that covers loss, delay, repetition, reordering, and a crash before or after transmission.
@@ -129,10 +130,19 @@ class World:
         opening = (ratchet.one_time,) if session.is_initiator and not session.is_read else None
         random = self.incarnation[side] if self.rules.random_key_bytes else 0
         envelope = Envelope(
-            1 - side, session_id, session.generation, opening, ratchet.path, ratchet.number, body, random
+            1 - side,
+            session_id,
+            session.generation,
+            opening,
+            ratchet.path,
+            ratchet.number,
+            body,
+            random,
+            ratchet.next_sequence,
         )
         self._refuse_used_key(envelope)
-        self._set_ratchet(side, session_id, ratchet._replace(number=ratchet.number + 1))
+        after = ratchet._replace(number=ratchet.number + 1, next_sequence=ratchet.next_sequence + 1)
+        self._set_ratchet(side, session_id, after)
         number = self.envelopes.number(envelope)
         self.network |= {number}
         self.written.append(number)
@@ -141,7 +151,8 @@ class World:
     def _refuse_used_key(self, envelope: Envelope) -> None:
         for number in self.network:
             other = self.envelopes.all[number]
-            if other._replace(body=envelope.body) == envelope and other.body != envelope.body:
+            is_key_equal = other._replace(body=envelope.body, sequence=envelope.sequence) == envelope
+            if is_key_equal and other.body != envelope.body:
                 raise KeyUsedTwice
 
     # Reading
@@ -152,15 +163,16 @@ class World:
         if number in client.seen:
             self._acknowledge_again(side, envelope.body)
             return
-        after = self._decrypted(side, envelope)
         message_id = id_of(envelope.body, number)
+        place = (envelope.session, envelope.sequence)
+        after = None if place in client.consumed else self._decrypted(side, envelope)
         if after is None:
             if isinstance(envelope.body, Mail) and envelope.body in client.shown:
                 self._acknowledge_again(side, envelope.body)
             unread = UnreadMessage(hash_of(number), message_id, envelope.session, envelope.generation)
             self._unreadable(side, Unreadable(unread))
             return
-        self._change(side, seen=client.seen | {number})
+        self._change(side, seen=client.seen | {number}, consumed=client.consumed | {place})
         self._set_ratchet(side, envelope.session, after)
         confirmed = len(envelope.path) >= 3
         self._step(side, Read(envelope.session, envelope.generation, message_id, confirmed))
