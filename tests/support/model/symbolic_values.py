@@ -40,6 +40,8 @@ class Envelope(NamedTuple):
     random: int
     sequence: int
     """Its place in the order of its session and sender; `number` begins again with each turn."""
+    previous: int
+    """How many messages its sender says to have sent in its turn before."""
 
     @property
     def sender(self) -> int:
@@ -52,6 +54,9 @@ class Ratchet(NamedTuple):
     one_time: int | None
     used: frozenset[tuple[Path, int]]
     next_sequence: int = 0
+    previous: int = 0
+    ends: tuple[tuple[Path, int], ...] = ()
+    """The turns of the peer that have ended, each with the number from which no key was kept."""
 
 
 class Client(NamedTuple):

@@ -3,8 +3,9 @@
 A ratchet is the path of its turns. Each turn is named by the incarnation of the side that made it; restoring a backup
 starts a new incarnation, so a turn made twice differs. A message key is (session, path, number, random bytes). A
 message can be read if its path is the reader's path, a prefix of it, or one turn longer, and its key was not used
-before: the Double Ratchet with unlimited skipped keys. Nor may its place in the order of its session have been used,
-which a sender restored unnoticed does.
+before: the Double Ratchet with unlimited skipped keys. When the peer makes a turn, keys of its turn before are kept for
+as many messages as it says that it sent; after an unnoticed restore these are too few. Nor may the message's place in
+the order of its session have been used, which an unnoticed restore leads to as well.
 
 The network is the set of all envelopes ever written. Any of them may be delivered at any time, any number of times or
 never; that covers loss, delay, repetition, reordering, and a crash before or after transmission.
@@ -126,7 +127,7 @@ class World:
         ratchet = self.ratchet(side, session_id)
         assert ratchet is not None
         if (len(ratchet.path) % 2 == 1) != session.is_initiator:  # the last turn is the peer's: make one
-            ratchet = ratchet._replace(path=(*ratchet.path, self.incarnation[side]), number=0)
+            ratchet = ratchet._replace(path=(*ratchet.path, self.incarnation[side]), number=0, previous=ratchet.number)
         opening = (ratchet.one_time,) if session.is_initiator and not session.is_read else None
         random = self.incarnation[side] if self.rules.random_key_bytes else 0
         envelope = Envelope(
@@ -139,6 +140,7 @@ class World:
             body,
             random,
             ratchet.next_sequence,
+            ratchet.previous,
         )
         self._refuse_used_key(envelope)
         after = ratchet._replace(number=ratchet.number + 1, next_sequence=ratchet.next_sequence + 1)
@@ -151,7 +153,9 @@ class World:
     def _refuse_used_key(self, envelope: Envelope) -> None:
         for number in self.network:
             other = self.envelopes.all[number]
-            is_key_equal = other._replace(body=envelope.body, sequence=envelope.sequence) == envelope
+            is_key_equal = (
+                other._replace(body=envelope.body, sequence=envelope.sequence, previous=envelope.previous) == envelope
+            )
             if is_key_equal and other.body != envelope.body:
                 raise KeyUsedTwice
 
@@ -205,9 +209,12 @@ class World:
         path, known = envelope.path, ratchet.path
         last_turn_is_ours = (len(known) % 2 == 1) == self._known(side, envelope.session).is_initiator
         if path == known[: len(path)]:
-            return ratchet._replace(used=ratchet.used | {key})
+            end = dict(ratchet.ends).get(path)
+            return None if end is not None and envelope.number >= end else ratchet._replace(used=ratchet.used | {key})
         if path[:-1] == known and last_turn_is_ours:
-            return ratchet._replace(path=path, used=ratchet.used | {key})
+            before = path[:-2]
+            kept = max([envelope.previous, *(number + 1 for turn, number in ratchet.used if turn == before)])
+            return ratchet._replace(path=path, used=ratchet.used | {key}, ends=(*ratchet.ends, (before, kept)))
         return None
 
     def _accepted(self, side: int, envelope: Envelope, key: tuple[Path, int]) -> Ratchet | None:
