@@ -16,6 +16,7 @@ import pyspark
 from restante.fleet.spark.java import bundled_java, find_java
 from support.fleet.small_spark import SHORT_LIFE, quick_environ
 from support.relay.node_processes import free_port
+from support.system.mount_namespaces import with_own_tmp
 
 LIMIT_S = 300.0  # long enough for a busy machine
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "cluster.md"
@@ -69,7 +70,20 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def standalone_cluster(directory: Path, environ: Mapping[str, str], *, workers: int = 2) -> Iterator[Cluster]:
+def separate_machines(directory: Path, environ: Mapping[str, str], *, workers: int = 2) -> Iterator[Cluster]:
+    """The same with workers that share no file with each other or with the driver but the installed programs.
+
+    Each has a host name and a /tmp of its own (needs `support.system.mount_namespaces`). By one host name executors
+    would read each other's shuffle files from the disk.
+    """
+    with standalone_cluster(directory, environ, workers=workers, are_separate=True) as cluster:
+        yield cluster
+
+
+@contextlib.contextmanager
+def standalone_cluster(
+    directory: Path, environ: Mapping[str, str], *, workers: int = 2, are_separate: bool = False
+) -> Iterator[Cluster]:
     """By the commands of the page on clusters, with a port of its own."""
     port = str(free_port())
     home = str(Path(pyspark.__file__).parent)
@@ -77,7 +91,7 @@ def standalone_cluster(directory: Path, environ: Mapping[str, str], *, workers: 
     master, worker = ([home + program, *words] for program, *words in shown)  # `home` may have a space in it
     daemons: list[Daemon] = []
 
-    def start(name: str, command: list[str], *more: str) -> Daemon:
+    def start(name: str, command: list[str], *more: str, environ: Mapping[str, str] = environ) -> Daemon:
         log = directory / f"{name}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -94,7 +108,13 @@ def standalone_cluster(directory: Path, environ: Mapping[str, str], *, workers: 
     try:
         start("master", master).said(_LISTENING)
         for number in range(workers):
-            start(f"worker-{number}", worker, "--work-dir", str(directory / f"work-{number}"))
+            if are_separate:
+                host = f"127.0.0.{number + 2}"
+                own = {**environ, "SPARK_LOCAL_IP": host, "TMPDIR": "/tmp", "SPARK_LOCAL_DIRS": "/tmp/spark"}  # noqa: S108
+                more = ("--host", host, "--work-dir", "/tmp/work")  # noqa: S108 - in a namespace of its own
+                start(f"worker-{number}", [*with_own_tmp(), *worker], *more, environ=own)
+            else:
+                start(f"worker-{number}", worker, "--work-dir", str(directory / f"work-{number}"))
         for daemon in daemons[1:]:
             daemon.said(_REGISTERED)
         yield Cluster(worker[-1], daemons[1:])

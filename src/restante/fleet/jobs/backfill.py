@@ -19,7 +19,7 @@ from restante.fleet.lake.backfill_manifest import BackfillRecord, forget_record,
 from restante.fleet.lake.delta import exists as table_exists
 from restante.fleet.lake.enrolment_file import read_enrolment
 from restante.fleet.lake.file_systems import Listing
-from restante.fleet.lake.layout import DAY, Lake
+from restante.fleet.lake.layout import DAY, Lake, check_writable
 from restante.fleet.lake.segment_discovery import segments_here, segments_of
 from restante.fleet.lake.segments import Segment, damaged, read_segments
 from restante.fleet.lake.table_writer import (
@@ -77,6 +77,7 @@ def run_backfill(
         raise ConfigurationInvalid(f"the first day, {first_day}, must not be after the last, {last_day}")
     enrolment = read_enrolment(lake.root, operator_key)
     here = segments_here(lake, enrolment)
+    check_writable(lake)
     with open_session(app_name="restante backfill", master=master) as spark:
         found = here or segments_of(lake, spark, enrolment)
         return backfill(

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from restante.fleet.kernels.synthetic_fleet import Scenario
 from restante.fleet.lake.arrow_files import write_rows
 from restante.fleet.lake.file_systems import exists
-from restante.fleet.lake.layout import Lake, is_object_store, spark_path
+from restante.fleet.lake.layout import Lake, check_writable, is_object_store, spark_path
 from restante.fleet.spark.job_progress import Watcher, ignore_progress, watched
 from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.synthetic import all_events, recipients_events
@@ -25,6 +25,7 @@ def run_generate(
     tell: Watcher = ignore_progress,
 ) -> None:
     """The journals of `scenario` as the segments of a new lake, in a Spark session of its own."""
+    check_writable(lake)
     with open_session(app_name="restante generate", master=master) as spark:
         generate(spark, lake, scenario, only_arrivals=only_arrivals, tell=tell)
 

@@ -4,7 +4,6 @@ Spark keeps offsets, batches, triggers and progress; the source (stream/source) 
 them. The checkpoint may be lost or old: the lake itself says which batches are done.
 """
 
-import re
 import tempfile
 import threading
 import time
@@ -19,9 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from restante.fleet.jobs.micro_batch import BUCKETS, MicroBatches, OnBatch
 from restante.fleet.jobs.publish import publish, published
-from restante.fleet.lake.layout import STREAM, Lake, is_here, spark_path
+from restante.fleet.lake.layout import STREAM, Lake, check_writable, is_here, spark_path
 from restante.fleet.lake.new_files import delete_tree
 from restante.fleet.lake.reading import segments_read
+from restante.fleet.spark.errors import OWN_ERROR
 from restante.fleet.spark.session import open_session
 from restante.fleet.stream.bucket_step import Counts
 from restante.fleet.stream.source import BYTES_PER_BATCH, FILES_PER_BATCH, FORMAT, SegmentSource
@@ -35,7 +35,6 @@ QUERY_NAME: Final = "restante fleet stream"
 STOP_POLL_S: Final = 0.2
 POLL_INTERVAL_S: Final = 10.0
 PUBLISH_INTERVAL_S: Final = 300.0
-_OWN_ERROR: Final = re.compile(r"restante\.[\w.]+\.(?:StoreUnusable|ConcurrentWriter): (.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +79,7 @@ def run_stream(
 ) -> Streamed:
     """Keep the tables of `lake` up to date in a new Spark session until `stop` is set or, once, all is read."""
     _check_lake(lake, options)
+    check_writable(lake)
     with open_session(app_name=QUERY_NAME, master=master, has_ui=True) as spark:
         on_ready(spark.sparkContext.uiWebUrl)
         running = start_stream(spark, lake, settings, options, on_batch=on_batch)
@@ -213,7 +213,7 @@ class RunningStream:
         except StreamingQueryException as error:
             if self._problem is not None:
                 raise self._problem from None
-            if found := _OWN_ERROR.search(str(error)):
+            if found := OWN_ERROR.search(str(error)):
                 raise StoreUnusable(found[1].strip()) from error
             raise
 

@@ -4,6 +4,7 @@ Only names are decided here, and how a directory takes the place of another.
 """
 
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import SparkSession
 
 from restante.model.error_codes import Code
-from restante.model.errors import RestanteError
+from restante.model.errors import RestanteError, StoreUnusable
 
 SEGMENTS: Final = "segments"
 TABLES: Final = "tables"
@@ -106,6 +107,19 @@ def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
     jvm: Any = spark.sparkContext._jvm
     hadoop_path = jvm.org.apache.hadoop.fs.Path(spark_path(path))
     return hadoop_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), hadoop_path
+
+
+def check_writable(lake: Lake) -> None:
+    """Raise before anything is started, if the lake is on this machine and cannot be written."""
+    if not is_here(lake.root):
+        return
+    root = local_path(lake.root)
+    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise StoreUnusable(f"{lake.root} cannot be written: {error.strerror}") from error
 
 
 def no_directory(where: str) -> RestanteError:

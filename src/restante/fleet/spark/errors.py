@@ -16,6 +16,8 @@ from restante.model.errors import ConfigurationInvalid, EnvironmentUnsuitable, R
 _MASTER: Final = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|(spark|k8s)://\S+")
 _NO_ROOM: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 _NOT_ALLOWED: Final = re.compile(r"[^\s()\[\]]* ?\(?(?:Permission denied|Read-only file system)\)?")
+OWN_ERROR: Final = re.compile(r"restante\.[\w.]+\.(?:StoreUnusable|ConcurrentWriter): (.+)")
+"""What this package raised in a process of Spark's."""
 _NO_ACCESS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _GONE: Final = ("SparkContext was shut down", "stopped SparkContext", "All masters are unresponsive")
 
@@ -31,10 +33,10 @@ def translate_spark_error(error: Exception, master: str) -> RestanteError | None
     """What to say instead of `error`; None where that is not known."""
     if isinstance(error, OSError) and error.errno in _NO_ACCESS:
         return StoreUnusable(f"{error.filename or 'the lake'} cannot be written: {os.strerror(error.errno)}")
-    if not isinstance(error, PySparkException | Py4JError):
-        return None
-    text = _text_of(error)
-    if is_for_want_of_room(error):
+    text = _text_of(error) if isinstance(error, PySparkException | Py4JError) else ""
+    if found := OWN_ERROR.search(text):
+        return StoreUnusable(found[1].strip())
+    if any(words in text for words in _NO_ROOM):
         return StoreUnusable("a disk that Spark writes to is full; make room and run it again, it starts over")
     if found := _NOT_ALLOWED.search(text):
         return StoreUnusable(f"Spark may not write there: {found[0].strip()}")
