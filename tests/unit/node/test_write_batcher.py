@@ -256,6 +256,16 @@ async def test_what_comes_while_a_batch_is_committed_is_in_the_next(bench: Bench
     assert finished.done()
 
 
+async def test_recipients_are_told_of_stored_mail_before_its_senders_are_answered(bench: Bench) -> None:
+    peer = Peer()
+    answered: list[int] = []
+    bench.batcher.on_stored(lambda _inboxes: answered.append(len(peer.evidence)))
+    bench.put(peer, 1)
+    await turns()
+    await bench.disk.end()
+    assert (answered, len(peer.evidence)) == ([0], 1)
+
+
 @clause("6.8")
 @pytest.mark.parametrize("source", [b"another", b"greedy"], ids=["another source", "the same source"])
 async def test_a_modest_sender_waits_for_no_more_than_the_batch_in_progress(bench: Bench, source: bytes) -> None:
