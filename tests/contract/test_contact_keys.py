@@ -1,16 +1,18 @@
 """Newer prekeys and places of contacts: inside the session, and from the mesh (SPEC 3.14, 7.6, 8.8)."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from restante.client.home import ClientDirectory
 from restante.core.mesh_proofs.published_keys import encode_published
+from restante.core.signed_places import sign_places
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.model.ids import node_key
-from restante.model.places import RelayPlace
+from restante.model.places import MeshPlace, RelayPlace
 from restante.policy.mesh.time_buckets import bucket_at
 from restante.runtime.private_file import write_private
 from restante.testing.virtual_time import run_in_virtual_time
@@ -89,3 +91,20 @@ def test_a_running_client_fetches_newer_prekeys_of_contacts_it_has_not_heard_of_
         assert newest.prekey_created_at_ms - decode_bundle(contact.bundle).prekey_created_at_ms >= 9 * DAY_S * 1_000
 
     run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("3.14", "3.4")
+async def test_mail_to_a_contact_who_moves_stays_in_one_lane_and_keeps_its_order(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    await pair.meet()
+    alice, bob = (pair.clients[name] for name in ("alice", "bob"))
+    sent = [await alice.send("bob", b"to the relay")]
+    pair.clock.advance(1_000)
+    contact = alice.contacts.named("bob")
+    moved = sign_places((MeshPlace(),), bob.identity, now_ms=pair.clock.now_ms())
+    alice.contacts.add(replace(contact, places=moved))
+    sent.append(await alice.send("bob", b"to the mesh"))
+    entries = await alice.file.run(lambda: alice.outbox.store.entries(limit=10))
+    assert {each.message_id for each in entries} == {each.message_id for each in sent}
+    assert len({(each.route, each.lane) for each in entries}) == 1
+    await pair.close()

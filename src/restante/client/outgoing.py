@@ -125,11 +125,12 @@ class OutgoingMessages:
         self, to: Contact, content: Content, message_id: MessageId, *, size_bytes: int, now_ms: int
     ) -> NewEntry:
         kind, ttl_s, rule = content.kind, content.header.ttl_s, KIND_RULES[content.kind]
+        lane = to.control_lane if kind is Kind.CONTROL else to.lane
         return NewEntry(
             message_id=message_id,
             size_bytes=size_bytes,
-            route=to.route,
-            lane=to.control_lane if kind is Kind.CONTROL else to.lane,
+            route=self._outbox.store.lanes.route_of(lane, to.route),
+            lane=lane,
             kind=kind,
             priority=rule.priority,
             created_at_ms=now_ms,

@@ -4,25 +4,13 @@ Bodies of a bucket go to receiving only when all older buckets of the sync are r
 reorder buffer (9.4).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Final
 
-from restante.model.ids import NodeId, PayloadHash
+from restante.model.ids import PayloadHash
 
 MOST_ENTRIES: Final = 64
 """Keys in one FETCH (SPEC 7.12)."""
-
-
-def plan_requests(asked: Mapping[int, Sequence[NodeId]]) -> dict[NodeId, list[tuple[int, ...]]]:
-    """Return for each node the buckets to ask it for, at most 64 a request, oldest first: 1 + entries/64 requests."""
-    by_node: dict[NodeId, list[int]] = {}
-    for bucket in sorted(asked):
-        for node in asked[bucket]:
-            by_node.setdefault(node, []).append(bucket)
-    return {
-        node: [tuple(buckets[at : at + MOST_ENTRIES]) for at in range(0, len(buckets), MOST_ENTRIES)]
-        for node, buckets in by_node.items()
-    }
 
 
 class OldestFirst:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.core.mailbox_poll import reading
-from restante.core.mailbox_poll.full_sync import OldestFirst, plan_requests
+from restante.core.mailbox_poll.full_sync import OldestFirst
 from restante.core.mailbox_poll.reading import (
     AskList,
     BodiesReceived,
@@ -186,17 +186,6 @@ def test_in_every_order_of_events_a_read_finishes_once_with_verified_bodies_only
             one for each in happened if isinstance(each, BodiesReceived) for one in each.verified
         }
         assert finish.counted <= len({each.node for each in happened if isinstance(each, ListReceived)})
-
-
-@clause("7.5")
-@given(st.lists(st.integers(0, 719), unique=True, min_size=1, max_size=720), st.integers(1, 8))
-def test_a_full_sync_asks_each_node_with_one_request_per_64_buckets(buckets: list[int], nodes: int) -> None:
-    asked = {bucket: [NODES[(bucket + each) % 12] for each in range(nodes)] for bucket in buckets}
-    for node, requests in plan_requests(asked).items():
-        entries = [bucket for request in requests for bucket in request]
-        assert entries == sorted(bucket for bucket in buckets if node in asked[bucket])
-        assert len(requests) <= 1 + len(entries) // 64
-        assert all(len(request) <= 64 for request in requests)
 
 
 @clause("7.5")

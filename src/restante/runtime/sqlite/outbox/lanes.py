@@ -161,6 +161,15 @@ class LaneTable:
         """Return how many messages the lanes of one recipient hold, over all routes of mail."""
         return sum(lane.entries for route in MAIL_ROUTES if (lane := self.get(route, name)) is not None)
 
+    def route_of(self, name: str, otherwise: Route) -> Route:
+        """Return the route under which one recipient's mail is queued; `otherwise` if none is.
+
+        A recipient has one lane whatever its places (SPEC 3.14): who moves from a relay to the mesh keeps it until all
+        of its mail is received.
+        """
+        held = (route for route in MAIL_ROUTES if (lane := self.get(route, name)) is not None and lane.entries)
+        return next(held, otherwise)
+
     def held_at_relay(self, relay: str) -> Held:
         self._all()
         return self._held_at_relay.get(relay, Held(0, 0))
