@@ -3,8 +3,10 @@
 from datetime import date
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from restante.fleet.transforms.latency import latency, latency_days
+from restante.fleet.transforms.rounded_times import rounded
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from support.fleet.dataframes import tables_of
@@ -43,6 +45,19 @@ def test_percentiles_are_exact_for_each_kind_and_for_all(spark: SparkSession) ->
     ]
     percentiles = [round(row[name], 6) for row in found for name in ("p50_ms", "p90_ms", "p99_ms")]
     assert percentiles == [100, 100, 100, 25, 37, 39.7, 30, 76, 97.6, 2, 6, 6.9, 2, 6, 6.9]
+
+
+@clause("13.3")
+def test_rounded_times_are_exact_below_half_a_second_and_within_half_a_percent_above(spark: SparkSession) -> None:
+    edges = [2**bits + step for bits in range(36) for step in (-1, 0, 1)]
+    times = sorted({sign * edge for edge in edges for sign in (1, -1)} | set(range(-600, 600)))
+    found = spark.createDataFrame([(time,) for time in times], "ms long").select(
+        "ms", rounded(sf.col("ms")).alias("to")
+    )
+    for row in found.collect():
+        error = abs(row["ms"] - row["to"])
+        assert error == 0 if abs(row["ms"]) < 512 else error * 256 < abs(row["ms"])
+        assert abs(row["to"]) <= abs(row["ms"])
 
 
 def test_nothing_delivered_gives_no_rows(spark: SparkSession) -> None:
