@@ -3,8 +3,10 @@
 `from restante.fleet import backfill, start_stream, report`. The session is neither configured nor stopped.
 """
 
+import atexit
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -73,5 +75,12 @@ def _send_package(spark: SparkSession) -> None:
     context = spark.sparkContext
     if is_local(str(context.master)) or any(name.endswith("/restante.zip") for name in context.listFiles):
         return
-    with tempfile.TemporaryDirectory(prefix="restante-package-") as made:
-        context.addPyFile(str(zip_package(Path(made))))
+    context.addPyFile(str(zip_package(_package_directory())))
+
+
+@cache
+def _package_directory() -> Path:
+    """Where the file stays until this process ends: Spark hands it to executors from there, whenever one starts."""
+    made = tempfile.TemporaryDirectory(prefix="restante-package-", ignore_cleanup_errors=True)
+    atexit.register(made.cleanup)
+    return Path(made.name)
