@@ -9,27 +9,31 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from restante.model.errors import EnvironmentUnsuitable
+from restante.model.errors import EnvironmentUnsuitable, RestanteError
 
+_EXPECTED: Final = (KeyboardInterrupt, RestanteError)
 NEEDS_SPARK: Final = "this command needs Spark: pip install 'restante[fleet]'"
 
 
 @contextmanager
 def require_spark() -> Iterator[None]:
     """Import Spark inside this block. If it is not installed, raise an error that names the command to install it."""
-    _log_no_interrupts()
+    _log_no_expected_errors()
     try:
         yield
     except ImportError as missing:
         raise EnvironmentUnsuitable(NEEDS_SPARK) from missing
 
 
-def _log_no_interrupts() -> None:
-    """Keep py4j from logging a traceback for Ctrl-C. It logs through the root logger, all else passes."""
+def _log_no_expected_errors() -> None:
+    """Keep py4j from logging a traceback for Ctrl-C and for errors of ours, which a command reports in one line.
+
+    It logs through the root logger; all else passes.
+    """
     root = logging.getLogger()
     if not root.handlers:
         handler = logging.StreamHandler(sys.stderr)
-        handler.addFilter(lambda record: not (record.exc_info and record.exc_info[0] is KeyboardInterrupt))
+        handler.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], _EXPECTED)))
         root.addHandler(handler)
 
 
