@@ -25,7 +25,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-run: $(READY) ## messages through faults and a kill -9, then the Spark report on them
+run: $(READY) ## the whole story in about a minute: eight nodes, faults, kill -9, a liar, then the Spark report
 	@$(BIN)/restante demo
 
 check: $(READY) lint ## what to run before each commit, within two minutes: lint, types, unit and contract tests

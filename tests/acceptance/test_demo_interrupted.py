@@ -13,9 +13,9 @@ from support.system.wait_until import LIMIT_S, until
 
 
 def start(home: Path) -> subprocess.Popen[str]:
-    """A demo long enough to be stopped in the middle; its temporary files go to `home`."""
+    """A demo whose temporary files go to `home`."""
     return subprocess.Popen(
-        [sys.executable, "-m", "restante", "demo", "--messages", "2000"],
+        [sys.executable, "-m", "restante", "demo"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -24,14 +24,14 @@ def start(home: Path) -> subprocess.Popen[str]:
 
 
 def actors(home: Path) -> list[int]:
-    """The processes that play in the demo below `home`."""
+    """The node processes of the demo below `home`."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = entry.read_bytes().split(b"\0")
         except OSError:
             continue  # it ended while we looked
-        if b"restante.cli.demo.processes" in words and str(home).encode() in b" ".join(words):
+        if b"restante.cli.demo.node_process" in words and str(home).encode() in b" ".join(words):
             found.append(int(entry.parent.name))
     return found
 
@@ -42,7 +42,7 @@ def test_no_actor_outlives_the_stage(ending: signal.Signals) -> None:
     with tempfile.TemporaryDirectory() as made:
         home = Path(made)
         process = start(home)
-        until(lambda: process.poll() is not None or len(actors(home)) == 3)
+        until(lambda: process.poll() is not None or len(actors(home)) == 8)
         assert process.poll() is None, process.communicate()
         process.send_signal(ending)
         _, errors = process.communicate(timeout=LIMIT_S)

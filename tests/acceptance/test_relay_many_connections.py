@@ -3,13 +3,14 @@
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 
 from restante.runtime.identity_files import create_identity
 from restante.runtime.system import SystemEntropy
 from restante.runtime.transport.relay_connection import TlsRelayConnection
+from support.relay import relay_process
 from support.spec.clauses import clause
+from support.system.programs import command
 
 LOOPBACK = "127.0.0.1"
 CROWD = 1_000
@@ -33,12 +34,9 @@ def processor_s(pid: int) -> float:
 @clause("6.8")
 async def test_a_thousand_idle_connections_fit_in_300_mb_and_2_percent_of_a_core(tmp_path: Path) -> None:
     node = create_identity(tmp_path / "identity", SystemEntropy())
-    part = {"role": "relay", "home": str(tmp_path), "segments": str(tmp_path / "segments")}
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "restante.cli.demo.processes",
-        json.dumps(part),
+        *command(relay_process),
+        str(tmp_path),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

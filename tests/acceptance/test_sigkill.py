@@ -6,7 +6,6 @@ import itertools
 import json
 import random
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.wire.envelope import Envelope, encode_envelope
 from support.client import accepting_process
 from support.client.accepting_process import READERS, SENDER
+from support.relay import relay_process
 from support.spec.clauses import clause
 from support.sqlite.files import assert_books_balance, facts, open_client_file, open_node_file, states_by_journal
 from support.system.programs import command
@@ -108,22 +108,17 @@ def node(home: Path) -> Identity:
 
 
 @contextlib.asynccontextmanager
-async def relay_process(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
-    """The relay of the demo, with its port."""
-    part = {"role": "relay", "home": str(home), "segments": str(home / "segments")}
+async def running_relay(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+    """A relay in a process, with its port."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "restante.cli.demo.processes",
-        json.dumps(part),
+        *command(relay_process),
+        str(home),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
     try:
         assert process.stdout is not None
-        heard = json.loads(await asyncio.wait_for(process.stdout.readline(), 30))
-        assert heard["event"] == "listening"
-        yield process, heard["port"]
+        yield process, json.loads(await asyncio.wait_for(process.stdout.readline(), 30))["port"]
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -155,7 +150,7 @@ async def put_until_killed(process: asyncio.subprocess.Process, port: int, node:
 async def test_every_envelope_a_killed_relay_acknowledged_is_there_and_is_served_by_the_next(
     home: Path, node: Identity, after: int
 ) -> None:
-    async with relay_process(home) as (process, port):
+    async with running_relay(home) as (process, port):
         acknowledged = await put_until_killed(process, port, node.node_key, after=after)
         assert await asyncio.wait_for(process.wait(), 30) == -9
     assert len(acknowledged) >= after
@@ -167,7 +162,7 @@ async def test_every_envelope_a_killed_relay_acknowledged_is_there_and_is_served
     assert stored == hashes
     assert len(held) == len(hashes)
     file.database.close()
-    async with relay_process(home) as (_, port):
+    async with running_relay(home) as (_, port):
         link = await TlsRelayConnection.connect(LOOPBACK, port, node=node.node_key)
         await link.subscribe(OwnInbox(READERS[0]))
         served = set()

