@@ -85,5 +85,7 @@ def is_withheld(receipt: StorageReceipt, proof: ListProof, blob: PayloadHash) ->
     The recipient journals an absence only when it gets the blob for the first time: it has deleted it nowhere yet.
     """
     is_same_key = address_hash(proof.answer.inbox_key, proof.expires_at_ms) == receipt.inner_hash
-    is_in_time = receipt.at_ms <= proof.done.time_ms < proof.expires_at_ms
+    # Nodes stamp a receipt after its commit and a list before it is read, so a later stamp saw the commit. An equal one
+    # may not have.
+    is_in_time = receipt.at_ms < proof.done.time_ms < proof.expires_at_ms
     return is_same_key and is_in_time and is_stored(receipt, proof.node, blob) and is_absent(proof, blob)

@@ -101,6 +101,7 @@ class ServingConnection:
 
     def _lists(self, entries: tuple[FetchEntry, ...], request: int, *, subscribes: bool) -> Iterator[bytes]:
         answers: list[KeyAnswer] = []
+        began_ms = self._view.now_ms()  # what is stored from now on may be missing: the stamp must not say more
         for entry in entries:
             key = mesh_inbox_key(entry.blinded, entry.bucket)
             blobs = self._store.listed(key, after=entry.after, now_ms=self._view.now_ms())
@@ -116,7 +117,7 @@ class ServingConnection:
             if subscribes and key in self.proved:
                 self.subscribed[key] = last
                 self._news.add(key)  # what was stored while this list was sent
-        yield encode_mesh_frame(sign_done(self._view.identity, answers, now_ms=self._view.now_ms()), request)
+        yield encode_mesh_frame(sign_done(self._view.identity, answers, now_ms=began_ms), request)
 
     def _blobs(self, question: Want, request: int) -> Iterator[bytes]:
         missing: list[bytes] = []

@@ -150,7 +150,7 @@ class MeshWrites:
             else:
                 each.peer.send(encode_mesh_frame(result, each.request))
         if stored:
-            self._send_receipts(stored, batch.now_ms)
+            self._send_receipts(stored, self._now_ms())  # after the commit: lists that are read from now on have them
             self.on_stored({each.put.keep.inbox_key for each in stored}, len(stored))
 
     def _send_receipts(self, stored: Sequence[PutWork], now_ms: int) -> None:

@@ -85,10 +85,21 @@ def test_a_list_with_the_blob_proves_that_it_was_listed(listed: list[PayloadHash
         (receipt_of(), proof_of([], complete=False)),
         (receipt_of(), proof_of([], after=1)),
         (receipt_of(at_ms=STORED_MS + 2 * HOUR_MS), proof_of([])),
+        (receipt_of(), proof_of([], at_ms=STORED_MS)),
         (receipt_of(), proof_of([], at_ms=EXPIRES_MS)),
         (receipt_of()._replace(root=b"r" * 32), proof_of([])),
     ],
-    ids=["other signer", "other node", "other key", "incomplete", "after", "stored later", "expired", "other root"],
+    ids=[
+        "other signer",
+        "other node",
+        "other key",
+        "incomplete",
+        "after",
+        "stored later",
+        "stored at the same moment",
+        "expired",
+        "other root",
+    ],
 )
 def test_nothing_less_accuses_a_node(receipt: StorageReceipt, proof: ListProof) -> None:
     assert not is_withheld(receipt, proof, BLOB)
