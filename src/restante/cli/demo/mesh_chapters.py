@@ -8,7 +8,17 @@ from functools import partial
 from typing import Final
 
 from restante.cli.demo.chapters import Chapter, Stage, as_sent, percentiles, shown_latency
-from restante.cli.demo.people import ARRIVES_S, LOOK_S, are_in_order, online, receive, send_numbered, settle, until
+from restante.cli.demo.people import (
+    ARRIVES_S,
+    LOOK_S,
+    Arrived,
+    are_in_order,
+    online,
+    receive,
+    send_numbered,
+    settle,
+    until,
+)
 from restante.client.client import Client
 from restante.core.mesh_proofs.journal_evidence import withheld_blobs
 from restante.model.ids import NodeId, PayloadHash, SessionId
@@ -147,20 +157,26 @@ async def restored_backup(stage: Stage, alice: Client) -> Chapter:
         after = await _until_common_session(alice, bob)
         healed_s = time.monotonic() - began_s
         await settle(alice, bob)
-    is_good = are_in_order(arrived, [*AFTER_RESTORE, *ANSWERS])
+    # Each session has its own order (SPEC 1.2), and these messages cross from one to the next.
+    is_good = sorted(_numbers(arrived)) == sorted([*AFTER_RESTORE, *ANSWERS])
     is_healed = is_good and len(after) == 1 and after != before
     healed = f"{healed_s:,.1f} s after bob was back, both wrote in one new session."
-    lost, in_order = len(SINCE_BACKUP) + len(ANSWERS), as_sent(is_good=is_good)
+    lost = len(SINCE_BACKUP) + len(ANSWERS)
     return Chapter(
         title="A restored backup",
         lines=(
             f"bob lost his file and put back a copy from before the last {lost} messages.",
-            f"alice wrote {len(AFTER_RESTORE)} and bob {len(ANSWERS)}: {len(arrived)} arrived, {in_order}.",
+            f"alice wrote {len(AFTER_RESTORE)} and bob {len(ANSWERS)}: {len(arrived)} arrived,"
+            + (" each once." if is_good else " NOT each once."),
             healed if is_healed else "They did NOT find one new session.",
         ),
         is_good=is_healed,
         figures={"healed_ms": round(healed_s * 1_000), "received": len(arrived)},
     )
+
+
+def _numbers(arrived: list[Arrived]) -> list[int]:
+    return [int(each.text.split()[0]) for each in arrived]
 
 
 async def _until_stored(client: Client, *, since: int) -> dict[NodeId, int]:
