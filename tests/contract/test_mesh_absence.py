@@ -1,6 +1,7 @@
 """Recipients who are away, lost receipts, and nodes that hide mail, over a mesh in memory (SPEC 3.14, 7, 13.5)."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from restante.client.contacts import Contact
 from restante.core.signed_bundles import verify_bundle
 from restante.model.journal import JournalKind
 from restante.model.states import State
+from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE
+from restante.testing.memory_mesh import SILENCE_S
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.inbox_keys import node_id_of
 from support.mesh.evidence import events, withholding_nodes
@@ -160,3 +163,30 @@ async def _known(reader: Client, other: Client) -> Contact:
     async with reader.mesh_host() as host:
         found = await host.prekeys.fetch(other.identity.address)
     return Contact(card=other.identity.card, bundle=found.bundle, places=found.places, name="stranger")
+
+
+@clause("1.1", "7.5")
+def test_a_recipient_who_stays_too_short_for_all_of_its_mail_receives_some_with_each_visit(world: World) -> None:
+    async def scenario() -> None:
+        texts = [f"message {number}" for number in range(3 * MAX_WANTED_AT_ONCE)]
+        before = world.client("bob")
+        async with world.client("alice") as alice:
+            await introduced(alice, before)
+            await before.close()
+            await alice.send_many("peer", texts)
+            await asyncio.sleep(60)
+        got: list[str] = []
+        for visit in range(1, 4):
+            for node in world.mesh.nodes:
+                node.wants_left = 1
+            async with world.client("bob", run=visit) as bob:
+                inbox = bob.inbox(explicit_acks=True)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(SILENCE_S / 2):
+                        async for message in inbox:
+                            got.append(message.text)
+                            await message.ack()
+            assert got == texts[: len(got)]
+        assert got == texts
+
+    run_in_virtual_time(scenario(), world.clock)

@@ -62,6 +62,8 @@ class MemoryNode:
     """Whether the node says of every message that it is too large, for good."""
     body_delay_s: float = 0.0
     """How long the node takes to send bodies."""
+    wants_left: int | None = None
+    """How many WANTs the node still answers before it is silent; None: all."""
 
     @property
     def key(self) -> NodeKey:
@@ -258,6 +260,11 @@ class MemoryMeshConnection:
         self._answering += 1
         await asyncio.sleep(self._node.body_delay_s)
         self._answering -= 1
+        if self._node.wants_left is not None:
+            self._node.wants_left -= 1
+            if self._node.wants_left < 0:
+                await asyncio.sleep(SILENCE_S)
+                raise AttemptFailed("the node does not answer", failure=Failure.NETWORK_TIMEOUT)
         held = self._node.held.get(key, {})
         return {each: held[each] for each in hashes if each in held}
 

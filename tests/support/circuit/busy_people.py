@@ -10,6 +10,7 @@ from restante.cli.node.local_network import LocalNode, start, wait_until_answeri
 from restante.client.client import Client
 from restante.model.states import State
 from support.circuit.people import home_of, introduce, kill
+from support.system.wait_until import until_true
 
 UNSENT = {State.PENDING, State.SENDING}
 
@@ -26,7 +27,10 @@ class Person:
     got: list[str] = field(default_factory=list)
 
     async def live(self) -> None:
-        """Come, write a part, read for a while and leave, until everything was stored and read."""
+        """Come, write a part, read for a while and leave, until everything was stored and read.
+
+        A visit is counted from when the inboxes were read: on a busy machine a person may wait for circuits first.
+        """
         size = -(-len(self.texts) // self.visits)
         parts = [self.texts[at : at + size] for at in range(0, len(self.texts), size)]
         is_done = False
@@ -34,6 +38,7 @@ class Person:
             async with Client.open(self.home, receive_delay_s=0.0) as client:
                 if parts:
                     await client.send_many("next", parts.pop(0))
+                await until_true(lambda client=client: client.was_connected)
                 await self._read(client, within_s=self.dice.uniform(1.0, 3.0))
                 unsent = (await client.outbox.counts()).keys() & UNSENT
                 is_done = not parts and not unsent and len(self.got) >= len(self.expects)

@@ -36,8 +36,11 @@ class World:
         return {key for _, key, _ in self.mesh.holders()}
 
     def client(self, name: str, **more: int | None) -> Client:
-        """Return a client. `since` is the first bucket in which it can have mail; None reads all of 30 days."""
-        seed = int.from_bytes(name.encode(), "big")
+        """Return a client. `since` is the first bucket in which it can have mail; None reads all of 30 days.
+
+        `run` is another number for each run of a client that sends in several: its random bytes follow from it.
+        """
+        seed = int.from_bytes(name.encode(), "big") + (more.get("run") or 0)
         access = MeshAccess(
             bootstrap=self.mesh.bootstrap(),
             since=more.get("since", self.began),

@@ -1,11 +1,11 @@
 """Reads one inbox from the mesh, all buckets that are due in one pass: hosts `core.mailbox_poll` (SPEC 7.4, 7.5).
 
 Lists come from the five nodes of each bucket, batched by node; each body comes once, from one holder, verified by its
-hash. Bodies go to receiving oldest bucket first. The owner's DELETE follows once they are on disk.
+hash. Bodies go to receiving oldest bucket first, as they come. The owner's DELETE follows once they are on disk.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -52,6 +52,8 @@ class _Pass:
     listed: dict[int, dict[NodeId, ListedBucket]] = field(default_factory=dict)
     altered_by: dict[int, list[tuple[NodeId, PayloadHash]]] = field(default_factory=dict)
     finished: dict[int, Finish] = field(default_factory=dict)
+    handed_over: set[PayloadHash] = field(default_factory=set)
+    first_seen: set[PayloadHash] = field(default_factory=set)
     released: list[int] = field(default_factory=list)
 
 
@@ -134,6 +136,17 @@ class InboxPoll:
                     if bucket in one.reads:
                         one.reads[bucket], effects = reading.step(one.reads[bucket], event)
                         self._plan(one, bucket, effects)
+            await self._hand_over(one)
+
+    async def _hand_over(self, one: _Pass) -> None:
+        """Hand over what has come of the oldest bucket: whatever ends this pass early, that much is received."""
+        bucket = one.order.oldest
+        if bucket is not None and bucket in one.reads:
+            read = one.reads[bucket]
+            blobs = {each: one.bodies[each] for each in reading.ready(read) if each not in one.handed_over}
+            if blobs:
+                one.handed_over.update(blobs)
+                one.first_seen.update(await self._receiving.take(bucket, blobs, delete_at=reading.delete_at(read)))
 
     def _plan(self, one: _Pass, bucket: int, effects: Iterable[reading.Effect]) -> None:
         for effect in effects:
@@ -181,8 +194,8 @@ class InboxPoll:
             for released, hashes in one.order.finish(bucket, finish.hashes):
                 end = one.finished.pop(released)
                 blobs = {each: one.bodies.pop(each) for each in hashes if each in one.bodies}
-                first_seen = await self._receiving.take(released, blobs, delete_at=end.delete_at)
-                await self._report(one, released, end, blobs, first_seen)
+                one.first_seen.update(await self._receiving.take(released, blobs, delete_at=end.delete_at))
+                await self._report(one, released, end, blobs)
                 read = ReadFinished(one.began_at_ms, end.counted, one.storage_nodes, end.is_whole)
                 # A subscription that was made or lost during the pass left a time without pushes: read again soon.
                 interval_ms = poll_interval_ms(is_subscribed=one.was_subscribed and self.is_subscribed)
@@ -191,14 +204,7 @@ class InboxPoll:
                 )
                 one.released.append(released)
 
-    async def _report(
-        self,
-        one: _Pass,
-        bucket: int,
-        end: Finish,
-        blobs: dict[PayloadHash, bytes],
-        first_seen: Collection[PayloadHash],
-    ) -> None:
+    async def _report(self, one: _Pass, bucket: int, end: Finish, blobs: dict[PayloadHash, bytes]) -> None:
         """Journal what nodes signed that hid or altered a blob of this bucket, if other nodes sent it."""
         listed, altered_by = one.listed.pop(bucket, {}), one.altered_by.pop(bucket, [])
         if end.missing_at or altered_by:
@@ -206,7 +212,7 @@ class InboxPoll:
                 self._nodes.key(bucket),
                 listed,
                 blobs,
-                first_seen=first_seen,
+                first_seen=one.first_seen,
                 missing_at=end.missing_at,
                 altered_by=altered_by,
             )

@@ -33,5 +33,10 @@ class OldestFirst:
         return released
 
     @property
+    def oldest(self) -> int | None:
+        """The bucket whose blobs may go to receiving before it is finished; None if all are finished."""
+        return self._left[-1] if self._left else None
+
+    @property
     def is_over(self) -> bool:
         return not self._left

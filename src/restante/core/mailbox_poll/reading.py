@@ -1,12 +1,14 @@
 """One read of one time bucket: lists from all five nodes, each body once from the best-scored holder (SPEC 7.4).
 
 Silent nodes are passed outward, up to the sixteenth. The read ends when every node that was asked has answered or
-stayed silent, and every listed blob was fetched or has no holder left.
+stayed silent, and every listed blob was fetched or has no holder left. Bodies go to receiving while others are still
+fetched (`ready`), so that a client that is ended early has not fetched them for nothing.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from restante.core.transitions import Table, check_phase, legal_phases
@@ -160,6 +162,19 @@ def _step(state: Read, event: Event) -> Step:
             return state, ()
 
 
+def ready(state: Read) -> tuple[PayloadHash, ...]:
+    """Return the bodies that can go to receiving now, in order: all before the first one that is still fetched."""
+    under_way = {payload_hash for _, payload_hash in state.fetching}
+    found = takewhile(lambda each: each not in under_way, state.wanted)
+    return tuple(each for each in found if each in state.verified)
+
+
+def delete_at(state: Read) -> tuple[NodeId, ...]:
+    """Return the nodes that the owner's DELETE goes to: the five, and nodes further out that listed a fetched blob."""
+    listed_by = (each.node for each in state.answers if state.verified.intersection(each.hashes))
+    return tuple(dict.fromkeys((*state.order[:COPIES], *listed_by)))
+
+
 def _awaited(state: Read, node: NodeId) -> bool:
     return node in state.asked and node not in state.silent and all(each.node != node for each in state.answers)
 
@@ -236,12 +251,11 @@ def _finish(state: Read) -> Step:
         for payload_hash in read
         if payload_hash not in listed
     )
-    listed_by = tuple(each.node for each in state.answers if state.verified.intersection(each.hashes))
     finish = Finish(
         hashes=read,
         counted=len(complete),
         is_whole=len(read) == len(state.wanted),
-        delete_at=tuple(dict.fromkeys((*state.order[:COPIES], *listed_by))),
+        delete_at=delete_at(state),
         missing_at=missing,
     )
     return replace(state, phase=Phase.FINISHED), (finish,)

@@ -162,6 +162,21 @@ def test_lists_that_lack_parts_are_merged_so_that_few_messages_come_too_early(
         assert [each for each in order if each in other] == list(other)
 
 
+@clause("7.5")
+def test_bodies_are_ready_up_to_the_first_that_is_still_fetched() -> None:
+    state, _ = run(start(NODES[:2])[0], lists((A, B, C), (B, C)))
+    assert reading.ready(state) == ()
+    state, _ = run(state, [BodiesReceived(NODES[0], (C,), frozenset({C}))])
+    assert reading.ready(state) == (), "A comes first"
+    state, effects = run(state, [BodiesReceived(NODES[0], (A,), frozenset())])
+    assert (effects, reading.ready(state)) == ([], ()), "no other node has A, and B is still fetched"
+    state, effects = run(state, [BodiesReceived(NODES[0], (B,), frozenset())])
+    assert (effects, reading.ready(state)) == ([FetchBodies(NODES[1], (B,))], ())
+    _, [finish] = run(state, [BodiesReceived(NODES[1], (B,), frozenset({B}))])
+    assert isinstance(finish, Finish)
+    assert finish.hashes == (B, C)
+
+
 hashes = st.lists(st.sampled_from([A, B, C]), unique=True).map(tuple)
 events = st.one_of(
     st.builds(ListReceived, st.sampled_from(NODES), hashes, st.booleans()),
@@ -176,7 +191,11 @@ def test_in_every_order_of_events_a_read_finishes_once_with_verified_bodies_only
     happened: list[Event], nodes: int
 ) -> None:
     state, first = start(NODES[:nodes])
-    after, effects = run(state, happened)
+    after, effects, ready = state, list[Effect](), list[tuple[PayloadHash, ...]]()
+    for event in happened:
+        after, more = run(after, [event])
+        effects += more
+        ready.append(reading.ready(after))
     finishes = [each for each in (*first, *effects) if isinstance(each, Finish)]
     assert len(finishes) == (after.phase is Phase.FINISHED)
     fetched = [(each.node, one) for each in effects if isinstance(each, FetchBodies) for one in each.hashes]
@@ -186,6 +205,8 @@ def test_in_every_order_of_events_a_read_finishes_once_with_verified_bodies_only
             one for each in happened if isinstance(each, BodiesReceived) for one in each.verified
         }
         assert finish.counted <= len({each.node for each in happened if isinstance(each, ListReceived)})
+        for early in ready:
+            assert early == tuple(each for each in finish.hashes if each in early), "in the order of the whole read"
 
 
 @clause("7.5")
