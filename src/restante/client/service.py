@@ -63,9 +63,11 @@ def serve(arguments: dict[str, Any], passphrase: str | None) -> None:
 def circuit_data(mesh: MeshHost | None) -> dict[str, Any]:
     """Return what `restante circuits` shows."""
     status = None if mesh is None else mesh.circuit_status()
+    last = None if mesh is None else mesh.last_failure()
     return {
         "mode": None if mesh is None else mesh.circuit_mode.value,
         "pool": None if status is None else asdict(status),
+        "last_failure": None if last is None else {"age_ms": last[0], "code": last[1].code.value, "text": str(last[1])},
     }
 
 

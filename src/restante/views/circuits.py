@@ -7,8 +7,8 @@ from rich.console import Group
 from restante.views.text_tables import fields, table
 
 
-def circuits_view(pool: dict[str, Any]) -> Group:
-    """Return one line a circuit, and what building them took."""
+def circuits_view(pool: dict[str, Any], last_failure: dict[str, Any] | None) -> Group:
+    """Return one line a circuit, what building them took, and where the last message that was not stored failed."""
     rows = [
         (
             " ".join(each["hops"]),
@@ -26,6 +26,9 @@ def circuits_view(pool: dict[str, Any]) -> Group:
         ("built", f"{pool['built']:,}{median}; a build may take {pool['build_timeout_ms']:,} ms"),
         ("failed builds", failures),
     ]
+    if last_failure is not None:
+        ago_s = last_failure["age_ms"] / 1_000
+        lines.append(("last failure", f"{last_failure['code']}, {ago_s:,.0f} s ago: {last_failure['text']}"))
     return Group(
         table("Circuits", "guard middle exit", "use", "streams", "age", "built in", rows=rows, right=right),
         fields("Builds", lines),

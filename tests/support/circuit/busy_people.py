@@ -38,13 +38,13 @@ class Person:
             async with Client.open(self.home, receive_delay_s=0.0) as client:
                 if parts:
                     await client.send_many("next", parts.pop(0))
-                await until_true(lambda client=client: client.was_connected)
                 await self._read(client, within_s=self.dice.uniform(1.0, 3.0))
                 unsent = (await client.outbox.counts()).keys() & UNSENT
                 is_done = not parts and not unsent and len(self.got) >= len(self.expects)
             await asyncio.sleep(self.dice.uniform(0.0, 0.5))
 
     async def _read(self, client: Client, *, within_s: float) -> None:
+        await until_true(lambda: client.was_connected)
         leaves_s = asyncio.get_running_loop().time() + within_s
         messages = client.inbox(explicit_acks=True)
         try:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from restante.core.circuit import exit_streams
+from restante.policy.circuits.token_bucket import TokenBucket
 from restante.policy.quota import Refusal
 from restante.runtime.sqlite.mesh.store import FoundBlocks, MeshKeep, SqliteMeshStore
 from restante.wire.envelope import decode_envelope, encode_envelope
@@ -86,6 +88,20 @@ def alters() -> None:
     SqliteMeshStore.read = altered  # type: ignore[method-assign]  # the lie
 
 
+def refuses_stores() -> None:
+    """As an exit, take no STORE while there is a file of that name next to the firewall's."""
+    switch = Path(sys.argv[2]).with_name("refuses_stores")
+
+    class Meter(TokenBucket):
+        def take(self, count: float, now_s: float) -> bool:
+            return not switch.exists() and super().take(count, now_s)
+
+        def wait_ms(self, count: float) -> int:
+            return 2_000 if switch.exists() else super().wait_ms(count)
+
+    exit_streams.TokenBucket = Meter  # type: ignore[attr-defined]  # the lie
+
+
 def _forged(block: Block) -> Block:
     envelope = decode_envelope(block.envelope)
     forged = type(envelope)(
@@ -94,7 +110,7 @@ def _forged(block: Block) -> Block:
     return Block(blinded=block.blinded, bucket=block.bucket, envelope=encode_envelope(forged))
 
 
-LIES: dict[str, Callable[[], None]] = {each.__name__: each for each in (honest, drops, hides, alters)}
+LIES: dict[str, Callable[[], None]] = {each.__name__: each for each in (honest, drops, hides, alters, refuses_stores)}
 
 
 def command(lie: str, firewall: Path) -> list[str]:

@@ -23,7 +23,7 @@ app = typer.Typer(
 def circuits(
     ctx: typer.Context, home: HomeOption = None, passphrase_file: PassphraseOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show the circuits of the running client: hops, use, age, build time and failed builds.
+    """Show the circuits of the running client: hops, use, age, build time, failed builds and where a message failed.
 
     If the client does not run, build one circuit now and show it.
     """
@@ -45,7 +45,7 @@ def circuits(
         return
     if not is_running:
         out.print("The client does not run. This circuit was built to see whether it works, and has ended.")
-    out.print(circuits_view(data["pool"]))
+    out.print(circuits_view(data["pool"], data["last_failure"]))
 
 
 @app.command()

@@ -213,7 +213,11 @@ class ClientCircuit:
     def _refused(self, failed: Failed) -> AttemptFailed:
         failure, text = _STREAM_FAILURES[failed.failure]
         named = text.format(exit=short_key(self.hops[-1]))
-        return AttemptFailed(named, failure=failure, retry_after_ms=failed.retry_after_ms or None)
+        if failed.failure in (StreamFailure.UNKNOWN_NODE, StreamFailure.UNREACHABLE):
+            return AttemptFailed(named, failure=failure)
+        if failed.failure is StreamFailure.RATE_LIMITED:
+            self.meter.empty(asyncio.get_running_loop().time())
+        return CircuitFailed(named, hop=3, failure=failure, retry_after_ms=failed.retry_after_ms or None)
 
     def _ended(self, failed_hop: int | None) -> None:
         if not self.built.done():

@@ -134,6 +134,13 @@ class MeshHost:
         """What `restante circuits` shows; None if circuits are off."""
         return None if self.circuits is None else self.circuits.pool.status()
 
+    def last_failure(self) -> tuple[int, AttemptFailed] | None:
+        """Return how long ago, in ms, a message could not be stored, and why; None if that has not happened."""
+        if self.storage.last_failure is None:
+            return None
+        at_ms, failed = self.storage.last_failure
+        return self.directory.now_ms() - at_ms, failed
+
     async def _circuits(self) -> MeshCircuits:
         stored = StoredGuards(self._file.database)
         guards = await self._file.run(stored.load)

@@ -73,6 +73,8 @@ class MeshStorage:
         self._directory = directory
         self._passed_over: dict[NodeId, int] = {}
         self._late: set[asyncio.Task[None]] = set()
+        self.last_failure: tuple[int, AttemptFailed] | None = None
+        """When an attempt failed last, and where (SPEC 11.7): the outbox keeps only its code."""
 
     def can_try(self) -> bool:
         """Return whether any node of the mesh is known."""
@@ -80,6 +82,13 @@ class MeshStorage:
 
     async def store(self, entry: OutboxEntry, *, recipient: Address, access_secret: bytes) -> tuple[StoredByNode, ...]:
         """Store the entry's sealed bytes. Raises `AttemptFailed` if fewer than two nodes have signed for them."""
+        try:
+            return await self._store(entry, recipient, access_secret)
+        except AttemptFailed as failed:
+            self.last_failure = self._directory.now_ms(), failed
+            raise
+
+    async def _store(self, entry: OutboxEntry, recipient: Address, access_secret: bytes) -> tuple[StoredByNode, ...]:
         async with self._directory.connections.storing(len(entry.payload)):
             attempt, effects = await self._begin(entry, recipient, access_secret)
             try:

@@ -25,6 +25,11 @@ class TokenBucket:
         self._refill(now_s)
         self._tokens -= count
 
+    def empty(self, now_s: float) -> None:
+        """Use all tokens that are left."""
+        self._refill(now_s)
+        self._tokens = min(self._tokens, 0.0)
+
     def has(self, count: float, now_s: float) -> bool:
         self._refill(now_s)
         return self._tokens >= count
