@@ -31,6 +31,7 @@ from restante.wire.circuit.frames import CircuitFrameType
 from restante.wire.envelope import decode_envelope
 from restante.wire.frames.codec import RawFrame, Unknown
 from restante.wire.frames.mesh import MeshFrame
+from restante.wire.frames.mesh_directory import Authenticate
 from restante.wire.frames.mesh_storage import GetRecord, MeshPut, MeshStored, Record
 from support.mesh.scripted_node import ScriptedFamily
 
@@ -60,12 +61,15 @@ class RecordingFamily(CircuitFamily):
 
         def recorded(frames: Sequence[RawFrame], *, now_s: float) -> None:
             self.received += [(peer.source, frame) for frame in frames]
+            self.senders += [peer] * len(frames)
             handle(frames, now_s=now_s)
 
         made.handle = recorded  # type: ignore[method-assign]  # the connection knows the object, not its class
         return made
 
     received: list[tuple[bytes, RawFrame]]
+    senders: list[Peer]
+    """Who sent each frame of `received`."""
 
 
 @dataclass
@@ -87,6 +91,12 @@ class HopNode:
     @property
     def cells(self) -> list[bytes]:
         return [frame.body for _, frame in self.family.received if frame.type == CircuitFrameType.CELL]
+
+    def frames_from(self, *neighbours: "HopNode") -> list[RawFrame]:
+        """Return what these nodes sent as the hop before this one."""
+        keys = {each.identity.node_key for each in neighbours}
+        pairs = zip(self.family.senders, self.family.received, strict=True)
+        return [frame for peer, (_, frame) in pairs if peer.node_key in keys]
 
     async def stop(self) -> None:
         """End at once, as a killed process does."""
@@ -144,7 +154,7 @@ class Network:
             circuit_limits=limits or CircuitLimits(),
             limits=relay_limits,
         )
-        family.received = []
+        family.received, family.senders = [], []
         context.register(family)
         host = f"127.0.{number}.1"
         loop = asyncio.get_running_loop()
@@ -162,6 +172,8 @@ class Network:
         node = HopNode(number, identity, onion_secret, sign_descriptor(unsigned, identity), family, table, server)
 
         def script(frame: MeshFrame | Unknown, peer: Peer) -> Sequence[MeshFrame]:
+            if isinstance(frame, Authenticate):
+                peer.node_key = frame.node_key
             node.asked.append((peer.source, frame))
             return answer(node, frame)
 

@@ -1,5 +1,6 @@
 """What one connection may ask of a hop, and what a hop remembers of nodes that it does not know (SPEC 11.5, 7.12)."""
 
+import asyncio
 import tracemalloc
 from types import SimpleNamespace
 from typing import cast
@@ -46,6 +47,26 @@ async def test_only_nodes_of_the_directory_create_circuits_faster_than_a_client(
     )
     family.connect(cast("Peer", peer)).handle(CREATES, now_s=0.0)
     assert family.refused == (0 if proved == "the key of a known node" else len(CREATES) - PER_CLIENT_PER_S)
+    await family.stop()
+
+
+@clause("11.5")
+async def test_between_two_handshakes_of_a_flood_other_work_has_its_turn() -> None:
+    peer = SimpleNamespace(node_key=KNOWN.node_key, source=b"net", can_write=True, send=lambda _raw: None)
+    family = CircuitFamily(
+        Identity(b"h" * 32),
+        {KNOWN.node_id: KNOWN}.get,
+        dict,
+        entropy=SystemEntropy(),
+        circuit_limits=CircuitLimits(),
+        limits=RelayLimits(),
+    )
+    family.connect(cast("Peer", peer)).handle(CREATES, now_s=0.0)
+    turns = 0
+    while len(family._waiting):
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= len(CREATES)
     await family.stop()
 
 

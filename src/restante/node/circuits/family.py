@@ -5,13 +5,14 @@ Decides how many circuits and handshakes a connection, a source and the node may
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from restante.core.circuit.cell_queues import CellBudget
 from restante.core.circuit.exit_streams import ByteBudget
-from restante.core.fair_queue import CONNECTION_TURN, FairQueue
+from restante.core.fair_queue import SOURCE_TURN, FairQueue
 from restante.crypto.identity import Identity
 from restante.crypto.onion import HOP_ENTROPY_BYTES, answer_handshake
 from restante.model.errors import RestanteError
@@ -89,6 +90,8 @@ class CircuitFamily:
         self.circuits: set[HopCircuit] = set()
         self.created = 0
         self.refused = 0
+        self.handshakes_s = 0.0
+        """CPU time that handshakes took, failed ones included."""
         self._waiting: FairQueue[_Waiting] = FairQueue()
         self._waiting_of: Counter[Source] = Counter()
         self._core = core_meter(self.now_s())
@@ -126,29 +129,31 @@ class CircuitFamily:
             self.refused += 1
             return False
         self._waiting_of[source] += 1
-        self._waiting.add(source, connection, _Waiting(connection, circuit, create), cost=CONNECTION_TURN)
+        self._waiting.add(source, connection, _Waiting(connection, circuit, create), cost=SOURCE_TURN)
         if self._draining is None:
             self._draining = self._loop.call_soon(self._drain)
         return True
 
     def _drain(self) -> None:
-        """Answer handshakes in fair turns while the node's share of a core lasts."""
+        """Answer one handshake, whose turn it is, while the node's share of a core lasts; then cells have a turn."""
         self._draining = None
-        while len(self._waiting):
-            if not self._core.has(HANDSHAKE_S, self.now_s()):
-                wait_s = self._core.wait_ms(HANDSHAKE_S) / 1_000
-                self._draining = self._loop.call_later(wait_s, self._drain)
-                return
-            for waiting in self._waiting.take(1):
-                self._waiting_of[waiting.connection.peer.source] -= 1
-                self._answer(waiting)
-        self._waiting_of.clear()
+        if not len(self._waiting):
+            self._waiting_of.clear()
+            return
+        if not self._core.has(HANDSHAKE_S, self.now_s()):
+            wait_s = self._core.wait_ms(HANDSHAKE_S) / 1_000
+            self._draining = self._loop.call_later(wait_s, self._drain)
+            return
+        for waiting in self._waiting.take(1):
+            self._waiting_of[waiting.connection.peer.source] -= 1
+            self._answer(waiting)
+        self._draining = self._loop.call_soon(self._drain)
 
     def _answer(self, waiting: _Waiting) -> None:
         connection, circuit, create = waiting
         if not connection.expects(circuit):
             return  # destroyed while it waited
-        began_s = self.now_s()
+        began_s = time.thread_time()  # work, not the time that other processes took meanwhile
         try:
             layer, answer = answer_handshake(
                 create.request,
@@ -161,7 +166,9 @@ class CircuitFamily:
             connection.refuse(circuit)
             return
         finally:
-            self._core.spend(self.now_s() - began_s, self.now_s())
+            took_s = time.thread_time() - began_s
+            self.handshakes_s += took_s
+            self._core.spend(took_s, self.now_s())
         made = HopCircuit(
             self,
             layer,
