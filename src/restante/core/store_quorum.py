@@ -49,6 +49,12 @@ class PutFailed(NamedTuple):
     node: NodeId
 
 
+class NotAsked(NamedTuple):
+    """The sender's own way to the node failed, a circuit for example: nothing is known about the node."""
+
+    node: NodeId
+
+
 class WrongBucketAnswered(NamedTuple):
     node: NodeId
     time_ms: int
@@ -71,7 +77,7 @@ class TimePassed(NamedTuple):
     """A time that `WakeAt` named has come."""
 
 
-Event = ReceiptVerified | PutFailed | WrongBucketAnswered | NotResponsibleAnswered | Moved | TimePassed
+Event = ReceiptVerified | PutFailed | NotAsked | WrongBucketAnswered | NotResponsibleAnswered | Moved | TimePassed
 
 
 class Put(NamedTuple):
@@ -112,19 +118,20 @@ Effect = Put | MoveTo | PassOver | ReportSent | Finish | WakeAt
 _ACTIVE: Final = frozenset({Phase.ASKING, Phase.WIDENING, Phase.STORED, Phase.FAILED})
 _WIDENED: Final = _ACTIVE - {Phase.ASKING}
 _MOVING: Final = frozenset({Phase.MOVING})
-_LATE: Final = (ReceiptVerified, PutFailed, WrongBucketAnswered, NotResponsibleAnswered, TimePassed)
+_ANSWERS: Final = (ReceiptVerified, PutFailed, NotAsked, NotResponsibleAnswered)
+_LATE: Final = (*_ANSWERS, WrongBucketAnswered, TimePassed)
 
 TABLE: Final[Table[Phase]] = {
     Phase.ASKING: {
-        **dict.fromkeys((ReceiptVerified, PutFailed, NotResponsibleAnswered, TimePassed), _ACTIVE),
+        **dict.fromkeys((*_ANSWERS, TimePassed), _ACTIVE),
         WrongBucketAnswered: _ACTIVE | _MOVING,
     },
     Phase.WIDENING: {
-        **dict.fromkeys((ReceiptVerified, PutFailed, NotResponsibleAnswered, TimePassed), _WIDENED),
+        **dict.fromkeys((*_ANSWERS, TimePassed), _WIDENED),
         WrongBucketAnswered: _WIDENED | _MOVING,
     },
     Phase.MOVING: {
-        **dict.fromkeys((ReceiptVerified, PutFailed, WrongBucketAnswered, NotResponsibleAnswered), _MOVING),
+        **dict.fromkeys((*_ANSWERS, WrongBucketAnswered), _MOVING),
         Moved: frozenset({Phase.ASKING, Phase.FAILED}),
         TimePassed: frozenset({Phase.MOVING, Phase.FAILED}),
     },
@@ -145,6 +152,8 @@ class StoreQuorum:
     asked: frozenset[NodeId] = frozenset()
     stored: frozenset[NodeId] = frozenset()
     failed: frozenset[NodeId] = frozenset()
+    not_asked: frozenset[NodeId] = frozenset()
+    """Those of `failed` that nothing is known about."""
     passed_over: frozenset[NodeId] = frozenset()
     votes: frozenset[tuple[int, NodeId]] = frozenset()
     """Which other bucket each node named."""
@@ -201,6 +210,9 @@ def _step(state: StoreQuorum, event: Event, now_ms: int) -> Step:
             return _after_answer(after, now_ms, sent)
         case PutFailed(node):
             return _refused(state, node, now_ms)
+        case NotAsked(node):
+            after = replace(state, failed=state.failed | {node}, not_asked=state.not_asked | {node})
+            return _after_answer(after, now_ms, ())
         case WrongBucketAnswered(node, time_ms):
             return _wrong_bucket(state, node, bucket_at(time_ms), now_ms)
         case NotResponsibleAnswered(node, order):
@@ -226,6 +238,7 @@ def _wrong_bucket(state: StoreQuorum, node: NodeId, named: int, now_ms: int) -> 
             asked=frozenset(),
             stored=frozenset(),
             failed=frozenset(),
+            not_asked=frozenset(),
             votes=frozenset(),
             corrections=state.corrections + 1,
         )
@@ -253,12 +266,15 @@ def _time_passed(state: StoreQuorum, now_ms: int) -> Step:
 
 
 def _after_answer(state: StoreQuorum, now_ms: int, effects: tuple[Effect, ...]) -> Step:
-    """Finish when nothing is left to wait for. Widen at once when all five have answered and too few of them stored."""
-    if state.phase is Phase.WIDENING and len(state.stored) >= WANTED_COPIES:
-        after, more = _finish(state, now_ms)
-    elif state.outstanding and state.phase is Phase.ASKING:
+    """Finish when nothing is left to wait for. Widen at once when all five have answered and too few of them stored.
+
+    Nodes that were not asked are no reason to widen: they are well, and their recipient asks them and no others. The
+    attempt fails, and the next one asks them.
+    """
+    is_first = state.phase is Phase.ASKING
+    if is_first and state.outstanding:
         return state, effects
-    elif len(state.stored) >= WANTED_COPIES:
+    if len(state.stored) + is_first * len(state.not_asked) >= WANTED_COPIES:
         after, more = _finish(state, now_ms)
     else:
         after, more = _widen(replace(state, phase=Phase.WIDENING), now_ms)

@@ -12,6 +12,7 @@ from restante.core.store_quorum import (
     Finish,
     Moved,
     MoveTo,
+    NotAsked,
     NotResponsibleAnswered,
     PassOver,
     Phase,
@@ -36,6 +37,7 @@ NEXT_MS = NOW_MS + 2 * 3_600_000
 EVENTS: list[Event] = [
     *(ReceiptVerified(node) for node in NODES[:7]),
     *(PutFailed(node) for node in NODES[:7]),
+    *(NotAsked(node) for node in NODES[:7]),
     *(WrongBucketAnswered(node, NEXT_MS) for node in NODES[:7]),
     *(NotResponsibleAnswered(node, order) for node in NODES[:7] for order in (NODES[3:], NODES[:10], ())),
     Moved(NODES[2:]),
@@ -121,6 +123,16 @@ def test_all_five_are_asked_at_once() -> None:
     assert puts(effects) == list(NODES[:5])
     assert [each.at_ms - NOW_MS for each in effects if isinstance(each, WakeAt)] == [30_000, 60_000]
     assert state.phase is Phase.ASKING
+
+
+@clause("7.3", "11.3")
+def test_nodes_that_a_failed_circuit_did_not_reach_are_asked_again_and_not_replaced_by_others() -> None:
+    state, effects = run(asking(), [NotAsked(node) for node in NODES[:5]])
+    assert (state.phase, effects) == (Phase.FAILED, [Finish(is_stored=False)])
+    state, effects = run(asking(), [*stored(0, 1), *(NotAsked(node) for node in NODES[2:5])])
+    assert (state.phase, puts(effects)) == (Phase.STORED, []), "two copies are enough to send"
+    state, effects = run(asking(), [*failed(0, 1, 2), *(NotAsked(node) for node in NODES[3:5])])
+    assert puts(effects) == list(NODES[5:8]), "with the two there would be too few"
 
 
 @clause("7.3")

@@ -18,6 +18,7 @@ from restante.core.store_quorum import (
     Finish,
     Moved,
     MoveTo,
+    NotAsked,
     NotResponsibleAnswered,
     PassOver,
     Put,
@@ -152,8 +153,7 @@ class MeshStorage:
                     attempt.receipts.clear()
                     attempt.events.put_nowait((bucket, Moved(await self._order(attempt.keys))))
                 case PassOver(node, until_ms):
-                    problem = attempt.problems.get(node)
-                    if not isinstance(problem, CircuitFailed):  # else no node is to blame
+                    if not isinstance(attempt.problems.get(node), CircuitFailed):  # else no node is to blame
                         self._passed_over[node] = until_ms
                 case WakeAt(at_ms):
                     delay_s = max(0, at_ms - self._directory.now_ms()) / 1_000
@@ -176,6 +176,7 @@ class MeshStorage:
         except AttemptFailed as failed:
             attempt.was_reached |= failed.reached
             attempt.problems[node] = failed
+            event = NotAsked(node) if isinstance(failed, CircuitFailed) else event
         attempt.events.put_nowait((bucket, event))
 
     def _understood(
