@@ -94,7 +94,12 @@ async def fails_with(client: Client, code: Code) -> tuple[OutboxEntry, str]:
     return entry, str(last[1])
 
 
-@clause("4.3", "4.4", "11.7")
+async def sessions(client: Client) -> list[object]:
+    read = "SELECT session_id, generation, is_deleted, next_sequence FROM session ORDER BY session"
+    return await client.file.run(lambda: list(client.file.database.rows(read)))
+
+
+@clause("4.3", "4.4", "11.3", "11.7")
 async def test_e004_names_the_node_that_its_exit_cannot_reach_and_counts_as_an_attempt(
     mesh: Mesh, tmp_path: Path
 ) -> None:
@@ -106,6 +111,10 @@ async def test_e004_names_the_node_that_its_exit_cannot_reach_and_counts_as_an_a
         await alice.send("peer", "one copy is too few")
         entry, where = await fails_with(alice, Code.STORAGE_FAILED)
         assert entry.attempts >= 1
+        before = await sessions(alice)
+        again = await until_outbox(alice, lambda each: each.attempts > entry.attempts and each.state is State.PENDING)
+        assert again.payload == entry.payload, "the same sealed bytes"
+        assert await sessions(alice) == before, "nothing that a node says touches a session"
         key = short_key(node_id_of(dead.place.node_key))
         said = f"the node {key} can't be reached from the exit {KEY}|the connection to the node is gone"
         assert re.fullmatch(f"1 nodes stored the message, at least 2 must: ({said})", where), where
