@@ -13,6 +13,8 @@ NAMES: Final = {
     "relay": "A put that is answered when it is on disk",
     "mesh": "The mesh: stores and reads",
     "mesh_simulation": "The mesh, simulated",
+    "onion": "Circuits: the work of a hop",
+    "onion_mesh": "Circuits on node processes",
     "crypto": "The ratchet and its primitives",
     "envelope": "Envelopes",
     "inbox": "Ordering and deduplication",
