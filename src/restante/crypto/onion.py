@@ -13,6 +13,7 @@ import hmac
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -54,11 +55,12 @@ class ClientHandshake:
 class Layer:
     """The keys of one hop, at either end. Counters move only when a cell was encrypted or decrypted."""
 
-    __slots__ = ("_aead", "_counters", "hop")
+    __slots__ = ("_aead", "_associated", "_counters", "hop")
 
     def __init__(self, forward_key: bytes, backward_key: bytes, *, hop: int) -> None:
         self.hop = hop
         self._aead = (AESGCM(forward_key), AESGCM(backward_key))
+        self._associated = _associated(hop)
         self._counters = [0, 0]
 
     def __repr__(self) -> str:
@@ -82,14 +84,14 @@ class Layer:
 
     def _encrypt(self, direction: int, plaintext: bytes, cell_class: int) -> bytes:
         nonce = self._nonce(direction)
-        sealed = self._aead[direction].encrypt(nonce, plaintext, bytes((direction, cell_class, self.hop)))
+        sealed = self._aead[direction].encrypt(nonce, plaintext, self._associated[direction][cell_class])
         self._counters[direction] += 1
         return sealed
 
     def _decrypt(self, direction: int, ciphertext: bytes, cell_class: int) -> bytes:
         nonce = self._nonce(direction)
         try:
-            plaintext = self._aead[direction].decrypt(nonce, ciphertext, bytes((direction, cell_class, self.hop)))
+            plaintext = self._aead[direction].decrypt(nonce, ciphertext, self._associated[direction][cell_class])
         except InvalidTag:
             raise RemoteProtocolError("a cell does not decrypt", code=Code.AUTHENTICATION_FAILED) from None
         self._counters[direction] += 1
@@ -100,6 +102,12 @@ class Layer:
         if counter >= MAX_CELLS:
             raise LocalProtocolError("a circuit has no more cells")
         return counter.to_bytes(12, "big")
+
+
+@cache
+def _associated(hop: int) -> tuple[tuple[bytes, ...], ...]:
+    """Return the associated data by direction and class: the same for every cell, made once."""
+    return tuple(tuple(bytes((direction, each, hop)) for each in range(2)) for direction in (_FORWARD, _BACKWARD))
 
 
 def onion_public_key(private: bytes) -> bytes:

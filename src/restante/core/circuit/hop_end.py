@@ -5,6 +5,7 @@ are replaced by fresh random ones in both directions, so that no byte that a nei
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 from restante.core.circuit.effects import (
@@ -37,6 +38,14 @@ from restante.wire.circuit.cells import (
 Effects = tuple[Effect, ...]
 _BACK: Final = DestroyBackward()
 _ONWARD: Final = DestroyForward()
+_LAST: Final = Phase.LAST
+_RELAYING: Final = Phase.RELAYING
+
+
+@cache
+def _layered(hop: int) -> tuple[int, ...]:
+    """Return by class how many bytes of a body the layers of `hop` and all behind it take."""
+    return tuple(layered_bytes(each, hop) for each in CellClass)
 
 
 class HopEnd:
@@ -46,18 +55,18 @@ class HopEnd:
         self.phase = Phase.LAST
         self._layer = layer
         self._random = random
+        self._own_bytes, self._next_bytes = _layered(layer.hop), _layered(layer.hop + 1)
 
     def forward_cell(self, body: bytes) -> Effects:
         """A cell came from the client's side."""
-        if self.phase is Phase.CLOSED:
-            return ()
-        if not self._is_legal(Input.FORWARD_CELL):
-            return self._destroy()
+        phase = self.phase
+        if phase is not _RELAYING and phase is not _LAST:  # else it is legal, by the table
+            return () if phase is Phase.CLOSED else self._destroy()
         try:
             cell_class = class_of_body(body)
-            inside = self._layer.decrypt_forward(body[: layered_bytes(cell_class, self._layer.hop)], cell_class)
-            if self.phase is Phase.RELAYING:
-                return (SendForward(self._filled(inside, cell_class)),)
+            inside = self._layer.decrypt_forward(body[: self._own_bytes[cell_class]], cell_class)
+            if phase is _RELAYING:
+                return (SendForward(inside + self._random(len(body) - len(inside))),)
             return self._obey(decode_content(inside), cell_class)
         except RestanteError:
             return self._destroy()
@@ -72,7 +81,7 @@ class HopEnd:
             cell_class = class_of_body(body)
         except RestanteError:
             return self._destroy()
-        inside = body[: layered_bytes(cell_class, self._layer.hop + 1)]
+        inside = body[: self._next_bytes[cell_class]]
         return (SendBackward(self._filled(self._layer.encrypt_backward(inside, cell_class), cell_class)),)
 
     def next_created(self, answer: bytes) -> Effects:
@@ -124,7 +133,7 @@ class HopEnd:
         return (CreateNext(NodeId(extend.node_id), extend.request, self._layer.hop + 1),)
 
     def _to_client(self, content: CellContent, cell_class: CellClass) -> SendBackward:
-        inside = encode_content(content, size_bytes=layered_bytes(cell_class, self._layer.hop + 1))
+        inside = encode_content(content, size_bytes=self._next_bytes[cell_class])
         return SendBackward(self._filled(self._layer.encrypt_backward(inside, cell_class), cell_class))
 
     def _filled(self, part: bytes, cell_class: CellClass) -> bytes:
