@@ -28,7 +28,7 @@ from restante.policy.settings import Settings
 from restante.ports.carrier import StoredByNode
 from restante.testing.deterministic import FakeClock
 from restante.wire.acks import AckType
-from support.outbox.scripted_carrier import DAY_MS, MESH, RELAY, SERVER, Wire, changes, sent, state
+from support.outbox.scripted_carrier import DAY_MS, MESH, RELAY, SERVER, Wire, changes, running, sent, state
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S
 
@@ -55,14 +55,14 @@ async def test_a_position_is_sent_live_or_dropped_and_never_queued(outbox: Outbo
     position = Message(payload=b"here", kind=Kind.POSITION)
     assert (await outbox.send(position, MESH)).outcomes == (("bob", Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)),)
     wire = Wire()
-    running = asyncio.create_task(outbox.run({Route.MESH: wire}))
-    await asyncio.sleep(0)
-    assert (await outbox.send(position, MESH)).outcomes == (("bob", Sent()),)
-    wire.failures = [Failure.NETWORK_TIMEOUT]
-    assert (await outbox.send(position, MESH)).outcomes == (("bob", Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)),)
-    assert wire.taken == [b"here"]
-    assert await outbox.counts() == {}
-    running.cancel()
+    async with running(outbox, {Route.MESH: wire}):
+        await asyncio.sleep(0)
+        assert (await outbox.send(position, MESH)).outcomes == (("bob", Sent()),)
+        wire.failures = [Failure.NETWORK_TIMEOUT]
+        dropped = Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
+        assert (await outbox.send(position, MESH)).outcomes == (("bob", dropped),)
+        assert wire.taken == [b"here"]
+        assert await outbox.counts() == {}
 
 
 @clause("2.5", "2.8")
@@ -291,24 +291,20 @@ async def test_what_was_waiting_at_the_start_is_drained_at_once_and_what_comes_l
 ) -> None:
     await sent(outbox, b"from yesterday")
     wire = Wire()
-    running = asyncio.create_task(outbox.run({Route.MESH: wire}))
-    async with outbox.events() as stream:
+    async with running(outbox, {Route.MESH: wire}), outbox.events() as stream:
         assert [change.notice for change in await changes(stream, 1)] == [OutboxEventType.SENT]
         await sent(outbox, b"from today")
         notices = [change.notice for change in await changes(stream, 2)]
     assert notices == [OutboxEventType.QUEUED, OutboxEventType.SENT]
     assert wire.taken == [b"from yesterday", b"from today"]
-    running.cancel()
 
 
 @clause("3.10")
 async def test_closing_drains_connected_lanes_once_more_and_keeps_the_rest(tmp_path: Path, clock: FakeClock) -> None:
     outbox = Outbox.open(tmp_path / "outbox.db", clock=clock)
     wire = Wire(down=["relay-1"])
-    running = asyncio.create_task(outbox.run({Route.MESH: wire, Route.RELAY: wire}))
-    await asyncio.sleep(0)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with running(outbox, {Route.MESH: wire, Route.RELAY: wire}):
+        await asyncio.sleep(0)
     await sent(outbox, b"goes out", MESH)
     stays = await sent(outbox, b"stays", RELAY)
     await outbox.close()

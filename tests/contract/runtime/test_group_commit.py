@@ -354,7 +354,7 @@ async def test_what_may_wait_is_not_forgotten_when_its_time_comes_during_a_commi
     database: CountingDatabase, group: GroupCommit
 ) -> None:
     database.takes_s = 2 * QUICK_DISK_S  # so that threads commit
-    slow = asyncio.create_task(group.run(lambda: time.sleep(2 * LATER_S)))
+    slow = asyncio.create_task(group.run(lambda: time.sleep(2 * LATER_S)))  # keeps the committing thread busy
     other = asyncio.create_task(group.run(keeping(database, "other")))
     later = asyncio.create_task(group.run_later(keeping(database, "later")))
     async with asyncio.timeout(LIMIT_S):

@@ -1,7 +1,8 @@
 """A carrier that does as told, and the short ways to use an outbox with it."""
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from restante.client.event_stream import EventStream
 from restante.client.outbox import Destination, Message, Outbox
@@ -10,7 +11,7 @@ from restante.model.kinds import Priority
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route, State
 from restante.policy.failures import Failure
-from restante.ports.carrier import StoredByNode
+from restante.ports.carrier import Carrier, StoredByNode
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 from restante.testing.deterministic import FakeClock
@@ -56,6 +57,18 @@ class Wire:
             raise AttemptFailed("as told", failure=self.failures.pop(0), retry_after_ms=5_000)
         self.taken.append(entry.payload)
         return ()
+
+
+@contextlib.asynccontextmanager
+async def running(outbox: Outbox, carriers: Mapping[Route, Carrier]) -> AsyncIterator[None]:
+    """The outbox sends what is due, until the block ends."""
+    task = asyncio.create_task(outbox.run(carriers))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def sent(
