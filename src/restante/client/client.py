@@ -11,10 +11,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from restante.client.ack_timer import AckTimer
 from restante.client.application.inbox_reader import InboxReader, ReceivedMessage
@@ -34,6 +34,7 @@ from restante.client.places.mail_carrier import MailCarrier
 from restante.client.places.receivers import Receivers
 from restante.client.relay.connector import Connector, connect_by_tls
 from restante.client.relay.receiver import RECEIVE_DELAY_S
+from restante.client.run_together import run_until_one_ends
 from restante.core.inbox_events import InboxEventType
 from restante.core.outbox_events import OutboxEventType
 from restante.crypto.identity import Identity
@@ -363,24 +364,15 @@ class Client:
         self._maintenance_due.set()
 
     async def _work(self, carriers: Mapping[Route, Carrier], connect: Connector, mesh: MeshHost | None) -> None:
-        # Not a TaskGroup: before Python 3.13 it loses a cancellation that comes together with a task's own error.
-        tasks = [
-            asyncio.create_task(self.outbox.run(carriers)),
-            asyncio.create_task(self._receivers.run(connect, mesh)),
-            asyncio.create_task(self._run_maintenance_when_due()),
-            asyncio.create_task(self._stopping.wait()),
+        jobs: list[Coroutine[Any, Any, object]] = [
+            self.outbox.run(carriers),
+            self._receivers.run(connect, mesh),
+            self._run_maintenance_when_due(),
+            self._stopping.wait(),
         ]
         if mesh is not None:
-            exchanging = (mesh.keep_published(self.identity, self.own_keys.published), self._keys.keep_fresh(mesh))
-            tasks += map(asyncio.create_task, exchanging)
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        for task in done:
-            task.result()
+            jobs += (mesh.keep_published(self.identity, self.own_keys.published), self._keys.keep_fresh(mesh))
+        await run_until_one_ends(jobs)
         await self.outbox.drain(carriers, budget_ms=self._settings.outbox.drain_budget_ms)
 
     async def _run_maintenance_when_due(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from restante.model.ids import MessageId, show_message_id
-from restante.model.outbox_entry import EndedEntry, StoredDeadLetter, WaitingEntry
+from restante.model.outbox_entry import EndedEntry, OutboxEntry, StoredDeadLetter, WaitingEntry
 from restante.model.states import Confirmation, Route, State
 from restante.policy.settings import Settings
 from restante.views import formatting
@@ -32,8 +32,7 @@ def lane(text: str) -> str:
     return shown if len(shown) <= LANE_CELLS else f"{shown[: LANE_CELLS - 1]}…"
 
 
-def entry_data(waiting: WaitingEntry) -> dict[str, Any]:
-    entry = waiting.entry
+def _common_data(entry: OutboxEntry) -> dict[str, Any]:
     return {
         "message_id": show_message_id(entry.message_id),
         "state": entry.state.value,
@@ -41,6 +40,13 @@ def entry_data(waiting: WaitingEntry) -> dict[str, Any]:
         "lane": entry.lane,
         "kind": entry.kind.value,
         "priority": entry.priority.name.lower(),
+    }
+
+
+def entry_data(waiting: WaitingEntry) -> dict[str, Any]:
+    entry = waiting.entry
+    return {
+        **_common_data(entry),
         "size_bytes": waiting.size_bytes,
         "attempts": entry.attempts,
         "created_at_ms": entry.created_at_ms,
@@ -60,12 +66,7 @@ def entry_data(waiting: WaitingEntry) -> dict[str, Any]:
 def dead_letter_data(letter: StoredDeadLetter) -> dict[str, Any]:
     entry = letter.entry
     return {
-        "message_id": show_message_id(entry.message_id),
-        "state": entry.state.value,
-        "route": entry.route.value,
-        "lane": entry.lane,
-        "kind": entry.kind.value,
-        "priority": entry.priority.name.lower(),
+        **_common_data(entry),
         "size_bytes": letter.size_bytes,
         "reason": letter.reason.value,
         "code": letter.code,

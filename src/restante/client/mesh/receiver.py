@@ -15,6 +15,7 @@ from restante.client.mesh.evidence import Accusation
 from restante.client.mesh.inbox_nodes import InboxNodes
 from restante.client.mesh.inbox_poll import InboxPoll
 from restante.client.mesh.receiving import Receiving, Take
+from restante.client.run_together import run_until_one_ends
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mailbox_poll import buckets as bucket_states
 from restante.core.mailbox_poll.buckets import Bucket, MailStored
@@ -72,15 +73,7 @@ class MeshReceiver:
 
     async def run(self) -> None:
         """Read until cancelled, or until `take` or `save` raises."""
-        tasks = [asyncio.create_task(self._keep_reading(each)) for each in self._inboxes]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await run_until_one_ends(self._keep_reading(each) for each in self._inboxes)
 
     async def _keep_reading(self, read: ReadInbox) -> None:
         await asyncio.sleep(self._delay_s * (self._entropy.dice() + 1) / 2)

@@ -8,6 +8,7 @@ from restante.client.mesh.receiver import MeshReceiver
 from restante.client.mesh.receiving import Take
 from restante.client.relay.connector import Connector
 from restante.client.relay.receiver import MailReceiver
+from restante.client.run_together import run_until_one_ends
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.crypto.identity import Identity
 from restante.model.places import Place, RelayPlace
@@ -58,19 +59,15 @@ class Receivers:
 
     async def run(self, connect: Connector, mesh: MeshHost | None) -> None:
         """Receive at every place until cancelled, or until `take` raises."""
-        running = []
+        jobs = []
         if self._has_relays:
-            running.append(asyncio.create_task(self._relays.run(connect)))
+            jobs.append(self._relays.run(connect))
         if mesh is not None:
-            self.mesh = await mesh.receiver(self._identity, take=self._take, delay_s=self._delay_s)
-            running.append(asyncio.create_task(self.mesh.run()))
-        if not running:
+            jobs.append(self._receive_from_mesh(mesh))
+        if not jobs:
             await asyncio.Event().wait()  # nothing to receive from: the client only sends
-        try:
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+        await run_until_one_ends(jobs)
+
+    async def _receive_from_mesh(self, mesh: MeshHost) -> None:
+        self.mesh = await mesh.receiver(self._identity, take=self._take, delay_s=self._delay_s)
+        await self.mesh.run()

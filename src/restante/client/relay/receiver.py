@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from restante.client.relay.connector import Connector
+from restante.client.run_together import run_until_one_ends
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure, delay_after_failure_ms
@@ -55,19 +56,9 @@ class MailReceiver:
 
     async def run(self, connect: Connector) -> None:
         """Stay subscribed to every inbox at every place; ends only by cancellation or an error of `take`."""
-        tasks = [
-            asyncio.create_task(self._stay_subscribed(connect, place, inbox))
-            for place in self._places
-            for inbox in self._inboxes
-        ]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await run_until_one_ends(
+            self._stay_subscribed(connect, place, inbox) for place in self._places for inbox in self._inboxes
+        )
 
     async def _stay_subscribed(self, connect: Connector, place: RelayPlace, inbox: OwnInbox) -> None:
         await asyncio.sleep(self._delay_s * (self._entropy.dice() + 1) / 2)

@@ -13,7 +13,7 @@ ROUND_AFTER_BUCKET_MS: Final = 900_000
 directory has gaps stores with nodes farther out; the closest ones, whose silence counts, fetch the mail then."""
 LEAVE_WITHIN_MS: Final = 300_000
 UNMEASURED: Final = 0.0
-"""The score of a node that the scoreboard lacks: it is asked after the others."""
+"""The score of a node without a measurement. A node fetches from such nodes last."""
 
 Node = TypeVar("Node", bound=NodeId)
 

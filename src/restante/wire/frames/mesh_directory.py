@@ -9,6 +9,7 @@ from restante.model.node_descriptor import IPV4_BYTES, IPV6_BYTES, Endpoint
 from restante.wire.descriptors import MAX_DESCRIPTOR_BYTES, MIN_DESCRIPTOR_BYTES, decode_endpoint, encode_endpoint
 from restante.wire.field_checks import SIGNATURE_BYTES, check_number, check_time
 from restante.wire.frames.greeting import CHALLENGE_BYTES, CHANNEL_BYTES
+from restante.wire.frames.mesh_bodies import ContactsBody
 from restante.wire.frames.mesh_types import (
     HASH_BYTES,
     MAX_CONTACTS,
@@ -85,25 +86,10 @@ class FindNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
-    """Answer to FIND_NODE: the node's time, and descriptors in the order of their distance."""
+class Nodes(ContactsBody):
+    """Answer to FIND_NODE."""
 
     TYPE: ClassVar = MeshFrameType.NODES
-    SIZES: ClassVar = range(_TIME.size, _TIME.size + MAX_CONTACTS * _LISTED_DESCRIPTOR_BYTES + 1)
-    time_ms: int
-    descriptors: tuple[bytes, ...]
-
-    def __post_init__(self) -> None:
-        check_time(self.time_ms, "time")
-        check_descriptors(self.descriptors, most=MAX_CONTACTS)
-
-    def body(self) -> bytes:
-        return _TIME.pack(self.time_ms) + join_descriptors(self.descriptors)
-
-    @classmethod
-    def from_body(cls, raw: bytes) -> Self:
-        (time_ms,) = _TIME.unpack_from(raw)
-        return cls(time_ms=time_ms, descriptors=split_descriptors(raw[_TIME.size :], most=MAX_CONTACTS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

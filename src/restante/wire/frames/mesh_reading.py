@@ -74,10 +74,7 @@ def fetch_to_sign(entry: FetchEntry, frame_type: MeshFrameType, *, challenge: by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetch:
-    """List what you hold for these keys of one inbox: LISTED pages, then FETCH_DONE. WANT then asks for bodies."""
-
-    TYPE: ClassVar = MeshFrameType.FETCH
+class _EntriesBody:
     SIZES: ClassVar = range(_ENTRY.size, _ENTRY.size * MAX_FETCH_ENTRIES + 1, _ENTRY.size)
     entries: tuple[FetchEntry, ...]
 
@@ -93,22 +90,17 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeshSubscribe:
+class Fetch(_EntriesBody):
+    """List what you hold for these keys of one inbox: LISTED pages, then FETCH_DONE. WANT then asks for bodies."""
+
+    TYPE: ClassVar = MeshFrameType.FETCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshSubscribe(_EntriesBody):
     """As FETCH, and from then on push new mail of these keys as BLOCK frames."""
 
     TYPE: ClassVar = MeshFrameType.MESH_SUBSCRIBE
-    SIZES: ClassVar = Fetch.SIZES
-    entries: tuple[FetchEntry, ...]
-
-    def __post_init__(self) -> None:
-        _check_entries(self.entries)
-
-    def body(self) -> bytes:
-        return _join_entries(self.entries)
-
-    @classmethod
-    def from_body(cls, raw: bytes) -> Self:
-        return cls(entries=_split_entries(raw))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from restante.model.ids import BLINDED_KEY_BYTES, INBOX_KEY_BYTES, BlindedKey, InboxKey, blinded_key, exactly, inbox_key
-from restante.wire.envelope import MAX_ENVELOPE_BYTES
+from restante.model.ids import INBOX_KEY_BYTES, InboxKey, exactly, inbox_key
 from restante.wire.field_checks import MAX_U32, check_number
+from restante.wire.frames.mesh_bodies import EnvelopeBody
 from restante.wire.frames.mesh_types import (
     HASH_BYTES,
     MAX_HASHES,
@@ -16,13 +16,11 @@ from restante.wire.frames.mesh_types import (
     split_hashes,
 )
 from restante.wire.frames.types import only
-from restante.wire.mesh_keys import MAX_BUCKET
 
 MAX_SUMMARIES: Final = 256
 _SUMMARY: Final = struct.Struct(f">{INBOX_KEY_BYTES}sI{HASH_BYTES}s")
 _RANGE: Final = struct.Struct(f">{INBOX_KEY_BYTES}s{INBOX_KEY_BYTES}s")
 _LIST: Final = struct.Struct(f">{INBOX_KEY_BYTES}sB")
-_BLOCK: Final = struct.Struct(f">{BLINDED_KEY_BYTES}sQ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,27 +146,10 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """One blob with what shows that its inbox key is the right one (SPEC 7.10)."""
+class Block(EnvelopeBody):
+    """One blob that the other node wants, or a push to a subscription."""
 
     TYPE: ClassVar = MeshFrameType.BLOCK
-    SIZES: ClassVar = range(_BLOCK.size + 1, _BLOCK.size + MAX_ENVELOPE_BYTES + 1)
-    blinded: BlindedKey
-    bucket: int
-    envelope: bytes
-
-    def __post_init__(self) -> None:
-        blinded_key(self.blinded)
-        check_number(self.bucket, "time bucket", high=MAX_BUCKET)
-        check_number(len(self.envelope), "the size of an envelope", low=1, high=MAX_ENVELOPE_BYTES)
-
-    def body(self) -> bytes:
-        return _BLOCK.pack(self.blinded, self.bucket) + self.envelope
-
-    @classmethod
-    def from_body(cls, raw: bytes) -> Self:
-        blinded, bucket = _BLOCK.unpack_from(raw)
-        return cls(blinded=BlindedKey(blinded), bucket=bucket, envelope=raw[_BLOCK.size :])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,19 +4,12 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from restante.model.ids import BLINDED_KEY_BYTES, BlindedKey, blinded_key, exactly
-from restante.wire.descriptors import MAX_DESCRIPTOR_BYTES
-from restante.wire.envelope import MAX_ENVELOPE_BYTES
+from restante.model.ids import exactly
 from restante.wire.field_checks import check_number, check_time
-from restante.wire.frames.mesh_types import (
-    MAX_CONTACTS,
-    MeshFrameType,
-    check_descriptors,
-    join_descriptors,
-    split_descriptors,
-)
+from restante.wire.frames.mesh_bodies import ContactsBody, EnvelopeBody
+from restante.wire.frames.mesh_types import MeshFrameType
 from restante.wire.frames.types import only
-from restante.wire.mesh_keys import MAX_BUCKET, RECORD_KEY_BYTES
+from restante.wire.mesh_keys import RECORD_KEY_BYTES
 from restante.wire.prekey_records import MAX_RECORD_BYTES, MIN_RECORD_BYTES
 from restante.wire.storage_receipts import (
     MAX_RECEIPT_BYTES,
@@ -26,32 +19,14 @@ from restante.wire.storage_receipts import (
     encode_receipt,
 )
 
-_PUT: Final = struct.Struct(f">{BLINDED_KEY_BYTES}sQ")
 _TIME: Final = struct.Struct(">Q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeshPut:
-    """Store this envelope. The blinded key and the bucket show that its inbox key is the right one (SPEC 7.10)."""
+class MeshPut(EnvelopeBody):
+    """Store this envelope."""
 
     TYPE: ClassVar = MeshFrameType.MESH_PUT
-    SIZES: ClassVar = range(_PUT.size + 1, _PUT.size + MAX_ENVELOPE_BYTES + 1)
-    blinded: BlindedKey
-    bucket: int
-    envelope: bytes
-
-    def __post_init__(self) -> None:
-        blinded_key(self.blinded)
-        check_number(self.bucket, "time bucket", high=MAX_BUCKET)
-        check_number(len(self.envelope), "the size of an envelope", low=1, high=MAX_ENVELOPE_BYTES)
-
-    def body(self) -> bytes:
-        return _PUT.pack(self.blinded, self.bucket) + self.envelope
-
-    @classmethod
-    def from_body(cls, raw: bytes) -> Self:
-        blinded, bucket = _PUT.unpack_from(raw)
-        return cls(blinded=BlindedKey(blinded), bucket=bucket, envelope=raw[_PUT.size :])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,25 +65,10 @@ class WrongBucket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotResponsible:
+class NotResponsible(ContactsBody):
     """Answer to a put whose key is not among the node's 16 closest: these nodes are closer."""
 
     TYPE: ClassVar = MeshFrameType.NOT_RESPONSIBLE
-    SIZES: ClassVar = range(_TIME.size, _TIME.size + MAX_CONTACTS * (2 + MAX_DESCRIPTOR_BYTES) + 1)
-    time_ms: int
-    descriptors: tuple[bytes, ...]
-
-    def __post_init__(self) -> None:
-        check_time(self.time_ms, "time")
-        check_descriptors(self.descriptors, most=MAX_CONTACTS)
-
-    def body(self) -> bytes:
-        return _TIME.pack(self.time_ms) + join_descriptors(self.descriptors)
-
-    @classmethod
-    def from_body(cls, raw: bytes) -> Self:
-        (time_ms,) = _TIME.unpack_from(raw)
-        return cls(time_ms=time_ms, descriptors=split_descriptors(raw[_TIME.size :], most=MAX_CONTACTS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
