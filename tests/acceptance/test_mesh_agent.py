@@ -49,6 +49,12 @@ class Mesh:
         self.nodes[number], self._ends[number] = node, stack
         return node
 
+    async def start_all(self, count: int) -> None:
+        """Start nodes 1 to `count` and return when all know each other."""
+        for number in range(1, count + 1):
+            await self.start(number)
+        await self.settled()
+
     async def crash(self, number: int) -> None:
         """End a node without a word to the others."""
         del self.nodes[number]
@@ -90,9 +96,7 @@ async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
 @clause("7.5", "7.9", "9.4")
 async def test_a_repaired_copy_is_listed_in_the_order_in_which_the_mail_was_stored(mesh: Mesh) -> None:
     """A recipient takes the order of one node's list; more than 1,000 numbers ahead would be unreadable for it."""
-    for number in range(1, 4):
-        await mesh.start(number)
-    await mesh.settled()
+    await mesh.start_all(3)
     inbox = inbox_now(mesh.nodes[1].clock)
     bodies = [b"message %03d" % number for number in range(100)]
     for number in range(1, 4):
@@ -166,9 +170,7 @@ async def test_two_nodes_can_compare_their_directories_as_often_as_they_differ(t
 
 @clause("7.1", "7.9", "7.5")
 async def test_a_node_that_joins_gets_what_it_should_hold_before_its_silence_counts(mesh: Mesh) -> None:
-    for number in range(1, 5):
-        await mesh.start(number)
-    await mesh.settled()
+    await mesh.start_all(4)
     inbox = inbox_now(mesh.nodes[1].clock)
     await mesh.put(1, inbox, b"one", b"two")
     newcomer = await mesh.start(5)
@@ -183,9 +185,7 @@ async def test_a_node_that_joins_gets_what_it_should_hold_before_its_silence_cou
 
 @clause("7.9")
 async def test_a_crash_is_noticed_after_two_pings_and_its_copies_are_made_again(mesh: Mesh) -> None:
-    for number in range(1, 5):
-        await mesh.start(number)
-    await mesh.settled()
+    await mesh.start_all(4)
     inbox = inbox_now(mesh.nodes[1].clock)
     await mesh.put(1, inbox, b"mail")
     await mesh.crash(4)
@@ -198,9 +198,7 @@ async def test_a_crash_is_noticed_after_two_pings_and_its_copies_are_made_again(
 
 @clause("6.3")
 async def test_damage_is_found_by_the_scrub_journaled_and_repaired(mesh: Mesh) -> None:
-    for number in range(1, 4):
-        await mesh.start(number)
-    await mesh.settled()
+    await mesh.start_all(3)
     inbox = inbox_now(mesh.nodes[1].clock)
     for number in (1, 2):
         await mesh.put(number, inbox, b"rotten")
@@ -218,9 +216,7 @@ async def test_damage_is_found_by_the_scrub_journaled_and_repaired(mesh: Mesh) -
 
 @clause("7.9")
 async def test_a_node_that_leaves_hands_over_the_only_copy_and_is_in_no_placement(mesh: Mesh) -> None:
-    for number in range(1, 4):
-        await mesh.start(number)
-    await mesh.settled()
+    await mesh.start_all(3)
     inbox, leaver = inbox_now(mesh.nodes[3].clock), mesh.nodes[3]
     await mesh.put(3, inbox, b"only copy")
     for node in mesh.nodes.values():
@@ -239,9 +235,7 @@ async def test_a_node_that_leaves_hands_over_the_only_copy_and_is_in_no_placemen
 
 @clause("7.6")
 async def test_a_prekey_record_is_copied_like_mail(mesh: Mesh) -> None:
-    for number in range(1, 4):
-        await mesh.start(number)
-    await mesh.settled()
+    await mesh.start_all(3)
     signed = sign_record(
         Identity(b"p" * 32), b"bundle", period=period_at(NOW_MS), now_ms=NOW_MS, nonce=bytes(12), entropy=bytes(32)
     )
@@ -255,9 +249,7 @@ async def test_a_prekey_record_is_copied_like_mail(mesh: Mesh) -> None:
 @clause("7.11", "7.1")
 @pytest.mark.parametrize("hours", [-2, 2])
 async def test_a_node_whose_clock_is_wrong_uses_network_time_and_health_says_so(mesh: Mesh, hours: int) -> None:
-    for number in range(1, 5):
-        await mesh.start(number)
-    await mesh.settled()
+    await mesh.start_all(4)
     wrong = await mesh.start(5, clock=FakeClock(NOW_MS + hours * HOUR_MS))
     await mesh.settled()
     assert abs(wrong.service.view.now_ms() - NOW_MS) < 1_000
@@ -307,9 +299,7 @@ async def test_a_node_that_reaches_no_other_is_isolated_says_so_and_is_never_com
 
 @clause("7.1")
 async def test_a_restarted_node_finds_the_mesh_by_peers_it_remembers(mesh: Mesh) -> None:
-    for number in range(1, 4):
-        await mesh.start(number)
-    await mesh.settled()
+    await mesh.start_all(3)
     third = mesh.nodes[3]
     await third.agent._compare()
     assert len(third.service.records.peers()) == 2
@@ -327,9 +317,7 @@ async def test_a_restarted_node_finds_the_mesh_by_peers_it_remembers(mesh: Mesh)
 
 @clause("7.1")
 async def test_a_new_descriptor_reaches_all_without_comparing_directories(mesh: Mesh) -> None:
-    for number in range(1, 5):
-        await mesh.start(number)
-    await mesh.settled()
+    await mesh.start_all(4)
     await until_true(lambda: all(len(each.service.view.table) == 3 for each in mesh.nodes.values()))
     first = mesh.nodes[1]
     for node in mesh.nodes.values():
@@ -347,9 +335,7 @@ async def test_a_new_descriptor_reaches_all_without_comparing_directories(mesh: 
 
 @clause("7.1")
 async def test_a_lookup_finds_the_nodes_closest_to_a_key(mesh: Mesh) -> None:
-    for number in range(1, 6):
-        await mesh.start(number)
-    await mesh.settled()
+    await mesh.start_all(5)
     await until_true(lambda: all(len(each.service.view.table) == 4 for each in mesh.nodes.values()))
     agent, inbox = mesh.nodes[1].agent, inbox_now(mesh.nodes[1].clock)
     target = int.from_bytes(inbox.key, "big")

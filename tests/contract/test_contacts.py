@@ -32,6 +32,12 @@ async def exported(tmp_path: Path) -> AsyncIterator[tuple[Contact, FakeClock]]:
     await client.close()
 
 
+def book_with(contact: Contact, home: Path) -> ContactBook:
+    book = ContactBook(home / "contacts")
+    book.add(contact)
+    return book
+
+
 def changed(contact: Contact, **fields: Any) -> bytes:
     return json.dumps(json.loads(encode_contact(contact)) | fields).encode()
 
@@ -77,8 +83,7 @@ async def test_one_broken_file_is_named_and_the_other_contacts_stay_usable(
     exported: tuple[Contact, FakeClock], tmp_path: Path
 ) -> None:
     contact, _ = exported
-    book = ContactBook(tmp_path / "contacts")
-    book.add(contact)
+    book = book_with(contact, tmp_path)
     (tmp_path / "contacts" / "eve.json").write_bytes(b"{")
     assert book.refresh()
     assert [each.name for each in book] == ["bob"]
@@ -90,8 +95,7 @@ async def test_only_files_that_changed_are_read_again(
     exported: tuple[Contact, FakeClock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contact, _ = exported
-    book = ContactBook(tmp_path / "contacts")
-    book.add(contact)
+    book = book_with(contact, tmp_path)
     (tmp_path / "contacts" / "eve.json").write_bytes(b"{")
     assert book.refresh()
     read: list[str] = []
@@ -117,8 +121,7 @@ async def test_an_older_list_of_places_never_replaces_a_newer_one(
     exported: tuple[Contact, FakeClock], tmp_path: Path
 ) -> None:
     contact, _ = exported
-    book = ContactBook(tmp_path / "contacts")
-    book.add(contact)
+    book = book_with(contact, tmp_path)
     older = replace(contact.places, issued_at_ms=contact.places.issued_at_ms - 1)
     with pytest.raises(Malformed, match="older than the one already known"):
         book.add(replace(contact, places=older))
