@@ -12,20 +12,14 @@ from typing import Final
 
 from restante.core.link.messages import (
     CLOSE_REQUESTED,
-    LOST,
     READING_PAUSED,
     READING_RESUMED,
-    TIME_PASSED,
-    WRITE_BLOCKED,
-    WRITE_RESUMED,
     Abort,
     Close,
     CloseReason,
     Dispatch,
     Effect,
-    Event,
     Faulted,
-    FramesReceived,
     NodeSecured,
     OpenWindow,
     Refuse,
@@ -37,7 +31,7 @@ from restante.core.link.messages import (
 )
 from restante.core.link.node_end import NODE_CAPABILITIES, NodeLink
 from restante.crypto.identity import Identity
-from restante.model.errors import LocalProtocolError, RestanteError
+from restante.model.errors import LocalProtocolError
 from restante.model.ids import NodeKey
 from restante.model.sources import UNKNOWN_SOURCE, Source, source_of
 from restante.node.connection_table import ConnectionTable
@@ -47,8 +41,7 @@ from restante.policy.connection_limits import RelayLimits
 from restante.policy.quota import Refusal
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
-from restante.runtime.transport.tls import channel_of
-from restante.runtime.transport.tls_connection import TlsConnection
+from restante.runtime.transport.link_connection import LinkConnection
 from restante.wire.frames import codec
 from restante.wire.frames.greeting import CHALLENGE_BYTES
 from restante.wire.frames.mailbox import MAX_REFUSAL_TEXT_BYTES
@@ -87,20 +80,17 @@ class ConnectionContext:
         self.families.append(family)
 
 
-class ClientConnection(TlsConnection):
+class ClientConnection(LinkConnection):
     """Satisfies `node.frame_family.Peer` and `node.connection_table.OpenConnection`."""
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context.tls, server_side=True)
         self._context = context
-        self._loop = asyncio.get_running_loop()
         self._link = NodeLink(context.family_of, context.limits, now_s=self._loop.time())
         self._handlers: list[FamilyConnection] = []
-        self._timer: asyncio.TimerHandle | None = None
         self.source: Source = UNKNOWN_SOURCE
         self.remote: tuple[str, int] = ("0.0.0.0", 1)  # noqa: S104 - no address yet; nothing listens here
         self.node_key: NodeKey | None = None
-        self.can_write = True
 
     @property
     def is_open(self) -> bool:
@@ -111,10 +101,6 @@ class ClientConnection(TlsConnection):
         if self._link.hello is None:
             raise LocalProtocolError("this connection has not been greeted yet")
         return self._link.hello
-
-    @property
-    def binding(self) -> bytes:
-        return channel_of(self.encryption)
 
     def refuse(self, request: int, refusal: Refusal, *, retry_after_ms: int = 0) -> None:
         self._context.counters.report(RelayEvent.REFUSED, refusal.code)
@@ -145,7 +131,6 @@ class ClientConnection(TlsConnection):
         transport.set_write_buffer_limits(high=self._context.limits.max_send_buffer_bytes)
         self._handlers = [family.connect(self) for family in self._context.families]
         super().connection_made(transport)
-        self._feed(TIME_PASSED)  # orders the timer of the handshake
 
     def on_secured(self) -> None:
         hello = codec.Hello(
@@ -162,40 +147,14 @@ class ClientConnection(TlsConnection):
         if partial_bytes or self.held_partial_bytes:
             self._context.table.hold_partial(self, partial_bytes, is_new_frame=bool(frames))
         self.held_partial_bytes = partial_bytes
-        self._feed(FramesReceived(frames, partial_bytes))
-
-    def on_fault(self, error: RestanteError) -> None:
-        self._feed(Faulted(error))
+        super().on_frames(frames, partial_bytes=partial_bytes)
 
     def on_lost(self) -> None:
-        self._feed(LOST)
-        if self._timer is not None:
-            self._timer.cancel()
+        super().on_lost()
         self._context.table.remove(self)
         handlers, self._handlers = self._handlers, []
         for handler in handlers:
             handler.lost()
-
-    def pause_writing(self) -> None:
-        self.can_write = False
-        self._feed(WRITE_BLOCKED)
-
-    def resume_writing(self) -> None:
-        self.can_write = True
-        self._feed(WRITE_RESUMED)
-
-    def _wake(self) -> None:
-        self._timer = None
-        self._feed(TIME_PASSED)
-
-    def _feed(self, event: Event) -> None:
-        now_s = self._loop.time()
-        try:
-            self._execute(self._link.handle(event, now_s=now_s), now_s)
-        except RestanteError as error:
-            if isinstance(error, LocalProtocolError):
-                raise
-            self._feed(Faulted(error))
 
     def _execute(self, effects: Sequence[Effect], now_s: float) -> None:
         for effect in effects:
@@ -219,11 +178,6 @@ class ClientConnection(TlsConnection):
                     self._end(effect)
                 case _:
                     raise LocalProtocolError(f"a node has no use for {type(effect).__name__}")
-
-    def _order_wake(self, at_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if self.transport is None else self._loop.call_at(at_s, self._wake)
 
     def _switch_reading(self, *, on: bool) -> None:
         if self.transport is not None and not self.transport.is_closing():

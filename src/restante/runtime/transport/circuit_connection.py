@@ -61,7 +61,7 @@ class CircuitConnection(OutgoingConnection[None]):
 
     def use(self, budget: CellBudget[Side], entropy: Entropy) -> Self:
         """Give the connection the memory for cells that wait, and its randomness."""
-        self._cells = CellLink(self.send, lambda: self._can_write, budget)
+        self._cells = CellLink(self.send, lambda: self.can_write, budget)
         self._draw = entropy.draw
         return self
 

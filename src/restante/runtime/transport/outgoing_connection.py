@@ -12,10 +12,6 @@ from typing import Any, Final, Generic, Self, TypeVar
 from restante.core.link.client_end import ANSWER_TIMEOUT_S, ClientLink
 from restante.core.link.messages import (
     CLOSE_REQUESTED,
-    LOST,
-    TIME_PASSED,
-    WRITE_BLOCKED,
-    WRITE_RESUMED,
     Abort,
     Answer,
     BecomeReady,
@@ -24,23 +20,21 @@ from restante.core.link.messages import (
     CloseReason,
     Dispatch,
     Effect,
-    Event,
     ExpireRequests,
     Faulted,
-    FramesReceived,
     OpenWindow,
     ReportFault,
     Send,
     WakeAt,
 )
 from restante.core.link.table import Phase
-from restante.model.errors import LocalProtocolError, RestanteError
+from restante.model.errors import LocalProtocolError
 from restante.model.ids import NodeKey
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost
-from restante.runtime.transport.tls import channel_of, client_context, peer_key
-from restante.runtime.transport.tls_connection import TlsConnection
+from restante.runtime.transport.link_connection import LinkConnection
+from restante.runtime.transport.tls import client_context, peer_key
 from restante.wire.frames import codec
 
 Waiting = TypeVar("Waiting")
@@ -55,20 +49,17 @@ _FAILURES: Final = {
 }
 
 
-class OutgoingConnection(TlsConnection, Generic[Waiting]):
+class OutgoingConnection(LinkConnection, Generic[Waiting]):
     """A connection to the node whose key is `node`. `families` are the frame types that the subclass handles."""
 
     def __init__(self, node: NodeKey, families: Mapping[int, int], *, limits: RelayLimits) -> None:
         super().__init__(client_context(), server_side=False)
         self.node = node
-        self._loop = asyncio.get_running_loop()
         self._link: ClientLink[Waiting] = ClientLink(families, node, limits, now_s=self._loop.time())
         self._ready: asyncio.Future[codec.Hello] = self._loop.create_future()
         self._lost = asyncio.Event()
         self._has_room = asyncio.Event()
-        self._can_write = True
         self._corked: list[bytes] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
     async def connect(cls, host: str, port: int, *, node: NodeKey, limits: RelayLimits | None = None) -> Self:
@@ -118,11 +109,6 @@ class OutgoingConnection(TlsConnection, Generic[Waiting]):
         return self._ready.result()
 
     @property
-    def binding(self) -> bytes:
-        """32 bytes that only the two ends of this connection know; proofs sign them."""
-        return channel_of(self.encryption)
-
-    @property
     def is_ready(self) -> bool:
         """Whether requests can be sent now."""
         return self._link.phase is Phase.READY
@@ -134,50 +120,18 @@ class OutgoingConnection(TlsConnection, Generic[Waiting]):
     async def close(self) -> None:
         self._feed(CLOSE_REQUESTED)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._feed(TIME_PASSED)  # orders the timer of the handshake
-
     def on_secured(self) -> None:
         self._feed(ClientSecured(peer_key(self.encryption)))
 
-    def on_frames(self, frames: list[codec.RawFrame], *, partial_bytes: int) -> None:
-        self._feed(FramesReceived(frames, partial_bytes))
-
-    def on_fault(self, error: RestanteError) -> None:
-        self._feed(Faulted(error))
-
     def on_lost(self) -> None:
-        self._feed(LOST)
-        if self._timer is not None:
-            self._timer.cancel()
+        super().on_lost()
         self._lost.set()
         self._has_room.set()
         self._fail_ready(ConnectionResetError("the node closed the connection"))
         for waiting in self._link.requests.close_all():
             self._fail(waiting, ConnectionLost())
 
-    def pause_writing(self) -> None:
-        self._can_write = False
-        self._feed(WRITE_BLOCKED)
-
-    def resume_writing(self) -> None:
-        self._can_write = True
-        self._feed(WRITE_RESUMED)
-
-    def _wake(self) -> None:
-        self._timer = None
-        self._feed(TIME_PASSED)
-
-    def _feed(self, event: Event) -> None:
-        try:
-            self._execute(self._link.handle(event, now_s=self._loop.time()))
-        except RestanteError as error:
-            if isinstance(error, LocalProtocolError):
-                raise
-            self._feed(Faulted(error))
-
-    def _execute(self, effects: Sequence[Effect]) -> None:
+    def _execute(self, effects: Sequence[Effect], now_s: float) -> None:  # noqa: ARG002 - a node needs the time
         for effect in effects:
             match effect:
                 case Dispatch():
@@ -210,11 +164,6 @@ class OutgoingConnection(TlsConnection, Generic[Waiting]):
             self._fail(waiting, AttemptFailed("the node did not answer in time", failure=Failure.NETWORK_TIMEOUT))
         self._has_room.set()
 
-    def _order_wake(self, at_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if self.transport is None else self._loop.call_at(at_s, self._wake)
-
     def _become_ready(self, hello: codec.Hello) -> None:
         if not self._ready.done():  # else the caller has given up, and aborts the connection in a moment
             self._ready.set_result(hello)
@@ -225,7 +174,7 @@ class OutgoingConnection(TlsConnection, Generic[Waiting]):
             self._ready.exception()  # a caller that gave up waiting does not read it
 
     def _may_send(self) -> bool:
-        return not self._link.requests.is_full and self._can_write and self._link.phase is Phase.READY
+        return not self._link.requests.is_full and self.can_write and self._link.phase is Phase.READY
 
     async def _wait_for_room(self) -> None:
         """Return when a further request may be sent."""
@@ -236,9 +185,10 @@ class OutgoingConnection(TlsConnection, Generic[Waiting]):
             await self._has_room.wait()
 
     def _open_request(self, waiting: Waiting) -> int:
-        number, effects = self._link.open_request(waiting, now_s=self._loop.time())
+        now_s = self._loop.time()
+        number, effects = self._link.open_request(waiting, now_s=now_s)
         if effects:
-            self._execute(effects)
+            self._execute(effects, now_s)
         return number
 
     def _queue(self, *parts: bytes) -> None:
