@@ -34,7 +34,6 @@ from restante.client.places.mail_carrier import MailCarrier
 from restante.client.places.receivers import Receivers
 from restante.client.relay.connector import Connector, connect_by_tls
 from restante.client.relay.receiver import RECEIVE_DELAY_S
-from restante.client.run_together import run_until_one_ends
 from restante.core.inbox_events import InboxEventType
 from restante.core.outbox_events import OutboxEventType
 from restante.crypto.identity import Identity
@@ -47,6 +46,7 @@ from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed, StoredBlob
+from restante.runtime.run_together import run_until_one_ends
 from restante.runtime.sqlite.inbox.results import InboxEvent
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 from restante.runtime.sqlite.session_store import SessionSummary, summaries

@@ -15,7 +15,6 @@ from restante.client.mesh.evidence import Accusation
 from restante.client.mesh.inbox_nodes import InboxNodes
 from restante.client.mesh.inbox_poll import InboxPoll
 from restante.client.mesh.receiving import Receiving, Take
-from restante.client.run_together import run_until_one_ends
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mailbox_poll import buckets as bucket_states
 from restante.core.mailbox_poll.buckets import Bucket, MailStored
@@ -23,6 +22,7 @@ from restante.model.ids import NodeId
 from restante.policy.mesh.polling import wait_ms
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.run_together import run_until_one_ends
 from restante.wire.frames.mesh_replication import Block
 
 

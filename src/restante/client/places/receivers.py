@@ -8,13 +8,13 @@ from restante.client.mesh.receiver import MeshReceiver
 from restante.client.mesh.receiving import Take
 from restante.client.relay.connector import Connector
 from restante.client.relay.receiver import MailReceiver
-from restante.client.run_together import run_until_one_ends
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.crypto.identity import Identity
 from restante.model.places import Place, RelayPlace
 from restante.policy.retry import RetrySchedule
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.run_together import run_until_one_ends
 
 
 class Receivers:

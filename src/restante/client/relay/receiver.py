@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from restante.client.relay.connector import Connector
-from restante.client.run_together import run_until_one_ends
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure, delay_after_failure_ms
 from restante.policy.retry import RetrySchedule
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, RelayConnection, StoredBlob
+from restante.runtime.run_together import run_until_one_ends
 from restante.wire.frames.mailbox import MAX_DELETED_AT_ONCE
 
 RECEIVE_DELAY_S: Final = 5.0  # SPEC 6.5: a receiving connection is opened a random 0-5 s after start

@@ -1,10 +1,10 @@
-"""client/run_together: jobs that end together."""
+"""runtime/run_together: jobs that end together."""
 
 import asyncio
 
 import pytest
 
-from restante.client.run_together import run_until_one_ends
+from restante.runtime.run_together import run_until_one_ends
 
 
 class Failed(Exception):
