@@ -13,7 +13,7 @@ from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mesh_proofs.reading import prove_entry, sign_delete
 from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES, BlindedSigner, in_period
 from restante.model.ids import InboxKey, NodeId, NodeKey, PayloadHash
-from restante.policy.mesh.bounds import EntryTokens
+from restante.policy.mesh.bounds import EntryTokens, delete_cost
 from restante.policy.mesh.placement import COPIES
 from restante.policy.mesh.time_buckets import FULL_SYNC_BUCKETS, current_buckets
 from restante.ports.entropy import Entropy
@@ -149,7 +149,7 @@ class InboxNodes:
 
     async def _send_delete(self, node: NodeId, signed: MeshDelete) -> None:
         connection = await self._connection(node)
-        await self._wait_for_tokens(connection, 1)
+        await self._wait_for_tokens(connection, delete_cost(len(signed.hashes)))
         await connection.delete(signed)
 
     async def _wait_for_tokens(self, connection: MeshConnection, entries: int) -> None:

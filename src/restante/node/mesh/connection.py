@@ -25,7 +25,7 @@ from restante.node.mesh.counters import MeshCounters
 from restante.node.mesh.serving import ServingConnection
 from restante.node.mesh.view import MeshView
 from restante.node.mesh.writes import ChangeWork, MeshWrites, PutWork
-from restante.policy.mesh.bounds import DirectoryCopies, EntryTokens
+from restante.policy.mesh.bounds import DirectoryCopies, EntryTokens, delete_cost
 from restante.policy.mesh.placement import RESPONSIBLE_WITHIN, place
 from restante.policy.mesh.time_buckets import period_at, record_expires_at_ms, takes_block
 from restante.policy.quota import MailboxQuota, Refusal
@@ -139,7 +139,7 @@ class MeshFamilyConnection:
         """Handle a frame whose signatures must be checked, if the connection has tokens for them."""
         if self._tokens is None:
             self._tokens = EntryTokens(now_s=now_s)
-        cost = len(frame.entries) if isinstance(frame, Fetch | MeshSubscribe) else 1
+        cost = _cost_of(frame)
         if not self._tokens.take(cost, now_s):
             text = "this connection asks for more signatures to be checked than it may"
             self._refuse(request, Code.RATE_LIMITED, text, retry_after_ms=self._tokens.wait_ms(cost))
@@ -391,3 +391,9 @@ class MeshFamilyConnection:
 
     def _send(self, frame: MeshFrame, request: int) -> None:
         self._peer.send(encode_mesh_frame(frame, request))
+
+
+def _cost_of(frame: object) -> int:
+    if isinstance(frame, MeshDelete):
+        return delete_cost(len(frame.hashes))
+    return len(frame.entries) if isinstance(frame, Fetch | MeshSubscribe) else 1

@@ -13,6 +13,14 @@ MOST_PROVED_KEYS: Final = 768
 first."""
 
 
+HASHES_A_TOKEN: Final = 16
+
+
+def delete_cost(hashes: int) -> int:
+    """Return the tokens that a DELETE costs: it looks for each hash, so that 1,024 cost as much as a FETCH of 64."""
+    return max(1, math.ceil(hashes / HASHES_A_TOKEN))
+
+
 class EntryTokens:
     """Each entry of a FETCH or SUBSCRIBE costs a token, and so does whatever else needs a signature checked."""
 

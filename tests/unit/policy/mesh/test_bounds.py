@@ -10,8 +10,10 @@ from restante.policy.mesh.bounds import (
     WHOLE_COPY_INTERVAL_S,
     DirectoryCopies,
     EntryTokens,
+    delete_cost,
 )
 from restante.policy.mesh.time_buckets import FULL_SYNC_BUCKETS, HOUR_MS, current_buckets
+from restante.wire.frames.mesh_types import MAX_HASHES
 from support.spec.clauses import clause
 
 
@@ -42,6 +44,12 @@ def test_a_connection_gets_one_whole_copy_an_hour_page_by_page() -> None:
     assert not copies.may_send(0, WHOLE_COPY_INTERVAL_S - 1)
     assert copies.wait_ms(WHOLE_COPY_INTERVAL_S - 1) == 1_000
     assert copies.may_send(0, WHOLE_COPY_INTERVAL_S)
+
+
+@clause("7.12")
+def test_a_delete_costs_by_its_hashes_and_the_longest_one_is_within_a_burst() -> None:
+    assert [delete_cost(hashes) for hashes in (0, 1, 16, 17, MAX_HASHES)] == [1, 1, 1, 2, ENTRIES_PER_S]
+    assert delete_cost(MAX_HASHES) <= ENTRY_BURST
 
 
 @clause("7.5", "7.12")

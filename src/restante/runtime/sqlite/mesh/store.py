@@ -151,7 +151,7 @@ class SqliteMeshStore:
         with self._database.transaction():
             state = self._look_up(key, blinded, bucket)
             for each in hashes:
-                found = self._database.rows(_SQL["delete"], key, each)
+                found = self._database.rows(_SQL["delete"], key, each) if state.blobs else []
                 self._note(found, JournalKind.SERVED, JournalKind.DELETED, now_ms=now_ms)
                 gone += [each] if found else []
                 has_space = found or not is_total_scarce(quota, self.total_bytes() + self._elsewhere_bytes())
