@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from support.fleet import lake_process
 from support.fleet.moto_s3 import MotoS3, moto_s3
+from support.fleet.small_spark import FEW_TASKS, NO_CODE_PER_PLAN, SHORT_LIFE
 from support.fleet.spark_clusters import LIMIT_S, Cluster, cluster_environ, separate_machines
 from support.fleet.stream_lakes import ship, tables
 from support.spec.clauses import clause
@@ -81,12 +82,21 @@ def test_a_job_submitted_to_machines_that_share_only_the_store_makes_the_tables_
     assert tables(lakes[0]) == tables(str(tmp_path / "lake"))
 
 
-def submitted(cluster: Cluster, environ: Mapping[str, str], directory: Path, *words: str) -> dict[str, Any]:
+def submitted(cluster: Cluster, environ: Mapping[str, str], directory: Path, *lakes: str) -> dict[str, Any]:
     script = directory / "job.py"
     script.write_text(SCRIPT, "utf-8")
-    settings = ("spark.sql.session.timeZone=UTC", "spark.ui.enabled=false", "spark.driver.host=127.0.0.1")
+    settings = {
+        **NO_CODE_PER_PLAN,
+        **FEW_TASKS,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.extraJavaOptions": SHORT_LIFE,
+        "spark.executor.memory": "512m",
+    }
+    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")] + [str(script), *lakes]
     done = subprocess.run(
-        [str(SUBMIT), "--master", cluster.master, *(f"--conf={one}" for one in settings), str(script), *words],
+        [str(SUBMIT), "--master", cluster.master, *words],
         env={name: value for name, value in environ.items() if name != "PYSPARK_SUBMIT_ARGS"},
         capture_output=True,
         text=True,
