@@ -76,15 +76,18 @@ def usable_guards(
     failed_at_ms: Mapping[NodeId, int],
     now_ms: int,
 ) -> list[NodeDescriptor]:
-    """Return the guards in the order in which to use them. One that failed within 10 min comes last, not never."""
+    """Return the guards in the order in which to use them. One that failed within 10 min comes last, not never.
+
+    Of several that failed, the one whose failure is oldest comes first: the others may still be down.
+    """
     listed = {node.node_id: node for node in hops}
     present = [listed[guard.node_id] for guard in state.guards if guard.node_id in listed]
 
-    def has_failed(node: NodeDescriptor) -> bool:
+    def failed_ms(node: NodeDescriptor) -> int:
         at_ms = failed_at_ms.get(node.node_id)
-        return at_ms is not None and now_ms < at_ms + PASSED_OVER_MS
+        return at_ms if at_ms is not None and now_ms < at_ms + PASSED_OVER_MS else 0
 
-    return sorted(present, key=has_failed)  # stable: the order of choice otherwise
+    return sorted(present, key=failed_ms)  # stable: the order of choice otherwise
 
 
 def _fill_sample(sample: list[NodeId], listed: Mapping[NodeId, NodeDescriptor], choose: Choose) -> None:

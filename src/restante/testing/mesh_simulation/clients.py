@@ -13,8 +13,8 @@ from restante.model.ids import InboxKey, NodeId, PayloadHash
 from restante.policy.mesh.placement import MOST_TRIED, RESPONSIBLE_WITHIN, place
 from restante.policy.mesh.time_buckets import bucket_at
 from restante.testing.mesh_simulation.network_map import NetworkMap
-from restante.testing.mesh_simulation.node import ListAnswer, PutAnswer
-from restante.testing.mesh_simulation.values import HOUR_MS, MINUTE_MS
+from restante.testing.mesh_simulation.node import ListAnswer, PutAnswer, SimulatedNode
+from restante.testing.mesh_simulation.values import HOUR_MS, MINUTE_MS, Answered, Failed, Handle
 
 RETRY_MS: Final = MINUTE_MS
 STORE_AGAIN_MS: Final = 24 * HOUR_MS
@@ -101,7 +101,7 @@ class Sender:
                     engine.at(at_ms, self._step, self._attempt, store_quorum.TimePassed())
                 case store_quorum.Finish(is_stored):
                     if not is_stored and not message.is_sent:
-                        engine.after(RETRY_MS, self.attempt)
+                        engine.after(self.retry_ms(), self.attempt)
 
     def _store_again(self) -> None:
         """The recipient's receipt is not simulated: an unread message has none."""
@@ -130,7 +130,15 @@ class Sender:
                     order = self._order(bucket, 0)
                     self._step(attempt, store_quorum.NotResponsibleAnswered(node_id, order))
 
-        engine.request(self, node, handle, answered, lambda: self._step(attempt, store_quorum.PutFailed(node_id)))
+        self.request(node, handle, answered, lambda: self._step(attempt, store_quorum.PutFailed(node_id)))
+
+    def request(self, node: SimulatedNode, handle: Handle, answered: Answered, failed: Failed) -> None:
+        """Put to a node directly. A sender that uses circuits does otherwise."""
+        self._network.engine.request(self, node, handle, answered, failed)
+
+    def retry_ms(self) -> float:
+        """Return how long to wait after an attempt that failed."""
+        return RETRY_MS
 
 
 class Recipient:
@@ -164,6 +172,10 @@ class Recipient:
             self.buckets[bucket] = after
             if after.phase is not before.phase:
                 self._network.engine.note("bucket", self.number, bucket, str(after.phase))
+
+    def request(self, node: SimulatedNode, handle: Handle, answered: Answered, failed: Failed) -> None:
+        """Ask a node directly. A recipient that uses circuits does otherwise."""
+        self._network.engine.request(self, node, handle, answered, failed)
 
     def known(self, bucket: int) -> set[PayloadHash]:
         return self._known.setdefault(bucket, set())
@@ -223,8 +235,7 @@ class _Reading:
         def answered(answer: ListAnswer) -> None:
             self._step(reading.ListReceived(node_id, answer.hashes, answer.is_complete))
 
-        self._network.engine.request(
-            self._recipient,
+        self._recipient.request(
             node,
             lambda: node.list(self._network.view_of(node), self._key),
             answered,
@@ -238,8 +249,7 @@ class _Reading:
             verified = frozenset(each for each, is_true in zip(hashes, sent, strict=True) if is_true)
             self._step(reading.BodiesReceived(node_id, hashes, verified))
 
-        self._network.engine.request(
-            self._recipient,
+        self._recipient.request(
             node,
             lambda: [node.sends_true_body(self._key, each) for each in hashes],
             answered,
@@ -265,8 +275,7 @@ class _Reading:
 
     def _delete(self, node_id: NodeId, hashes: tuple[PayloadHash, ...]) -> None:
         node = self._network.nodes[node_id]
-        self._network.engine.request(
-            self._recipient,
+        self._recipient.request(
             node,
             lambda: node.delete(self._key, hashes),
             lambda _: None,

@@ -40,7 +40,10 @@ class SimulatedNode:
         "side",
     )
 
-    def __init__(self, number: int, *, joined_at_ms: int, family: int | None, side: int) -> None:
+    def __init__(
+        self, number: int, *, joined_at_ms: int, family: int | None, side: int, onion_key: bytes | None = None
+    ) -> None:
+        """With an onion key it is a hop, too."""
         self.number = number
         self.side = side
         self.joined_at_ms = joined_at_ms
@@ -57,9 +60,9 @@ class SimulatedNode:
         operator = None if family is None else FamilyCertificate(b"f" * 28 + family.to_bytes(4, "big"), b"")
         self.descriptor = NodeDescriptor(
             node_key=NodeKey(b"simulated node".ljust(28) + number.to_bytes(4, "big")),
-            onion_key=b"",
+            onion_key=onion_key or b"",
             endpoints=(Endpoint(bytes([10 + (number >> 16), number >> 8 & 255, number & 255, 1]), 7700),),
-            roles=Role.STORAGE,
+            roles=Role.STORAGE if onion_key is None else Role.STORAGE | Role.HOP,
             issued_at_ms=joined_at_ms,
             expires_at_ms=_NEVER_MS,
             certificate=operator,

@@ -1,8 +1,14 @@
 """What a simulation is told, and what it found."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
+
+Handle = Callable[[], Any]
+"""What a node does for a request, and what it answers."""
+Answered = Callable[[Any], None]
+Failed = Callable[[], None]
 
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000

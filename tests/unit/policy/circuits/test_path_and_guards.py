@@ -167,6 +167,16 @@ def test_the_first_guard_is_in_use_and_one_that_failed_comes_last_for_ten_minute
     assert later == order
 
 
+@clause("11.4")
+def test_of_guards_that_all_failed_the_one_whose_failure_is_oldest_comes_first() -> None:
+    listed = hops(20)
+    state = refresh_guards(GuardState(), listed, now_ms=NOW_MS, choose=seeded(4).randrange)
+    order = [each.node_id for each in state.guards]
+    failed = {order[0]: NOW_MS + 300_000, order[1]: NOW_MS, order[2]: NOW_MS + 60_000}
+    now = [each.node_id for each in usable_guards(state, listed, failed_at_ms=failed, now_ms=NOW_MS + 300_001)]
+    assert now == [order[1], order[2], order[0]]
+
+
 def test_every_hop_may_become_a_guard() -> None:
     listed = hops(10)
     chosen = Counter(
