@@ -26,9 +26,9 @@ from bench.measure import in_flight, processor_s
 from bench.mesh_baselines import KademliaRates, kademlia_nodes, measure_kademlia
 from bench.results import Table, bar, with_earlier_rows, write_results
 from restante.cli.node.local_network import LocalNode, make_nodes, running, wait_until_answering
+from restante.core.mesh_proofs.connection_proofs import OwnProofs
 from restante.core.mesh_proofs.descriptors import verify_descriptor
-from restante.core.mesh_proofs.reading import prove_entry
-from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES, BlindedSigner, in_period
+from restante.crypto.blinded_keys import BlindedSigner, in_period
 from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey, NodeId, PayloadHash
 from restante.model.node_descriptor import NodeDescriptor
@@ -37,7 +37,6 @@ from restante.policy.mesh.time_buckets import HOUR_MS, bucket_at
 from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.transport.mesh_connection import MeshConnection
 from restante.wire.envelope import Envelope, encode_envelope
-from restante.wire.frames.mesh_reading import FetchEntry
 from restante.wire.frames.mesh_types import MeshFrameType
 from restante.wire.mesh_keys import mesh_inbox_key
 from restante.wire.storage_receipts import StorageReceipt
@@ -84,13 +83,15 @@ class Mesh:
         self._read = [Inbox(f"read {number}", self._bucket, index) for number in range(SMALL_OWNERS)]
         self._putting: dict[NodeId, MeshConnection] = {}
         self._reading: dict[tuple[InboxKey, NodeId], MeshConnection] = {}
+        self._proofs: dict[MeshConnection, OwnProofs] = {}
 
     async def open(self) -> None:
         for node_id in self._nodes:
             self._putting[node_id] = await self._connect(node_id)
         for inbox in self._read:
             for node_id in inbox.nodes:
-                self._reading[inbox.key, node_id] = await self._connect(node_id)
+                reading = self._reading[inbox.key, node_id] = await self._connect(node_id)
+                self._proofs[reading] = OwnProofs(challenge=reading.hello.challenge, connection=reading.binding)
         await in_flight(self._fill, range(SMALL_OWNERS * MESSAGES_A_BUCKET), IN_FLIGHT)
 
     async def close(self) -> None:
@@ -117,15 +118,9 @@ class Mesh:
 
     async def _fetch(self, number: int, buckets: int) -> tuple[PayloadHash, ...]:
         inbox, connection = self._holder(number)
+        proofs = self._proofs[connection]
         entries = [
-            prove_entry(
-                signer,
-                FetchEntry(blinded=signer.public_key, bucket=bucket, after=0),
-                MeshFrameType.FETCH,
-                challenge=connection.hello.challenge,
-                connection=connection.binding,
-                entropy=SystemEntropy().draw(SIGNING_ENTROPY_BYTES),
-            )
+            proofs.entry(signer, bucket, MeshFrameType.FETCH, draw=SystemEntropy().draw)
             for bucket, signer in islice(inbox.signers.items(), buckets)
         ]
         listed = (await connection.fetch(entries)).listed[inbox.key]

@@ -29,11 +29,13 @@ _ANY_KEY: Final = X25519PrivateKey.from_private_bytes(bytes(X25519_PUBLIC_BYTES)
 class Identity:
     """The secret keys. They sign and unseal, and never leave this object."""
 
-    __slots__ = ("_agreement", "_sealing", "_signing", "access_secret", "card", "storage_key", "tag_secret")
+    __slots__ = ("_agreement", "_sealing", "_secret", "_signing", "access_secret", "card", "storage_key", "tag_secret")
 
     def __init__(self, seed: bytes) -> None:
         exactly(seed, SEED_BYTES, "identity seed")
-        self._signing = Ed25519PrivateKey.from_private_bytes(_derive(seed, b"sign", 32))
+        signing_seed = _derive(seed, b"sign", 32)
+        self._signing = Ed25519PrivateKey.from_private_bytes(signing_seed)
+        _, self._secret = bindings.crypto_sign_seed_keypair(signing_seed)
         mlkem = MLKEM768PrivateKey.from_seed_bytes(_derive(seed, b"mlkem", 64))
         x25519 = X25519PrivateKey.from_private_bytes(_derive(seed, b"x25519", 32))
         self._sealing = MLKEM768X25519PrivateKey(mlkem, x25519)
@@ -47,7 +49,7 @@ class Identity:
             address=address(self._signing.public_key().public_bytes_raw()),
             sealing_key=sealing_key,
             agreement_key=agreement_key,
-            signature=self._signing.sign(_CARD_DOMAIN + sealing_key + agreement_key),
+            signature=self.sign(_CARD_DOMAIN + sealing_key + agreement_key),
         )
 
     def __repr__(self) -> str:
@@ -77,7 +79,8 @@ class Identity:
         return self._signing
 
     def sign(self, message: bytes) -> bytes:
-        return self._signing.sign(message)
+        """Return the Ed25519 signature. By libsodium: it takes half as long as OpenSSL and gives the same bytes."""
+        return bytes(bindings.crypto_sign(message, self._secret)[: bindings.crypto_sign_BYTES])
 
 
 def is_signed_by(signer: bytes, signature: bytes, message: bytes) -> bool:

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from restante.client.mesh.connections import NodeNotReached, Use
 from restante.client.mesh.directory import MeshDirectory
 from restante.core.inboxes.relay_inbox import OwnInbox
-from restante.core.mesh_proofs.reading import prove_entry, sign_delete
+from restante.core.mesh_proofs.connection_proofs import OwnProofs
+from restante.core.mesh_proofs.reading import sign_delete
 from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES, BlindedSigner, in_period
 from restante.model.ids import InboxKey, NodeId, NodeKey, PayloadHash
 from restante.policy.mesh.bounds import EntryTokens, delete_cost
@@ -44,6 +45,14 @@ class ListedBucket(NamedTuple):
 Listed = dict[int, ListedBucket]
 
 
+class _Asked(NamedTuple):
+    """The connection over which a node is asked now, with what was proved on it and what it may still ask."""
+
+    connection: MeshConnection
+    proofs: OwnProofs
+    tokens: EntryTokens
+
+
 class InboxNodes:
     """`on_pushed` gets what nodes push for subscribed buckets, `on_lost` the buckets of a subscription that ended."""
 
@@ -67,7 +76,7 @@ class InboxNodes:
         """Ends with the error of `on_pushed`, if it raises one."""
         self._signers: dict[int, tuple[BlindedSigner, InboxKey]] = {}
         self._subscribed: dict[MeshConnection, set[int]] = {}
-        self._tokens: dict[NodeKey, tuple[MeshConnection, EntryTokens]] = {}
+        self._asked: dict[NodeKey, _Asked] = {}
         self._wanting: dict[NodeId, asyncio.Semaphore] = {}
         self._pushes: dict[MeshConnection, asyncio.Task[None]] = {}
         directory.connections.on_replaced(self._replaced)
@@ -154,30 +163,24 @@ class InboxNodes:
 
     async def _wait_for_tokens(self, connection: MeshConnection, entries: int) -> None:
         """Wait until the node checks so many more signatures on this connection (SPEC 7.12)."""
-        loop = asyncio.get_running_loop()
-        held = self._tokens.get(connection.node)
-        if held is None or held[0] is not connection:
-            held = self._tokens[connection.node] = connection, EntryTokens(now_s=loop.time())
-        while not held[1].take(entries, loop.time()):  # noqa: ASYNC110 - tokens come with time
-            await asyncio.sleep(held[1].wait_ms(entries) / 1_000 + TOKEN_MARGIN_S)
+        tokens, loop = self._asked_over(connection).tokens, asyncio.get_running_loop()
+        while not tokens.take(entries, loop.time()):  # noqa: ASYNC110 - tokens come with time
+            await asyncio.sleep(tokens.wait_ms(entries) / 1_000 + TOKEN_MARGIN_S)
 
     def _proved(
         self, connection: MeshConnection, buckets: Sequence[int], frame_type: MeshFrameType
     ) -> list[FetchEntry]:
         self.requests += 1
-        entries = []
-        for bucket in buckets:
-            signer, _ = self._signer(bucket)
-            entry = prove_entry(
-                signer,
-                FetchEntry(blinded=signer.public_key, bucket=bucket, after=0),
-                frame_type,
-                challenge=connection.hello.challenge,
-                connection=connection.binding,
-                entropy=self._entropy.draw(SIGNING_ENTROPY_BYTES),
-            )
-            entries.append(entry)
-        return entries
+        proofs = self._asked_over(connection).proofs
+        return [proofs.entry(self._signer(each)[0], each, frame_type, draw=self._entropy.draw) for each in buckets]
+
+    def _asked_over(self, connection: MeshConnection) -> _Asked:
+        found = self._asked.get(connection.node)
+        if found is None or found.connection is not connection:
+            proofs = OwnProofs(challenge=connection.hello.challenge, connection=connection.binding)
+            tokens = EntryTokens(now_s=asyncio.get_running_loop().time())
+            found = self._asked[connection.node] = _Asked(connection, proofs, tokens)
+        return found
 
     def _by_bucket(self, buckets: Sequence[int], node: NodeKey, answer: FetchAnswer) -> Listed:
         complete = {each.inbox_key: each.is_complete for each in answer.done.answers}

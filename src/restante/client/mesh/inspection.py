@@ -6,8 +6,8 @@ from typing import NamedTuple
 from restante.client.mesh.connections import Use, dial_places
 from restante.client.mesh.directory import MeshDirectory
 from restante.core.inboxes.mesh_inbox import bucket_keys
-from restante.core.mesh_proofs.reading import prove_entry
-from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES, BlindedSigner, in_period
+from restante.core.mesh_proofs.connection_proofs import OwnProofs
+from restante.crypto.blinded_keys import BlindedSigner, in_period
 from restante.crypto.identity import Identity
 from restante.model.ids import Address
 from restante.model.node_descriptor import NodeDescriptor
@@ -15,7 +15,6 @@ from restante.policy.mesh.placement import COMPLETE_WITHIN, COPIES
 from restante.policy.mesh.time_buckets import bucket_at
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemEntropy
-from restante.wire.frames.mesh_reading import FetchEntry
 from restante.wire.frames.mesh_types import MeshFrameType
 
 
@@ -50,14 +49,8 @@ async def _ask(
         answers = True
         if reader is not None:
             signer = BlindedSigner(reader, place=in_period(bucket))
-            entry = prove_entry(
-                signer,
-                FetchEntry(blinded=signer.public_key, bucket=bucket, after=0),
-                MeshFrameType.FETCH,
-                challenge=connection.hello.challenge,
-                connection=connection.binding,
-                entropy=SystemEntropy().draw(SIGNING_ENTROPY_BYTES),
-            )
+            proofs = OwnProofs(challenge=connection.hello.challenge, connection=connection.binding)
+            entry = proofs.entry(signer, bucket, MeshFrameType.FETCH, draw=SystemEntropy().draw)
             listed = await connection.fetch([entry])
             messages = sum(map(len, listed.listed.values()))
     except AttemptFailed:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from restante.core.link.windows import WINDOW_BLOBS, WINDOW_BYTES
-from restante.core.mesh_proofs.reading import answer_for, is_proved, sign_done
+from restante.core.mesh_proofs.connection_proofs import CheckedProofs
+from restante.core.mesh_proofs.reading import answer_for, sign_done
 from restante.core.replication.serving import Phase, is_complete
 from restante.model.ids import InboxKey, PayloadHash
 from restante.model.node_descriptor import NodeDescriptor
@@ -22,7 +23,7 @@ from restante.wire.frames.mesh import encode_mesh_frame
 from restante.wire.frames.mesh_reading import Fetch, FetchEntry, KeyAnswer, Listed, MeshSubscribe
 from restante.wire.frames.mesh_replication import Block, Have, HaveDone, HaveList, KeySummary, Want, WantDone
 from restante.wire.frames.mesh_storage import Record
-from restante.wire.frames.mesh_types import MAX_HASHES, MeshFrameType
+from restante.wire.frames.mesh_types import MAX_HASHES
 from restante.wire.mesh_keys import mesh_inbox_key
 
 MOST_COMPARED: Final = 1_024
@@ -55,6 +56,7 @@ class ServingConnection:
         self._records = records
         self._family = family
         self.answers = AnswerQueue(peer, self._push)
+        self._checked: CheckedProofs | None = None
         self.proved: dict[InboxKey, None] = {}
         self.subscribed: dict[InboxKey, int] = {}
         """Subscribed keys, each with the last number that was listed or pushed."""
@@ -76,11 +78,9 @@ class ServingConnection:
 
     def are_proved(self, question: Fetch | MeshSubscribe) -> bool:
         """Return whether the owner signed every entry on this connection."""
-        hello, binding = self._peer.hello, self._peer.binding
-        return all(
-            is_proved(each, MeshFrameType(question.TYPE), challenge=hello.challenge, connection=binding)
-            for each in question.entries
-        )
+        if self._checked is None:
+            self._checked = CheckedProofs(challenge=self._peer.hello.challenge, connection=self._peer.binding)
+        return self._checked.are_valid(question.entries, question.TYPE)
 
     def list(self, question: Fetch | MeshSubscribe, request: int) -> None:
         for each in question.entries:

@@ -155,7 +155,7 @@ class MeshConnection(OutgoingConnection[_Request]):
         return (await self._ask(GetRecord(key=key), Record)).record or None
 
     async def fetch(self, entries: Sequence[FetchEntry]) -> FetchAnswer:
-        """Return what the node lists for these proved entries (`core.mesh_proofs.reading.prove_entry`)."""
+        """Return what the node lists for these proved entries (`core.mesh_proofs.connection_proofs`)."""
         return await self._list(Fetch(entries=tuple(entries)))
 
     async def subscribe(self, entries: Sequence[FetchEntry]) -> FetchAnswer:

@@ -67,6 +67,8 @@ class Database:
         with _translated(path):
             self._connection = _look_into(path) if read_only else _connect(path)
             self._connection.set_busy_timeout(busy_timeout_ms)
+            # Otherwise SQLite plans a statement again whenever a bound value of a range changes.
+            self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             self._cursor = self._connection.cursor()
             try:
                 self._refuse_strangers(schema)
