@@ -1,6 +1,7 @@
 """Derive the keys under which nodes store mail and prekey records, from blinded keys (SPEC 7.2, 7.6)."""
 
 import hashlib
+from functools import lru_cache
 from typing import Final
 
 from restante.model.ids import BlindedKey, InboxKey, NodeKey, blinded_key, node_key
@@ -12,6 +13,7 @@ _INBOX: Final = b"inbox:"
 _KEYS: Final = b"keys:"
 
 
+@lru_cache(maxsize=4_096)  # puts, proofs and blocks of an hour name few keys
 def mesh_inbox_key(blinded: BlindedKey, bucket: int) -> InboxKey:
     """Return the key of an inbox in the mesh for one time bucket. A node checks a put with it (SPEC 7.10)."""
     check_number(bucket, "time bucket", high=MAX_BUCKET)

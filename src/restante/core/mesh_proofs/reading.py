@@ -32,12 +32,11 @@ def answer_for(key: InboxKey, listed: Sequence[PayloadHash], *, after: int, last
 
 
 def sign_done(node: Identity, answers: Sequence[KeyAnswer], *, now_ms: int) -> FetchDone:
-    unsigned = FetchDone(answers=tuple(answers), time_ms=now_ms)
-    return replace(unsigned, signature=node.sign(done_to_sign(unsigned)))
+    return FetchDone(answers=tuple(answers), time_ms=now_ms, signature=node.sign(done_to_sign(answers, now_ms)))
 
 
 def is_done_by(done: FetchDone, node: NodeKey) -> bool:
-    return is_signed_by(node, done.signature, done_to_sign(done))
+    return is_signed_by(node, done.signature, done_to_sign(done.answers, done.time_ms))
 
 
 def matches_list(answer: KeyAnswer, listed: Sequence[PayloadHash]) -> bool:

@@ -30,8 +30,13 @@ class AnswerQueue:
         return len(self._answers) >= MOST_ANSWERS
 
     def add(self, answer: Iterator[bytes]) -> None:
+        """Queue an answer. The caller calls `flush` once it has handled all frames that came together."""
         self._answers.append(answer)
-        self.continue_()
+
+    def flush(self) -> None:
+        """Send as much as one turn may: the frames that came together are answered together, without a turn between."""
+        if self._answers and not self._is_scheduled:
+            self._send_some()
 
     def continue_(self) -> None:
         """Go on sending in the next turn of the loop."""

@@ -127,6 +127,7 @@ class MeshFamilyConnection:
                     self._have(decoded, frame.request)
                 case _:
                     self._handle_signed(decoded, frame.request, now_s)
+        self.serving.answers.flush()
 
     def window_opened(self) -> None:
         self.serving.answers.continue_()

@@ -83,8 +83,8 @@ class ServingConnection:
         return self._checked.are_valid(question.entries, question.TYPE)
 
     def list(self, question: Fetch | MeshSubscribe, request: int) -> None:
-        for each in question.entries:
-            key = mesh_inbox_key(each.blinded, each.bucket)
+        keys = [mesh_inbox_key(each.blinded, each.bucket) for each in question.entries]
+        for key in keys:
             self.proved.pop(key, None)
             self.proved[key] = None
         while len(self.proved) > MOST_PROVED_KEYS:
@@ -121,11 +121,6 @@ class ServingConnection:
 
     def _blobs(self, question: Want, request: int) -> Iterator[bytes]:
         missing: list[bytes] = []
-        record = self._records.get(question.inbox_key)
-        if record is not None:
-            yield encode_mesh_frame(Record(record=record), request)
-            yield encode_mesh_frame(WantDone(missing=()), request)
-            return
         for each in question.hashes:
             block = self._block(question.inbox_key, PayloadHash(each))
             if block is None:
@@ -133,6 +128,11 @@ class ServingConnection:
             else:
                 self._family.served(1)
                 yield encode_mesh_frame(block, request)
+        if len(missing) == len(question.hashes):
+            record = self._records.get(question.inbox_key)  # no key has both
+            if record is not None:
+                yield encode_mesh_frame(Record(record=record), request)
+                missing.clear()
         yield encode_mesh_frame(WantDone(missing=tuple(missing)), request)
 
     def _block(self, key: InboxKey, payload_hash: PayloadHash) -> Block | None:

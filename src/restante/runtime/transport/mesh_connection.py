@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 from restante.core.link.messages import Faulted
 from restante.core.mesh_proofs.reading import is_done_by, matches_list
-from restante.core.mesh_proofs.receipts import SignedCommits, leaf_of
+from restante.core.mesh_proofs.receipts import SignedCommits
 from restante.crypto.identity import Identity
 from restante.model.errors import LocalProtocolError, RemoteProtocolError, RestanteError
 from restante.model.ids import BlindedKey, InboxKey, NodeKey, PayloadHash
@@ -29,7 +29,8 @@ from restante.policy.quota import MailboxQuota
 from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE, FetchAnswer
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost
 from restante.runtime.transport.outgoing_connection import OutgoingConnection
-from restante.wire.envelope import decode_envelope, hash_sealed_bytes
+from restante.wire.envelope import hash_sealed_bytes
+from restante.wire.envelope_parser import parse_envelope
 from restante.wire.frames import codec
 from restante.wire.frames.mesh import MESH_TYPES, MeshFrame, decode_mesh_body, encode_mesh_frame
 from restante.wire.frames.mesh_directory import (
@@ -61,6 +62,7 @@ from restante.wire.frames.mesh_storage import (
     Record,
     WrongBucket,
 )
+from restante.wire.merkle import address_hash, stored_leaf
 from restante.wire.mesh_keys import mesh_inbox_key
 from restante.wire.storage_receipts import StorageReceipt
 
@@ -135,7 +137,8 @@ class MeshConnection(OutgoingConnection[_Request]):
         self, blinded: BlindedKey, bucket: int, envelope: bytes
     ) -> StorageReceipt | WrongBucket | NotResponsible:
         """Store the envelope. A receipt is verified: the node signed exactly the leaf that follows from `envelope`."""
-        leaf = leaf_of(decode_envelope(envelope))
+        inbox_key, expires_at_ms, sealed = parse_envelope(envelope)
+        leaf = stored_leaf(address_hash(inbox_key, expires_at_ms), hash_sealed_bytes(sealed))
         question = MeshPut(blinded=blinded, bucket=bucket, envelope=envelope)
         answer = await self._ask_any(question, (MeshStored, WrongBucket, NotResponsible))
         if isinstance(answer, WrongBucket | NotResponsible):
@@ -206,8 +209,8 @@ class MeshConnection(OutgoingConnection[_Request]):
         for block in await self._want(key, hashes):
             if isinstance(block, Record):
                 raise self._forged("the node sent a record in place of a blob")
-            payload_hash = self._verified_hash(block)
-            if mesh_inbox_key(block.blinded, block.bucket) != key or payload_hash not in hashes:
+            payload_hash = self._verified_hash(block, key)
+            if payload_hash not in hashes:
                 raise self._forged("the node sent a blob that it was not asked for")
             found[payload_hash] = block
         return found
@@ -218,7 +221,7 @@ class MeshConnection(OutgoingConnection[_Request]):
             matches = (
                 hashlib.sha256(part.record).digest() == payload_hash
                 if isinstance(part, Record)
-                else self._verified_hash(part) == payload_hash and mesh_inbox_key(part.blinded, part.bucket) == key
+                else self._verified_hash(part, key) == payload_hash
             )
             if not matches:
                 raise self._forged("the node sent something that it was not asked for")
@@ -300,15 +303,15 @@ class MeshConnection(OutgoingConnection[_Request]):
             raise self._forged("the node signed another list than it sent")
         return FetchAnswer(listed={key: tuple(hashes) for key, hashes in listed.items()}, done=done)
 
-    def _verified_hash(self, block: Block) -> PayloadHash:
-        """Return the hash of a block whose envelope lies under the key that the block names."""
+    def _verified_hash(self, block: Block, key: InboxKey) -> PayloadHash:
+        """Return the hash of a block that lies under `key`, by what it names and by its envelope."""
         try:
-            envelope = decode_envelope(block.envelope)
+            envelope_key, _, sealed = parse_envelope(block.envelope)
         except RestanteError as error:
             raise self._forged("the node sent a blob that is no envelope") from error
-        if envelope.inbox_key != mesh_inbox_key(block.blinded, block.bucket):
+        if not envelope_key == key == mesh_inbox_key(block.blinded, block.bucket):
             raise self._forged("the node sent a blob of another inbox")
-        return hash_sealed_bytes(envelope.sealed)
+        return hash_sealed_bytes(sealed)
 
     def _forged(self, text: str) -> AnswerForged:
         self._feed(Faulted(RemoteProtocolError(text)))

@@ -1,6 +1,7 @@
 """Frames by which a recipient reads and deletes its mail in the mesh (SPEC 7.4, 7.5)."""
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
@@ -168,7 +169,7 @@ class FetchDone:
         check_signature(self.signature)
 
     def body(self) -> bytes:
-        return _unsigned_done(self) + signature_to_encode(self.signature, "FETCH_DONE")
+        return _unsigned_done(self.answers, self.time_ms) + signature_to_encode(self.signature, "FETCH_DONE")
 
     @classmethod
     def from_body(cls, raw: bytes) -> Self:
@@ -187,8 +188,8 @@ class FetchDone:
         return cls(answers=answers, time_ms=time_ms, signature=raw[-SIGNATURE_BYTES:])
 
 
-def done_to_sign(done: FetchDone) -> bytes:
-    return _DONE_DOMAIN + _unsigned_done(done)
+def done_to_sign(answers: Sequence[KeyAnswer], time_ms: int) -> bytes:
+    return _DONE_DOMAIN + _unsigned_done(answers, time_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,10 +266,12 @@ def _split_entries(raw: bytes) -> tuple[FetchEntry, ...]:
     )
 
 
-def _unsigned_done(done: FetchDone) -> bytes:
-    return _TIME.pack(done.time_ms) + b"".join(
-        _ANSWER.pack(each.inbox_key, each.after, each.last, each.count, each.root, each.is_complete)
-        for each in done.answers
+def _unsigned_done(answers: Sequence[KeyAnswer], time_ms: int) -> bytes:
+    return _TIME.pack(time_ms) + b"".join(
+        [
+            _ANSWER.pack(each.inbox_key, each.after, each.last, each.count, each.root, each.is_complete)
+            for each in answers
+        ]
     )
 
 

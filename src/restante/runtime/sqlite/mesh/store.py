@@ -111,6 +111,7 @@ class SqliteMeshStore:
         self._elsewhere_bytes = elsewhere_bytes
         self._keys: dict[InboxKey, _Key] = {}
         self._changed: set[InboxKey] = set()
+        self._places: dict[InboxKey, tuple[bytes, int]] = {}
         self._total_bytes: int | None = None
         self._write = database.query_without_writing  # nothing that is deferred concerns these tables
         database.on_invalidate(self._forget)
@@ -214,10 +215,10 @@ class SqliteMeshStore:
 
     def read(self, key: InboxKey, hashes: Iterable[PayloadHash], *, now_ms: int) -> FoundBlocks:
         found = FoundBlocks([], [])
-        place = self.reader.rows(_SQL["key_place"], key)
-        if not place:
+        place = self._place(key)
+        if place is None:
             return found
-        blinded, bucket = place[0]
+        blinded, bucket = place
         for each in hashes:
             for number, envelope in self.reader.rows(_SQL["read"], key, each, now_ms):
                 if is_intact(envelope, inbox_key=key, payload_hash=each):
@@ -259,6 +260,18 @@ class SqliteMeshStore:
     def holdings(self) -> MeshHoldings:
         [(keys, blobs, records, open_buckets)] = self.reader.rows(_SQL["holdings"])
         return MeshHoldings(keys=keys, blobs=blobs, records=records, open_buckets=open_buckets)
+
+    def _place(self, key: InboxKey) -> tuple[bytes, int] | None:
+        """Return the blinded key and the bucket of a key. They never change: the key is their hash."""
+        found = self._places.get(key)
+        if found is None:
+            rows = self.reader.rows(_SQL["key_place"], key)
+            if not rows:
+                return None
+            if len(self._places) >= REMEMBERED_KEYS:
+                self._places.clear()
+            found = self._places[key] = rows[0][0], rows[0][1]
+        return found
 
     def _put(self, put: MeshKeep, quota: MailboxQuota, now_ms: int, repaired_from: NodeId | None) -> Refusal | None:
         keep = put.keep
