@@ -15,7 +15,7 @@ import pytest
 
 from restante.core.peer_sessions import ALL_RULES
 from support.model.explorer import SCENARIOS, Budget, Explorer, Scenario, start
-from support.model.lockstep_world import LockstepExplorer
+from support.model.lockstep_explorer import LockstepExplorer
 from support.model.symbolic_values import KeyUsedTwice
 from support.model.traces import TRACES, Script
 from support.spec.clauses import clause

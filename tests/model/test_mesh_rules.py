@@ -4,7 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from support.model.mesh_world import Rules, World, explore, stored_world
+from support.model.mesh_exploration import explore
+from support.model.mesh_world import Rules, World, stored_world
 from support.spec.clauses import clause
 
 STATES_OF_WRITING = 4_000

@@ -1,26 +1,20 @@
-"""A small mesh, all of whose interleavings are explored over the real machines (NETWORK 5).
+"""A small mesh over the real machines, and every step that it can take (NETWORK 5).
 
 Four nodes and one that joins, two time buckets, one sender with one message, one recipient, crashes with and without
-disk, restarts, and lost puts. In each read and in each round of replication at most
-one living node is too slow to answer: that is what "4 of 5" is for.
+disk, restarts, and lost puts. In each read and in each round of replication at most one living node is too slow to
+answer: that is what "4 of 5" is for.
 
 Puts arrive and answers to one read come in the order of the placement, since the machines only count them. Crashes,
-restarts, the join, rounds of replication and time may come between any two. Left out is only what can break nothing:
-the bucket without the message, and worlds in which nothing was promised, no living node held the message for a moment,
-or it was received (unless the exploration follows received messages).
+restarts, the join, rounds of replication and time may come between any two. The bucket without the message is left
+out: it can break nothing.
 
 A world may be parted: then the recipient reaches the last two nodes only, and the descriptors of the others have
 expired there. It heals at any moment, at the latest a day after the buckets' end.
-
-Properties: what is sent was stored at two nodes. If the write quorum was reached and at every moment since then a
-living node held the message, then no bucket that such a node holds it in is final before the message was received. It
-is received once, and a node that deleted it never holds it again.
 """
 
 import operator
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -111,17 +105,6 @@ class World(NamedTuple):
         return TIMES_MS[self.time]
 
 
-@dataclass
-class Exploration:
-    states: int = 0
-    is_exhausted: bool = False
-    finals: int = 0
-    """States in which a bucket is final."""
-    ended: int = 0
-    """States in which a bucket has had its first read that counts."""
-    broken: list[str] = field(default_factory=list)
-
-
 def stored_world(holders: tuple[int, ...], *, nodes: int, crashes: int, is_parted: bool = False) -> World:
     """Return a world in which these nodes hold the message and the first bucket's reads begin to count."""
     states = tuple(NodeState(held=frozenset({FIRST} if number in holders else ())) for number in range(nodes))
@@ -136,57 +119,6 @@ def stored_world(holders: tuple[int, ...], *, nodes: int, crashes: int, is_parte
         is_parted=is_parted,
         was_parted=is_parted,
     )
-
-
-def explore(
-    rules: Rules, *, max_states: int, start: World | None = None, follows_received: bool = False
-) -> Exploration:
-    """Visit every state once, nearest first. Stop at the first broken one or after `max_states`."""
-    found = Exploration()
-    first = start or World()
-    seen = {first}
-    queue = deque([first])
-    while queue:
-        world = queue.popleft()
-        found.states += 1
-        found.finals += any(each.phase is buckets.Phase.FINAL for each in world.buckets)
-        found.ended += any(each.phase is buckets.Phase.ENDED for each in world.buckets)
-        broken = violation(world)
-        if broken is not None:
-            found.broken.append(broken)
-            return found
-        if found.states >= max_states:
-            return found
-        for after in actions(world, rules):
-            if after not in seen and not is_settled(after, follows_received=follows_received):
-                seen.add(after)
-                queue.append(after)
-    found.is_exhausted = True
-    return found
-
-
-def violation(world: World) -> str | None:
-    if world.received > 1:
-        return "received twice"
-    if world.is_hollow:
-        return "sent with fewer than two copies"
-    if any(each.held & each.deleted for each in world.nodes):
-        return "a node holds again what it deleted"
-    if not world.is_sent or world.was_without or world.received:
-        return None
-    for bucket in world.buckets:
-        if bucket.phase is buckets.Phase.FINAL and any(
-            each.is_alive and bucket.number in each.held for each in world.nodes
-        ):
-            return "a bucket is final, and a living node holds unread mail in it"
-    return None
-
-
-def is_settled(world: World, *, follows_received: bool) -> bool:
-    """Return whether nothing can break any more."""
-    if world.was_without or (world.received == 1 and not follows_received):
-        return True
-    return world.store is not None and not world.is_sent and not world.puts
 
 
 def actions(world: World, rules: Rules) -> Iterator[World]:
