@@ -1,5 +1,7 @@
 """`kademlia` (PyPI) as a peer of the mesh: node processes on loopback and one client node that sets and gets.
 
+It runs as its documentation shows, with its default k of 20 and alpha of 3, and with receive buffers that lose nothing.
+
 The client keeps no values itself: with fewer nodes than its k of 20 it would be among the closest of every key, and a
 get would end in its own memory.
 """
@@ -10,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import IO, Final
 
 from kademlia.network import Server
@@ -58,40 +61,54 @@ def kademlia_nodes(count: int, *, port: int) -> Iterator[list[KademliaNode]]:
         yield [KademliaNode(process) for process in nodes]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KademliaRates:
-    """Sets and gets a second, and how many nodes held each value."""
+    """Sets and gets a second, and how many nodes held each value. `narrow_gets` ask one node at a time (alpha 1)."""
 
-    def __init__(self, *, sets: float, gets: float, copies: float) -> None:
-        self.sets, self.gets, self.copies = sets, gets, copies
+    sets: float
+    gets: float
+    narrow_gets: float
+    copies: float
 
 
 async def measure_kademlia(
-    nodes: list[KademliaNode], *, port: int, count: int, width: int, value: bytes
+    nodes: list[KademliaNode], *, port: int, sets: int, gets: int, width: int, value: bytes
 ) -> KademliaRates:
     """Set and get so many values, `width` at a time, through one client node."""
-    client = Server(storage=KeepsNothing())
-    await listening(client, port + len(nodes))
-    await client.bootstrap([(LOOPBACK, port + number) for number in range(len(nodes))])
-    await asyncio.sleep(ROUTING_SETTLES_S)  # its nodes welcome new ones in the background
-
-    missed: list[int] = []
-
-    async def store(number: int) -> None:
-        assert await client.set(f"key {number}", value)
-
-    async def get(number: int) -> None:
-        missed.extend([number] if await client.get(f"key {number}") != value else [])
-
+    wide, narrow = Server(storage=KeepsNothing()), Server(storage=KeepsNothing(), alpha=1)
     try:
+        for number, client in enumerate((wide, narrow)):
+            await listening(client, port + len(nodes) + number)
+            await client.bootstrap([(LOOPBACK, port + each) for each in range(len(nodes))])
+        await asyncio.sleep(ROUTING_SETTLES_S)  # its nodes welcome new ones in the background
+
+        async def store(number: int) -> None:
+            assert await wide.set(f"key {number}", value)
+
         began = time.perf_counter()
-        await in_flight(store, range(count), width)
+        await in_flight(store, range(sets), width)
         stored_s = time.perf_counter() - began
         held = sum(node.values() for node in nodes)
-        began = time.perf_counter()
-        await in_flight(get, range(count), width)
-        got_s = time.perf_counter() - began
+        return KademliaRates(
+            sets=sets / stored_s,
+            gets=await _get_rate(wide, keys=sets, gets=gets, width=width, value=value),
+            narrow_gets=await _get_rate(narrow, keys=sets, gets=gets, width=width, value=value),
+            copies=held / sets,
+        )
     finally:
-        client.stop()
+        wide.stop()
+        narrow.stop()
+
+
+async def _get_rate(client: Server, *, keys: int, gets: int, width: int, value: bytes) -> float:
+    missed: list[int] = []
+
+    async def get(number: int) -> None:
+        missed.extend([number] if await client.get(f"key {number % keys}") != value else [])
+
+    began = time.perf_counter()
+    await in_flight(get, range(gets), width)
+    took_s = time.perf_counter() - began
     if missed:
-        print(f"kademlia did not find {len(missed)} of {count} values")
-    return KademliaRates(sets=count / stored_s, gets=(count - len(missed)) / got_s, copies=held / count)
+        print(f"kademlia did not find {len(missed)} of {gets} values")
+    return (gets - len(missed)) / took_s

@@ -44,6 +44,7 @@ def render_page(results: Path = RESULTS) -> str:
         content = json.loads(path.read_text("utf-8"))
         about = ", ".join(f"{key} {value}" for key, value in content["machine"].items())
         parts.append(f"## {title}\n\n`python -m bench.{name}`; {about}.\n")
+        parts += [f"{content['about']}\n"] if content.get("about") else []
         parts += [_table(table) for table in content.get("tables", [])]
         if content.get("output"):
             parts.append("```text\n" + "\n".join(content["output"]) + "\n```\n")

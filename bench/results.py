@@ -53,15 +53,19 @@ def machine() -> dict[str, str]:
     }
 
 
-def write_results(name: str, tables: list[Table]) -> None:
-    """Replace the tables with these titles in bench/results/<name>.json; tables of other titles stay."""
+def write_results(name: str, tables: list[Table], *, about: str = "") -> None:
+    """Replace the tables with these titles in bench/results/<name>.json; tables of other titles stay.
+
+    `about` says what exactly is compared, in a paragraph of the page.
+    """
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     kept: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {"tables": []}
     fresh = {table.title: asdict(table) for table in tables}
     merged = [fresh.pop(table["title"], table) for table in kept["tables"]]
     merged += fresh.values()
-    text = json.dumps({"machine": machine(), "tables": merged}, indent=1, ensure_ascii=False)
+    said = {"about": about} if about else {}
+    text = json.dumps({"machine": machine(), **said, "tables": merged}, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", "utf-8")
 
 
