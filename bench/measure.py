@@ -9,7 +9,7 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +62,31 @@ async def in_flight(work: Callable[[int], Awaitable[object]], numbers: Iterable[
 
     await asyncio.gather(*[one_after_the_other() for _ in range(width)])
     return took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Operations a second, and what each took of all processors: a rate depends on what else runs, this hardly."""
+
+    per_second: float
+    processor_us: float
+    first_share: float
+    """The part that the first process took."""
+
+
+async def cost_of(
+    work: Callable[[int], Awaitable[object]], numbers: range, width: int, *, processes: Sequence[int]
+) -> Cost:
+    """Do the work for all numbers, `width` at a time, and say what it cost these processes."""
+    before, began = [processor_s(each) for each in processes], time.perf_counter()
+    await in_flight(work, numbers, width)
+    took_s = time.perf_counter() - began
+    used = [processor_s(each) - earlier for each, earlier in zip(processes, before, strict=True)]
+    return Cost(
+        per_second=len(numbers) / took_s,
+        processor_us=sum(used) / len(numbers) * 1e6,
+        first_share=used[0] / max(sum(used), 1e-9),
+    )
 
 
 def processor_s(process: int) -> float:

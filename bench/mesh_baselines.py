@@ -7,19 +7,20 @@ get would end in its own memory.
 """
 
 import asyncio
+import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Final
 
 from kademlia.network import Server
 from kademlia.storage import ForgetfulStorage
 
 from bench.kademlia_node import LOOPBACK, listening
-from bench.measure import in_flight
+from bench.measure import Cost, cost_of
 
 ROUTING_SETTLES_S: Final = 1.0
 
@@ -62,53 +63,41 @@ def kademlia_nodes(count: int, *, port: int) -> Iterator[list[KademliaNode]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KademliaRates:
-    """Sets and gets a second, and how many nodes held each value. `narrow_gets` ask one node at a time (alpha 1)."""
+class KademliaCosts:
+    """What sets and gets cost, and how many nodes held each value. `narrow_get` asks one node at a time (alpha 1)."""
 
-    sets: float
-    gets: float
-    narrow_gets: float
+    set: Cost
+    get: Cost
+    narrow_get: Cost
     copies: float
 
 
 async def measure_kademlia(
     nodes: list[KademliaNode], *, port: int, sets: int, gets: int, width: int, value: bytes
-) -> KademliaRates:
+) -> KademliaCosts:
     """Set and get so many values, `width` at a time, through one client node."""
     wide, narrow = Server(storage=KeepsNothing()), Server(storage=KeepsNothing(), alpha=1)
+    processes = [os.getpid(), *(node.pid for node in nodes)]
+    missed: list[int] = []
+
+    async def store(number: int) -> None:
+        assert await wide.set(f"key {number}", value)
+
+    async def get(client: Server, number: int) -> None:
+        missed.extend([number] if await client.get(f"key {number % sets}") != value else [])
+
     try:
         for number, client in enumerate((wide, narrow)):
             await listening(client, port + len(nodes) + number)
             await client.bootstrap([(LOOPBACK, port + each) for each in range(len(nodes))])
         await asyncio.sleep(ROUTING_SETTLES_S)  # its nodes welcome new ones in the background
-
-        async def store(number: int) -> None:
-            assert await wide.set(f"key {number}", value)
-
-        began = time.perf_counter()
-        await in_flight(store, range(sets), width)
-        stored_s = time.perf_counter() - began
+        set_cost = await cost_of(store, range(sets), width, processes=processes)
         held = sum(node.values() for node in nodes)
-        return KademliaRates(
-            sets=sets / stored_s,
-            gets=await _get_rate(wide, keys=sets, gets=gets, width=width, value=value),
-            narrow_gets=await _get_rate(narrow, keys=sets, gets=gets, width=width, value=value),
-            copies=held / sets,
-        )
+        get_cost = await cost_of(partial(get, wide), range(gets), width, processes=processes)
+        narrow_cost = await cost_of(partial(get, narrow), range(gets), width, processes=processes)
     finally:
         wide.stop()
         narrow.stop()
-
-
-async def _get_rate(client: Server, *, keys: int, gets: int, width: int, value: bytes) -> float:
-    missed: list[int] = []
-
-    async def get(number: int) -> None:
-        missed.extend([number] if await client.get(f"key {number % keys}") != value else [])
-
-    began = time.perf_counter()
-    await in_flight(get, range(gets), width)
-    took_s = time.perf_counter() - began
     if missed:
-        print(f"kademlia did not find {len(missed)} of {gets} values")
-    return (gets - len(missed)) / took_s
+        print(f"kademlia did not find {len(missed)} of {2 * gets} values")
+    return KademliaCosts(set=set_cost, get=get_cost, narrow_get=narrow_cost, copies=held / sets)

@@ -20,8 +20,10 @@ def test_every_benchmark_of_the_page_is_a_module(name: str) -> None:
 
 def test_tables_charts_and_printed_lines_are_shown(tmp_path: Path) -> None:
     table = {"title": "T", "columns": ["n", "rate"], "rows": [["1,000", "2,500"]], "plot": [0, 1]}
-    (tmp_path / "relay.json").write_text(json.dumps({"machine": {"cores": "2"}, "tables": [table], "output": ["x"]}))
+    content = {"machine": {"cores": "2"}, "about": "What is compared.", "tables": [table], "output": ["x"]}
+    (tmp_path / "relay.json").write_text(json.dumps(content))
     page = render_page(tmp_path)
+    assert "cores 2.\n\nWhat is compared.\n\n### T\n" in page
     assert "| n | rate |\n| --- | --- |\n| 1,000 | 2,500 |\n" in page
     assert "  bar [2500]\n" in page
     assert "```text\nx\n```" in page

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from functools import lru_cache
 from typing import Final
 
 from restante.model.ids import SESSION_TAG_BYTES, InboxKey, SessionId, SessionTag
@@ -16,7 +17,12 @@ def session_tag(secret: bytes, session: SessionId) -> SessionTag:
 
 def inbox_tag(secret: bytes, inbox: InboxKey, *, at_ms: int) -> SessionTag:
     """Return a node's tag for an inbox. Its key changes daily, so that tags of different days cannot be linked."""
-    day_key = hmac.digest(secret, b"day" + (at_ms // DAY_MS).to_bytes(8, "big"), hashlib.sha256)
+    return _tag_of_day(secret, inbox, at_ms // DAY_MS)
+
+
+@lru_cache(maxsize=4_096)  # many messages of a day go to one inbox
+def _tag_of_day(secret: bytes, inbox: InboxKey, day: int) -> SessionTag:
+    day_key = hmac.digest(secret, b"day" + day.to_bytes(8, "big"), hashlib.sha256)
     return _tag(day_key, b"inbox", inbox)
 
 

@@ -9,6 +9,7 @@ import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from restante.model.errors import Malformed
@@ -150,11 +151,12 @@ def _path(levels: Sequence[Sequence[bytes]], index: int) -> MerklePath:
     return MerklePath(index=index, count=len(levels[0]), siblings=tuple(siblings))
 
 
-def _sides(index: int, count: int) -> list[bool]:
+@lru_cache(maxsize=4_096)  # commits have few different sizes
+def _sides(index: int, count: int) -> tuple[bool, ...]:
     """Return for each sibling on the way up whether our own hash is the right one of the pair."""
     sides: list[bool] = []
     while count > 1:
         if index ^ 1 < count:
             sides.append(index & 1 == 1)
         index, count = index >> 1, (count + 1) >> 1
-    return sides
+    return tuple(sides)

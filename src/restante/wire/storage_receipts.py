@@ -1,6 +1,7 @@
 """Encode and decode storage receipts: a DELIVERY ack over a commit's Merkle root, with one put's path (SPEC 10.2)."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from restante.model.errors import Malformed
@@ -10,6 +11,8 @@ from restante.wire.merkle import HASH_BYTES, MAX_PATH_BYTES, MerklePath, decode_
 
 MAX_RECEIPT_BYTES: Final = ACK_BYTES + MAX_PATH_BYTES
 MIN_RECEIPT_BYTES: Final = ACK_BYTES + 8
+_decode_ack: Final = lru_cache(maxsize=64)(decode_ack)
+"""All receipts of a commit contain the same ack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,4 +49,4 @@ def encode_receipt(receipt: StorageReceipt) -> bytes:
 def decode_receipt(raw: bytes) -> StorageReceipt:
     if not MIN_RECEIPT_BYTES <= len(raw) <= MAX_RECEIPT_BYTES:
         raise Malformed(f"a storage receipt has {MIN_RECEIPT_BYTES}..{MAX_RECEIPT_BYTES} bytes, not {len(raw)}")
-    return StorageReceipt(ack=decode_ack(raw[:ACK_BYTES]), path=decode_path(raw[ACK_BYTES:]))
+    return StorageReceipt(ack=_decode_ack(raw[:ACK_BYTES]), path=decode_path(raw[ACK_BYTES:]))

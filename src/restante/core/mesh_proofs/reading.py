@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Final
 
 from restante.crypto.blinded_keys import BlindedSigner
 from restante.crypto.identity import Identity, is_signed_by
@@ -18,6 +20,9 @@ from restante.wire.frames.mesh_reading import (
 from restante.wire.frames.mesh_types import MeshFrameType
 from restante.wire.merkle import listed_leaf, merkle_root
 
+FEW: Final = 64
+"""Roots of lists up to this length are remembered; longer lists would take too much memory."""
+
 
 def answer_for(key: InboxKey, listed: Sequence[PayloadHash], *, after: int, last: int, is_complete: bool) -> KeyAnswer:
     """Return what the node signs of one key: the list that it sent, sorted."""
@@ -26,7 +31,7 @@ def answer_for(key: InboxKey, listed: Sequence[PayloadHash], *, after: int, last
         after=after,
         last=last,
         count=len(listed),
-        root=merkle_root([listed_leaf(each) for each in sorted(listed)]),
+        root=_root_of(listed),
         is_complete=is_complete,
     )
 
@@ -41,7 +46,7 @@ def is_done_by(done: FetchDone, node: NodeKey) -> bool:
 
 def matches_list(answer: KeyAnswer, listed: Sequence[PayloadHash]) -> bool:
     """Return whether the signed answer is about exactly the hashes that came before it."""
-    return answer.count == len(listed) and answer.root == merkle_root([listed_leaf(each) for each in sorted(listed)])
+    return answer.count == len(listed) and answer.root == _root_of(listed)
 
 
 def prove_entry(
@@ -70,3 +75,17 @@ def sign_delete(signer: BlindedSigner, bucket: int, hashes: Sequence[PayloadHash
 
 def is_delete_by_owner(delete: MeshDelete) -> bool:
     return is_signed_by(delete.blinded, delete.signature, delete_to_sign(delete))
+
+
+def _root_of(listed: Sequence[PayloadHash]) -> bytes:
+    ordered = tuple(sorted(listed))
+    return _root_of_few(ordered) if len(ordered) <= FEW else _merkle_root(ordered)
+
+
+@lru_cache(maxsize=1_024)  # polls list the same few messages again, and five nodes list them alike
+def _root_of_few(ordered: tuple[PayloadHash, ...]) -> bytes:
+    return _merkle_root(ordered)
+
+
+def _merkle_root(ordered: Sequence[PayloadHash]) -> bytes:
+    return merkle_root([listed_leaf(each) for each in ordered])

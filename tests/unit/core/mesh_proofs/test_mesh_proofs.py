@@ -6,6 +6,7 @@ import pytest
 
 from restante.core.mesh_proofs.descriptors import admit_to_family, sign_descriptor, verify_descriptor
 from restante.core.mesh_proofs.reading import (
+    FEW,
     answer_for,
     is_delete_by_owner,
     is_done_by,
@@ -27,6 +28,7 @@ from restante.wire.descriptors import encode_descriptor
 from restante.wire.envelope import Envelope
 from restante.wire.frames.mesh_reading import FetchEntry
 from restante.wire.frames.mesh_types import MeshFrameType
+from restante.wire.merkle import listed_leaf, merkle_root
 from restante.wire.prekey_records import encode_record
 from support.mesh.frames import HASHES, KEY, NODE, NOW_MS, OPERATOR, example_descriptor
 from support.spec.clauses import clause
@@ -104,6 +106,16 @@ def test_fetch_done_is_about_exactly_the_list_that_came() -> None:
     assert matches_list(answer, HASHES[::-1])
     assert not matches_list(answer, HASHES[:2])
     assert not matches_list(answer, (*HASHES[:2], PayloadHash(b"x" * 32)))
+
+
+@clause("7.4")
+@pytest.mark.parametrize("count", [0, 1, FEW, FEW + 1])
+def test_a_list_of_any_length_is_signed_whatever_order_it_came_in(count: int) -> None:
+    listed = [PayloadHash(number.to_bytes(32, "big")) for number in range(count)]
+    answer = answer_for(KEY, listed, after=0, last=count, is_complete=True)
+    assert answer.root == merkle_root([listed_leaf(each) for each in listed])
+    assert matches_list(answer, listed[::-1])
+    assert not matches_list(answer, [*listed[1:], PayloadHash(b"x" * 32)])
 
 
 @clause("7.4")

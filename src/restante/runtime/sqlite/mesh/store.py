@@ -276,11 +276,11 @@ class SqliteMeshStore:
     def _put(self, put: MeshKeep, quota: MailboxQuota, now_ms: int, repaired_from: NodeId | None) -> Refusal | None:
         keep = put.keep
         key, payload_hash, size_bytes = keep.inbox_key, keep.payload_hash, len(keep.envelope)
-        if self._is_known(keep):
+        state = self._look_up(key, put.blinded, put.bucket)
+        if self._is_known(keep, state):
             return None
         if self._database.is_disk_full():
             return DISK_FULL
-        state = self._look_up(key, put.blinded, put.bucket)
         refused = self._check(keep, state, quota)
         if refused is not None:
             return refused
@@ -301,11 +301,11 @@ class SqliteMeshStore:
         self._sources.stored(number, [keep])
         return None
 
-    def _is_known(self, keep: Keep) -> bool:
+    def _is_known(self, keep: Keep, state: _Key) -> bool:
         """Return whether the blob is here or was deleted. The later of two expiries counts."""
-        found = self._write(_SQL["find"], keep.inbox_key, keep.payload_hash)
+        found = self._write(_SQL["find"], keep.inbox_key, keep.payload_hash) if state.blobs else []
         if not found:
-            return bool(self._write(_SQL["is_deleted"], keep.inbox_key, keep.payload_hash))
+            return state.deleted > 0 and bool(self._write(_SQL["is_deleted"], keep.inbox_key, keep.payload_hash))
         [(number, expires_at_ms)] = found
         if keep.expires_at_ms > expires_at_ms:
             self._write(_SQL["prolong"], keep.expires_at_ms, keep.envelope, number)
