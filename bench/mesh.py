@@ -41,8 +41,8 @@ from restante.wire.storage_receipts import StorageReceipt
 SIZES: Final = (8, 32)
 STORES: Final = 4_000
 ALONE: Final = 200
-FETCHES: Final = 8_000
-BUCKETS: Final = 2_000
+READS: Final = 8_000
+"""Answers and gets; a quarter as many whole buckets."""
 SETS: Final = 1_000
 IN_FLIGHT: Final = 64
 SEALED_BYTES: Final = 1_024
@@ -195,7 +195,7 @@ async def _directory(made: list[LocalNode], count: int) -> list[NodeDescriptor]:
         await asyncio.sleep(0.5)
 
 
-async def measure_ours(made: list[LocalNode], nodes: list[NodeDescriptor], *, stores: int) -> OurCosts:
+async def measure_ours(made: list[LocalNode], nodes: list[NodeDescriptor], *, stores: int, reads: int) -> OurCosts:
     mesh = Mesh(nodes)
     await mesh.open()
     processes = [os.getpid(), *(each.process.pid for each in made if each.process is not None)]
@@ -209,9 +209,9 @@ async def measure_ours(made: list[LocalNode], nodes: list[NodeDescriptor], *, st
         await in_flight(store_alone, range(ALONE), 1)
         return OurCosts(
             store=await measured(mesh.store, range(ALONE, ALONE + stores)),
-            answer=await measured(mesh.fetch, range(FETCHES)),
-            poll=await measured(mesh.poll, range(FETCHES // BUCKETS_A_POLL)),
-            bucket=await measured(mesh.read_bucket, range(BUCKETS)),
+            answer=await measured(mesh.fetch, range(reads)),
+            poll=await measured(mesh.poll, range(reads // BUCKETS_A_POLL)),
+            bucket=await measured(mesh.read_bucket, range(reads // 4)),
             sent_ms=statistics.median(each[QUORUM - 1] for each in alone) * 1_000,
             all_signed_ms=statistics.median(each[-1] for each in alone) * 1_000,
         )
@@ -219,10 +219,10 @@ async def measure_ours(made: list[LocalNode], nodes: list[NodeDescriptor], *, st
         await mesh.close()
 
 
-def measure_peer(count: int, *, port: int, sets: int) -> KademliaCosts:
+def measure_peer(count: int, *, port: int, sets: int, reads: int) -> KademliaCosts:
     with kademlia_nodes(count, port=port) as servers:
         return asyncio.run(
-            measure_kademlia(servers, port=port, sets=sets, gets=FETCHES, width=IN_FLIGHT, value=b"x" * SEALED_BYTES)
+            measure_kademlia(servers, port=port, sets=sets, gets=reads, width=IN_FLIGHT, value=b"x" * SEALED_BYTES)
         )
 
 
@@ -316,15 +316,16 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="*", default=list(SIZES))
     parser.add_argument("--stores", type=int, default=STORES)
     parser.add_argument("--sets", type=int, default=SETS)
+    parser.add_argument("--reads", type=int, default=READS)
     parser.add_argument("--port", type=int, default=17_700)
     parser.add_argument("--dry", action="store_true", help="print only")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the node processes are ended on the way out
     for count in given.nodes:
-        peers = [measure_peer(count, port=given.port + 100, sets=given.sets)]
+        peers = [measure_peer(count, port=given.port + 100, sets=given.sets, reads=given.reads)]
         with mesh_of(count, port=given.port) as (made, nodes):
-            ours = asyncio.run(measure_ours(made, nodes, stores=given.stores))
-        peers.append(measure_peer(count, port=given.port + 300, sets=given.sets))
+            ours = asyncio.run(measure_ours(made, nodes, stores=given.stores, reads=given.reads))
+        peers.append(measure_peer(count, port=given.port + 300, sets=given.sets, reads=given.reads))
         print(f"{count} nodes, ours: {ours}, kademlia: {peers}", flush=True)
         peer = best_of(peers)
         tables = [
