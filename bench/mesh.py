@@ -22,7 +22,7 @@ from bench.end_to_end_floor import sync_us
 from bench.measure import Cost, cost_of, in_flight
 from bench.mesh_baselines import KademliaCosts, kademlia_nodes, measure_kademlia
 from bench.results import Table, bar, with_earlier_rows, write_results
-from restante.cli.node.local_network import LocalNode, make_nodes, running, wait_until_answering
+from restante.cli.node.local_network import LocalNode, make_nodes, running, wait_until_joined
 from restante.core.mesh_proofs.connection_proofs import OwnProofs
 from restante.core.mesh_proofs.descriptors import verify_descriptor
 from restante.crypto.blinded_keys import BlindedSigner, in_period
@@ -63,9 +63,10 @@ at once and waits for all three. With alpha 1 it asks one node: that rate is sho
 answer of ours is what one node, known from the directory, signs about one key: which messages it holds, and whether
 that is all. The client verifies signature and Merkle root. A poll asks for eight keys in one request, one of which has
 mail, and gets eight such answers under one signature. A whole bucket is an answer and then the four messages that it
-lists, verified by hash: two requests and 4 KiB, against one value of 1 KiB. Connections are open before, as `kademlia`
-knows its nodes before; the owner's proof for a key is made and checked at its first use on a connection. Rates depend
-on what else the machine does; the processor time of client and nodes together hardly does, and is shown for both."""
+lists, verified by hash: two requests and 4 KiB, against one value of 1 KiB. Nodes have joined and connections are open
+before, as `kademlia` knows its nodes before; the owner's proof for a key is made and checked at its first use on a
+connection. Rates depend on what else the machine does; the processor time of client and nodes together hardly does, and
+is shown for both."""
 WORKING_DIRECTORY: Final = Path(".run")  # the system's place for temporary files may be no disk at all
 
 
@@ -179,20 +180,18 @@ def mesh_of(count: int, *, port: int) -> Iterator[tuple[list[LocalNode], list[No
     with tempfile.TemporaryDirectory(dir=WORKING_DIRECTORY) as folder:
         made = make_nodes(Path(folder), count, port=port, status_port=port + 1)
         with running(made):
-            wait_until_answering(made)
+            wait_until_joined(made)
             yield made, asyncio.run(_directory(made, count))
 
 
 async def _directory(made: list[LocalNode], count: int) -> list[NodeDescriptor]:
-    """Wait until the first node, by which all others join, knows all of them; return what it knows."""
-    while True:
-        first = made[0].place
-        connection = await MeshConnection.connect(first.host, first.port, node=first.node_key)
-        page = await connection.sync_directory(0, bytes(32))
-        await connection.close()
-        if len(page.descriptors) == count:
-            return list(map(verify_descriptor, page.descriptors))
-        await asyncio.sleep(0.5)
+    """Return what the first node knows: all of them."""
+    first = made[0].place
+    connection = await MeshConnection.connect(first.host, first.port, node=first.node_key)
+    page = await connection.sync_directory(0, bytes(32))
+    await connection.close()
+    assert len(page.descriptors) == count
+    return list(map(verify_descriptor, page.descriptors))
 
 
 async def measure_ours(made: list[LocalNode], nodes: list[NodeDescriptor], *, stores: int, reads: int) -> OurCosts:
