@@ -103,6 +103,7 @@ def test_a_report_runs_where_no_java_is_installed_says_nothing_and_leaves_nothin
             "in_flight": 0,
             "unaccounted": 0,
             "is_balanced": True,
+            "stored_never_arrived": 0,
         },
         "balanced": True,
         "complete": True,
