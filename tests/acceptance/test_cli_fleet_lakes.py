@@ -50,6 +50,7 @@ def test_a_lake_that_is_read_only_is_named_in_one_line_before_java_is_started(tm
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.soak  # needs a lake that Spark made; the commands above need none
 def test_a_read_only_lake_is_queried_and_none_of_its_files_is_changed(tmp_path: Path, spark: SparkSession) -> None:
     lake = tmp_path / "lake"
     ship(lake / "segments")
