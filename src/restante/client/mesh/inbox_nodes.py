@@ -46,7 +46,7 @@ Listed = dict[int, ListedBucket]
 
 
 class _Asked(NamedTuple):
-    """The connection over which a node is asked now, with what was proved on it and what it may still ask."""
+    """The open connection to a node, the proofs that were sent on it, and how many requests it may still send."""
 
     connection: MeshConnection
     proofs: OwnProofs
