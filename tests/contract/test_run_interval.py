@@ -15,6 +15,10 @@ from restante.ports.carrier import StoredByNode
 from restante.testing.deterministic import FakeClock
 from restante.testing.virtual_time import run_in_virtual_time
 from support.outbox.scripted_carrier import Wire
+from support.spec.clauses import clause
+
+ANSWER_S = 0.001
+TURNS = 20
 
 
 class TimedWire(Wire):
@@ -63,3 +67,36 @@ def test_runs_of_mail_leave_an_interval_apart(tmp_path: Path, route: Route) -> N
 def test_a_route_with_one_entry_in_flight_does_not_wait_so_long(tmp_path: Path, route: Route) -> None:
     times_s = times_of_sending(tmp_path, route, 10)
     assert max(after - before for before, after in pairwise(times_s)) < RUN_INTERVAL_S
+
+
+class SlowAnswer(TimedWire):
+    """Has a message at once, as its recipient does, and says so a little later, as a relay does."""
+
+    def __init__(self, messages: int) -> None:
+        super().__init__(messages)
+        self.arrived: asyncio.Queue[float] = asyncio.Queue()
+
+    async def transmit(self, entry: OutboxEntry) -> tuple[StoredByNode, ...]:
+        self.arrived.put_nowait(asyncio.get_running_loop().time())
+        await asyncio.sleep(ANSWER_S)
+        return await super().transmit(entry)
+
+
+@clause("3.4")
+def test_messages_that_leave_one_by_one_do_not_wait_for_an_interval(tmp_path: Path) -> None:
+    async def run() -> list[float]:
+        outbox = Outbox.open(tmp_path / "outbox.db", clock=clock)
+        wire = SlowAnswer(TURNS)
+        running = asyncio.create_task(outbox.run({Route.RELAY: wire}))
+        taken_s: list[float] = []
+        for number in range(TURNS):
+            sent_s = asyncio.get_running_loop().time()
+            await outbox.send(Message(payload=b"%d" % number), Destination(Route.RELAY, "bob"))
+            taken_s.append(await wire.arrived.get() - sent_s)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        outbox.abandon()
+        return taken_s
+
+    clock = FakeClock()
+    assert max(run_in_virtual_time(run(), clock)) < RUN_INTERVAL_S

@@ -32,8 +32,8 @@ MAX_IN_FLIGHT: Final = 1_024
 """Attempts that run at once, of all lanes; one lane has at most 256 (SPEC 3.4)."""
 RUN_INTERVAL_S: Final = 0.02
 """The least time between two runs of a backlog. A run costs the sender, the relay and the recipient a commit and a
-signature, whatever its length: `docs/decisions/0031` has what each interval costs. A message on an idle lane does not
-wait for it, nor do the other routes, whose runs have one entry a lane."""
+signature, whatever its length: `docs/decisions/0031` has what each interval costs. A message that leaves alone is no
+backlog and is followed by no interval; nor are runs of the other routes, which have one entry a lane."""
 STORE_RETRY_S: Final = 1.0
 """How long the loop waits after the file could not be written, before it tries again."""
 MIN_SWEEP_INTERVAL_MS: Final = 1_000
@@ -103,7 +103,7 @@ class Drain:
                 for entry in round_.leased:
                     attempts.start(entry, carriers[entry.route])
                 may_lease = True
-                if any(entry.route in MAIL_ROUTES for entry in round_.leased):
+                if sum(entry.route in MAIL_ROUTES for entry in round_.leased) > 1:
                     await asyncio.sleep(RUN_INTERVAL_S)
                 wait_ms = min(round_.next_due_ms, sweep_at_ms) - self._clock.now_ms()
                 with contextlib.suppress(TimeoutError):
