@@ -8,17 +8,26 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from restante.core.outbox_events import Cancelled, DeliveryAcked, Event, TransmitFailed, TransmitSucceeded
 from restante.model.ids import MessageId
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.states import Route
 from restante.policy.failures import Failure
+from restante.policy.send_order import MAIL_ROUTES
 from restante.ports.carrier import Carrier, Withdrawn
 from restante.ports.relay_connection import AttemptFailed
 
-Ending = tuple[MessageId, tuple[Event, ...]]
+
+class Ending(NamedTuple):
+    """How the attempt of one entry ended."""
+
+    message_id: MessageId
+    events: tuple[Event, ...]
+    frees_lane: bool = False
+    """Its lane has one entry in flight, and the next one leaves when this ending is recorded (SPEC 3.4)."""
+
 
 SUCCEEDED: Final = TransmitSucceeded()
 _CANCELLED: Final = (Cancelled(),)
@@ -79,10 +88,10 @@ class AttemptRunner:
         if stopped:
             await asyncio.gather(*stopped.values(), return_exceptions=True)
         endings = self.take_endings()
-        known = {message_id for message_id, _ in endings}
+        known = {ending.message_id for ending in endings}
         # Not counted as attempts: nothing is known about them.
         given_back = self._make_failure(Failure.NETWORK_TIMEOUT, reached=False)
-        return endings + [(message_id, (given_back,)) for message_id in stopped if message_id not in known]
+        return endings + [Ending(message_id, (given_back,)) for message_id in stopped if message_id not in known]
 
     async def _run(self, entry: OutboxEntry, carrier: Carrier) -> None:
         events: tuple[Event, ...]
@@ -107,5 +116,5 @@ class AttemptRunner:
         self._by_lane[lane] -= 1
         if not self._by_lane[lane]:
             del self._by_lane[lane]
-        self._endings.append((entry.message_id, events))
+        self._endings.append(Ending(entry.message_id, events, frees_lane=entry.route not in MAIL_ROUTES))
         self._on_ending()

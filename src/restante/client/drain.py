@@ -133,7 +133,7 @@ class Drain:
                     break
                 await ended.wait()
                 endings = attempts.take_endings()
-                succeeded = sum(SUCCEEDED in events for _, events in endings)
+                succeeded = sum(SUCCEEDED in ending.events for ending in endings)
                 sent, failed = sent + succeeded, failed + len(endings) - succeeded
                 attempts.give_back(endings)
         finally:
@@ -208,9 +208,9 @@ class Drain:
 
         def work() -> _Round:
             now_ms = self._clock.now_ms()
-            for message_id, events in endings:
-                for event in events:
-                    self._store.apply(message_id, event, now_ms=now_ms)
+            for ending in endings:
+                for event in ending.events:
+                    self._store.apply(ending.message_id, event, now_ms=now_ms)
             leased: list[OutboxEntry] = []
             if room > 0 and carriers:
                 leased = self._store.lease(
@@ -225,7 +225,8 @@ class Drain:
 
         now_ms = self._clock.now_ms()
         may_be_due = self._store.lanes.has_next or self._store.deadlines.has_come(now_ms=now_ms)
-        has_work = is_thorough or not may_lease or may_be_due
+        frees_lane = any(ending.frees_lane for ending in endings)
+        has_work = is_thorough or not may_lease or may_be_due or frees_lane
         if not has_work and not endings:
             return _Round([], self._next_due_ms(now_ms))
         try:
