@@ -163,7 +163,7 @@ async def test_two_nodes_can_compare_their_directories_as_often_as_they_differ(t
             for number in range(1, 5)
         ]
         for other in others:
-            asked.service.view.offer(encode_descriptor(other.service.view.own))
+            asked.service.view.admit(other.service.view.own)
             assert await asking.agent.directory.compare(asked.service.view.own)
             assert asking.service.view.directory.get(other.service.view.own.node_id) is not None
 

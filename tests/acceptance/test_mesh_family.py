@@ -362,7 +362,7 @@ async def test_a_directory_is_copied_once_an_hour_and_new_descriptors_are_heard(
     async with several(tmp_path, 3) as nodes:
         first = nodes[0]
         heard: list[NodeDescriptor] = []
-        first.service.family.on_descriptor = heard.append
+        first.service.family.on_descriptor = lambda descriptor, _source: heard.append(descriptor)
         connection = await first.dial()
         page = await connection.sync_directory(0, bytes(32))
         assert page.is_last

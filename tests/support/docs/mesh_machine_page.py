@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from restante.core import lookup, store_quorum
-from restante.core.directory import download, routing_table
+from restante.core.directory import admission, download, routing_table
 from restante.core.mailbox_poll import buckets, reading
 from restante.core.replication import neighbours, serving, sync_round
 from restante.core.transitions import Table
@@ -13,6 +13,7 @@ from restante.core.transitions import Table
 MESH_PAGE = Path(__file__).parents[3] / "docs" / "state-machines" / "mesh.md"
 MACHINES: Mapping[str, tuple[str, Table[Any]]] = {
     "A contact of the routing table": ("core/directory/routing_table.py", routing_table.TABLE),
+    "A descriptor before it counts": ("core/directory/admission.py", admission.TABLE),
     "A download of the directory": ("core/directory/download.py", download.TABLE),
     "A lookup": ("core/lookup.py", lookup.TABLE),
     "An attempt to store": ("core/store_quorum.py", store_quorum.TABLE),

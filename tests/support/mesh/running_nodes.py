@@ -27,7 +27,6 @@ from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemEntropy
 from restante.runtime.transport.mesh_connection import MeshConnection
 from restante.testing.deterministic import FakeClock
-from restante.wire.descriptors import encode_descriptor
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.frames.mesh_reading import FetchEntry, MeshDelete
 from restante.wire.frames.mesh_types import MeshFrameType
@@ -165,4 +164,4 @@ def introduce(nodes: Sequence[RunningNode]) -> None:
     """Let every node know all others."""
     for node in nodes:
         for other in nodes:
-            node.service.view.offer(encode_descriptor(other.service.view.own))
+            node.service.view.admit(other.service.view.own)

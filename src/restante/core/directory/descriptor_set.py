@@ -105,22 +105,32 @@ class DescriptorSet:
             return Phase.ABSENT
         return Phase.VALID if is_valid(held, now_ms=now_ms) else Phase.EXPIRED
 
-    def offer(self, descriptor: NodeDescriptor, *, now_ms: int) -> Offer:
-        """Keep the descriptor if it is newer than the one held. `now_ms` is network time."""
+    def judge(self, descriptor: NodeDescriptor, *, now_ms: int) -> Verdict:
+        """Return what would become of the descriptor. `now_ms` is network time."""
         held = self._held.get(descriptor.node_id)
         if held is not None and held.issued_at_ms >= descriptor.issued_at_ms:
-            same = held.issued_at_ms == descriptor.issued_at_ms
-            return Offer(Verdict.KNOWN if same else Verdict.OLDER)
+            return Verdict.KNOWN if held.issued_at_ms == descriptor.issued_at_ms else Verdict.OLDER
         if descriptor.issued_at_ms > now_ms + MOST_AHEAD_MS or _outlasts(descriptor):
-            return Offer(Verdict.AHEAD)
+            return Verdict.AHEAD
         if not is_valid(descriptor, now_ms=now_ms) and (held is None or not is_valid(held, now_ms=now_ms)):
-            return Offer(Verdict.EXPIRED)
-        if not self._has_room(descriptor, held):
-            return Offer(Verdict.CROWDED)
+            return Verdict.EXPIRED
+        return Verdict.NEW if self._has_room(descriptor, held) else Verdict.CROWDED
+
+    def offer(self, descriptor: NodeDescriptor, *, now_ms: int) -> Offer:
+        """Keep the descriptor if it is newer than the one held."""
+        verdict, held = self.judge(descriptor, now_ms=now_ms), self._held.get(descriptor.node_id)
+        if verdict is not Verdict.NEW:
+            return Offer(verdict)
         if held is not None:
             self._drop(held)
         self._add(descriptor)
         return Offer(Verdict.NEW, held)
+
+    def drop(self, node: NodeId) -> None:
+        """Drop the descriptor of a node that no longer counts."""
+        held = self._held.get(node)
+        if held is not None:
+            self._drop(held)
 
     def drop_expired(self, *, now_ms: int) -> list[NodeDescriptor]:
         """Drop what has expired and return it. What expired within the last 2 h stays, against older issues."""

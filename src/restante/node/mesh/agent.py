@@ -41,6 +41,7 @@ class MeshStats:
     table_nodes: int
     neighbours: int
     reached_nodes: int
+    unchecked_nodes: int
     keys: int
     copies: int
     records: int
@@ -49,6 +50,8 @@ class MeshStats:
     is_serving: bool
     clock_offset_ms: int
     is_time_agreed: bool
+    dials_total: int
+    dials_failed_total: int
     rounds_total: int
     repairs_total: int
     blobs_repaired_total: int
@@ -148,6 +151,7 @@ class MeshAgent:
             table_nodes=len(view.table),
             neighbours=len(self.replication.watched),
             reached_nodes=len(self.directory.reached),
+            unchecked_nodes=len(self.directory.admission.machine),
             keys=holdings.keys,
             copies=holdings.blobs,
             records=holdings.records,
@@ -156,6 +160,8 @@ class MeshAgent:
             is_serving=view.serving.phase is serving.Phase.SERVING,
             clock_offset_ms=view.time.offset_ms,
             is_time_agreed=view.time.is_agreed,
+            dials_total=self.directory.admission.dials,
+            dials_failed_total=self.directory.admission.dials_failed,
             rounds_total=self.replication.rounds,
             repairs_total=self.replication.repairs,
             blobs_repaired_total=counters.blobs_repaired,

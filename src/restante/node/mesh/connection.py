@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Final, Protocol
 
-from restante.core.directory.descriptor_set import Verdict
 from restante.core.mailbox import Keep
 from restante.core.mailbox import check_put as check_envelope_of_put
+from restante.core.mesh_proofs.descriptors import verify_descriptor
 from restante.core.mesh_proofs.reading import is_delete_by_owner
 from restante.core.mesh_proofs.records import newer_record, verify_record
 from restante.core.replication.responsibility import Take, TakeVerdict, check_put
@@ -81,7 +81,7 @@ class Family(Protocol):
     @property
     def counters(self) -> MeshCounters: ...
 
-    def heard(self, descriptor: NodeDescriptor) -> None: ...
+    def heard(self, descriptor: NodeDescriptor, source: Source) -> None: ...
 
     def deleted(self, key: InboxKey, hashes: list[PayloadHash]) -> None: ...
 
@@ -199,12 +199,10 @@ class MeshFamilyConnection:
 
     def _publish(self, frame: PublishDescriptor, request: int) -> None:
         try:
-            descriptor, verdict = self._view.offer(frame.descriptor)
+            self._family.heard(verify_descriptor(frame.descriptor), self._source)
         except RestanteError as error:
             self._refuse(request, error.code, str(error), permanent=True)
             return
-        if verdict is Verdict.NEW:
-            self._family.heard(descriptor)
         host, port = self._peer.remote
         observed = Endpoint(ip_address(host).packed, port)
         self._send(DescriptorTaken(time_ms=self._view.own_clock_ms(), observed=observed), request)

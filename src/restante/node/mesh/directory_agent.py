@@ -1,7 +1,8 @@
 """How a node keeps its directory: bootstrap, own descriptor, flooding, comparison, routing table, network time (SPEC
 7.1, 7.11).
 
-It dials and asks; what it keeps is decided by `core.directory` and `policy.mesh.network_time`.
+It dials and asks; what it keeps is decided by `core.directory` and `policy.mesh.network_time`. What others tell counts
+after `admission_agent` has dialled it.
 """
 
 import asyncio
@@ -20,13 +21,17 @@ from restante.core.directory.routing_table import (
     Effect,
     Expired,
     Heard,
+    Phase,
     PingMissed,
     Seen,
 )
+from restante.core.mesh_proofs.descriptors import verify_descriptor
 from restante.model.errors import RestanteError
 from restante.model.ids import NodeId
 from restante.model.node_descriptor import Endpoint, NodeDescriptor
 from restante.model.places import RelayPlace
+from restante.model.sources import UNKNOWN_SOURCE, Source
+from restante.node.mesh.admission_agent import AdmissionAgent
 from restante.node.mesh.peer_pool import PeerPool
 from restante.node.mesh.view import MeshView
 from restante.policy.mesh.network_time import MOST_PEERS, PeerOffset, agree, measure_offset
@@ -61,6 +66,7 @@ class DirectoryAgent:
     listen_port: int = 0
     reached: set[NodeId] = field(default_factory=set)
     """Nodes whose last answer came: what health calls not isolated."""
+    admission: AdmissionAgent = field(init=False)
     _offsets: dict[NodeId, PeerOffset] = field(default_factory=dict)
     _out_of_time: dict[bytes, NodeDescriptor] = field(default_factory=dict)
     """One node of each family whose descriptor is not of this time, while too few families agree on one: it may be our
@@ -68,12 +74,32 @@ class DirectoryAgent:
     _waiting: int = 0
     _flooding: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_FLOODING))
 
-    def heard(self, descriptor: NodeDescriptor) -> None:
-        """A descriptor came that is new here: pass it on, and see whether its node belongs into the table."""
+    def __post_init__(self) -> None:
+        is_private, own = self.view.is_private, self._own_endpoints
+        self.admission = AdmissionAgent(self.pool, is_private, own, self.start, self._admitted)
+
+    def heard(self, descriptor: NodeDescriptor, source: Source) -> None:
+        """A descriptor came, with a valid signature. If it is newer than the one held, dial before it counts."""
+        verdict = self.view.judge(descriptor)
+        if verdict is Verdict.NEW:
+            self.admission.offer(descriptor, source)
+        elif verdict in _OUT_OF_TIME and not self.view.time.is_agreed and len(self._out_of_time) < MOST_PEERS:
+            self._out_of_time[descriptor.family] = descriptor
+
+    def _admitted(self, descriptor: NodeDescriptor) -> None:
+        """Pass on what counts from now on, and see whether its node belongs into the table."""
+        if not self.view.admit(descriptor):
+            return
         valid = is_valid(descriptor, now_ms=self.view.now_ms())
         self._step(descriptor, Heard() if valid else Expired())
         self.flood(descriptor)
         self.on_changed(descriptor)
+        if self.view.table.phase_of(descriptor) is Phase.ABSENT:
+            self.start(self.pool.forget([descriptor.node_id]))  # the connection by which it was checked
+
+    def _own_endpoints(self) -> tuple[Endpoint, ...]:
+        """Return where this node is; before it learns that, where those are that its operator named."""
+        return self.endpoints or tuple(filter(None, map(_endpoint_of, self.bootstrap)))
 
     def issue(self) -> None:
         """Sign a descriptor of this moment and publish it."""
@@ -99,18 +125,19 @@ class DirectoryAgent:
     async def join(self, persisted: Sequence[bytes]) -> bool:
         """Ask bootstrap nodes and peers of an earlier run for their directories; return whether one answered."""
         connections = [each for each in await asyncio.gather(*map(self._dial, self.bootstrap)) if each is not None]
-        for raw in persisted:  # only now: descriptors are judged by network time
-            self.learn(raw)
+        # Only now: descriptors are judged by network time.
+        remembered = [each for each in (self.learn(raw, UNKNOWN_SOURCE) for raw in persisted) if each is not None]
         self.issue()
         copied = list(await asyncio.gather(*map(self._copy_from_bootstrap, connections)))
         if await self._agree_with_out_of_time():
             self.issue()
             again = [each for each in await asyncio.gather(*map(self._dial, self.bootstrap)) if each is not None]
             copied += await asyncio.gather(*map(self._copy_from_bootstrap, again))
-        known = [each for each in self.view.directory if each.node_id != self.view.own.node_id]
         if not any(copied):
-            copied += await asyncio.gather(*[self.compare(node) for node in self._some(known, MAX_CONTACTS)])
-        return any(copied)
+            copied += await asyncio.gather(*[self.compare(node) for node in self._some(remembered, MAX_CONTACTS)])
+        await self.admission.checked([each.node_id for each in remembered])
+        # Without any other node in the directory this one would take its own silence for that of the mesh.
+        return any(copied) and len(self.view.directory) > 1
 
     async def compare_with_some(self) -> None:
         """Compare directory digests with 3 random peers (SPEC 7.1), and drop what expired."""
@@ -150,7 +177,7 @@ class DirectoryAgent:
         self.reached.add(node.node_id)
         self._step(node, Seen())
         for raw in answer.descriptors:
-            self.learn(raw)
+            self.learn(raw, Source(node.node_key))
         return True
 
     async def refresh(self) -> None:
@@ -190,28 +217,25 @@ class DirectoryAgent:
             answer = await (await self.pool.to(described)).find_node(target, MAX_CONTACTS)
         except AttemptFailed:
             return lookup.AskFailed(node)
-        named = [each for each in map(self.learn, answer.descriptors) if each is not None]
-        return lookup.NodesAnswered(node, tuple(named))
+        named = [self.learn(raw, Source(described.node_key)) for raw in answer.descriptors]
+        known = [each.node_id for each in named if each is not None and self.view.directory.get(each.node_id)]
+        return lookup.NodesAnswered(node, tuple(known))
 
-    def learn(self, raw: bytes) -> NodeId | None:
-        """Take a descriptor from an answer; return its node if the directory holds it now.
+    def learn(self, raw: bytes, source: Source) -> NodeDescriptor | None:
+        """Take a descriptor from an answer; return it if it is well-formed.
 
-        Signatures of what is not newer are not checked again.
+        Signatures of what is not newer, or already waits to be dialled, are not checked again.
         """
         try:
             claimed = decode_descriptor(raw)
             held = self.view.directory.get(claimed.node_id)
             if held is None or held.issued_at_ms < claimed.issued_at_ms:
-                descriptor, verdict = self.view.offer(raw)
-                if verdict is Verdict.NEW:
-                    self.heard(descriptor)
-                elif verdict in _OUT_OF_TIME and not self.view.time.is_agreed and len(self._out_of_time) < MOST_PEERS:
-                    self._out_of_time[descriptor.family] = descriptor
+                self.heard(claimed if self.admission.machine.knows(claimed) else verify_descriptor(raw), source)
             elif is_valid(held, now_ms=self.view.now_ms()):
                 self._step(held, Heard())
         except RestanteError:
             return None
-        return claimed.node_id if self.view.directory.get(claimed.node_id) is not None else None
+        return claimed
 
     def _some(self, nodes: Sequence[NodeDescriptor], count: int) -> list[NodeDescriptor]:
         """Return `count` nodes at random."""
@@ -244,9 +268,10 @@ class DirectoryAgent:
 
     async def _copy_from_bootstrap(self, connection: MeshConnection) -> bool:
         try:
-            await self._copy(connection)
             taken = await connection.publish(encode_descriptor(self.view.own))
-            self._observe(taken.observed)
+            if self._observe(taken.observed):
+                await connection.publish(encode_descriptor(self.view.own))
+            await self._copy(connection)
         except RestanteError:
             return False
         finally:
@@ -254,21 +279,27 @@ class DirectoryAgent:
         return True
 
     async def _copy(self, connection: MeshConnection) -> None:
-        """Take over what the node's directory has and ours lacks."""
+        """Take over what the node's directory has and ours lacks; return when all of it has been dialled once.
+
+        The next page waits for that: no more candidates come than find room.
+        """
         cursor = 0
         for _ in range(MOST_PAGES):
             page: DirectoryPage = await connection.sync_directory(cursor, self.view.directory.digest)
-            for raw in page.descriptors:
-                self.learn(raw)
+            learned = [self.learn(raw, Source(connection.node)) for raw in page.descriptors]
+            await self.admission.checked([each.node_id for each in learned if each is not None])
             if page.is_last:
                 return
             cursor = page.next_cursor
 
-    def _observe(self, seen: Endpoint) -> None:
-        """A node that listens on all interfaces learns its address from those who see it."""
-        if not self.endpoints and self.listen_port and not ip_address(seen.ip).is_unspecified:
-            self.endpoints = (Endpoint(seen.ip, self.listen_port),)
-            self.issue()
+    def _observe(self, seen: Endpoint) -> bool:
+        """Learn the own address from a node that sees it, if this one listens on all interfaces; return whether it is
+        new."""
+        if self.endpoints or not self.listen_port or ip_address(seen.ip).is_unspecified:
+            return False
+        self.endpoints = (Endpoint(seen.ip, self.listen_port),)
+        self.issue()
+        return True
 
     async def _pass_on(self, node: NodeDescriptor, raw: bytes) -> None:
         try:
@@ -313,3 +344,11 @@ class DirectoryAgent:
 
     async def _ping_listed(self, node: NodeDescriptor) -> None:
         await self.ping(node)
+
+
+def _endpoint_of(place: RelayPlace) -> Endpoint | None:
+    """Return where a node is that is named by its IP address."""
+    try:
+        return Endpoint(ip_address(place.host).packed, place.port)
+    except ValueError:
+        return None

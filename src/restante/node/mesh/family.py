@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from restante.model.ids import InboxKey, PayloadHash
 from restante.model.node_descriptor import NodeDescriptor
+from restante.model.sources import Source
 from restante.node.frame_family import Peer
 from restante.node.mesh.connection import MeshFamilyConnection
 from restante.node.mesh.counters import MeshCounters
@@ -19,7 +20,7 @@ from restante.wire.frames.mesh import MESH_TYPES
 class MeshFamily:
     """Satisfies `node.frame_family.FrameFamily`.
 
-    `on_descriptor` hears of descriptors that are new here, `on_damaged` of blobs to fetch again.
+    `on_descriptor` gets what is published here, and by which source, `on_damaged` of blobs to fetch again.
     """
 
     frame_types = frozenset(MESH_TYPES)
@@ -40,7 +41,7 @@ class MeshFamily:
         self.writes = writes
         self.quota = quota
         self.counters = MeshCounters()
-        self.on_descriptor: Callable[[NodeDescriptor], None] = lambda _descriptor: None
+        self.on_descriptor: Callable[[NodeDescriptor, Source], None] = lambda _descriptor, _source: None
         self.on_damaged: Callable[[list[DamagedMeshBlob]], None] = lambda _damaged: None
         self._max_subscriptions = max_subscriptions
         writes.on_stored = self.stored
@@ -82,9 +83,8 @@ class MeshFamily:
         self.counters.blobs_damaged += len(damaged)
         self.on_damaged(damaged)
 
-    def heard(self, descriptor: NodeDescriptor) -> None:
-        """A descriptor came that is new here."""
-        self.on_descriptor(descriptor)
+    def heard(self, descriptor: NodeDescriptor, source: Source) -> None:
+        self.on_descriptor(descriptor, source)
 
     def served(self, blobs: int) -> None:
         self.counters.blobs_served += blobs

@@ -16,6 +16,8 @@ from restante.runtime.transport.mesh_connection import MeshConnection
 
 MOST_CONNECTIONS: Final = 256
 """Kept connections; the least recently used one is closed first. More than neighbours and a routing table need."""
+CHECK_S: Final = 5.0
+"""How long a node may take to answer at one endpoint before it counts in the directory."""
 
 
 class PeerPool:
@@ -47,6 +49,24 @@ class PeerPool:
         connection.authenticate(self._identity)
         return connection
 
+    async def check(self, node: NodeDescriptor) -> None:
+        """Dial one endpoint in each network that the node names, whatever is kept of it; raise `AttemptFailed` unless
+        each answers with its key. The first connection is kept."""
+        firsts = list({each.network: each for each in reversed(node.endpoints)}.values())[::-1]
+        made: list[MeshConnection] = []
+        try:
+            for endpoint in firsts:
+                async with asyncio.timeout(CHECK_S):
+                    made.append(await self.at(str(ip_address(endpoint.ip)), endpoint.port, node.node_key))
+        except (AttemptFailed, OSError) as error:  # a time-out is an OSError
+            for connection in made:
+                await connection.close()
+            raise AttemptFailed(str(error), failure=Failure.CONNECTION_REFUSED, reached=False) from error
+        for connection in made[1:]:
+            await connection.close()
+        await self.forget([node.node_id])
+        await self._keep(node.node_id, made[0])
+
     async def close(self) -> None:
         for task in tuple(self._dialling.values()):
             task.cancel()
@@ -71,8 +91,12 @@ class PeerPool:
         raise failed
 
     async def _dial_and_keep(self, node: NodeDescriptor) -> MeshConnection:
-        connection = self._open[node.node_id] = await self.dial(node)
+        connection = await self.dial(node)
+        await self._keep(node.node_id, connection)
+        return connection
+
+    async def _keep(self, node: NodeId, connection: MeshConnection) -> None:
+        self._open[node] = connection
         with contextlib.suppress(StopIteration):
             while len(self._open) > MOST_CONNECTIONS:
                 await self.forget([next(iter(self._open))])
-        return connection

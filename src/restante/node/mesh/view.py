@@ -6,7 +6,7 @@ from typing import Final
 
 from restante.core.directory.descriptor_set import MOST_AHEAD_MS, VALID_MS, DescriptorSet, DirectoryLimits, Verdict
 from restante.core.directory.routing_table import RoutingTable, TableLimits
-from restante.core.mesh_proofs.descriptors import sign_descriptor, verify_descriptor
+from restante.core.mesh_proofs.descriptors import sign_descriptor
 from restante.core.replication.serving import Serving
 from restante.crypto.identity import Identity
 from restante.model.ids import NodeId
@@ -88,15 +88,19 @@ class MeshView:
         self._index = None
         return self.own
 
-    def offer(self, raw: bytes) -> tuple[NodeDescriptor, Verdict]:
-        """Verify a descriptor that came from outside, and hold it if it is newer. Raise if its signature is wrong."""
-        descriptor = verify_descriptor(raw)
+    def judge(self, descriptor: NodeDescriptor) -> Verdict:
+        """Return what would become of a descriptor that came from outside."""
         if descriptor.node_key == self.identity.node_key:
-            return descriptor, Verdict.KNOWN  # only this process issues them
-        offered = self.directory.offer(descriptor, now_ms=self.now_ms())
-        if offered.verdict is Verdict.NEW:
+            return Verdict.KNOWN  # only this process issues them
+        return self.directory.judge(descriptor, now_ms=self.now_ms())
+
+    def admit(self, descriptor: NodeDescriptor) -> bool:
+        """Hold the descriptor of another node, which was verified and dialled; return whether it is newer."""
+        verdict = self.judge(descriptor)
+        if verdict is Verdict.NEW:
+            self.directory.offer(descriptor, now_ms=self.now_ms())
             self._index = None
-        return descriptor, offered.verdict
+        return verdict is Verdict.NEW
 
     def find_valid(self, node: NodeId) -> NodeDescriptor | None:
         """Return the descriptor of a node that may be dialled now."""
