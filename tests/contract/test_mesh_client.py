@@ -1,21 +1,26 @@
 """Clients over a mesh in memory: storing, reading, finding keys by address (SPEC 7)."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from restante.client.client import Client
 from restante.client.contacts import Contact
+from restante.core.inboxes.mesh_inbox import bucket_keys
 from restante.core.signed_bundles import verify_bundle
 from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.model.ids import NodeId
+from restante.model.journal import JournalKind
 from restante.model.places import MeshPlace
-from restante.policy.mesh.time_buckets import HOUR_MS
+from restante.policy.mesh.time_buckets import HOUR_MS, bucket_at
 from restante.runtime.sqlite.outbox.fleet_actions import ActionResult, take_scoreboard
 from restante.testing.memory_mesh import SILENCE_S
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.inbox_keys import node_id_of
+from support.mesh.evidence import events
+from support.mesh.invented import invented_node
 from support.mesh.memory_world import World, introduced, received, until_connected
 from support.spec.clauses import clause
 
@@ -235,5 +240,31 @@ def test_nodes_with_wrong_clocks_do_not_move_mail(world: World) -> None:
             await introduced(alice, bob)
             await alice.send_many("peer", [f"message {number}" for number in range(10)])
             assert await received(bob, 10) == [f"message {number}" for number in range(10)]
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.10", "7.1")
+def test_a_node_that_names_invented_nodes_instead_of_itself_delays_no_message(world: World) -> None:
+    async def scenario() -> None:
+        async with world.client("alice") as alice, world.client("bob") as bob:
+            await introduced(alice, bob)
+            async with asyncio.timeout(600):
+                await (await alice.send("peer", "first")).delivered()
+            invented = [invented_node(number, now_ms=world.clock.now_ms()) for number in range(2_000)]
+            bucket = bucket_at(world.clock.now_ms())
+            key = int.from_bytes(bucket_keys(bob.identity.address, bucket, bob.identity.access_secret).inbox_key, "big")
+            by_distance = sorted(world.mesh.nodes, key=lambda node: int.from_bytes(node_id_of(node.key), "big") ^ key)
+            by_distance[0].names_instead = tuple(sorted(invented, key=lambda node: node.position ^ key)[:20])
+            began_ms = world.clock.now_ms()
+            sent = []
+            for number in range(5):
+                sent.append(await alice.send("peer", f"message {number}"))
+                async with asyncio.timeout(600):
+                    await sent[-1].delivered()
+            assert await received(bob, 6) == ["first", *(f"message {number}" for number in range(5))]
+            assert world.clock.now_ms() - began_ms < 60_000
+            attempts = Counter(row.message_id for row in events(alice, JournalKind.RETRIED))
+            assert not attempts.keys() & {each.message_id for each in sent}
 
     run_in_virtual_time(scenario(), world.clock)

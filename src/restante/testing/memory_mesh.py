@@ -58,6 +58,8 @@ class MemoryNode:
     """Whether the node signs lists without any blob."""
     is_silent: bool = False
     """Whether connections to the node fail only after a while, as with a machine that is switched off."""
+    names_instead: tuple[NodeDescriptor, ...] = ()
+    """What the node names as better in answer to every put."""
     refuses_puts: bool = False
     """Whether the node says of every message that it is too large, for good."""
     body_delay_s: float = 0.0
@@ -212,6 +214,9 @@ class MemoryMeshConnection:
         self, blinded: BlindedKey, bucket: int, envelope: bytes
     ) -> StorageReceipt | WrongBucket | NotResponsible:
         self._asked("put")
+        if self._node.names_instead:
+            better = tuple(map(encode_descriptor, self._node.names_instead))
+            return NotResponsible(time_ms=self._now_ms(), descriptors=better)
         if self._node.refuses_puts:
             raise AttemptFailed("the message is too large", failure=Failure.TOO_LARGE)
         if not takes_put(bucket, now_ms=self._now_ms()):

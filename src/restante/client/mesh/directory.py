@@ -1,11 +1,12 @@
 """The client's directory of the mesh, and network time (SPEC 7.1, 7.11).
 
-Up to 2,000 nodes it is the union of the copies of three nodes of different families, refreshed hourly and before mail
-is read after an absence. Beyond that, nodes close to a key are found by lookups. Descriptors are kept in the client's
-file, so that the next start knows whom to ask.
+Up to 2,000 nodes it is what at least two of three nodes of different families name, refreshed hourly and before mail is
+read after an absence. Beyond that, nodes close to a key are found by lookups. The client's file keeps descriptors, so
+that the next start knows whom to ask.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -21,11 +22,13 @@ from restante.core.directory.descriptor_set import (
     Verdict,
 )
 from restante.core.directory.download import AskDirectory, CopyFailed, CopyReceived, Source
+from restante.core.directory.vouchers import VOUCHERS, Named, vouched
 from restante.core.mesh_proofs.descriptors import verify_descriptor
 from restante.model.errors import RestanteError
 from restante.model.ids import NodeId, NodeKey
 from restante.model.node_descriptor import NodeDescriptor
 from restante.model.places import RelayPlace
+from restante.model.sources import UNKNOWN_SOURCE, source_of
 from restante.policy.failures import Failure
 from restante.policy.mesh.network_time import NetworkTime, PeerOffset, agree
 from restante.policy.mesh.placement import RESPONSIBLE_WITHIN, PlacementIndex, place
@@ -76,13 +79,15 @@ class MeshDirectory:
         self._set = DescriptorSet(DirectoryLimits(per_network=1 << 20) if is_private else None)
         self._verified: dict[bytes, NodeDescriptor] = {}
         self._peers: dict[NodeId, NodeDescriptor] = {}
+        self._unvouched: set[NodeId] = set()
+        """Nodes that count because too few families answered, until enough of them do."""
+        self._vouchers_needed = 1
         self._offsets: dict[NodeKey, int] = {}
         self._index: PlacementIndex | None = None
         self._index_until_ms = 0
         self._refreshed_at_ms: int | None = None
         self._refreshing: asyncio.Task[None] | None = None
-        for raw in known:
-            self.offer(raw)
+        self._take(Named(b"", self.verified(known)))
 
     @property
     def is_configured(self) -> bool:
@@ -99,21 +104,27 @@ class MeshDirectory:
     def get(self, node: NodeId) -> NodeDescriptor | None:
         return self._set.get(node)
 
-    def offer(self, raw: bytes) -> bool:
-        """Keep a descriptor if it verifies and is newer; return whether it was kept."""
-        try:
-            descriptor = self._verified.get(raw) or verify_descriptor(raw)
-        except RestanteError:
-            return False
-        self._verified[raw] = self._peers[descriptor.node_id] = descriptor
+    def verified(self, raws: Iterable[bytes]) -> tuple[NodeDescriptor, ...]:
+        """Return the descriptors whose signatures are valid. None of them counts for that."""
+        found = []
+        for raw in raws:
+            with contextlib.suppress(RestanteError):
+                descriptor = self._verified.get(raw) or verify_descriptor(raw)
+                self._verified[raw] = self._peers[descriptor.node_id] = descriptor
+                found.append(descriptor)
         if len(self._verified) > 2 * WHOLE_DIRECTORY:
             self._verified.clear()
         if len(self._peers) > 2 * MOST_DESCRIPTORS:
             self._peers = {each.node_id: each for each in self._set}
-        if self._set.offer(descriptor, now_ms=self.now_ms()).verdict is not Verdict.NEW:
-            return False
-        self._index = None
-        return True
+        return tuple(found)
+
+    def suggest(self, answers: Iterable[Named]) -> None:
+        """Keep better nodes for a key, if enough of those that were asked name them (SPEC 7.10)."""
+        self._take(*answers)
+
+    def family_of(self, node: NodeId) -> bytes:
+        known = self._peers.get(node)
+        return bytes(node) if known is None else known.family
 
     def place(self, key: bytes, count: int = RESPONSIBLE_WITHIN) -> list[NodeDescriptor]:
         """Return the nodes that store what lies under this key, by the descriptors that are held (SPEC 7.3)."""
@@ -158,6 +169,7 @@ class MeshDirectory:
         """Ask ever closer nodes for the closest to a key (SPEC 7.1); keep what they send. Return the closest."""
         contacts = [each.node_id for each in sorted(self.valid(), key=lambda node: node.position)]
         state, effects = lookup.start(key, contacts, want=LOOKUP_WANTED)
+        named: list[Named] = []
         asking: dict[asyncio.Task[lookup.Event], NodeId] = {}
         found: tuple[NodeId, ...] = ()
         while True:
@@ -165,7 +177,7 @@ class MeshDirectory:
                 if isinstance(effect, lookup.Finish):
                     found = effect.closest
                 else:
-                    asking[asyncio.create_task(self._find_node(effect.node, key))] = effect.node
+                    asking[asyncio.create_task(self._find_node(effect.node, key, named))] = effect.node
             if state.phase is not lookup.Phase.SEARCHING or not asking:
                 break
             done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
@@ -177,6 +189,7 @@ class MeshDirectory:
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
+        self._take(*named)
         return [each for each in map(self._set.get, found) if each is not None]
 
     async def close(self) -> None:
@@ -187,14 +200,15 @@ class MeshDirectory:
 
     async def _refresh(self) -> None:
         places = self._sources()
-        sources = [Source(node_id_of(each.node_key), _family(each)) for each in places]
+        sources = [Source(node_id_of(each.node_key), _family(each), _networks(each)) for each in places]
         by_id = {node_id_of(each.node_key): each for each in places}
+        copies: list[Named] = []
         state, effects = download.start(sources, needs_families=self._needs_families)
         copying: set[asyncio.Task[CopyReceived | CopyFailed]] = set()
         while True:
             for effect in effects:
                 if isinstance(effect, AskDirectory):
-                    copying.add(asyncio.create_task(self._copy(by_id[effect.node])))
+                    copying.add(asyncio.create_task(self._copy(by_id[effect.node], copies)))
             if not copying:
                 break
             done, copying = await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
@@ -203,6 +217,8 @@ class MeshDirectory:
                 state, more = download.step(state, task.result())
                 effects += more
         self.families_asked = len(state.families)
+        self._vouchers_needed = VOUCHERS if self.families_asked >= download.FAMILIES else 1
+        self._take(*copies)
         self._set.drop_expired(now_ms=self.now_ms())
         now_ms = self._clock.now_ms()
         # With too few families the next use tries again soon.
@@ -211,26 +227,46 @@ class MeshDirectory:
         if state.families:
             self._save([encode_descriptor(each) for each in self.valid()[:WHOLE_DIRECTORY]])
 
+    def _take(self, *answers: Named) -> None:
+        """Keep what counts. Once enough families answer, nodes go that counted only because they did not."""
+        needs_more = self._vouchers_needed > 1
+        for each in vouched(answers, needed=self._vouchers_needed):
+            is_new = self._set.offer(each, now_ms=self.now_ms()).verdict is Verdict.NEW
+            if needs_more:
+                self._unvouched.discard(each.node_id)
+            elif is_new:
+                self._unvouched.add(each.node_id)
+        if needs_more:
+            for node in self._unvouched:
+                self._set.drop(node)
+            self._unvouched.clear()
+        self._index = None
+
     def _refresh_ended(self, _task: asyncio.Task[None]) -> None:
         self._refreshing = None
 
     def _sources(self) -> list[NodeDescriptor | RelayPlace]:
-        """Return whom to ask, in random order: known nodes, then bootstrap nodes that are not among them."""
-        known: list[NodeDescriptor | RelayPlace] = [self._peers[each] for each in sorted(self._peers)]
+        """Return whom to ask: nodes that count, in random order, bootstrap nodes, then nodes that were only named."""
+        known = [self._peers[each] for each in sorted(self._peers)]
         for at in range(len(known) - 1, 0, -1):
             other = int.from_bytes(self._entropy.draw(4), "big") % (at + 1)
             known[at], known[other] = known[other], known[at]
         have = {each.node_key for each in known}
-        return known + [each for each in self._bootstrap if each.node_key not in have]
+        first = [each for each in known if self._set.get(each.node_id) is not None]
+        rest = [each for each in known if self._set.get(each.node_id) is None]
+        return [*first, *[each for each in self._bootstrap if each.node_key not in have], *rest]
 
-    async def _copy(self, node: NodeDescriptor | RelayPlace) -> CopyReceived | CopyFailed:
+    async def _copy(self, node: NodeDescriptor | RelayPlace, copies: list[Named]) -> CopyReceived | CopyFailed:
         node_id, cursor, taken = node_id_of(node.node_key), 0, 0
+        named: list[NodeDescriptor] = []
+        held, digest = list(self._set), self._set.digest
         try:
             connection = await self.connections.get(node, Use.DIRECTORY)
             while taken < WHOLE_DIRECTORY:
-                page = await connection.sync_directory(cursor, self._set.digest)
-                for raw in page.descriptors:
-                    self.offer(raw)
+                page = await connection.sync_directory(cursor, digest)
+                if page.is_last and not page.descriptors and page.digest == digest:
+                    named = held  # it has what we have
+                named += self.verified(page.descriptors)
                 taken += len(page.descriptors) or MAX_PAGE  # a node that sends empty pages does not hold us
                 if page.is_last:
                     break
@@ -240,10 +276,11 @@ class MeshDirectory:
         finally:
             # A node gives one whole copy an hour to a connection (SPEC 7.12): the next one needs another.
             await self.connections.drop(node.node_key, Use.DIRECTORY)
+        copies.append(Named(_family(node), tuple(named)))
         return CopyReceived(node_id)
 
-    async def _find_node(self, node: NodeId, key: bytes) -> lookup.Event:
-        descriptor = self._set.get(node)
+    async def _find_node(self, node: NodeId, key: bytes, named: list[Named]) -> lookup.Event:
+        descriptor = self._set.get(node) or self._peers.get(node)
         if descriptor is None:
             return lookup.AskFailed(node)
         try:
@@ -251,21 +288,25 @@ class MeshDirectory:
             answer = await connection.find_node(key, LOOKUP_WANTED)
         except AttemptFailed:
             return lookup.AskFailed(node)
-        for raw in answer.descriptors:
-            self.offer(raw)
-        near = [self._verified[raw].node_id for raw in answer.descriptors if raw in self._verified]
-        return lookup.NodesAnswered(node, tuple(near))
+        near = self.verified(answer.descriptors)
+        # A node that answered exists: it vouches for itself as often as needed.
+        itself = [Named(bytes([number]), (descriptor,)) for number in range(VOUCHERS)]
+        named += [Named(descriptor.family, near), *itself]
+        return lookup.NodesAnswered(node, tuple(each.node_id for each in near))
 
     def _greeted(self, node: NodeKey, time_ms: int) -> None:
         """Take a node's time from its greeting, and agree on network time again."""
         self._offsets.pop(node, None)
         self._offsets[node] = time_ms - self._clock.now_ms()
-        peers = [PeerOffset(self._family_of(key), offset) for key, offset in reversed(self._offsets.items())]
+        peers = [PeerOffset(self.family_of(node_id_of(key)), offset) for key, offset in reversed(self._offsets.items())]
         self.time = agree(peers, needs_families=self._needs_families)
 
-    def _family_of(self, key: NodeKey) -> bytes:
-        known = self._peers.get(node_id_of(key))
-        return bytes(key) if known is None else known.family
+
+def _networks(node: NodeDescriptor | RelayPlace) -> frozenset[bytes]:
+    if isinstance(node, NodeDescriptor):
+        return node.networks
+    source = source_of(node.host)
+    return frozenset({bytes(source)} if source != UNKNOWN_SOURCE else ())
 
 
 def _family(node: NodeDescriptor | RelayPlace) -> bytes:

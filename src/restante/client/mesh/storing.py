@@ -12,6 +12,7 @@ from typing import Final
 from restante.client.circuits.circuit import CircuitFailed
 from restante.client.mesh.directory import MeshDirectory
 from restante.core import store_quorum
+from restante.core.directory.vouchers import Named
 from restante.core.inboxes.mesh_inbox import BucketKeys, bucket_keys, build_mesh_envelope
 from restante.core.store_quorum import (
     Event,
@@ -63,6 +64,8 @@ class _Attempt:
     puts: set[asyncio.Task[None]] = field(default_factory=set)
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     problems: dict[NodeId, AttemptFailed] = field(default_factory=dict)
+    better: list[Named] = field(default_factory=list)
+    """What nodes that are not responsible named instead of themselves."""
     was_reached: bool = False
     is_finished: bool = False
 
@@ -186,8 +189,9 @@ class MeshStorage:
             case WrongBucket():
                 return WrongBucketAnswered(node, answer.time_ms)
             case NotResponsible():
-                for raw in answer.descriptors:
-                    self._directory.offer(raw)
+                better = self._directory.verified(answer.descriptors)
+                attempt.better.append(Named(self._directory.family_of(node), better))
+                self._directory.suggest(attempt.better)
                 return NotResponsibleAnswered(node, _ids(self._directory.place(attempt.keys.inbox_key, MOST_TRIED)))
             case _:
                 if bucket == attempt.state.bucket:

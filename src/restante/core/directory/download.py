@@ -1,7 +1,7 @@
 """Download the whole directory: the union of the copies of at least three nodes of different families (SPEC 7.1).
 
-One node could leave out whom it dislikes. Nodes are asked in the given order until three families have sent a whole
-copy or none is left.
+One node could leave out others, or invent some (`vouchers`). Nodes are asked in the given order, those of further
+networks first, until three families have sent a whole copy or none is left.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ class Phase(StrEnum):
 class Source(NamedTuple):
     node: NodeId
     family: bytes
+    networks: frozenset[bytes] = frozenset()
 
 
 class CopyReceived(NamedTuple):
@@ -65,6 +66,8 @@ class Download:
     left: tuple[Source, ...]
     asked: tuple[Source, ...] = ()
     families: frozenset[bytes] = frozenset()
+    networks: frozenset[bytes] = frozenset()
+    """Of all that were asked."""
     needs_families: int = FAMILIES
 
 
@@ -93,20 +96,24 @@ def _step(state: Download, event: Event) -> Step:
 
 
 def _continue(state: Download) -> Step:
-    """Keep as many requests under way as families are missing, never two of one family."""
+    """Keep as many requests under way as families are missing, never two of one family, and two of one network only if
+    no other is left: families cost an attacker nothing, networks do."""
     effects: list[Effect] = []
-    busy = {each.family for each in state.asked} | state.families
-    left: list[Source] = []
-    for source in state.left:
-        if source.family in busy or len(busy) >= state.needs_families:
-            left.append(source)
-            continue
-        busy.add(source.family)
+    while (source := _next_source(state)) is not None:
         effects.append(AskDirectory(source.node))
-        state = replace(state, asked=(*state.asked, source))
-    state = replace(state, left=tuple(left))
+        left = tuple(each for each in state.left if each != source)
+        networks = state.networks | source.networks
+        state = replace(state, asked=(*state.asked, source), left=left, networks=networks)
     if len(state.families) >= state.needs_families:
         return replace(state, phase=Phase.WHOLE), (*effects, Finish(len(state.families)))
     if not state.asked:
         return replace(state, phase=Phase.PARTIAL), (*effects, Finish(len(state.families)))
     return state, tuple(effects)
+
+
+def _next_source(state: Download) -> Source | None:
+    busy = {each.family for each in state.asked} | state.families
+    usable = [each for each in state.left if each.family not in busy]
+    if len(busy) >= state.needs_families or not usable:
+        return None
+    return next((each for each in usable if state.networks.isdisjoint(each.networks)), usable[0])

@@ -285,3 +285,15 @@ def test_a_directory_is_the_union_from_three_families() -> None:
         state, effects = download.step(state, CopyReceived(SOURCES[number].node))
     assert effects == (download.Finish(3),)
     assert state.phase is download.Phase.WHOLE
+
+
+@clause("7.1")
+def test_nodes_of_further_networks_are_asked_first_and_others_only_if_none_is_left() -> None:
+    here, there = frozenset({b"here"}), frozenset({b"there"})
+    crowd = [Source(NodeId(bytes([number]) * 32), bytes([number]), here) for number in range(4)]
+    far = Source(NodeId(b"f" * 32), b"f", there)
+    state, effects = download.start([*crowd, far])
+    assert effects == (AskDirectory(crowd[0].node), AskDirectory(far.node), AskDirectory(crowd[1].node))
+    for source in (crowd[0], far, crowd[1]):
+        state, effects = download.step(state, CopyReceived(source.node))
+    assert state.phase is download.Phase.WHOLE
