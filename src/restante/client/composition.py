@@ -87,9 +87,7 @@ def build_parts(
     inbox = SqliteInbox(
         file.database, file.journal, settings, seal=seal, entropy=entropy, tag_secret=identity.tag_secret
     )
-    outgoing = OutgoingMessages(
-        sessions=sessions, outbox=outbox, encryptor=encryptor, entropy=entropy, journal=file.journal
-    )
+    outgoing = OutgoingMessages(sessions=sessions, outbox=outbox, encryptor=encryptor, entropy=entropy)
     recovery = SessionRecovery(
         contacts=contacts, sessions=sessions, encryptor=encryptor, outgoing=outgoing, security=security
     )

@@ -83,7 +83,9 @@ class MessageEncryptor:
         """Encrypt the plaintext that the entry keeps, in the current session; open one if there is none."""
         session = self._session_with(contact, now_ms)
         content = decode_content(self._storage.unseal(entry.sealed_plaintext, context=entry.message_id))
-        return self.encrypt_content(session, contact, entry.message_id, content)
+        is_again = entry.first_attempt_at_ms is not None and self._sessions.give_up_number(entry.message_id)
+        encrypted = self.encrypt_content(session, contact, entry.message_id, content)
+        return encrypted._replace(is_again=is_again)
 
     def encrypt_content(
         self, session: StoredSession, contact: Contact, message_id: MessageId, content: Content

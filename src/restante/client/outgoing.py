@@ -1,7 +1,7 @@
-"""Mail and control messages for contacts: accepted into the outbox, and encrypted again for another session.
+"""Mail and control messages for contacts: accepted into the outbox, and queued again for another session.
 
-A message is accepted with its plaintext sealed under the local storage key. `client/message_encryptor` encrypts it at
-its first lease. Every method is called inside a transaction (SPEC 3.1, 3.4, 8.7).
+A message is accepted with its plaintext sealed under the local storage key. `client/message_encryptor` encrypts it when
+it is leased. Every method is called inside a transaction (SPEC 3.1, 3.4, 8.7).
 """
 
 from typing import Final
@@ -12,13 +12,11 @@ from restante.client.outbox import Outbox
 from restante.core.outbox_events import RetransmitRequested
 from restante.model.errors import TooLarge
 from restante.model.ids import MESSAGE_ID_BYTES, MessageId, mint_message_id
-from restante.model.journal import JournalKind
 from restante.model.kinds import KIND_RULES, Kind
 from restante.policy.capacity import Held
 from restante.policy.padding import MAX_PLAINTEXT_BYTES, SMALL_SIZES_BYTES, padded_size_bytes
 from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
 from restante.ports.entropy import Entropy
-from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.outbox.new_entry import NewEntry
 from restante.runtime.sqlite.session_store import SessionStore, StoredSession
 from restante.wire.message_content import Content, encode_content
@@ -41,13 +39,11 @@ class OutgoingMessages:
         outbox: Outbox,
         encryptor: MessageEncryptor,
         entropy: Entropy,
-        journal: Journal,
     ) -> None:
         self._sessions = sessions
         self._outbox = outbox
         self._encryptor = encryptor
         self._entropy = entropy
-        self._journal = journal
 
     def write(
         self,
@@ -94,26 +90,15 @@ class OutgoingMessages:
         """Return whether the reserve takes another control message to this contact (SPEC 3.6)."""
         return self._outbox.store.has_space(to.route, to.control_lane, Held(1, SMALL_SIZES_BYTES[-1]))
 
-    def reencrypt(self, message_id: MessageId, contact: Contact, *, now_ms: int) -> None:
-        """Encrypt a message again under its id, in the current session, and send it at once (SPEC 8.7)."""
-        entry = self._outbox.store.load(message_id)
-        if entry is None:
-            return
-        self._sessions.give_up_number(message_id)
-        encrypted = self._encryptor.encrypt_for(contact, entry, now_ms=now_ms)
-        self._outbox.store.replace_payload(message_id, encrypted.payload)
-        # Nodes and the recipient journal the hash of these bytes; without this event Spark could not join theirs.
-        self._journal.append(
-            JournalKind.REENCRYPTED,
-            at_ms=now_ms,
-            message_id=message_id,
-            session_tag=encrypted.session_tag,
-            sequence=encrypted.sequence,
-            payload_hash=encrypted.payload_hash,
-            size_bytes=len(encrypted.payload),
-            message_kind=entry.kind,
-            priority=entry.priority,
-        )
+    def reencrypt(self, message_id: MessageId, *, now_ms: int) -> None:
+        """Let a message be encrypted again under its id when it is leased next, in the session that is current then; it
+        is due at once (SPEC 3.4, 8.7).
+
+        It gets no number before it leaves: a receipt for the old bytes may end it, and a long run of numbers under
+        which nothing is sent would make what follows unreadable (SPEC 9.4).
+        """
+        self._sessions.mark_waiting(message_id)
+        self._outbox.store.replace_payload(message_id, b"")
         self._outbox.store.apply(message_id, _RETRANSMIT, now_ms=now_ms)
 
     def _content(self, kind: Kind, body: bytes, ttl_s: int | None, now_ms: int) -> Content:

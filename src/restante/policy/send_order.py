@@ -4,6 +4,7 @@ The order is stated here only. A store hands over the unsent entries of a lane i
 what `leasable` returns; it chooses between lanes by `choice_key`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -23,7 +24,9 @@ MAIL_ROUTES: Final = frozenset({Route.MESH, Route.RELAY})
 """Routes that carry mail: their lanes are recipients, are pipelined and never evict (SPEC 1.8, 3.4)."""
 
 WINDOW: Final = 256
-"""SPEC 3.4: no entry is leased that is this many places behind the oldest unsent one of its lane."""
+"""SPEC 3.4: no entry is leased that is this many places behind the oldest unsent one of its lane, and no more than this
+many of a lane are being stored again. So few numbers are given to what is not stored, and a gap of numbers that
+receipts leave is never wider than a recipient can read across (SPEC 9.4)."""
 
 MAX_LEASE_MS: Final = 600_000
 """The longest lease that configuration allows. One that ends later than that from now shows that the clock jumped."""
@@ -141,13 +144,19 @@ def sendable_now(
     Lanes follow each other by the entry that leaves them next. An entry that was stored before leaves again by itself.
     """
     lanes: dict[tuple[Route, str], list[OutboxEntry]] = {}
+    again: Counter[tuple[Route, str]] = Counter()
     groups: list[tuple[Choice, list[OutboxEntry]]] = []
+    entries = list(entries)
+    for entry in entries:
+        again[entry.route, entry.lane] += entry.was_sent and entry.state is State.SENDING
     for entry in sorted(entries, key=lambda one: one.queue_number):
         if is_unsent(entry):
             lanes.setdefault((entry.route, entry.lane), []).append(entry)
         elif entry.state is not State.SENDING:
             longest_ms = longest_stored_ms if entry.state is State.SENT else longest_wait_ms[entry.route]
-            if is_due(entry.next_attempt_at_ms, now_ms=now_ms, longest_wait_ms=longest_ms):
+            is_ready = is_due(entry.next_attempt_at_ms, now_ms=now_ms, longest_wait_ms=longest_ms)
+            if is_ready and again[entry.route, entry.lane] < WINDOW:
+                again[entry.route, entry.lane] += 1
                 groups.append((_choice_of(entry), [entry]))
     for (route, _), unsent in lanes.items():
         run = leasable(route, unsent, now_ms=now_ms, longest_wait_ms=longest_wait_ms[route])

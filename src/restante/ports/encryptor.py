@@ -1,4 +1,4 @@
-"""Encrypts outbox entries when they are first leased (SPEC 3.1, 3.4)."""
+"""Encrypts outbox entries when they are leased: first, or again for another session (SPEC 3.1, 3.4, 8.7)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -9,12 +9,16 @@ from restante.policy.failures import Failure
 
 
 class Encrypted(NamedTuple):
-    """The sealed bytes of an entry, and the session and number under which it was encrypted."""
+    """The sealed bytes of an entry, and the session and number under which it was encrypted.
+
+    `is_again`: it was encrypted before, in another session.
+    """
 
     payload: bytes
     payload_hash: PayloadHash
     session_tag: SessionTag
     sequence: int
+    is_again: bool = False
 
 
 class EncryptFailed(NamedTuple):

@@ -87,11 +87,10 @@ class SessionRecovery:
                 self.apply(peer, TimePassed(), now_ms=now_ms)
 
     def reencrypt_wanted(self, *, now_ms: int) -> None:
-        """Encrypt again what contacts could not read (rule 7). A message that is being sent waits for its answer."""
+        """Queue again what contacts could not read (rule 7). A message that is being sent waits for its answer."""
         for message_id, peer in self._sessions.wanted():
-            contact = self._contacts.get(peer)
-            if contact is not None:
-                self._outgoing.reencrypt(message_id, contact, now_ms=now_ms)
+            if self._contacts.get(peer) is not None:
+                self._outgoing.reencrypt(message_id, now_ms=now_ms)
 
     def lose_state(self, peer: Address, *, now_ms: int) -> None:
         """Delete the sessions with a peer and open another one that tells it (rule 8)."""

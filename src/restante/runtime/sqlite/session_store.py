@@ -194,9 +194,13 @@ class SessionStore:
         """Return the messages to encrypt again that are not being sent right now, with their recipients."""
         return [(MessageId(message_id), Address(peer)) for message_id, peer in self._database.rows(_SQL["wanted"])]
 
-    def give_up_number(self, message_id: MessageId) -> None:
-        """Forget the number of a message that is encrypted again."""
-        self._database.rows(_SQL["clear_sequence"], message_id)
+    def mark_waiting(self, message_id: MessageId) -> None:
+        """The message waits to be encrypted again when it is leased. Receipts for its old bytes still count."""
+        self._database.rows(_SQL["mark_waiting"], message_id)
+
+    def give_up_number(self, message_id: MessageId) -> bool:
+        """Forget the number of a message that is encrypted again; return whether it had one."""
+        return bool(self._database.rows(_SQL["clear_sequence"], message_id))
 
     def recipient_of(self, message_id: MessageId) -> Address | None:
         """Return to whom a message was sent; None for one that is unknown or not ours."""

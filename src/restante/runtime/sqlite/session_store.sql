@@ -67,8 +67,8 @@ UPDATE session SET retired_at_ms = NULL WHERE peer = ? AND session_id = ? AND re
 INSERT INTO session_message (session, sequence, message_id, payload_hash) VALUES (?, ?, ?, ?);
 
 -- name: clear_sequence
--- The message was encrypted again in another session: nothing is sent under this number any more.
-DELETE FROM session_message WHERE message_id = ?;
+-- The message is encrypted again in another session: nothing is sent under this number any more.
+DELETE FROM session_message WHERE message_id = ? RETURNING sequence;
 
 -- name: held
 -- Messages in flight with these numbers, for a retransmit request.
@@ -78,10 +78,11 @@ SELECT message_id, sequence, state, last_attempt_at_ms
  ORDER BY sequence;
 
 -- name: owed
--- Mail to the peer without a receipt, with its latest envelope, oldest session first.
+-- Mail to the peer without a receipt, with its latest envelope, oldest session first. What is to be encrypted again
+-- anyway is left out.
 SELECT message_id, payload_hash, session_id, generation, size_bytes
   FROM session JOIN session_message USING (session) JOIN outbox USING (message_id)
- WHERE peer = ? AND kind <> 'control'
+ WHERE peer = ? AND kind <> 'control' AND is_wanted = 0
  ORDER BY session_message.session, session_message.sequence;
 
 -- name: want
@@ -94,6 +95,10 @@ SELECT message_id, peer
   FROM session_message JOIN outbox USING (message_id) JOIN session USING (session)
  WHERE is_wanted = 1 AND state <> 'sending'
  ORDER BY session_message.session, session_message.sequence;
+
+-- name: mark_waiting
+-- The message has no sealed bytes now: the next lease encrypts it.
+UPDATE session_message SET is_wanted = 2 WHERE message_id = ?;
 
 -- name: recipient_of
 -- To whom a message was sent; nothing for one that is unknown or not ours.

@@ -69,7 +69,8 @@ SELECT message_id, payload, payload_hash
   JOIN (SELECT message_id, payload_hash, max(number)
           FROM journal
          WHERE payload_hash IS NOT NULL AND kind IN ('accepted', 'attempted', 'reencrypted')
-         GROUP BY message_id) USING (message_id);
+         GROUP BY message_id) USING (message_id)
+ WHERE message_id NOT IN (SELECT message_id FROM session_message WHERE is_wanted = 2); -- a lease encrypts it again
 
 -- name: stray_bodies
 -- Payloads that belong to no message.

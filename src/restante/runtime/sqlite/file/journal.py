@@ -104,6 +104,9 @@ class Journal:
         self, entry: OutboxEntry, event: AppendJournalEvent, at_ms: int, encrypted: Encrypted | None = None
     ) -> int:
         """Append one event about an outbox entry and return its number."""
+        if encrypted is not None and encrypted.is_again:
+            self._append_reencrypted(entry, encrypted, at_ms)
+            encrypted = None
         if event.node is not None or event.receipt is not None or encrypted is not None:
             return self._append_wide_step(entry, event, at_ms, encrypted)
         number = self._take_number(event.kind)
@@ -151,6 +154,20 @@ class Journal:
                 "size_bytes": len(encrypted.payload),
             }
         return self.append(event.kind, at_ms=at_ms, **columns)
+
+    def _append_reencrypted(self, entry: OutboxEntry, encrypted: Encrypted, at_ms: int) -> None:
+        """Nodes and the recipient journal the hash of these bytes; without this event Spark could not join theirs."""
+        self.append(
+            JournalKind.REENCRYPTED,
+            at_ms=at_ms,
+            message_id=entry.message_id,
+            session_tag=encrypted.session_tag,
+            sequence=encrypted.sequence,
+            payload_hash=encrypted.payload_hash,
+            size_bytes=len(encrypted.payload),
+            message_kind=entry.kind,
+            priority=entry.priority,
+        )
 
     def append_arrived(self, event: ArrivedEvent, at_ms: int) -> None:
         self._database.defer(_INSERT_ARRIVED, (self._take_number(_ARRIVED), at_ms, _ARRIVED, *event))

@@ -19,6 +19,8 @@ class Deadlines:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._next_ms: int | None = None  # None while it is not known
+        self.has_rest = False
+        """Whether more entries are due to be stored again than could be leased: endings make room for them."""
         database.on_invalidate(self._invalidate)
 
     def note(self, at_ms: int) -> None:
@@ -28,7 +30,7 @@ class Deadlines:
 
     def has_come(self, *, now_ms: int) -> bool:
         """Return whether time may have changed an entry since `next_ms` was last called."""
-        return self._next_ms is None or self._next_ms <= now_ms
+        return self.has_rest or self._next_ms is None or self._next_ms <= now_ms
 
     def next_ms(self, *, now_ms: int) -> int | None:
         """Return the next deadline, or an earlier moment; None if there is none."""

@@ -3,6 +3,7 @@
 policy/send_order says which entries of a lane may leave and how lanes are chosen; this module reads and writes rows.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
@@ -13,13 +14,14 @@ from restante.model.states import Route, State
 from restante.policy.completion import LONGEST_STORED_WAIT_MS
 from restante.policy.failures import Failure
 from restante.policy.retry import longest_wait_ms
-from restante.policy.send_order import MAIL_ROUTES, Choice, choice_key, is_due, leasable
+from restante.policy.send_order import MAIL_ROUTES, WINDOW, Choice, choice_key, is_due, leasable
 from restante.policy.settings import Settings
 from restante.ports.encryptor import Encrypted, EncryptFailed, Encryptor
 from restante.runtime.sqlite.file.database import Database, load_queries
+from restante.runtime.sqlite.outbox.deadlines import Deadlines
 from restante.runtime.sqlite.outbox.entry_cache import CachedEntry, EntryCache
 from restante.runtime.sqlite.outbox.lanes import Lane, LaneTable
-from restante.runtime.sqlite.outbox.row_codec import ENTRY_COLUMNS, WIDTH, row_of
+from restante.runtime.sqlite.outbox.row_codec import ENTRY_COLUMNS, WIDTH, EntryRow, row_of
 
 _SQL: Final = load_queries("outbox/store", entry=ENTRY_COLUMNS)
 _STORE_PAYLOAD: Final = _SQL["store_payload"]
@@ -27,7 +29,8 @@ StepEntry = Callable[[CachedEntry, Event, int, Encrypted | None], tuple[OutboxEn
 
 
 def needs_encryption(entry: OutboxEntry) -> bool:
-    """Return whether an entry with its body is still to be encrypted; one that came with a payload never is."""
+    """Return whether an entry with its body is to be encrypted, first or again; one that came with a payload never
+    is."""
     return entry.route in MAIL_ROUTES and not entry.payload and bool(entry.sealed_plaintext)
 
 
@@ -39,6 +42,7 @@ class Leases:
         database: Database,
         lanes: LaneTable,
         cache: EntryCache,
+        deadlines: Deadlines,
         *,
         step: StepEntry,
         settings: Settings,
@@ -47,6 +51,7 @@ class Leases:
         self._database = database
         self._lanes = lanes
         self._cache = cache
+        self._deadlines = deadlines
         self._step = step
         self._settings = settings
         self.encryptor = encryptor
@@ -66,35 +71,55 @@ class Leases:
 
         With `stores_again`, entries that were stored before and are due again are among them.
         """
-        due: list[tuple[Choice, Lane | tuple[Any, ...]]] = [
+        due: list[tuple[Choice, Lane | EntryRow]] = [
             (lane.choice, lane)
             for lane in self._lanes.with_next(routes)
             if self._is_due(lane, now_ms) and is_connected(lane.route, lane.name)
         ]
-        again = self._database.rows(_SQL["again"], now_ms, now_ms + LONGEST_STORED_WAIT_MS) if stores_again else ()
-        for values in again:
-            row = row_of(values)
-            longest_ms = LONGEST_STORED_WAIT_MS if row.state == State.SENT else self._longest_ms[Route(row.route)]
-            if (
-                is_due(row.next_attempt_at_ms, now_ms=now_ms, longest_wait_ms=longest_ms)
-                and row.route in routes
-                and is_connected(Route(row.route), row.lane)
-            ):
-                choice = choice_key(
-                    priority=row.priority, created_at_ms=row.created_at_ms, queue_number=row.queue_number
-                )
-                due.append((choice, values))
+        if stores_again:
+            self._deadlines.has_rest = False
+            due += self._due_again(routes, is_connected, now_ms)
         leased: list[OutboxEntry] = []
         for _, one in sorted(due, key=lambda pair: pair[0]):
             room = limit - len(leased)
             if room <= 0:
+                self._deadlines.has_rest |= stores_again
                 break
-            leased += (
-                self._lease_run(one, room, owner, now_ms)
-                if isinstance(one, Lane)
-                else (self._lease_rows([one], owner, now_ms))
-            )
+            if isinstance(one, Lane):
+                leased += self._lease_run(one, room, owner, now_ms)
+            else:
+                leased += self._lease_again(one, owner, now_ms)
         return leased
+
+    def _due_again(
+        self, routes: Collection[Route], is_connected: Callable[[Route, str], bool], now_ms: int
+    ) -> list[tuple[Choice, EntryRow]]:
+        """Return the entries that were stored before and may be stored again now: of a lane as many as are not in
+        flight already."""
+        due: list[tuple[Choice, EntryRow]] = []
+        again = self._database.rows(_SQL["again"], now_ms, now_ms + LONGEST_STORED_WAIT_MS)
+        in_flight = Counter(dict(self._database.rows(_SQL["sending_again"])) if again else {})
+        for row in map(row_of, again):
+            longest_ms = LONGEST_STORED_WAIT_MS if row.state == State.SENT else self._longest_ms[Route(row.route)]
+            if (
+                not is_due(row.next_attempt_at_ms, now_ms=now_ms, longest_wait_ms=longest_ms)
+                or row.route not in routes
+                or not is_connected(Route(row.route), row.lane)
+            ):
+                continue
+            if in_flight[row.lane_id] >= WINDOW:
+                self._deadlines.has_rest = True
+                continue
+            in_flight[row.lane_id] += 1
+            choice = choice_key(priority=row.priority, created_at_ms=row.created_at_ms, queue_number=row.queue_number)
+            due.append((choice, row))
+        return due
+
+    def _lease_again(self, row: EntryRow, owner: str, now_ms: int) -> list[OutboxEntry]:
+        cached = self._cache.add(row)
+        [(payload, sealed_plaintext)] = self._database.rows(_SQL["load_body"], row.body_id)
+        whole = cached.entry._replace(payload=payload, sealed_plaintext=sealed_plaintext)
+        return self._lease_entries([cached], [whole], owner, now_ms)
 
     def lease_lanes(
         self, lanes: Iterable[tuple[Route, str]], *, owner: str, limit: int, now_ms: int

@@ -83,7 +83,7 @@ class SqliteOutbox:
         )
         self.has_space = self._intake.has_space
         self._leases = Leases(
-            database, self._lanes, self._cache, step=self._step, settings=settings, encryptor=encryptor
+            database, self._lanes, self._cache, self.deadlines, step=self._step, settings=settings, encryptor=encryptor
         )
 
     def take_changes(self) -> list[OutboxEvent]:
@@ -205,7 +205,7 @@ class SqliteOutbox:
             return True
 
     def replace_payload(self, message_id: MessageId, payload: bytes) -> None:
-        """Store other sealed bytes for a message that was encrypted again (SPEC 8.7). Called inside a transaction."""
+        """Store other sealed bytes. A message without any is encrypted by its next lease (SPEC 8.7)."""
         cached = self._cache.find(message_id)
         if cached is not None:
             self._database.rows(_SQL["store_payload"], payload, cached.body_id)

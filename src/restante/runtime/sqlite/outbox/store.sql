@@ -32,7 +32,7 @@ SELECT payload, sealed_plaintext FROM message_body WHERE body_id = ?;
 UPDATE outbox SET next_attempt_at_ms = ?, attempts = ?, failures = ?, state = ?, lease_owner = ?, lease_until_ms = ?, last_error = ?, first_attempt_at_ms = ?, last_attempt_at_ms = ?, times_stored = ?, has_failed_to_encrypt = ?, confirmation = ? WHERE queue_number = ?;
 
 -- name: store_payload
--- The sealed bytes of a message that was encrypted, for the first time or again.
+-- The sealed bytes of a message that was encrypted; none while it waits to be encrypted again.
 UPDATE message_body SET payload = ? WHERE body_id = ?;
 
 -- name: remove_entry
@@ -62,10 +62,15 @@ SELECT {entry}, payload, sealed_plaintext
 -- name: again
 -- Entries that were stored before and are due to be stored again. A wait that ends too late shows that the clock
 -- jumped; those after their message's expiry are left to the sweep.
-SELECT {entry}, payload, sealed_plaintext
-  FROM outbox JOIN lane USING (lane_id) JOIN message_body USING (body_id)
+SELECT {entry}
+  FROM outbox JOIN lane USING (lane_id)
  WHERE times_stored > 0 AND state <> 'sending' AND next_attempt_at_ms < expires_at_ms
-   AND (next_attempt_at_ms <= ?1 OR next_attempt_at_ms > ?2);
+   AND (next_attempt_at_ms <= ?1 OR next_attempt_at_ms > ?2)
+ ORDER BY queue_number;
+
+-- name: sending_again
+-- How many entries of each lane are being stored again.
+SELECT lane_id, count(*) FROM outbox WHERE times_stored > 0 AND state = 'sending' GROUP BY lane_id;
 
 -- name: waiting_in_lane
 -- Unsent entries of a lane whose wait is not over, which ends when the recipient is reached.

@@ -277,8 +277,8 @@ CREATE TABLE peer (
     reencrypted_bytes      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Which message has which number of which session, and the hash of its sealed bytes there. `is_wanted`: the peer could
--- not read it, and it is to be encrypted again in the current session.
+-- Which message has which number of which session, and the hash of its sealed bytes there. `is_wanted`: 1 if the peer
+-- could not read it, and it is to be encrypted again in the current session; 2 if it waits for the lease that does so.
 CREATE TABLE session_message (
     session      INTEGER NOT NULL,
     sequence     INTEGER NOT NULL,
