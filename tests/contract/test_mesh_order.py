@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from restante.client.client import Client
+from restante.core.mailbox_poll import full_sync
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
-from restante.testing.memory_mesh import MemoryNode
+from restante.testing.memory_mesh import SILENCE_S, MemoryNode
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.frames.mesh_replication import Block
 from support.mesh.evidence import events
@@ -94,6 +95,35 @@ def test_a_full_sync_asks_no_node_for_more_bodies_at_once_than_it_answers(tmp_pa
             await until_connected(bob)
         wanted = sum(node.requests.count("want") for node in world.mesh.nodes)
         assert wanted == 400, "no request was refused and made again"
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.5", "7.12")
+def test_a_full_sync_holds_few_bodies_while_an_older_bucket_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, hours = 10_000, 300
+    monkeypatch.setattr(full_sync, "MOST_HELD_BYTES", 100 * size)
+    monkeypatch.setattr(full_sync, "MOST_UNDER_WAY", 16)
+    world = World(tmp_path, nodes=5)
+
+    def wanted() -> int:
+        return sum(node.requests.count("want") for node in world.mesh.nodes)
+
+    async def scenario() -> None:
+        owner = world.client("bob").identity
+        for bucket in range(world.began - hours, world.began):
+            inbox = OpenInbox(bucket, owner)
+            envelope = inbox.envelope(b"%d" % bucket + bytes(size))
+            for node in world.mesh.nodes:
+                node.keep(Block(blinded=inbox.signer.public_key, bucket=bucket, envelope=envelope))
+                node.slow_key = OpenInbox(world.began - hours, owner).key
+        async with world.client("bob", since=None) as bob:
+            await asyncio.sleep(5 * SILENCE_S)
+            assert 100 <= wanted() <= 1 + 100 + 16
+            await until_connected(bob)
+        assert wanted() == hours
 
     run_in_virtual_time(scenario(), world.clock)
 

@@ -64,6 +64,8 @@ class MemoryNode:
     """Whether the node says of every message that it is too large, for good."""
     body_delay_s: float = 0.0
     """How long the node takes to send bodies."""
+    slow_key: InboxKey | None = None
+    """Under this key the node takes ten times as long as a connection may be silent."""
     wants_left: int | None = None
     """How many WANTs the node still answers before it is silent; None: all."""
 
@@ -263,7 +265,7 @@ class MemoryMeshConnection:
         if self._answering >= MOST_ANSWERS:
             raise AttemptFailed("too many answers of this connection wait to be read", failure=Failure.RATE_LIMITED)
         self._answering += 1
-        await asyncio.sleep(self._node.body_delay_s)
+        await asyncio.sleep(10 * SILENCE_S if key == self._node.slow_key else self._node.body_delay_s)
         self._answering -= 1
         if self._node.wants_left is not None:
             self._node.wants_left -= 1

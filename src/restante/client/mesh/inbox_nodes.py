@@ -5,6 +5,7 @@ Every inbox has connections of its own, which never put (SPEC 6.5).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from restante.client.mesh.connections import NodeNotReached, Use
@@ -45,12 +46,42 @@ class ListedBucket(NamedTuple):
 Listed = dict[int, ListedBucket]
 
 
-class _Asked(NamedTuple):
-    """The open connection to a node, the proofs that were sent on it, and how many requests it may still send."""
+@dataclass(slots=True)
+class _Asked:
+    """The open connection to a node, the proofs that were sent on it, and how many requests it may still send.
+
+    Requests for lists come first: DELETEs, of which a full sync has as many, would take each token that comes.
+    """
 
     connection: MeshConnection
     proofs: OwnProofs
     tokens: EntryTokens
+    lists: int = 0
+    """Requests for lists that wait for tokens."""
+    no_lists: asyncio.Event = field(default_factory=asyncio.Event)
+    deleting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def wait_to_list(self, entries: int) -> None:
+        """Wait until the node checks so many more signatures on this connection (SPEC 7.12)."""
+        self.lists += 1
+        self.no_lists.clear()
+        try:
+            await self._wait(entries)
+        finally:
+            self.lists -= 1
+            if not self.lists:
+                self.no_lists.set()
+
+    async def wait_to_delete(self, hashes: int) -> None:
+        async with self.deleting:  # one looks for tokens, the others wait for it
+            if self.lists:
+                await self.no_lists.wait()
+            await self._wait(delete_cost(hashes))
+
+    async def _wait(self, tokens: int) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.tokens.take(tokens, loop.time()):  # noqa: ASYNC110 - tokens come with time
+            await asyncio.sleep(self.tokens.wait_ms(tokens) / 1_000 + TOKEN_MARGIN_S)
 
 
 class InboxNodes:
@@ -101,11 +132,11 @@ class InboxNodes:
         others = [each for each in buckets if each not in new]
         found: Listed = {}
         if others:
-            await self._wait_for_tokens(connection, len(others))
+            await self._asked_over(connection).wait_to_list(len(others))
             proved = self._proved(connection, others, MeshFrameType.FETCH)
             found |= self._by_bucket(others, connection.node, await connection.fetch(proved))
         if new:
-            await self._wait_for_tokens(connection, len(new))
+            await self._asked_over(connection).wait_to_list(len(new))
             proved = self._proved(connection, new, MeshFrameType.MESH_SUBSCRIBE)
             found |= self._by_bucket(new, connection.node, await connection.subscribe(proved))
             self._note_subscribed(connection, new)
@@ -158,14 +189,8 @@ class InboxNodes:
 
     async def _send_delete(self, node: NodeId, signed: MeshDelete) -> None:
         connection = await self._connection(node)
-        await self._wait_for_tokens(connection, delete_cost(len(signed.hashes)))
+        await self._asked_over(connection).wait_to_delete(len(signed.hashes))
         await connection.delete(signed)
-
-    async def _wait_for_tokens(self, connection: MeshConnection, entries: int) -> None:
-        """Wait until the node checks so many more signatures on this connection (SPEC 7.12)."""
-        tokens, loop = self._asked_over(connection).tokens, asyncio.get_running_loop()
-        while not tokens.take(entries, loop.time()):  # noqa: ASYNC110 - tokens come with time
-            await asyncio.sleep(tokens.wait_ms(entries) / 1_000 + TOKEN_MARGIN_S)
 
     def _proved(
         self, connection: MeshConnection, buckets: Sequence[int], frame_type: MeshFrameType

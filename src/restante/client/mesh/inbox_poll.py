@@ -1,10 +1,12 @@
 """Reads one inbox from the mesh, all buckets that are due in one pass: hosts `core.mailbox_poll` (SPEC 7.4, 7.5).
 
 Lists come from the five nodes of each bucket, batched by node; each body comes once, from one holder, verified by its
-hash. Bodies go to receiving oldest bucket first, as they come. The owner's DELETE follows once they are on disk.
+hash. Bodies go to receiving oldest bucket first, as they come; few wait in memory for older ones. The owner's DELETE
+follows once they are on disk.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -15,7 +17,7 @@ from restante.client.mesh.receiving import Receiving
 from restante.core.mailbox_poll import buckets as bucket_states
 from restante.core.mailbox_poll import reading
 from restante.core.mailbox_poll.buckets import Bucket, ReadFinished
-from restante.core.mailbox_poll.full_sync import MOST_ENTRIES, OldestFirst
+from restante.core.mailbox_poll.full_sync import MOST_ENTRIES, BodyBudget, OldestFirst
 from restante.core.mailbox_poll.reading import (
     AskList,
     BodiesReceived,
@@ -48,6 +50,8 @@ class _Pass:
     reads: dict[int, Read] = field(default_factory=dict)
     tasks: set[asyncio.Task[Reports]] = field(default_factory=set)
     to_list: dict[NodeId, list[int]] = field(default_factory=dict)
+    to_fetch: dict[int, deque[tuple[NodeId, tuple[PayloadHash, ...]]]] = field(default_factory=dict)
+    budget: BodyBudget = field(default_factory=BodyBudget)
     bodies: dict[PayloadHash, bytes] = field(default_factory=dict)
     listed: dict[int, dict[NodeId, ListedBucket]] = field(default_factory=dict)
     altered_by: dict[int, list[tuple[NodeId, PayloadHash]]] = field(default_factory=dict)
@@ -128,6 +132,7 @@ class InboxPoll:
         while True:
             self._start_lists(one)
             await self._release(one)
+            self._start_fetches(one)
             if not one.tasks:
                 return
             done, one.tasks = await asyncio.wait(one.tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -156,7 +161,7 @@ class InboxPoll:
                 case FetchBodies(node, hashes):
                     for at in range(0, len(hashes), MAX_WANTED_AT_ONCE):
                         part = hashes[at : at + MAX_WANTED_AT_ONCE]
-                        one.tasks.add(asyncio.create_task(self._want(one, node, bucket, part)))
+                        one.to_fetch.setdefault(bucket, deque()).append((node, part))
                 case Finish():
                     one.finished[bucket] = effect
                     one.reads.pop(bucket, None)
@@ -168,6 +173,18 @@ class InboxPoll:
             ordered = sorted(numbers)
             for at in range(0, len(ordered), MOST_ENTRIES):
                 one.tasks.add(asyncio.create_task(self._list(one, node, ordered[at : at + MOST_ENTRIES])))
+
+    def _start_fetches(self, one: _Pass) -> None:
+        """Ask for bodies, oldest bucket first, as far as memory for those that must wait allows."""
+        for bucket in sorted(one.to_fetch):
+            waiting = one.to_fetch[bucket]
+            while waiting and one.budget.may_ask(len(waiting[0][1]), is_oldest=bucket == one.order.oldest):
+                node, hashes = waiting.popleft()
+                one.budget.asked(len(hashes))
+                one.tasks.add(asyncio.create_task(self._want(one, node, bucket, hashes)))
+            if waiting:
+                return
+            del one.to_fetch[bucket]
 
     async def _list(self, one: _Pass, node: NodeId, numbers: list[int]) -> Reports:
         try:
@@ -185,7 +202,9 @@ class InboxPoll:
             if isinstance(failed, AnswerForged):
                 one.altered_by.setdefault(bucket, []).extend((node, each) for each in hashes)
             found = {}
-        one.bodies.update(found)
+        new = {each: envelope for each, envelope in found.items() if each not in one.bodies}
+        one.budget.came(len(hashes), sum(map(len, new.values())))
+        one.bodies.update(new)
         return [(bucket, BodiesReceived(node, hashes, frozenset(found)))]
 
     async def _release(self, one: _Pass) -> None:
@@ -194,6 +213,7 @@ class InboxPoll:
             for released, hashes in one.order.finish(bucket, finish.hashes):
                 end = one.finished.pop(released)
                 blobs = {each: one.bodies.pop(each) for each in hashes if each in one.bodies}
+                one.budget.released(sum(map(len, blobs.values())))
                 one.first_seen.update(await self._receiving.take(released, blobs, delete_at=end.delete_at))
                 await self._report(one, released, end, blobs)
                 read = ReadFinished(one.began_at_ms, end.counted, one.storage_nodes, end.is_whole)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.core.mailbox_poll import reading
-from restante.core.mailbox_poll.full_sync import OldestFirst
+from restante.core.mailbox_poll.full_sync import MOST_HELD_BYTES, MOST_UNDER_WAY, BodyBudget, OldestFirst
 from restante.core.mailbox_poll.reading import (
     AskList,
     BodiesReceived,
@@ -216,3 +216,19 @@ def test_a_full_sync_releases_bodies_oldest_bucket_first(finished: list[int]) ->
     released = [bucket for each in finished for bucket, _ in sync.finish(each, (A,))]
     assert released == list(range(10))
     assert sync.is_over
+
+
+@clause("7.12")
+def test_bodies_that_wait_for_an_older_bucket_are_bounded_and_the_oldest_bucket_goes_on() -> None:
+    budget = BodyBudget()
+    budget.asked(MOST_UNDER_WAY - 64)
+    assert budget.may_ask(64, is_oldest=False)
+    assert not budget.may_ask(65, is_oldest=True)
+    budget.came(MOST_UNDER_WAY - 64, MOST_HELD_BYTES - 1)
+    assert budget.may_ask(64, is_oldest=False)
+    budget.asked(1)
+    budget.came(1, 1)
+    assert not budget.may_ask(1, is_oldest=False)
+    assert budget.may_ask(64, is_oldest=True)
+    budget.released(1)
+    assert budget.may_ask(64, is_oldest=False)
