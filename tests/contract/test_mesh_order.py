@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from restante.client.client import Client
+from restante.core.inboxes.mesh_inbox import bucket_keys
 from restante.core.mailbox_poll import full_sync
 from restante.model.ids import MessageId
 from restante.model.journal import JournalKind
+from restante.policy.mesh.placement import place
 from restante.testing.memory_mesh import SILENCE_S, MemoryNode
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.frames.mesh_replication import Block
+from restante.wire.inbox_keys import node_id_of
 from support.mesh.evidence import events
 from support.mesh.memory_world import World, introduced, received, until_connected
 from support.mesh.running_nodes import OpenInbox
@@ -140,5 +143,23 @@ def test_lists_of_nodes_that_hold_different_parts_are_read_in_the_order_of_stori
             async with world.client("bob") as bob:
                 assert await received(bob, MESSAGES) == TEXTS
                 assert arrived(bob) == ids
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.4", "7.12")
+def test_a_node_that_puts_off_a_list_is_asked_again_and_no_other_in_its_place(world: World) -> None:
+    async def scenario() -> None:
+        async with world.client("alice") as alice:
+            await sent_while_away(world, alice)
+        for node in world.mesh.nodes:
+            node.requests.clear()
+            node.puts_off = 2
+        async with world.client("bob") as bob:
+            assert await received(bob, MESSAGES) == TEXTS
+        asked = {node_id_of(node.key) for node in world.mesh.nodes if {"fetch", "mesh_subscribe"} & {*node.requests}}
+        secrets = (b"", bob.identity.access_secret)
+        keys = [bucket_keys(bob.identity.address, world.began, secret).inbox_key for secret in secrets]
+        assert asked == {each.node_id for key in keys for each in place(world.mesh.index(), key)}
 
     run_in_virtual_time(scenario(), world.clock)

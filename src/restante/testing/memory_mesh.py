@@ -64,6 +64,8 @@ class MemoryNode:
     """Whether the node says of every message that it is too large, for good."""
     body_delay_s: float = 0.0
     """How long the node takes to send bodies."""
+    puts_off: int = 0
+    """How many more requests for lists the node answers with E007, as one that has no tokens for them."""
     slow_key: InboxKey | None = None
     """Under this key the node takes ten times as long as a connection may be silent."""
     wants_left: int | None = None
@@ -303,6 +305,9 @@ class MemoryMeshConnection:
 
     def _list(self, entries: Sequence[FetchEntry], frame_type: MeshFrameType) -> FetchAnswer:
         self._asked(frame_type.name.lower())
+        if self._node.puts_off:
+            self._node.puts_off -= 1
+            raise AttemptFailed("too fast", failure=Failure.RATE_LIMITED, retry_after_ms=20)
         if frame_type is MeshFrameType.FETCH:
             self._node.entries.append(len(entries))
         answers, listed = [], {}

@@ -6,7 +6,8 @@ Every inbox has connections of its own, which never put (SPEC 6.5).
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 from restante.client.mesh.connections import NodeNotReached, Use
 from restante.client.mesh.directory import MeshDirectory
@@ -30,8 +31,14 @@ MOST_SIGNERS: Final = FULL_SYNC_BUCKETS + 2
 MOST_WANTED: Final = 8
 """Requests for bodies on one connection at the same time. A node answers one after the other, and refuses more than 64;
 one that waits behind too many others would time out."""
-TOKEN_MARGIN_S: Final = 0.05
+TOKEN_MARGIN_S: Final = 0.1
 """Requests may arrive closer to each other than they were sent."""
+MOST_REFUSALS: Final = 3
+LONGEST_REFUSAL_MS: Final = 2_000
+"""How often, and for how long, a node may put a request off before it counts as silent."""
+
+
+Answer = TypeVar("Answer")
 
 
 class ListedBucket(NamedTuple):
@@ -134,11 +141,11 @@ class InboxNodes:
         if others:
             await self._asked_over(connection).wait_to_list(len(others))
             proved = self._proved(connection, others, MeshFrameType.FETCH)
-            found |= self._by_bucket(others, connection.node, await connection.fetch(proved))
+            found |= self._by_bucket(others, connection.node, await _patiently(partial(connection.fetch, proved)))
         if new:
             await self._asked_over(connection).wait_to_list(len(new))
             proved = self._proved(connection, new, MeshFrameType.MESH_SUBSCRIBE)
-            found |= self._by_bucket(new, connection.node, await connection.subscribe(proved))
+            found |= self._by_bucket(new, connection.node, await _patiently(partial(connection.subscribe, proved)))
             self._note_subscribed(connection, new)
         return found
 
@@ -190,7 +197,7 @@ class InboxNodes:
     async def _send_delete(self, node: NodeId, signed: MeshDelete) -> None:
         connection = await self._connection(node)
         await self._asked_over(connection).wait_to_delete(len(signed.hashes))
-        await connection.delete(signed)
+        await _patiently(partial(connection.delete, signed))
 
     def _proved(
         self, connection: MeshConnection, buckets: Sequence[int], frame_type: MeshFrameType
@@ -245,3 +252,17 @@ class InboxNodes:
             self._on_lost(lost)
         elif not self.failed.done():
             self.failed.set_exception(error)
+
+
+async def _patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask again if the node answers that it was asked too fast. To count it as silent would lead to others, who hold no
+    mail."""
+    for _ in range(MOST_REFUSALS):
+        try:
+            return await ask()
+        except AttemptFailed as refused:
+            wait_ms = refused.retry_after_ms
+            if wait_ms is None or wait_ms > LONGEST_REFUSAL_MS:
+                raise
+        await asyncio.sleep(wait_ms / 1_000 + TOKEN_MARGIN_S)
+    return await ask()
