@@ -80,18 +80,17 @@ async def test_a_full_disk_stops_new_mail_and_neither_draining_nor_acks(disk: Sm
     wire = Wire()
     await outbox.drain({Route.MESH: wire})
     assert len(wire.taken) == len(accepted)
+    with pytest.raises(StoreUnusable, match="new mail is refused until there is space"):
+        await outbox.send(Message(payload=b"x"), MESH)
     for message_id in accepted:
         await outbox.acknowledge(message_id, AckType.RECEIPT)
     assert await outbox.counts() == {}
-    with pytest.raises(StoreUnusable, match="new mail is refused until there is space"):
-        await outbox.send(Message(payload=b"x"), MESH)
-    disk.capacity_bytes = None
-    await outbox.sweep()
     receipt = await outbox.send(Message(payload=b"x"), MESH)
     status = await outbox.status(receipt.deliveries[0].message_id)
     assert status is not None
     assert status.state is State.PENDING
     assert findings(outbox) == []
+    disk.capacity_bytes = None
     await outbox.close()
 
 
@@ -104,6 +103,33 @@ async def test_a_client_drains_when_another_program_took_the_rest_of_the_disk(di
     assert await outbox.counts() == {State.SENT: len(accepted)}
     disk.capacity_bytes = None
     await outbox.close()
+
+
+def test_half_of_the_reserve_is_left_to_what_frees_space(tmp_path: Path) -> None:
+    free_bytes = 40 * MB
+    reserve = SpaceReserve(tmp_path / "mail.db", size_bytes=8 * MB, free_bytes=lambda _directory: free_bytes)
+    free_bytes = 0
+    assert reserve.may_grow()
+    reserve.make_space()
+    assert not reserve.may_grow()
+    free_bytes = 4 * MB
+    assert reserve.may_grow()
+    free_bytes, reserve.reusable_bytes = 1 * MB, lambda: 3 * MB
+    assert reserve.may_grow()
+
+
+def test_space_inside_the_database_ends_a_full_disk_unless_nothing_is_left_for_its_log(tmp_path: Path) -> None:
+    free_bytes = 0
+    reserve = SpaceReserve(
+        tmp_path / "mail.db", size_bytes=8 * MB, free_bytes=lambda _directory: free_bytes, time_s=Seconds()
+    )
+    reserve.release()
+    reserve.reusable_bytes = lambda: 16 * MB
+    reserve.check()
+    assert reserve.is_full
+    free_bytes = 1 * MB
+    reserve.check()
+    assert not reserve.is_full
 
 
 def test_the_reserve_is_deleted_only_when_refusing_new_mail_was_not_enough(tmp_path: Path) -> None:

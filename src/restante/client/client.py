@@ -37,6 +37,7 @@ from restante.client.relay.receiver import RECEIVE_DELAY_S
 from restante.core.inbox_events import InboxEventType
 from restante.core.outbox_events import OutboxEventType
 from restante.crypto.identity import Identity
+from restante.model.errors import DiskFull
 from restante.model.ids import Address, MessageId, PayloadHash
 from restante.model.kinds import Kind
 from restante.model.places import Place
@@ -47,6 +48,7 @@ from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed, StoredBlob
 from restante.runtime.run_together import run_until_one_ends
+from restante.runtime.sqlite.file.space_reserve import once_there_is_space
 from restante.runtime.sqlite.inbox.results import InboxEvent
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 from restante.runtime.sqlite.session_store import SessionSummary, summaries
@@ -106,7 +108,7 @@ class Client:
         self._receivers = Receivers(
             identity,
             self.places,
-            take=self.receive,
+            take=lambda blobs: once_there_is_space(partial(self.receive, blobs)),
             schedule=settings.retry,
             entropy=entropy,
             delay_s=receive_delay_s,
@@ -373,12 +375,13 @@ class Client:
         if mesh is not None:
             jobs += (mesh.keep_published(self.identity, self.own_keys.published), self._keys.keep_fresh(mesh))
         await run_until_one_ends(jobs)
-        await self.outbox.drain(carriers, budget_ms=self._settings.outbox.drain_budget_ms)
+        with contextlib.suppress(DiskFull):
+            await self.outbox.drain(carriers, budget_ms=self._settings.outbox.drain_budget_ms)
 
     async def _run_maintenance_when_due(self) -> None:
         while True:
             self._maintenance_due.clear()
-            next_ms = await self.run_maintenance()
+            next_ms = await once_there_is_space(self.run_maintenance)
             self.contacts.refresh()
             await self.parts.requests.deliver_accepted(self.receive)
             wait_ms = max(0, next_ms - self._clock.now_ms())

@@ -204,10 +204,12 @@ class Drain:
         If nothing waits to be leased, the endings join the next commit of anything else; without endings there is none.
         """
         endings = attempts.take_endings()
-        room = MAX_IN_FLIGHT - attempts.in_progress if may_lease else 0
 
         def work() -> _Round:
             now_ms = self._clock.now_ms()
+            # The first lease stores sealed bytes: on a full disk one message at a time, until receipts free space.
+            most = 1 if self._file.database.is_disk_full() else MAX_IN_FLIGHT
+            room = most - attempts.in_progress if may_lease else 0
             for ending in endings:
                 for event in ending.events:
                     self._store.apply(ending.message_id, event, now_ms=now_ms)

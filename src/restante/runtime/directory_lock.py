@@ -26,10 +26,10 @@ class DirectoryLock:
         self._handle = handle
 
     def write_note(self, note: dict[str, Any]) -> None:
-        """Write the note for processes that find the directory locked."""
-        raw = json.dumps(note).encode()
+        """Write the note for processes that find the directory locked. On a full disk they find it without a note."""
         os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, raw, 0)
+        with contextlib.suppress(OSError):
+            os.pwrite(self._handle, json.dumps(note).encode(), 0)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ module notices nothing; the session rules cover that (docs/protocol/sessions.md)
 from pathlib import Path
 from typing import Final
 
+from restante.model.errors import StoreUnusable
 from restante.ports.entropy import Entropy
 from restante.runtime.private_file import write_private
 from restante.runtime.sqlite.file.client_file import ClientFile
@@ -54,8 +55,13 @@ class RestoreCounter:
     def _write_beside(self) -> None:
         # After the commit: if this write is lost, the file is ahead, which is no sign of a restore.
         value, self._to_write = self._to_write, None
-        if value is not None:
+        if value is None:
+            return
+        try:
             write_private(self._beside, [value.to_bytes(_BYTES, "big")])
+        except StoreUnusable:  # a full disk must not stop what frees space
+            if not self._beside.exists():
+                raise
 
     def _forget(self) -> None:
         self._to_write = None

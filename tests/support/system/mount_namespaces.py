@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 _OWN_TMP = 'mount -t tmpfs tmpfs /tmp && exec "$@"'
+_SMALL = 'mount -t tmpfs -o size="$1" tmpfs "$0" && shift && exec "$@"'
 _READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
 
 
@@ -24,3 +25,8 @@ def with_own_tmp() -> list[str]:
 def with_read_only(directory: Path) -> list[str]:
     """What to put before a command so that it cannot write to `directory`."""
     return ["unshare", "--map-root-user", "--mount", "sh", "-c", _READ_ONLY, str(directory)]
+
+
+def with_small_disk(directory: Path, *, size: str) -> list[str]:
+    """What to put before a command so that `directory` is a new disk of this size, such as 40m."""
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", _SMALL, str(directory), size]

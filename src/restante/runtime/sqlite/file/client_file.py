@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from restante.model.errors import StoreUnusable
 from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.file.database import BUSY_TIMEOUT_MS, Database
 from restante.runtime.sqlite.file.group_commit import GroupCommit
@@ -27,6 +26,8 @@ class OwnedFile:
         self._after_commit: list[Callable[[], None]] = [reserve.check]
         self.commits = GroupCommit(database, on_commit=self._call_after_commit, make_space=reserve.make_space)
         database.is_disk_full = lambda: reserve.is_full
+        database.may_grow = reserve.may_grow
+        reserve.reusable_bytes = database.reusable_bytes
 
     async def run(self, operation: Callable[[], Result]) -> Result:
         """Run one operation in a shared transaction; return its result once the commit is on disk."""
@@ -55,13 +56,10 @@ class OwnedFile:
 
 
 def open_database(path: Path, *, schema: str, reserve: SpaceReserve, busy_timeout_ms: int) -> Database:
-    """Open the file; create it if it does not exist. A full disk may have no space for SQLite's own files."""
-    try:
-        return Database(path, schema=schema, busy_timeout_ms=busy_timeout_ms)
-    except StoreUnusable:
-        if not reserve.is_needed() or not reserve.release():
-            raise
-        return Database(path, schema=schema, busy_timeout_ms=busy_timeout_ms)
+    """Open the file; create it if it does not exist. A full disk has no space for what a process writes first."""
+    if reserve.is_needed():
+        reserve.release()
+    return Database(path, schema=schema, busy_timeout_ms=busy_timeout_ms)
 
 
 class ClientFile(OwnedFile):

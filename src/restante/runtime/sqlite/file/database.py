@@ -56,6 +56,7 @@ class Database:
         self.read_only = read_only
         self.in_transaction = False
         self.is_disk_full: Callable[[], bool] = lambda: False  # while it is, stores refuse what only adds data
+        self.may_grow: Callable[[], bool] = lambda: True  # whether what adds data before it frees some may go on
         self._begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
         self._data_version = _UNKNOWN
         self._deferred: dict[str, list[tuple[Column, ...]]] = {}
@@ -254,6 +255,11 @@ class Database:
     def _forget(self) -> None:
         for forget in self._forgetting:
             forget()
+
+    def reusable_bytes(self) -> int:
+        """Return how much the next rows take before the file grows: pages whose rows were deleted."""
+        with _translated(self.path):
+            return int(self._connection.pragma("freelist_count")) * PAGE_BYTES
 
     def last_insert(self) -> int:
         return self._connection.last_insert_rowid()

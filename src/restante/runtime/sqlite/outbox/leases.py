@@ -164,7 +164,10 @@ class Leases:
         self, cached: Sequence[CachedEntry], whole: Sequence[OutboxEntry], owner: str, now_ms: int
     ) -> list[OutboxEntry]:
         """Lease entries, `whole` with their bodies. One that cannot be encrypted fails at once (SPEC 4.4, E005, E008);
-        those after it that cannot be either stay as they are, behind its wait."""
+        those after it that cannot be either stay as they are, behind its wait. On a full disk those that are not yet
+        encrypted wait for space."""
+        if any(map(needs_encryption, whole)) and not self._database.may_grow():
+            return []
         results = self._encrypt(whole, now_ms)
         claim = Leased(owner=owner, until_ms=now_ms + self._settings.outbox.lease_ms)
         leased: list[OutboxEntry] = []
