@@ -19,11 +19,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from restante.client.application.inbox_reader import ReceivedMessage as AsyncReceivedMessage
-from restante.client.application.send_pacing import SPACE_DEADLINE_S
+from restante.client.application.mail_sender import SEND_BATCH
+from restante.client.application.send_pacing import SPACE_DEADLINE_S, lists_of
 from restante.client.application.sent_message import SentMessage as AsyncSentMessage
 from restante.client.client import Client as AsyncClient
 from restante.client.contacts import Contact
 from restante.client.outbox_types import Status
+from restante.model.errors import RestanteError
 from restante.model.ids import Address, MessageId
 from restante.model.kinds import Kind
 from restante.model.send_receipt import Outcome
@@ -62,6 +64,9 @@ class SentMessage:
         self._sent = sent
         self._loop = loop
 
+    def __repr__(self) -> str:
+        return repr(self._sent)
+
     @property
     def message_id(self) -> MessageId:
         return self._sent.message_id
@@ -70,7 +75,7 @@ class SentMessage:
     def outcome(self) -> Outcome:
         return self._sent.outcome
 
-    def delivered(self, timeout: float = 60.0) -> Status:
+    def delivered(self, timeout: float | None = 60.0) -> Status:
         """Wait until the recipient has the message. Raises `NotYetDelivered` or `NotDelivered`."""
         return self._loop.run(self._sent.delivered(timeout))
 
@@ -81,6 +86,9 @@ class ReceivedMessage:
     def __init__(self, message: AsyncReceivedMessage, loop: _Loop) -> None:
         self._message = message
         self._loop = loop
+
+    def __repr__(self) -> str:
+        return repr(self._message)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._message, name)
@@ -149,9 +157,17 @@ class Client:
         wait: bool = True,
         deadline_s: float = SPACE_DEADLINE_S,
     ) -> list[SentMessage]:
-        """Accept many messages for one contact, in order, many in one commit."""
-        work = self._client.send_many(to, bodies, kind=kind, ttl_s=ttl_s, wait=wait, deadline_s=deadline_s)
-        return [SentMessage(sent, self._loop) for sent in self._loop.run(work)]
+        """Accept many messages for one contact, in order, many in one commit; see `restante.Client.send_many`."""
+        sent: list[SentMessage] = []
+        # Read in this thread: a slow source must not stop the event loop.
+        for part in lists_of(bodies, size=SEND_BATCH):
+            work = self._client.send_many(to, part, kind=kind, ttl_s=ttl_s, wait=wait, deadline_s=deadline_s)
+            try:
+                sent += [SentMessage(one, self._loop) for one in self._loop.run(work)]
+            except RestanteError as problem:
+                problem.accepted += len(sent)
+                raise
+        return sent
 
     def status(self, message_id: MessageId) -> Status | None:
         """Return the state of a message; None for one that was not accepted here in the last 30 days."""

@@ -1,10 +1,14 @@
 """Two applications and a relay, written as a user of the library would: asyncio, and blocking code."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from restante import Client, ClientDirectory, Node, RelayPlace, State, sync
+import pytest
+
+from restante import Client, ClientDirectory, Node, RelayPlace, RestanteError, State, sync
+from restante.model.ids import MessageId
 from restante.runtime.system import SystemEntropy
 from support.spec.clauses import clause
 
@@ -39,7 +43,17 @@ async def test_a_message_is_sent_delivered_and_read_by_name(tmp_path: Path) -> N
 async def test_blocking_code_has_the_same_client(tmp_path: Path) -> None:
     def talk() -> list[str]:
         with sync.Client.open(tmp_path / "alice") as alice, sync.Client.open(tmp_path / "bob") as bob:
-            sent = alice.send_many("bob", ["one", "two"])
+
+            def bodies() -> Iterator[str]:
+                yield "one"
+                assert alice.status(MessageId(bytes(16))) is None, "the client works while it waits for its source"
+                yield "two"
+
+            sent = alice.send_many("bob", bodies())
+            assert str(sent[0]).startswith("SentMessage(")
+            with pytest.raises(RestanteError) as refused:
+                alice.send_many("bob", ["three"] * 64 + ["x" * 300_000])
+            assert refused.value.accepted == 64
             read = []
             for message in bob.inbox(explicit_acks=True):
                 read.append(message.text)

@@ -121,6 +121,46 @@ async def test_many_messages_are_sent_in_order_from_a_list_or_an_async_iterator(
     assert bodies(pair.bob, pair.clock) == [b"%d" % number for number in range(130)]
 
 
+async def test_messages_of_a_slow_source_are_accepted_as_they_come(pair: Pair) -> None:
+    given = asyncio.Event()
+
+    async def slow() -> AsyncIterator[str]:
+        yield "first"
+        await given.wait()
+        yield "second"
+        raise ValueError("the source broke")
+
+    async with asyncio.timeout(LIMIT_S), pair.alice.outbox.events() as events:
+        sending = asyncio.create_task(pair.alice.send_many("bob", slow()))
+        await anext(events)
+        given.set()
+        with pytest.raises(ValueError, match="the source broke"):
+            await sending
+    assert await pair.alice.outbox.counts() == {State.PENDING: 2}
+
+
+@clause("3.6")
+@pytest.mark.parametrize("pair", [SMALL], indirect=True)
+@pytest.mark.parametrize("wait", [False, True])
+async def test_everything_before_a_refused_message_is_accepted_and_counted(pair: Pair, wait: bool) -> None:
+    with pytest.raises(OutboxFull) as refused:
+        await pair.alice.send_many("bob", map(str, range(1_000)), wait=wait, deadline_s=0.01)
+    assert await pair.alice.outbox.counts() == {State.PENDING: refused.value.accepted}
+    assert (refused.value.accepted, refused.value.limit) == (80, 80)
+    assert refused.value.lane == pair.alice.contacts.named("bob").lane
+    await pair.deliver()
+    assert bodies(pair.bob, pair.clock) == [b"%d" % number for number in range(80)]
+
+
+@pytest.mark.parametrize("wrong", [7, None, "x" * 300_000, "\ud800"])
+async def test_a_wrong_message_among_many_is_refused_after_those_before_it(pair: Pair, wrong: Any) -> None:
+    with pytest.raises(RestanteError) as refused:
+        await pair.alice.send_many("bob", [*map(str, range(100)), wrong, "after"])
+    assert refused.value.accepted == 100
+    await pair.deliver()
+    assert bodies(pair.bob, pair.clock) == [b"%d" % number for number in range(100)]
+
+
 @clause("3.6")
 @pytest.mark.parametrize("pair", [SMALL], indirect=True)
 async def test_a_full_outbox_makes_senders_wait_in_order_or_refuses_visibly(pair: Pair) -> None:

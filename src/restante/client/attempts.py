@@ -5,11 +5,11 @@ declare fails its own entry only.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from restante.client.application.carriers import log_crash
 from restante.core.outbox_events import Cancelled, DeliveryAcked, Event, TransmitFailed, TransmitSucceeded
 from restante.model.ids import MessageId
 from restante.model.outbox_entry import OutboxEntry
@@ -31,7 +31,6 @@ class Ending(NamedTuple):
 
 SUCCEEDED: Final = TransmitSucceeded()
 _CANCELLED: Final = (Cancelled(),)
-_LOG: Final = logging.getLogger("restante.outbox")
 
 
 class MakeFailure(Protocol):
@@ -108,8 +107,7 @@ class AttemptRunner:
         except BaseException as crash:
             if self._is_stopping:
                 raise
-            _LOG.error("carrier of route %s raised %s; the attempt failed", entry.route.value, type(crash).__name__)
-            _LOG.debug("the carrier's exception", exc_info=crash)
+            log_crash(entry.route, crash, "the attempt failed")
             events = (self._make_failure(Failure.CARRIER_FAILED),)
         self._tasks.pop(entry.message_id, None)
         lane = (entry.route, entry.lane)

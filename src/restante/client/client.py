@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from restante.client.ack_timer import AckTimer
+from restante.client.application.argument_checks import check_opening, check_seconds
 from restante.client.application.inbox_reader import InboxReader, ReceivedMessage
 from restante.client.application.mail_sender import MailSender
 from restante.client.application.send_pacing import SPACE_DEADLINE_S
@@ -151,6 +152,8 @@ class Client:
 
         With `ship_to`, an absolute path or a URL, the client ships its journal there while it runs and when it ends.
         """
+        check_opening(directory, settings)
+        check_seconds("receive_delay_s", receive_delay_s)
         home = ClientDirectory(Path(directory))
         return cls(
             home.database,
@@ -210,8 +213,8 @@ class Client:
     ) -> list[SentMessage]:
         """Accept many messages for one contact, in order, many in one commit.
 
-        Bodies are taken no faster than the outbox has space for them; an async iterable is paced by that. If one is
-        refused, those before it stay accepted.
+        Bodies are taken no faster than the outbox has space for them, from an async iterable as they come. If one is
+        refused, those before it stay accepted: the error's `accepted` is how many.
         """
         return await self._sender.send_many(to, bodies, kind=kind, ttl_s=ttl_s, wait=wait, deadline_s=deadline_s)
 

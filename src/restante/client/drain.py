@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
+from restante.client.application.carriers import Carriers
 from restante.client.attempts import SUCCEEDED, AttemptRunner, Ending
 from restante.client.outbox_types import Drained
 from restante.core.outbox_events import TransmitFailed
@@ -57,20 +57,13 @@ class Drain:
         self._clock = clock
         self._entropy = entropy
         self._owner = entropy.draw(8).hex()
-        self._carriers: Mapping[Route, Carrier] = {}
+        self.carriers = Carriers({})
         self._work = asyncio.Event()
         self._attempts: AttemptRunner | None = None  # of `run`, while it runs
         self._leased: list[OutboxEntry] = []  # in the transaction that is in progress
         self._is_thorough = True  # the next round looks for everything that may be due
         self._has_queued = False  # the transaction in progress queued what no ending will wake the loop for
         file.database.on_invalidate(self._forget_transaction)
-
-    @property
-    def has_carriers(self) -> bool:
-        return bool(self._carriers)
-
-    def carrier(self, route: Route) -> Carrier | None:
-        return self._carriers.get(route)
 
     def wake(self, *, is_thorough: bool = True) -> None:
         """Look for everything that may be due; unless `is_thorough`, only for what changes in this file made due."""
@@ -79,7 +72,7 @@ class Drain:
 
     async def run(self, carriers: Mapping[Route, Carrier]) -> None:
         """Send what is due until cancelled. Without `drain_on_startup` the first lease waits for the first wake-up."""
-        self._carriers = carriers
+        self.carriers = ways = Carriers(carriers)
         attempts = self._attempts = AttemptRunner(self._failure, on_ending=self._work.set)
         may_lease = bool(self._limits.drain_on_startup)
         sweep_at_ms = self._clock.now_ms()
@@ -91,9 +84,7 @@ class Drain:
                     if not sweep_at_ms - self._limits.sweep_interval_ms <= now_ms < sweep_at_ms:
                         sweep_at_ms = await self.sweep()
                     is_thorough, self._is_thorough = self._is_thorough, False
-                    round_ = await self._record_and_lease(
-                        attempts, carriers, may_lease=may_lease, is_thorough=is_thorough
-                    )
+                    round_ = await self._record_and_lease(attempts, ways, may_lease=may_lease, is_thorough=is_thorough)
                 except StoreUnusable as problem:
                     self._is_thorough = True
                     # Sending is what frees space on a full disk: go on as soon as the file can be written again.
@@ -101,7 +92,7 @@ class Drain:
                     await asyncio.sleep(STORE_RETRY_S)
                     continue
                 for entry in round_.leased:
-                    attempts.start(entry, carriers[entry.route])
+                    attempts.start(entry, ways[entry.route])
                 may_lease = True
                 if sum(entry.route in MAIL_ROUTES for entry in round_.leased) > 1:
                     await asyncio.sleep(RUN_INTERVAL_S)
@@ -115,7 +106,7 @@ class Drain:
 
     async def drain(self, carriers: Mapping[Route, Carrier] | None = None, *, budget_ms: int | None = None) -> Drained:
         """Try whatever is due on connected lanes until nothing is, or the budget is spent."""
-        ways = self._carriers if carriers is None else carriers
+        ways = self.carriers if carriers is None else Carriers(carriers)
         ends_at_ms = None if budget_ms is None else self._clock.now_ms() + budget_ms
         ended = asyncio.Event()
         attempts = AttemptRunner(self._failure, on_ending=ended.set)
@@ -150,7 +141,7 @@ class Drain:
             now_ms = self._clock.now_ms()
             while self._store.sweep(now_ms=now_ms):
                 pass
-            self._store.pass_connected_time(partial(_is_connected, self._carriers), now_ms=now_ms)
+            self._store.pass_connected_time(self.carriers.is_connected, now_ms=now_ms)
             self._store.run_maintenance(now_ms=now_ms)
             letter_ms = self._store.dead_letters.next_deadline_ms()
             next_ms = now_ms + self._limits.sweep_interval_ms
@@ -169,7 +160,7 @@ class Drain:
             return idle
         has_room = attempts.in_progress + len(self._leased) < MAX_IN_FLIGHT
         for route, lane in dict.fromkeys(lanes):
-            if has_room and self._store.is_idle(route, lane) and _is_connected(self._carriers, route, lane):
+            if has_room and self._store.is_idle(route, lane) and self.carriers.is_connected(route, lane):
                 idle.append((route, lane))
             elif not attempts.is_in_progress(route, lane):
                 self._has_queued = True
@@ -193,11 +184,11 @@ class Drain:
         self._leased.clear()
         if self._attempts is not None:
             for entry in leased:
-                self._attempts.start(entry, self._carriers[entry.route])
+                self._attempts.start(entry, self.carriers[entry.route])
         return leased
 
     async def _record_and_lease(
-        self, attempts: AttemptRunner, carriers: Mapping[Route, Carrier], *, may_lease: bool, is_thorough: bool = True
+        self, attempts: AttemptRunner, carriers: Carriers, *, may_lease: bool, is_thorough: bool = True
     ) -> _Round:
         """Record the endings and lease what is next, in one commit.
 
@@ -217,8 +208,8 @@ class Drain:
             if room > 0 and carriers:
                 leased = self._store.lease(
                     owner=self._owner,
-                    routes=[route for route, carrier in carriers.items() if carrier.is_up()],
-                    is_connected=partial(_is_connected, carriers),
+                    routes=carriers.routes_up(),
+                    is_connected=carriers.is_connected,
                     limit=room,
                     now_ms=now_ms,
                     is_thorough=is_thorough,
@@ -253,7 +244,7 @@ class Drain:
         if endings:
             attempts.give_back(endings)
             with contextlib.suppress(StoreUnusable):  # their leases expire
-                await asyncio.shield(self._record_and_lease(attempts, {}, may_lease=False))
+                await asyncio.shield(self._record_and_lease(attempts, Carriers({}), may_lease=False))
 
     def _failure(self, failure: Failure, *, retry_after_ms: int | None = None, reached: bool = True) -> TransmitFailed:
         return TransmitFailed(
@@ -263,8 +254,3 @@ class Drain:
             dice=self._entropy.dice(),
             reached=reached,
         )
-
-
-def _is_connected(carriers: Mapping[Route, Carrier], route: Route, lane: str) -> bool:
-    carrier = carriers.get(route)
-    return carrier is not None and carrier.is_up() and carrier.is_connected(lane)

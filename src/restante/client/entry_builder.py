@@ -6,6 +6,7 @@ What depends only on kind, TTL, priority and destination is cached, because most
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from restante.client.application.argument_checks import wrong_type
 from restante.client.outbox_types import Destination, Message
 from restante.model.error_codes import Code
 from restante.model.errors import OutOfRange, RestanteError, TooLarge
@@ -111,17 +112,17 @@ def check_message(message: Message, destination: Destination) -> None:
     """Raise our error for any argument of the wrong type or form, before anything is stored."""
     _check_types(message, destination)
     if type(destination.route) is not Route:
-        raise _wrong(f"route must be one of {_ROUTES}", destination.route)
+        raise wrong_type(f"route must be one of {_ROUTES}", destination.route)
     check_lane(destination.lane)
     if type(message.kind) is not Kind and type(message.kind) is not str:
-        raise _wrong("kind must be a text", message.kind)
+        raise wrong_type("kind must be a text", message.kind)
     for name, value in (("payload", message.payload), ("sealed_plaintext", message.sealed_plaintext)):
         if type(value) is not bytes:
-            raise _wrong(f"{name} must be bytes", value)
+            raise wrong_type(f"{name} must be bytes", value)
         if len(value) > MAX_SEALED_BYTES:
             raise TooLarge(f"the {name}", size_bytes=len(value), limit_bytes=MAX_SEALED_BYTES)
     if message.ttl_s is not None and type(message.ttl_s) is not int:  # also before a form of equal terms is found
-        raise _wrong("ttl_s must be a whole number of seconds", message.ttl_s)
+        raise wrong_type("ttl_s must be a whole number of seconds", message.ttl_s)
     _check_priority(message.priority)
     if message.message_id is not None:
         check_id(message.message_id)
@@ -131,33 +132,33 @@ def check_message(message: Message, destination: Destination) -> None:
 def check_items(items: object) -> None:
     """Raise unless these are pairs of a message and its destination that can be sent."""
     if not isinstance(items, Sequence):
-        raise _wrong("send_many takes a list of pairs of a Message and a Destination", items)
+        raise wrong_type("send_many takes a list of pairs of a Message and a Destination", items)
     for item in items:
         match item:
             case (message, destination):
                 check_message(message, destination)
             case _:
-                raise _wrong("send_many takes pairs of a Message and a Destination", item)
+                raise wrong_type("send_many takes pairs of a Message and a Destination", item)
 
 
 def check_id(message_id: object) -> None:
     """Raise unless this can be looked up as a message id."""
     if type(message_id) is not bytes:
-        raise _wrong("message_id must be the 16 bytes of a UUIDv4", message_id)
+        raise wrong_type("message_id must be the 16 bytes of a UUIDv4", message_id)
 
 
 def _check_types(message: object, destination: object) -> None:
     if not isinstance(message, Message):
-        raise _wrong("send takes a Message", message)
+        raise wrong_type("send takes a Message", message)
     if not isinstance(destination, Destination):
-        raise _wrong("send takes Destinations", destination)
+        raise wrong_type("send takes Destinations", destination)
 
 
 def _check_priority(priority: object) -> None:
     if priority is None or type(priority) is Priority:
         return
     if type(priority) is not int:
-        raise _wrong("priority must be a Priority or 0, 1 or 2", priority)
+        raise wrong_type("priority must be a Priority or 0, 1 or 2", priority)
     if priority not in set(Priority):
         raise OutOfRange("priority", priority, low=min(Priority), high=max(Priority))
 
@@ -165,18 +166,13 @@ def _check_priority(priority: object) -> None:
 def check_lane(lane: object) -> None:
     """Raise unless this can be the name of a lane: 1 to 512 bytes of UTF-8."""
     if not isinstance(lane, str):
-        raise _wrong("a lane's name must be a text", lane)
+        raise wrong_type("a lane's name must be a text", lane)
     try:
         size_bytes = len(lane.encode())
     except UnicodeEncodeError:
         raise RestanteError("a lane's name must be valid Unicode", code=Code.MALFORMED) from None
     if not 1 <= size_bytes <= MAX_LANE_BYTES:
         raise OutOfRange("the length of a lane's name", size_bytes, low=1, high=MAX_LANE_BYTES, unit="bytes")
-
-
-def _wrong(rule: str, value: object) -> RestanteError:
-    """Name the type only: the value may be secret or long."""
-    return RestanteError(f"{rule}; got {type(value).__name__}", code=Code.MALFORMED)
 
 
 def _terms(message: Message, destination: Destination) -> _Terms:

@@ -15,6 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+from restante.client.application.argument_checks import check_opening, wrong_type
+from restante.client.application.carriers import log_crash
+from restante.client.application.send_pacing import accepted_in_parts, in_batches
 from restante.client.drain import Drain
 from restante.client.entry_builder import EntryBuilder, check_id, check_items, check_message
 from restante.client.event_stream import EventBroadcaster, EventStream
@@ -103,6 +106,7 @@ class Outbox:
         encryptor: Encryptor | None = None,
     ) -> "Outbox":
         """Open the outbox in this file; create the file if it does not exist."""
+        check_opening(path, settings)
         source = entropy or SystemEntropy()
         return cls(
             ClientFile.open(Path(path), entropy=source),
@@ -147,16 +151,14 @@ class Outbox:
         Waits whenever the outbox is full; raises `OutboxFull` if there is no space for `deadline_s` seconds. What was
         yielded before is accepted.
         """
-        batch: list[Item] = []
-        async for item in _async_items(items):
-            batch.append(item)
-            if len(batch) == BULK:
-                for receipt in await self.send_many(batch, wait=True, deadline_s=deadline_s):
+
+        async def accept(batch: list[Item], may_wait: bool) -> list[SendReceipt]:
+            return await self.send_many(batch, wait=may_wait, deadline_s=deadline_s)
+
+        async for batch in in_batches(items, size=BULK):
+            async for receipts in accepted_in_parts(batch, accept):
+                for receipt in receipts:
                     yield receipt
-                batch = []
-        if batch:
-            for receipt in await self.send_many(batch, wait=True, deadline_s=deadline_s):
-                yield receipt
 
     def accept(self, new: Sequence[NewEntry], *, given: Sequence[MessageId] = (), now_ms: int) -> None:
         """Accept entries inside a transaction of the file, for parts of a client that write more in it.
@@ -170,6 +172,8 @@ class Outbox:
     async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
         """Record a verified acknowledgement. Repeated and late ones change nothing (SPEC 3.13)."""
         check_id(message_id)
+        if type(ack) is not AckType:
+            raise wrong_type("ack must be an AckType", ack)
         event = _EVENTS[ack]
         await self.file.run(lambda: self._store.apply(message_id, event, now_ms=self._clock.now_ms()))
         self.wake(is_thorough=False)
@@ -217,6 +221,8 @@ class Outbox:
 
     def on_event(self, callback: Callable[[OutboxEvent], None]) -> Callable[[], None]:
         """Call `callback` with each event after its commit; call the result to stop."""
+        if not callable(callback):
+            raise wrong_type("on_event takes a function", callback)
         return self._events.call(callback)
 
     async def run(self, carriers: Mapping[Route, Carrier]) -> None:
@@ -233,11 +239,13 @@ class Outbox:
 
     async def drain(self, carriers: Mapping[Route, Carrier] | None = None, *, budget_ms: int | None = None) -> Drained:
         """Try whatever is due on connected lanes until nothing is, or the budget is spent."""
+        if budget_ms is not None and type(budget_ms) is not int:
+            raise wrong_type("budget_ms must be a whole number of milliseconds", budget_ms)
         return await self._drain.drain(carriers, budget_ms=budget_ms)
 
     async def close(self) -> None:
         """Drain connected lanes once more, then close; the rest stays on disk (SPEC 3.10)."""
-        if self._drain.has_carriers:
+        if self._drain.carriers:
             with contextlib.suppress(DiskFull):
                 await self.drain(budget_ms=self._settings.outbox.drain_budget_ms)
         self.abandon()
@@ -288,15 +296,20 @@ class Outbox:
 
     async def _send_live(self, message: Message, message_id: MessageId, destination: Destination) -> Outcome:
         """Send at once or not at all, by the one classification of SPEC 2.4."""
-        carrier = self._drain.carrier(destination.route)
-        connected = carrier is not None and carrier.is_up() and carrier.is_connected(destination.lane)
+        carrier = self._drain.carriers.get(destination.route)
+        connected = self._drain.carriers.is_connected(destination.route, destination.lane)
         decision = classify(message.kind, connected=connected)
         if isinstance(decision, Dropped):
             return decision
         entry = self._builder.live_entry(message, message_id, destination, self._clock.now_ms())
         if carrier is not None:
-            with contextlib.suppress(AttemptFailed, Withdrawn):
+            try:
                 await carrier.transmit(entry)
+            except (AttemptFailed, Withdrawn):
+                pass
+            except Exception as crash:  # noqa: BLE001 - a carrier is the application's code
+                log_crash(destination.route, crash, "the message was dropped")
+            else:
                 return Sent()
         return Dropped(DropReason.REAL_TIME_DURING_DISCONNECT)
 
@@ -338,12 +351,3 @@ class Outbox:
         effects = await self.file.run(lambda: self._store.apply(message_id, event, now_ms=self._clock.now_ms()))
         self.wake(is_thorough=False)
         return effects
-
-
-async def _async_items(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterator[Item]:
-    if isinstance(items, AsyncIterable):
-        async for item in items:
-            yield item
-    else:
-        for item in items:
-            yield item

@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
-from math import inf
 from typing import Final
 
-from restante.model.errors import Malformed, OutboxFull, OutOfRange
+from restante.client.application.argument_checks import check_seconds
+from restante.model.errors import OutboxFull
 from restante.model.states import Route
 
 LOOK_AGAIN_S: Final = 1.0
@@ -28,7 +28,7 @@ class SpaceQueue:
         self, accept: Callable[[], Awaitable[None]], lanes: Iterable[tuple[Route, str]], *, deadline_s: float
     ) -> None:
         """Run `accept` until it is not refused with `OutboxFull`; raise the refusal after `deadline_s` seconds."""
-        _check_deadline(deadline_s)
+        check_seconds("deadline_s", deadline_s)
         lane = min(lanes)
         lock = self._locks.get(lane)
         if lock is None or not lock.locked():
@@ -54,10 +54,3 @@ class SpaceQueue:
         finally:
             if not lock.locked():
                 self._locks.pop(lane, None)
-
-
-def _check_deadline(deadline_s: object) -> None:
-    if not isinstance(deadline_s, int | float):
-        raise Malformed(f"deadline_s must be a number of seconds; got {type(deadline_s).__name__}")
-    if not deadline_s >= 0:  # NaN is no number of seconds either
-        raise OutOfRange("deadline_s", deadline_s, low=0, high=inf, unit="s")

@@ -7,6 +7,8 @@ class RestanteError(Exception):
     """Base of everything that Restante raises on purpose."""
 
     code: Code
+    accepted = 0
+    """How many messages of one `send_many` were accepted before this."""
 
     def __init__(self, text: str, *, code: Code) -> None:
         super().__init__(text)
@@ -57,9 +59,13 @@ class TooLarge(RestanteError, ValueError):
 class OutboxFull(RestanteError):
     """The outbox is at its limit. Nothing was accepted and nothing evicted (SPEC 3.6)."""
 
-    def __init__(self, text: str, *, lane: str = "") -> None:
-        """`lane` says what is full: a lane, a relay, the reserve for control messages or the whole outbox."""
+    def __init__(self, text: str, *, limit: int, lane: str = "") -> None:
+        """`lane` is the lane that is full; empty if a relay, the reserve for control messages or the whole outbox is.
+
+        `limit` is the number of messages or bytes that it takes.
+        """
         super().__init__(text, code=Code.OUTBOX_FULL)
+        self.limit = limit
         self.lane = lane
 
 

@@ -4,13 +4,15 @@ Counts come in as numbers. Mail that does not fit is refused; only lanes of rout
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from restante.model.errors import OutboxFull
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.setting_ranges import check_ranges, ranged
 from restante.model.states import Route
 from restante.policy.send_order import is_control_lane
+
+LANE: Final = "lane"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,7 @@ def check_control_capacity(limits: OutboxLimits, *, lane: str, held: Held, held_
     """Raise `OutboxFull` unless the new control messages fit into their own reserve."""
     reserve = Held(limits.control_reserve, limits.max_payload_bytes)
     _check("the reserve for control messages", None, held, new, reserve)
-    _check("lane", lane, held_in_lane, new, _share(limits, reserve))
+    _check(LANE, lane, held_in_lane, new, _share(limits, reserve))
 
 
 def check_share(limits: OutboxLimits, *, what: str, name: str, held: Held, new: Held) -> None:
@@ -80,6 +82,7 @@ def check_upstream_recovery(limits: OutboxLimits, *, lane: str, pending: int) ->
         raise OutboxFull(
             f"lane {_shown(lane)} has {pending} pending messages, of at most {limits.max_pending_per_upstream_lane};"
             " the dead letter stays where it is",
+            limit=limits.max_pending_per_upstream_lane,
             lane=lane,
         )
 
@@ -94,15 +97,19 @@ def _share(limits: OutboxLimits, whole: Held) -> Held:
 
 
 def _check(what: str, name: str | None, held: Held, new: Held, limit: Held) -> None:
-    if held.entries + new.entries <= limit.entries and held.size_bytes + new.size_bytes <= limit.size_bytes:
-        return
     full = what if name is None else f"{what} {_shown(name)}"
+    lane = name or "" if what == LANE else ""
     if held.entries + new.entries > limit.entries:
-        raise OutboxFull(f"{full} holds {held.entries} messages; at most {limit.entries} are allowed", lane=full)
-    raise OutboxFull(
-        f"{full} holds {held.size_bytes} bytes; {new.size_bytes} more would pass its limit of {limit.size_bytes}",
-        lane=full,
-    )
+        more = f"{new.entries} more would pass its limit of" if new.entries > 1 else "its limit is"
+        raise OutboxFull(
+            f"{full} holds {held.entries} messages; {more} {limit.entries}", limit=limit.entries, lane=lane
+        )
+    if held.size_bytes + new.size_bytes > limit.size_bytes:
+        raise OutboxFull(
+            f"{full} holds {held.size_bytes} bytes; {new.size_bytes} more would pass its limit of {limit.size_bytes}",
+            limit=limit.size_bytes,
+            lane=lane,
+        )
 
 
 def _shown(lane: str) -> str:

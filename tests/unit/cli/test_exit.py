@@ -40,7 +40,7 @@ def test_bad_input_ends_with_two_and_a_line_that_starts_with_the_code(capsys: py
 
 
 def test_a_failure_ends_with_one_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    assert end_of(OutboxFull("the outbox holds 10000 of 10000 [entries]")) == 1
+    assert end_of(OutboxFull("the outbox holds 10000 of 10000 [entries]", limit=1)) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[0] == "error E104: the outbox holds 10000 of 10000 [entries]"
@@ -48,14 +48,14 @@ def test_a_failure_ends_with_one_and_a_hint(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_command_may_know_better_what_to_do_than_the_code(capsys: pytest.CaptureFixture[str]) -> None:
-    problem = OutboxFull("full")
+    problem = OutboxFull("full", limit=1)
     problem.add_note(f"{HINT}Look elsewhere.")
     assert end_of(problem) == 1
     assert capsys.readouterr().err.splitlines() == ["error E104: full", "  hint: Look elsewhere."]
 
 
 def test_a_long_error_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    end_of(OutboxFull("word " * 60 + "end"))
+    end_of(OutboxFull("word " * 60 + "end", limit=1))
     assert capsys.readouterr().err.splitlines()[0].endswith("word end")
 
 

@@ -24,7 +24,7 @@ ONE = Held(1, 1_000)
 def test_the_outbox_holds_ten_thousand_entries_and_fifty_megabytes() -> None:
     check_capacity(LIMITS, held=Held(9_999, 0), new=ONE)
     check_capacity(LIMITS, held=Held(0, 49_999_000), new=ONE)
-    with pytest.raises(OutboxFull, match="holds 10000 messages; at most 10000"):
+    with pytest.raises(OutboxFull, match="holds 10000 messages; its limit is 10000"):
         check_capacity(LIMITS, held=Held(10_000, 0), new=ONE)
     with pytest.raises(OutboxFull, match="limit of 50000000"):
         check_capacity(LIMITS, held=Held(0, 49_999_001), new=ONE)
@@ -33,11 +33,14 @@ def test_the_outbox_holds_ten_thousand_entries_and_fifty_megabytes() -> None:
 @clause("3.6")
 def test_one_lane_takes_at_most_four_fifths_and_the_refusal_names_it() -> None:
     check_share(LIMITS, what="lane", name="bob", held=Held(7_999, 0), new=ONE)
-    with pytest.raises(OutboxFull, match="lane 'bob' holds 8000 messages; at most 8000") as full:
+    with pytest.raises(OutboxFull, match="lane 'bob' holds 8000 messages; its limit is 8000") as full:
         check_share(LIMITS, what="lane", name="bob", held=Held(8_000, 0), new=ONE)
-    assert full.value.lane == "lane 'bob'"
-    with pytest.raises(OutboxFull, match="relay 'KEY@host' holds 40000000 bytes"):
+    assert (full.value.lane, full.value.limit) == ("bob", 8_000)
+    with pytest.raises(OutboxFull, match="relay 'KEY@host' holds 40000000 bytes") as full:
         check_share(LIMITS, what="relay", name="KEY@host", held=Held(0, 40_000_000), new=ONE)
+    assert (full.value.lane, full.value.limit) == ("", 40_000_000)
+    with pytest.raises(OutboxFull, match="holds 7990 messages; 64 more would pass its limit of 8000"):
+        check_share(LIMITS, what="lane", name="bob", held=Held(7_990, 0), new=Held(64, 0))
 
 
 @clause("3.6")

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final
 
-from restante.client.application.send_pacing import in_batches
+from restante.client.application.send_pacing import accepted_in_parts, in_batches
 from restante.client.application.sent_message import DeliveryWaiters, SentMessage
 from restante.client.composition import ClientParts
 from restante.client.contacts import Contact, ContactBook
@@ -64,10 +64,22 @@ class MailSender:
         wait: bool,
         deadline_s: float,
     ) -> list[SentMessage]:
-        contact, sent = self._contact(to), []
-        async for batch in in_batches(bodies, size=SEND_BATCH):
+        contact = self._contact(to)
+        sent: list[SentMessage] = []
+
+        async def accept(batch: list[Body], may_wait: bool) -> list[SentMessage]:
             contents = [_content(body) for body in batch]
-            sent += await self._accept(contact, contents, kind=kind, ttl_s=ttl_s, wait=wait, deadline_s=deadline_s)
+            return await self._accept(
+                contact, contents, kind=kind, ttl_s=ttl_s, wait=wait and may_wait, deadline_s=deadline_s
+            )
+
+        try:
+            async for batch in in_batches(bodies, size=SEND_BATCH):
+                async for accepted in accepted_in_parts(batch, accept):
+                    sent += accepted
+        except RestanteError as problem:
+            problem.accepted = len(sent)
+            raise
         return sent
 
     def notice(self, event: OutboxEvent) -> None:

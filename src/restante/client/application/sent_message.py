@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from restante.client.application.argument_checks import check_seconds
 from restante.client.outbox_types import Status
 from restante.core.outbox_events import OutboxEventType
 from restante.model.error_codes import Code
@@ -35,11 +36,11 @@ class NotDelivered(RestanteError):
 
 
 class NotYetDelivered(RestanteError, TimeoutError):
-    """No RECEIPT came within the time given. The message stays in the outbox and is sent on."""
+    """No RECEIPT came within the time given. The message stays in the outbox, and may still be delivered."""
 
     def __init__(self, message_id: MessageId, timeout: float) -> None:
         super().__init__(
-            f"message {show_message_id(message_id)} was not delivered within {timeout:g} s; it is sent on",
+            f"message {show_message_id(message_id)} was not delivered within {timeout:g} s; it stays in the outbox",
             code=Code.TIMED_OUT,
         )
         self.message_id = message_id
@@ -105,18 +106,20 @@ class SentMessage:
     def outcomes(self) -> tuple[tuple[str, Outcome], ...]:
         return self.receipt.outcomes
 
-    async def delivered(self, timeout: float = 60.0) -> Status:  # noqa: ASYNC109 - the caller's limit, told in the error
-        """Wait until the recipient has the message, and return its status.
+    async def delivered(self, timeout: float | None = 60.0) -> Status:  # noqa: ASYNC109 - the caller's limit, told in the error
+        """Wait until the recipient has the message, and return its status. A `timeout` of None sets no limit.
 
         Raises `NotYetDelivered` after `timeout` seconds, `NotDelivered` if it expired or became a dead letter.
         """
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         if isinstance(self.outcome, Dropped):
             raise NotDelivered(self.message_id, State.DEAD, Code.NOT_FOUND)
         try:
             async with asyncio.timeout(timeout):
                 status = await self._waiters.ended(self.message_id)
         except TimeoutError:
-            raise NotYetDelivered(self.message_id, timeout) from None
+            raise NotYetDelivered(self.message_id, timeout or 0) from None
         if status is None or status.state is not State.DELIVERED:
             state = State.DEAD if status is None else status.state
             code = (status and status.last_error) or Code.NOT_FOUND

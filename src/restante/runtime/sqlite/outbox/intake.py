@@ -9,6 +9,7 @@ from restante.model.ids import MessageId
 from restante.model.journal import EventColumns, JournalKind
 from restante.model.states import Route
 from restante.policy.capacity import (
+    LANE,
     Held,
     OutboxLimits,
     check_capacity,
@@ -99,7 +100,7 @@ class Intake:
             reserve = self._lanes.held(control=True)
             check_control_capacity(self._limits, lane=name, held=reserve, held_in_lane=held, new=added)
         elif route is not Route.UPSTREAM:  # an upstream lane evicts instead
-            check_share(self._limits, what="lane", name=name, held=held, new=added)
+            check_share(self._limits, what=LANE, name=name, held=held, new=added)
 
     def _is_known(self, message_id: MessageId) -> bool:
         [(known,)] = self._database.rows(_SQL["is_known"], message_id)
