@@ -84,6 +84,7 @@ def stream(
             master=master,
             stop=stop,
             on_batch=lambda batch: _print_batch(err, batch),
+            on_publish=lambda n, took_s: err.print(f"all tables of batch {n:,} in {took_s:.1f} s", soft_wrap=True),
             on_ready=lambda ui: _ready(err, listen, ui),
         )
     if as_json:

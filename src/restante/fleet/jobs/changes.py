@@ -1,7 +1,8 @@
 """What changed in the table `events` since the derived tables were last published.
 
-A publication leaves the list of event files that it read. The next one reads the files that were added and removed
-since. From their rows follow the days, messages and sealed bytes whose rows can change; all others stay as they are.
+A publication leaves the list of event files that it read and the version of each table that it wrote. The next one
+reads the files that were added and removed since. From their rows follow the days, messages and sealed bytes whose rows
+can change; all others stay as they are.
 """
 
 import json
@@ -23,8 +24,9 @@ from restante.fleet.transforms.messages import concerns_message, utc_day
 from restante.fleet.transforms.replicas import concerns_replica
 from restante.fleet.transforms.withholding import absences
 
-PUBLISHED: Final = pa.schema([("n", pa.int64()), ("files", pa.binary())])
-"""One row: the batch that was published last, and the event files it had as compressed JSON."""
+PUBLISHED: Final = pa.schema([("n", pa.int64()), ("files", pa.binary()), ("versions", pa.string())])
+"""One row: the batch that was published last, the event files it had as compressed JSON, and the version of each
+derived table as JSON."""
 
 Keep = Callable[[DataFrame], DataFrame]
 
@@ -78,18 +80,25 @@ def days_between(rows: DataFrame, first_ms: str, last_ms: str, days: frozenset[s
     return frozenset(day for day in days if any(low <= day <= high for low, high in spans))
 
 
-def keep_published(lake: Lake, n: int, live: Mapping[str, DataFile]) -> int:
+def keep_published(lake: Lake, n: int, live: Mapping[str, DataFile], versions: Mapping[str, int]) -> int:
     """From here on the derived tables are those of these event files. Return the batch of the publication before."""
     table = _open(lake)
     before = table.last()
-    raw = zlib.compress(json.dumps(sorted(live)).encode(), 1)
-    file = table.write(pa.Table.from_pylist([{"n": n, "files": raw}], schema=PUBLISHED))
+    row = {"n": n, "files": zlib.compress(json.dumps(sorted(live)).encode(), 1), "versions": json.dumps(versions)}
+    file = table.write(pa.Table.from_pylist([row], schema=PUBLISHED))
     table.replace([file], list(table.live()), batch=n)
     return before
 
 
+def published_versions(lake: Lake) -> dict[str, int]:
+    """The version of each derived table after the last publication; none before the first."""
+    rows = _open(lake).read(["versions"]).to_pylist()
+    versions: dict[str, int] = json.loads(rows[0]["versions"]) if rows else {}
+    return versions
+
+
 def _published_files(lake: Lake) -> frozenset[str] | None:
-    rows = _open(lake).read().to_pylist()
+    rows = _open(lake).read(["files"]).to_pylist()
     return frozenset(json.loads(zlib.decompress(rows[0]["files"]))) if rows else None
 
 

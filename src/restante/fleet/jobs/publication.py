@@ -55,6 +55,8 @@ class Publication:
     """Sealed bytes whose replicas changed."""
     new_replicas: DataFrame | None = None
     """These replicas as they are now; None if all were built."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """The version of each table that is written."""
     has_other_nodes: bool = False
     """Whether a known writer turned out to be another node than before."""
 
@@ -88,6 +90,7 @@ class Publication:
     def write(self, table: Table, rows: DataFrame, keep: Callable[[DataFile], bool] = lambda _file: False) -> None:
         files = open_derived(self.lake, table)
         replace_rows(rows if table.name in LARGE else rows.coalesce(1), files, keep=keep, batch=self.batch)
+        self.versions[table.name] = files.version
         self.tables[table.name] = read_derived(self.spark, self.lake, table, files)
 
     def _write_all(self, table: Table) -> None:

@@ -2,12 +2,13 @@
 
 A backfill builds every row. A stream builds the rows that new events can change (jobs/publication) and keeps the
 others: a day of messages stays closed until an event about one of them comes. Each commit carries the number of the
-batch that the events are of; readers compare it with the stream's.
+batch that the events are of; readers compare it with the stream's. Which rows can change follows from the tables as the
+last publication left them: what one that was killed had committed is undone first.
 """
 
 from pyspark.sql import DataFrame, SparkSession
 
-from restante.fleet.jobs.changes import find_change, keep_published, read_events
+from restante.fleet.jobs.changes import find_change, keep_published, published_versions, read_events
 from restante.fleet.jobs.publication import Publication, open_derived, read_derived
 from restante.fleet.lake.delta import PUBLISHED_RETENTION_H
 from restante.fleet.lake.delta import exists as table_exists
@@ -34,6 +35,7 @@ def publish(
     partitions: int | None = None,
 ) -> None:
     """Publish all derived tables of the events that the lake has now; `batch` is the stream's, 0 for a backfill."""
+    _undo_unfinished(lake)
     live = open_base_table(lake, "events").live()
     events = read_events(spark, lake, sorted(live)).select(*JOURNAL_COLUMNS, SOURCE_FILE)
     made = Made(events=events.drop(SOURCE_FILE), now_ms=now_ms, retention=retention, partitions=partitions)
@@ -50,7 +52,7 @@ def publish(
                 work.write(table, rows)
             else:
                 work.update(table)
-        if batch and keep_published(lake, batch, live) // MERGE_INTERVAL != batch // MERGE_INTERVAL:
+        if batch and keep_published(lake, batch, live, work.versions) // MERGE_INTERVAL != batch // MERGE_INTERVAL:
             for table in DERIVED:
                 open_derived(lake, table).vacuum(retention_h=PUBLISHED_RETENTION_H)
 
@@ -66,6 +68,14 @@ def published(spark: SparkSession, lake: Lake, *, batch: int) -> FleetTables | N
             return None
         tables[table.name] = read_derived(spark, lake, table, files)
     return FleetTables(by_name=tables)
+
+
+def _undo_unfinished(lake: Lake) -> None:
+    """Give the tables back the files they had after the last publication of a stream."""
+    versions = published_versions(lake) if table_exists(lake.stream_table("published")) else {}
+    for table in DERIVED:
+        if table.name in versions:
+            open_derived(lake, table).restore(versions[table.name])
 
 
 def _are_published(lake: Lake) -> bool:

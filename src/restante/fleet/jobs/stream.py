@@ -32,9 +32,10 @@ from restante.model.provenance import provenance_of
 from restante.policy.settings import Settings
 
 QUERY_NAME: Final = "restante fleet stream"
+OnPublish = Callable[[int, float], None]
+"""Gets the batch that all tables now have, and how many seconds their update took."""
 STOP_POLL_S: Final = 0.2
 POLL_INTERVAL_S: Final = 10.0
-PUBLISH_INTERVAL_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +49,8 @@ class StreamOptions:
     files_per_batch: int = FILES_PER_BATCH
     bytes_per_batch: int = BYTES_PER_BATCH
     checkpoint: str | None = None
-    publish_interval_s: float = PUBLISH_INTERVAL_S
-    """Least time between two updates of the derived tables; a stream that ends updates them last of all."""
     is_published: bool = True
-    """Whether the derived tables are updated at all."""
+    """Whether the derived tables are updated: after each batch or, with `once`, at the end."""
     operator_key: bytes | None = None
     """Public key of the operator. Without it no signature is checked, and no action follows."""
 
@@ -75,6 +74,7 @@ def run_stream(
     master: str = "local[*]",
     stop: threading.Event | None = None,
     on_batch: OnBatch = lambda _done: None,
+    on_publish: OnPublish = lambda _n, _took_s: None,
     on_ready: Callable[[str | None], None] = lambda _ui: None,
 ) -> Streamed:
     """Keep the tables of `lake` up to date in a new Spark session until `stop` is set or, once, all is read."""
@@ -82,7 +82,7 @@ def run_stream(
     check_writable(lake)
     with open_session(app_name=QUERY_NAME, master=master, has_ui=True) as spark:
         on_ready(spark.sparkContext.uiWebUrl)
-        running = start_stream(spark, lake, settings, options, on_batch=on_batch)
+        running = start_stream(spark, lake, settings, options, on_batch=on_batch, on_publish=on_publish)
         return running.await_end(stop)
 
 
@@ -93,12 +93,13 @@ def start_stream(
     options: StreamOptions = StreamOptions(),  # noqa: B008 - frozen
     *,
     on_batch: OnBatch = lambda _done: None,
+    on_publish: OnPublish = lambda _n, _took_s: None,
 ) -> "RunningStream":
     """Start the query in an existing session and return at once."""
     _check_lake(lake, options)
     if options.reset:
         reset(lake, options)
-    return RunningStream(spark, lake, settings, options, on_batch)
+    return RunningStream(spark, lake, settings, options, on_batch=on_batch, on_publish=on_publish)
 
 
 def reset(lake: Lake, options: StreamOptions) -> None:
@@ -112,17 +113,24 @@ class RunningStream:
     """A started query."""
 
     def __init__(
-        self, spark: SparkSession, lake: Lake, settings: Settings, options: StreamOptions, on_batch: OnBatch
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        settings: Settings,
+        options: StreamOptions,
+        *,
+        on_batch: OnBatch,
+        on_publish: OnPublish,
     ) -> None:
         self._spark = spark
         self._on_batch = on_batch
+        self._on_publish = on_publish
         self._work = MicroBatches(spark, lake, settings, buckets=options.buckets, operator_key=options.operator_key)
         self._problem: BaseException | None = None
         self._batches = self._rows = 0
         self._settings = settings
         self._lake = lake
-        self._published_at_s = time.monotonic()
-        self._publish_interval_s = options.publish_interval_s
+        self._is_once = options.once
         self._is_published = options.is_published
         self._scratch = tempfile.TemporaryDirectory(prefix="restante-checkpoint-", ignore_cleanup_errors=True)
         self.query = self._start(lake, options)
@@ -181,15 +189,14 @@ class RunningStream:
                     self._batches += 1
                     self._rows += done.rows
                     self._on_batch(done)
-            is_time = time.monotonic() - self._published_at_s >= self._publish_interval_s
-            if self._is_published and self._batches and is_time:
+            if self._is_published and not self._is_once:
                 self._publish()
         except BaseException as problem:
             self._problem = problem  # the query keeps only its text
             raise
 
     def _publish(self) -> None:
-        """Bring the derived tables up to date, if they are not; at most a tenth of the time is spent on it."""
+        """Bring the derived tables up to date, if they are not."""
         batch = self._work.batches.done
         if batch == 0 or published(self._spark, self._lake, batch=batch) is not None:
             return
@@ -203,8 +210,7 @@ class RunningStream:
             provenance=provenance_of(segment.claim for segment in segments),
             batch=batch,
         )
-        self._published_at_s = time.monotonic()
-        self._publish_interval_s = max(self._publish_interval_s, 10 * (self._published_at_s - began_s))
+        self._on_publish(batch, time.monotonic() - began_s)
 
     @contextmanager
     def _own_errors(self) -> Iterator[None]:

@@ -71,16 +71,16 @@ class DeltaFiles:
 
     def live(self) -> dict[str, DataFile]:
         """The live files by path."""
-        rows = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
-        return {
-            row["path"]: DataFile(
-                path=row["path"],
-                size_bytes=row["size_bytes"],
-                rows=row["num_records"],
-                day=str(row["partition.day"]) if self.partition else None,
-            )
-            for row in rows
-        }
+        return self._files_of(self._table)
+
+    def restore(self, version: int) -> None:
+        """Make the files of an earlier version the live ones again, if others are."""
+        if version == self.version:
+            return
+        earlier = DeltaTable(self.address, version=version)
+        now, then = self.live(), self._files_of(earlier)
+        added = [file for path, file in then.items() if path not in now]
+        self.replace(added, now.keys() - then.keys(), batch=earlier.transaction_version(APP_ID) or 0)
 
     def uris(self) -> list[str]:
         """The addresses of the live files."""
@@ -125,6 +125,18 @@ class DeltaFiles:
         """Write a log checkpoint, and delete log entries older than the table's retention."""
         self._table.create_checkpoint()
         self._table.cleanup_metadata()
+
+    def _files_of(self, table: DeltaTable) -> dict[str, DataFile]:
+        rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        return {
+            row["path"]: DataFile(
+                path=row["path"],
+                size_bytes=row["size_bytes"],
+                rows=row["num_records"],
+                day=str(row["partition.day"]) if self.partition else None,
+            )
+            for row in rows
+        }
 
     def _commit(self, added: list[DataFile], removed: list[str], transactions: list[Any]) -> None:
         live = self.live() if removed else {}
