@@ -167,7 +167,8 @@ def test_the_circuits_of_a_running_client_are_shown(nodes: list[LocalNode], tmp_
         shown = restante("circuits", "--home", str(home)).stdout
         key = "[0-9a-f]{8}"
         assert re.search(rf"^{key} {key} {key} +(public|contacts) inbox +\d+ +\d+ s +\d+ ms", shown, re.MULTILINE)
-        assert re.search(r"failed builds +none|failed builds +\d+ at the", shown)
+        assert re.search(r"failed builds +none|failed builds +\d+ (at the|by time-out)", shown)
+        assert re.search(r"gone silent +\d+", shown)
     finally:
         running.send_signal(signal.SIGTERM)
         assert running.wait(LIMIT_S) == 0

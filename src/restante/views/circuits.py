@@ -20,11 +20,12 @@ def circuits_view(pool: dict[str, Any], last_failure: dict[str, Any] | None) -> 
         for each in pool["circuits"]
     ]
     right = ("streams", "age", "built in")
-    failures = ", ".join(f"{count:,} at the {hop}" for hop, count in sorted(pool["failures"].items())) or "none"
+    failures = ", ".join(_failed(hop, count) for hop, count in sorted(pool["failures"].items())) or "none"
     median = "" if pool["build_median_ms"] is None else f", half of the last ones took {pool['build_median_ms']:,} ms"
     lines = [
         ("built", f"{pool['built']:,}{median}; a build may take {pool['build_timeout_ms']:,} ms"),
         ("failed builds", failures),
+        ("gone silent", f"{pool['silent']:,}"),
     ]
     if last_failure is not None:
         ago_s = last_failure["age_ms"] / 1_000
@@ -33,3 +34,7 @@ def circuits_view(pool: dict[str, Any], last_failure: dict[str, Any] | None) -> 
         table("Circuits", "guard middle exit", "use", "streams", "age", "built in", rows=rows, right=right),
         fields("Builds", lines),
     )
+
+
+def _failed(hop: str, count: int) -> str:
+    return f"{count:,} by time-out" if hop == "time-out" else f"{count:,} at the {hop}"

@@ -62,11 +62,14 @@ class RecordingFamily(CircuitFamily):
         def recorded(frames: Sequence[RawFrame], *, now_s: float) -> None:
             self.received += [(peer.source, frame) for frame in frames]
             self.senders += [peer] * len(frames)
-            handle(frames, now_s=now_s)
+            if not self.loses_frames:
+                handle(frames, now_s=now_s)
 
         made.handle = recorded  # type: ignore[method-assign]  # the connection knows the object, not its class
         return made
 
+    loses_frames = False
+    """From now on frames of circuits vanish here, and nobody is told."""
     received: list[tuple[bytes, RawFrame]]
     senders: list[Peer]
     """Who sent each frame of `received`."""

@@ -96,12 +96,20 @@ class ClientCircuit:
         self._streams = ClientStreams()
         self._open: dict[int, _Stream] = {}
         self.built: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.meter = circuit_meter(asyncio.get_running_loop().time())
+        self._loop = asyncio.get_running_loop()
+        self.meter = circuit_meter(self._loop.time())
+        self.owed_since_s: float | None = None
+        """Since when an answer is owed and nothing has come (`policy.circuits.silence`)."""
         self._id = connection.create(self, Create(1, self._end.first_request))
 
     @property
     def is_open(self) -> bool:
         return self._end.phase is not Phase.CLOSED
+
+    @property
+    def has_guard(self) -> bool:
+        """Whether the guard has answered."""
+        return self._end.has_guard
 
     @property
     def streams(self) -> int:
@@ -159,6 +167,7 @@ class ClientCircuit:
 
     def on_cell(self, body: bytes) -> None:
         self._run(self._end.received(body))
+        self.owed_since_s = self._loop.time() if self._streams.is_owed_an_answer else None
 
     def on_destroyed(self) -> None:
         self._run(self._end.destroyed())
@@ -187,6 +196,8 @@ class ClientCircuit:
             match effect:
                 case client_streams.SendCell(content, cell_class):
                     self._run(self._end.send(content, cell_class))
+                    if self.owed_since_s is None and self._streams.is_owed_an_answer:
+                        self.owed_since_s = self._loop.time()
                 case client_streams.Answered(number, answer) if number in self._open:
                     self._open[number].answers.put_nowait(answer)
                 case client_streams.Connected(number) if number in self._open:
@@ -216,7 +227,7 @@ class ClientCircuit:
         if failed.failure in (StreamFailure.UNKNOWN_NODE, StreamFailure.UNREACHABLE):
             return AttemptFailed(named, failure=failure)
         if failed.failure is StreamFailure.RATE_LIMITED:
-            self.meter.empty(asyncio.get_running_loop().time())
+            self.meter.empty(self._loop.time())
         return CircuitFailed(named, hop=3, failure=failure, retry_after_ms=failed.retry_after_ms or None)
 
     def _ended(self, failed_hop: int | None) -> None:

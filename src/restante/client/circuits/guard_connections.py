@@ -55,6 +55,7 @@ class GuardConnections:
         self._open: dict[NodeId, CircuitConnection] = {}
         self._dialling: dict[NodeId, asyncio.Lock] = {}
         self._failed_at_ms: dict[NodeId, int] = {}
+        self._checking: set[NodeId] = set()
 
     def in_order(self, hops: Sequence[NodeDescriptor]) -> list[NodeDescriptor]:
         """Return the guards to use, first the one in use; choose guards that are missing and store them."""
@@ -87,6 +88,22 @@ class GuardConnections:
     def failed(self, guard: NodeId) -> None:
         """Use the other guards first for a while."""
         self._failed_at_ms[guard] = self._clock.now_ms()
+
+    async def check(self, guard: NodeId, *, within_s: float) -> None:
+        """Ask a guard whose circuits say nothing for a sign of life; without one, end its connection and use another.
+
+        TCP alone takes minutes to notice that the other end is gone.
+        """
+        connection = self._open.get(guard)
+        if connection is None or not connection.is_ready or guard in self._checking:
+            return
+        self._checking.add(guard)
+        try:
+            if not await connection.is_alive(within_s=within_s):
+                self.failed(guard)
+                connection.abort()
+        finally:
+            self._checking.discard(guard)
 
     async def close(self) -> None:
         """Send what is queued, the DESTROYs of circuits among it, then end the connections."""

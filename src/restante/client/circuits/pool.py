@@ -18,6 +18,7 @@ from restante.policy.circuits.client_rates import ClientRates
 from restante.policy.circuits.create_limits import own_meter
 from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.circuits.path import NoPath, Path, choose_path, usable_hops
+from restante.policy.circuits.silence import guard_silent_after_s, silent_after_s
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
 from restante.ports.clock import Clock
@@ -67,6 +68,8 @@ class PoolStatus:
     built: int
     failures: dict[str, int]
     """Failed builds by the hop at which they failed."""
+    silent: int
+    """Built circuits that were given up because nothing came over them any more."""
     build_timeout_ms: int
     build_median_ms: int | None
 
@@ -105,7 +108,7 @@ class CircuitPool:
         self.times = BuildTimes()
         self._requests = own_meter(self._loop.time())
         self.failures: Counter[str] = Counter()
-        self.built = 0
+        self.built = self.silent = 0
         self.on_rotating: Callable[[ClientCircuit], None] = lambda _circuit: None
         self._members: dict[ClientCircuit, _Member] = {}
         self._building = 0
@@ -226,6 +229,7 @@ class CircuitPool:
             ),
             built=self.built,
             failures=dict(self.failures),
+            silent=self.silent,
             build_timeout_ms=round(self.times.timeout_s * 1_000),
             build_median_ms=None if median_s is None else round(median_s * 1_000),
         )
@@ -284,6 +288,8 @@ class CircuitPool:
         except TimeoutError:
             self.times.timed_out()
             self._start(self._measure(circuit, began_s))
+            if not circuit.has_guard:
+                self._check_guard(circuit)
             raise CircuitFailed("the circuit was not built in time") from None
         except BaseException:
             circuit.close()
@@ -354,7 +360,22 @@ class CircuitPool:
             text = "all circuits of this client are in use"
             raise CircuitFailed(text, failure=Failure.RATE_LIMITED, retry_after_ms=wait_ms) from None
 
+    def _end_silent(self) -> None:
+        """Give up circuits that owe an answer for too long: what they carried is sent again over others."""
+        now_s = self._loop.time()
+        for circuit, member in tuple(self._members.items()):
+            limit_s = silent_after_s(self.times.timeout_s, is_storing=member.use == STORES)
+            if circuit.owed_since_s is not None and now_s >= circuit.owed_since_s + limit_s:
+                self.silent += 1
+                self._check_guard(circuit)
+                circuit.close()
+
+    def _check_guard(self, circuit: ClientCircuit) -> None:
+        within_s = guard_silent_after_s(self.times.timeout_s)
+        self._start(self._guards.check(circuit.hops[0], within_s=within_s))
+
     def _tick(self) -> None:
+        self._end_silent()
         now_ms = self._clock.now_ms()
         is_active = now_ms < self._active_until_ms
         todo = due(self._pooled(), now_ms=now_ms, limits=self._limits, building=self._building, is_active=is_active)

@@ -50,6 +50,11 @@ class ClientEnd:
         self._handshake: ClientHandshake = self._start(1)
         self.first_request = self._handshake.request
 
+    @property
+    def has_guard(self) -> bool:
+        """Whether the guard has answered."""
+        return bool(self._layers)
+
     def guard_answered(self, answer: bytes) -> Effects:
         """The guard answered the first circuit request."""
         if not self._is_legal(Input.CREATED):

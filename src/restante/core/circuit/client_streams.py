@@ -86,6 +86,8 @@ class ClientStreams:
         self._flow = Flow()
         self._phases: dict[int, StreamPhase] = {}
         self._filled: set[int] = set()
+        self._unanswered: set[int] = set()
+        self._has_written = False
         self._last = 0
         self._kind: Command | None = None
 
@@ -96,12 +98,19 @@ class ClientStreams:
     def is_full(self) -> bool:
         return len(self._phases) >= MAX_STREAMS or self._last >= MAX_STREAM_NUMBER
 
+    @property
+    def is_owed_an_answer(self) -> bool:
+        """Whether a STORE has no answer of any node yet, or nothing has come since bytes were written. A BEGIN does not
+        count: an exit may take long to dial a node that is gone."""
+        return bool(self._unanswered) or self._has_written
+
     def phase_of(self, stream: int) -> StreamPhase:
         return self._phases.get(stream, StreamPhase.ENDED)
 
     def store(self, request: StoreRequest) -> tuple[int, Effects]:
         stream = self._open(Command.STORE, StreamPhase.STORING)
         self._flow.queue(Command.STORE, stream, encode_store(request))
+        self._unanswered.add(stream)
         return stream, self._sendable()
 
     def begin(self, node_id: NodeId) -> tuple[int, Effects]:
@@ -114,6 +123,7 @@ class ClientStreams:
         if not self._is_legal(stream, StreamInput.WRITE):
             return ()
         self._flow.queue(Command.DATA, stream, data)
+        self._has_written = True
         effects = self._sendable()
         if self._flow.is_waiting(stream):
             self._filled.add(stream)
@@ -136,6 +146,7 @@ class ClientStreams:
 
     def received(self, content: CellContent, cell_class: CellClass) -> Effects:
         """A command of the exit came."""
+        self._has_written = False
         try:
             return self._received(content, cell_class)
         except LocalProtocolError:
@@ -164,6 +175,7 @@ class ClientStreams:
     def _report(self, stream: int, heard: StreamInput, data: bytes) -> Effect:
         match heard:
             case StreamInput.STORED:
+                self._unanswered.discard(stream)
                 return Answered(stream, decode_stored(data))
             case StreamInput.CONNECTED:
                 self._phases[stream] = StreamPhase.OPEN
@@ -190,6 +202,7 @@ class ClientStreams:
     def _forget(self, stream: int) -> None:
         del self._phases[stream]
         self._filled.discard(stream)
+        self._unanswered.discard(stream)
         self._flow.close(stream)
 
     def _sendable(self) -> Effects:

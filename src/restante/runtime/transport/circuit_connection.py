@@ -4,6 +4,7 @@ The connection numbers circuits and hands each frame to the circuit it belongs t
 leave in turns (`runtime.transport.cell_link`).
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, Self
 
@@ -71,6 +72,13 @@ class CircuitConnection(OutgoingConnection[None]):
             challenge=self.hello.challenge, connection=self.binding, server=self.node, dialler=identity.node_key
         )
         self.send(encode_mesh_frame(Authenticate(node_key=identity.node_key, signature=identity.sign(to_sign)), 0))
+
+    async def is_alive(self, *, within_s: float) -> bool:
+        """Send PING and return whether anything came within this time."""
+        asked_s = self._loop.time()
+        self.send(codec.encode_frame(codec.Ping(), 0))
+        await asyncio.sleep(within_s)
+        return self._link.heard_s > asked_s
 
     @property
     def circuits(self) -> int:

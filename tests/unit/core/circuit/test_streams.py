@@ -20,6 +20,7 @@ from restante.wire.circuit.streams import (
     StreamFailure,
     encode_credit,
     encode_store,
+    encode_stored,
 )
 from support.circuit.stream_pair import StreamPair
 from support.spec.clauses import clause
@@ -46,6 +47,31 @@ def test_a_store_is_uploaded_once_and_every_node_answers(size: int, nodes: int) 
     assert pair.exit.open_streams == ()
     assert pair.budget.used == 0
     assert not pair.broken
+
+
+@clause("11.3")
+def test_a_store_is_owed_an_answer_until_the_first_node_has_answered() -> None:
+    client = ClientStreams()
+    first, _ = client.store(request(nodes=2))
+    second, _ = client.store(request(nodes=2))
+    owed = [client.is_owed_an_answer]
+    for stream in (first, second):
+        client.received(CellContent(Command.STORED, stream, encode_stored(StoreAnswer(1, 1, b""))), CellClass.SMALL)
+        owed.append(client.is_owed_an_answer)
+    assert owed == [True, True, False], "a node that takes longer than others says nothing about the circuit"
+
+
+@clause("11.3")
+def test_an_inner_connection_is_owed_an_answer_from_what_it_writes_to_what_comes() -> None:
+    client = ClientStreams()
+    stream, _ = client.begin(NODE)
+    owed = [client.is_owed_an_answer]  # an exit may dial for long
+    client.received(CellContent(Command.CONNECTED, stream), CellClass.SMALL)
+    client.write(stream, b"a question")
+    owed.append(client.is_owed_an_answer)
+    client.received(CellContent(Command.DATA, stream, b"a part of the answer"), CellClass.SMALL)
+    owed.append(client.is_owed_an_answer)
+    assert owed == [False, True, False]
 
 
 def test_ordinary_mail_takes_three_small_cells() -> None:

@@ -9,6 +9,7 @@ from restante.policy.circuits.build_times import FIRST_S, MAX_S, BuildTimes
 from restante.policy.circuits.client_rates import ClientRates, circuit_meter
 from restante.policy.circuits.create_limits import core_meter, create_meter
 from restante.policy.circuits.limits import CircuitLimits
+from restante.policy.circuits.silence import guard_silent_after_s, silent_after_s
 from restante.policy.circuits.token_bucket import TokenBucket
 from support.spec.clauses import clause
 
@@ -118,3 +119,10 @@ def test_many_time_outs_in_a_row_widen_the_time_out_up_to_a_minute() -> None:
 def test_a_pool_outside_its_range_is_refused(name: str, value: int) -> None:
     with pytest.raises(OutOfRange, match=f"circuits.{name}"):
         CircuitLimits(**{name: value})
+
+
+@clause("11.3")
+def test_a_circuit_has_longer_to_answer_where_builds_take_long_and_where_nodes_may() -> None:
+    assert silent_after_s(0.5, is_storing=True) == guard_silent_after_s(0.5) == 3.0
+    assert silent_after_s(0.5, is_storing=False) == 10.0
+    assert silent_after_s(20.0, is_storing=True) == silent_after_s(20.0, is_storing=False) == 20.0
