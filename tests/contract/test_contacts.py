@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest_asyncio
 
 from restante.client import contacts
 from restante.client.contacts import Contact, ContactBook, decode_contact, encode_contact
+from restante.client.home import ClientDirectory
 from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
@@ -87,8 +89,42 @@ async def test_one_broken_file_is_named_and_the_other_contacts_stay_usable(
     (tmp_path / "contacts" / "eve.json").write_bytes(b"{")
     assert book.refresh()
     assert [each.name for each in book] == ["bob"]
-    assert book.problems == {"eve.json": "eve is no contact file: it is not JSON"}
+    assert book.problems == {"eve.json": "it is no contact file: it is not JSON"}
     assert book.named(contact.lane) == book.named("bob") == contact
+
+
+async def test_what_is_no_file_among_the_contact_files_is_named_and_stops_nothing(
+    exported: tuple[Contact, FakeClock], tmp_path: Path
+) -> None:
+    contact, _ = exported
+    book = book_with(contact, tmp_path)
+    (tmp_path / "contacts" / "link.json").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "contacts" / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "contacts" / "pipe.json")
+    assert book.refresh()
+    assert book.problems == dict.fromkeys(["folder.json", "link.json", "pipe.json"], "it is no regular file")
+    assert book.named("bob") == contact
+    assert not book.refresh()
+
+
+async def test_a_copy_of_a_contact_file_hides_neither_name_and_the_newer_file_counts(
+    exported: tuple[Contact, FakeClock], tmp_path: Path
+) -> None:
+    contact, clock = exported
+    newer = replace(
+        contact,
+        places=sign_places((RELAY,), ClientDirectory(tmp_path / "bob").identity(), now_ms=clock.now_ms() + 1),
+        name="zoe",
+    )
+    book = book_with(contact, tmp_path)
+    (tmp_path / "contacts" / "copy.json").write_bytes(encode_contact(contact))
+    assert book.refresh()
+    assert book.named("bob") == book.named("copy") == contact
+    assert [each.name for each in book] == ["bob"]
+    (tmp_path / "contacts" / "zoe.json").write_bytes(encode_contact(newer))
+    assert book.refresh()
+    assert book.named("bob") == book.named("zoe") == newer
+    assert book.problems == {}
 
 
 async def test_only_files_that_changed_are_read_again(
@@ -101,9 +137,9 @@ async def test_only_files_that_changed_are_read_again(
     read: list[str] = []
     parse = contacts._parse
 
-    def counted(raw: bytes, name: str) -> Contact:
+    def counted(raw: bytes, name: str, what: str) -> Contact:
         read.append(name)
-        return parse(raw, name)
+        return parse(raw, name, what)
 
     monkeypatch.setattr(contacts, "_parse", counted)
     (tmp_path / "contacts" / "eve.json").write_bytes(changed(contact, places_signature="~"))

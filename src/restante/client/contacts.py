@@ -99,9 +99,12 @@ def encode_contact(contact: Contact) -> bytes:
     return json.dumps(fields, indent=1).encode() + b"\n"
 
 
-def decode_contact(raw: bytes, *, now_ms: int, name: str = "") -> Contact:
-    """Parse a contact file and verify every signature in it. Refuses a bundle too old to open a session with."""
-    contact = _parse(raw, name)
+def decode_contact(raw: bytes, *, now_ms: int, name: str = "", what: str = "the file") -> Contact:
+    """Parse a contact file and verify every signature in it. Refuses a bundle too old to open a session with.
+
+    `what` names the file in errors.
+    """
+    contact = _parse(raw, name, what)
     contact.usable_bundle(now_ms=now_ms)
     return contact
 
@@ -109,7 +112,8 @@ def decode_contact(raw: bytes, *, now_ms: int, name: str = "") -> Contact:
 class ContactBook:
     """The contacts of one directory. A file is read again when it changed.
 
-    A file that can't be used is left out and named in `problems`; the other contacts stay usable.
+    Of several files with one address the newest counts, under each of their names. A file that can't be used is left
+    out and named in `problems`; the other contacts stay usable.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -126,7 +130,7 @@ class ContactBook:
         """Read the files that changed, and return whether there were any."""
         try:
             paths = sorted(self._directory.glob("*.json")) if self._directory.is_dir() else []
-            stamps = {path.name: (found.st_mtime_ns, found.st_ino) for path in paths for found in [path.stat()]}
+            stamps = {path.name: _stamp(path) for path in paths}
         except OSError as error:
             raise StoreUnusable(f"the contacts cannot be read: {error.strerror}") from error
         known = self._files
@@ -140,8 +144,12 @@ class ContactBook:
         }
         contacts = [file.contact for file in self._files.values() if file.contact is not None]
         self.problems = {name: file.problem for name, file in self._files.items() if file.contact is None}
-        self._contacts = {contact.address: contact for contact in contacts}
-        self._by_name = {contact.name: contact for contact in self._contacts.values()}
+        self._contacts = {}
+        for contact in contacts:
+            kept = self._contacts.get(contact.address)
+            if kept is None or _issued(kept) < _issued(contact):
+                self._contacts[contact.address] = contact
+        self._by_name = {contact.name: self._contacts[contact.address] for contact in contacts}
         self._recipients = {
             contact.lane: Recipient(contact.address, contact.places.places) for contact in self._contacts.values()
         }
@@ -203,16 +211,31 @@ class ContactBook:
 
 def _tried(path: Path) -> tuple[Contact | None, str]:
     """Return the contact of a file, or why the file can't be used."""
+    if not path.is_file():  # a pipe would wait for its writer
+        return None, "it is no regular file"
     try:
-        return _parse(_read(path), path.stem), ""
+        return _parse(_read(path), path.stem, "it"), ""
     except OSError as error:
         return None, f"cannot be read: {error.strerror}"
     except RestanteError as error:
         return None, str(error)
 
 
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return what changes when the file does. A link to nothing, or a file that was deleted meanwhile, has none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_ino)
+
+
 def _issued_at_ms(contact: Contact) -> int:
     return decode_bundle(contact.bundle).issued_at_ms
+
+
+def _issued(contact: Contact) -> tuple[int, int]:
+    return (contact.places.issued_at_ms, _issued_at_ms(contact))
 
 
 def read_contact(path: Path, *, now_ms: int, name: str = "") -> Contact:
@@ -221,7 +244,7 @@ def read_contact(path: Path, *, now_ms: int, name: str = "") -> Contact:
         raw = _read(path)
     except OSError as error:
         raise RestanteError(f"{path} cannot be read: {error.strerror}", code=Code.NOT_FOUND) from error
-    return decode_contact(raw, now_ms=now_ms, name=name)
+    return decode_contact(raw, now_ms=now_ms, name=name, what=str(path))
 
 
 @lru_cache(maxsize=4_096)  # every message asks for the lane of its contact
@@ -233,13 +256,12 @@ def _read(path: Path) -> bytes:
     with path.open("rb") as file:
         raw = file.read(MAX_CONTACT_BYTES + 1)
     if len(raw) > MAX_CONTACT_BYTES:
-        raise Malformed(f"{path.name} is no contact file: it has more than {MAX_CONTACT_BYTES} bytes")
+        raise Malformed(f"{path} is no contact file: it has more than {MAX_CONTACT_BYTES} bytes")
     return raw
 
 
-def _parse(raw: bytes, name: str) -> Contact:
+def _parse(raw: bytes, name: str, what: str) -> Contact:
     """Parse a contact file and verify card and places."""
-    what = name or "the file"
     try:
         fields: Any = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError):  # the latter for a file of nothing but brackets
