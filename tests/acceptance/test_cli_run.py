@@ -1,7 +1,9 @@
 """`restante run` keeps a client connected; `send` and `inbox` use it; what fails is said with an exit status."""
 
+import asyncio
 import contextlib
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from restante.client.client import Client
+from restante.model.errors import OutboxFull
 from restante.model.ids import NodeKey
+from restante.policy.capacity import OutboxLimits
+from restante.policy.settings import Settings
 from support.relay.node_processes import (
     COMMAND,
     Done,
@@ -91,7 +97,13 @@ def test_a_message_nobody_fetches_is_not_delivered_and_the_status_says_so(pair: 
 def test_without_a_relay_send_says_when_the_message_leaves_and_inbox_fails(tmp_path: Path, node: NodeProcess) -> None:
     introduced(tmp_path, str(replace(node.relay, port=free_port())))
     sent = by(tmp_path, "alice", "send", "bob", "hello", "--timeout-s", "0.5")
-    assert sent.stdout.endswith("not sent yet; it leaves with the next 'restante run', 'send' or 'inbox'\n")
+    assert sent.stdout.endswith(
+        "not sent yet (E001 network unreachable); it leaves with the next 'restante run', 'send' or 'inbox'\n"
+    )
+    behind = json.loads(by(tmp_path, "alice", "send", "bob", "hello", "--timeout-s", "0", "--json").stdout)
+    assert (behind["state"], behind["last_error"], behind["dropped"]) == ("pending", "E001", None)
+    typing = json.loads(by(tmp_path, "alice", "send", "bob", "x", "--kind", "typing", "--json", status=1).stdout)
+    assert (typing["state"], typing["dropped"]) == ("dropped", "RealTimeDuringDisconnect")
     refused = by(tmp_path, "alice", "inbox", "--idle-timeout-ms", "100", status=1)
     assert refused.stderr.startswith("error E001: the relay could not be reached")
     as_json = by(tmp_path, "alice", "inbox", "--idle-timeout-ms", "100", "--json", status=1)
@@ -102,7 +114,68 @@ def test_another_node_at_the_relays_place_is_an_error_and_a_security_event(tmp_p
     introduced(tmp_path, str(replace(node.relay, node_key=NodeKey(bytes(31) + b"\x09"))))
     refused = by(tmp_path, "alice", "send", "bob", "hello", "--timeout-s", "1", status=1)
     assert refused.stderr.startswith("error E103: another node answers at the relay's place")
+    behind = by(tmp_path, "alice", "send", "bob", "hello", "--timeout-s", "0", status=1)
+    assert behind.stderr.startswith("error E103: another node answers at the relay's place"), "its lane waits for it"
+    assert re.search(r"\(E103 authentication failed\); .*, not before 20\d\d-.* UTC\n$", behind.stdout)
     refused = by(tmp_path, "alice", "inbox", "--idle-timeout-ms", "100", status=1)
     assert refused.stderr.startswith("error E103: another node answers at the relay's place")
     events = json.loads(by(tmp_path, "alice", "security", "--json").stdout)
     assert {event["code"] for event in events} == {"wrong_node_key"}
+
+
+@pytest.mark.parametrize("command", [("run",), ("inbox", "--follow")])
+def test_what_stays_connected_says_why_nothing_can_be_received_and_when_it_can_be_again(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    home = NodeHome.made(tmp_path / "node")
+    introduced(tmp_path, str(home.relay))
+    process = subprocess.Popen(
+        [COMMAND, *command],
+        env=clean_environ(RESTANTE_HOME=str(tmp_path / "alice")),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        lines = (line for line in process.stderr if line.startswith("warning: "))
+        assert next(lines) == ("warning: no messages can be received: the node does not answer (E001); trying again\n")
+        with running_node(home):
+            assert next(lines) == "warning: messages are received again\n"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LIMIT_S)
+
+
+@clause("3.6")
+def test_send_makes_space_in_a_full_outbox_by_sending_what_is_there(pair: Path) -> None:
+    settings = Settings(outbox=OutboxLimits(max_entries=100))
+
+    async def fill() -> int:
+        alice = Client.open(pair / "alice", settings=settings)
+        with pytest.raises(OutboxFull) as full:
+            await alice.send_many("bob", map(str, range(100)), wait=False)
+        await alice.close()
+        return full.value.accepted
+
+    assert asyncio.run(fill()) == 80
+    with kept_connected(pair, "bob"):
+        sent = by(pair, "alice", "--set", "outbox.max_entries=100", "send", "bob", "more", "--timeout-s", "60")
+    assert sent.stdout.endswith(" is stored for the recipient\n")
+
+
+def test_an_interrupted_send_says_that_the_message_stays_in_the_outbox(pair: Path) -> None:
+    process = subprocess.Popen(
+        [COMMAND, "send", "bob", "hello", "--wait"],
+        env=clean_environ(RESTANTE_HOME=str(pair / "alice")),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: "sent" in by(pair, "alice", "outbox", "list").stdout)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, out) == (130, "")
+    assert err.endswith(" is in the outbox and is sent\n")

@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.client.mesh.host import MeshHost
+from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.runtime.directory_lock import hold
 from restante.runtime.local_questions import answering
@@ -23,6 +25,28 @@ from restante.runtime.settings_loader import find_file, load
 from restante.runtime.systemd import ServiceState, notify
 
 EXIT_FAILURE: Final = 1
+LOOK_S: Final = 1.0
+
+
+def say(text: str) -> None:
+    """Write a line to standard error. Where it can't be written, the client still runs."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+async def report_connection(client: Client, report: Callable[[str], None]) -> None:
+    """Report why our own places can't be reached, once for each reason, and when one is reached again."""
+    last: Code | None = None
+    while True:
+        failure = client.connection_failure
+        code = None if failure is None else failure.code
+        if failure is None and last is not None:
+            report("messages are received again")
+        elif failure is not None and code is not last:
+            report(f"no messages can be received: {failure} ({failure.code.value}); trying again")
+        last = code
+        await asyncio.sleep(LOOK_S)
 
 
 async def keep_connected(client: Client) -> None:
@@ -34,10 +58,13 @@ async def keep_connected(client: Client) -> None:
     running = asyncio.create_task(client.run())
     asked = asyncio.create_task(stopping.wait())
     notify(ServiceState.READY)
-    with contextlib.suppress(OSError):
-        sys.stderr.write("The client is running: it sends and receives until Ctrl-C or SIGTERM.\n")
+    say("The client is running: it sends and receives until Ctrl-C or SIGTERM.")
+    for file, why in client.contacts.problems.items():
+        say(f"warning: the contact file {file} is skipped: {why}")
+    reporting = asyncio.create_task(report_connection(client, lambda text: say(f"warning: {text}")))
     await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
+    reporting.cancel()
     notify(ServiceState.STOPPING)
     await client.close()
     await running
@@ -75,8 +102,7 @@ def main() -> None:
     try:
         serve(*read_arguments(sys.argv))
     except RestanteError as problem:
-        with contextlib.suppress(OSError):
-            sys.stderr.write(f"error {problem.code.value}: {problem}\n")
+        say(f"error {problem.code.value}: {problem}")
         sys.exit(EXIT_FAILURE)
 
 

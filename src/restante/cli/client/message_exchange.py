@@ -15,14 +15,19 @@ from typing import Final
 
 from restante.cli.client.home import hinting
 from restante.cli.mesh.people import add_by_address
+from restante.cli.terminal import warn
 from restante.client.application.sent_message import NotDelivered, NotYetDelivered
 from restante.client.client import Client
+from restante.client.contacts import Contact
 from restante.client.outbox_types import Status
+from restante.client.service import report_connection
+from restante.model.error_codes import Code
 from restante.model.ids import Address, MessageId
 from restante.model.inbox_entry import HeldBack, InboxEntry
 from restante.model.kinds import Kind
+from restante.model.outbox_entry import OutboxEntry
 from restante.model.send_receipt import Dropped
-from restante.model.states import State
+from restante.model.states import DropReason, State
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemClock
 from restante.views.received_messages import held_back_data, held_back_line, message_data, message_line
@@ -36,6 +41,33 @@ MOST_MESSAGES: Final = 1_000_000
 KNOWN_CONTACTS: Final = "List the contacts with 'restante contact list'."
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """What one run of `restante send` did. `status` is None for a kind that is never queued."""
+
+    message_id: MessageId
+    status: Status | None = None
+    dropped: DropReason | None = None
+    first_unsent: OutboxEntry | None = None
+    now_ms: int = 0
+
+    @property
+    def state(self) -> str:
+        return "dropped" if self.status is None else self.status.state.value
+
+    @property
+    def last_error(self) -> Code | None:
+        """Why the message, or the one that its lane waits for, was not sent."""
+        own = None if self.status is None else self.status.last_error
+        return own if self.first_unsent is None or own is not None else self.first_unsent.last_error
+
+    @property
+    def next_attempt_at_ms(self) -> int | None:
+        """When the lane is tried again; None if that may be now."""
+        at_ms = None if self.first_unsent is None else self.first_unsent.next_attempt_at_ms
+        return at_ms if at_ms is not None and at_ms > self.now_ms else None
+
+
 async def send_one(
     client: Client,
     to: str,
@@ -46,35 +78,48 @@ async def send_one(
     timeout_s: float,
     until_delivered: bool,
     is_run_elsewhere: bool,
+    on_accepted: Callable[[MessageId], None],
     add_as: str | None = None,
-) -> tuple[MessageId, Status | None]:
+) -> SendResult:
     """Accept the message, then wait until it is stored at a place, or with `until_delivered` until it is received.
 
-    With `add_as`, `to` is an address whose owner becomes a contact under this name first. Return the message's id and
-    status, None for a kind that is never queued.
+    With `add_as`, `to` is an address whose owner becomes a contact under this name first. The client runs while a full
+    outbox makes it wait: what it sends makes space.
     """
     try:
         if add_as is not None:
             await add_by_address(client, add_as, parse_address(to))
         with hinting(KNOWN_CONTACTS):
             contact = client.contacts.named(to)
-        sent = await client.send(contact, body, kind=kind, ttl_s=ttl_s)
-        if isinstance(sent.outcome, Dropped):
-            return sent.message_id, None
-
-        async def has_left() -> bool:
-            status = await client.status(sent.message_id)
-            return status is None or status.state not in (State.PENDING, State.SENDING)
-
         async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:
+            sent = await client.send(contact, body, kind=kind, ttl_s=ttl_s)
+            if isinstance(sent.outcome, Dropped):
+                return SendResult(message_id=sent.message_id, dropped=sent.outcome.reason)
+            on_accepted(sent.message_id)
+
+            async def has_left() -> bool:
+                status = await client.status(sent.message_id)
+                return status is None or status.state not in (State.PENDING, State.SENDING)
+
             if until_delivered:
                 with contextlib.suppress(NotDelivered, NotYetDelivered):
                     await sent.delivered(timeout=timeout_s)
             else:
                 await _until(has_left, working, within_s=timeout_s)
-        return sent.message_id, await client.status(sent.message_id)
+        status = await client.status(sent.message_id)
+        is_pending = status is not None and status.state is State.PENDING
+        first = await client.file.run(partial(_first_unsent, client, contact)) if is_pending else None
+        return SendResult(message_id=sent.message_id, status=status, first_unsent=first, now_ms=client.now_ms())
     finally:
         await client.close()
+
+
+def _first_unsent(client: Client, contact: Contact) -> OutboxEntry | None:
+    """Return the entry that the lane of a contact waits for. Part of a transaction."""
+    lanes, store = client.outbox.store.lanes, client.outbox.store
+    lane = lanes.get(lanes.route_of(contact.lane, contact.route), contact.lane)
+    unsent = [] if lane is None else lanes.unsent(lane)
+    return store.load(unsent[0].message_id) if unsent else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +145,13 @@ async def show_new(
             shown = await _print_shown(client, None, limit=MOST_MESSAGES, as_json=as_json)
         async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:
             if follow:
-                async for message in client.inbox():
-                    _print_message(client, message.entry, as_json=as_json)
-                    shown += 1
+                reporting = asyncio.create_task(report_connection(client, partial(warn, as_json=as_json)))
+                try:
+                    async for message in client.inbox():
+                        _print_message(client, message.entry, as_json=as_json)
+                        shown += 1
+                finally:
+                    reporting.cancel()
                 return InboxResult(shown=shown, was_connected=True)
 
             async def is_settled() -> bool:  # each of its inboxes was reached, or one could not be

@@ -1,19 +1,22 @@
 """`restante send`, `restante inbox` and `restante history`: messages to and from contacts, encrypted end to end."""
 
 import sys
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from restante.cli.client.home import HomeOption, PassphraseOption, is_run_elsewhere, opened_client
 from restante.cli.client.options import JsonOption
 from restante.cli.error_advice import EXIT_FAILURE
-from restante.cli.terminal import HINT, console, print_json
+from restante.cli.terminal import HINT, console, print_json, warn
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
-from restante.model.ids import show_message_id
+from restante.model.ids import MessageId, show_message_id
 from restante.model.kinds import Kind
 from restante.model.limits import MAX_SEALED_BYTES
+
+if TYPE_CHECKING:
+    from restante.cli.client.message_exchange import SendResult
 
 MOST_MESSAGES: Final = 1_000_000
 SEND_RESULTS: Final = {
@@ -28,6 +31,7 @@ SEND_RESULTS: Final = {
 }
 ACCEPTED_STATES: Final = frozenset({"pending", "sending", "sent", "delivered"})
 IS_RUN_ELSEWHERE: Final = "; 'restante run' sends it when the relay answers"
+WORTH_SAYING_MS: Final = 10_000  # a shorter wait is over when the text is read
 IS_NOT_RUN: Final = "; it leaves with the next 'restante run', 'send' or 'inbox'"
 
 
@@ -69,31 +73,62 @@ def send(
     within_s = timeout_s if timeout_s is not None else (60.0 if wait else 10.0)
     client = opened_client(ctx, home, passphrase_file)
     is_running = is_run_elsewhere(home)
-    sent_id, status = asyncio.run(
-        send_one(
-            client,
-            to,
-            body,
-            kind=kind,
-            ttl_s=ttl_s,
-            timeout_s=within_s,
-            until_delivered=wait,
-            is_run_elsewhere=is_running,
-            add_as=add_as,
+    accepted: list[MessageId] = []
+    try:
+        result = asyncio.run(
+            send_one(
+                client,
+                to,
+                body,
+                kind=kind,
+                ttl_s=ttl_s,
+                timeout_s=within_s,
+                until_delivered=wait,
+                is_run_elsewhere=is_running,
+                on_accepted=accepted.append,
+                add_as=add_as,
+            )
         )
-    )
-    message_id, state = show_message_id(sent_id), "dropped" if status is None else status.state.value
-    if as_json:
-        print_json({"message_id": message_id, "state": state, "is_delivered": state == State.DELIVERED})
-    else:
-        then = (IS_RUN_ELSEWHERE if is_running else IS_NOT_RUN) if state in ("pending", "sending") else ""
-        console().print(f"{message_id} {SEND_RESULTS.get(state, state)}{then}", soft_wrap=True)
-        if wait and state == State.SENT:
-            console().print(f"The recipient did not fetch it within {within_s:g} s; nothing more has to be done.")
-    if status is not None and status.state is State.PENDING and status.last_error is Code.AUTHENTICATION_FAILED:
+    except KeyboardInterrupt:
+        for one in accepted:
+            warn(f"{show_message_id(one)} is in the outbox and is sent", as_json=as_json)
+        raise
+    _print_result(result, is_running=is_running, as_json=as_json)
+    state = result.state
+    if wait and state == State.SENT and not as_json:
+        console().print(f"The recipient did not fetch it within {within_s:g} s; nothing more has to be done.")
+    if state == State.PENDING and result.last_error is Code.AUTHENTICATION_FAILED:
         raise wrong_relay_key()
     if state not in ACCEPTED_STATES or (wait and state != State.DELIVERED):
         raise typer.Exit(EXIT_FAILURE)
+
+
+def _print_result(result: "SendResult", *, is_running: bool, as_json: bool) -> None:
+    from restante.model.states import State
+    from restante.views.formatting import moment
+    from restante.views.message_timeline import reason_text
+
+    message_id, state, at_ms = show_message_id(result.message_id), result.state, result.next_attempt_at_ms
+    if as_json:
+        print_json(
+            {
+                "message_id": message_id,
+                "state": state,
+                "is_delivered": state == State.DELIVERED,
+                "last_error": result.last_error,
+                "next_attempt_at_ms": at_ms,
+                "dropped": result.dropped,
+            }
+        )
+        return
+    text = f"{message_id} {SEND_RESULTS.get(state, state)}"
+    if state in (State.PENDING, State.SENDING):
+        why = reason_text(result.last_error)
+        text += f" ({why})" if why else ""
+        text += IS_RUN_ELSEWHERE if is_running else IS_NOT_RUN
+        if at_ms is not None and at_ms - result.now_ms > WORTH_SAYING_MS:
+            text += f", not before {moment(at_ms)} UTC"
+    console().print(text, soft_wrap=True)
 
 
 def _standard_input() -> bytes:
