@@ -35,6 +35,36 @@ def test_a_full_disk_under_the_output_is_one_error_line_and_status_1(arguments: 
     assert "Exception ignored" not in errors
 
 
+@pytest.mark.parametrize("arguments", [("policy",), ("policy", "nonsense"), ("id", "new", "here", "--relay", "x")])
+def test_a_closed_output_is_no_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    shell = f'"{COMMAND}" "$@" >&-'
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell, "sh", *arguments],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == (0 if arguments == ("policy",) else 2)
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_while_the_command_is_imported_is_no_traceback() -> None:
+    program = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "restante.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from restante.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_reader_that_closes_the_pipe_gets_no_traceback() -> None:
     reading, writing = os.pipe()
     os.close(reading)

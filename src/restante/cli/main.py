@@ -169,6 +169,6 @@ def _report_lost_output(problem: OutputLost, *, as_json: bool) -> int:
     discard_output()
     if not problem.is_closed_pipe:
         lost = StoreUnusable(f"the output could not be written: {problem}")
-        lost.add_note(f"{HINT}Free space where the output goes, or send it elsewhere, and run the command again.")
+        lost.add_note(f"{HINT}Free space where the output goes, or send it elsewhere. What the command did is done.")
         print_error(lost, as_json=as_json)
     return EXIT_FAILURE

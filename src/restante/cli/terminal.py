@@ -56,8 +56,14 @@ class _CheckedOutput(io.TextIOWrapper):
 def prepare_streams() -> None:
     """Let standard output report its failures, and let both streams replace characters their encoding lacks.
 
-    Without a replacement, a table in a terminal with the encoding ASCII ends in a UnicodeEncodeError.
+    Without a replacement, a table in a terminal with the encoding ASCII ends in a UnicodeEncodeError. A stream that the
+    caller closed leads nowhere; its number must not go to the next file that is opened.
     """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123, SIM115 - as long as the process runs
+            setattr(sys, name, nowhere)
+            setattr(sys, f"__{name}__", nowhere)
     codecs.register_error(_ENCODING_ERRORS, _substitute)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -142,7 +142,9 @@ def usable_bundle(bundle: PrekeyBundle, *, now_ms: int) -> PrekeyBundle:
     """Return the bundle if it is fresh and its keys are valid. core/signed_bundles verifies the signature."""
     if now_ms >= bundle.prekey_created_at_ms + BUNDLE_LIFE_MS:
         days = BUNDLE_LIFE_MS // DAY_MS
-        raise RemoteProtocolError(f"the prekey is older than {days} days", code=Code.RECIPIENT_NOT_FOUND)
+        raise RemoteProtocolError(
+            f"the prekeys of this contact are older than {days} days", code=Code.RECIPIENT_NOT_FOUND
+        )
     if not is_x25519_key(bundle.prekey) or not is_mlkem_key(bundle.kem_prekey):
         raise Malformed("the bundle contains an invalid prekey")
     return bundle

@@ -9,6 +9,7 @@ from restante.cli.client.home import (
     HomeOption,
     PassphraseOption,
     find_client_home,
+    hinting_new_prekeys,
     opened_client,
     warn_of_unusable_contacts,
 )
@@ -55,7 +56,8 @@ def add(
         contact = asyncio.run(_from_mesh(opened_client(ctx, home, passphrase_file), name, source))
     else:
         directory = find_client_home(home)
-        contact = read_contact(Path(source), now_ms=SystemClock().now_ms(), name=name)
+        with hinting_new_prekeys():
+            contact = read_contact(Path(source), now_ms=SystemClock().now_ms(), name=name)
         directory.contact_book().add(contact)
     if as_json:
         places = [str(place) for place in contact.places.places]

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 PASSPHRASE_VARIABLE: Final = "RESTANTE_PASSPHRASE_FILE"  # noqa: S105 - the name of a variable
 MAX_PASSPHRASE_BYTES: Final = 4_096
 INTERACTIVE_RECEIVE_DELAY_S: Final = 2.0  # SPEC 6.5: commands that wait for an answer connect within 0-2 s
+NEW_PREKEYS: Final = (
+    "Nothing was changed. Ask the contact for a new file ('restante id export') and add it with "
+    "'restante contact add', or correct this machine's clock."
+)
 
 HomeOption = Annotated[
     Path | None, typer.Option("--home", metavar="DIR", envvar=HOME_VARIABLE, help="The client's directory.")
@@ -122,13 +126,19 @@ def warn_of_unusable_contacts(contacts: "ContactBook", *, as_json: bool) -> None
 
 
 @contextlib.contextmanager
-def hinting(hint: str) -> Iterator[None]:
-    """Replace the general advice for errors raised in this block."""
+def hinting(hint: str, *, code: Code | None = None) -> Iterator[None]:
+    """Replace the general advice for errors raised in this block, or for those with this code."""
     try:
         yield
     except RestanteError as problem:
-        problem.add_note(f"{HINT}{hint}")
+        if code in (None, problem.code):
+            problem.add_note(f"{HINT}{hint}")
         raise
+
+
+def hinting_new_prekeys() -> contextlib.AbstractContextManager[None]:
+    """Say where newer prekeys of a contact come from. Nothing is retried: no message was accepted."""
+    return hinting(NEW_PREKEYS, code=Code.RECIPIENT_NOT_FOUND)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from restante.cli.client.home import hinting
+from restante.cli.client.home import hinting, hinting_new_prekeys
 from restante.cli.mesh.people import add_by_address
 from restante.cli.terminal import warn
 from restante.client.application.sent_message import NotDelivered, NotYetDelivered
@@ -92,7 +92,8 @@ async def send_one(
         with hinting(KNOWN_CONTACTS):
             contact = client.contacts.named(to)
         async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:
-            sent = await client.send(contact, body, kind=kind, ttl_s=ttl_s)
+            with hinting_new_prekeys():
+                sent = await client.send(contact, body, kind=kind, ttl_s=ttl_s)
             if isinstance(sent.outcome, Dropped):
                 return SendResult(message_id=sent.message_id, dropped=sent.outcome.reason)
             on_accepted(sent.message_id)
