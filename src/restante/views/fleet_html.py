@@ -346,9 +346,7 @@ def _rest(report: FleetReport) -> Iterator[str]:
         (one.writer.hex(), f"{one.offset_ms / DAY_MS:+,.1f}", f"{one.messages:,}") for one in report.skewed_clocks
     ]
     yield _table("Clocks that are off", ("writer", "days", "messages"), clocks, numbers=range(1, 3))
-    yield _table(
-        "Security events", ("what", "times"), [(c or "(none)", f"{n:,}") for c, n in report.security], numbers=(1,)
-    )
+    yield _table("Security events", ("what", "times"), [(what, f"{n:,}") for what, n in report.security], numbers=(1,))
     yield _table("Proposed actions", ("action", "times"), [(k, f"{n:,}") for k, n in report.actions], numbers=(1,))
 
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 from rich.console import Console, RenderableType
 
 from restante.model.conservation_report import ReadFrom
-from restante.model.fleet_report import FleetReport
-from restante.model.ids import show_message_id
+from restante.model.fleet_report import FleetReport, WithheldMessage
+from restante.model.ids import NodeId, show_message_id
 from restante.model.provenance import Certainty, Provenance
 from restante.model.service_targets import targets_of
 from restante.views.conservation_text import conservation_line, failed, print_report
@@ -16,6 +16,7 @@ from restante.views.text_tables import table
 
 DAY_MS: Final = 86_400_000
 SHOWN: Final = 20
+SHOWN_OF_A_NODE: Final = 3
 READ_FROM: Final = {
     ReadFrom.STREAM: "what the stream knows",
     ReadFrom.TABLES: "the tables of a backfill of the same segments",
@@ -35,19 +36,33 @@ def print_fleet_report(out: Console, report: FleetReport) -> None:
             for one in report.likely_affected[:SHOWN]
         ]
         out.print(table("Probably what is missing: they arrived", "message", "state", "missing numbers", rows=rows))
-    if report.withheld:
-        for one in report.withheld[:SHOWN]:
-            times = f"stored {moment(one.stored_at_ms)}, not listed {moment(one.absent_at_ms)}"
-            told = f"node {one.node.hex()} message {show_message_id(one.message_id)} {times}"
-            # Never cropped or broken: ids are there to be copied.
-            out.print(f"withheld: {told} ({one.certainty.value})", style="bold red", soft_wrap=True)
-        out.print()
+    _print_withheld(out, report)
     for clock in report.skewed_clocks[:SHOWN]:
         days = clock.offset_ms / DAY_MS
         out.print(f"clock off by {days:+,.1f} days: writer {clock.writer.hex()}", style="bold red", soft_wrap=True)
     if report.gap_count:
         out.print(f"{report.gap_count:,} gaps were skipped by recipients\n")
     _print_counts(out, report)
+
+
+def _print_withheld(out: Console, report: FleetReport) -> None:
+    """Name each node that withheld messages, with the first of them. No line is broken: ids are there to be copied."""
+    by_node: dict[tuple[NodeId, Certainty], list[WithheldMessage]] = {}
+    for one in report.withheld:
+        by_node.setdefault((one.node, one.certainty), []).append(one)
+    for (node, certainty), withheld in list(by_node.items())[:SHOWN]:
+        one_or_more = "1 message" if len(withheld) == 1 else f"{len(withheld):,} messages"
+        text = f"withheld: node {node.hex()} signed for {one_or_more}, missing in a list that it signed later"
+        out.print(f"{text} ({certainty.value})", style="bold red", soft_wrap=True)
+        for one in withheld[:SHOWN_OF_A_NODE]:
+            times = f"stored {moment(one.stored_at_ms)}, not listed {moment(one.absent_at_ms)}"
+            out.print(f"  message {show_message_id(one.message_id)} {times}", style="red", soft_wrap=True)
+        if len(withheld) > SHOWN_OF_A_NODE:
+            out.print(f"  and {len(withheld) - SHOWN_OF_A_NODE:,} more")
+    if report.withheld_count > len(report.withheld):
+        out.print(f"{report.withheld_count:,} messages were withheld in all")
+    if report.withheld:
+        out.print("All of them: --json or --html\n", style="dim")
 
 
 def provenance_line(provenance: Provenance) -> str:

@@ -124,7 +124,8 @@ def make_fleet_report(
         skewed = first_rows(tables["clock_skew"], "writer")
         gaps, gap_count = _listed(tables["gaps"], "at_ms", "event_id")
         letters = _letters(tables["dead_letters"], now_ms)
-        security = tables["security_events"].groupBy("code").count().collect()
+        what = sf.coalesce("code", "kind").alias("what")  # a changed session has no code
+        security = tables["security_events"].groupBy(what).count().collect()
         on_stage(STAGES[5])
         return FleetReport(
             as_of_ms=now_ms,
@@ -140,7 +141,7 @@ def make_fleet_report(
             gaps=tuple(map(_gap, gaps)),
             gap_count=gap_count,
             letters=letters,
-            security=tuple(sorted((row["code"] or "", row["count"]) for row in security)),
+            security=tuple(sorted((row["what"], row["count"]) for row in security)),
             actions=_actions(trust.actions(tables), on_action),
             provenance=provenance,
         )
