@@ -60,6 +60,8 @@ def test_a_key_is_its_owners_alone_and_under_the_passphrase_if_there_is_one(pair
     shown = json.loads(alice(pair, "id", "show", "--json").stdout)
     assert shown["address"].startswith("rst1")
     assert shown["has_passphrase"] is True
+    lines = alice(pair, "id", "show").stdout.splitlines()
+    assert shown["places"][0] in lines, "whole, to be copied"
 
 
 def fetched(who: Callable[..., Done], home: Path, *more: str) -> str:

@@ -2,21 +2,26 @@
 
 import base64
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from restante.model.ids import show_message_id
 from restante.model.inbox_entry import HeldBack, InboxEntry
 from restante.model.kinds import Kind
 from restante.views import formatting
 
+NEXT_LINE: Final = "\n    "
+
 
 def message_line(entry: InboxEntry, name: str) -> str:
-    """Return a received message as text that is safe to print. Of media only the size is shown."""
+    """Return a received message as text that is safe to print. Of media only the size is shown.
+
+    Further lines of a text are indented: one that looks like the first line of a message is none.
+    """
     late = " (late)" if entry.is_late else ""
     if entry.kind is Kind.MEDIA:
         text = f"{len(entry.plaintext):,} bytes"
     else:
-        text = formatting.safe_text(entry.plaintext.decode("utf-8", "replace"))
+        text = formatting.safe_text(entry.plaintext.decode("utf-8", "replace")).rstrip("\n").replace("\n", NEXT_LINE)
     return f"{formatting.moment(entry.received_at_ms)}  {name}{late}  {text}"
 
 

@@ -1,6 +1,7 @@
 """Tables and lists of fields for a terminal."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from rich import box
 from rich.cells import cell_len
@@ -9,6 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+LEAST_WRAPPED: Final = 12
+
 
 def table(
     title: str, *columns: str, rows: Iterable[Iterable[str]], right: Iterable[str] = (), dense: bool = False
@@ -16,17 +19,20 @@ def table(
     """Return a table under its title. Columns named in `right` hold numbers. Only the last column may wrap.
 
     `dense` is for many columns: one space between them, one line a row, the last column cut at the end of the line.
-    The first column is never cut, however narrow the terminal: it holds what other commands take as their argument.
+    However narrow the terminal, neither the first column, which holds what other commands take as their argument, nor
+    a number is cut: half a number would be another number. A column that wraps keeps room for a word.
     """
     listed = [tuple(row) for row in rows]
-    first = max((cell_len(row[0]) for row in listed), default=0)
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0 if dense else 1))
-    for column in columns:
+    for place, column in enumerate(columns):
+        longest = max((cell_len(row[place]) for row in listed), default=0)
+        is_last = place == len(columns) - 1
+        is_kept = place == 0 or column in right
         made.add_column(
             column,
             justify="right" if column in right else "left",
-            no_wrap=column != columns[-1],
-            min_width=first if column == columns[0] else None,
+            no_wrap=not is_last,
+            min_width=longest if is_kept else min(longest, LEAST_WRAPPED) if is_last and not dense else None,
             overflow="fold",
         )
     for *cells, last in listed:

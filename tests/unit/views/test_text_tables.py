@@ -23,3 +23,21 @@ def printed(width: int, *, dense: bool) -> str:
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
 def test_the_first_column_is_whole_in_a_terminal_of_any_width(width: int, dense: bool) -> None:
     assert ID in printed(width, dense=dense)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_no_number_is_cut_in_a_narrow_terminal(dense: bool) -> None:
+    text = io.StringIO()
+    rows = [("62a2fed3", "7 min ago", "10,755", "1,000", "not answered by anybody", "alice")]
+    columns = ("session", "began", "sent", "in flight", "state", "with")
+    made = table("Sessions", *columns, rows=rows, right=("began", "sent", "in flight"), dense=dense)
+    Console(file=text, width=40).print(made)
+    for number in ("7 min ago", "10,755", "1,000"):
+        assert f" {number} " in text.getvalue()
+
+
+def test_a_column_that_wraps_keeps_room_for_a_word() -> None:
+    text = io.StringIO()
+    rows = [("2026-11-18 14:01:20", "wrong_node_key", "another node than the pinned one answered at a relay's place")]
+    Console(file=text, width=52).print(table("Security events", "when", "code", "what", rows=rows))
+    assert "another node" in text.getvalue()

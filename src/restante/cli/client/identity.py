@@ -102,7 +102,7 @@ def new(
         print_json(data)
         return
     out = console()
-    out.print(fields(f"Created an identity in {directory}", _lines(data)), soft_wrap=True)
+    _print_identity(f"Created an identity in {directory}", data)
     if nodes and mode is CircuitMode.OFF:
         out.print(f"Circuits are off: {WITHOUT_CIRCUITS}.", soft_wrap=True, markup=False)
     if nodes:
@@ -134,7 +134,7 @@ def show(
     if as_json:
         print_json(data)
     else:
-        console().print(fields("Identity", _lines(data)), soft_wrap=True)
+        _print_identity("Identity", data)
 
 
 @app.command()
@@ -194,6 +194,12 @@ def _new_passphrase(file: Path | None) -> str:
     return str(typer.prompt("New passphrase", hide_input=True, confirmation_prompt="Once more"))
 
 
-def _lines(data: dict[str, Any]) -> list[tuple[str, str]]:
+def _print_identity(title: str, data: dict[str, Any]) -> None:
+    """Print address, key and places. No place is broken: it is there to be copied."""
     kept = "encrypted with a passphrase" if data["has_passphrase"] else "unencrypted, mode 0600"
-    return [("address", data["address"]), ("places", ", ".join(data["places"])), ("key", f"{data['key']}, {kept}")]
+    out = console()
+    out.print(fields(title, [("address", data["address"]), ("key", f"{data['key']}, {kept}")]), soft_wrap=True)
+    out.print("Its mail is stored at:")
+    for place in data["places"]:
+        out.print(place, soft_wrap=True, markup=False)
+    out.print()

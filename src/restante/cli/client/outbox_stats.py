@@ -62,7 +62,7 @@ def print_stats(out: Console, data: dict[str, Any]) -> None:
         _fill_row(f"lane {lane(one['lane'])}", {"held": one["held"], "limit": one["limit"]}, "messages")
         for one in data["lanes"]
     ]
-    out.print(table("How full", "what", "", "full", "held of limit", rows=full, right=("full",)))
+    out.print(table("How full", "what", "full", "", "held of limit", rows=full, right=("full",)))
     oldest, wake = data["oldest_waiting_at_ms"], data["next_wake_at_ms"]
     moments = [
         ("oldest unsent", "none" if oldest is None else at(oldest, now_ms)),
@@ -83,4 +83,4 @@ def _sums(title: str, of: str, sums: dict[str, dict[str, int]]) -> Any:
 
 def _fill_row(name: str, filled: dict[str, int], unit: str) -> tuple[str, ...]:
     held, limit = filled["held"], filled["limit"]
-    return name, formatting.bar(held, limit), formatting.percentage(held, limit), f"{held:,} of {limit:,} {unit}"
+    return name, formatting.percentage(held, limit), formatting.bar(held, limit), f"{held:,} of {limit:,} {unit}"

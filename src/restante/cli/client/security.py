@@ -133,7 +133,7 @@ def security(home: HomeOption = None, limit: LimitOption = 50, as_json: JsonOpti
         out.print("There are no security events.")
         return
     rows = [(formatting.moment(row.at_ms), row.code or "", MEANINGS.get(row.code or "", "")) for row in found]
-    out.print(table("Security events", "when", "code", "what", rows=rows, dense=True))
+    out.print(table("Security events", "when", "code", "what", rows=rows))
 
 
 def _state(one: "SessionSummary") -> str:

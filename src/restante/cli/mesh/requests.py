@@ -52,12 +52,9 @@ def requests(
         out.print("There are no requests.")
         return
     now_ms = SystemClock().now_ms()
-    rows = [
-        (str(one.messages), f"{one.size_bytes:,}", formatting.away(one.first_at_ms, now_ms), show_address(one.sender))
-        for one in found
-    ]
-    right = ("messages", "bytes", "since")
-    out.print(table("Requests", "messages", "bytes", "since", "address", rows=rows, right=right, dense=True))
+    rows = [(show_address(one.sender), formatting.away(one.first_at_ms, now_ms), f"{one.messages:,}") for one in found]
+    right = ("since", "messages")
+    out.print(table("Requests", "address", "since", "messages", rows=rows, right=right, dense=True))
     out.print("Answer with 'restante requests accept ADDRESS --name NAME' or 'restante requests block ADDRESS'.")
 
 
