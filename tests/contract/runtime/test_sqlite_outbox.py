@@ -115,7 +115,7 @@ def test_an_outbox_full_of_entries_refuses_the_next_and_evicts_nothing(tmp_path:
     with file.database.transaction():
         for number in range(100):
             accept(file.outbox, entry(number, lane=f"lane {number % 2}"))
-    with pytest.raises(OutboxFull, match="the outbox holds 100 messages; at most 100"):
+    with pytest.raises(OutboxFull, match="the outbox holds 100 messages; its limit is 100"):
         accept(file.outbox, entry(100))
     assert states_by_rows(file.database) == {message(number): State.PENDING for number in range(100)}
     assert history(file, 100) == []

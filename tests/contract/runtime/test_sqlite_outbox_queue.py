@@ -359,7 +359,7 @@ def test_a_full_lane_refuses_by_name_and_leaves_the_others_their_share(tmp_path:
     file = open_client_file(tmp_path / "client.db", settings=Settings(outbox=limits))
     for number in range(80):
         accept(file.outbox, entry(number, lane="bob"))
-    with pytest.raises(OutboxFull, match="lane 'bob' holds 80 messages; at most 80"):
+    with pytest.raises(OutboxFull, match="lane 'bob' holds 80 messages; its limit is 80"):
         accept(file.outbox, entry(80, lane="bob"))
     for number in range(100, 120):
         accept(file.outbox, entry(number, lane="carol"))
