@@ -12,7 +12,7 @@ import pytest_asyncio
 from restante.client.application.sent_message import NotDelivered, NotYetDelivered
 from restante.client.client import Client
 from restante.model.error_codes import Code
-from restante.model.errors import Malformed, OutboxFull, RestanteError
+from restante.model.errors import LocalProtocolError, Malformed, OutboxFull, RestanteError
 from restante.model.ids import MessageId
 from restante.model.states import State
 from restante.policy.capacity import OutboxLimits
@@ -236,3 +236,16 @@ async def test_an_iteration_ends_when_the_client_is_closed(pair: Pair) -> None:
     await asyncio.sleep(0)
     await pair.bob.close()
     assert await following is None
+
+
+async def test_a_client_that_runs_or_was_closed_is_not_run_again(pair: Pair) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        async with pair.alice as alice:
+            with pytest.raises(LocalProtocolError, match="runs already"):
+                await alice.run()
+            with pytest.raises(LocalProtocolError, match="runs already"):
+                await alice.__aenter__()
+            await alice.send("bob", "hello")
+        with pytest.raises(LocalProtocolError, match="was closed"):
+            await alice.run()
+        await alice.close()

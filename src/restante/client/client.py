@@ -48,7 +48,7 @@ from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed, StoredBlob
-from restante.runtime.run_together import run_until_one_ends
+from restante.runtime.run_together import RunOnce, run_until_one_ends
 from restante.runtime.sqlite.file.space_reserve import once_there_is_space
 from restante.runtime.sqlite.inbox.results import InboxEvent
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
@@ -130,9 +130,7 @@ class Client:
         self._events: EventBroadcaster[ClientEvent] = EventBroadcaster()
         self.outbox.on_event(self._forward_outbox_event)
         self.file.after_commit(self._emit_inbox_events)
-        self._stopping = asyncio.Event()
-        self._stopped = asyncio.Event()
-        self._stopped.set()
+        self._life = RunOnce()
 
     @classmethod
     def open(
@@ -172,8 +170,8 @@ class Client:
 
     async def __aenter__(self) -> Self:
         """Connect and run in the background until the block ends."""
-        self._stopped.clear()
-        self._running = asyncio.create_task(self.run())
+        self._life.start()
+        self._running = asyncio.create_task(self._run(connect_by_tls))
         self._running.add_done_callback(self._run_ended)
         return self
 
@@ -239,7 +237,10 @@ class Client:
 
     async def run(self, connect: Connector = connect_by_tls) -> None:
         """Stay connected, send, receive and acknowledge until `close` or cancellation."""
-        self._stopped.clear()
+        self._life.start()
+        await self._run(connect)
+
+    async def _run(self, connect: Connector) -> None:
         self.shipping.start()
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -260,14 +261,14 @@ class Client:
                 await self._work({Route.RELAY: carrier, Route.MESH: carrier, **self._carriers}, connect, mesh)
         finally:
             self.running_mesh = None
-            self._stopped.set()
+            self._life.stopped.set()
 
     async def close(self) -> None:
         """End `run` after a last drain of connected lanes (SPEC 3.10), ship the journal, then close the file."""
-        self._stopping.set()
+        self._life.stopping.set()
         self._reader.close()
         self._maintenance_due.set()
-        await self._stopped.wait()
+        await self._life.stopped.wait()
         await self._reader.finished()
         self._events.close()
         await self.shipping.finish()
@@ -373,7 +374,7 @@ class Client:
             self.outbox.run(carriers),
             self._receivers.run(connect, mesh),
             self._run_maintenance_when_due(),
-            self._stopping.wait(),
+            self._life.stopping.wait(),
         ]
         if mesh is not None:
             jobs += (mesh.keep_published(self.identity, self.own_keys.published), self._keys.keep_fresh(mesh))

@@ -34,7 +34,7 @@ from restante.core.outbox_events import (
     Recovered,
 )
 from restante.model.error_codes import Code
-from restante.model.errors import DiskFull, RestanteError
+from restante.model.errors import RestanteError, StoreUnusable
 from restante.model.ids import MESSAGE_ID_BYTES, MessageId, mint_message_id
 from restante.model.send_receipt import Delivery, Dropped, Outcome, Queued, SendReceipt, Sent
 from restante.model.states import DropReason, Route, State
@@ -246,7 +246,7 @@ class Outbox:
     async def close(self) -> None:
         """Drain connected lanes once more, then close; the rest stays on disk (SPEC 3.10)."""
         if self._drain.carriers:
-            with contextlib.suppress(DiskFull):
+            with contextlib.suppress(StoreUnusable):  # the disk is full, or it was closed before
                 await self.drain(budget_ms=self._settings.outbox.drain_budget_ms)
         self.abandon()
 

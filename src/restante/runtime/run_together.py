@@ -1,8 +1,24 @@
-"""Run coroutines together until one of them ends."""
+"""Run coroutines together until one of them ends, and something once until it is stopped."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any
+
+from restante.model.errors import LocalProtocolError
+
+
+class RunOnce:
+    """Whether something runs, and whether it is to stop. It does not run twice, nor after it was stopped."""
+
+    def __init__(self) -> None:
+        self.stopping = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.stopped.set()
+
+    def start(self) -> None:
+        if not self.stopped.is_set() or self.stopping.is_set():
+            raise LocalProtocolError("this client runs already, or was closed; open another one")
+        self.stopped.clear()
 
 
 async def run_until_one_ends(jobs: Iterable[Coroutine[Any, Any, object]]) -> None:
