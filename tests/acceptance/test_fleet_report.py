@@ -34,6 +34,7 @@ print("here it is killed", file=sys.stderr)
 try:
     with open_session(app_name="killed", master="local[1]") as spark:
         process = spark.sparkContext._gateway.proc
+        unchanged = unchanged and signal.getsignal(signal.SIGINT) == before[2]
         workers_run = spark.sparkContext.pythonExec
         process.kill()
         process.wait()

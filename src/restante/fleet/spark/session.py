@@ -101,6 +101,7 @@ def open_session(
 
 
 def _context(conf: SparkConf, gateway: Any, scratch: Path) -> SparkContext:
+    handler = signal.getsignal(signal.SIGINT)
     try:
         return SparkContext(conf=conf, gateway=gateway)
     except Py4JError as error:
@@ -108,6 +109,11 @@ def _context(conf: SparkConf, gateway: Any, scratch: Path) -> SparkContext:
         raise EnvironmentUnsuitable(
             f"the Spark master {master} does not answer, or takes no job; Spark's last words:\n{_last_words(scratch)}"
         ) from error
+    finally:
+        # PySpark's handler asks Java to cancel the jobs while this process reads an answer of Java, which ends in a
+        # traceback. An interrupt ends the session in any case.
+        if threading.current_thread() is threading.main_thread() and handler is not None:
+            signal.signal(signal.SIGINT, handler)
 
 
 def _settings(master: str, app_name: str, scratch: Path, *, has_ui: bool = False) -> dict[str, str]:
