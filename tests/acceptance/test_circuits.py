@@ -17,11 +17,13 @@ from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.ids import BlindedKey, NodeId
 from restante.model.node_descriptor import NodeDescriptor
+from restante.policy.circuits.limits import HOP_IDLE_S
 from restante.policy.circuits.path import Path
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.mesh_connection import MeshConnection
 from restante.wire.circuit.cells import BODY_BYTES
+from restante.wire.circuit.streams import NO_ANSWER, StoreAnswer, StoreRequest
 from restante.wire.envelope import Envelope, decode_envelope, encode_envelope
 from restante.wire.frames.codec import Unknown
 from restante.wire.frames.mesh import MeshFrame
@@ -227,6 +229,40 @@ async def test_a_node_that_is_a_hop_gets_its_copy_over_another_circuit() -> None
         answers = await store(pool, made.nodes[:5])
         assert all(isinstance(each, StorageReceipt) for each in answers), answers
         assert [len(node.stored) for node in made.nodes[:5]] == [1] * 5
+
+
+@clause("11.6")
+async def test_a_node_that_one_exit_says_it_cannot_reach_is_asked_over_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with network(9) as made, pool_of(made) as pool:
+        first = await pool.acquire(STORES)
+        lying = made.node(first.hops[-1])
+
+        async def no_answer(_request: StoreRequest, place: int) -> StoreAnswer:
+            return StoreAnswer(place, NO_ANSWER, b"")
+
+        monkeypatch.setattr(lying.family.exits, "put", no_answer)
+        nodes = [node for node in made.nodes if node.node_id not in first.hops][:5]
+        answers = await store(pool, nodes)
+        assert all(isinstance(each, StorageReceipt) for each in answers), answers
+        assert first.is_open
+
+
+@clause("11.3", "11.5")
+async def test_a_hop_ends_a_circuit_that_was_used_and_is_silent_and_keeps_a_spare() -> None:
+    async with network(6) as made, pool_of(made) as pool:
+        used, spare = await pool.acquire(STORES), await pool.acquire("another use")
+        target = next(node for node in made.nodes if node.node_id not in used.hops)
+        assert isinstance((await store(pool, [target]))[0], StorageReceipt)
+        for node in made.nodes:
+            now_s = node.family.now_s() + HOP_IDLE_S + 1
+            node.family.now_s = lambda now_s=now_s: now_s  # type: ignore[misc,method-assign]  # a clock of its own
+            node.family._sweep()
+        await until_true(lambda: not used.is_open)
+        assert spare.is_open
+        for node in made.nodes:
+            assert all(not circuit.is_used for circuit in node.family.circuits)
 
 
 @clause("11.5")

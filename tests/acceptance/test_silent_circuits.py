@@ -20,6 +20,7 @@ from restante.wire.storage_receipts import StorageReceipt
 from support.circuit.network import HopNode, network, pool_of
 from support.mesh.scripted_node import BUCKET, SIGNER
 from support.spec.clauses import clause
+from support.system.wait_until import until_true
 
 BLINDED = BlindedKey(SIGNER.public_key)
 SOON_S = 1.0
@@ -29,8 +30,7 @@ INBOX = "public inbox"
 
 @pytest.fixture(autouse=True)
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "silent_after_s", lambda *_, **__: SOON_S)
-    monkeypatch.setattr(pool_module, "guard_silent_after_s", lambda _: SOON_S)
+    monkeypatch.setattr(pool_module, "silent_after_s", lambda _: SOON_S)
 
 
 async def stored(pool: CircuitPool, node: HopNode) -> object:
@@ -78,4 +78,22 @@ async def test_an_inner_connection_ends_when_nothing_comes_over_its_circuit() ->
             await connection.lost()
         with pytest.raises(ConnectionLost):
             await asking
+        await circuits.close()
+
+
+@clause("11.3", "11.6")
+async def test_a_node_that_is_slow_to_answer_ends_no_circuit() -> None:
+    """The exit answers the client's probe meanwhile."""
+    async with network(8, answer=lambda *_: ()) as made, pool_of(made) as pool:
+        circuits = MeshCircuits(pool, on_rotating=lambda _: None)
+        connection = await circuits.connect(made.nodes[0].descriptor, INBOX, exits=1)
+        [circuit] = circuits._inner
+        asking = asyncio.create_task(connection.get_record(bytes(32)))
+        exit_node = made.node(circuit.hops[2])
+        before = len(exit_node.cells)
+        await until_true(lambda: len(exit_node.cells) >= before + 2)  # the request and the probe
+        await until_true(lambda: circuit.owed_since_s is None)
+        assert circuit.is_open
+        assert not asking.done()
+        asking.cancel()
         await circuits.close()

@@ -26,6 +26,7 @@ from restante.wire.circuit.streams import Failed, StoreAnswer, StoreRequest, Str
 HOP_NAMES: Final = ("guard", "middle", "exit")
 SHORT_KEY_BYTES: Final = 4
 STORE_TIMEOUT_S: Final = 30.0
+NO_NODE: Final = NodeId(bytes(32))
 
 _STREAM_FAILURES: Final = {
     StreamFailure.UNKNOWN_NODE: (Failure.NETWORK_TIMEOUT, "the exit {exit} does not know the node"),
@@ -100,6 +101,7 @@ class ClientCircuit:
         self.meter = circuit_meter(self._loop.time())
         self.owed_since_s: float | None = None
         """Since when an answer is owed and nothing has come (`policy.circuits.silence`)."""
+        self.is_probed = False
         self._id = connection.create(self, Create(1, self._end.first_request))
 
     @property
@@ -145,6 +147,14 @@ class ClientCircuit:
             raise
         return number, stream
 
+    def probe(self) -> None:
+        """Ask the exit for a node that does not exist: if the circuit works, the exit says so at once."""
+        self.is_probed = True
+        if not self._streams.is_full:
+            number, effects = self._streams.begin(NO_NODE)
+            self._open[number] = _Stream()
+            self._run_streams(effects)
+
     def write(self, stream: int, data: bytes) -> bool:
         """Send bytes on an inner connection; return whether more may be written now."""
         if stream in self._open:
@@ -168,6 +178,7 @@ class ClientCircuit:
     def on_cell(self, body: bytes) -> None:
         self._run(self._end.received(body))
         self.owed_since_s = self._loop.time() if self._streams.is_owed_an_answer else None
+        self.is_probed = False
 
     def on_destroyed(self) -> None:
         self._run(self._end.destroyed())

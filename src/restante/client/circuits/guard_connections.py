@@ -66,18 +66,19 @@ class GuardConnections:
         self._state = refreshed
         return usable_guards(refreshed, hops, failed_at_ms=self._failed_at_ms, now_ms=now_ms)
 
-    async def connect(self, guard: NodeDescriptor) -> CircuitConnection:
-        """Return the connection to this guard. Raises E001 if it can't be dialled."""
+    async def connect(self, guard: NodeDescriptor, *, within_s: float) -> CircuitConnection:
+        """Return the connection to this guard. Raises E001 if it can't be dialled in time: another guard may be."""
         async with self._dialling.setdefault(guard.node_id, asyncio.Lock()):
             held = self._open.get(guard.node_id)
             if held is not None and held.is_ready:
                 return held
             for endpoint in guard.endpoints:
                 host = str(ipaddress.ip_address(endpoint.ip))
-                with contextlib.suppress(AttemptFailed):
-                    made = await CircuitConnection.connect(
-                        host, endpoint.port, node=guard.node_key, limits=self._relay_limits
-                    )
+                with contextlib.suppress(AttemptFailed, TimeoutError):
+                    async with asyncio.timeout(within_s):
+                        made = await CircuitConnection.connect(
+                            host, endpoint.port, node=guard.node_key, limits=self._relay_limits
+                        )
                     self._open[guard.node_id] = made.use(self._cells, self._entropy)
                     self._failed_at_ms.pop(guard.node_id, None)
                     return made

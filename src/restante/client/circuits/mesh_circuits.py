@@ -14,6 +14,7 @@ from restante.client.circuits.store_fanout import Answer, StoreFanout
 from restante.client.circuits.stream_transport import StreamTransport
 from restante.model.ids import BlindedKey
 from restante.model.node_descriptor import NodeDescriptor
+from restante.policy.circuits.silence import inner_connect_limit_s
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.mesh_connection import MeshConnection
@@ -43,7 +44,8 @@ class MeshCircuits:
         async def dial(protocol: asyncio.BufferedProtocol) -> None:
             await StreamTransport(circuit, protocol).open(node.node_id)
 
-        connection = await MeshConnection.connect_over(dial, node=node.node_key)
+        limit_s = inner_connect_limit_s(self.pool.times.timeout_s)
+        connection = await MeshConnection.connect_over(dial, node=node.node_key, within_s=limit_s)
         self._inner.setdefault(circuit, set()).add(connection)
         self._start_watching(circuit, connection)
         return connection

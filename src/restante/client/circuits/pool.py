@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from restante.client.circuits.circuit import HOP_NAMES, CircuitFailed, ClientCircuit, NoHopsLeft, short_key
 from restante.client.circuits.guard_connections import GuardConnections, GuardStore, uniform_choice
+from restante.client.circuits.status import CircuitStatus, PoolStatus
 from restante.core.circuit.pool import STORES, Build, PooledCircuit, Reuse, choose_circuit, due, rotate_at
 from restante.model.errors import RestanteError
 from restante.model.ids import NodeId
@@ -18,7 +19,7 @@ from restante.policy.circuits.client_rates import ClientRates
 from restante.policy.circuits.create_limits import own_meter
 from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.circuits.path import NoPath, Path, choose_path, usable_hops
-from restante.policy.circuits.silence import guard_silent_after_s, silent_after_s
+from restante.policy.circuits.silence import Silence, judge_silence, silent_after_s
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
 from restante.ports.clock import Clock
@@ -49,29 +50,6 @@ class _Turn:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     requests: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CircuitStatus:
-    """One circuit as people see it."""
-
-    hops: tuple[str, ...]
-    use: str
-    streams: int
-    age_ms: int
-    build_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolStatus:
-    circuits: tuple[CircuitStatus, ...]
-    built: int
-    failures: dict[str, int]
-    """Failed builds by the hop at which they failed."""
-    silent: int
-    """Built circuits that were given up because nothing came over them any more."""
-    build_timeout_ms: int
-    build_median_ms: int | None
 
 
 class CircuitPool:
@@ -277,7 +255,7 @@ class CircuitPool:
     async def _build_path(self, path: Path) -> _Member:
         while not self._requests.take(1, self._loop.time()):  # noqa: ASYNC110 - the bucket fills with time
             await asyncio.sleep(self._requests.wait_ms(1) / 1_000)
-        connection = await self._guards.connect(path.guard)
+        connection = await self._guards.connect(path.guard, within_s=silent_after_s(self.times.timeout_s))
         began_s = self._loop.time()
         circuit = ClientCircuit(
             path, connection, entropy=self._entropy, on_freed=self._changed.set, on_ended=self._ended
@@ -360,22 +338,26 @@ class CircuitPool:
             text = "all circuits of this client are in use"
             raise CircuitFailed(text, failure=Failure.RATE_LIMITED, retry_after_ms=wait_ms) from None
 
-    def _end_silent(self) -> None:
-        """Give up circuits that owe an answer for too long: what they carried is sent again over others."""
-        now_s = self._loop.time()
+    def _watch_silent(self) -> None:
+        """Probe and give up circuits that owe an answer: what they carried is sent again over others."""
+        now_s, limit_s = self._loop.time(), silent_after_s(self.times.timeout_s)
         for circuit, member in tuple(self._members.items()):
-            limit_s = silent_after_s(self.times.timeout_s, is_storing=member.use == STORES)
-            if circuit.owed_since_s is not None and now_s >= circuit.owed_since_s + limit_s:
-                self.silent += 1
-                self._check_guard(circuit)
-                circuit.close()
+            if circuit.owed_since_s is None:
+                continue
+            owed_s, is_storing = now_s - circuit.owed_since_s, member.use == STORES
+            match judge_silence(owed_s, limit_s=limit_s, is_storing=is_storing, is_probed=circuit.is_probed):
+                case Silence.PROBE:
+                    circuit.probe()
+                case Silence.GIVE_UP:
+                    self.silent += 1
+                    self._check_guard(circuit)
+                    circuit.close()
 
     def _check_guard(self, circuit: ClientCircuit) -> None:
-        within_s = guard_silent_after_s(self.times.timeout_s)
-        self._start(self._guards.check(circuit.hops[0], within_s=within_s))
+        self._start(self._guards.check(circuit.hops[0], within_s=silent_after_s(self.times.timeout_s)))
 
     def _tick(self) -> None:
-        self._end_silent()
+        self._watch_silent()
         now_ms = self._clock.now_ms()
         is_active = now_ms < self._active_until_ms
         todo = due(self._pooled(), now_ms=now_ms, limits=self._limits, building=self._building, is_active=is_active)

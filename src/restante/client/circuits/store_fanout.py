@@ -1,4 +1,4 @@
-"""Puts through circuits: those of one message to several nodes are one STORE, uploaded once (SPEC 11.6).
+"""Puts through circuits: those of one message share an upload. Hosts `core.circuit.fanout` (SPEC 11.6).
 
 An exit is trusted with nothing: each receipt is verified against the leaf of the envelope that this client built, and
 an exit that passes on anything else is left out of later circuits.
@@ -6,10 +6,10 @@ an exit that passes on anything else is left out of later circuits.
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Final
 
 from restante.client.circuits.circuit import CircuitFailed, ClientCircuit, NoHopsLeft, short_key
 from restante.client.circuits.pool import CircuitPool
+from restante.core.circuit.fanout import Acquire, Effects, Fanout, GiveUp, Unreachable, Upload
 from restante.core.circuit.pool import STORES
 from restante.core.mesh_proofs.receipts import is_receipt_for, leaf_of
 from restante.model.errors import RestanteError
@@ -24,20 +24,36 @@ from restante.wire.frames.mesh import decode_mesh_body
 from restante.wire.frames.mesh_storage import MeshStored, NotResponsible, WrongBucket
 from restante.wire.storage_receipts import StorageReceipt
 
-TRIES: Final = 6
-"""Circuits that one message is uploaded over before the attempt fails: in a small mesh its nodes are hops of most."""
-
 Answer = StorageReceipt | WrongBucket | NotResponsible
 
 
 @dataclass(slots=True)
 class _Batch:
-    """One message and the nodes that have not answered yet."""
+    """One message and its nodes, each with what waits for its answer."""
 
     blinded: BlindedKey
     bucket: int
     envelope: bytes
-    waiting: dict[NodeId, tuple[NodeDescriptor, asyncio.Future[Answer]]] = field(default_factory=dict)
+    nodes: dict[NodeId, tuple[NodeDescriptor, asyncio.Future[Answer]]] = field(default_factory=dict)
+    fanout: Fanout = field(default_factory=lambda: Fanout(()))
+    unreached: dict[NodeId, AttemptFailed] = field(default_factory=dict)
+    """What the last exit said about a node that it could not reach."""
+    failed: AttemptFailed | None = None
+    """Why the last circuit failed."""
+
+    def settle(self, node: NodeId, answer: Answer | AttemptFailed) -> None:
+        future = self.nodes[node][1]
+        if future.done():
+            return
+        if isinstance(answer, AttemptFailed):
+            future.set_exception(answer)
+            future.exception()  # a caller that gave up does not read it
+        else:
+            future.set_result(answer)
+
+
+class _NotFromNode(AttemptFailed):
+    """The exit did not pass on an answer of the node: another exit may."""
 
 
 class StoreFanout:
@@ -50,11 +66,11 @@ class StoreFanout:
         """Put to one node. Puts of the same envelope in one turn of the loop share an upload."""
         key = (blinded, bucket, envelope)
         batch = self._batches.get(key)
-        if batch is None or len(batch.waiting) >= MAX_STORE_NODES:
+        if batch is None or len(batch.nodes) >= MAX_STORE_NODES:
             batch = self._batches[key] = _Batch(*key)
             asyncio.get_running_loop().call_soon(self._send, key, batch)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        batch.waiting[node.node_id] = node, answer
+        batch.nodes[node.node_id] = node, answer
         return await answer
 
     async def close(self) -> None:
@@ -66,56 +82,78 @@ class StoreFanout:
     def _send(self, key: tuple[BlindedKey, int, bytes], batch: _Batch) -> None:
         if self._batches.get(key) is batch:
             del self._batches[key]
-        task = asyncio.create_task(self._store(batch))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        batch.fanout = Fanout(batch.nodes)
+        self._execute(batch, batch.fanout.start())
 
-    async def _store(self, batch: _Batch) -> None:
-        failed: AttemptFailed = _circuit_ended()
-        avoid: frozenset[NodeId] = frozenset()
+    def _execute(self, batch: _Batch, effects: Effects) -> None:
+        for effect in effects:
+            match effect:
+                case Acquire():
+                    task = asyncio.create_task(self._acquire(batch, effect))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+                case Unreachable(node):
+                    batch.settle(node, batch.unreached[node])
+                case GiveUp(nodes):
+                    for node in nodes:
+                        batch.settle(node, batch.failed or _circuit_ended())
+
+    async def _acquire(self, batch: _Batch, wanted: Acquire) -> None:
         try:
-            for _ in range(TRIES):
-                named = frozenset(batch.waiting)
-                if not named:
-                    return
-                try:
-                    circuit = await self._pool.acquire(STORES, avoid=avoid, prefer_not=named)
-                except NoHopsLeft:
-                    if len(avoid) < 2:
-                        raise
-                    avoid = frozenset(list(batch.waiting)[:1])  # the others get further STOREs
-                    continue
-                try:
-                    await self._store_over(circuit, batch)
-                except ConnectionLost:
-                    failed = _circuit_ended()
-                except CircuitFailed as problem:
-                    failed = problem
-                avoid = frozenset(batch.waiting)  # nodes that are hops of the first circuit get a further STORE
-        except AttemptFailed as problem:
-            failed = problem
-        finally:
-            for _, answer in batch.waiting.values():
-                _settle(answer, failed)
+            await self._store(batch, wanted)
+        except BaseException:
+            for node in batch.nodes:  # no caller waits for a task that is gone
+                batch.settle(node, batch.failed or _circuit_ended())
+            raise
 
-    async def _store_over(self, circuit: ClientCircuit, batch: _Batch) -> None:
-        """Upload to all nodes that are no hop of this circuit, and settle their answers."""
-        nodes = tuple(each for each in batch.waiting if each not in circuit.hops)
-        if not nodes:
+    async def _store(self, batch: _Batch, wanted: Acquire) -> None:
+        try:
+            circuit = await self._pool.acquire(STORES, avoid=wanted.avoid, prefer_not=wanted.prefer_not)
+        except NoHopsLeft as problem:
+            batch.failed = problem
+            self._execute(batch, batch.fanout.no_hops_left())
             return
-        request = StoreRequest(nodes, batch.blinded, batch.bucket, batch.envelope)
-        async for answer in circuit.store(request):
-            if answer.place >= len(nodes) or nodes[answer.place] not in batch.waiting:
-                continue  # an exit that answers twice says nothing new
-            descriptor, future = batch.waiting.pop(nodes[answer.place])
-            _settle(future, self._verified(circuit, descriptor, batch, answer))
+        except AttemptFailed as problem:
+            batch.failed = problem
+            self._execute(batch, batch.fanout.not_acquired())
+            return
+        effects = batch.fanout.acquired(circuit.hops)
+        self._execute(batch, effects)
+        for effect in effects:
+            if isinstance(effect, Upload):  # at once: others may take the circuit's last stream
+                await self._upload(batch, circuit, effect)
+
+    async def _upload(self, batch: _Batch, circuit: ClientCircuit, upload: Upload) -> None:
+        """Upload to these nodes and settle their answers."""
+        request = StoreRequest(upload.nodes, batch.blinded, batch.bucket, batch.envelope)
+        try:
+            async for answer in circuit.store(request):
+                if answer.place < len(upload.nodes):
+                    self._answered(batch, circuit, upload, answer)
+        except ConnectionLost:
+            batch.failed = _circuit_ended()
+        except CircuitFailed as problem:
+            batch.failed = problem
+        self._execute(batch, batch.fanout.ended(upload.number))
+
+    def _answered(self, batch: _Batch, circuit: ClientCircuit, upload: Upload, answer: StoreAnswer) -> None:
+        node = upload.nodes[answer.place]
+        if not batch.fanout.is_waiting_for(node):
+            return
+        verified = self._verified(circuit, batch.nodes[node][0], batch, answer)
+        if isinstance(verified, _NotFromNode):
+            batch.unreached[node] = verified
+            self._execute(batch, batch.fanout.unreached(upload.number, node))
+        else:
+            batch.fanout.answered(upload.number, node)
+            batch.settle(node, verified)
 
     def _verified(
         self, circuit: ClientCircuit, node: NodeDescriptor, batch: _Batch, answer: StoreAnswer
     ) -> Answer | AttemptFailed:
         if answer.frame_type == NO_ANSWER:
             text = f"the node {short_key(node.node_id)} can't be reached from the exit {short_key(circuit.hops[-1])}"
-            return AttemptFailed(text, failure=Failure.CONNECTION_REFUSED, reached=False)
+            return _NotFromNode(text, failure=Failure.CONNECTION_REFUSED, reached=False)
         try:
             if answer.frame_type == FrameType.REFUSED:
                 refused = Refused.from_body(answer.body)
@@ -136,18 +174,8 @@ class StoreFanout:
         exit_id = circuit.hops[-1]
         self._pool.pass_over(exit_id)
         text = f"the exit {short_key(exit_id)} passed on a receipt that does not verify"
-        return AttemptFailed(text, failure=Failure.STORAGE_REFUSED)
+        return _NotFromNode(text, failure=Failure.STORAGE_REFUSED)
 
 
 def _circuit_ended() -> CircuitFailed:
     return CircuitFailed("the circuit ended before the exit answered", failure=Failure.NETWORK_TIMEOUT)
-
-
-def _settle(future: "asyncio.Future[Answer]", answer: Answer | AttemptFailed) -> None:
-    if future.done():
-        return
-    if isinstance(answer, AttemptFailed):
-        future.set_exception(answer)
-        future.exception()  # a caller that gave up does not read it
-    else:
-        future.set_result(answer)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from restante.client.circuits.circuit import CircuitFailed
 from restante.model.ids import BlindedKey, NodeKey
 from restante.model.node_descriptor import NodeDescriptor
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure
 from restante.ports.mesh_connection import MeshConnection, MeshConnector
-from restante.ports.relay_connection import AttemptFailed
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost
 from restante.wire.frames.mesh_storage import NotResponsible, WrongBucket
 from restante.wire.storage_receipts import StorageReceipt
 
@@ -68,6 +69,10 @@ class NodeNotReached(AttemptFailed):
 
     def __init__(self, text: str = "the node cannot be reached", *, failure: Failure = Failure.CONNECTION_REFUSED):
         super().__init__(text, failure=failure, reached=False)
+
+
+class CircuitBroke(NodeNotReached):
+    """The circuit failed before the node could answer: nothing is known about the node."""
 
 
 @dataclass(slots=True)
@@ -184,7 +189,9 @@ class MeshConnections:
                 exits = INBOX_EXITS if key[1] in (Use.PUBLIC_INBOX, Use.CONTACTS_INBOX) else 1
                 connection = await self.circuits.connect(node, key[1].value, exits=exits)
         except AttemptFailed as failed:
-            if self.circuits is None:  # else it may be the circuit that failed
+            if self.circuits is not None and isinstance(failed, CircuitFailed | ConnectionLost):
+                raise CircuitBroke(str(failed), failure=failed.failure) from failed
+            if self.circuits is None:  # else it may be the exit that can't reach it
                 self._not_before_s[key[0]] = loop.time() + RETRY_S
             raise NodeNotReached(str(failed), failure=failed.failure) from failed
         finally:

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from restante.client.circuits.mesh_circuits import MeshCircuits
-from restante.client.circuits.pool import CircuitPool, PoolStatus
+from restante.client.circuits.pool import CircuitPool
+from restante.client.circuits.status import PoolStatus
 from restante.client.mesh import evidence
 from restante.client.mesh.connections import Use
 from restante.client.mesh.connector import connect_to_node

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from restante.client.mesh.connections import NodeNotReached, Use
+from restante.client.mesh.connections import CircuitBroke, NodeNotReached, Use
 from restante.client.mesh.directory import MeshDirectory
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mesh_proofs.connection_proofs import OwnProofs
@@ -21,7 +21,7 @@ from restante.policy.mesh.placement import COPIES
 from restante.policy.mesh.time_buckets import FULL_SYNC_BUCKETS, current_buckets
 from restante.ports.entropy import Entropy
 from restante.ports.mesh_connection import FetchAnswer, MeshConnection
-from restante.ports.relay_connection import AttemptFailed
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost
 from restante.wire.frames.mesh_reading import FetchDone, FetchEntry, MeshDelete
 from restante.wire.frames.mesh_replication import Block
 from restante.wire.frames.mesh_types import MAX_HASHES, MeshFrameType
@@ -31,6 +31,7 @@ MOST_SIGNERS: Final = FULL_SYNC_BUCKETS + 2
 MOST_WANTED: Final = 8
 """Requests for bodies on one connection at the same time. A node answers one after the other, and refuses more than 64;
 one that waits behind too many others would time out."""
+CIRCUIT_TRIES: Final = 3
 TOKEN_MARGIN_S: Final = 0.1
 """Requests may arrive closer to each other than they were sent."""
 MOST_REFUSALS: Final = 3
@@ -130,7 +131,19 @@ class InboxNodes:
         return sum(bucket in buckets for buckets in self._subscribed.values())
 
     async def fetch_lists(self, node: NodeId, buckets: Sequence[int]) -> Listed:
-        """Return what the node lists for these buckets. Subscribes to current ones of which it is among the five."""
+        """Return what the node lists for these buckets. Subscribes to current ones of which it is among the five.
+
+        If the circuit to the node fails, the node is asked over another one. Raises `CircuitBroke` if that fails, too.
+        """
+        for _ in range(CIRCUIT_TRIES - 1):
+            try:
+                return await self._fetch_lists(node, buckets)
+            except (CircuitBroke, ConnectionLost):
+                if self.directory.connections.circuits is None:
+                    raise
+        return await self._fetch_lists(node, buckets)
+
+    async def _fetch_lists(self, node: NodeId, buckets: Sequence[int]) -> Listed:
         connection = await self._connection(node)
         subscribed = self._subscribed.get(connection, set())
         current = current_buckets(self.directory.now_ms())

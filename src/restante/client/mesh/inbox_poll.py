@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from restante.client.mesh.connections import CircuitBroke
 from restante.client.mesh.evidence import Accusation, accuse
 from restante.client.mesh.inbox_nodes import InboxNodes, ListedBucket
 from restante.client.mesh.receiving import Receiving
@@ -26,10 +27,11 @@ from restante.core.mailbox_poll.reading import (
     Finish,
     ListReceived,
     NodeSilent,
+    NotAsked,
     Read,
 )
 from restante.model.ids import NodeId, PayloadHash
-from restante.policy.mesh.polling import poll_interval_ms
+from restante.policy.mesh.polling import TRUSTED_PUSHES, poll_interval_ms
 from restante.policy.mesh.repair import best_first
 from restante.policy.mesh.time_buckets import current_buckets
 from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE
@@ -83,12 +85,24 @@ class InboxPoll:
         self.buckets = bucket_states.after_restart(buckets or {}, now_ms=nodes.directory.now_ms())
         self._since = since
         self._accuse = accuse
+        self._passes_unpushed = 0
 
     @property
     def is_subscribed(self) -> bool:
         """Whether enough nodes push new mail of each current bucket."""
-        needed = bucket_states.needed_answers(self._directory.storage_nodes())
-        return all(self._nodes.subscriptions(each) >= needed for each in current_buckets(self._directory.now_ms()))
+        return self._is_pushed_by(bucket_states.needed_answers(self._directory.storage_nodes()))
+
+    @property
+    def _is_pushed_to(self) -> bool:
+        """Whether so many nodes push that little can be stored unnoticed."""
+        return self._is_pushed_by(min(TRUSTED_PUSHES, self._directory.storage_nodes()))
+
+    def _is_pushed_by(self, needed: int) -> bool:
+        current = self.buckets.keys() & current_buckets(self._directory.now_ms())
+        return all(self._nodes.subscriptions(each) >= needed for each in current)
+
+    def _unpushed_now(self) -> int:
+        return 0 if self._is_pushed_to else self._passes_unpushed + 1
 
     def next_read_at_ms(self) -> int | None:
         """Return when the next bucket is due; None if there is none."""
@@ -108,7 +122,7 @@ class InboxPoll:
         numbers = bucket_states.due(self.buckets, now_ms=now_ms)
         if not numbers:
             return []
-        if self.is_subscribed:  # nodes push what is newest, and nothing older waits
+        if self._is_pushed_to:  # nodes push what is newest, and little that is older waits
             return await self._read(numbers, now_ms, scores)
         async with self._receiving.holding_pushed():
             return await self._read(numbers, now_ms, scores)
@@ -126,6 +140,7 @@ class InboxPoll:
             for task in one.tasks:
                 task.cancel()
             await asyncio.gather(*one.tasks, return_exceptions=True)
+        self._passes_unpushed = self._unpushed_now()
         return [self.buckets[each] for each in one.released]
 
     async def _run(self, one: _Pass) -> None:
@@ -189,6 +204,8 @@ class InboxPoll:
     async def _list(self, one: _Pass, node: NodeId, numbers: list[int]) -> Reports:
         try:
             lists = await self._nodes.fetch_lists(node, numbers)
+        except CircuitBroke:
+            return [(bucket, NotAsked(node)) for bucket in numbers]
         except AttemptFailed:
             return [(bucket, NodeSilent(node)) for bucket in numbers]
         for bucket, each in lists.items():
@@ -218,7 +235,10 @@ class InboxPoll:
                 await self._report(one, released, end, blobs)
                 read = ReadFinished(one.began_at_ms, end.counted, one.storage_nodes, end.is_whole)
                 # A subscription that was made or lost during the pass left a time without pushes: read again soon.
-                interval_ms = poll_interval_ms(is_subscribed=one.was_subscribed and self.is_subscribed)
+                interval_ms = poll_interval_ms(
+                    is_subscribed=one.was_subscribed and self.is_subscribed,
+                    passes_unpushed=self._unpushed_now(),
+                )
                 self.buckets[released] = bucket_states.step(
                     self.buckets[released], read, now_ms=self._directory.now_ms(), poll_interval_ms=interval_ms
                 )

@@ -87,7 +87,7 @@ class ClientStreams:
         self._phases: dict[int, StreamPhase] = {}
         self._filled: set[int] = set()
         self._unanswered: set[int] = set()
-        self._has_written = False
+        self._has_asked = False
         self._last = 0
         self._kind: Command | None = None
 
@@ -100,9 +100,9 @@ class ClientStreams:
 
     @property
     def is_owed_an_answer(self) -> bool:
-        """Whether a STORE has no answer of any node yet, or nothing has come since bytes were written. A BEGIN does not
-        count: an exit may take long to dial a node that is gone."""
-        return bool(self._unanswered) or self._has_written
+        """Whether a STORE has no answer of any node yet, or nothing has come since a BEGIN or bytes of an inner
+        connection were sent."""
+        return bool(self._unanswered) or self._has_asked
 
     def phase_of(self, stream: int) -> StreamPhase:
         return self._phases.get(stream, StreamPhase.ENDED)
@@ -116,6 +116,7 @@ class ClientStreams:
     def begin(self, node_id: NodeId) -> tuple[int, Effects]:
         stream = self._open(Command.BEGIN, StreamPhase.DIALLING)
         self._flow.queue(Command.BEGIN, stream, node_id)
+        self._has_asked = True
         return stream, self._sendable()
 
     def write(self, stream: int, data: bytes) -> Effects:
@@ -123,7 +124,7 @@ class ClientStreams:
         if not self._is_legal(stream, StreamInput.WRITE):
             return ()
         self._flow.queue(Command.DATA, stream, data)
-        self._has_written = True
+        self._has_asked = True
         effects = self._sendable()
         if self._flow.is_waiting(stream):
             self._filled.add(stream)
@@ -146,7 +147,7 @@ class ClientStreams:
 
     def received(self, content: CellContent, cell_class: CellClass) -> Effects:
         """A command of the exit came."""
-        self._has_written = False
+        self._has_asked = False
         try:
             return self._received(content, cell_class)
         except LocalProtocolError:

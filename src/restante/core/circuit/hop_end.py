@@ -53,6 +53,7 @@ class HopEnd:
 
     def __init__(self, layer: Layer, *, random: Callable[[int], bytes]) -> None:
         self.phase = Phase.LAST
+        self.hop = layer.hop
         self._layer = layer
         self._random = random
         self._own_bytes, self._next_bytes = _layered(layer.hop), _layered(layer.hop + 1)

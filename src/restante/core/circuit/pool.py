@@ -113,10 +113,12 @@ class Due(NamedTuple):
 def due(
     circuits: Iterable[PooledCircuit], *, now_ms: int, limits: CircuitLimits, building: int = 0, is_active: bool = True
 ) -> Due:
-    """Decide what to do now. Spares are built only while the client is active."""
+    """Decide what to do now. Spares are built while the client is active or receives: its next message finds one."""
     destroy: list[int] = []
     rotate: list[int] = []
     kept = spares = 0
+    circuits = list(circuits)
+    is_active = is_active or any(each.streams for each in circuits)
     for each in circuits:
         is_old = not is_fresh(each, now_ms=now_ms)
         # Idle time starts at the first use: an unused spare waits until it is rotated (NETWORK 4).

@@ -36,6 +36,12 @@ class NodeSilent(NamedTuple):
     node: NodeId
 
 
+class NotAsked(NamedTuple):
+    """The recipient's own way to the node failed, a circuit for example: nothing is known about the node."""
+
+    node: NodeId
+
+
 class BodiesReceived(NamedTuple):
     """The node's answer to a request for bodies. `verified` have the hash that was asked for; the others were not sent,
     or their bytes are altered."""
@@ -45,7 +51,7 @@ class BodiesReceived(NamedTuple):
     verified: frozenset[PayloadHash]
 
 
-Event = ListReceived | NodeSilent | BodiesReceived
+Event = ListReceived | NodeSilent | NotAsked | BodiesReceived
 
 
 class AskList(NamedTuple):
@@ -78,6 +84,7 @@ TABLE: Final[Table[Phase]] = {
     Phase.LISTING: {
         ListReceived: _LISTED,
         NodeSilent: _LISTED,
+        NotAsked: _LISTED,
         # Nothing is fetched yet: a body that comes is not ours to act on.
         BodiesReceived: frozenset({Phase.LISTING}),
     },
@@ -85,9 +92,10 @@ TABLE: Final[Table[Phase]] = {
         # A list that comes after the decision waits for the next read.
         ListReceived: frozenset({Phase.FETCHING}),
         NodeSilent: _FETCHED,
+        NotAsked: _FETCHED,
         BodiesReceived: _FETCHED,
     },
-    Phase.FINISHED: dict.fromkeys((ListReceived, NodeSilent, BodiesReceived), frozenset({Phase.FINISHED})),
+    Phase.FINISHED: dict.fromkeys((ListReceived, NodeSilent, NotAsked, BodiesReceived), frozenset({Phase.FINISHED})),
 }
 
 
@@ -149,7 +157,10 @@ def _step(state: Read, event: Event) -> Step:
             return _fetch_if_listed(answered, ())
         case Phase.LISTING, NodeSilent(node) if _awaited(state, node):
             return _walk_outward(replace(state, silent=state.silent | {node}))
-        case Phase.FETCHING, NodeSilent(node):
+        case Phase.LISTING, NotAsked(node) if _awaited(state, node):
+            # The way to the next closest one would fail, too.
+            return _fetch_if_listed(replace(state, silent=state.silent | {node}), ())
+        case Phase.FETCHING, NodeSilent(node) | NotAsked(node):
             lost = frozenset(each for each in state.fetching if each[0] == node)
             return _fetch(replace(state, fetching=state.fetching - lost, tried=state.tried | lost))
         case Phase.FETCHING, BodiesReceived(node, asked, verified):

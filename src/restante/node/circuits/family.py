@@ -24,7 +24,7 @@ from restante.node.circuits.exit_connections import Directory, ExitConnections
 from restante.node.circuits.hop_circuit import HopCircuit
 from restante.node.frame_family import Peer
 from restante.policy.circuits.create_limits import MAX_WAITING, MAX_WAITING_PER_SOURCE, core_meter, create_meter
-from restante.policy.circuits.limits import HOP_GONE_S, HOP_IDLE_S, CircuitLimits
+from restante.policy.circuits.limits import CircuitLimits, is_left_behind
 from restante.policy.connection_limits import RelayLimits
 from restante.ports.entropy import Entropy
 from restante.runtime.transport.cell_link import CellLink, Side
@@ -186,7 +186,7 @@ class CircuitFamily:
         """End circuits that their clients have left behind."""
         now_s = self.now_s()
         for circuit in tuple(self.circuits):
-            if now_s > circuit.used_s + HOP_IDLE_S or now_s > circuit.began_s + HOP_GONE_S:
+            if is_left_behind(is_used=circuit.is_used, began_s=circuit.began_s, used_s=circuit.used_s, now_s=now_s):
                 circuit.close()
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep) if self.circuits else None
 

@@ -28,6 +28,7 @@ from restante.node.circuits.exit_connections import ExitConnections, NodeSocket
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.circuit_connection import CircuitConnection
+from restante.wire.circuit.cells import MAX_HOPS
 from restante.wire.circuit.frames import Create
 from restante.wire.circuit.streams import StoreRequest
 
@@ -67,10 +68,17 @@ class HopCircuit:
         self._tasks: set[asyncio.Task[None]] = set()
         self.began_s = now_s
         self.used_s = now_s
+        self._cells = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether more cells came than those that build it further."""
+        return self._cells > MAX_HOPS - self._end.hop
 
     def forward_cell(self, body: bytes) -> None:
         """A cell came from the client's side."""
         self.used_s = self._host.now_s()
+        self._cells += 1
         self._run(self._end.forward_cell(body))
 
     def on_cell(self, body: bytes) -> None:

@@ -34,3 +34,8 @@ GONE_MS: Final = 720_000
 HOP_IDLE_S: Final = 75.0
 """A hop ends a circuit that is silent for longer than its client would keep it."""
 HOP_GONE_S: Final = 780.0
+
+
+def is_left_behind(*, is_used: bool, began_s: float, used_s: float, now_s: float) -> bool:
+    """Return whether a hop ends a circuit. Idle time begins with the first use: until then it is a client's spare."""
+    return now_s > began_s + HOP_GONE_S or (is_used and now_s > used_s + HOP_IDLE_S)

@@ -7,10 +7,16 @@ POLL_MS: Final = 10_000
 SUBSCRIBED_POLL_MS: Final = 60_000
 """While enough nodes push it: the poll finds what they left out."""
 SHORTEST_WAIT_MS: Final = 1_000
+TRUSTED_PUSHES: Final = 2
+"""While so many of the five nodes push, little can be stored that none of them pushed: two at least get a message."""
 
 
-def poll_interval_ms(*, is_subscribed: bool) -> int:
-    return SUBSCRIBED_POLL_MS if is_subscribed else POLL_MS
+def poll_interval_ms(*, is_subscribed: bool, passes_unpushed: int = 0) -> int:
+    """Return the time until the next read. After so many passes in a row that left fewer than `TRUSTED_PUSHES` nodes
+    pushing, it is 1, 2, 4 … 10 s: the recipient's own circuits may have failed."""
+    if is_subscribed:
+        return SUBSCRIBED_POLL_MS
+    return min(POLL_MS, SHORTEST_WAIT_MS << min(passes_unpushed - 1, 10)) if passes_unpushed else POLL_MS
 
 
 def wait_ms(*, next_read_at_ms: int | None, now_ms: int, is_subscribed: bool) -> int:

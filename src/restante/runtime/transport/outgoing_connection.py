@@ -71,11 +71,13 @@ class OutgoingConnection(LinkConnection, Generic[Waiting]):
         return await cls.connect_over(dial, node=node, limits=limits)
 
     @classmethod
-    async def connect_over(cls, dial: Dial, *, node: NodeKey, limits: RelayLimits | None = None) -> Self:
+    async def connect_over(
+        cls, dial: Dial, *, node: NodeKey, limits: RelayLimits | None = None, within_s: float = ANSWER_TIMEOUT_S
+    ) -> Self:
         """Connect over whatever `dial` opens: a socket, or a stream of a circuit."""
         connection = cls._to(node, limits or RelayLimits())
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(within_s):
                 await dial(connection)
                 await connection._ready
         except (OSError, TimeoutError) as error:

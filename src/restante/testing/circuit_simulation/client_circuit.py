@@ -1,6 +1,7 @@
 """A simulated client's circuit: hosts core/circuit's client end and streams, as client/circuits/circuit does."""
 
 from collections.abc import Callable
+from typing import Final
 
 from restante.core.circuit import client_streams
 from restante.core.circuit.client_end import ClientEnd, Hop
@@ -9,10 +10,12 @@ from restante.core.circuit.effects import Built, Deliver, DestroyForward, Effect
 from restante.core.circuit.table import Phase
 from restante.model.ids import NodeId
 from restante.policy.circuits.path import Path
-from restante.testing.circuit_simulation.hop import World
 from restante.testing.circuit_simulation.segment import FAR, NEAR, Frame, Kind, Segment
+from restante.testing.circuit_simulation.world import World
 from restante.testing.mesh_simulation.engine import Peer
 from restante.wire.circuit.streams import StoreAnswer, StoreRequest
+
+NO_NODE: Final = NodeId(bytes(32))
 
 
 class StreamUser:
@@ -50,7 +53,12 @@ class SimulatedCircuit:
         self._end = ClientEnd(hops, entropy=world.dice.randbytes)
         self._streams = ClientStreams()
         guard = world.hops[path.guard.node_id]
-        self._segment = Segment(world.engine, client, guard.node)
+        self._engine = world.engine
+        self.is_guard_lost = False
+        self.owed_since_ms: int | None = None
+        """Since when an answer is owed and nothing has come (`policy.circuits.silence`)."""
+        self.is_probed = False
+        self._segment = Segment(world.engine, client, guard.node, world.line(client, guard.node))
         self._segment.listeners[NEAR] = self
         if guard.node.is_alive:
             guard.accept(self._segment)
@@ -59,6 +67,10 @@ class SimulatedCircuit:
     @property
     def is_open(self) -> bool:
         return self._end.phase is not Phase.CLOSED
+
+    @property
+    def has_guard(self) -> bool:
+        return self._end.has_guard
 
     @property
     def is_full(self) -> bool:
@@ -80,6 +92,11 @@ class SimulatedCircuit:
         self._run_streams(effects)
         return stream
 
+    def probe(self) -> None:
+        self.is_probed = True
+        if not self._streams.is_full:
+            self.begin(NO_NODE, StreamUser())
+
     def write(self, stream: int, data: bytes) -> None:
         if self.is_open and stream in self.users:
             self._run_streams(self._streams.write(stream, data))
@@ -98,10 +115,18 @@ class SimulatedCircuit:
                 self._run(self._end.guard_answered(frame.body))
             case Kind.CELL:
                 self._run(self._end.received(frame.body))
+                self.owed_since_ms = self._engine.now_ms if self._streams.is_owed_an_answer else None
+                self.is_probed = False
             case _:
                 self._run(self._end.destroyed())
 
     def on_lost(self, _segment: Segment) -> None:
+        self.is_guard_lost = True
+        self._run(self._end.destroyed())
+
+    def hang_up(self) -> None:
+        """The client has ended its connection to the guard."""
+        self._segment.crashed(NEAR)
         self._run(self._end.destroyed())
 
     def _run(self, effects: tuple[Effect, ...]) -> None:
@@ -126,6 +151,8 @@ class SimulatedCircuit:
             match effect:
                 case client_streams.SendCell(content, cell_class):
                     self._run(self._end.send(content, cell_class))
+                    if self.owed_since_ms is None and self._streams.is_owed_an_answer:
+                        self.owed_since_ms = self._engine.now_ms
                 case client_streams.Answered(number, answer) if number in self.users:
                     self.users[number].on_answer(answer)
                 case client_streams.Connected(number) if number in self.users:

@@ -1,8 +1,6 @@
 """Circuits at a simulated node: hosts core/circuit's hop end and exit streams, as node/circuits does."""
 
-import random
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from restante.core.circuit import exit_streams
 from restante.core.circuit.effects import (
@@ -20,57 +18,39 @@ from restante.core.circuit.hop_end import HopEnd
 from restante.core.circuit.table import Phase
 from restante.crypto.onion import HOP_ENTROPY_BYTES, answer_handshake, onion_public_key
 from restante.model.ids import InboxKey, NodeId, PayloadHash
+from restante.policy.circuits.limits import HOP_IDLE_S, is_left_behind
+from restante.testing.circuit_simulation.backoff import Line
 from restante.testing.circuit_simulation.segment import FAR, NEAR, Frame, Kind, Segment
-from restante.testing.mesh_simulation.engine import Engine
-from restante.testing.mesh_simulation.node import SimulatedNode
+from restante.testing.circuit_simulation.world import TICKET_BYTES, World
+from restante.testing.mesh_simulation.node import ListAnswer, SimulatedNode
+from restante.wire.circuit.cells import MAX_HOPS
 from restante.wire.circuit.streams import NO_ANSWER, StoreAnswer, StoreRequest, StreamFailure
 
 UPLOAD_BYTES: Final = 64 * 1_048_576
-TICKET_BYTES: Final = 8
 ANSWERED: Final = 1
 """Stands for the frame type of a node's answer."""
-PUSHED: Final = b"p"
+ASK: Final = b"a"
 REPLIED: Final = b"r"
-
-
-class Tickets:
-    """What a node does for a request, by the number that travels in it. Sealed bytes are not simulated."""
-
-    def __init__(self) -> None:
-        self._handles: dict[int, dict[NodeId, Callable[[], Any]]] = {}
-        self._answers: dict[int, object] = {}
-        self._last = 0
-
-    def issue(self, handles: dict[NodeId, Callable[[], Any]]) -> bytes:
-        self._last += 1
-        self._handles[self._last] = handles
-        return self._last.to_bytes(TICKET_BYTES, "big")
-
-    def handle(self, raw: bytes, node: NodeId) -> Callable[[], Any]:
-        return self._handles[int.from_bytes(raw[:TICKET_BYTES], "big")][node]
-
-    def keep(self, answer: object) -> bytes:
-        self._last += 1
-        self._answers[self._last] = answer
-        return self._last.to_bytes(TICKET_BYTES, "big")
-
-    def take(self, raw: bytes) -> Any:
-        return self._answers.pop(int.from_bytes(raw[:TICKET_BYTES], "big"))
-
-    def forget(self, raw: bytes) -> None:
-        self._handles.pop(int.from_bytes(raw[:TICKET_BYTES], "big"), None)
+PUSHED: Final = b"p"
+ECHO: Final = b"e"
+"""A round trip of the inner connection's handshake, or a heartbeat."""
+PUT_LIMIT_MS: Final = 10_000
+DIAL_LIMIT_MS: Final = 10_000
+DIAL_AGAIN_MS: Final = 5_000
+"""These times are those of node/circuits."""
 
 
 class HopNode:
     """One node: its circuits, and the inner connections that end at it. A crash takes both."""
 
-    def __init__(self, node: SimulatedNode, world: "World", *, private_key: bytes, drop_rate: float) -> None:
+    def __init__(self, node: SimulatedNode, world: World, *, private_key: bytes, drop_rate: float) -> None:
         self.node = node
         self.world = world
         self.drop_rate = drop_rate
         self.budget = ByteBudget(UPLOAD_BYTES)
         self._segments: dict[tuple[Segment, int], None] = {}
         self.subscribers: dict[InboxKey, list[InnerServer]] = {}
+        self.not_dialled_before_ms: dict[NodeId, int] = {}
         self._onion_keys = {onion_public_key(private_key): private_key}
 
     def accept(self, segment: Segment) -> None:
@@ -100,22 +80,13 @@ class HopNode:
             segment.crashed(end)
         self._segments.clear()
         self.subscribers.clear()
+        self.not_dialled_before_ms.clear()
+        self.world.crashed(self.node)
         self.budget = ByteBudget(UPLOAD_BYTES)
 
     def push(self, key: InboxKey, payload_hash: PayloadHash) -> None:
         for each in self.subscribers.get(key, ()):
-            each.push(payload_hash)
-
-
-class World:
-    """What the hosts of a circuit simulation share."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.dice: random.Random = engine.dice
-        self.tickets = Tickets()
-        self.hops: dict[NodeId, HopNode] = {}
-        self.drops = 0
+            each.push(key, payload_hash)
 
 
 class _Incoming:
@@ -149,12 +120,15 @@ class InnerServer:
             self.on_lost(segment)
             segment.close()
             return
-        tickets = self.host.world.tickets
-        answer = tickets.handle(frame.body, self.host.node.node_id)()
+        if frame.body == ECHO:
+            segment.send(NEAR, Frame(Kind.DATA, ECHO))
+            return
+        tickets, ticket = self.host.world.tickets, frame.body[1 : 1 + TICKET_BYTES]
+        answer = tickets.handle(ticket, self.host.node.node_id)()
         if isinstance(answer, Subscribed):
             self.host.subscribers.setdefault(answer.key, []).append(self)
             self._keys.add(answer.key)
-        segment.send(NEAR, Frame(Kind.DATA, REPLIED + frame.body[:TICKET_BYTES] + tickets.keep(answer)))
+        segment.send(NEAR, Frame(Kind.DATA, REPLIED + ticket + tickets.keep(answer)))
 
     def on_lost(self, segment: Segment) -> None:
         self.host.leave(segment, FAR)
@@ -163,16 +137,15 @@ class InnerServer:
             if self in listeners:
                 listeners.remove(self)
 
-    def push(self, payload_hash: PayloadHash) -> None:
-        self._segment.send(NEAR, Frame(Kind.DATA, PUSHED + payload_hash))
+    def push(self, key: InboxKey, payload_hash: PayloadHash) -> None:
+        self._segment.send(NEAR, Frame(Kind.DATA, PUSHED + key + payload_hash))
 
 
-class Subscribed:
-    """A node's answer to SUBSCRIBE: what it holds for the key now. From then on it pushes."""
+class Subscribed(NamedTuple):
+    """A node's answer to SUBSCRIBE: what it lists for the key now. From then on it pushes."""
 
-    def __init__(self, key: InboxKey, hashes: tuple[PayloadHash, ...]) -> None:
-        self.key = key
-        self.hashes = hashes
+    key: InboxKey
+    listed: ListAnswer
 
 
 class HopCircuit:
@@ -187,6 +160,9 @@ class HopCircuit:
         self._lives = host.node.lives
         self._streams = ExitStreams(host.budget, now_s=self._now_s())
         self._inner: dict[int, Segment] = {}
+        self._began_s = self._used_s = self._now_s()
+        self._cells = 0
+        self._watch()
 
     def on_frame(self, segment: Segment, frame: Frame) -> None:
         if segment is self._back:
@@ -210,10 +186,22 @@ class HopCircuit:
                 del self._inner[stream]
                 self._exit(self._streams.hung_up(stream))
 
+    def _watch(self) -> None:
+        """End the circuit if its client has left it behind."""
+        if not self._is_living():
+            return
+        is_used = self._cells > MAX_HOPS - self._end.hop
+        if is_left_behind(is_used=is_used, began_s=self._began_s, used_s=self._used_s, now_s=self._now_s()):
+            self._run(self._end.close())
+        else:
+            self._world.engine.after(1_000 * HOP_IDLE_S, self._watch)
+
     def _from_client(self, frame: Frame) -> None:
         if frame.kind is Kind.DESTROY:
             self._run(self._end.destroyed(by_client_side=True))
         elif not self._drops():
+            self._used_s = self._now_s()
+            self._cells += 1
             self._run(self._end.forward_cell(frame.body))
 
     def _from_next(self, frame: Frame) -> None:
@@ -238,7 +226,8 @@ class HopCircuit:
                 case SendBackward(body):
                     self._back.send(NEAR, Frame(Kind.CELL, body))
                 case CreateNext(node_id, request, hop):
-                    self._onward = self._dial(node_id)
+                    line = self._world.line(self._host.node, self._world.hops[node_id].node)
+                    self._onward = self._dial(node_id, line)
                     self._onward.send(FAR, Frame(Kind.CREATE, request, hop))
                 case DestroyForward() if self._onward is not None:
                     self._onward.send(FAR, Frame(Kind.DESTROY))
@@ -275,40 +264,47 @@ class HopCircuit:
                     self._run(self._end.close())
 
     def _put(self, stream: int, request: StoreRequest, place: int) -> None:
-        node_id, tickets = request.nodes[place], self._world.tickets
+        node_id, tickets, host = request.nodes[place], self._world.tickets, self._host
 
         def answered(answer: object) -> None:
             self._stored(stream, StoreAnswer(place, ANSWERED, tickets.keep(answer)))
 
         def failed() -> None:
+            host.not_dialled_before_ms[node_id] = self._world.engine.now_ms + DIAL_AGAIN_MS
             self._stored(stream, StoreAnswer(place, NO_ANSWER, b""))
 
+        if self._world.engine.now_ms < host.not_dialled_before_ms.get(node_id, 0):
+            self._stored(stream, StoreAnswer(place, NO_ANSWER, b""))
+            return
         target = self._world.hops[node_id].node
         handle = tickets.handle(request.envelope, node_id)
-        self._world.engine.request(self._host.node, target, handle, answered, failed)
+        self._world.exchange(host.node, target, handle, answered, failed, limit_ms=PUT_LIMIT_MS)
 
     def _stored(self, stream: int, answer: StoreAnswer) -> None:
         if self._is_living():
             self._exit(self._streams.answered(stream, answer))
 
     def _begin(self, stream: int, node_id: NodeId) -> None:
-        """Dial: one round trip, then the inner connection stands. Its own handshake is not simulated."""
+        """Dial: one round trip, then the inner connection stands, and its handshake follows."""
+        if node_id not in self._world.hops:
+            self._exit(self._streams.dial_failed(stream, StreamFailure.UNKNOWN_NODE))
+            return
         target = self._world.hops[node_id].node
 
         def connected(_answer: object) -> None:
             if self._is_living():
-                self._inner[stream] = self._dial(node_id)
+                self._inner[stream] = self._dial(node_id, Line())
                 self._exit(self._streams.connected(stream))
 
         def failed() -> None:
             if self._is_living():
                 self._exit(self._streams.dial_failed(stream, StreamFailure.UNREACHABLE))
 
-        self._world.engine.request(self._host.node, target, lambda: None, connected, failed)
+        self._world.exchange(self._host.node, target, lambda: None, connected, failed, limit_ms=DIAL_LIMIT_MS)
 
-    def _dial(self, node_id: NodeId) -> Segment:
+    def _dial(self, node_id: NodeId, line: Line) -> Segment:
         other = self._world.hops[node_id]
-        segment = Segment(self._world.engine, self._host.node, other.node)
+        segment = Segment(self._world.engine, self._host.node, other.node, line)
         segment.listeners[NEAR] = self
         self._host.join(segment, NEAR)
         if other.node.is_alive:

@@ -5,18 +5,20 @@ It has calls back in place of awaits.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
-from restante.core.circuit.pool import Build, PooledCircuit, Reuse, choose_circuit, due, rotate_at
+from restante.core.circuit.pool import STORES, Build, PooledCircuit, Reuse, choose_circuit, due, rotate_at
 from restante.model.errors import RestanteError
 from restante.model.ids import NodeId
 from restante.model.node_descriptor import NodeDescriptor
 from restante.policy.circuits.build_times import BuildTimes
-from restante.policy.circuits.guards import GuardState, refresh_guards, usable_guards
 from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.circuits.path import Path, choose_path, usable_hops
+from restante.policy.circuits.silence import Silence, judge_silence, silent_after_s
 from restante.testing.circuit_simulation.client_circuit import SimulatedCircuit
-from restante.testing.circuit_simulation.hop import World
+from restante.testing.circuit_simulation.guards import SimulatedGuards
+from restante.testing.circuit_simulation.world import World
 from restante.testing.mesh_simulation.engine import Peer
 
 BUILD_TRIES: Final = 3
@@ -25,6 +27,16 @@ WAIT_MS: Final = 10_000
 TICK_MS: Final = 1_000
 PASSED_OVER_MS: Final = 600_000
 _NONE: Final[frozenset[NodeId]] = frozenset()
+
+
+class NoCircuit(Enum):
+    """Why a request gets none."""
+
+    NO_HOPS_LEFT = auto()
+    NOT_BUILT = auto()
+
+
+Got = SimulatedCircuit | NoCircuit
 
 
 @dataclass(slots=True, eq=False)
@@ -44,14 +56,14 @@ class _Request:
     prefer_not: frozenset[NodeId]
     wants_exits: int
     deadline_ms: int
-    done: Callable[[SimulatedCircuit | None], None]
+    done: Callable[[Got], None]
 
 
 class _OneBuild:
     """One circuit that is built: in time, too late, or not at all. A late one is measured and kept as a spare."""
 
     def __init__(
-        self, pool: "SimulatedPool", path: Path, done: Callable[[_Member | None], None], again: Callable[[], None]
+        self, pool: "SimulatedPool", path: Path, done: Callable[[_Member | NoCircuit], None], again: Callable[[], None]
     ) -> None:
         self._pool = pool
         self._path = path
@@ -62,6 +74,14 @@ class _OneBuild:
         self._circuit: SimulatedCircuit | None = None
 
     def begin(self) -> None:
+        self._pool.connect(self._path, self._connected)
+
+    def _connected(self, is_connected: bool) -> None:
+        if not is_connected:
+            self._end()
+            self._again()
+            return
+        self._began_ms = self._pool.now_ms
         self._circuit = self._pool.begin_circuit(self._path, self)
         self._pool.after(self._pool.times.timeout_s, self._timed_out)
 
@@ -82,6 +102,8 @@ class _OneBuild:
         if self._end():
             times = self._pool.times
             times.timed_out()
+            if self._circuit is not None and not self._circuit.has_guard:
+                self._pool.check_guard(self._circuit)
             self._pool.after(times.measured_s - times.timeout_s, self._give_up)
             self._again()
 
@@ -102,7 +124,7 @@ class SimulatedPool:
 
     def __init__(self, world: World, client: Peer, nodes: list[NodeDescriptor], limits: CircuitLimits) -> None:
         self.times = BuildTimes()
-        self.built = self.failed = 0
+        self.built = self.failed = self.silent = 0
         self.on_rotating: Callable[[SimulatedCircuit], None] = lambda _circuit: None
         self._world = world
         self._engine = world.engine
@@ -110,10 +132,10 @@ class SimulatedPool:
         self._hops = usable_hops(nodes)
         self._limits = limits
         self._choose = world.dice.randrange
-        self._guards = GuardState()
-        self._guard_failed_ms: dict[NodeId, int] = {}
+        self._guards = SimulatedGuards(world, client, self._hops)
         self._passed_over: dict[NodeId, int] = {}
         self._members: dict[SimulatedCircuit, _Member] = {}
+        self._begun: dict[SimulatedCircuit, None] = {}
         self._waiting: list[_Request] = []
         self._builds_for: set[str] = set()
         self._building = 0
@@ -124,13 +146,13 @@ class SimulatedPool:
     def acquire(
         self,
         use: str,
-        done: Callable[[SimulatedCircuit | None], None],
+        done: Callable[[Got], None],
         *,
         avoid: frozenset[NodeId] = _NONE,
         prefer_not: frozenset[NodeId] = _NONE,
         wants_exits: int = 1,
     ) -> None:
-        """Call `done` with a circuit for this use, or with None if there is none in time."""
+        """Call `done` with a circuit for this use, or with why there is none."""
         self._active_until_ms = self._engine.now_ms + self._limits.idle_ms
         request = _Request(
             use=use,
@@ -160,7 +182,7 @@ class SimulatedPool:
                     self._member(evicted).circuit.close()
                 self._build_for(request, avoid_exits)
             case _ if self._engine.now_ms >= request.deadline_ms:
-                request.done(None)
+                request.done(NoCircuit.NOT_BUILT)
             case _:
                 self._waiting.append(request)
 
@@ -175,10 +197,10 @@ class SimulatedPool:
             hop for each in self._members.values() if each.use == request.use for hop in each.circuit.hops[1:]
         )
 
-        def built(member: _Member | None) -> None:
+        def built(member: _Member | NoCircuit) -> None:
             self._builds_for.discard(request.use)
-            if member is None:
-                request.done(None)
+            if isinstance(member, NoCircuit):
+                request.done(member)
             else:
                 self._use(member, request)
             self.changed()
@@ -190,13 +212,13 @@ class SimulatedPool:
         avoid: frozenset[NodeId],
         avoid_exits: frozenset[NodeId],
         prefer_not: frozenset[NodeId],
-        done: Callable[[_Member | None], None],
+        done: Callable[[_Member | NoCircuit], None],
         tries: int = BUILD_TRIES,
     ) -> None:
         """Build a circuit, over other hops if the first ones fail."""
         path = self._path(avoid, avoid_exits, prefer_not) if tries else None
         if path is None:
-            done(None)
+            done(NoCircuit.NO_HOPS_LEFT if tries else NoCircuit.NOT_BUILT)
             return
 
         def again() -> None:
@@ -207,9 +229,25 @@ class SimulatedPool:
         _OneBuild(self, path, done, again).begin()
 
     def begin_circuit(self, path: Path, build: "_OneBuild") -> SimulatedCircuit:
-        return SimulatedCircuit(
+        circuit = SimulatedCircuit(
             self._world, self._client, path, on_built=build.built, on_ended=build.ended, on_freed=self.changed
         )
+        self._begun[circuit] = None
+        return circuit
+
+    def connect(self, path: Path, done: Callable[[bool], None]) -> None:
+        self._guards.connect(path.guard.node_id, done, within_s=silent_after_s(self.times.timeout_s))
+
+    def check_guard(self, circuit: SimulatedCircuit) -> None:
+        """End all circuits over a guard that gives no sign of life."""
+        guard, within_s = circuit.hops[0], silent_after_s(self.times.timeout_s)
+
+        def on_silent() -> None:
+            self._world.hang_up(self._client, self._world.hops[guard].node)
+            for each in [each for each in self._begun if each.hops[0] == guard]:
+                each.hang_up()
+
+        self._guards.check(guard, within_s=within_s, on_silent=on_silent)
 
     def build_is_over(self) -> None:
         self._building -= 1
@@ -219,8 +257,7 @@ class SimulatedPool:
     ) -> Path | None:
         now_ms = self._engine.now_ms
         self._passed_over = {node: until for node, until in self._passed_over.items() if until > now_ms}
-        self._guards = refresh_guards(self._guards, self._hops, now_ms=now_ms, choose=self._choose)
-        guards = usable_guards(self._guards, self._hops, failed_at_ms=self._guard_failed_ms, now_ms=now_ms)
+        guards = self._guards.in_order()
         for passed_over in (frozenset(self._passed_over), _NONE):
             try:
                 return choose_path(
@@ -241,18 +278,20 @@ class SimulatedPool:
         self._last += 1
         now_ms = self._engine.now_ms
         rotate_ms = rotate_at(now_ms, self._world.dice.uniform(-1, 1))
-        self._guard_failed_ms.pop(circuit.hops[0], None)
         member = self._members[circuit] = _Member(self._last, circuit, now_ms, now_ms, rotate_ms)
         return member
 
     def note_failure(self, path: Path, hop: int | None) -> None:
         if hop == 1:
-            self._guard_failed_ms[path.guard.node_id] = self._engine.now_ms
+            self._guards.failed(path.guard.node_id)
         elif hop is not None:
             self._passed_over[path.hops[hop - 1].node_id] = self._engine.now_ms + PASSED_OVER_MS
 
     def drop(self, circuit: SimulatedCircuit) -> None:
         self._members.pop(circuit, None)
+        self._begun.pop(circuit, None)
+        if circuit.is_guard_lost:
+            self._guards.lost(circuit.hops[0])
 
     def has(self, circuit: SimulatedCircuit) -> bool:
         return circuit in self._members
@@ -292,7 +331,22 @@ class SimulatedPool:
         for request in waiting:
             self._serve(request)
 
+    def _watch_silent(self) -> None:
+        limit_s = silent_after_s(self.times.timeout_s)
+        for circuit, member in tuple(self._members.items()):
+            if circuit.owed_since_ms is None:
+                continue
+            owed_s, is_storing = (self._engine.now_ms - circuit.owed_since_ms) / 1_000, member.use == STORES
+            match judge_silence(owed_s, limit_s=limit_s, is_storing=is_storing, is_probed=circuit.is_probed):
+                case Silence.PROBE:
+                    circuit.probe()
+                case Silence.GIVE_UP:
+                    self.silent += 1
+                    self.check_guard(circuit)
+                    circuit.close()
+
     def _tick(self) -> None:
+        self._watch_silent()
         self._serve_waiting()
         now_ms = self._engine.now_ms
         todo = due(

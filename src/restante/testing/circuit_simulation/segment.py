@@ -1,13 +1,13 @@
 """A connection between two simulated peers: frames arrive in order and wait while a partition lasts."""
 
 from collections import deque
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
 
+from restante.testing.circuit_simulation.backoff import Line
 from restante.testing.mesh_simulation.engine import Engine, Peer
 
-RESEND_MS: Final = 250
-"""How often TCP tries again while the other end can't be reached."""
 NEAR: Final = 0
 FAR: Final = 1
 
@@ -38,13 +38,14 @@ class Listener(Protocol):
 class Segment:
     """`ends` are the peers: the near one dialled. What has no listener is lost."""
 
-    def __init__(self, engine: Engine, near: Peer, far: Peer) -> None:
+    def __init__(self, engine: Engine, near: Peer, far: Peer, line: Line) -> None:
         self.ends = (near, far)
         self.listeners: list[Listener | None] = [None, None]
         self.is_open = True
         self._engine = engine
         self._queues: tuple[deque[Frame], deque[Frame]] = (deque(), deque())
         self._last_ms = [0, 0]
+        self._line = line
 
     def send(self, to: int, frame: Frame) -> None:
         if not self.is_open:
@@ -66,8 +67,7 @@ class Segment:
     def _arrive(self, to: int) -> None:
         if not self.is_open or not self._queues[to]:
             return
-        if not self._can_pass():
-            self._engine.after(RESEND_MS, self._arrive, to)
+        if self._waits(to, self._arrive):
             return
         frame = self._queues[to].popleft()
         listener = self.listeners[to]
@@ -77,16 +77,21 @@ class Segment:
             self._engine.after(self._engine.delay_ms(), self._lost, 1 - to)
 
     def _lost(self, end: int) -> None:
-        if not self.is_open:
-            return
-        if not self._can_pass():
-            self._engine.after(RESEND_MS, self._lost, end)
+        if not self.is_open or self._waits(end, self._lost):
             return
         self.is_open = False
         listener = self.listeners[end]
         if listener is not None:
             listener.on_lost(self)
 
-    def _can_pass(self) -> bool:
+    def _waits(self, to: int, again: Callable[[int], None]) -> bool:
+        """Return whether nothing passes now; then `again` is called when TCP tries again."""
         near, far = self.ends
-        return not self._engine.is_partitioned or near.side == far.side
+        direction, now_ms = self._line.directions[to], self._engine.now_ms
+        if now_ms >= direction.until_ms:
+            if not self._engine.is_partitioned or near.side == far.side:
+                direction.passed()
+                return False
+            direction.failed(now_ms)
+        self._engine.at(direction.until_ms, again, to)
+        return True

@@ -1,16 +1,23 @@
 """People who write to each other through circuits, while nodes crash, drop cells and lose each other (SPEC 1.7)."""
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
+from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.replication import serving
 from restante.core.replication.serving import Serving
 from restante.crypto.onion import onion_public_key
-from restante.model.ids import InboxKey, PayloadHash
+from restante.model.ids import Address, InboxKey, MessageId, PayloadHash, SessionId
+from restante.model.kinds import Kind, TtlType
 from restante.policy.mesh.repair import PING_INTERVAL_MS
-from restante.testing.circuit_simulation.hop import HopNode, World
+from restante.testing.circuit_simulation.hop import HopNode
+from restante.testing.circuit_simulation.inbox import SimulatedInbox
 from restante.testing.circuit_simulation.person import CircuitSender, Person
+from restante.testing.circuit_simulation.transport import SEALED_BYTES
+from restante.testing.circuit_simulation.world import World
 from restante.testing.mesh_simulation.clients import Message
 from restante.testing.mesh_simulation.directory_view import DirectoryView
 from restante.testing.mesh_simulation.engine import Engine
@@ -18,11 +25,14 @@ from restante.testing.mesh_simulation.network_map import NetworkMap
 from restante.testing.mesh_simulation.node import SimulatedNode
 from restante.testing.mesh_simulation.repair import Replicator
 from restante.testing.mesh_simulation.values import HOUR_MS, MINUTE_MS, START_MS, SimulationResult
+from restante.wire.ttl_header import TtlHeader
 
 LINKS: Final = 8
 """Sender, guard, middle, exit, node, exit, middle, guard, recipient."""
 WARM_UP_MS: Final = 2 * MINUTE_MS
 PARTITION_MS: Final = 30_000
+NEVER_MS: Final = 10**12
+TTL_S: Final = 30 * 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +84,20 @@ class CircuitResult:
     """It waits in its sender's outbox."""
     lost: int = 0
     shown_twice: int = 0
-    arrived_again: int = 0
-    """Copies that deduplication ignored."""
+    shown_out_of_order: int = 0
+    """Shown after a later message of the same sender without the mark that it is late."""
+    late: int = 0
+    """Shown with that mark, because the gap before it was skipped after five minutes."""
+    verdicts: dict[str, int] = field(default_factory=dict)
+    """What the recipients' rules said about each arrival; five nodes push each message."""
+    gaps: int = 0
     latencies_ms: list[int] = field(default_factory=list)
     """From acceptance to the reader."""
     crashes: int = 0
     cells_dropped: int = 0
     circuits_built: int = 0
     builds_failed: int = 0
+    circuits_silent: int = 0
     events: int = 0
     trace: str = ""
 
@@ -90,7 +106,9 @@ class CircuitResult:
         return self.lost == 0 and self.messages == self.read + self.stored + self.unsent
 
     def quantile_ms(self, share: float) -> int:
-        ordered = sorted(self.latencies_ms)
+        """Return within which time this share of all messages was read. One that was not read took forever."""
+        unread = [NEVER_MS] * (self.messages - len(self.latencies_ms))
+        ordered = sorted(self.latencies_ms) + unread
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
     def delivered_within(self, limit_ms: int) -> float:
@@ -125,6 +143,10 @@ class CircuitSimulation:
         self._people: list[Person] = []
         self._messages: list[Message] = []
         self._by_hash: dict[PayloadHash, Message] = {}
+        self._written: dict[PayloadHash, DecryptedMessage] = {}
+        self._sequences: Counter[tuple[int, int]] = Counter()
+        self._inboxes: list[SimulatedInbox] = []
+        self._last_shown: dict[tuple[int, Address], int] = {}
 
     def run(self) -> CircuitResult:
         self._build()
@@ -142,8 +164,10 @@ class CircuitSimulation:
             Replicator(self._network, node, has_synced=True).start(engine.dice.uniform(0, PING_INTERVAL_MS))
         for number in range(settings.people):
             person = Person(self._network, self._world, number, side=number % 2)
-            person.on_shown = self._shown
+            inbox = SimulatedInbox(engine, partial(self._shown, number))
+            person.on_arrived = partial(self._arrived, inbox)
             self._people.append(person)
+            self._inboxes.append(inbox)
         for number in range(settings.messages):
             self._plan_message(number)
         if settings.crashes_per_minute:
@@ -180,12 +204,38 @@ class CircuitSimulation:
         )
         self._messages.append(message)
         self._by_hash[message.payload_hash] = message
-        attempt = CircuitSender(self._network, self._world, message, self._people[sender]).attempt
-        self._engine.at(message.accepted_at_ms, attempt)
+        self._engine.at(message.accepted_at_ms, self._accept, message, sender)
 
-    def _shown(self, payload_hash: PayloadHash) -> None:
-        message = self._by_hash[payload_hash]
+    def _accept(self, message: Message, sender: int) -> None:
+        """Number and encrypt the message, then store it."""
+        pair = (sender, message.recipient)
+        header = TtlHeader(message.accepted_at_ms, TTL_S, TtlType.ABSOLUTE)
+        self._written[message.payload_hash] = DecryptedMessage(
+            header,
+            message_id=MessageId(b"message".ljust(12) + message.number.to_bytes(4, "big")),
+            sender=Address(b"person".ljust(28) + sender.to_bytes(4, "big")),
+            session_id=SessionId(hashlib.sha256(b"session %d %d" % pair).digest()),
+            sequence=self._sequences[pair],
+            kind=Kind.TEXT,
+            body=b"message %d" % message.number,
+            payload_hash=message.payload_hash,
+            envelope_bytes=SEALED_BYTES,
+        )
+        self._sequences[pair] += 1
+        CircuitSender(self._network, self._world, message, self._people[sender]).attempt()
+
+    def _arrived(self, inbox: SimulatedInbox, payload_hash: PayloadHash) -> None:
+        inbox.arrived(self._written[payload_hash])
+
+    def _shown(self, person: int, shown: DecryptedMessage, is_late: bool) -> None:
+        """The application of this person sees a message."""
+        message = self._by_hash[shown.payload_hash]
         message.reads += 1
+        self.result.late += is_late
+        if not is_late:
+            before = self._last_shown.get((person, shown.sender), -1)
+            self.result.shown_out_of_order += shown.sequence < before
+            self._last_shown[person, shown.sender] = max(before, shown.sequence)
         if message.reads == 1:
             self.result.latencies_ms.append(self._engine.now_ms - message.accepted_at_ms)
             self._engine.note("read", message.number)
@@ -227,9 +277,11 @@ class CircuitSimulation:
                 result.stored += 1
             else:
                 result.lost += 1
-        result.arrived_again = sum(person.again for person in self._people)
+        result.verdicts = dict(sum((each.verdicts for each in self._inboxes), Counter()))
+        result.gaps = sum(each.gaps for each in self._inboxes)
         result.cells_dropped = self._world.drops
         result.circuits_built = sum(person.pool.built for person in self._people)
         result.builds_failed = sum(person.pool.failed for person in self._people)
+        result.circuits_silent = sum(person.pool.silent for person in self._people)
         result.events = self._engine.events
         result.trace = self._engine.trace

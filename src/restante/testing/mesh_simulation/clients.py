@@ -53,14 +53,14 @@ class Sender:
         self._attempt = 0
         self._state, _ = store_quorum.start((), bucket=0, now_ms=0)
         self._key = InboxKey(b"")
-        self._passed_over: dict[NodeId, int] = {}
+        self.passed_over: dict[NodeId, int] = {}
 
     def attempt(self) -> None:
         engine = self._network.engine
         self._network.result.attempts += 1
         self._attempt += 1
         bucket = bucket_at(engine.now_ms + self._clock_error_ms)
-        passed_over = frozenset(node for node, until in self._passed_over.items() if until > engine.now_ms)
+        passed_over = frozenset(node for node, until in self.passed_over.items() if until > engine.now_ms)
         order = self._order(bucket, self._lag_ms)
         self._began_at_ms = engine.now_ms
         state, effects = store_quorum.start(order, bucket=bucket, now_ms=engine.now_ms, passed_over=passed_over)
@@ -88,7 +88,7 @@ class Sender:
                 case store_quorum.MoveTo(bucket):
                     self._step(self._attempt, store_quorum.Moved(self._order(bucket, self._lag_ms)))
                 case store_quorum.PassOver(node, until_ms):
-                    self._passed_over[node] = until_ms
+                    self.passed_over[node] = until_ms
                 case store_quorum.ReportSent():
                     if not message.is_sent:
                         self._network.result.store_ms.append(engine.now_ms - self._began_at_ms)
@@ -130,7 +130,11 @@ class Sender:
                     order = self._order(bucket, 0)
                     self._step(attempt, store_quorum.NotResponsibleAnswered(node_id, order))
 
-        self.request(node, handle, answered, lambda: self._step(attempt, store_quorum.PutFailed(node_id)))
+        def failed(*, was_asked: bool = True) -> None:
+            event = store_quorum.PutFailed(node_id) if was_asked else store_quorum.NotAsked(node_id)
+            self._step(attempt, event)
+
+        self.request(node, handle, answered, failed)
 
     def request(self, node: SimulatedNode, handle: Handle, answered: Answered, failed: Failed) -> None:
         """Put to a node directly. A sender that uses circuits does otherwise."""
@@ -161,7 +165,7 @@ class Recipient:
         for bucket in buckets.due(self.buckets, now_ms=now_ms):
             if bucket not in self._reading:
                 self._reading.add(bucket)
-                _Reading(self, self._network, bucket, received, poll_interval_ms).begin()
+                Reading(self, self._network, bucket, received, poll_interval_ms).begin()
 
     def finished(self, bucket: int, event: ReadFinished, poll_interval_ms: int) -> None:
         self._reading.discard(bucket)
@@ -177,6 +181,17 @@ class Recipient:
         """Ask a node directly. A recipient that uses circuits does otherwise."""
         self._network.engine.request(self, node, handle, answered, failed)
 
+    def request_list(
+        self,
+        node: SimulatedNode,
+        bucket: int,  # noqa: ARG002 - one that subscribes needs it
+        handle: Handle,
+        answered: Answered,
+        failed: Failed,
+    ) -> None:
+        """Ask a node what it lists for a bucket."""
+        self.request(node, handle, answered, failed)
+
     def known(self, bucket: int) -> set[PayloadHash]:
         return self._known.setdefault(bucket, set())
 
@@ -189,7 +204,7 @@ class Recipient:
         return self._lag_ms
 
 
-class _Reading:
+class Reading:
     """One read of one bucket."""
 
     def __init__(
@@ -235,11 +250,15 @@ class _Reading:
         def answered(answer: ListAnswer) -> None:
             self._step(reading.ListReceived(node_id, answer.hashes, answer.is_complete))
 
-        self._recipient.request(
+        def failed(*, was_asked: bool = True) -> None:
+            self._step(reading.NodeSilent(node_id) if was_asked else reading.NotAsked(node_id))
+
+        self._recipient.request_list(
             node,
+            self._bucket,
             lambda: node.list(self._network.view_of(node), self._key),
             answered,
-            lambda: self._step(reading.NodeSilent(node_id)),
+            failed,
         )
 
     def _fetch(self, node_id: NodeId, hashes: tuple[PayloadHash, ...]) -> None:
@@ -253,7 +272,7 @@ class _Reading:
             node,
             lambda: [node.sends_true_body(self._key, each) for each in hashes],
             answered,
-            lambda: self._step(reading.NodeSilent(node_id)),
+            lambda **_: self._step(reading.NodeSilent(node_id)),
         )
 
     def _finish(self, finish: reading.Finish) -> None:
@@ -279,5 +298,5 @@ class _Reading:
             node,
             lambda: node.delete(self._key, hashes),
             lambda _: None,
-            lambda: None,
+            lambda **_: None,
         )

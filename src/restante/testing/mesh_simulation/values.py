@@ -8,7 +8,8 @@ from typing import Any, Final
 Handle = Callable[[], Any]
 """What a node does for a request, and what it answers."""
 Answered = Callable[[Any], None]
-Failed = Callable[[], None]
+Failed = Callable[..., None]
+"""Called without arguments, or by circuits with `was_asked=False` if they failed before the node heard of it."""
 
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000

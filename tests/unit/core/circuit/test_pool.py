@@ -113,5 +113,7 @@ def test_spares_are_built_while_the_client_is_active_and_the_pool_has_room() -> 
     assert due([], now_ms=NOW, limits=LIMITS, building=1).build_spares == 1
     assert due([circuit(1)], now_ms=NOW, limits=LIMITS).build_spares == 1
     assert due([], now_ms=NOW, limits=LIMITS, is_active=False).build_spares == 0
+    receiving = [circuit(1, "inbox", streams=1)]
+    assert due(receiving, now_ms=NOW, limits=LIMITS, is_active=False).build_spares == 2, "for its next message"
     busy = [circuit(number, "inbox", streams=1) for number in range(1, 10)]
     assert due(busy, now_ms=NOW, limits=LIMITS).build_spares == 1

@@ -65,13 +65,14 @@ def test_a_store_is_owed_an_answer_until_the_first_node_has_answered() -> None:
 def test_an_inner_connection_is_owed_an_answer_from_what_it_writes_to_what_comes() -> None:
     client = ClientStreams()
     stream, _ = client.begin(NODE)
-    owed = [client.is_owed_an_answer]  # an exit may dial for long
+    owed = [client.is_owed_an_answer]
     client.received(CellContent(Command.CONNECTED, stream), CellClass.SMALL)
+    owed.append(client.is_owed_an_answer)
     client.write(stream, b"a question")
     owed.append(client.is_owed_an_answer)
     client.received(CellContent(Command.DATA, stream, b"a part of the answer"), CellClass.SMALL)
     owed.append(client.is_owed_an_answer)
-    assert owed == [False, True, False]
+    assert owed == [True, False, True, False]
 
 
 def test_ordinary_mail_takes_three_small_cells() -> None:

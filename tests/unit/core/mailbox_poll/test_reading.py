@@ -17,6 +17,7 @@ from restante.core.mailbox_poll.reading import (
     Finish,
     ListReceived,
     NodeSilent,
+    NotAsked,
     Phase,
     Read,
     start,
@@ -61,6 +62,8 @@ def test_every_phase_meets_every_event() -> None:
         ListReceived(NODES[0], (A,), True),
         NodeSilent(NODES[0]),
         NodeSilent(NODES[1]),
+        NotAsked(NODES[0]),
+        NotAsked(NODES[1]),
         sent(A),
         lacking(A),
     ]
@@ -87,6 +90,15 @@ def test_silent_nodes_are_passed_outward() -> None:
     _, effects = run(start(NODES)[0], [NodeSilent(node) for node in NODES])
     assert effects[-1] == Finish((), 0, True, NODES[:5], ())
     assert len([each for each in effects if isinstance(each, AskList)]) == 11
+
+
+@clause("7.4", "11.3")
+def test_no_node_farther_out_is_asked_in_place_of_one_that_the_own_circuits_did_not_reach() -> None:
+    state, _ = start(NODES)
+    state, effects = run(state, [NotAsked(node) for node in NODES[:4]])
+    assert effects == []
+    _, effects = run(state, [ListReceived(NODES[4], (A,), True)])
+    assert effects == [FetchBodies(NODES[4], (A,))]
 
 
 @clause("7.4")
@@ -181,6 +193,7 @@ hashes = st.lists(st.sampled_from([A, B, C]), unique=True).map(tuple)
 events = st.one_of(
     st.builds(ListReceived, st.sampled_from(NODES), hashes, st.booleans()),
     st.builds(NodeSilent, st.sampled_from(NODES)),
+    st.builds(NotAsked, st.sampled_from(NODES)),
     st.builds(BodiesReceived, st.sampled_from(NODES), hashes, hashes.map(frozenset)),
 )
 

@@ -9,7 +9,7 @@ from restante.policy.circuits.build_times import FIRST_S, MAX_S, BuildTimes
 from restante.policy.circuits.client_rates import ClientRates, circuit_meter
 from restante.policy.circuits.create_limits import core_meter, create_meter
 from restante.policy.circuits.limits import CircuitLimits
-from restante.policy.circuits.silence import guard_silent_after_s, silent_after_s
+from restante.policy.circuits.silence import Silence, inner_connect_limit_s, judge_silence, silent_after_s
 from restante.policy.circuits.token_bucket import TokenBucket
 from support.spec.clauses import clause
 
@@ -122,7 +122,18 @@ def test_a_pool_outside_its_range_is_refused(name: str, value: int) -> None:
 
 
 @clause("11.3")
-def test_a_circuit_has_longer_to_answer_where_builds_take_long_and_where_nodes_may() -> None:
-    assert silent_after_s(0.5, is_storing=True) == guard_silent_after_s(0.5) == 3.0
-    assert silent_after_s(0.5, is_storing=False) == 10.0
-    assert silent_after_s(20.0, is_storing=True) == silent_after_s(20.0, is_storing=False) == 20.0
+def test_a_silent_circuit_is_given_up_and_its_exit_probed_first_if_a_node_may_be_slow() -> None:
+    def judged(owed_s: float, *, is_storing: bool = False, is_probed: bool = False) -> Silence:
+        return judge_silence(owed_s, limit_s=3.0, is_storing=is_storing, is_probed=is_probed)
+
+    assert judged(2.9, is_storing=True) is judged(2.9) is Silence.WAIT
+    assert judged(3.0, is_storing=True) is Silence.GIVE_UP
+    assert judged(3.0) is judged(7.0) is Silence.PROBE
+    assert judged(5.9, is_probed=True) is Silence.WAIT
+    assert judged(6.0, is_probed=True) is Silence.GIVE_UP
+
+
+@clause("11.3")
+def test_where_builds_take_long_answers_and_inner_connections_may() -> None:
+    assert (silent_after_s(0.5), silent_after_s(20.0)) == (3.0, 20.0)
+    assert (inner_connect_limit_s(0.5), inner_connect_limit_s(2.0), inner_connect_limit_s(20.0)) == (3.0, 6.0, 10.0)
