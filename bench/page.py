@@ -15,6 +15,7 @@ NAMES: Final = {
     "mesh_simulation": "The mesh, simulated",
     "onion": "Circuits: the work of a hop",
     "onion_mesh": "Circuits on node processes",
+    "circuit_simulation": "Circuits, simulated",
     "crypto": "The ratchet and its primitives",
     "envelope": "Envelopes",
     "inbox": "Ordering and deduplication",

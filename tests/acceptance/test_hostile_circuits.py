@@ -135,9 +135,12 @@ async def connection_to(guard: HopNode, source: str = "127.0.0.1") -> CircuitCon
     return made.use(CellBudget(2**30), SystemEntropy())
 
 
-async def circuits_over(connection: CircuitConnection, made: Network, count: int) -> list[ClientCircuit]:
-    guard, middle, exit_node = (node.descriptor for node in made.nodes[:3])
-    path = Path(guard=guard, middle=middle, exit=exit_node)
+async def circuits_over(
+    connection: CircuitConnection, made: Network, count: int, *, turn: int = 0
+) -> list[ClientCircuit]:
+    """Build circuits over the first node. `turn` chooses the other hops: one takes 400 a second from another."""
+    guard, *behind = (node.descriptor for node in made.nodes)
+    path = Path(guard=guard, middle=behind[turn % len(behind)], exit=behind[(turn + 1) % len(behind)])
     circuits = [ClientCircuit(path, connection, entropy=SystemEntropy(), on_ended=lambda _: None) for _ in range(count)]
     await asyncio.gather(*(each.built for each in circuits))
     return circuits
@@ -154,7 +157,11 @@ async def test_circuits_of_a_client_that_stops_reading_slow_no_other_and_keep_to
         slow = await connection_to(guard)
         stopped = await circuits_over(slow, made, PER_CLIENT_PER_S)
         connections = [await connection_to(guard) for _ in range(clients)]
-        others = [each for every in connections for each in await circuits_over(every, made, PER_CLIENT_PER_S)]
+        others = [
+            each
+            for turn, every in enumerate(connections)
+            for each in await circuits_over(every, made, PER_CLIENT_PER_S, turn=turn)
+        ]
         before_s = await pace(others)
         assert slow.transport is not None
         slow.transport.pause_reading()
