@@ -160,7 +160,7 @@ class MemoryMesh:
                     node_key=each.key,
                     onion_key=bytes(32),
                     endpoints=(each.endpoint,),
-                    roles=Role.STORAGE,
+                    roles=Role.STORAGE | Role.HOP,
                     issued_at_ms=issued_at_ms,
                     expires_at_ms=issued_at_ms + 2 * HOUR_MS,
                 ),

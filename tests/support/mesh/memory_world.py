@@ -21,8 +21,10 @@ NODES = 12
 class World:
     """A mesh and people in it, on virtual time."""
 
-    def __init__(self, home: Path, *, nodes: int = NODES) -> None:
+    def __init__(self, home: Path, *, nodes: int = NODES, uses_circuits: bool = False) -> None:
+        """Clients use circuits only with `support.circuit.memory_circuits`: the nodes are in this memory."""
         self.home = home
+        self._circuits = CircuitMode.REQUIRED if uses_circuits else CircuitMode.OFF
         self.clock = FakeClock()
         self.mesh = MemoryMesh(nodes, self.clock)
         self.began = bucket_at(self.clock.now_ms())
@@ -45,7 +47,7 @@ class World:
             bootstrap=self.mesh.bootstrap(),
             since=more.get("since", self.began),
             connect=self.mesh.connect,
-            circuits=CircuitMode.OFF,  # the nodes are in this memory
+            circuits=self._circuits,
         )
         return Client(
             self.home / f"{name}.db",

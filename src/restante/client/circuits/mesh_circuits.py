@@ -40,15 +40,17 @@ class MeshCircuits:
 
     async def connect(self, node: NodeDescriptor, use: str, *, exits: int) -> MeshConnection:
         circuit = await self.pool.acquire(use, avoid=frozenset({node.node_id}), wants_exits=exits)
+        connection = await self._open(circuit, node)
+        self._inner.setdefault(circuit, set()).add(connection)
+        self._start_watching(circuit, connection)
+        return connection
 
+    async def _open(self, circuit: ClientCircuit, node: NodeDescriptor) -> MeshConnection:
         async def dial(protocol: asyncio.BufferedProtocol) -> None:
             await StreamTransport(circuit, protocol).open(node.node_id)
 
         limit_s = inner_connect_limit_s(self.pool.times.timeout_s)
-        connection = await MeshConnection.connect_over(dial, node=node.node_key, within_s=limit_s)
-        self._inner.setdefault(circuit, set()).add(connection)
-        self._start_watching(circuit, connection)
-        return connection
+        return await MeshConnection.connect_over(dial, node=node.node_key, within_s=limit_s)
 
     async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> Answer:
         return await self._fanout.put(node, blinded, bucket, envelope)
