@@ -25,8 +25,15 @@ _ASCII: Final = {"…": "...", "→": "->", "•": "*", "─": "-", "█": "#", 
 _ENCODING_ERRORS: Final = "restante-ascii"
 
 
+class _WholeLines(Console):
+    """Cuts no line: what is wider than the terminal goes on in its next row."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*objects, **{"crop": False, **options})
+
+
 def console() -> Console:
-    return Console(highlight=False)
+    return _WholeLines(highlight=False)
 
 
 class OutputLost(Exception):

@@ -78,6 +78,7 @@ def _tables(report: ConservationReport) -> Iterator[RenderableType]:
         "max",
         rows=map(_latency_row, report.latency),
         right=("messages", "P50", "P90", "P99", "max"),
+        dense=True,
     )
 
 

@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from restante.cli.terminal import console
 from restante.views.text_tables import table
 
 ID = "62a2fed3"
@@ -41,3 +42,14 @@ def test_a_column_that_wraps_keeps_room_for_a_word() -> None:
     rows = [("2026-11-18 14:01:20", "wrong_node_key", "another node than the pinned one answered at a relay's place")]
     Console(file=text, width=52).print(table("Security events", "when", "code", "what", rows=rows))
     assert "another node" in text.getvalue()
+
+
+def test_what_is_wider_than_the_terminal_is_not_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    numbers = [f"{10**place:,}" for place in range(4, 12)]
+    columns = [f"P{number}" for number in range(8)]
+    for dense in (True, False):
+        console().print(table("Latency in ms", "kind", *columns, rows=[("text", *numbers)], right=columns, dense=dense))
+        assert capsys.readouterr().out.splitlines()[3].split() == ["text", *numbers]
