@@ -9,26 +9,28 @@ import pytest
 
 from restante.core.inboxes.relay_inbox import relay_inbox_key
 from restante.core.link.client_end import ANSWER_TIMEOUT_S
-from restante.core.signed_acks import delivery_evidence
+from restante.core.mesh_proofs.receipts import SignedCommit, leaf_of
 from restante.crypto.identity import Identity
+from restante.model.ids import InboxKey
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost
 from restante.runtime.transport.relay_connection import TlsRelayConnection
 from restante.runtime.transport.tls import server_context
-from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
+from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.frames import codec
 from support.relay.raw_peer import LOOPBACK, MALLORY, NODE, SOON_S
 from support.spec.clauses import clause
 from support.system.manual_event_loop import still_time
 from support.wire.frame_reader import FrameReader
 
-SEALED = b"sealed bytes"
-ENVELOPE = encode_envelope(
-    Envelope(
-        inbox_key=relay_inbox_key(MALLORY.address, NODE.node_key), expires_at_ms=500_000 * 3_600_000, sealed=SEALED
-    )
+SENT = Envelope(
+    inbox_key=relay_inbox_key(MALLORY.address, NODE.node_key),
+    expires_at_ms=500_000 * 3_600_000,
+    sealed=b"sealed bytes",
 )
+OTHER = replace(SENT, sealed=b"other bytes")
+ENVELOPE = encode_envelope(SENT)
 GREETING = codec.Hello(
     lowest_version=1, highest_version=1, capabilities=1, challenge=bytes(32), node_key=NODE.node_key, now_ms=0
 )
@@ -84,35 +86,44 @@ async def put_at(port: int) -> None:
         await link.close()
 
 
-def stored(signer: Identity, sealed: bytes) -> bytes:
-    evidence = delivery_evidence(signer, [hash_sealed_bytes(sealed)], now_ms=5)
-    return codec.encode_frame(codec.Stored(batch=evidence.batch, requests=(1,)), 0)
+def stored(signer: Identity, *envelopes: Envelope, at: int = 0, length: int = 1) -> bytes:
+    commit = SignedCommit(signer, [leaf_of(each) for each in envelopes], now_ms=5)
+    requests = tuple(range(1, length + 1))
+    return codec.encode_frame(codec.Stored(ack=commit.ack, requests=requests, path=commit.path(at, length)), 0)
 
 
 def stored_later() -> bytes:
-    """True evidence with another time written on it."""
-    batch = delivery_evidence(NODE, [hash_sealed_bytes(SEALED)], now_ms=5).batch
-    return codec.encode_frame(codec.Stored(batch=replace(batch, timestamp_ms=6), requests=(1,)), 0)
-
-
-def stored_with_a_stranger() -> bytes:
-    """True evidence for these bytes and for others that this link never put."""
-    batch = delivery_evidence(NODE, [hash_sealed_bytes(SEALED), hash_sealed_bytes(b"other")], now_ms=5).batch
-    return codec.encode_frame(codec.Stored(batch=batch, requests=(1, 2)), 0)
+    """A true receipt with another time written on it."""
+    commit = SignedCommit(NODE, [leaf_of(SENT)], now_ms=5)
+    later = replace(commit.ack, timestamp_ms=6)
+    return codec.encode_frame(codec.Stored(ack=later, requests=(1,), path=commit.path(0, 1)), 0)
 
 
 @clause("7.8")
 @pytest.mark.parametrize(
     "answer",
     [
-        stored(MALLORY, SEALED),
-        stored(NODE, b"other bytes"),
+        stored(MALLORY, SENT),
+        stored(NODE, OTHER),
+        stored(NODE, replace(SENT, inbox_key=InboxKey(b"m" * 32))),
+        stored(NODE, replace(SENT, expires_at_ms=SENT.expires_at_ms - 3_600_000)),
+        stored(NODE, OTHER, SENT),
         stored_later(),
-        stored_with_a_stranger(),
+        stored(NODE, SENT, OTHER, length=2),
         codec.encode_frame(codec.Pong(), 1),
         codec.encode_frame(codec.Deleted(), 1),
     ],
-    ids=["another's signature", "other bytes", "another time", "a stranger's besides", "PONG", "DELETED"],
+    ids=[
+        "another's signature",
+        "other bytes",
+        "another inbox",
+        "another expiry",
+        "the path of another put",
+        "another time",
+        "a stranger's besides",
+        "PONG",
+        "DELETED",
+    ],
 )
 async def test_an_acknowledgement_that_is_not_the_relays_word_for_these_bytes_is_no_success(answer: bytes) -> None:
     async with pretended_relay(answering(answer)) as port:
@@ -122,7 +133,7 @@ async def test_an_acknowledgement_that_is_not_the_relays_word_for_these_bytes_is
 
 
 async def test_a_true_acknowledgement_is_taken() -> None:
-    async with pretended_relay(answering(stored(NODE, SEALED))) as port:
+    async with pretended_relay(answering(stored(NODE, SENT))) as port:
         await put_at(port)
 
 

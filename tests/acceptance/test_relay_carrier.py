@@ -13,6 +13,8 @@ from restante.client.outbox import Destination, Message, Outbox
 from restante.client.places.mail_carrier import MailCarrier
 from restante.client.relay.connector import connect_by_tls
 from restante.core.inboxes.relay_inbox import OwnInbox
+from restante.core.mesh_proofs.journal_evidence import receipt_of
+from restante.core.mesh_proofs.withholding import is_stored
 from restante.model.error_codes import Code
 from restante.model.ids import NodeKey
 from restante.model.journal import JournalKind
@@ -23,7 +25,8 @@ from restante.policy.retry import RetrySchedule
 from restante.ports.relay_connection import RelayConnection
 from restante.runtime.system import SystemEntropy
 from restante.testing.deterministic import FakeClock
-from restante.wire.envelope import decode_envelope
+from restante.wire.envelope import decode_envelope, hash_sealed_bytes
+from restante.wire.inbox_keys import node_id_of
 from support.relay.node_processes import free_port
 from support.relay.raw_peer import BOB, LOOPBACK, NODE, SOON_S, RunningRelay, running_relay
 from support.spec.clauses import clause
@@ -112,6 +115,27 @@ async def test_a_drain_stores_everything_at_the_relay_in_order_over_one_connecti
         reader = await relay.link(BOB)
         assert [decode_envelope((await reader.next_blob()).envelope).sealed for _ in sent] == sent
         await reader.close()
+
+
+@clause("7.8", "10.2", "13.1")
+async def test_the_relays_receipt_of_each_put_is_journaled_as_evidence_that_anybody_can_verify(tmp_path: Path) -> None:
+    async with (
+        running_relay(tmp_path) as relay,
+        sending(tmp_path, relay.clock, place_of(relay)) as (outbox, carrier, _),
+    ):
+        sent = await queue(outbox, 50)
+        await outbox.drain({Route.RELAY: carrier})
+    file = open_client_file(tmp_path / "client.db")
+    rows = [row for row in facts(file.journal) if row.kind is JournalKind.DELIVERY_CONFIRMED]
+    file.database.close()
+    receipts = [receipt_of(row) for row in rows]
+    assert len({receipt.root for receipt in receipts if receipt is not None}) < len(sent)
+    for sealed, row, receipt in zip(sent, rows, receipts, strict=True):
+        assert receipt is not None
+        assert row.node == node_id_of(NODE.node_key)
+        assert is_stored(receipt, NODE.node_key, hash_sealed_bytes(sealed))
+        assert not is_stored(receipt, BOB.node_key, hash_sealed_bytes(sealed))
+        assert not is_stored(receipt, NODE.node_key, hash_sealed_bytes(sealed + b"!"))
 
 
 @clause("3.14")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from restante import Client, ClientDirectory, Node, State
 from restante.core.inboxes.relay_inbox import OwnInbox
-from restante.core.signed_acks import Evidence
 from restante.model.ids import NodeKey
 from restante.model.places import RelayPlace
 from restante.policy.connection_limits import RelayLimits
 from restante.ports.relay_connection import RelayConnection
 from restante.runtime.system import SystemEntropy
 from restante.runtime.transport.relay_connection import TlsRelayConnection
+from restante.wire.storage_receipts import StorageReceipt
 from support.spec.clauses import clause
 
 LIMIT_S = 60.0
@@ -32,7 +32,7 @@ class RecordedConnection(TlsRelayConnection):
         self.proved.append(inbox.access_secret)
         await super().subscribe(inbox)
 
-    async def put(self, envelope: bytes) -> Evidence:
+    async def put(self, envelope: bytes) -> StorageReceipt:
         self.puts += 1
         return await super().put(envelope)
 

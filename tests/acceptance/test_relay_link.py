@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from restante.core.mesh_proofs.receipts import evidence_of, is_receipt_for, leaf_of
+from restante.core.mesh_proofs.withholding import is_stored
 from restante.crypto.identity import is_signed_by
 from restante.policy.failures import Failure
 from restante.policy.quota import MailboxQuota
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.transport.relay_connection import TlsRelayConnection
-from restante.wire.acks import encode_delivery_batch
-from restante.wire.envelope import hash_sealed_bytes
+from restante.wire.envelope import decode_envelope, hash_sealed_bytes
 from restante.wire.frames import codec
+from restante.wire.storage_receipts import StorageReceipt, encode_receipt
 from support.relay.raw_peer import BOB, MALLORY, NODE, SOON_S, RawPeer, RunningRelay, running_relay
 from support.spec.clauses import clause
 
@@ -31,15 +33,33 @@ async def received(link: TlsRelayConnection, count: int) -> list[bytes]:
         return [(await link.next_blob()).envelope for _ in range(count)]
 
 
-@clause("7.8", "10.3")
-async def test_a_put_is_answered_by_the_nodes_signed_word_for_exactly_these_bytes(relay: RunningRelay) -> None:
+@clause("7.8", "10.2")
+async def test_a_put_is_answered_by_the_nodes_storage_receipt_for_exactly_these_bytes(relay: RunningRelay) -> None:
     link = await relay.link()
-    evidence = await link.put(relay.envelope(b"sealed bytes"))
-    hashed = hash_sealed_bytes(b"sealed bytes")
-    raw = encode_delivery_batch(evidence.batch)
-    assert raw[:-64] == b"\x01" + b"\x00\x01" + hashed[:16] + relay.clock.now_ms().to_bytes(8, "big")
-    assert is_signed_by(NODE.node_key, raw[-64:], b"restante-ack-batch-v1" + raw[:-64] + hashed)
+    sent = relay.envelope(b"sealed bytes")
+    receipt = await link.put(sent)
+    leaf = leaf_of(decode_envelope(sent))  # one put is a tree of one leaf
+    raw = encode_receipt(receipt)
+    assert len(raw) == 121 + 8
+    assert raw[:57] == b"\x01" + leaf[:16] + leaf + relay.clock.now_ms().to_bytes(8, "big")
+    assert is_signed_by(NODE.node_key, raw[57:121], b"restante-ack-v1" + raw[:57])
     await link.close()
+
+
+@clause("7.8", "10.2")
+async def test_every_put_of_a_commit_has_a_receipt_that_holds_by_itself(relay: RunningRelay) -> None:
+    one, other = await relay.link(), await relay.link()
+    sent = [relay.envelope(b"sealed %d" % number) for number in range(50)]
+    receipts = [
+        each for some in await asyncio.gather(one.put_many(sent[:30]), other.put_many(sent[30:])) for each in some
+    ]
+    for raw, receipt in zip(sent, receipts, strict=True):
+        assert isinstance(receipt, StorageReceipt)
+        assert is_receipt_for(receipt, node=NODE.node_key, leaf=leaf_of(decode_envelope(raw)))
+        assert is_stored(evidence_of(raw, receipt), NODE.node_key, hash_sealed_bytes(decode_envelope(raw).sealed))
+    assert len({each.root for each in receipts if isinstance(each, StorageReceipt)}) < len(sent)
+    for link in (one, other):
+        await link.close()
 
 
 @clause("1.3", "6.1")

@@ -8,7 +8,6 @@ import pytest
 from restante.client.client import Client
 from restante.client.places.mail_carrier import MailCarrier
 from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
-from restante.core.signed_acks import Evidence
 from restante.crypto.blinded_keys import NO_SECRET
 from restante.crypto.identity import Identity
 from restante.model.ids import InboxKey
@@ -22,6 +21,7 @@ from restante.testing.deterministic import FakeClock, SeededEntropy
 from restante.testing.memory_mailbox import MemoryMailbox
 from restante.testing.memory_relay import MemoryRelay
 from restante.wire.envelope import decode_envelope
+from restante.wire.storage_receipts import StorageReceipt
 from support.client.client_pairs import RELAY, bodies, client_in, introduce
 from support.spec.clauses import clause
 
@@ -63,7 +63,7 @@ class _Recording(MemoryRelay):
         super().__init__(Identity(b"n" * 32), MemoryMailbox(), quota=MailboxQuota(), clock=clock)
         self.taken: list[bytes] = []
 
-    def take(self, raw: bytes) -> Evidence:
+    def take(self, raw: bytes) -> StorageReceipt:
         self.taken.append(raw)
         return super().take(raw)
 

@@ -13,6 +13,7 @@ from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.ids import Address, NodeId
+from restante.model.journal import StorageReceipt
 from restante.model.outbox_entry import OutboxEntry
 from restante.model.places import MeshPlace, Place, RelayPlace
 from restante.model.states import Route, State
@@ -54,7 +55,8 @@ class Places:
     async def store(self, entry: OutboxEntry, *, recipient: Address, access_secret: bytes) -> tuple[StoredByNode, ...]:
         assert (entry.payload, recipient, access_secret) == (b"sealed", BOB.address, b"")
         self.used.append("mesh")
-        return tuple(StoredByNode(NodeId(bytes([number]) * 32)) for number in (1, 2))
+        receipt = StorageReceipt(bytes(32), bytes(8), bytes(32), 0, bytes(64))
+        return tuple(StoredByNode(NodeId(bytes([number]) * 32), receipt) for number in (1, 2))
 
     async def connect(self, place: RelayPlace, inbox: OwnInbox | None) -> RelayConnection:
         assert place == RELAY

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from restante.model.ids import BlindedKey, NodeKey, PayloadHash
-from restante.wire.acks import decode_delivery_batch, delivery_batch_to_sign
+from restante.core.mesh_proofs.receipts import SignedCommits, leaf_of
+from restante.model.ids import BlindedKey, InboxKey, NodeKey
+from restante.wire.acks import decode_ack
+from restante.wire.envelope import Envelope
 from restante.wire.frames.codec import (
     Blob,
     Credit,
@@ -26,6 +28,7 @@ from restante.wire.frames.codec import (
     encode_frame,
     open_to_sign,
 )
+from restante.wire.merkle import MerklePath
 from support.spec.clauses import clause
 from support.wire.frame_reader import FrameReader
 from support.wire.golden_vectors import cases, load
@@ -48,6 +51,14 @@ HELLO = Hello(
 OPEN = Subscribe(blinded_key=BlindedKey(raw("subscribe", "blinded_key")), signature=raw("subscribe", "signature"))
 
 
+def stored() -> Stored:
+    vector = VECTORS["stored"]
+    path = MerklePath(
+        index=vector["index"], count=vector["count"], siblings=tuple(map(bytes.fromhex, vector["siblings"])), length=2
+    )
+    return Stored(ack=decode_ack(raw("stored", "ack")), requests=tuple(vector["requests"]), path=path)
+
+
 def frames_by_name() -> dict[str, Frame]:
     """Made when a test asks: a broken codec fails its own test, not the collection of all."""
     return {
@@ -56,9 +67,7 @@ def frames_by_name() -> dict[str, Frame]:
         "subscribed": Subscribed(),
         "start": Start(version=VECTORS["start"]["version"], capabilities=VECTORS["start"]["capabilities"]),
         "put": Put(envelope=raw("put", "envelope")),
-        "stored": Stored(
-            batch=decode_delivery_batch(raw("stored", "batch")), requests=tuple(VECTORS["stored"]["requests"])
-        ),
+        "stored": stored(),
         "refused": Refused(
             permanent=VECTORS["refused"]["permanent"],
             code=VECTORS["refused"]["code"],
@@ -94,9 +103,17 @@ def test_the_proof_of_possession_keeps_its_signature() -> None:
     Ed25519PublicKey.from_public_bytes(OPEN.blinded_key).verify(OPEN.signature, to_sign)
 
 
-@clause("7.8", "10.3")
-def test_the_evidence_for_several_blobs_keeps_its_signature() -> None:
-    batch = decode_delivery_batch(raw("stored", "batch"))
-    hashes = [PayloadHash(bytes.fromhex(each)) for each in VECTORS["stored"]["sealed_hashes"]]
-    signer = Ed25519PublicKey.from_public_bytes(raw("stored", "signer"))
-    signer.verify(batch.signature, delivery_batch_to_sign(batch, hashes))
+@clause("7.8", "10.2")
+def test_the_receipts_of_two_neighbours_keep_their_leaves_and_their_signature() -> None:
+    vector, frame = VECTORS["stored"], stored()
+    key = InboxKey(raw("stored", "inbox_key"))
+    leaves = [
+        leaf_of(Envelope(inbox_key=key, expires_at_ms=vector["expires_at_ms"], sealed=bytes.fromhex(sealed)))
+        for sealed in vector["sealed"]
+    ]
+    receipts = SignedCommits(NodeKey(raw("stored", "signer"))).receipts_of_run(frame.ack, frame.path, leaves)
+    assert receipts is not None
+    assert [(each.path.index, each.path.siblings[0]) for each in receipts] == [
+        (1, frame.path.siblings[0]),
+        (2, frame.path.siblings[1]),
+    ]

@@ -9,7 +9,7 @@ from restante.model.ids import InboxKey, PayloadHash
 from restante.model.sources import UNKNOWN_SOURCE, Source
 from restante.policy.quota import MailboxQuota, Refusal, check_envelope, latest_expiry_ms
 from restante.wire.envelope import hash_sealed_bytes
-from restante.wire.envelope_parser import parse_envelope
+from restante.wire.envelope_parser import parse_envelope, parse_put
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,8 @@ class Keep(NamedTuple):
     expires_at_ms: int
     envelope: bytes
     source: Source = UNKNOWN_SOURCE
+    leaf: bytes = b""
+    """What a storage receipt for it covers: the envelope as it came, with the expiry that it names (SPEC 10.2)."""
 
 
 def check_put(raw: bytes, *, quota: MailboxQuota, now_ms: int, source: Source = UNKNOWN_SOURCE) -> Keep | Refusal:
@@ -36,10 +38,10 @@ def check_put(raw: bytes, *, quota: MailboxQuota, now_ms: int, source: Source = 
     An expiry beyond the longest TTL is cut to it (SPEC 6.6). Bytes that are no envelope raise `Malformed` or
     `TooLarge`.
     """
-    inbox_key, expires_at_ms, sealed = parse_envelope(raw)
-    refused = check_envelope(quota, blob_bytes=len(sealed), expires_at_ms=expires_at_ms, now_ms=now_ms)
-    expires_at_ms = min(expires_at_ms, latest_expiry_ms(quota, now_ms=now_ms))
-    return refused or Keep(inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw, source)
+    inbox_key, expires_at_ms, sealed_bytes, hashed, leaf = parse_put(raw)
+    refused = check_envelope(quota, blob_bytes=sealed_bytes, expires_at_ms=expires_at_ms, now_ms=now_ms)
+    kept_until_ms = min(expires_at_ms, latest_expiry_ms(quota, now_ms=now_ms))
+    return refused or Keep(inbox_key, hashed, kept_until_ms, raw, source, leaf)
 
 
 def check_puts(
@@ -55,10 +57,10 @@ def check_puts(
     refusals: dict[int, Refusal] = {}
     for place, raw in enumerate(raws):
         try:
-            inbox_key, expires_at_ms, sealed = parse_envelope(raw)
-            if len(sealed) <= max_bytes and earliest_ms <= expires_at_ms <= latest_ms:  # the usual case
-                # By `tuple.__new__`: the constructor of Keep costs more than the rest of the line without the hash.
-                keeps.append(tuple.__new__(Keep, (inbox_key, hash_sealed_bytes(sealed), expires_at_ms, raw, source)))
+            inbox_key, expires_at_ms, sealed_bytes, hashed, leaf = parse_put(raw)
+            if sealed_bytes <= max_bytes and earliest_ms <= expires_at_ms <= latest_ms:  # the usual case
+                # By `tuple.__new__`: the constructor of Keep costs more than the rest of the line.
+                keeps.append(tuple.__new__(Keep, (inbox_key, hashed, expires_at_ms, raw, source, leaf)))
                 continue
             verdict = check_put(raw, quota=quota, now_ms=now_ms, source=source)
         except RestanteError as error:

@@ -1,58 +1,23 @@
-"""Make and verify signed acks (SPEC 10)."""
+"""Make and verify a recipient's signed acks (SPEC 10.2, 10.3). Storage receipts are in core/mesh_proofs/receipts."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from restante.crypto.identity import Identity, is_signed_by
 from restante.model.error_codes import Code
 from restante.model.errors import RemoteProtocolError
-from restante.model.ids import PAYLOAD_HASH_BYTES, Address, MessageId, NodeKey, PayloadHash, message_id
+from restante.model.ids import Address, MessageId, message_id
 from restante.wire.acks import (
     ACK_BYTES,
     Ack,
     AckType,
     BatchAck,
-    DeliveryBatch,
     ack_to_sign,
     batch_to_sign,
     decode_ack,
     decode_batch_ack,
-    delivery_batch_to_sign,
-    delivery_references,
     encode_ack,
     encode_batch_ack,
-    unsigned_delivery,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """A node's signed batch, with the whole hashes that are needed to verify it (SPEC 7.8, 13.5)."""
-
-    batch: DeliveryBatch
-    sealed_hashes: tuple[PayloadHash, ...]
-
-
-def delivery_evidence(node: Identity, stored: Sequence[PayloadHash], *, now_ms: int) -> Evidence:
-    """Sign once for everything that one commit stored for one connection. Call it only after the commit."""
-    unsigned = DeliveryBatch(references=delivery_references(stored), timestamp_ms=now_ms)
-    signed = replace(unsigned, signature=node.sign(delivery_batch_to_sign(unsigned, stored)))
-    return Evidence(batch=signed, sealed_hashes=tuple(stored))
-
-
-def encoded_evidence(node: Identity, stored: Sequence[PayloadHash], *, now_ms: int) -> bytes:
-    """Return the encoded batch of `delivery_evidence`, for a node that sends it at once."""
-    head, to_sign = unsigned_delivery(stored, now_ms)
-    return head + node.sign(to_sign)
-
-
-def is_evidence_by(evidence: Evidence, node: NodeKey) -> bool:
-    """Return whether this node signed that it stores exactly these bytes."""
-    batch, sealed_hashes = evidence.batch, evidence.sealed_hashes
-    if set(map(len, sealed_hashes)) != {PAYLOAD_HASH_BYTES} or delivery_references(sealed_hashes) != batch.references:
-        return False
-    _, to_sign = unsigned_delivery(sealed_hashes, batch.timestamp_ms)
-    return is_signed_by(node, batch.signature, to_sign)
 
 
 def sign_receipts(

@@ -1,14 +1,14 @@
 """Puts and deletes of all connections, committed together in fair turns and answered afterwards (SPEC 6.2, 6.8).
 
 While one batch is being committed the next one collects. Of a long queue half is written at a time: while the clients
-of one half read their answers and send again, the other half is written. Each peer gets one signature a commit. Does
+of one half read their answers and send again, the other half is written. A commit is signed once, for all peers. Does
 not know which frames are allowed, nor how peers are connected.
 """
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 from restante.core.fair_queue import FairQueue
 from restante.core.mailbox import Keep
-from restante.core.signed_acks import encoded_evidence
+from restante.core.mesh_proofs.receipts import SignedCommit
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
-from restante.model.ids import InboxKey, PayloadHash
+from restante.model.ids import InboxKey
 from restante.model.sources import Source
 from restante.node.frame_family import Peer
 from restante.node.stats import RelayCounters, RelayEvent
@@ -29,8 +29,8 @@ from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.commit_queue import CommitQueue, RunningCommit
 from restante.ports.mailbox_store import MailboxStore
-from restante.wire.acks import MAX_BATCH_IDS
 from restante.wire.frames import codec
+from restante.wire.frames.mailbox import MAX_STORED_AT_ONCE
 
 GROUP_PUTS: Final = 16  # puts of one connection that are queued together, about one turn of `core.fair_queue`
 COST_BYTES: Final = 4_096
@@ -82,7 +82,7 @@ class _Answers(NamedTuple):
     stored_puts: int
     stored_bytes: int
     inboxes: set[InboxKey]
-    evidence: list[tuple[Peer, bytes]]
+    receipts: list[tuple[Peer, bytes]]
     refusals: list[tuple[Peer, int, Refusal]]
 
 
@@ -293,7 +293,7 @@ class WriteBatcher:
 
     def _prepare(self, batch: _Batch) -> _Answers:
         """Build the answers that are sent once the batch is on disk."""
-        stored: dict[Peer, tuple[list[int], list[PayloadHash]]] = {}
+        stored: dict[Peer, tuple[list[int], list[bytes]]] = {}
         refusals: list[tuple[Peer, int, Refusal]] = []
         inboxes: set[InboxKey] = set()
         at = stored_puts = stored_bytes = 0
@@ -303,24 +303,32 @@ class WriteBatcher:
             requests, keeps = _stored_of(group, results, refusals)
             theirs = stored.setdefault(group.peer, ([], []))
             theirs[0].extend(requests)
-            theirs[1].extend([keep.payload_hash for keep in keeps])
+            theirs[1].extend([keep.leaf for keep in keeps])
             inboxes.update([keep.inbox_key for keep in keeps])
             stored_puts += len(keeps)
             stored_bytes += group.size_bytes if keeps is group.keeps else sum([len(keep.envelope) for keep in keeps])
-        evidence = [
-            (
-                peer,
-                self._evidence(requests[start : start + MAX_BATCH_IDS], hashes[start : start + MAX_BATCH_IDS], batch),
-            )
-            for peer, (requests, hashes) in stored.items()
-            if peer.is_open
-            for start in range(0, len(hashes), MAX_BATCH_IDS)
-        ]
-        batch.answers = _Answers(stored_puts, stored_bytes, inboxes, evidence, refusals)
+        receipts = self._receipts({peer: each for peer, each in stored.items() if each[0] and peer.is_open}, batch)
+        batch.answers = _Answers(stored_puts, stored_bytes, inboxes, receipts, refusals)
         return batch.answers
 
-    def _evidence(self, requests: Sequence[int], hashes: Sequence[PayloadHash], batch: _Batch) -> bytes:
-        return codec.encode_stored(encoded_evidence(self._identity, hashes, now_ms=batch.now_ms), requests)
+    def _receipts(
+        self, stored: Mapping[Peer, tuple[Sequence[int], Sequence[bytes]]], batch: _Batch
+    ) -> list[tuple[Peer, bytes]]:
+        """Sign the commit and return the STORED frames: the leaves of each peer adjoin, so they share a path."""
+        if not stored:
+            return []
+        commit = SignedCommit(
+            self._identity, [leaf for _, leaves in stored.values() for leaf in leaves], now_ms=batch.now_ms
+        )
+        frames: list[tuple[Peer, bytes]] = []
+        first = 0
+        for peer, (requests, _) in stored.items():
+            for start in range(0, len(requests), MAX_STORED_AT_ONCE):
+                some = tuple(requests[start : start + MAX_STORED_AT_ONCE])
+                answer = codec.Stored(ack=commit.ack, requests=some, path=commit.path(first, len(some)))
+                frames.append((peer, codec.encode_frame(answer, 0)))
+                first += len(some)
+        return frames
 
     def _answer_puts(self, batch: _Batch, problem: BaseException | None) -> None:
         if problem is not None:
@@ -330,7 +338,7 @@ class WriteBatcher:
         self._counters.puts_stored += answers.stored_puts
         self._counters.bytes_stored += answers.stored_bytes
         self._on_stored(answers.inboxes)  # first: recipients wait for it, senders go on without their answers
-        for peer, stored in answers.evidence:
+        for peer, stored in answers.receipts:
             peer.send(stored)  # only now that the blobs are on disk (SPEC 1.3)
         for peer, request, refusal in answers.refusals:
             peer.refuse(request, refusal)

@@ -11,13 +11,10 @@ from restante.model.outbox_entry import OutboxEntry
 
 
 class StoredByNode(NamedTuple):
-    """A node's signed storage acknowledgement for one attempt (SPEC 7.8).
-
-    `receipt` is the evidence that is journaled. Nodes of the mesh give it; named relays sign another form.
-    """
+    """A node's verified storage receipt for one attempt, as it is journaled (SPEC 7.8)."""
 
     node: NodeId
-    receipt: StorageReceipt | None = None
+    receipt: StorageReceipt
 
 
 class Withdrawn(Exception):

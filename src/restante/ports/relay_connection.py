@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from restante.core.signed_acks import Evidence
 from restante.model.errors import RestanteError
 from restante.policy.failures import FAILURE_RULES, Failure
+from restante.wire.storage_receipts import StorageReceipt
 
 
 class AttemptFailed(RestanteError):
@@ -41,8 +41,8 @@ class RelayConnection(Protocol):
     connection has ended.
     """
 
-    async def put(self, envelope: bytes) -> Evidence:
-        """Store the envelope. Return the relay's signed DELIVERY ack, which may cover other puts of its commit."""
+    async def put(self, envelope: bytes) -> StorageReceipt:
+        """Store the envelope. Return the relay's storage receipt, verified for exactly these bytes (SPEC 10.2)."""
         ...
 
     async def next_blob(self) -> StoredBlob:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from restante.core.signed_acks import Evidence
 from restante.policy.failures import Failure
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed, RelayConnection, StoredBlob
+from restante.wire.storage_receipts import StorageReceipt
 
 _LATE_S: Final = 0.2
 
@@ -47,7 +47,7 @@ class LossyConnection:
         self._again: StoredBlob | None = None
         self._held_back: StoredBlob | None = None
 
-    async def put(self, envelope: bytes) -> Evidence:
+    async def put(self, envelope: bytes) -> StorageReceipt:
         if self._happens(self._faults.request_lost):
             self._counts.requests_lost += 1
             raise AttemptFailed("the request to the relay was lost", failure=Failure.NETWORK_TIMEOUT)

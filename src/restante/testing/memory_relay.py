@@ -9,7 +9,7 @@ from typing import Final
 
 from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
 from restante.core.mailbox import check_put
-from restante.core.signed_acks import Evidence, delivery_evidence
+from restante.core.mesh_proofs.receipts import sign_receipts_of_commit
 from restante.crypto.identity import Identity
 from restante.model.errors import LocalProtocolError, RestanteError
 from restante.model.ids import InboxKey
@@ -18,6 +18,7 @@ from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.clock import Clock
 from restante.ports.mailbox_store import MailboxStore
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, StoredBlob
+from restante.wire.storage_receipts import StorageReceipt
 
 PAGE: Final = 16
 PAGE_BYTES: Final = 1_000_000
@@ -54,7 +55,7 @@ class MemoryRelay:
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
-    def take(self, raw: bytes) -> Evidence:
+    def take(self, raw: bytes) -> StorageReceipt:
         """Validate and store one put, then acknowledge it (SPEC 1.3)."""
         now_ms = self.now_ms()
         try:
@@ -68,7 +69,8 @@ class MemoryRelay:
             raise _as_failure(stored)
         for link in self._links:
             link.look_again()
-        return delivery_evidence(self.identity, [verdict.payload_hash], now_ms=now_ms)
+        [receipt] = sign_receipts_of_commit(self.identity, [verdict.leaf], now_ms=now_ms)
+        return receipt
 
 
 class MemoryRelayConnection:
@@ -81,7 +83,7 @@ class MemoryRelayConnection:
         self._news = asyncio.Event()
         self._lost = asyncio.Event()
 
-    async def put(self, envelope: bytes) -> Evidence:
+    async def put(self, envelope: bytes) -> StorageReceipt:
         await self._travel()
         ack = self._relay.take(envelope)
         await self._travel()

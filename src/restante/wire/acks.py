@@ -1,20 +1,17 @@
 """Encode and decode acks, single and in batches (SPEC 10.1-10.3). core/signed_acks signs and verifies them.
 
 An ack is built unsigned, signed over `ack_to_sign` or `batch_to_sign`, completed with `dataclasses.replace` and then
-encoded. A single ack always has 121 bytes and a batch never has, so the length tells them apart. A node's batch of
-DELIVERY acks has the same layout; its signature covers the hash of the sealed bytes where others have the sender.
+encoded. A single ack always has 121 bytes and a batch never has, so the length tells them apart. A node's DELIVERY ack
+is one ack for a whole commit; wire/storage_receipts adds the Merkle path of each put.
 """
 
-import hashlib
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from restante.model.errors import Malformed
-from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, PayloadHash, address, exactly, message_id
-from restante.model.ids import payload_hash as checked_payload_hash
+from restante.model.ids import MESSAGE_ID_BYTES, Address, MessageId, address, exactly, message_id
 from restante.wire.field_checks import SIGNATURE_BYTES, UNSIGNED, check_signature, check_time, signature_to_encode
 
 _ACK: Final = struct.Struct(">B16s32sQ")
@@ -42,8 +39,7 @@ class AckType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
-    """One ack. RECEIPT and READ name a message_id and its sender; DELIVERY names sealed bytes, see
-    `delivery_subject`."""
+    """One ack. RECEIPT and READ name a message_id and its sender, DELIVERY the Merkle root of a commit."""
 
     type: AckType
     reference: bytes
@@ -73,7 +69,7 @@ class BatchAck:
 
     def __post_init__(self) -> None:
         if self.type == AckType.DELIVERY:
-            raise Malformed("this batch holds RECEIPT or READ acks; DELIVERY acks are a node's, see DeliveryBatch")
+            raise Malformed("a batch holds RECEIPT or READ acks; a node gives one DELIVERY ack for a commit")
         if not 1 <= len(self.message_ids) <= MAX_BATCH_IDS:
             raise Malformed(f"a batch names 1..{MAX_BATCH_IDS} messages, not {len(self.message_ids)}")
         for raw in self.message_ids:
@@ -82,61 +78,6 @@ class BatchAck:
             raise Malformed("a batch must not name a message twice")
         check_time(self.timestamp_ms, "timestamp")
         check_signature(self.signature)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryBatch:
-    """A node's acks for several blobs, in the order they were put. Equal blobs are listed as often as they were put."""
-
-    references: tuple[bytes, ...]
-    timestamp_ms: int
-    signature: bytes = UNSIGNED
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.references) <= MAX_BATCH_IDS:
-            raise Malformed(f"a batch names 1..{MAX_BATCH_IDS} blobs, not {len(self.references)}")
-        if set(map(len, self.references)) != {MESSAGE_ID_BYTES}:
-            raise Malformed(f"every reference must have {MESSAGE_ID_BYTES} bytes")
-        check_time(self.timestamp_ms, "timestamp")
-        check_signature(self.signature)
-
-
-def delivery_references(sealed_hashes: Sequence[PayloadHash]) -> tuple[bytes, ...]:
-    """Return the part of each hash that a batch contains."""
-    return tuple([sealed[:MESSAGE_ID_BYTES] for sealed in sealed_hashes])
-
-
-def delivery_batch_to_sign(batch: DeliveryBatch, sealed_hashes: Sequence[PayloadHash]) -> bytes:
-    """Return the bytes that the signature covers. They contain the whole hashes; the batch only their first bytes."""
-    if delivery_references(sealed_hashes) != batch.references:
-        raise Malformed("the batch does not list these blobs")
-    for sealed in sealed_hashes:
-        checked_payload_hash(sealed)
-    return _BATCH_DOMAIN + _delivery_head(batch) + _delivery_subject_of(sealed_hashes)
-
-
-def unsigned_delivery(sealed_hashes: Sequence[PayloadHash], timestamp_ms: int) -> tuple[bytes, bytes]:
-    """Return a node's batch up to the signature, and the bytes to sign. The node's own input is not checked."""
-    head = _head_of(AckType.DELIVERY, [sealed[:MESSAGE_ID_BYTES] for sealed in sealed_hashes], timestamp_ms)
-    return head, _BATCH_DOMAIN + head + _delivery_subject_of(sealed_hashes)
-
-
-def encode_delivery_batch(batch: DeliveryBatch) -> bytes:
-    return _delivery_head(batch) + signature_to_encode(batch.signature, "a batch of acks")
-
-
-def decode_delivery_batch(raw: bytes) -> DeliveryBatch:
-    number, references, timestamp_ms, signature = _take_batch_apart(raw)
-    if number != AckType.DELIVERY:
-        raise Malformed(f"a node's batch holds DELIVERY acks, type 1, not {number}")
-    return DeliveryBatch(references=references, timestamp_ms=timestamp_ms, signature=signature)
-
-
-def delivery_subject(sealed_hash: PayloadHash) -> tuple[bytes, bytes]:
-    """Return reference and subject of a DELIVERY ack, from the SHA-256 of the sealed bytes. A node knows nothing
-    else."""
-    subject = checked_payload_hash(sealed_hash)
-    return subject[:MESSAGE_ID_BYTES], subject
 
 
 def ack_to_sign(ack: Ack) -> bytes:
@@ -171,17 +112,6 @@ def encode_batch_ack(batch: BatchAck) -> bytes:
 
 
 def decode_batch_ack(raw: bytes) -> BatchAck:
-    number, ids, timestamp_ms, signature = _take_batch_apart(raw)
-    return BatchAck(
-        type=_ack_type(number),
-        message_ids=tuple(map(MessageId, ids)),
-        timestamp_ms=timestamp_ms,
-        signature=signature,
-    )
-
-
-def _take_batch_apart(raw: bytes) -> tuple[int, tuple[bytes, ...], int, bytes]:
-    """Return type, ids, time and signature."""
     if len(raw) < BATCH_BYTES_WITHOUT_IDS:
         raise Malformed(f"a batch of acks must have more than {BATCH_BYTES_WITHOUT_IDS} bytes, not {len(raw)}")
     number, count = _BATCH_HEAD.unpack_from(raw)
@@ -190,8 +120,12 @@ def _take_batch_apart(raw: bytes) -> tuple[int, tuple[bytes, ...], int, bytes]:
     end_of_ids = _BATCH_HEAD.size + count * MESSAGE_ID_BYTES
     (timestamp_ms,) = _BATCH_TIME.unpack_from(raw, end_of_ids)
     starts = range(_BATCH_HEAD.size, end_of_ids, MESSAGE_ID_BYTES)
-    ids = tuple([raw[start : start + MESSAGE_ID_BYTES] for start in starts])
-    return number, ids, timestamp_ms, raw[-SIGNATURE_BYTES:]
+    return BatchAck(
+        type=_ack_type(number),
+        message_ids=tuple([MessageId(raw[start : start + MESSAGE_ID_BYTES]) for start in starts]),
+        timestamp_ms=timestamp_ms,
+        signature=raw[-SIGNATURE_BYTES:],
+    )
 
 
 def _ack_type(number: int) -> AckType:
@@ -206,17 +140,5 @@ def _ack_head(ack: Ack) -> bytes:
 
 
 def _batch_head(batch: BatchAck) -> bytes:
-    return _head_of(batch.type, batch.message_ids, batch.timestamp_ms)
-
-
-def _delivery_subject_of(sealed_hashes: Sequence[PayloadHash]) -> bytes:
-    """Return what replaces the sender in the signature: the hash of one blob, or the hash of all hashes."""
-    return sealed_hashes[0] if len(sealed_hashes) == 1 else hashlib.sha256(b"".join(sealed_hashes)).digest()
-
-
-def _delivery_head(batch: DeliveryBatch) -> bytes:
-    return _head_of(AckType.DELIVERY, batch.references, batch.timestamp_ms)
-
-
-def _head_of(ack_type: AckType, ids: Sequence[bytes], timestamp_ms: int) -> bytes:
-    return _BATCH_HEAD.pack(ack_type, len(ids)) + b"".join(ids) + _BATCH_TIME.pack(timestamp_ms)
+    ids = b"".join(batch.message_ids)
+    return _BATCH_HEAD.pack(batch.type, len(batch.message_ids)) + ids + _BATCH_TIME.pack(batch.timestamp_ms)

@@ -5,12 +5,14 @@ that function, which also words the errors.
 """
 
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final
 
-from restante.model.ids import INBOX_KEY_BYTES, InboxKey
+from restante.model.ids import INBOX_KEY_BYTES, InboxKey, PayloadHash
 from restante.model.limits import MAX_SEALED_BYTES
 from restante.wire.envelope import ENVELOPE_VERSION, EXPIRY_STEP_MS, decode_envelope
 from restante.wire.field_checks import MAX_TIME_MS
+from restante.wire.merkle import STORED_LEAF, address_hash
 
 _HEAD: Final = bytes((0x08, ENVELOPE_VERSION, 0x12, INBOX_KEY_BYTES))
 _EXPIRY_TAG_AT: Final = len(_HEAD) + INBOX_KEY_BYTES
@@ -29,6 +31,9 @@ _SHORT_ENVELOPE_BYTES: Final = _LENGTH_AT + 2 + 0x3FFF
 ParsedEnvelope = tuple[InboxKey, int, bytes]
 """Inbox key, expiry and sealed bytes. A plain tuple, because one is made for every put."""
 
+ParsedPut = tuple[InboxKey, int, int, PayloadHash, bytes]
+"""Inbox key, expiry, size and hash of the sealed bytes, and the leaf that a storage receipt covers (SPEC 10.2)."""
+
 
 def parse_envelope(raw: bytes) -> ParsedEnvelope:
     """Parse an envelope like `decode_envelope`, with the same errors."""
@@ -40,9 +45,26 @@ def parse_envelope(raw: bytes) -> ParsedEnvelope:
     return envelope.inbox_key, envelope.expires_at_ms, envelope.sealed
 
 
+def parse_put(raw: bytes) -> ParsedPut:
+    """Parse an envelope that is put, with the same errors, and hash it: node and client compute the same leaf."""
+    size = len(raw)
+    layout = _layout(raw[: _DECIDING_BYTES if size > _SHORT_ENVELOPE_BYTES else _DECIDING_BYTES - 1], size)
+    if layout is not None:
+        inbox_key, expires_at_ms, start, leaf_head = layout
+        sealed_hash = sha256(raw[start:]).digest()
+        leaf = sha256(leaf_head + sealed_hash).digest()
+        return inbox_key, expires_at_ms, size - start, PayloadHash(sealed_hash), leaf
+    envelope = decode_envelope(raw)
+    sealed_hash = sha256(envelope.sealed).digest()
+    inner_hash = address_hash(envelope.inbox_key, envelope.expires_at_ms)
+    leaf = sha256(STORED_LEAF + inner_hash + sealed_hash).digest()
+    return envelope.inbox_key, envelope.expires_at_ms, len(envelope.sealed), PayloadHash(sealed_hash), leaf
+
+
 @lru_cache(maxsize=4_096)  # envelopes to one recipient within an hour begin alike and have few sizes
-def _layout(head: bytes, size: int) -> tuple[InboxKey, int, int] | None:
-    """Return inbox key, expiry and the offset of the sealed bytes for an envelope with this head and size."""
+def _layout(head: bytes, size: int) -> tuple[InboxKey, int, int, bytes] | None:
+    """Return inbox key, expiry, the offset of the sealed bytes and the beginning of the leaf, for an envelope with this
+    head and size."""
     if (
         size >= _LEAST_BYTES
         and head.startswith(_HEAD)
@@ -51,7 +73,8 @@ def _layout(head: bytes, size: int) -> tuple[InboxKey, int, int] | None:
         and (expires_at_ms := _expiry(head[_EXPIRY_AT:_SEALED_TAG_AT])) is not None
         and (start := _start_of_sealed(head, size)) is not None
     ):
-        return InboxKey(head[len(_HEAD) : _EXPIRY_TAG_AT]), expires_at_ms, start
+        key = InboxKey(head[len(_HEAD) : _EXPIRY_TAG_AT])
+        return key, expires_at_ms, start, STORED_LEAF + address_hash(key, expires_at_ms)
     return None
 
 

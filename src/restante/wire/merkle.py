@@ -2,7 +2,8 @@
 
 A level pairs its hashes from the left; an odd last one moves up unpaired. Leaves and inner nodes are hashed with
 different first bytes, so an inner node never passes as a leaf. Index and count of a path fix which side each sibling is
-on; with the signed count of a list, two neighbouring paths prove that nothing lies between them.
+on; with the signed count of a list, two neighbouring paths prove that nothing lies between them. Adjoining leaves share
+a path: who computes them all needs only the hashes beside the run, and gets from them the path of each.
 """
 
 import hashlib
@@ -13,38 +14,39 @@ from functools import lru_cache
 from typing import Final
 
 from restante.model.errors import Malformed
-from restante.model.ids import InboxKey, PayloadHash, exactly, inbox_key, payload_hash
+from restante.model.ids import InboxKey, PayloadHash, inbox_key, payload_hash
 from restante.wire.field_checks import check_number, check_time
 
 HASH_BYTES: Final = 32
 MAX_LEAVES: Final = 1 << 16
 """More than one commit stores or one key lists."""
+STORED_LEAF: Final = b"\x00restante-stored-v1"
+"""What the leaf of a put begins with; inner hash and payload hash follow (SPEC 10.2)."""
 EMPTY_ROOT: Final = hashlib.sha256(b"restante-empty-list-v1").digest()
-_LEAF: Final = b"\x00"
 _INNER: Final = b"\x01"
-_STORED_DOMAIN: Final = b"restante-stored-v1"
-_LISTED_DOMAIN: Final = b"restante-listed-v1"
+_LISTED_LEAF: Final = b"\x00restante-listed-v1"
 _PATH_HEAD: Final = struct.Struct(">II")
-MAX_PATH_BYTES: Final = _PATH_HEAD.size + 16 * HASH_BYTES
+PATH_HEAD_BYTES: Final = _PATH_HEAD.size
+MAX_PATH_BYTES: Final = PATH_HEAD_BYTES + 16 * HASH_BYTES
+MAX_RUN_PATH_BYTES: Final = PATH_HEAD_BYTES + 2 * 16 * HASH_BYTES
+"""The path of a run of leaves has at most two hashes a level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MerklePath:
-    """The siblings of one leaf, from the leaf upward."""
+    """The siblings of a leaf, or of `length` adjoining leaves from `index` on: from below, the left one first."""
 
     index: int
     count: int
     siblings: tuple[bytes, ...]
+    length: int = 1
 
     def __post_init__(self) -> None:
-        check_number(self.count, "number of leaves", low=1, high=MAX_LEAVES)
-        check_number(self.index, "index of a leaf", high=self.count - 1)
-        if len(self.siblings) != len(_sides(self.index, self.count)):
+        if len(self.siblings) != _siblings_needed(self.index, self.length, self.count):
             raise Malformed("a Merkle path has as many hashes as its index and count require")
-        for each in self.siblings:
-            exactly(each, HASH_BYTES, "hash of a Merkle path")
 
 
+@lru_cache(maxsize=4_096)  # mail to one recipient within an hour has one inbox key and few expiries
 def address_hash(key: InboxKey, expires_at_ms: int) -> bytes:
     """Return the inner hash of a stored leaf. Evidence contains it instead of the inbox key."""
     check_time(expires_at_ms, "expires_at")
@@ -53,42 +55,74 @@ def address_hash(key: InboxKey, expires_at_ms: int) -> bytes:
 
 def stored_leaf(inner_hash: bytes, sealed_hash: PayloadHash) -> bytes:
     """Return the leaf of one put, from `address_hash` and the hash of the sealed bytes (SPEC 10.2)."""
-    exactly(inner_hash, HASH_BYTES, "inner hash")
-    return hashlib.sha256(_LEAF + _STORED_DOMAIN + inner_hash + payload_hash(sealed_hash)).digest()
+    if len(inner_hash) != HASH_BYTES or len(sealed_hash) != HASH_BYTES:
+        raise Malformed(f"the hashes of a leaf must have {HASH_BYTES} bytes")
+    return hashlib.sha256(STORED_LEAF + inner_hash + sealed_hash).digest()
 
 
 def listed_leaf(sealed_hash: PayloadHash) -> bytes:
     """Return the leaf of one entry of a list that a node signs."""
-    return hashlib.sha256(_LEAF + _LISTED_DOMAIN + payload_hash(sealed_hash)).digest()
+    return hashlib.sha256(_LISTED_LEAF + payload_hash(sealed_hash)).digest()
 
 
 def merkle_root(leaves: Sequence[bytes]) -> bytes:
     """Return the root; `EMPTY_ROOT` if there are no leaves."""
-    return _levels(leaves)[-1][0] if leaves else EMPTY_ROOT
-
-
-def merkle_paths(leaves: Sequence[bytes]) -> list[MerklePath]:
-    """Return the path of every leaf, in order."""
-    if not leaves:
-        return []
-    levels = _levels(leaves)
-    return [_path(levels, index) for index in range(len(leaves))]
-
-
-def merkle_path(leaves: Sequence[bytes], index: int) -> MerklePath:
-    return MerkleTree(leaves).path(index)
+    return MerkleTree(leaves).root if leaves else EMPTY_ROOT
 
 
 class MerkleTree:
-    """A tree of at least one leaf, of which some paths are needed."""
+    """A tree of which adjoining leaves are known: all of them, or a run with its path."""
 
-    __slots__ = ("_levels",)
+    __slots__ = ("_levels", "count", "root")
 
-    def __init__(self, leaves: Sequence[bytes]) -> None:
-        self._levels = _levels(leaves)
+    def __init__(self, leaves: Sequence[bytes], run: MerklePath | None = None) -> None:
+        """`run` is the path of the leaves that are known; without one there are no others."""
+        if run is not None and len(leaves) != run.length:
+            raise Malformed("a Merkle path of a run fits as many leaves as it is long")
+        if set(map(len, leaves)) != {HASH_BYTES}:
+            raise Malformed(f"a Merkle tree has leaves, of {HASH_BYTES} bytes each")
+        first = 0 if run is None else run.index
+        count = len(leaves) if run is None else run.count
+        check_number(count, "number of leaves", low=1, high=MAX_LEAVES)
+        siblings = iter(() if run is None else run.siblings)
+        self.count: Final = count
+        self._levels: list[tuple[int, Sequence[bytes]]] = []  # of each, the index of its first known hash
+        level = leaves
+        while count > 1:
+            if first & 1:
+                first, level = first - 1, [next(siblings), *level]
+            if (last := first + len(level)) & 1 and last < count:
+                level = [*level, next(siblings)]
+            self._levels.append((first, level))
+            first, count, level = first >> 1, (count + 1) >> 1, _paired(level)
+        self.root: Final = level[0]
 
-    def path(self, index: int) -> MerklePath:
-        return _path(self._levels, index)
+    def path(self, index: int, length: int = 1) -> MerklePath:
+        """Return the path of these leaves, all of them known."""
+        siblings: list[bytes] = []
+        at, end, size = index, index + length, self.count
+        for first, level in self._levels:
+            if at & 1:
+                at -= 1
+                siblings.append(level[at - first])
+            if end & 1 and end < size:
+                siblings.append(level[end - first])
+                end += 1
+            at, end, size = at >> 1, (end + 1) >> 1, (size + 1) >> 1
+        return MerklePath(index=index, count=self.count, siblings=tuple(siblings), length=length)
+
+    def paths(self, index: int, length: int) -> list[MerklePath]:
+        """Return the path of each of these leaves: neighbours share most of theirs, so all are built from the top."""
+        ways: dict[int, tuple[bytes, ...]] = {0: ()}
+        for depth in range(len(self._levels) - 1, -1, -1):
+            first, level = self._levels[depth]
+            size = first + len(level)
+            ways = {
+                at: (level[(at ^ 1) - first], *ways[at >> 1]) if at ^ 1 < size else ways[at >> 1]
+                for at in range(index >> depth, ((index + length - 1) >> depth) + 1)
+            }
+        count = self.count
+        return [MerklePath(index=at, count=count, siblings=way) for at, way in ways.items()]
 
 
 def root_from(leaf: bytes, path: MerklePath) -> bytes:
@@ -120,38 +154,41 @@ def encode_path(path: MerklePath) -> bytes:
     return _PATH_HEAD.pack(path.index, path.count) + b"".join(path.siblings)
 
 
-def decode_path(raw: bytes) -> MerklePath:
-    if not _PATH_HEAD.size <= len(raw) <= MAX_PATH_BYTES or (len(raw) - _PATH_HEAD.size) % HASH_BYTES:
-        raise Malformed(f"a Merkle path has {_PATH_HEAD.size}..{MAX_PATH_BYTES} bytes: index, count and whole hashes")
+def decode_path(raw: bytes, length: int = 1) -> MerklePath:
+    """Decode the path of `length` adjoining leaves."""
+    most_bytes = MAX_PATH_BYTES if length == 1 else MAX_RUN_PATH_BYTES
+    if not PATH_HEAD_BYTES <= len(raw) <= most_bytes or (len(raw) - PATH_HEAD_BYTES) % HASH_BYTES:
+        raise Malformed(f"a Merkle path has {PATH_HEAD_BYTES}..{most_bytes} bytes: index, count and whole hashes")
     index, count = _PATH_HEAD.unpack_from(raw)
-    starts = range(_PATH_HEAD.size, len(raw), HASH_BYTES)
-    return MerklePath(index=index, count=count, siblings=tuple(raw[at : at + HASH_BYTES] for at in starts))
+    siblings = tuple([raw[at : at + HASH_BYTES] for at in range(PATH_HEAD_BYTES, len(raw), HASH_BYTES)])
+    return MerklePath(index=index, count=count, siblings=siblings, length=length)
 
 
 def _inner(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(_INNER + left + right).digest()
 
 
-def _levels(leaves: Sequence[bytes]) -> list[Sequence[bytes]]:
-    check_number(len(leaves), "number of leaves", low=1, high=MAX_LEAVES)
-    levels: list[Sequence[bytes]] = [leaves]
-    while len(level := levels[-1]) > 1:
-        paired = [_inner(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)]
-        levels.append([*paired, level[-1]] if len(level) % 2 else paired)
-    return levels
-
-
-def _path(levels: Sequence[Sequence[bytes]], index: int) -> MerklePath:
-    siblings: list[bytes] = []
-    at = index
-    for level in levels[:-1]:
-        if at ^ 1 < len(level):
-            siblings.append(level[at ^ 1])
-        at >>= 1
-    return MerklePath(index=index, count=len(levels[0]), siblings=tuple(siblings))
+def _paired(level: Sequence[bytes]) -> list[bytes]:
+    """Return the level above; `level` begins with a left hash, and a last one without a partner moves up."""
+    sha256 = hashlib.sha256
+    above = [sha256(_INNER + level[at] + level[at + 1]).digest() for at in range(0, len(level) - 1, 2)]
+    return [*above, level[-1]] if len(level) & 1 else above
 
 
 @lru_cache(maxsize=4_096)  # commits have few different sizes
+def _siblings_needed(index: int, length: int, count: int) -> int:
+    """Return how many hashes lead from these leaves to the root; raise if the tree has no such leaves."""
+    check_number(count, "number of leaves", low=1, high=MAX_LEAVES)
+    check_number(length, "number of leaves of a path", low=1, high=count)
+    check_number(index, "index of a leaf", high=count - length)
+    needed, end = 0, index + length
+    while count > 1:
+        needed += (index & 1) + (end & 1 and end < count)
+        index, end, count = index >> 1, (end + 1) >> 1, (count + 1) >> 1
+    return needed
+
+
+@lru_cache(maxsize=4_096)
 def _sides(index: int, count: int) -> tuple[bool, ...]:
     """Return for each sibling on the way up whether our own hash is the right one of the pair."""
     sides: list[bool] = []

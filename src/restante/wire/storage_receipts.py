@@ -11,7 +11,7 @@ from restante.wire.merkle import HASH_BYTES, MAX_PATH_BYTES, MerklePath, decode_
 
 MAX_RECEIPT_BYTES: Final = ACK_BYTES + MAX_PATH_BYTES
 MIN_RECEIPT_BYTES: Final = ACK_BYTES + 8
-_decode_ack: Final = lru_cache(maxsize=64)(decode_ack)
+decode_commit_ack: Final = lru_cache(maxsize=64)(decode_ack)
 """All receipts of a commit contain the same ack."""
 
 
@@ -25,6 +25,8 @@ class StorageReceipt:
     def __post_init__(self) -> None:
         if self.ack.type is not AckType.DELIVERY:
             raise Malformed("a storage receipt is a DELIVERY ack")
+        if self.path.length != 1:
+            raise Malformed("a storage receipt is for one put")
 
     @property
     def root(self) -> bytes:
@@ -49,4 +51,4 @@ def encode_receipt(receipt: StorageReceipt) -> bytes:
 def decode_receipt(raw: bytes) -> StorageReceipt:
     if not MIN_RECEIPT_BYTES <= len(raw) <= MAX_RECEIPT_BYTES:
         raise Malformed(f"a storage receipt has {MIN_RECEIPT_BYTES}..{MAX_RECEIPT_BYTES} bytes, not {len(raw)}")
-    return StorageReceipt(ack=_decode_ack(raw[:ACK_BYTES]), path=decode_path(raw[ACK_BYTES:]))
+    return StorageReceipt(ack=decode_commit_ack(raw[:ACK_BYTES]), path=decode_path(raw[ACK_BYTES:]))

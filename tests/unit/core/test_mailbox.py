@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from restante.core.mailbox import Keep, check_put, check_puts, is_intact
+from restante.core.mesh_proofs.receipts import leaf_of
 from restante.model.errors import Malformed, TooLarge
 from restante.model.ids import InboxKey, PayloadHash
 from restante.policy.quota import MailboxQuota, Refusal
@@ -33,6 +34,7 @@ def test_what_is_kept_is_kept_for_its_inbox_under_its_hash_until_its_expiry() ->
         payload_hash=PayloadHash(hashlib.sha256(b"s" * 1_000).digest()),
         expires_at_ms=NOW_MS + 48 * HOUR_MS,
         envelope=encode_envelope(ENVELOPE),
+        leaf=leaf_of(ENVELOPE),
     )
 
 
@@ -53,6 +55,15 @@ def test_a_longer_life_than_thirty_days_is_cut() -> None:
     verdict = judged(replace(ENVELOPE, expires_at_ms=NOW_MS + 10_000 * HOUR_MS))
     assert isinstance(verdict, Keep)
     assert verdict.expires_at_ms == NOW_MS + 720 * HOUR_MS
+
+
+@clause("6.6", "10.2")
+def test_a_receipt_covers_the_expiry_that_the_sender_wrote_though_it_is_cut() -> None:
+    longer = replace(ENVELOPE, expires_at_ms=NOW_MS + 10_000 * HOUR_MS)
+    alone = judged(longer)
+    [together], _ = check_puts([encode_envelope(longer)], quota=QUOTA, now_ms=NOW_MS)
+    assert isinstance(alone, Keep)
+    assert alone.leaf == together.leaf == leaf_of(longer)
 
 
 @clause("6.3")

@@ -1,23 +1,16 @@
 """core/signed_acks: believed only from the one who may say so, about exactly what was said."""
 
-import hashlib
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.core.signed_acks import (
-    delivery_evidence,
-    encoded_evidence,
-    is_evidence_by,
-    sign_receipts,
-    verify_receipts,
-)
-from restante.crypto.identity import Identity, is_signed_by
+from restante.core.signed_acks import sign_receipts, verify_receipts
+from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError
-from restante.model.ids import MessageId, PayloadHash, mint_message_id
+from restante.model.ids import MessageId, mint_message_id
 from restante.wire.acks import (
     Ack,
     AckType,
@@ -27,19 +20,16 @@ from restante.wire.acks import (
     decode_ack,
     encode_ack,
     encode_batch_ack,
-    encode_delivery_batch,
 )
 from support.spec.clauses import clause
 from support.wire.codec_properties import flipped
 
-NODE = Identity(b"n" * 32)
 ALICE = Identity(b"a" * 32)
 BOB = Identity(b"b" * 32)
 CAROL = Identity(b"c" * 32)
 NOW_MS = 1_800_000_000_000
-HELD = PayloadHash(bytes(range(32)))
+HELD = bytes(range(32))
 IDS = tuple(mint_message_id(bytes([n]) * 16) for n in range(3))
-hashes = st.binary(min_size=32, max_size=32).map(PayloadHash)
 
 
 def outcome(body: bytes, *, reader: Identity = BOB, writer: Identity = ALICE) -> BatchAck | Code:
@@ -133,39 +123,3 @@ def test_messages_can_be_acknowledged_as_read() -> None:
     believed = outcome(sign_receipts(BOB, IDS, sender=ALICE.address, now_ms=NOW_MS, ack_type=AckType.READ))
     assert isinstance(believed, BatchAck)
     assert (believed.type, believed.message_ids) == (AckType.READ, IDS)
-
-
-@clause("7.8", "10.3")
-@pytest.mark.parametrize("count", [1, 2, 64])
-def test_one_signature_is_evidence_for_all_that_was_stored_and_for_nothing_else(count: int) -> None:
-    stored = [PayloadHash(bytes([number]) * 32) for number in range(1, count + 1)]
-    evidence = delivery_evidence(NODE, stored, now_ms=NOW_MS)
-    assert is_evidence_by(evidence, NODE.node_key)
-    assert not is_evidence_by(evidence, BOB.node_key)
-    other = PayloadHash(stored[-1][:16] + bytes(16))  # the same in all that the bytes show
-    for hashes in ((*stored[:-1], other), stored[1:], (*stored, stored[0]), tuple(reversed(stored))[: count - 1]):
-        assert not is_evidence_by(replace(evidence, sealed_hashes=tuple(hashes)), NODE.node_key)
-    later = replace(evidence.batch, timestamp_ms=NOW_MS + 1)
-    assert not is_evidence_by(replace(evidence, batch=later), NODE.node_key)
-
-
-@clause("10.3")
-def test_the_signature_covers_the_hash_of_one_blob_and_the_hash_of_the_hashes_of_several() -> None:
-    one, two = PayloadHash(b"1" * 32), PayloadHash(b"2" * 32)
-    for stored, subject in (([one], one), ([one, two], hashlib.sha256(one + two).digest())):
-        batch = delivery_evidence(NODE, stored, now_ms=NOW_MS).batch
-        shown = b"\x01" + len(stored).to_bytes(2, "big") + b"".join(sealed[:16] for sealed in stored)
-        signed = b"restante-ack-batch-v1" + shown + NOW_MS.to_bytes(8, "big") + subject
-        assert is_signed_by(NODE.node_key, batch.signature, signed)
-
-
-def test_blobs_put_twice_are_named_twice() -> None:
-    same = [PayloadHash(b"1" * 32)] * 2
-    assert is_evidence_by(delivery_evidence(NODE, same, now_ms=NOW_MS), NODE.node_key)
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_evidence_given_away_at_once_is_the_same_bytes(count: int) -> None:
-    stored = [PayloadHash(bytes([number]) * 32) for number in range(count)]
-    evidence = delivery_evidence(NODE, stored, now_ms=NOW_MS)
-    assert encoded_evidence(NODE, stored, now_ms=NOW_MS) == encode_delivery_batch(evidence.batch)

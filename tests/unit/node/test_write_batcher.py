@@ -1,13 +1,13 @@
 """The write batcher: what is committed together, and what each peer gets once it is on disk or has failed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 import pytest
 
 from restante.core.mailbox import Keep
-from restante.core.signed_acks import Evidence, is_evidence_by
+from restante.core.mesh_proofs.receipts import SignedCommits
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.errors import StoreUnusable
@@ -21,6 +21,7 @@ from restante.testing.deterministic import FakeClock
 from restante.testing.memory_mailbox import MemoryMailbox
 from restante.wire.envelope import hash_sealed_bytes
 from restante.wire.frames import codec
+from restante.wire.merkle import address_hash, stored_leaf
 from support.link.phases import HELLO
 from support.spec.clauses import clause
 from support.wire.frame_reader import FrameReader
@@ -74,13 +75,13 @@ class Peer:
         self.source = Source(source)
         self.remote = ("127.0.0.1", 1)
         self.is_read = True
-        self.evidence: list[codec.Stored] = []
+        self.stored: list[codec.Stored] = []
         self.refusals: list[tuple[int, Refusal]] = []
 
     def send(self, raw: bytes) -> None:
         for _, frame in FrameReader().feed(raw):
             assert isinstance(frame, codec.Stored)
-            self.evidence.append(frame)
+            self.stored.append(frame)
 
     def refuse(self, request: int, refusal: Refusal, *, retry_after_ms: int = 0) -> None:
         assert retry_after_ms == 0
@@ -128,12 +129,21 @@ class Bench:
 
     def keeps(self, count: int) -> list[Keep]:
         texts = [b"%d" % number for number in range(count)]
-        return [Keep(INBOX, hash_sealed_bytes(text), self.now_ms + 86_400_000, text) for text in texts]
+        expires_at_ms = self.now_ms + 86_400_000
+        return [
+            Keep(INBOX, hashed, expires_at_ms, text, leaf=stored_leaf(address_hash(INBOX, expires_at_ms), hashed))
+            for text, hashed in zip(texts, map(hash_sealed_bytes, texts), strict=True)
+        ]
 
     def put(self, peer: Peer, count: int) -> list[Keep]:
         keeps = self.keeps(count)
         self.batcher.put(peer, range(1, count + 1), keeps)
         return keeps
+
+
+def is_verified(stored: codec.Stored, keeps: Sequence[Keep], node: Identity = NODE) -> bool:
+    receipts = SignedCommits(node.node_key).receipts_of_run(stored.ack, stored.path, [keep.leaf for keep in keeps])
+    return receipts is not None
 
 
 @pytest.fixture
@@ -146,9 +156,9 @@ async def batches(bench: Bench, peer: Peer) -> list[int]:
     await turns()
     sizes: list[int] = []
     while bench.disk.under_way is not None:
-        before = sum(len(stored.requests) for stored in peer.evidence)
+        before = sum(len(stored.requests) for stored in peer.stored)
         await bench.disk.end()
-        sizes.append(sum(len(stored.requests) for stored in peer.evidence) - before)
+        sizes.append(sum(len(stored.requests) for stored in peer.stored) - before)
     return sizes
 
 
@@ -179,7 +189,40 @@ async def test_what_several_connections_bring_in_one_turn_is_one_commit(bench: B
     await turns()
     await bench.disk.end()
     assert bench.disk.began == 1
-    assert [len(stored.requests) for peer in peers for stored in peer.evidence] == [3] * 10
+    assert [len(stored.requests) for peer in peers for stored in peer.stored] == [3] * 10
+
+
+@clause("7.8", "10.2")
+async def test_a_commit_is_signed_once_for_all_peers_and_each_gets_the_path_of_its_own_puts(bench: Bench) -> None:
+    peers = {Peer(): count for count in (1, 5, 2, 20)}
+    keeps = {peer: bench.put(peer, count) for peer, count in peers.items()}
+    await turns()
+    await bench.disk.end()
+    frames = [(peer, stored) for peer in peers for stored in peer.stored]
+    assert len({stored.ack for _, stored in frames}) == 1
+    assert {stored.path.count for _, stored in frames} == {28}
+    for peer, stored in frames:
+        assert is_verified(stored, keeps[peer])
+        assert not is_verified(stored, keeps[peer], Identity(b"m" * 32))
+        assert not is_verified(stored, [*keeps[peer][:-1], replaced(keeps[peer][-1])])
+
+
+def replaced(keep: Keep) -> Keep:
+    return keep._replace(leaf=bytes(32))
+
+
+@clause("10.2")
+async def test_the_receipts_of_a_commit_cover_what_was_stored_and_nothing_that_was_refused(bench: Bench) -> None:
+    peer = Peer()
+    keeps = bench.keeps(3)
+    too_large = keeps[1]._replace(envelope=bytes(200_000_000))
+    bench.batcher.put(peer, range(1, 4), [keeps[0], too_large, keeps[2]])
+    await turns()
+    await bench.disk.end()
+    [stored] = peer.stored
+    assert (stored.requests, stored.path.count) == ((1, 3), 2)
+    assert is_verified(stored, [keeps[0], keeps[2]])
+    assert [request for request, _ in peer.refusals] == [2]
 
 
 @pytest.mark.parametrize(("puts", "apart"), [(SMALL_BATCH, False), (SMALL_BATCH + 1, True)])
@@ -200,16 +243,15 @@ async def test_a_disk_that_was_quick_is_waited_for_on_the_loop_until_it_is_slow(
 
 @clause("1.3")
 @pytest.mark.parametrize("puts", [1, SMALL_BATCH + 1])
-async def test_evidence_is_signed_ahead_but_given_only_after_the_commit(bench: Bench, puts: int) -> None:
+async def test_receipts_are_signed_ahead_but_given_only_after_the_commit(bench: Bench, puts: int) -> None:
     peer = Peer()
     keeps = bench.put(peer, puts)
     await turns()
-    assert peer.evidence == []
+    assert peer.stored == []
     assert bench.announced == []
     await bench.disk.end()
-    [stored] = peer.evidence
-    hashes = tuple(keep.payload_hash for keep in keeps)
-    assert is_evidence_by(Evidence(batch=stored.batch, sealed_hashes=hashes), NODE.node_key)
+    [stored] = peer.stored
+    assert is_verified(stored, keeps)
     assert stored.requests == tuple(range(1, puts + 1))
     assert bench.announced == [INBOX]
 
@@ -221,7 +263,7 @@ async def test_what_was_signed_ahead_is_never_given_when_the_commit_fails(bench:
     bench.put(peer, puts)
     await turns()
     await bench.disk.end(StoreUnusable("node.db: the disk is full or failing"))
-    assert peer.evidence == []
+    assert peer.stored == []
     assert [request for request, _ in peer.refusals] == list(range(1, puts + 1))
     assert {(refused.permanent, refused.code) for _, refused in peer.refusals} == {(False, Code.STORAGE_FAILED)}
     assert bench.announced == []
@@ -236,7 +278,7 @@ async def test_a_store_that_works_again_is_told_of_once(bench: Bench) -> None:
         await turns()
         await bench.disk.end(problem)
     assert bench.events == [RelayEvent.STORE_FAILED, RelayEvent.STORE_RECOVERED]
-    assert len(peer.evidence) == len(peer.refusals) == 2
+    assert len(peer.stored) == len(peer.refusals) == 2
 
 
 async def test_what_comes_while_a_batch_is_committed_is_in_the_next(bench: Bench) -> None:
@@ -247,23 +289,23 @@ async def test_what_comes_while_a_batch_is_committed_is_in_the_next(bench: Bench
     await turns()
     assert bench.disk.began == 1
     await bench.disk.end()
-    assert (len(early.evidence), len(late.evidence), bench.disk.began) == (1, 0, 2)
+    assert (len(early.stored), len(late.stored), bench.disk.began) == (1, 0, 2)
     finished = asyncio.create_task(bench.batcher.finished())
     await turns()
     assert not finished.done()
     await bench.disk.end()
-    assert len(late.evidence) == 1
+    assert len(late.stored) == 1
     assert finished.done()
 
 
 async def test_recipients_are_told_of_stored_mail_before_its_senders_are_answered(bench: Bench) -> None:
     peer = Peer()
     answered: list[int] = []
-    bench.batcher.on_stored(lambda _inboxes: answered.append(len(peer.evidence)))
+    bench.batcher.on_stored(lambda _inboxes: answered.append(len(peer.stored)))
     bench.put(peer, 1)
     await turns()
     await bench.disk.end()
-    assert (answered, len(peer.evidence)) == ([0], 1)
+    assert (answered, len(peer.stored)) == ([0], 1)
 
 
 @clause("6.8")
@@ -274,9 +316,9 @@ async def test_a_modest_sender_waits_for_no_more_than_the_batch_in_progress(benc
     await turns()
     bench.put(modest, 1)
     await bench.disk.end()
-    assert modest.evidence == []
+    assert modest.stored == []
     await bench.disk.end()
-    assert len(modest.evidence) == 1
+    assert len(modest.stored) == 1
 
 
 @clause("6.8")
@@ -288,14 +330,14 @@ async def test_a_hundred_connections_of_one_source_share_equally_with_a_single_o
     await turns()
     for _ in range(3):
         await bench.disk.end()
-    stored = [sum(len(each.requests) for each in peer.evidence) for peer in (single, *crowd)]
+    stored = [sum(len(each.requests) for each in peer.stored) for peer in (single, *crowd)]
     assert stored[0] >= 0.4 * sum(stored)
 
 
 @clause("6.8")
 async def test_a_greedy_peer_is_not_read_until_its_puts_are_on_disk_and_others_are(bench: Bench) -> None:
     greedy, modest = Peer(b"greedy"), Peer(b"modest")
-    large = Keep(INBOX, hash_sealed_bytes(b"large"), bench.now_ms + 86_400_000, bytes(250_000))
+    large = Keep(INBOX, hash_sealed_bytes(b"large"), bench.now_ms + 86_400_000, bytes(250_000), leaf=bytes(32))
     bench.batcher.put(greedy, range(20), [large] * 20)
     bench.put(modest, 1)
     assert (greedy.is_read, modest.is_read) == (False, True)
@@ -308,7 +350,7 @@ async def test_a_greedy_peer_is_not_read_until_its_puts_are_on_disk_and_others_a
 
 async def test_a_batch_of_large_blobs_is_bounded_by_its_bytes(bench: Bench) -> None:
     peer = Peer()
-    large = Keep(INBOX, hash_sealed_bytes(b"large"), bench.now_ms + 86_400_000, bytes(200_000))
+    large = Keep(INBOX, hash_sealed_bytes(b"large"), bench.now_ms + 86_400_000, bytes(200_000), leaf=bytes(32))
     bench.batcher.put(peer, range(200), [large] * 200)
     sizes = await batches(bench, peer)
     assert max(sizes) <= 48

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.core.signed_acks import Evidence, delivery_evidence
+from restante.core.mesh_proofs.receipts import sign_receipts_of_commit
 from restante.crypto.identity import Identity
-from restante.model.ids import PayloadHash
 from restante.policy.failures import Failure
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, StoredBlob
 from restante.testing import lossy_connection
 from restante.testing.deterministic import SeededEntropy
 from restante.testing.lossy_connection import FaultCounts, Faults, LossyConnection
+from restante.wire.storage_receipts import StorageReceipt
 
-ACK = delivery_evidence(Identity(b"n" * 32), [PayloadHash(b"h" * 32)], now_ms=5)
+[ACK] = sign_receipts_of_commit(Identity(b"n" * 32), [b"h" * 32], now_ms=5)
 
 
 class GoodLink:
@@ -30,7 +30,7 @@ class GoodLink:
         self._ids = iter(range(1, blobs + 1))
         self._then_silent = then_silent
 
-    async def put(self, envelope: bytes) -> Evidence:
+    async def put(self, envelope: bytes) -> StorageReceipt:
         self.puts.append(envelope)
         return ACK
 

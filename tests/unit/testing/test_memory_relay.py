@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from restante.core.inboxes.relay_inbox import OwnInbox, relay_inbox_key
-from restante.core.signed_acks import is_evidence_by
+from restante.core.mesh_proofs.receipts import is_receipt_for, leaf_of
 from restante.crypto.identity import Identity
 from restante.policy.failures import Failure
 from restante.policy.quota import MailboxQuota
@@ -14,7 +14,7 @@ from restante.ports.relay_connection import AttemptFailed, ConnectionLost, Relay
 from restante.testing.deterministic import FakeClock
 from restante.testing.memory_mailbox import MemoryMailbox
 from restante.testing.memory_relay import MemoryRelay
-from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
+from restante.wire.envelope import Envelope, encode_envelope
 
 HOUR_MS = 3_600_000
 NODE = Identity(b"n" * 32)
@@ -39,9 +39,9 @@ async def failure_of(link: RelayConnection, raw: bytes) -> Failure:
 
 
 async def test_a_put_is_acknowledged_by_the_relay_itself(relay: MemoryRelay) -> None:
-    evidence = await relay.link().put(encode_envelope(FOR_BOB))
-    assert evidence.sealed_hashes == (hash_sealed_bytes(b"first"),)
-    assert is_evidence_by(evidence, NODE.node_key)
+    receipt = await relay.link().put(encode_envelope(FOR_BOB))
+    assert is_receipt_for(receipt, node=NODE.node_key, leaf=leaf_of(FOR_BOB))
+    assert not is_receipt_for(receipt, node=NODE.node_key, leaf=leaf_of(SECOND))
 
 
 async def test_each_blob_comes_once_a_session_in_order_and_again_in_the_next_until_deleted(relay: MemoryRelay) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restante.model.errors import LocalProtocolError, Malformed
-from restante.model.ids import Address, MessageId, PayloadHash, mint_message_id
+from restante.model.ids import Address, MessageId, mint_message_id
 from restante.wire.acks import (
     Ack,
     AckType,
@@ -16,7 +16,6 @@ from restante.wire.acks import (
     batch_to_sign,
     decode_ack,
     decode_batch_ack,
-    delivery_subject,
     encode_ack,
     encode_batch_ack,
 )
@@ -32,12 +31,12 @@ ID = MessageId(bytes.fromhex("9f1c5a3e6d0b4c1e8a572f4e0c9b7d11"))
 OTHER_ID = MessageId(bytes.fromhex("00112233445546778899aabbccddeeff"))
 NOT_V4 = bytes.fromhex("9f1c5a3e6d0b1c1e8a572f4e0c9b7d11")
 ALICE = Address(bytes(range(32)))
-SEALED_HASH = PayloadHash(bytes(range(100, 132)))
+ROOT = bytes(range(100, 132))
 RECEIPT = Ack(type=AckType.RECEIPT, reference=ID, subject=ALICE, timestamp_ms=1_700_000_000_123, signature=b"s" * 64)
 DELIVERY = Ack(
     type=AckType.DELIVERY,
-    reference=SEALED_HASH[:16],
-    subject=SEALED_HASH,
+    reference=ROOT[:16],
+    subject=ROOT,
     timestamp_ms=1_700_000_000_123,
     signature=b"s" * 64,
 )
@@ -151,17 +150,11 @@ def test_a_recipients_ack_names_a_uuid4(ack_type: AckType) -> None:
 
 
 @clause("10.2")
-def test_a_delivery_ack_names_only_the_hash_of_the_sealed_bytes() -> None:
-    reference, subject = delivery_subject(SEALED_HASH)
-    assert (reference, subject) == (SEALED_HASH[:16], SEALED_HASH)
+def test_a_delivery_ack_names_only_the_root_of_its_commit() -> None:
     raw = encode_ack(DELIVERY)
+    assert raw[1:49] == ROOT[:16] + ROOT
     with pytest.raises(Malformed, match="first 16 bytes of its subject"):
         decode_ack(raw[:1] + ID + raw[17:])
-
-
-def test_a_delivery_subject_is_a_whole_hash() -> None:
-    with pytest.raises(Malformed, match="payload hash must have 32 bytes, not 16"):
-        delivery_subject(PayloadHash(bytes(16)))
 
 
 @clause("10.3")

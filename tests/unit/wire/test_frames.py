@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from restante.model.error_codes import Code
 from restante.model.errors import LocalProtocolError, Malformed, TooLarge
-from restante.model.ids import BlindedKey, NodeKey
-from restante.wire.acks import DeliveryBatch, encode_delivery_batch
+from restante.model.ids import BlindedKey, NodeKey, mint_message_id
+from restante.wire.acks import Ack, AckType
 from restante.wire.frames.codec import (
     Blob,
     Credit,
@@ -31,14 +31,17 @@ from restante.wire.frames.codec import (
     Unknown,
     encode_blobs,
     encode_frame,
-    encode_stored,
     open_to_sign,
 )
+from restante.wire.merkle import MerklePath, MerkleTree
 from support.wire.codec_properties import flipped
 from support.wire.frame_reader import FrameReader
 
 HASH = bytes(range(32))
-DELIVERY = DeliveryBatch(references=(HASH[:16], HASH[16:]), timestamp_ms=1_700_000_000_500, signature=b"s" * 64)
+DELIVERY = Ack(
+    type=AckType.DELIVERY, reference=HASH[:16], subject=HASH, timestamp_ms=1_700_000_000_500, signature=b"s" * 64
+)
+MIDDLE = MerklePath(index=1, count=4, siblings=(b"l" * 32, b"r" * 32), length=2)
 HELLO = Hello(
     lowest_version=1,
     highest_version=2,
@@ -53,7 +56,7 @@ EXAMPLES: dict[FrameType, Frame] = {
     FrameType.SUBSCRIBED: Subscribed(),
     FrameType.START: Start(version=1, capabilities=1),
     FrameType.PUT: Put(envelope=b"an envelope"),
-    FrameType.STORED: Stored(batch=DELIVERY, requests=(5, 6)),
+    FrameType.STORED: Stored(ack=DELIVERY, requests=(5, 6), path=MIDDLE),
     FrameType.REFUSED: Refused(permanent=True, code="E006", retry_after_ms=0, text="too large"),
     FrameType.BLOB: Blob(blob_id=42, stored_at_ms=1_700_000_000_500, envelope=b"an envelope"),
     FrameType.DELETE: Delete(blob_ids=(42, 43)),
@@ -63,8 +66,8 @@ EXAMPLES: dict[FrameType, Frame] = {
     FrameType.PONG: Pong(),
 }
 OPEN_ENDED = {FrameType.PUT, FrameType.REFUSED, FrameType.BLOB}
-LISTS = {FrameType.STORED, FrameType.DELETE}
-FIXED = sorted(set(EXAMPLES) - OPEN_ENDED - LISTS)
+LISTS = {FrameType.DELETE}
+FIXED = sorted(set(EXAMPLES) - OPEN_ENDED - LISTS - {FrameType.STORED})
 
 ids = st.binary(min_size=32, max_size=32)
 signatures = st.binary(min_size=64, max_size=64)
@@ -72,13 +75,14 @@ times = st.integers(0, 253_402_300_799_999)
 blob_ids = st.integers(0, 2**63 - 1)
 printable = st.text(max_size=60).filter(lambda text: text.isprintable() and len(text.encode()) <= 200)
 stored = st.builds(
-    lambda items, at_ms, signature: Stored(
-        batch=DeliveryBatch(
-            references=tuple(reference for reference, _ in items), timestamp_ms=at_ms, signature=signature
-        ),
-        requests=tuple(request for _, request in items),
+    lambda leaves, first, requests, at_ms, signature: Stored(
+        ack=replace(DELIVERY, timestamp_ms=at_ms, signature=signature),
+        requests=tuple(requests[: len(leaves) - first % len(leaves)]),
+        path=MerkleTree(leaves).path(first % len(leaves), len(requests[: len(leaves) - first % len(leaves)])),
     ),
-    st.lists(st.tuples(st.binary(min_size=16, max_size=16), st.integers(0, 2**32 - 1)), min_size=1, max_size=5),
+    st.lists(ids, min_size=1, max_size=9),
+    st.integers(0, 8),
+    st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5),
     times,
     signatures,
 )
@@ -278,23 +282,43 @@ def test_proof_of_possession_is_bound_to_connection_node_and_inbox() -> None:
 
 
 def test_stored_takes_no_other_acks_than_delivery() -> None:
+    receipt = replace(DELIVERY, type=AckType.RECEIPT, reference=mint_message_id(bytes(16)))
+    with pytest.raises(Malformed, match="holds a DELIVERY ack"):
+        Stored(ack=receipt, requests=(5, 6), path=MIDDLE)
     body = EXAMPLES[FrameType.STORED].body()
-    with pytest.raises(Malformed, match="DELIVERY acks, type 1, not 2"):
+    with pytest.raises(Malformed, match="UUIDv4"):
         FrameReader().feed(raw_frame(FrameType.STORED, b"\x02" + body[1:]))
 
 
-def test_stored_names_as_many_requests_as_blobs() -> None:
-    with pytest.raises(Malformed, match="as many requests as blobs"):
-        Stored(batch=DELIVERY, requests=(5,))
+def test_stored_names_as_many_requests_as_leaves() -> None:
+    with pytest.raises(Malformed, match="as many requests as leaves"):
+        Stored(ack=DELIVERY, requests=(5,), path=MIDDLE)
     body = EXAMPLES[FrameType.STORED].body()
-    with pytest.raises(Malformed, match="a batch of 3 acks must have"):
-        FrameReader().feed(raw_frame(FrameType.STORED, b"\x01\x00\x03" + body[3:]))
+    for count, wrong in ((0, "shorter than its requests"), (1, "Merkle path"), (3, "Merkle path"), (90, "shorter")):
+        with pytest.raises(Malformed, match=wrong):
+            FrameReader().feed(raw_frame(FrameType.STORED, body[:121] + count.to_bytes(2, "big") + body[123:]))
 
 
-def test_stored_with_an_unsigned_batch_cannot_be_encoded() -> None:
-    unsigned = DeliveryBatch(references=(HASH[:16],), timestamp_ms=0)
+def test_stored_cut_anywhere_is_refused() -> None:
+    body = EXAMPLES[FrameType.STORED].body()
+    for size in range(len(body)):
+        with pytest.raises(Malformed):
+            FrameReader().feed(raw_frame(FrameType.STORED, body[:size]))
+    with pytest.raises(Malformed):
+        FrameReader().feed(raw_frame(FrameType.STORED, body + b"\0"))
+
+
+def test_stored_answers_at_most_1024_puts_at_once() -> None:
+    leaves = [number.to_bytes(32, "big") for number in range(1_100)]
+    largest = Stored(ack=DELIVERY, requests=tuple(range(1_024)), path=MerkleTree(leaves).path(33, 1_024))
+    assert FrameReader().feed(encode_frame(largest, 0)) == [(0, largest)]
+    with pytest.raises(Malformed, match=r"number of requests must be in 1\.\.1024"):
+        Stored(ack=DELIVERY, requests=tuple(range(1_025)), path=MerkleTree(leaves).path(33, 1_025))
+
+
+def test_stored_with_an_unsigned_ack_cannot_be_encoded() -> None:
     with pytest.raises(LocalProtocolError, match="must be signed"):
-        encode_frame(Stored(batch=unsigned, requests=(1,)), 1)
+        encode_frame(Stored(ack=replace(DELIVERY, signature=b""), requests=(5, 6), path=MIDDLE), 1)
 
 
 @pytest.mark.parametrize("permanent", [True, False])
@@ -386,8 +410,3 @@ def test_the_largest_blob_and_the_last_row_number_fit() -> None:
 def test_a_request_number_that_does_not_fit_u32_is_refused(request_number: int) -> None:
     with pytest.raises(Malformed, match="request must be in"):
         encode_frame(Ping(), request_number)
-
-
-def test_a_stored_frame_from_an_encoded_batch_is_the_same_bytes() -> None:
-    frame = Stored(batch=DELIVERY, requests=(5, 6))
-    assert encode_stored(encode_delivery_batch(DELIVERY), (5, 6)) == encode_frame(frame, 0)

@@ -10,12 +10,13 @@ from restante.model.errors import Malformed
 from restante.model.ids import InboxKey, PayloadHash
 from restante.wire.merkle import (
     EMPTY_ROOT,
+    MAX_LEAVES,
+    MerklePath,
+    MerkleTree,
     address_hash,
     decode_path,
     encode_path,
     listed_leaf,
-    merkle_path,
-    merkle_paths,
     merkle_root,
     proves_absence,
     root_from,
@@ -48,7 +49,7 @@ def test_a_leaf_is_hashed_as_the_specification_says() -> None:
 @clause("10.2")
 def test_one_put_is_a_tree_of_one_leaf() -> None:
     assert merkle_root([b"l" * 32]) == b"l" * 32
-    assert root_from(b"l" * 32, merkle_path([b"l" * 32], 0)) == b"l" * 32
+    assert root_from(b"l" * 32, MerkleTree([b"l" * 32]).path(0)) == b"l" * 32
 
 
 @clause("10.2")
@@ -56,16 +57,61 @@ def test_one_put_is_a_tree_of_one_leaf() -> None:
 def test_every_path_leads_to_the_root(leaves: list[bytes]) -> None:
     root = merkle_root(leaves)
     assert root == by_definition(leaves)
-    for index, path in enumerate(merkle_paths(leaves)):
-        assert path == merkle_path(leaves, index)
-        assert root_from(leaves[index], path) == root
+    for index, leaf in enumerate(leaves):
+        path = MerkleTree(leaves).path(index)
+        assert root_from(leaf, path) == root
         assert decode_path(encode_path(path)) == path
+
+
+@clause("10.2")
+@given(leaf_lists, st.data())
+def test_a_run_of_leaves_and_its_path_give_the_root_and_the_path_of_each(
+    leaves: list[bytes], data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, len(leaves) - 1))
+    length = data.draw(st.integers(1, len(leaves) - first))
+    whole = MerkleTree(leaves)
+    run = whole.path(first, length)
+    assert decode_path(encode_path(run), length) == run
+    part = MerkleTree(leaves[first : first + length], run)
+    assert (part.root, part.count) == (whole.root, len(leaves))
+    assert len(run.siblings) <= 2 * (len(leaves) - 1).bit_length()
+    paths = [whole.path(index) for index in range(first, first + length)]
+    assert [part.path(index) for index in range(first, first + length)] == paths
+    assert part.paths(first, length) == whole.paths(first, length) == paths
+
+
+@given(leaf_lists, st.data())
+def test_other_leaves_or_another_order_give_another_root(leaves: list[bytes], data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, len(leaves) - 1))
+    length = data.draw(st.integers(1, len(leaves) - first))
+    whole, some = MerkleTree(leaves), leaves[first : first + length]
+    run = whole.path(first, length)
+    at = data.draw(st.integers(0, length - 1))
+    damaged = [*some[:at], flipped(some[at], data.draw(st.integers(0, 255))), *some[at + 1 :]]
+    assert MerkleTree(damaged, run).root != whole.root
+    if some[::-1] != some:
+        assert MerkleTree(some[::-1], run).root != whole.root
+    with pytest.raises(Malformed, match="as many leaves"):
+        MerkleTree([*some, bytes(32)], run)
+
+
+@given(st.binary(max_size=200), st.integers(1, 5))
+def test_arbitrary_bytes_are_no_path_of_a_run_or_encode_to_themselves(raw: bytes, length: int) -> None:
+    path = decoded(lambda each: decode_path(each, length), raw)
+    assert path is None or encode_path(path) == raw
+
+
+@pytest.mark.parametrize(("index", "length", "count"), [(0, 0, 1), (0, 2, 1), (3, 2, 4), (0, 1, MAX_LEAVES + 1)])
+def test_a_path_lies_inside_its_tree(index: int, length: int, count: int) -> None:
+    with pytest.raises(Malformed, match="must be in"):
+        MerklePath(index=index, count=count, siblings=(), length=length)
 
 
 @given(leaf_lists, st.data())
 def test_a_damaged_path_or_leaf_leads_elsewhere(leaves: list[bytes], data: st.DataObject) -> None:
     index = data.draw(st.integers(0, len(leaves) - 1))
-    path = merkle_path(leaves, index)
+    path = MerkleTree(leaves).path(index)
     root = merkle_root(leaves)
     assert root_from(flipped(leaves[index], data.draw(st.integers(0, 255))), path) != root
     raw = encode_path(path)
@@ -76,7 +122,7 @@ def test_a_damaged_path_or_leaf_leads_elsewhere(leaves: list[bytes], data: st.Da
 
 
 def test_the_bytes_of_a_path_are_all_seen() -> None:
-    assert_sees_every_bit(decode_path, encode_path(merkle_path([bytes([n]) * 32 for n in range(5)], 2)))
+    assert_sees_every_bit(decode_path, encode_path(MerkleTree([bytes([n]) * 32 for n in range(5)]).path(2)))
 
 
 @pytest.mark.parametrize("raw", [b"", bytes(7), bytes(9), bytes(8), bytes(8 + 17 * 32)])
@@ -90,7 +136,7 @@ def test_bytes_that_are_no_path_are_refused(raw: bytes) -> None:
 def test_neighbours_prove_exactly_what_is_not_listed(listed: list[bytes], wanted: bytes) -> None:
     leaves = [listed_leaf(PayloadHash(each)) for each in listed]
     root, count = merkle_root(leaves), len(listed)
-    proofs = [(PayloadHash(each), merkle_path(leaves, at)) for at, each in enumerate(listed)]
+    proofs = [(PayloadHash(each), MerkleTree(leaves).path(at)) for at, each in enumerate(listed)]
     at = sum(each < wanted for each in listed)
     neighbours = proofs[max(at - 1, 0) : at + 1]
     assert proves_absence(PayloadHash(wanted), neighbours, root=root, count=count) == (wanted not in listed)

@@ -107,7 +107,7 @@ async def _put_all(relay: RelayPlace, envelopes: Sequence[bytes]) -> tuple[list[
             refusals.append(answer)
             continue
         hashed = hash_sealed_bytes(decode_envelope(raw).sealed).hex()
-        stored.append(StoredEnvelope(payload_hash=hashed, size_bytes=len(raw), stored_at_ms=answer.batch.timestamp_ms))
+        stored.append(StoredEnvelope(payload_hash=hashed, size_bytes=len(raw), stored_at_ms=answer.ack.timestamp_ms))
     if refusals:
         refusals[0].add_note(f"{len(stored)} of {len(envelopes)} were stored")
         raise _advised(refusals[0])

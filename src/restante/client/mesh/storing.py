@@ -14,6 +14,7 @@ from restante.client.mesh.directory import MeshDirectory
 from restante.core import store_quorum
 from restante.core.directory.vouchers import Named
 from restante.core.inboxes.mesh_inbox import BucketKeys, bucket_keys, build_mesh_envelope
+from restante.core.mesh_proofs.receipts import evidence_of
 from restante.core.store_quorum import (
     Event,
     Finish,
@@ -32,7 +33,6 @@ from restante.core.store_quorum import (
 )
 from restante.model.errors import RestanteError
 from restante.model.ids import Address, NodeId
-from restante.model.journal import StorageReceipt
 from restante.model.node_descriptor import NodeDescriptor
 from restante.model.outbox_entry import OutboxEntry
 from restante.policy.failures import Failure, failure_of_refusal
@@ -40,10 +40,8 @@ from restante.policy.mesh.placement import MOST_TRIED
 from restante.policy.mesh.time_buckets import bucket_at
 from restante.ports.carrier import StoredByNode
 from restante.ports.relay_connection import AttemptFailed
-from restante.wire.envelope import decode_envelope
 from restante.wire.frames.mesh_storage import NotResponsible, WrongBucket
-from restante.wire.merkle import address_hash, encode_path
-from restante.wire.storage_receipts import StorageReceipt as SignedReceipt
+from restante.wire.storage_receipts import StorageReceipt
 
 GRACE_S: Final = 0.25
 """How long an attempt that has three copies waits for the receipts of the other nodes."""
@@ -60,7 +58,7 @@ class _Attempt:
     keys: BucketKeys
     envelope: bytes
     events: "asyncio.Queue[tuple[int, Event]]" = field(default_factory=asyncio.Queue)
-    receipts: dict[NodeId, SignedReceipt] = field(default_factory=dict)
+    receipts: dict[NodeId, StorageReceipt] = field(default_factory=dict)
     puts: set[asyncio.Task[None]] = field(default_factory=set)
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     problems: dict[NodeId, AttemptFailed] = field(default_factory=dict)
@@ -105,7 +103,7 @@ class MeshStorage:
                     task.add_done_callback(self._late.discard)
         if len(attempt.receipts) < store_quorum.WRITE_QUORUM:
             raise _failure_of(attempt)
-        return tuple(StoredByNode(node, _journaled(attempt, each)) for node, each in attempt.receipts.items())
+        return tuple(StoredByNode(node, evidence_of(attempt.envelope, each)) for node, each in attempt.receipts.items())
 
     async def close(self) -> None:
         late = list(self._late)
@@ -183,7 +181,7 @@ class MeshStorage:
         attempt.events.put_nowait((bucket, event))
 
     def _understood(
-        self, attempt: _Attempt, node: NodeId, bucket: int, answer: SignedReceipt | WrongBucket | NotResponsible
+        self, attempt: _Attempt, node: NodeId, bucket: int, answer: StorageReceipt | WrongBucket | NotResponsible
     ) -> Event:
         match answer:
             case WrongBucket():
@@ -235,15 +233,3 @@ def _failure_of(attempt: _Attempt) -> AttemptFailed:
 
 def _ids(nodes: Sequence[NodeDescriptor]) -> tuple[NodeId, ...]:
     return tuple(each.node_id for each in nodes)
-
-
-def _journaled(attempt: _Attempt, signed: SignedReceipt) -> StorageReceipt:
-    """Return the receipt as evidence that can be checked without the inbox key (SPEC 10.2)."""
-    envelope = decode_envelope(attempt.envelope)
-    return StorageReceipt(
-        inner_hash=address_hash(envelope.inbox_key, envelope.expires_at_ms),
-        path=encode_path(signed.path),
-        root=signed.root,
-        at_ms=signed.ack.timestamp_ms,
-        signature=signed.ack.signature,
-    )

@@ -15,6 +15,7 @@ from typing import Final, Protocol, Self
 from restante.client.contacts import Recipient
 from restante.client.relay.connections import NotReached, RelayConnections
 from restante.client.relay.connector import Connector
+from restante.core.mesh_proofs.receipts import evidence_of
 from restante.core.relay_envelope import build_relay_envelope
 from restante.crypto.blinded_keys import NO_SECRET
 from restante.model.error_codes import Code
@@ -132,8 +133,9 @@ class MailCarrier:
 
     async def _store(self, entry: OutboxEntry, recipient: Recipient, place: Place) -> tuple[StoredByNode, ...]:
         if isinstance(place, RelayPlace):
-            await self._connections.put(place, self._envelope(entry, recipient, place))
-            return (StoredByNode(node_id_of(place.node_key)),)
+            envelope = self._envelope(entry, recipient, place)
+            receipt = await self._connections.put(place, envelope)
+            return (StoredByNode(node_id_of(place.node_key), evidence_of(envelope, receipt)),)
         if self._mesh is None:
             raise NotReached("this client knows no node of the mesh", failure=Failure.DHT_LOOKUP_FAILED)
         secret = self._secret_of(recipient.address)

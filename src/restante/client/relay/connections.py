@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from restante.client.relay.connector import Connector
-from restante.core.signed_acks import Evidence
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure, delay_after_failure_ms
 from restante.policy.retry import RetrySchedule
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, RelayConnection
+from restante.wire.storage_receipts import StorageReceipt
 
 IDLE_S: Final = 60.0  # SPEC 6.5: a connection that only puts is closed after 60 s idle
 
@@ -75,8 +75,8 @@ class RelayConnections:
             return True
         return asyncio.get_running_loop().time() >= relay.retry_at_s
 
-    async def put(self, place: RelayPlace, envelope: bytes) -> Evidence:
-        """Store the envelope at the relay; dial it first if there is no connection.
+    async def put(self, place: RelayPlace, envelope: bytes) -> StorageReceipt:
+        """Store the envelope at the relay and return its receipt; dial it first if there is no connection.
 
         Raises `NotReached` if there is none and none can be made, `AttemptFailed` for every other failure.
         """
@@ -84,9 +84,9 @@ class RelayConnections:
         connection = relay.connection or await self._dialled(place, relay)
         relay.puts_in_progress += 1
         try:
-            evidence = await connection.put(envelope)
+            receipt = await connection.put(envelope)
             relay.failures = 0
-            return evidence
+            return receipt
         finally:
             relay.puts_in_progress -= 1
             relay.used_at_s = asyncio.get_running_loop().time()

@@ -35,14 +35,15 @@ def _receipts(sender: Sequence[JournalEvent]) -> dict[tuple[NodeId, PayloadHash]
             hashes.setdefault(row.message_id, set()).add(row.payload_hash)
     found: dict[tuple[NodeId, PayloadHash], list[StorageReceipt]] = {}
     for row in sender:
-        receipt = _receipt(row)
+        receipt = receipt_of(row)
         if row.kind is JournalKind.DELIVERY_CONFIRMED and row.node is not None and receipt is not None:
             for hashed in hashes.get(row.message_id, ()):
                 found.setdefault((row.node, hashed), []).append(receipt)
     return found
 
 
-def _receipt(row: JournalEvent) -> StorageReceipt | None:
+def receipt_of(row: JournalEvent) -> StorageReceipt | None:
+    """Return the storage receipt in a journal event, if it has one."""
     if (
         row.evidence_inner_hash is None
         or row.evidence_path is None

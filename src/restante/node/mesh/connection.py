@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Final, Protocol
 
-from restante.core.mailbox import Keep
 from restante.core.mailbox import check_put as check_envelope_of_put
 from restante.core.mesh_proofs.descriptors import verify_descriptor
 from restante.core.mesh_proofs.reading import is_delete_by_owner
@@ -51,7 +50,6 @@ from restante.wire.frames.mesh_replication import Have, Want
 from restante.wire.frames.mesh_storage import GetRecord, MeshPut, NotResponsible, PutRecord, Record, WrongBucket
 from restante.wire.frames.mesh_types import MAX_CONTACTS
 from restante.wire.inbox_keys import node_id_of
-from restante.wire.merkle import address_hash, stored_leaf
 from restante.wire.mesh_keys import mesh_inbox_key, record_key_of
 
 MAX_FUTURE_PERIODS: Final = 1
@@ -219,7 +217,7 @@ class MeshFamilyConnection:
         view, now_ms = self._view, self._view.now_ms()
         key = mesh_inbox_key(frame.blinded, frame.bucket)
         try:
-            envelope_key, expires_at_ms, _ = parse_envelope(frame.envelope)
+            envelope_key, _, _ = parse_envelope(frame.envelope)
             kept = check_envelope_of_put(frame.envelope, quota=self._family.quota, now_ms=now_ms, source=self._source)
         except RestanteError as error:
             self._refuse(request, error.code, str(error), permanent=True)
@@ -233,12 +231,8 @@ class MeshFamilyConnection:
         elif isinstance(kept, Refusal):
             self._peer.refuse(request, kept)
         else:
-            self._queue_put(frame, kept, address_hash(key, expires_at_ms), request)
-
-    def _queue_put(self, frame: MeshPut, kept: Keep, inner: bytes, request: int) -> None:
-        put = MeshKeep(frame.blinded, frame.bucket, kept)
-        leaf = stored_leaf(inner, kept.payload_hash)
-        self._family.writes.add(PutWork(self._peer, self._source, request, put, leaf))
+            put = MeshKeep(frame.blinded, frame.bucket, kept)
+            self._family.writes.add(PutWork(self._peer, self._source, request, put))
 
     def _correct(self, verdict: TakeVerdict, request: int) -> None:
         """Tell the sender its wrong bucket by our time, or who is responsible (SPEC 7.10)."""

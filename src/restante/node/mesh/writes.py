@@ -30,7 +30,6 @@ class PutWork(NamedTuple):
     source: Source
     request: int
     put: MeshKeep
-    leaf: bytes
 
     @property
     def size_bytes(self) -> int:
@@ -155,7 +154,7 @@ class MeshWrites:
 
     def _send_receipts(self, stored: Sequence[PutWork], now_ms: int) -> None:
         """Answer the puts of a commit, which is on disk now (SPEC 1.3): one signature for all of them."""
-        receipts = sign_receipts_of_commit(self._identity, [each.leaf for each in stored], now_ms=now_ms)
+        receipts = sign_receipts_of_commit(self._identity, [each.put.keep.leaf for each in stored], now_ms=now_ms)
         answers: dict[Peer, list[bytes]] = {}
         for each, receipt in zip(stored, receipts, strict=True):
             frame = encode_mesh_frame(MeshStored(receipt=receipt), each.request)

@@ -30,7 +30,7 @@ from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE, FetchAnswer
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost
 from restante.runtime.transport.outgoing_connection import OutgoingConnection
 from restante.wire.envelope import hash_sealed_bytes
-from restante.wire.envelope_parser import parse_envelope
+from restante.wire.envelope_parser import parse_envelope, parse_put
 from restante.wire.frames import codec
 from restante.wire.frames.mesh import MESH_TYPES, MeshFrame, decode_mesh_body, encode_mesh_frame
 from restante.wire.frames.mesh_directory import (
@@ -62,7 +62,6 @@ from restante.wire.frames.mesh_storage import (
     Record,
     WrongBucket,
 )
-from restante.wire.merkle import address_hash, stored_leaf
 from restante.wire.mesh_keys import mesh_inbox_key
 from restante.wire.storage_receipts import StorageReceipt
 
@@ -137,8 +136,7 @@ class MeshConnection(OutgoingConnection[_Request]):
         self, blinded: BlindedKey, bucket: int, envelope: bytes
     ) -> StorageReceipt | WrongBucket | NotResponsible:
         """Store the envelope. A receipt is verified: the node signed exactly the leaf that follows from `envelope`."""
-        inbox_key, expires_at_ms, sealed = parse_envelope(envelope)
-        leaf = stored_leaf(address_hash(inbox_key, expires_at_ms), hash_sealed_bytes(sealed))
+        _, _, _, _, leaf = parse_put(envelope)
         question = MeshPut(blinded=blinded, bucket=bucket, envelope=envelope)
         answer = await self._ask_any(question, (MeshStored, WrongBucket, NotResponsible))
         if isinstance(answer, WrongBucket | NotResponsible):

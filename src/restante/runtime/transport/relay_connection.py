@@ -1,7 +1,7 @@
 """A client's connection to one relay: the mailbox family on an outgoing connection.
 
-Encrypted to the relay's key. Memory is bounded: puts by the request table, mail by the receive window. An
-acknowledgement counts only with the relay's signature over exactly the bytes that were put.
+Encrypted to the relay's key. Memory is bounded: puts by the request table, mail by the receive window. A put is stored
+once the relay has signed a Merkle root that contains the leaf which is computed here, from the bytes that were put.
 """
 
 import asyncio
@@ -12,34 +12,35 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.link.messages import Faulted
 from restante.core.link.windows import ReceiveWindow
-from restante.core.signed_acks import Evidence, is_evidence_by
+from restante.core.mesh_proofs.receipts import SignedCommits
 from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES
 from restante.model.errors import RemoteProtocolError, RestanteError
-from restante.model.ids import NodeKey, PayloadHash
+from restante.model.ids import NodeKey
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure, failure_of_refusal
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost, StoredBlob
 from restante.runtime.system import SystemEntropy
 from restante.runtime.transport.outgoing_connection import OutgoingConnection
-from restante.wire.envelope import hash_sealed_bytes
-from restante.wire.envelope_parser import parse_envelope
+from restante.wire.envelope_parser import parse_put
 from restante.wire.frames import codec
 from restante.wire.frames.mailbox import decode_blob
 from restante.wire.frames.types import FrameType
+from restante.wire.storage_receipts import StorageReceipt
 
 Reply = TypeVar("Reply", codec.Subscribed, codec.Deleted, codec.Pong)
 
 _PUT: Final = FrameType.PUT
 _BLOB: Final = FrameType.BLOB
 _WRONG_KIND: Final = "the relay gave an answer of the wrong kind"
+_UNSIGNED: Final = "the relay's acknowledgement is not signed for this message"
 _MAILBOX_FRAMES: Final = dict.fromkeys(map(int, (FrameType.STORED, _BLOB, FrameType.DELETED, FrameType.SUBSCRIBED)), 0)
 
 
 class _Request(NamedTuple):
-    """What waits for an answer; `payload_hash` is what a put's STORED must be signed over."""
+    """What waits for an answer; `leaf` is what the receipt of a put must cover."""
 
     answer: asyncio.Future[Any]
-    payload_hash: PayloadHash | None = None
+    leaf: bytes | None = None
 
 
 class TlsRelayConnection(OutgoingConnection[_Request]):
@@ -49,6 +50,7 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
         super().__init__(node, _MAILBOX_FRAMES, limits=limits)
         self._blobs: deque[StoredBlob] = deque()
         self._window = ReceiveWindow()
+        self._commits = SignedCommits(node)
         self._news = asyncio.Event()
 
     @classmethod
@@ -62,15 +64,14 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
         signature = signer.sign(to_sign, entropy=SystemEntropy().draw(SIGNING_ENTROPY_BYTES))
         await self._ask(codec.Subscribe(blinded_key=signer.public_key, signature=signature), codec.Subscribed)
 
-    async def put(self, envelope: bytes) -> Evidence:
+    async def put(self, envelope: bytes) -> StorageReceipt:
         if not self._may_send():
             await self._wait_for_room()
-        evidence: Evidence = await self._begin_put(envelope)
-        return evidence
+        return await self._begin_put(envelope)
 
-    async def put_many(self, envelopes: Sequence[bytes]) -> list[Evidence | AttemptFailed]:
-        """Put all, as many at a time as may be in flight; return for each its evidence or why it was not stored."""
-        in_flight: list[asyncio.Future[Evidence] | AttemptFailed] = []
+    async def put_many(self, envelopes: Sequence[bytes]) -> list[StorageReceipt | AttemptFailed]:
+        """Put all, as many at a time as may be in flight; return for each its receipt or why it was not stored."""
+        in_flight: list[asyncio.Future[StorageReceipt] | AttemptFailed] = []
         for envelope in envelopes:
             try:
                 if not self._may_send():
@@ -137,26 +138,25 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
                 raise RemoteProtocolError("the relay sent more blobs than the window allows")
 
     def _stored(self, frame: codec.Stored) -> None:
-        """Answer the puts of a commit. A request that is not open makes the signature unverifiable, for all of them."""
+        """Answer the puts of a commit. A request that is not open hides a leaf, so none of them can be verified."""
         puts = [self._link.requests.close(request) for request in frame.requests]
         known = [put for put in puts if put is not None]
-        hashes = tuple([put.payload_hash for put in known if put.payload_hash is not None])
-        evidence = Evidence(batch=frame.batch, sealed_hashes=hashes)
-        is_valid = len(hashes) == len(puts) and is_evidence_by(evidence, self.node)
-        for put in known:
-            if is_valid:
+        leaves = [put.leaf for put in known if put.leaf is not None]
+        receipts = self._commits.receipts_of_run(frame.ack, frame.path, leaves)
+        if receipts is None:
+            for put in known:
+                self._fail(put, AttemptFailed(_UNSIGNED, failure=Failure.STORAGE_REFUSED))
+        else:
+            for put, receipt in zip(known, receipts, strict=True):
                 if not put.answer.done():
-                    put.answer.set_result(evidence)
-            else:
-                text = "the relay's acknowledgement is not signed for this message"
-                self._fail(put, AttemptFailed(text, failure=Failure.STORAGE_REFUSED))
+                    put.answer.set_result(receipt)
         self._has_room.set()
 
     def _answer(self, request: _Request, frame: codec.Frame) -> None:
         if isinstance(frame, codec.Refused):
             failure = failure_of_refusal(frame.code, permanent=frame.permanent)
             self._fail(request, AttemptFailed(frame.text, failure=failure, retry_after_ms=frame.retry_after_ms or None))
-        elif request.payload_hash is not None:  # only a signed STORED says that a put is on disk
+        elif request.leaf is not None:  # only a signed STORED says that a put is on disk
             self._fail(request, AttemptFailed(_WRONG_KIND, failure=Failure.STORAGE_REFUSED))
             raise RemoteProtocolError(_WRONG_KIND)
         elif not request.answer.done():
@@ -166,13 +166,13 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
         if not request.answer.done():
             request.answer.set_exception(error)
 
-    def _begin_put(self, envelope: bytes) -> asyncio.Future[Evidence]:
+    def _begin_put(self, envelope: bytes) -> asyncio.Future[StorageReceipt]:
         try:
-            _, _, sealed_bytes = parse_envelope(envelope)
+            _, _, _, _, leaf = parse_put(envelope)
         except RestanteError as error:  # no relay would store it
             raise AttemptFailed(str(error), failure=failure_of_refusal(error.code, permanent=True)) from error
-        answer: asyncio.Future[Evidence] = self._loop.create_future()
-        request = self._open_request(_Request(answer, hash_sealed_bytes(sealed_bytes)))
+        answer: asyncio.Future[StorageReceipt] = self._loop.create_future()
+        request = self._open_request(_Request(answer, leaf))
         self._queue(codec.frame_head(_PUT, request, len(envelope)), envelope)
         return answer
 
@@ -192,8 +192,8 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
         return got
 
 
-async def _outcome(answer: asyncio.Future[Evidence]) -> Evidence | AttemptFailed:
-    """Return the evidence or the failure. Most are there at the first look: a commit answers many puts."""
+async def _outcome(answer: asyncio.Future[StorageReceipt]) -> StorageReceipt | AttemptFailed:
+    """Return the receipt or the failure. Most are there at the first look: a commit answers many puts."""
     try:
         return await answer
     except AttemptFailed as failed:

@@ -5,7 +5,7 @@ number, and the answer repeats it.
 """
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -52,7 +52,6 @@ __all__ = [
     "decode_body",
     "encode_blobs",
     "encode_frame",
-    "encode_stored",
     "frame_head",
     "open_to_sign",
 ]
@@ -64,7 +63,6 @@ _LENGTH: Final = struct.Struct(">I")
 _HEADER_BYTES: Final = _HEADER.size
 _LENGTH_BYTES: Final = _LENGTH.size
 _BYTES_BEFORE_BODY: Final = _HEADER_BYTES - _LENGTH_BYTES
-_REQUEST_BYTES: Final = 4
 _BLOB_HEAD: Final = struct.Struct(">IBIQQ")
 _BLOB_BYTES_BEFORE_ENVELOPE: Final = _BLOB_HEAD.size - _LENGTH_BYTES
 MAX_FRAME_BYTES: Final = _BYTES_BEFORE_BODY + MAX_PUT_BYTES
@@ -114,12 +112,6 @@ def encode_blobs(blobs: Iterable[tuple[int, int, bytes]]) -> bytes:
         length = _BLOB_BYTES_BEFORE_ENVELOPE + len(envelope)
         parts += (_BLOB_HEAD.pack(length, FrameType.BLOB, 0, blob_id, stored_at_ms), envelope)
     return b"".join(parts)
-
-
-def encode_stored(batch: bytes, requests: Sequence[int]) -> bytes:
-    """Encode a STORED frame whose batch is encoded already."""
-    body_bytes = len(batch) + _REQUEST_BYTES * len(requests)
-    return frame_head(FrameType.STORED, 0, body_bytes) + batch + struct.pack(f">{len(requests)}I", *requests)
 
 
 def decode_body(number: int, body: bytes) -> Frame | Unknown:

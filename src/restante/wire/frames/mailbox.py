@@ -10,18 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from restante.model.errors import Malformed, TooLarge
-from restante.model.ids import MESSAGE_ID_BYTES
 from restante.model.limits import MAX_SEALED_BYTES
-from restante.wire.acks import (
-    BATCH_BYTES_WITHOUT_IDS,
-    MAX_BATCH_IDS,
-    DeliveryBatch,
-    decode_delivery_batch,
-    encode_delivery_batch,
-)
+from restante.wire.acks import ACK_BYTES, Ack, AckType, encode_ack
 from restante.wire.envelope import MAX_ENVELOPE_BYTES
 from restante.wire.field_checks import MAX_TIME_MS, MAX_U32, check_number, check_time
 from restante.wire.frames.types import FrameType, only
+from restante.wire.merkle import MAX_RUN_PATH_BYTES, PATH_HEAD_BYTES, MerklePath, decode_path, encode_path
+from restante.wire.storage_receipts import decode_commit_ack
 
 MAX_REFUSAL_TEXT_BYTES: Final = 200
 MAX_BLOB_ID: Final = 2**63 - 1  # a database row number
@@ -29,11 +24,12 @@ MAX_PUT_BYTES: Final = 2 * MAX_SEALED_BYTES
 """Twice the largest message: a message that is somewhat too large is refused and the connection stays (SPEC 6.7)."""
 
 MAX_DELETED_AT_ONCE: Final = 1024
+MAX_STORED_AT_ONCE: Final = 1024
 _REFUSED: Final = struct.Struct(">B4sI")
 _BLOB: Final = struct.Struct(">QQ")
 _BLOB_ID: Final = struct.Struct(">Q")
+_PUTS: Final = struct.Struct(">H")
 _REQUEST_BYTES: Final = 4
-_STORED_ITEM_BYTES: Final = MESSAGE_ID_BYTES + _REQUEST_BYTES
 _CODE: Final = re.compile(r"E[0-9]{3}", re.ASCII)
 
 
@@ -59,34 +55,47 @@ class Put:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """Node: these requests are on disk; the evidence covers all of them, in their order (SPEC 7.8).
+    """Node: these requests are on disk. Their storage receipts have one ack and, as neighbours, one path (SPEC 10.2).
 
-    Answers the requests in its body; the request number of its header is 0.
+    The client computes the leaves and from them the path of each. Answers the requests in its body; the request number
+    of its header is 0.
     """
 
     TYPE: ClassVar = FrameType.STORED
     SIZES: ClassVar = range(
-        BATCH_BYTES_WITHOUT_IDS + _STORED_ITEM_BYTES,
-        BATCH_BYTES_WITHOUT_IDS + _STORED_ITEM_BYTES * MAX_BATCH_IDS + 1,
-        _STORED_ITEM_BYTES,
+        ACK_BYTES + _PUTS.size + _REQUEST_BYTES + PATH_HEAD_BYTES,
+        ACK_BYTES + _PUTS.size + _REQUEST_BYTES * MAX_STORED_AT_ONCE + MAX_RUN_PATH_BYTES + 1,
     )
-    batch: DeliveryBatch
+    ack: Ack
     requests: tuple[int, ...]
+    path: MerklePath
 
     def __post_init__(self) -> None:
-        if len(self.requests) != len(self.batch.references):
-            raise Malformed("STORED names as many requests as blobs")
+        if self.ack.type is not AckType.DELIVERY:
+            raise Malformed("STORED holds a DELIVERY ack")
+        check_number(len(self.requests), "the number of requests", low=1, high=MAX_STORED_AT_ONCE)
+        if len(self.requests) != self.path.length:
+            raise Malformed("STORED names as many requests as leaves")
         check_number(min(self.requests), "request", high=MAX_U32)
         check_number(max(self.requests), "request", high=MAX_U32)
 
     def body(self) -> bytes:
-        return encode_delivery_batch(self.batch) + struct.pack(f">{len(self.requests)}I", *self.requests)
+        count = len(self.requests)
+        requests = struct.pack(f">H{count}I", count, *self.requests)
+        return encode_ack(self.ack) + requests + encode_path(self.path)
 
     @classmethod
     def from_body(cls, raw: bytes) -> Self:
-        count = (len(raw) - BATCH_BYTES_WITHOUT_IDS) // _STORED_ITEM_BYTES
-        start = len(raw) - count * _REQUEST_BYTES
-        return cls(batch=decode_delivery_batch(raw[:start]), requests=struct.unpack_from(f">{count}I", raw, start))
+        (count,) = _PUTS.unpack_from(raw, ACK_BYTES)
+        start = ACK_BYTES + _PUTS.size
+        end = start + count * _REQUEST_BYTES
+        if not count or len(raw) < end + PATH_HEAD_BYTES:
+            raise Malformed("STORED is shorter than its requests and their path")
+        return cls(
+            ack=decode_commit_ack(raw[:ACK_BYTES]),
+            requests=struct.unpack_from(f">{count}I", raw, start),
+            path=decode_path(raw[end:], count),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

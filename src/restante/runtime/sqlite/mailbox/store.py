@@ -182,14 +182,14 @@ class SqliteMailbox:
                 len(envelope),
                 max(0, expires_at_ms - now_ms) // 1_000,
             )
-            for inbox, sealed_hash, expires_at_ms, envelope, _ in keeps
+            for inbox, sealed_hash, expires_at_ms, envelope, _, _ in keeps
         ]
         ids = self._journal.append_many(JournalKind.STORED, events, at_ms=now_ms)
         self._database.defer_many(
             _PUT,
             [
                 (blob_id, inbox, sealed_hash, expires_at_ms, envelope, now_ms)
-                for blob_id, (inbox, sealed_hash, expires_at_ms, envelope, _) in zip(ids, keeps, strict=True)
+                for blob_id, (inbox, sealed_hash, expires_at_ms, envelope, _, _) in zip(ids, keeps, strict=True)
             ],
         )
         self._index.add(ids, keeps)
