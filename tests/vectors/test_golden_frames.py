@@ -54,7 +54,7 @@ OPEN = Subscribe(blinded_key=BlindedKey(raw("subscribe", "blinded_key")), signat
 def stored() -> Stored:
     vector = VECTORS["stored"]
     path = MerklePath(
-        index=vector["index"], count=vector["count"], siblings=tuple(map(bytes.fromhex, vector["siblings"])), length=2
+        first=vector["index"], leaves=vector["count"], siblings=tuple(map(bytes.fromhex, vector["siblings"])), length=2
     )
     return Stored(ack=decode_ack(raw("stored", "ack")), requests=tuple(vector["requests"]), path=path)
 
@@ -113,7 +113,7 @@ def test_the_receipts_of_two_neighbours_keep_their_leaves_and_their_signature() 
     ]
     receipts = SignedCommits(NodeKey(raw("stored", "signer"))).receipts_of_run(frame.ack, frame.path, leaves)
     assert receipts is not None
-    assert [(each.path.index, each.path.siblings[0]) for each in receipts] == [
+    assert [(each.path.first, each.path.siblings[0]) for each in receipts] == [
         (1, frame.path.siblings[0]),
         (2, frame.path.siblings[1]),
     ]

@@ -55,12 +55,12 @@ def check_puts(
     latest_ms = latest_expiry_ms(quota, now_ms=now_ms)
     keeps: list[Keep] = []
     refusals: dict[int, Refusal] = {}
+    new = tuple.__new__  # the constructor of Keep costs as much as a hash
     for place, raw in enumerate(raws):
         try:
             inbox_key, expires_at_ms, sealed_bytes, hashed, leaf = parse_put(raw)
             if sealed_bytes <= max_bytes and earliest_ms <= expires_at_ms <= latest_ms:  # the usual case
-                # By `tuple.__new__`: the constructor of Keep costs more than the rest of the line.
-                keeps.append(tuple.__new__(Keep, (inbox_key, hashed, expires_at_ms, raw, source, leaf)))
+                keeps.append(new(Keep, (inbox_key, hashed, expires_at_ms, raw, source, leaf)))
                 continue
             verdict = check_put(raw, quota=quota, now_ms=now_ms, source=source)
         except RestanteError as error:

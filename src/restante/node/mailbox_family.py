@@ -31,6 +31,7 @@ PAGE_BLOBS: Final = 256
 PAGE_BYTES: Final = 524_288
 
 _PUT: Final = FrameType.PUT
+_ONLY_PUTS: Final = {int(_PUT)}
 
 
 class MailboxFamily:
@@ -102,6 +103,9 @@ class MailboxConnection:
         self._meter = PutMeter(rate_per_s=rate_per_s, now_s=self._loop.time()) if rate_per_s else None
 
     def handle(self, frames: Sequence[codec.RawFrame], *, now_s: float) -> None:
+        if {frame[0] for frame in frames} == _ONLY_PUTS:  # the usual case
+            self._put(frames, now_s)
+            return
         puts: list[codec.RawFrame] = []
         try:
             for frame in frames:
@@ -131,20 +135,20 @@ class MailboxConnection:
             self._is_pushing = True
             self._loop.call_soon(self._push_page, self._inbox)
 
-    def _put(self, puts: list[codec.RawFrame], now_s: float) -> None:
+    def _put(self, puts: Sequence[codec.RawFrame], now_s: float) -> None:
         """Store all puts of one read together."""
         if self._meter is not None:
             puts = self._within_rate(self._meter, puts, now_s)
         family = self._family
-        bodies, now_ms = [put.body for put in puts], family.clock.now_ms()
+        bodies, now_ms = [put[2] for put in puts], family.clock.now_ms()
         keeps, refusals = check_puts(bodies, quota=family.quota, now_ms=now_ms, source=self._peer.source)
         for place, refusal in refusals.items():
             self._peer.refuse(puts[place].request, refusal)
         if keeps:
-            requests = [put.request for place, put in enumerate(puts) if place not in refusals]
+            requests = [put[1] for place, put in enumerate(puts) if place not in refusals]
             family.batcher.put(self._peer, requests, keeps)
 
-    def _within_rate(self, meter: PutMeter, puts: list[codec.RawFrame], now_s: float) -> list[codec.RawFrame]:
+    def _within_rate(self, meter: PutMeter, puts: Sequence[codec.RawFrame], now_s: float) -> Sequence[codec.RawFrame]:
         """Refuse what exceeds `relay.put_rate_per_s`, and return the rest."""
         allowed = meter.take(len(puts), now_s)
         text = f"this relay stores at most {self._family.limits.put_rate_per_s} puts per second for one connection"

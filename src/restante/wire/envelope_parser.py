@@ -10,9 +10,9 @@ from typing import Final
 
 from restante.model.ids import INBOX_KEY_BYTES, InboxKey, PayloadHash
 from restante.model.limits import MAX_SEALED_BYTES
-from restante.wire.envelope import ENVELOPE_VERSION, EXPIRY_STEP_MS, decode_envelope
+from restante.wire.envelope import ENVELOPE_VERSION, EXPIRY_STEP_MS, decode_envelope, hash_sealed_bytes
 from restante.wire.field_checks import MAX_TIME_MS
-from restante.wire.merkle import STORED_LEAF, address_hash
+from restante.wire.merkle import STORED_LEAF, address_hash, stored_leaf
 
 _HEAD: Final = bytes((0x08, ENVELOPE_VERSION, 0x12, INBOX_KEY_BYTES))
 _EXPIRY_TAG_AT: Final = len(_HEAD) + INBOX_KEY_BYTES
@@ -51,14 +51,12 @@ def parse_put(raw: bytes) -> ParsedPut:
     layout = _layout(raw[: _DECIDING_BYTES if size > _SHORT_ENVELOPE_BYTES else _DECIDING_BYTES - 1], size)
     if layout is not None:
         inbox_key, expires_at_ms, start, leaf_head = layout
-        sealed_hash = sha256(raw[start:]).digest()
-        leaf = sha256(leaf_head + sealed_hash).digest()
-        return inbox_key, expires_at_ms, size - start, PayloadHash(sealed_hash), leaf
+        hashed: PayloadHash = sha256(raw[start:]).digest()  # type: ignore[assignment]  # `PayloadHash()` is a call a put
+        return inbox_key, expires_at_ms, size - start, hashed, sha256(leaf_head + hashed).digest()
     envelope = decode_envelope(raw)
-    sealed_hash = sha256(envelope.sealed).digest()
-    inner_hash = address_hash(envelope.inbox_key, envelope.expires_at_ms)
-    leaf = sha256(STORED_LEAF + inner_hash + sealed_hash).digest()
-    return envelope.inbox_key, envelope.expires_at_ms, len(envelope.sealed), PayloadHash(sealed_hash), leaf
+    hashed = hash_sealed_bytes(envelope.sealed)
+    leaf = stored_leaf(address_hash(envelope.inbox_key, envelope.expires_at_ms), hashed)
+    return envelope.inbox_key, envelope.expires_at_ms, len(envelope.sealed), hashed, leaf
 
 
 @lru_cache(maxsize=4_096)  # envelopes to one recipient within an hour begin alike and have few sizes

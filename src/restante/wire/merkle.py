@@ -9,9 +9,8 @@ a path: who computes them all needs only the hashes beside the run, and gets fro
 import hashlib
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from restante.model.errors import Malformed
 from restante.model.ids import InboxKey, PayloadHash, inbox_key, payload_hash
@@ -32,18 +31,17 @@ MAX_RUN_PATH_BYTES: Final = PATH_HEAD_BYTES + 2 * 16 * HASH_BYTES
 """The path of a run of leaves has at most two hashes a level."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MerklePath:
-    """The siblings of a leaf, or of `length` adjoining leaves from `index` on: from below, the left one first."""
+class MerklePath(NamedTuple):
+    """The siblings of the leaf `first`, or of `length` adjoining leaves from there on: from below, the left one first.
 
-    index: int
-    count: int
+    A tuple, because a commit has hundreds. `decode_path` checks those of others.
+    """
+
+    first: int
+    leaves: int
+    """How many the whole tree has."""
     siblings: tuple[bytes, ...]
     length: int = 1
-
-    def __post_init__(self) -> None:
-        if len(self.siblings) != _siblings_needed(self.index, self.length, self.count):
-            raise Malformed("a Merkle path has as many hashes as its index and count require")
 
 
 @lru_cache(maxsize=4_096)  # mail to one recipient within an hour has one inbox key and few expiries
@@ -81,8 +79,8 @@ class MerkleTree:
             raise Malformed("a Merkle path of a run fits as many leaves as it is long")
         if set(map(len, leaves)) != {HASH_BYTES}:
             raise Malformed(f"a Merkle tree has leaves, of {HASH_BYTES} bytes each")
-        first = 0 if run is None else run.index
-        count = len(leaves) if run is None else run.count
+        first = 0 if run is None else run.first
+        count = len(leaves) if run is None else run.leaves
         check_number(count, "number of leaves", low=1, high=MAX_LEAVES)
         siblings = iter(() if run is None else run.siblings)
         self.count: Final = count
@@ -109,7 +107,7 @@ class MerkleTree:
                 siblings.append(level[end - first])
                 end += 1
             at, end, size = at >> 1, (end + 1) >> 1, (size + 1) >> 1
-        return MerklePath(index=index, count=self.count, siblings=tuple(siblings), length=length)
+        return MerklePath(index, self.count, tuple(siblings), length)
 
     def paths(self, index: int, length: int) -> list[MerklePath]:
         """Return the path of each of these leaves: neighbours share most of theirs, so all are built from the top."""
@@ -122,13 +120,13 @@ class MerkleTree:
                 for at in range(index >> depth, ((index + length - 1) >> depth) + 1)
             }
         count = self.count
-        return [MerklePath(index=at, count=count, siblings=way) for at, way in ways.items()]
+        return [MerklePath(at, count, way) for at, way in ways.items()]
 
 
 def root_from(leaf: bytes, path: MerklePath) -> bytes:
     """Return the root that this leaf and path lead to. The caller compares it with a signed one."""
     current = leaf
-    for is_right, sibling in zip(_sides(path.index, path.count), path.siblings, strict=True):
+    for is_right, sibling in zip(_sides(path.first, path.leaves), path.siblings, strict=True):
         current = _inner(sibling, current) if is_right else _inner(current, sibling)
     return current
 
@@ -139,19 +137,19 @@ def proves_absence(
     """Return whether the listed neighbours show that `wanted` is not in the sorted list with this root and count."""
     if count == 0:
         return root == EMPTY_ROOT and not neighbours
-    if any(path.count != count or root_from(listed_leaf(each), path) != root for each, path in neighbours):
+    if any(path.leaves != count or root_from(listed_leaf(each), path) != root for each, path in neighbours):
         return False
     match neighbours:
         case [(first, path)]:
-            return (path.index == 0 and wanted < first) or (path.index == count - 1 and wanted > first)
+            return (path.first == 0 and wanted < first) or (path.first == count - 1 and wanted > first)
         case [(before, left), (after, right)]:
-            return right.index == left.index + 1 and before < wanted < after
+            return right.first == left.first + 1 and before < wanted < after
         case _:
             return False
 
 
 def encode_path(path: MerklePath) -> bytes:
-    return _PATH_HEAD.pack(path.index, path.count) + b"".join(path.siblings)
+    return _PATH_HEAD.pack(path.first, path.leaves) + b"".join(path.siblings)
 
 
 def decode_path(raw: bytes, length: int = 1) -> MerklePath:
@@ -161,7 +159,9 @@ def decode_path(raw: bytes, length: int = 1) -> MerklePath:
         raise Malformed(f"a Merkle path has {PATH_HEAD_BYTES}..{most_bytes} bytes: index, count and whole hashes")
     index, count = _PATH_HEAD.unpack_from(raw)
     siblings = tuple([raw[at : at + HASH_BYTES] for at in range(PATH_HEAD_BYTES, len(raw), HASH_BYTES)])
-    return MerklePath(index=index, count=count, siblings=siblings, length=length)
+    if len(siblings) != _siblings_needed(index, length, count):
+        raise Malformed("a Merkle path has as many hashes as its index and count require")
+    return MerklePath(index, count, siblings, length)
 
 
 def _inner(left: bytes, right: bytes) -> bytes:

@@ -1,8 +1,7 @@
 """Encode and decode storage receipts: a DELIVERY ack over a commit's Merkle root, with one put's path (SPEC 10.2)."""
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from restante.model.errors import Malformed
 from restante.model.ids import MESSAGE_ID_BYTES, exactly
@@ -11,22 +10,23 @@ from restante.wire.merkle import HASH_BYTES, MAX_PATH_BYTES, MerklePath, decode_
 
 MAX_RECEIPT_BYTES: Final = ACK_BYTES + MAX_PATH_BYTES
 MIN_RECEIPT_BYTES: Final = ACK_BYTES + 8
-decode_commit_ack: Final = lru_cache(maxsize=64)(decode_ack)
-"""All receipts of a commit contain the same ack."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageReceipt:
-    """One put's evidence. It counts once the root follows from the leaf that the client computed itself."""
+@lru_cache(maxsize=64)  # all receipts of a commit contain the same ack
+def decode_commit_ack(raw: bytes) -> Ack:
+    """Decode the DELIVERY ack of a commit."""
+    ack = decode_ack(raw)
+    if ack.type is not AckType.DELIVERY:
+        raise Malformed("a storage receipt is a DELIVERY ack")
+    return ack
+
+
+class StorageReceipt(NamedTuple):
+    """One put's evidence: a DELIVERY ack and the path of one leaf. It counts once the root follows from the leaf that
+    the client computed itself."""
 
     ack: Ack
     path: MerklePath
-
-    def __post_init__(self) -> None:
-        if self.ack.type is not AckType.DELIVERY:
-            raise Malformed("a storage receipt is a DELIVERY ack")
-        if self.path.length != 1:
-            raise Malformed("a storage receipt is for one put")
 
     @property
     def root(self) -> bytes:
@@ -51,4 +51,4 @@ def encode_receipt(receipt: StorageReceipt) -> bytes:
 def decode_receipt(raw: bytes) -> StorageReceipt:
     if not MIN_RECEIPT_BYTES <= len(raw) <= MAX_RECEIPT_BYTES:
         raise Malformed(f"a storage receipt has {MIN_RECEIPT_BYTES}..{MAX_RECEIPT_BYTES} bytes, not {len(raw)}")
-    return StorageReceipt(ack=decode_commit_ack(raw[:ACK_BYTES]), path=decode_path(raw[ACK_BYTES:]))
+    return StorageReceipt(decode_commit_ack(raw[:ACK_BYTES]), decode_path(raw[ACK_BYTES:]))

@@ -200,7 +200,7 @@ async def test_a_commit_is_signed_once_for_all_peers_and_each_gets_the_path_of_i
     await bench.disk.end()
     frames = [(peer, stored) for peer in peers for stored in peer.stored]
     assert len({stored.ack for _, stored in frames}) == 1
-    assert {stored.path.count for _, stored in frames} == {28}
+    assert {stored.path.leaves for _, stored in frames} == {28}
     for peer, stored in frames:
         assert is_verified(stored, keeps[peer])
         assert not is_verified(stored, keeps[peer], Identity(b"m" * 32))
@@ -220,7 +220,7 @@ async def test_the_receipts_of_a_commit_cover_what_was_stored_and_nothing_that_w
     await turns()
     await bench.disk.end()
     [stored] = peer.stored
-    assert (stored.requests, stored.path.count) == ((1, 3), 2)
+    assert (stored.requests, stored.path.leaves) == ((1, 3), 2)
     assert is_verified(stored, [keeps[0], keeps[2]])
     assert [request for request, _ in peer.refusals] == [2]
 

@@ -41,7 +41,7 @@ HASH = bytes(range(32))
 DELIVERY = Ack(
     type=AckType.DELIVERY, reference=HASH[:16], subject=HASH, timestamp_ms=1_700_000_000_500, signature=b"s" * 64
 )
-MIDDLE = MerklePath(index=1, count=4, siblings=(b"l" * 32, b"r" * 32), length=2)
+MIDDLE = MerklePath(first=1, leaves=4, siblings=(b"l" * 32, b"r" * 32), length=2)
 HELLO = Hello(
     lowest_version=1,
     highest_version=2,

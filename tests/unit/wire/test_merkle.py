@@ -104,8 +104,9 @@ def test_arbitrary_bytes_are_no_path_of_a_run_or_encode_to_themselves(raw: bytes
 
 @pytest.mark.parametrize(("index", "length", "count"), [(0, 0, 1), (0, 2, 1), (3, 2, 4), (0, 1, MAX_LEAVES + 1)])
 def test_a_path_lies_inside_its_tree(index: int, length: int, count: int) -> None:
+    raw = encode_path(MerklePath(index, count, ()))
     with pytest.raises(Malformed, match="must be in"):
-        MerklePath(index=index, count=count, siblings=(), length=length)
+        decode_path(raw, length)
 
 
 @given(leaf_lists, st.data())

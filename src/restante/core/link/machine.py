@@ -112,8 +112,12 @@ class Link(ABC):
             self._partial_since_s = None
         elif event.frames or self._partial_since_s is None:  # its first byte came just now
             self._partial_since_s = now_s
-        run: list[codec.RawFrame] = []
         family_of, current = self._families.get, None
+        kinds = {frame[0] for frame in event.frames}
+        if len(kinds) == 1 and self.phase is Phase.READY and (family := family_of(kinds.pop())) is not None:
+            effects.append(Dispatch(family, event.frames))  # the usual case: a run of puts or blobs
+            return
+        run: list[codec.RawFrame] = []
         for frame in event.frames:
             family = family_of(frame.type)
             if family is not None and self.phase is Phase.READY:

@@ -41,7 +41,7 @@ class SignedCommit:
 def sign_receipts_of_commit(node: Identity, leaves: Sequence[bytes], *, now_ms: int) -> list[StorageReceipt]:
     """Return one receipt a leaf, with one signature for all. Call it only after the commit is on disk (SPEC 1.3)."""
     commit = SignedCommit(node, leaves, now_ms=now_ms)
-    return [StorageReceipt(ack=commit.ack, path=path) for path in commit.paths()]
+    return [StorageReceipt(commit.ack, path) for path in commit.paths()]
 
 
 class SignedCommits:
@@ -64,7 +64,7 @@ class SignedCommits:
         tree = MerkleTree(leaves, run)
         if tree.root != ack.subject or not self._has_signed(ack):
             return None
-        return [StorageReceipt(ack=ack, path=path) for path in tree.paths(run.index, run.length)]
+        return [StorageReceipt(ack, path) for path in tree.paths(run.first, run.length)]
 
     def _has_signed(self, ack: Ack) -> bool:
         if ack != self._last:

@@ -53,7 +53,7 @@ class SignedList:
 def is_listed(proof: ListProof, blob: PayloadHash) -> bool:
     """Return whether the node signed a list that has this blob."""
     [(shown, path)] = proof.entries if len(proof.entries) == 1 else [(None, None)]
-    if shown != blob or path is None or path.count != proof.answer.count:
+    if shown != blob or path is None or path.leaves != proof.answer.count:
         return False
     return root_from(listed_leaf(blob), path) == proof.answer.root and is_done_by(proof.done, proof.node)
 

@@ -164,10 +164,13 @@ class FrameSplitter:
         frames: list[RawFrame] = []
         unpack_header, lengths_of, new = _HEADER.unpack_from, _LENGTHS.get, tuple.__new__  # without `RawFrame.__new__`
         start, size = 0, len(data)
+        allowed: tuple[int, int] | None = None  # of the frame before: puts come in runs of one length
         while size - start >= _HEADER_BYTES:
             length, number, request = unpack_header(data, start)
-            if length not in lengths_of(number, _ANY_LENGTH):
-                raise _wrong_length(length, number)
+            if allowed != (length, number):
+                if length not in lengths_of(number, _ANY_LENGTH):
+                    raise _wrong_length(length, number)
+                allowed = length, number
             end = start + _LENGTH_BYTES + length
             if end > size:
                 self._needed_bytes = end - start

@@ -88,9 +88,9 @@ def test_a_verified_commit_proves_its_own_leaves_and_no_other_commit() -> None:
     assert not commits.has_stored(second, leaves[2])
     [forged] = sign_receipts_of_commit(STRANGER, leaves[2:], now_ms=NOW_MS)
     assert not commits.has_stored(forged, leaves[2])
-    borrowed = replace(forged, ack=replace(forged.ack, signature=first.ack.signature))
+    borrowed = forged._replace(ack=replace(forged.ack, signature=first.ack.signature))
     assert not commits.has_stored(borrowed, leaves[2])
-    later = replace(first, ack=replace(first.ack, timestamp_ms=NOW_MS + 1))
+    later = first._replace(ack=replace(first.ack, timestamp_ms=NOW_MS + 1))
     assert not commits.has_stored(later, leaves[0])
     assert commits.has_stored(first, leaves[0])
 
