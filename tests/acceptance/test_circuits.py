@@ -27,7 +27,7 @@ from restante.wire.circuit.streams import NO_ANSWER, StoreAnswer, StoreRequest
 from restante.wire.envelope import Envelope, decode_envelope, encode_envelope
 from restante.wire.frames.codec import Unknown
 from restante.wire.frames.mesh import MeshFrame
-from restante.wire.frames.mesh_storage import GetRecord, MeshPut, MeshStored
+from restante.wire.frames.mesh_storage import UNLIMITED, GetRecord, MeshPut, MeshRoom, MeshStored
 from restante.wire.mesh_keys import mesh_inbox_key
 from restante.wire.storage_receipts import StorageReceipt
 from support.circuit.network import HopNode, MemoryGuards, honest, network, pool_of
@@ -141,6 +141,38 @@ async def test_an_exit_dials_only_nodes_of_its_directory() -> None:
             await circuit.begin(NodeId(b"?" * 32))
         with pytest.raises(AttemptFailed, match="does not know the node"):
             await circuit.begin(circuit.hops[-1])
+
+
+@clause("6.6")
+async def test_one_circuit_does_not_use_up_what_a_node_lets_its_exit_store() -> None:
+    given, used = 40 * len(envelope()), 0
+
+    def limiting(node: HopNode, frame: MeshFrame | Unknown) -> Sequence[MeshFrame]:
+        nonlocal used
+        if not isinstance(frame, MeshPut):
+            return honest(node, frame)
+        used += len(frame.envelope)
+        return [MeshRoom(node_bytes=given - used, key_bytes=UNLIMITED), *honest(node, frame)]
+
+    async with network(4) as made:
+        for number in range(5, 9):
+            await made.add(number, limiting)
+        path = Path(**{name: made.nodes[at].descriptor for at, name in enumerate(("guard", "middle", "exit"))})
+        target = made.nodes[-1]
+        async with pool_of(made) as greedy, pool_of(made) as modest:
+            for pool in (greedy, modest):
+                pool._path = lambda *_: path  # type: ignore[method-assign]  # the same exit for both
+            answers = [(await store(greedy, [target], b"%03d" % number * 100))[0] for number in range(12)]
+            stored = [isinstance(each, StorageReceipt) for each in answers]
+            assert stored == [True] * 4 + [False] * 8, "a tenth of 40"
+            refused = {each.code for each in answers if isinstance(each, AttemptFailed)}
+            assert refused == {Code.STORAGE_FAILED}
+            assert len(target.stored) == 4, "the exit does not ask the node for what is over the circuit's part"
+            [answer] = await store(modest, [target])
+            assert isinstance(answer, StorageReceipt)
+        exit_node = made.nodes[2]
+        await until_true(lambda: not exit_node.family.circuits)
+        assert not exit_node.family.exits._shares._circuits
 
 
 def misfiled(node: HopNode, frame: MeshFrame | Unknown) -> Sequence[MeshFrame]:

@@ -24,7 +24,7 @@ from restante.testing.deterministic import FakeClock
 from restante.wire.descriptors import encode_descriptor
 from restante.wire.envelope import decode_envelope, hash_sealed_bytes
 from restante.wire.frames.mesh_replication import Block, KeySummary
-from restante.wire.frames.mesh_storage import NotResponsible, Record, WrongBucket
+from restante.wire.frames.mesh_storage import UNLIMITED, MeshRoom, NotResponsible, Record, WrongBucket
 from restante.wire.mesh_keys import record_key_of
 from restante.wire.prekey_records import encode_record
 from restante.wire.storage_receipts import StorageReceipt
@@ -129,6 +129,28 @@ async def test_one_network_holds_its_share_whatever_node_keys_it_proves(tmp_path
             await connection.close()
         assert refused
         assert node.service.store.total_bytes() <= quota.total_bytes // 2 + 8_300
+
+
+@clause("6.6")
+async def test_a_node_that_is_limited_hears_with_each_answer_what_it_may_still_store(tmp_path: Path) -> None:
+    quota = MailboxQuota(total_bytes=1_000_000)
+    async with running_node(tmp_path, 1, clock=FakeClock(NOW_MS), settings=Settings(mailbox=quota)) as node:
+        inbox, rooms = inbox_now(node.clock), list[MeshRoom]()
+        exit_node, client = await node.dial(), await node.dial()
+        exit_node.authenticate(Identity(b"e" * 32))
+        blinded, size = inbox.signer.public_key, len(inbox.envelope(bytes(10_000)))
+        for number in range(60):
+            raw = inbox.envelope(number.to_bytes(2, "big") * 5_000)
+            with contextlib.suppress(AttemptFailed):
+                await exit_node.put(blinded, inbox.bucket, raw, on_room=rooms.append)
+            assert bool(rooms) == (node.service.store.total_bytes() > 500_000), number
+        # All connections of this test are one network, which holds half of the total: far more than its tenth.
+        assert set(rooms) == {MeshRoom(node_bytes=0, key_bytes=UNLIMITED)}
+        assert len(rooms) == 60 - 500_000 // size, "with the put that crosses the half, and with each refusal"
+        with pytest.raises(AttemptFailed):
+            await client.put(blinded, inbox.bucket, inbox.envelope(b"x"), on_room=lambda _: pytest.fail("no node"))
+        for each in (exit_node, client):
+            await each.close()
 
 
 @clause("7.8")

@@ -90,6 +90,7 @@ def bodies() -> dict[str, tuple[int, bytes]]:
         "DIRECTORY_PAGE": (0x44, u(10, 8) + b"\x01" + KEY + listed),
         "PUBLISH_DESCRIPTOR": (0x45, described),
         "DESCRIPTOR_TAKEN": (0x46, u(NOW_MS, 8) + b"\x04" + bytes([127, 0, 1, 1]) + u(7700, 2)),
+        "MESH_ROOM": (0x47, u(1_000_000, 8) + u(2**64 - 1, 8)),
         "MESH_PUT": (0x48, BLINDED + u(BUCKET, 8) + ENVELOPE),
         "MESH_STORED": (0x49, receipt()),
         "WRONG_BUCKET": (0x4A, u(NOW_MS, 8)),

@@ -120,6 +120,28 @@ def check_share_of_mailbox(
     return _full("the mailbox is more than half full, and your network holds its share of it")
 
 
+def room_in_total(quota: MailboxQuota, *, total_bytes: int, source_bytes: int) -> int | None:
+    """Return how many more bytes a source may store in all; None while the node limits no source."""
+    if not is_total_scarce(quota, total_bytes):
+        return None
+    own = quota.total_bytes // SOURCE_SHARE_OF_TOTAL - source_bytes
+    return max(0, min(own, quota.total_bytes - total_bytes))
+
+
+def room_in_mailbox(
+    quota: MailboxQuota, *, held_blobs: int, held_bytes: int, source_blobs: int, source_bytes: int, blob_bytes: int
+) -> int | None:
+    """Return how many more bytes a source may store in a mailbox, as blobs of this size; None while it is not limited.
+
+    The quota is in blobs and in bytes. One number for both is right for blobs of one size, as most mail is.
+    """
+    if not is_mailbox_scarce(quota, held_blobs, held_bytes):
+        return None
+    blobs = min(quota.max_blobs // SOURCE_SHARE_OF_MAILBOX - source_blobs, quota.max_blobs - held_blobs)
+    own = min(quota.max_bytes // SOURCE_SHARE_OF_MAILBOX - source_bytes, quota.max_bytes - held_bytes)
+    return max(0, min(own, blobs * blob_bytes))
+
+
 def _full(text: str) -> Refusal:
     return Refusal(permanent=False, code=Code.STORAGE_FAILED, text=text)
 

@@ -21,6 +21,7 @@ from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.sqlite.mesh.records import SqliteMeshRecords
+from restante.runtime.sqlite.mesh.source_limits import Room
 from restante.runtime.sqlite.mesh.store import TOMBSTONE_BYTES, MeshKeep, SqliteMeshStore
 from restante.testing.deterministic import SeededEntropy
 from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
@@ -160,6 +161,24 @@ def test_one_source_gets_a_quarter_of_an_inbox_that_is_half_full_and_replicas_co
     )
     assert other == [None]
     assert replicas == [None] * 40
+
+
+@clause("6.6")
+def test_a_source_is_told_what_it_may_still_store_once_half_is_used(files: Files) -> None:
+    quota = MailboxQuota(max_blobs=100, total_bytes=1_000_000)
+    rooms = []
+    for number in range(54):
+        each = put(b"here %02d" % number, source=HERE if number < 20 else THERE)
+        files.store.put_all([each], quota=quota, now_ms=NOW_MS)
+        rooms.append(files.store.room(each, quota=quota))
+    size = len(put(b"here 00").keep.envelope)
+    assert rooms[:50] == [Room(None, None)] * 50
+    assert rooms[50:] == [Room(None, 0)] * 4  # of 25 blobs this source has 31
+    late = put(b"here 99", source=HERE)
+    assert files.store.room(late, quota=quota) == Room(None, 5 * size)
+    big = put(bytes(250_000), owner=Identity(b"p" * 32))
+    files.store.put_all([big, put(bytes(250_001), owner=Identity(b"q" * 32))], quota=quota, now_ms=NOW_MS)
+    assert files.store.room(late, quota=quota) == Room(100_000 - 20 * size, 5 * size)
 
 
 @clause("6.6")

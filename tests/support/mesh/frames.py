@@ -36,6 +36,7 @@ from restante.wire.frames.mesh_replication import Block, Have, HaveDone, HaveLis
 from restante.wire.frames.mesh_storage import (
     GetRecord,
     MeshPut,
+    MeshRoom,
     MeshStored,
     NotResponsible,
     PutRecord,
@@ -86,6 +87,7 @@ def examples() -> dict[MeshFrameType, MeshFrame]:
         DirectoryPage(next_cursor=10, is_last=True, digest=KEY, descriptors=(described,)),
         PublishDescriptor(descriptor=described),
         DescriptorTaken(time_ms=NOW_MS, observed=Endpoint(bytes([127, 0, 1, 1]), 7700)),
+        MeshRoom(node_bytes=1_000_000, key_bytes=2**64 - 1),
         MeshPut(blinded=BLINDED, bucket=BUCKET, envelope=b"an envelope"),
         MeshStored(receipt=receipt),
         WrongBucket(time_ms=NOW_MS),
@@ -173,6 +175,7 @@ mesh_frames: st.SearchStrategy[MeshFrame] = st.one_of(
     st.builds(PublishDescriptor, descriptor=descriptors.map(encode_descriptor)),
     st.builds(DescriptorTaken, time_ms=times, observed=endpoints),
     st.builds(MeshPut, blinded=ids.map(BlindedKey), bucket=u64, envelope=envelopes),
+    st.builds(MeshRoom, node_bytes=u64, key_bytes=u64),
     st.builds(MeshStored, receipt=receipts),
     st.builds(WrongBucket, time_ms=times),
     st.builds(NotResponsible, time_ms=times, descriptors=raw_descriptors),

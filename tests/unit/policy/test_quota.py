@@ -16,6 +16,8 @@ from restante.policy.quota import (
     is_mailbox_scarce,
     is_total_scarce,
     latest_expiry_ms,
+    room_in_mailbox,
+    room_in_total,
     storage_expiry_ms,
 )
 from support.spec.clauses import clause
@@ -100,6 +102,48 @@ def test_a_source_holds_a_tenth_of_the_total_and_a_quarter_of_a_mailbox() -> Non
     assert check_share_of_mailbox(QUOTA, source_blobs=2_499, source_bytes=quarter - 10, more_bytes=10) is None
     assert check_share_of_mailbox(QUOTA, source_blobs=2_500, source_bytes=0, more_bytes=10) is not None
     assert check_share_of_mailbox(QUOTA, source_blobs=0, source_bytes=quarter, more_bytes=1) is not None
+
+
+@clause("6.6")
+def test_a_limited_source_hears_exactly_what_it_may_still_store() -> None:
+    total, tenth = QUOTA.total_bytes, QUOTA.total_bytes // 10
+    assert room_in_total(QUOTA, total_bytes=total // 2, source_bytes=tenth) is None
+    assert room_in_total(QUOTA, total_bytes=total // 2 + 1, source_bytes=tenth - 10) == 10
+    assert room_in_total(QUOTA, total_bytes=total // 2 + 1, source_bytes=2 * tenth) == 0
+    assert room_in_total(QUOTA, total_bytes=total - 7, source_bytes=0) == 7
+
+
+@clause("6.6")
+@given(st.integers(0, 10_000), st.integers(0, 2_600), st.integers(1, 40_000))
+def test_the_room_in_a_mailbox_is_what_its_checks_let_through(held: int, own: int, blob_bytes: int) -> None:
+    own = min(own, held)
+    of = {"held_blobs": held, "held_bytes": held * blob_bytes}
+    if of["held_bytes"] > QUOTA.max_bytes:
+        return
+    room = room_in_mailbox(QUOTA, **of, source_blobs=own, source_bytes=own * blob_bytes, blob_bytes=blob_bytes)
+    if room is None:
+        assert not is_mailbox_scarce(QUOTA, **of)
+        return
+    fitting = 0
+    while (
+        check_share_of_mailbox(
+            QUOTA,
+            source_blobs=own + fitting,
+            source_bytes=(own + fitting) * blob_bytes,
+            more_bytes=blob_bytes,
+        )
+        is None
+        and check_space(
+            QUOTA,
+            held_blobs=held + fitting,
+            held_bytes=(held + fitting) * blob_bytes,
+            total_bytes=0,
+            more_bytes=blob_bytes,
+        )
+        is None
+    ):
+        fitting += 1
+    assert room // blob_bytes == fitting
 
 
 @clause("6.6", "6.7")

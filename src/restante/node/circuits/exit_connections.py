@@ -5,10 +5,12 @@ whose bytes the exit passes on without reading them: the client's TLS ends at th
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
 
+from restante.core.circuit.exit_shares import ExitShares
 from restante.crypto.identity import Identity
+from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
 from restante.model.ids import NodeId
 from restante.model.node_descriptor import NodeDescriptor
@@ -18,7 +20,8 @@ from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.mesh_connection import MeshConnection
 from restante.wire.circuit.streams import NO_ANSWER, StoreAnswer, StoreRequest, StreamFailure
 from restante.wire.frames.codec import FrameType, Refused
-from restante.wire.frames.mesh_storage import MeshStored, NotResponsible, WrongBucket
+from restante.wire.frames.mesh_storage import MeshRoom, MeshStored, NotResponsible, WrongBucket
+from restante.wire.mesh_keys import mesh_inbox_key
 
 DIAL_TIMEOUT_S: Final = 10.0
 MAX_WRITE_BUFFER: Final = 262_144
@@ -93,13 +96,40 @@ class ExitConnections:
         self._own_id = own_id
         self._identity = identity
         self._limits = limits
+        self._shares = ExitShares()
         self._mesh: SharedConnections[MeshConnection] = SharedConnections(self._find, self._connect)
 
-    async def put(self, request: StoreRequest, place: int) -> StoreAnswer:
-        """Put to one node of a STORE and return its answer as it gave it."""
+    async def put(self, circuit: Hashable, request: StoreRequest, place: int) -> StoreAnswer:
+        """Put to one node of a STORE and return its answer as it gave it.
+
+        A circuit that had its part of what the node lets this exit store is refused here, as a full node does.
+        """
+        key = mesh_inbox_key(request.blinded, request.bucket)
+        claim = self._shares.claim(circuit, request.nodes[place], key, len(request.envelope))
+        if claim is None:
+            refused = Refused(permanent=False, code=Code.STORAGE_FAILED, retry_after_ms=0, text="")
+            return StoreAnswer(place, FrameType.REFUSED, refused.body())
+        rooms: list[MeshRoom] = []
+        try:
+            answer = await self._put(request, place, rooms)
+        except BaseException:
+            self._shares.unanswered(claim)
+            raise
+        is_stored = answer.frame_type == MeshStored.TYPE
+        if rooms or is_stored:
+            self._shares.answered(claim, rooms[0] if rooms else None, is_stored=is_stored)
+        else:
+            self._shares.unanswered(claim)
+        return answer
+
+    def forget(self, circuit: Hashable) -> None:
+        """The circuit has ended."""
+        self._shares.forget(circuit)
+
+    async def _put(self, request: StoreRequest, place: int, rooms: list[MeshRoom]) -> StoreAnswer:
         try:
             connection = await self._mesh.get(request.nodes[place])
-            answer = await connection.put(request.blinded, request.bucket, request.envelope)
+            answer = await connection.put(request.blinded, request.bucket, request.envelope, on_room=rooms.append)
         except AttemptFailed as failed:
             if not failed.reached:
                 return StoreAnswer(place, NO_ANSWER, b"")

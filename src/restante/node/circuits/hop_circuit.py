@@ -162,7 +162,7 @@ class HopCircuit:
             self._start(self._put(stream, request, place))
 
     async def _put(self, stream: int, request: StoreRequest, place: int) -> None:
-        answer = await self._host.exits.put(request, place)
+        answer = await self._host.exits.put(self, request, place)
         if self._streams is not None:
             self._run_streams(self._streams.answered(stream, answer))
 
@@ -193,6 +193,7 @@ class HopCircuit:
 
     def _ended(self) -> None:
         self._host.forget(self)
+        self._host.exits.forget(self)
         streams, self._streams = self._streams, None
         if streams is not None:
             self._run_streams(streams.closed())

@@ -232,7 +232,7 @@ class MeshFamilyConnection:
             self._peer.refuse(request, kept)
         else:
             put = MeshKeep(frame.blinded, frame.bucket, kept)
-            self._family.writes.add(PutWork(self._peer, self._source, request, put))
+            self._family.writes.add(PutWork(self._peer, self._source, request, put, is_of_node=self._node is not None))
 
     def _correct(self, verdict: TakeVerdict, request: int) -> None:
         """Tell the sender its wrong bucket by our time, or who is responsible (SPEC 7.10)."""

@@ -18,9 +18,10 @@ from restante.node.write_batcher import COST_BYTES, MAX_BATCH, SMALL_BATCH, WHOL
 from restante.policy.connection_limits import MAX_UNCOMMITTED_PER_CONNECTION, RelayLimits, may_read
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.commit_queue import CommitQueue, RunningCommit
+from restante.runtime.sqlite.mesh.source_limits import NOT_LIMITED, Room
 from restante.runtime.sqlite.mesh.store import MeshKeep, SqliteMeshStore
 from restante.wire.frames.mesh import MeshFrame, encode_mesh_frame
-from restante.wire.frames.mesh_storage import MeshStored
+from restante.wire.frames.mesh_storage import UNLIMITED, MeshRoom, MeshStored
 
 UNUSABLE: Final = Refusal(permanent=False, code=Code.STORAGE_FAILED, text="the store cannot be used now")
 
@@ -30,6 +31,8 @@ class PutWork(NamedTuple):
     source: Source
     request: int
     put: MeshKeep
+    is_of_node: bool = False
+    """Whether a node put it, which hears how much it may still store."""
 
     @property
     def size_bytes(self) -> int:
@@ -54,6 +57,8 @@ class _Batch:
     work: list[Work]
     now_ms: int
     results: list[Any] = field(default_factory=list)
+    rooms: dict[int, Room] = field(default_factory=dict)
+    """What the source of a put may still store, by the place of the put in `work`."""
 
 
 class MeshWrites:
@@ -122,9 +127,12 @@ class MeshWrites:
     def _perform(self, batch: _Batch) -> None:
         """Make the changes of the batch, inside its transaction."""
         batch.results = []
-        for each in batch.work:
+        batch.rooms.clear()
+        for place, each in enumerate(batch.work):
             if isinstance(each, PutWork):
                 batch.results += self._store.put_all([each.put], quota=self._quota, now_ms=batch.now_ms)
+                if each.is_of_node:
+                    batch.rooms[place] = self._store.room(each.put, quota=self._quota)
             else:
                 batch.results.append(each.operation())
 
@@ -141,7 +149,10 @@ class MeshWrites:
 
     def _answer(self, batch: _Batch) -> None:
         stored: list[PutWork] = []
-        for each, result in zip(batch.work, batch.results, strict=True):
+        for place, (each, result) in enumerate(zip(batch.work, batch.results, strict=True)):
+            room = batch.rooms.get(place)
+            if room is not None and room != NOT_LIMITED:
+                each.peer.send(encode_mesh_frame(_as_frame(room), each.request))  # before the answer that it is part of
             if isinstance(result, Refusal):
                 each.peer.refuse(each.request, result)
             elif isinstance(each, PutWork):
@@ -186,3 +197,8 @@ class MeshWrites:
             if self._by_peer[peer] <= MAX_UNCOMMITTED_PER_CONNECTION // 2:
                 self._paused.discard(peer)
                 peer.resume_reading()
+
+
+def _as_frame(room: Room) -> MeshRoom:
+    in_total, in_mailbox = (UNLIMITED if each is None else each for each in room)
+    return MeshRoom(node_bytes=in_total, key_bytes=in_mailbox)

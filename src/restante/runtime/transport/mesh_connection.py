@@ -13,7 +13,7 @@ SPEC 6.5: use one connection for one inbox, and never put on a connection that p
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeVar
 
@@ -56,6 +56,7 @@ from restante.wire.frames.mesh_replication import Block, Have, HaveDone, HaveLis
 from restante.wire.frames.mesh_storage import (
     GetRecord,
     MeshPut,
+    MeshRoom,
     MeshStored,
     NotResponsible,
     PutRecord,
@@ -92,6 +93,8 @@ class _Request:
     room: int = 0
     """How many more parts may come. A page of a list counts as many as it has hashes."""
     collected: list[Any] = field(default_factory=list)
+    on_room: Callable[[MeshRoom], None] | None = None
+    number: int = 0
 
 
 class MeshConnection(OutgoingConnection[_Request]):
@@ -102,6 +105,7 @@ class MeshConnection(OutgoingConnection[_Request]):
         self._commits = SignedCommits(node)
         self._pushed: deque[Block] = deque()
         self._pushed_bytes = 0
+        self._puts: dict[int, _Request] = {}
         self._subscribed: set[InboxKey] = set()
         self._news = asyncio.Event()
 
@@ -133,12 +137,24 @@ class MeshConnection(OutgoingConnection[_Request]):
         return await self._ask(PublishDescriptor(descriptor=descriptor), DescriptorTaken)
 
     async def put(
-        self, blinded: BlindedKey, bucket: int, envelope: bytes
+        self,
+        blinded: BlindedKey,
+        bucket: int,
+        envelope: bytes,
+        *,
+        on_room: Callable[[MeshRoom], None] = lambda _room: None,
     ) -> StorageReceipt | WrongBucket | NotResponsible:
-        """Store the envelope. A receipt is verified: the node signed exactly the leaf that follows from `envelope`."""
+        """Store the envelope. A receipt is verified: the node signed exactly the leaf that follows from `envelope`.
+
+        `on_room` hears what a node that limits its sources lets us store from now on, also if it refuses this.
+        """
         _, _, _, _, leaf = parse_put(envelope)
         question = MeshPut(blinded=blinded, bucket=bucket, envelope=envelope)
-        answer = await self._ask_any(question, (MeshStored, WrongBucket, NotResponsible))
+        request = _Request(self._loop.create_future(), (MeshStored, WrongBucket, NotResponsible), on_room=on_room)
+        try:
+            answer = await self._ask_raw(question, request)
+        finally:
+            self._puts.pop(request.number, None)
         if isinstance(answer, WrongBucket | NotResponsible):
             return answer
         receipt = _only(answer, MeshStored).receipt
@@ -244,6 +260,9 @@ class MeshConnection(OutgoingConnection[_Request]):
             if frame.request == 0 and isinstance(decoded, Block):
                 self._push(decoded)
                 continue
+            if isinstance(decoded, MeshRoom):
+                self._hear_room(decoded, frame.request)
+                continue
             request = self._link.requests.get(frame.request)
             if request is None:
                 continue  # an answer to a request that has expired
@@ -257,6 +276,12 @@ class MeshConnection(OutgoingConnection[_Request]):
                 self._link.requests.extend(frame.request, now_s=self._loop.time())
             else:
                 raise RemoteProtocolError(f"frame type {frame.type} does not answer this request")
+
+    def _hear_room(self, room: MeshRoom, number: int) -> None:
+        """It belongs to the answer of a put, which a REFUSED in the same piece of input has ended already."""
+        put = self._puts.get(number)
+        if put is not None and put.on_room is not None:
+            put.on_room(room)
 
     def _push(self, block: Block) -> None:
         self._pushed_bytes += len(block.envelope)
@@ -331,7 +356,9 @@ class MeshConnection(OutgoingConnection[_Request]):
     async def _ask_raw(self, question: MeshFrame | codec.Ping, request: _Request) -> object:
         if not self._may_send():
             await self._wait_for_room()
-        number = self._open_request(request)
+        number = request.number = self._open_request(request)
+        if request.on_room is not None:
+            self._puts[number] = request
         if isinstance(question, codec.Ping):
             self._queue(codec.encode_frame(question, number))
         else:

@@ -20,6 +20,7 @@ from restante.wire.frames.mesh_replication import Block, Have, HaveDone, HaveLis
 from restante.wire.frames.mesh_storage import (
     GetRecord,
     MeshPut,
+    MeshRoom,
     MeshStored,
     NotResponsible,
     PutRecord,
@@ -39,6 +40,7 @@ MeshFrame = (
     | PublishDescriptor
     | DescriptorTaken
     | MeshPut
+    | MeshRoom
     | MeshStored
     | WrongBucket
     | NotResponsible
@@ -61,7 +63,7 @@ MeshFrame = (
 
 _ALL: Final[tuple[type[MeshFrame], ...]] = (
     *(Authenticate, FindNode, Nodes, SyncDirectory, DirectoryPage, PublishDescriptor, DescriptorTaken),
-    *(MeshPut, MeshStored, WrongBucket, NotResponsible, PutRecord, GetRecord, Record),
+    *(MeshPut, MeshRoom, MeshStored, WrongBucket, NotResponsible, PutRecord, GetRecord, Record),
     *(Fetch, MeshSubscribe, Listed, FetchDone, MeshDelete, MeshDeleted),
     *(Have, HaveList, HaveDone, Want, Block, WantDone),
 )

@@ -20,6 +20,9 @@ from restante.wire.storage_receipts import (
 )
 
 _TIME: Final = struct.Struct(">Q")
+_ROOM: Final = struct.Struct(">QQ")
+UNLIMITED: Final = 2**64 - 1
+"""In place of a room: the node does not limit its sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,31 @@ class MeshStored:
     @classmethod
     def from_body(cls, raw: bytes) -> Self:
         return cls(receipt=decode_receipt(raw))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshRoom:
+    """Before the answer to a put of another node that is limited: what this source may still store (SPEC 6.6).
+
+    In all, and under the key of this put. An exit divides both among its circuits.
+    """
+
+    TYPE: ClassVar = MeshFrameType.MESH_ROOM
+    SIZES: ClassVar = only(_ROOM.size)
+    node_bytes: int
+    key_bytes: int
+
+    def __post_init__(self) -> None:
+        check_number(self.node_bytes, "room at the node", high=UNLIMITED)
+        check_number(self.key_bytes, "room under the key", high=UNLIMITED)
+
+    def body(self) -> bytes:
+        return _ROOM.pack(self.node_bytes, self.key_bytes)
+
+    @classmethod
+    def from_body(cls, raw: bytes) -> Self:
+        node_bytes, key_bytes = _ROOM.unpack(raw)
+        return cls(node_bytes=node_bytes, key_bytes=key_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

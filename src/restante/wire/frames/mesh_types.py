@@ -27,6 +27,7 @@ class MeshFrameType(IntEnum):
     DIRECTORY_PAGE = 0x44
     PUBLISH_DESCRIPTOR = 0x45
     DESCRIPTOR_TAKEN = 0x46
+    MESH_ROOM = 0x47
     MESH_PUT = 0x48
     MESH_STORED = 0x49
     WRONG_BUCKET = 0x4A

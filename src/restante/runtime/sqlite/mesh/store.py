@@ -9,24 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from restante.core.mailbox import Keep, is_intact
-from restante.core.source_usage import Share, SourceUsage
+from restante.core.source_usage import SourceUsage
 from restante.crypto.journal_tags import inbox_tag
 from restante.model.ids import BlindedKey, InboxKey, NodeId, PayloadHash, SessionTag
 from restante.model.journal import REPAIRED, JournalKind
-from restante.model.sources import UNKNOWN_SOURCE
 from restante.policy.mesh.time_buckets import bucket_at, hashes_kept_until_ms
-from restante.policy.quota import (
-    DISK_FULL,
-    MailboxQuota,
-    Refusal,
-    check_share_of_mailbox,
-    check_share_of_total,
-    check_space,
-    is_mailbox_scarce,
-    is_total_scarce,
-)
+from restante.policy.quota import DISK_FULL, MailboxQuota, Refusal, check_space, is_total_scarce
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.mesh.source_limits import Held, Room, SourceLimits
 from restante.wire.frames.mesh_replication import Block, KeySummary
 
 MAX_TOMBSTONES: Final = 10_000
@@ -108,6 +99,7 @@ class SqliteMeshStore:
         self.reader = Database(database.path, schema="node", read_only=True)
         self._tag_secret = tag_secret
         self._sources = sources
+        self._limits = SourceLimits(database, sources)
         self._elsewhere_bytes = elsewhere_bytes
         self._keys: dict[InboxKey, _Key] = {}
         self._changed: set[InboxKey] = set()
@@ -132,6 +124,11 @@ class SqliteMeshStore:
         """
         with self._database.transaction():
             return [self._put(each, quota, now_ms, repaired_from) for each in puts]
+
+    def room(self, put: MeshKeep, *, quota: MailboxQuota) -> Room:
+        """Return what the source of this put may still store, as it is after it."""
+        state = self._look_up(put.keep.inbox_key, put.blinded, put.bucket)
+        return self._limits.room(put.keep, self._holding(state), quota)
 
     def delete(
         self,
@@ -281,7 +278,7 @@ class SqliteMeshStore:
             return None
         if self._database.is_disk_full():
             return DISK_FULL
-        refused = self._check(keep, state, quota)
+        refused = self._limits.check(keep, self._holding(state), quota)
         if refused is not None:
             return refused
         columns: dict[str, Any] = {} if repaired_from is None else {"code": REPAIRED, "node": repaired_from}
@@ -311,29 +308,8 @@ class SqliteMeshStore:
             self._write(_SQL["prolong"], keep.expires_at_ms, keep.envelope, number)
         return True
 
-    def _check(self, keep: Keep, state: _Key, quota: MailboxQuota) -> Refusal | None:
-        size_bytes, total = len(keep.envelope), self.total_bytes() + self._elsewhere_bytes()
-        refused = check_space(
-            quota, held_blobs=state.blobs, held_bytes=state.size_bytes, total_bytes=total, more_bytes=size_bytes
-        )
-        if refused is not None or keep.source == UNKNOWN_SOURCE:
-            return refused
-        if is_total_scarce(quota, total):
-            held = self._sources.total_bytes(keep.source)
-            refused = check_share_of_total(quota, source_bytes=held, more_bytes=size_bytes)
-        if refused is None and is_mailbox_scarce(quota, state.blobs, state.size_bytes):
-            share = self._share(keep)
-            refused = check_share_of_mailbox(
-                quota, source_blobs=share.blobs, source_bytes=share.size_bytes, more_bytes=size_bytes
-            )
-        return refused
-
-    def _share(self, keep: Keep) -> Share:
-        share = self._sources.share(keep.inbox_key, keep.source)
-        if share is None:
-            self._sources.count_mailbox(keep.inbox_key, self._database.rows(_SQL["sizes"], keep.inbox_key))
-            share = self._sources.share(keep.inbox_key, keep.source)
-        return share or Share(0, 0)
+    def _holding(self, state: _Key) -> Held:
+        return Held(state.blobs, state.size_bytes, self.total_bytes() + self._elsewhere_bytes())
 
     def _note(self, gone: Sequence[tuple[Any, ...]], *kinds: JournalKind, now_ms: int) -> None:
         """Journal blobs that were deleted, and count what their keys, sources and the node hold."""
