@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from restante.cli.node.local_network import LocalNode, make_nodes, start, stop, wait_until_joined
-from restante.client.mesh.connections import Use
 from restante.client.mesh.connector import connect_to_node
 from restante.client.mesh.directory import MeshDirectory
 from restante.client.mesh.inbox_nodes import InboxNodes
 from restante.client.mesh.inbox_poll import InboxPoll
 from restante.client.mesh.receiving import Receiving
+from restante.client.places.reading import PUBLIC_INBOX
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mailbox import Keep
 from restante.core.mailbox_poll.full_sync import MOST_ENTRIES
@@ -120,7 +120,7 @@ class Device:
         self.bodies: list[bytes] = []
         self.nodes = InboxNodes(
             OwnInbox(OWNER),
-            Use.PUBLIC_INBOX,
+            PUBLIC_INBOX,
             directory,
             entropy=SystemEntropy(),
             on_pushed=self._ignore,

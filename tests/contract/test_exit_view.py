@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from restante.client.mesh.connections import Use
+from restante.client.places.reading import PUBLIC_INBOX
 from restante.core.circuit.pool import STORES
 from restante.core.inboxes.mesh_inbox import bucket_keys
 from restante.crypto.identity import Identity
@@ -95,8 +95,8 @@ def test_an_exit_with_all_addresses_links_no_contacts_inbox_and_no_two_inboxes(
         for circuit in seen:
             assert len(circuit.uses) <= 1, "a circuit has one use"
             assert len({type(each) for each in circuit.asked}) <= 1, "STOREs or inner connections, never both"
-        public = [each for each in seen[:day] if each.uses == {Use.PUBLIC_INBOX}]
-        contacts = [each for each in seen if each.uses == {Use.CONTACTS_INBOX}]
+        public = [each for each in seen[:day] if each.uses == {PUBLIC_INBOX}]
+        contacts = [each for each in seen if each.uses == {"contacts inbox 0"}]
         stores = [each for each in seen if each.asked and each.uses == {STORES}]
         assert min(map(len, (public, contacts, stores))) >= rounds
 

@@ -31,14 +31,13 @@ from restante.client.introductions.contact_keys import ContactKeys
 from restante.client.introductions.own_keys import OwnKeys
 from restante.client.mesh.host import MeshAccess, MeshHost
 from restante.client.outbox_types import Status
-from restante.client.places.mail_carrier import MailCarrier
-from restante.client.places.receivers import Receivers
+from restante.client.places.online import Online
 from restante.client.relay.connector import Connector, connect_by_tls
 from restante.client.relay.receiver import RECEIVE_DELAY_S
 from restante.core.inbox_events import InboxEventType
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.outbox_events import OutboxEventType
 from restante.crypto.identity import Identity
-from restante.model.errors import DiskFull
 from restante.model.ids import Address, MessageId, PayloadHash
 from restante.model.kinds import Kind
 from restante.model.places import Place
@@ -48,7 +47,7 @@ from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed, StoredBlob
-from restante.runtime.run_together import RunOnce, run_until_one_ends
+from restante.runtime.run_together import RunOnce
 from restante.runtime.sqlite.file.space_reserve import once_there_is_space
 from restante.runtime.sqlite.inbox.results import InboxEvent
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
@@ -86,9 +85,7 @@ class Client:
         self._clock = clock
         self._settings = settings
         self._entropy = entropy
-        self._carriers = dict(carriers or {})
         self._mesh = mesh
-        self.running_mesh: MeshHost | None = None
         self._maintenance_due = asyncio.Event()
         self._ack_timer = AckTimer(settings.acks, on_due=self._maintenance_due.set)
         self.parts = parts = build_parts(
@@ -106,15 +103,6 @@ class Client:
         self.outbox = parts.outbox
         self.received = parts.inbox
         self.shipping = parts.shipping
-        self._receivers = Receivers(
-            identity,
-            self.places,
-            take=lambda blobs: once_there_is_space(partial(self.receive, blobs)),
-            schedule=settings.retry,
-            entropy=entropy,
-            delay_s=receive_delay_s,
-            on_wrong_key=self._report_wrong_key,
-        )
         self._reader = InboxReader(
             parts.file,
             parts.inbox,
@@ -126,11 +114,27 @@ class Client:
         self.own_keys = OwnKeys(parts, identity, self.places, clock=clock)
         self._keys = ContactKeys(parts, contacts, open_mesh=self.mesh_host, clock=clock)
         self._sender = MailSender(parts, contacts=contacts, clock=clock, entropy=entropy, refresh=self._keys.refresh)
+        self._life = RunOnce()
+        self._online = Online(
+            parts,
+            contacts,
+            identity=identity,
+            places=self.places,
+            open_mesh=lambda: None if self._mesh is None else self.mesh_host(),
+            jobs=self._jobs,
+            carriers=dict(carriers or {}),
+            take=lambda inbox, blobs: once_there_is_space(partial(self.receive, blobs, inbox=inbox)),
+            stopping=self._life.stopping,
+            settings=settings,
+            clock=clock,
+            entropy=entropy,
+            delay_s=receive_delay_s,
+            on_wrong_key=self._report_wrong_key,
+        )
         self._running: asyncio.Task[None] | None = None
         self._events: EventBroadcaster[ClientEvent] = EventBroadcaster()
         self.outbox.on_event(self._forward_outbox_event)
         self.file.after_commit(self._emit_inbox_events)
-        self._life = RunOnce()
 
     @classmethod
     def open(
@@ -243,24 +247,8 @@ class Client:
     async def _run(self, connect: Connector) -> None:
         self.shipping.start()
         try:
-            async with contextlib.AsyncExitStack() as stack:
-                mesh = None if self._mesh is None else await stack.enter_async_context(self.mesh_host())
-                self.running_mesh = mesh
-                carrier = MailCarrier(
-                    self.contacts,
-                    connect,
-                    schedule=self._settings.retry,
-                    clock=self._clock,
-                    entropy=self._entropy,
-                    mesh=None if mesh is None else mesh.storage,
-                    secret_of=self.parts.access.secret_of,
-                    on_change=self.outbox.wake,
-                    on_wrong_key=self._report_wrong_key,
-                )
-                await stack.enter_async_context(carrier)
-                await self._work({Route.RELAY: carrier, Route.MESH: carrier, **self._carriers}, connect, mesh)
+            await self._online.run(connect)
         finally:
-            self.running_mesh = None
             self._life.stopped.set()
 
     async def close(self) -> None:
@@ -275,12 +263,15 @@ class Client:
         await self.outbox.close()
         self.file.close()
 
-    async def receive(self, blobs: Sequence[StoredBlob]) -> set[PayloadHash]:
-        """Unseal, decrypt and store arrivals; return those that are new. All are on disk when this returns."""
+    async def receive(self, blobs: Sequence[StoredBlob], *, inbox: OwnInbox | None = None) -> set[PayloadHash]:
+        """Unseal, decrypt and store arrivals; return those that are new. All are on disk when this returns.
+
+        `inbox` is the one they came by, if that is known.
+        """
         new: set[PayloadHash] = set()
         for start in range(0, len(blobs), BATCH):
             unsealed = self.parts.incoming.unseal(blobs[start : start + BATCH])
-            new |= await self.file.run(partial(self._store_arrivals, unsealed))
+            new |= await self.file.run(partial(self._store_arrivals, unsealed, inbox))
         self._ack_timer.note(len(blobs))
         self.outbox.wake(is_thorough=False)
         return new
@@ -289,7 +280,8 @@ class Client:
         """Do what is due by time (SPEC 8.1, 9.5, 9.7, 10.5) and return when to run again."""
         maintenance = self.parts.maintenance
         self._ack_timer.reset()
-        next_ms = await self.file.run(lambda: maintenance.run_due(now_ms=self._clock.now_ms()))
+        run_due = partial(maintenance.run_due, now_ms=self._clock.now_ms(), has_read_all=self._online.has_read_all)
+        next_ms = await self.file.run(run_due)
         self.outbox.wake(is_thorough=False)
         return next_ms
 
@@ -299,9 +291,8 @@ class Client:
 
     def mesh_host(self) -> MeshHost:
         """Return what reaches the mesh, to be entered. Raises `ConfigurationInvalid` if the client knows no mesh."""
-        return MeshHost(
-            self._mesh, self.file, self._settings, clock=self._clock, entropy=self._entropy, on_change=self.outbox.wake
-        )
+        access, wake = self._mesh, self.outbox.wake
+        return MeshHost(access, self.file, self._settings, clock=self._clock, entropy=self._entropy, on_change=wake)
 
     async def sessions(self) -> list[SessionSummary]:
         """Return a summary of every session; it contains no key."""
@@ -322,13 +313,18 @@ class Client:
         self._reader.sends_read_acks = value
 
     @property
+    def running_mesh(self) -> MeshHost | None:
+        """What reaches the mesh while the client runs."""
+        return self._online.mesh
+
+    @property
     def was_connected(self) -> bool:
-        return self._receivers.was_connected
+        return self._online.was_connected
 
     @property
     def connection_failure(self) -> AttemptFailed | None:
         """Why the last try to reach our own relay failed; None while it succeeds."""
-        return self._receivers.failure
+        return self._online.failure
 
     async def has_unread(self) -> bool:
         """Return whether a message arrived that was not acked yet."""
@@ -348,10 +344,10 @@ class Client:
     async def _owes_acks(self) -> bool:
         return bool(await self.file.run(lambda: self.received.owed(self._settings.acks, now_ms=self.now_ms())))
 
-    def _store_arrivals(self, arrivals: Sequence[Unsealed]) -> set[PayloadHash]:
+    def _store_arrivals(self, arrivals: Sequence[Unsealed], inbox: OwnInbox | None) -> set[PayloadHash]:
         now_ms = self._clock.now_ms()
         with self.received.batch(now_ms=now_ms) as batch:
-            return self.parts.incoming.receive(arrivals, batch, now_ms=now_ms)
+            return self.parts.incoming.receive(arrivals, batch, inbox=inbox, now_ms=now_ms)
 
     def _forward_outbox_event(self, event: OutboxEvent) -> None:
         self._sender.notice(event)
@@ -369,24 +365,18 @@ class Client:
         self.parts.maintenance.wrong_node_key()
         self._maintenance_due.set()
 
-    async def _work(self, carriers: Mapping[Route, Carrier], connect: Connector, mesh: MeshHost | None) -> None:
-        jobs: list[Coroutine[Any, Any, object]] = [
-            self.outbox.run(carriers),
-            self._receivers.run(connect, mesh),
-            self._run_maintenance_when_due(),
-            self._life.stopping.wait(),
-        ]
+    def _jobs(self, mesh: MeshHost | None) -> list[Coroutine[Any, Any, object]]:
+        jobs: list[Coroutine[Any, Any, object]] = [self._run_maintenance_when_due()]
         if mesh is not None:
             jobs += (mesh.keep_published(self.identity, self.own_keys.published), self._keys.keep_fresh(mesh))
-        await run_until_one_ends(jobs)
-        with contextlib.suppress(DiskFull):
-            await self.outbox.drain(carriers, budget_ms=self._settings.outbox.drain_budget_ms)
+        return jobs
 
     async def _run_maintenance_when_due(self) -> None:
         while True:
             self._maintenance_due.clear()
             next_ms = await once_there_is_space(self.run_maintenance)
             self.contacts.refresh()
+            self._online.look_for_changes()
             await self.parts.requests.deliver_accepted(self.receive)
             wait_ms = max(0, next_ms - self._clock.now_ms())
             with contextlib.suppress(TimeoutError):

@@ -31,6 +31,7 @@ from restante.runtime.restore_counter import RestoreCounter
 from restante.runtime.sqlite.access_secrets import AccessSecrets
 from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.inbox.store import SqliteInbox
+from restante.runtime.sqlite.own_access import OwnAccess
 from restante.runtime.sqlite.peer_prekeys import PeerPrekeys
 from restante.runtime.sqlite.session_store import SessionStore
 
@@ -44,6 +45,8 @@ class ClientParts:
     inbox: SqliteInbox
     sessions: SessionStore
     access: AccessSecrets
+    own_access: OwnAccess
+    access_sender: AccessSender
     prekeys: PeerPrekeys
     security: SecurityEvents
     encryptor: MessageEncryptor
@@ -72,6 +75,7 @@ def build_parts(
     seal = StorageSeal(identity.storage_key)
     sessions = SessionStore(file.database, owner=identity.address, seal=seal, entropy=entropy)
     access = AccessSecrets(file.database, seal=seal, entropy=entropy)
+    own_access = OwnAccess(file.database, identity, seal=seal, entropy=entropy)
     security = SecurityEvents(file.database, file.journal, tag_secret=identity.tag_secret)
     prekeys = PeerPrekeys(file.database)
     encryptor = MessageEncryptor(
@@ -107,8 +111,12 @@ def build_parts(
         renewal=renewal,
         outbox=outbox.store,
         access=access,
+        own_access=own_access,
         requests=requests,
         security=security,
+    )
+    access_sender = AccessSender(
+        contacts=contacts, outgoing=outgoing, access=access, own=own_access, journal=file.journal
     )
     counter = RestoreCounter(file, entropy=entropy)
     maintenance = Maintenance(
@@ -117,7 +125,7 @@ def build_parts(
         encryptor=encryptor,
         recovery=recovery,
         renewal=renewal,
-        access=AccessSender(identity, contacts=contacts, outgoing=outgoing, access=access),
+        access=access_sender,
         incoming=incoming,
         ack_sender=ack_sender,
         security=security,
@@ -126,15 +134,19 @@ def build_parts(
         settings=settings,
         entropy=entropy,
     )
-    if counter.was_restored:
-        with file.database.transaction():
+    with file.database.transaction():
+        access_sender.refresh()
+        if counter.was_restored:
             recovery.lose_all_state(now_ms=clock.now_ms())
+            access.tell_all_again()  # they may have been told a newer secret, which this copy does not have
     return ClientParts(
         file=file,
         outbox=outbox,
         inbox=inbox,
         sessions=sessions,
         access=access,
+        own_access=own_access,
+        access_sender=access_sender,
         prekeys=prekeys,
         security=security,
         encryptor=encryptor,

@@ -159,6 +159,9 @@ class ContactBook:
     def __iter__(self) -> Iterator[Contact]:
         return iter(sorted(self._contacts.values(), key=lambda contact: contact.name))
 
+    def __contains__(self, address: object) -> bool:
+        return address in self._contacts
+
     def get(self, address: Address) -> Contact | None:
         return self._contacts.get(address)
 
@@ -206,6 +209,14 @@ class ContactBook:
         except OSError as error:
             raise StoreUnusable(f"the contacts cannot be written: {error.strerror}") from error
         write_private(self._directory / f"{contact.name}.json", [encode_contact(contact)])
+        self.refresh()
+
+    def remove(self, contact: Contact) -> None:
+        """Delete the contact's file."""
+        try:
+            (self._directory / f"{contact.name}.json").unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreUnusable(f"the contact's file cannot be deleted: {error.strerror}") from error
         self.refresh()
 
 

@@ -16,6 +16,7 @@ from restante.client.sessions.prekey_renewal import PrekeyRenewal
 from restante.client.sessions.recovery import SessionRecovery
 from restante.core.decrypted_messages import DecryptedMessage
 from restante.core.deduplication import UnsealedHeader
+from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.outbox_events import ReadAcked, ReceiptAcked, RetransmitRequested
 from restante.core.peer_session_events import CannotReadReceived, LostReceived
 from restante.core.receiving import CannotDecrypt
@@ -42,6 +43,7 @@ from restante.runtime.sqlite.access_secrets import AccessSecrets
 from restante.runtime.sqlite.inbox.batch import ReceiveBatch
 from restante.runtime.sqlite.inbox.results import Asked
 from restante.runtime.sqlite.outbox.store import SqliteOutbox
+from restante.runtime.sqlite.own_access import OwnAccess
 from restante.runtime.sqlite.session_store import SessionStore, StoredSession
 from restante.wire.acks import AckType, BatchAck
 from restante.wire.control_messages import (
@@ -79,6 +81,7 @@ class IncomingMessages:
         renewal: PrekeyRenewal,
         outbox: SqliteOutbox,
         access: AccessSecrets,
+        own_access: OwnAccess,
         requests: Requests,
         security: SecurityEvents,
     ) -> None:
@@ -91,6 +94,7 @@ class IncomingMessages:
         self._renewal = renewal
         self._outbox = outbox
         self._access = access
+        self._own_access = own_access
         self._requests = requests
         self._security = security
 
@@ -99,17 +103,20 @@ class IncomingMessages:
         opened = unseal_envelopes([blob.envelope for blob in blobs], recipient=self._identity)
         return list(zip(blobs, opened, strict=True))
 
-    def receive(self, arrivals: Sequence[Unsealed], batch: ReceiveBatch, *, now_ms: int) -> set[PayloadHash]:
+    def receive(
+        self, arrivals: Sequence[Unsealed], batch: ReceiveBatch, *, inbox: OwnInbox | None, now_ms: int
+    ) -> set[PayloadHash]:
         """Receive all arrivals, each as if it were alone; return those that are new.
 
-        Called inside one transaction (SPEC 9.3).
+        `inbox` is the one they came by, if that is known. Called inside one transaction (SPEC 9.3).
         """
+        came_by = None if inbox is None else inbox.access_secret == self._own_access.current.secret
         new: set[PayloadHash] = set()
         messages = [arrival.message for _, arrival in arrivals if isinstance(arrival, UnsealedMessage)]
         batch.expect((message.sender, message.message_id) for message in messages)
         for blob, arrival in arrivals:
             if isinstance(arrival, UnsealedMessage):
-                if self._receive(arrival, batch, blob, now_ms=now_ms) is Verdict.NEW:
+                if self._receive(arrival, batch, blob, is_in_contacts_inbox=came_by, now_ms=now_ms) is Verdict.NEW:
                     new.add(arrival.payload_hash)
             else:
                 self._security.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
@@ -145,7 +152,13 @@ class IncomingMessages:
                 self._security.warn(problem.code, peer=asked.sender, session_id=asked.session_id, now_ms=now_ms)
 
     def _receive(
-        self, arrival: UnsealedMessage, batch: ReceiveBatch, blob: StoredBlob, *, now_ms: int
+        self,
+        arrival: UnsealedMessage,
+        batch: ReceiveBatch,
+        blob: StoredBlob,
+        *,
+        is_in_contacts_inbox: bool | None,
+        now_ms: int,
     ) -> Verdict | None:
         message = arrival.message
         header = UnsealedHeader(
@@ -170,6 +183,8 @@ class IncomingMessages:
         )
         if result.is_read:
             self._advance(decryption, contact, now_ms)
+            if is_in_contacts_inbox is not None:
+                self._access.note_arrival(message.sender, is_in_contacts_inbox=is_in_contacts_inbox)
         self._recovery.store(message.sender, result.peer, result.peer_effects, now_ms=now_ms)
         if result.control is not None:
             self._act_on(result.control, message.generation, now_ms)
@@ -218,7 +233,7 @@ class IncomingMessages:
             case KeysMessage(published):
                 self._renewal.receive(sender, published, now_ms=now_ms)
             case AccessSecret():
-                self._access.keep(sender, message.secret)
+                self._access.keep(sender, message.secret, stated_at_ms=message.stated_at_ms)
 
     def _acknowledge(self, batch: BatchAck, recipient: Address, now_ms: int) -> None:
         """Apply acks only to messages that were sent to `recipient`: others may have learned an id."""

@@ -11,6 +11,7 @@ from restante.client.message_encryptor import MessageEncryptor
 from restante.client.security_events import SecurityEvents
 from restante.client.sessions.prekey_renewal import PrekeyRenewal
 from restante.client.sessions.recovery import SessionRecovery
+from restante.core.inboxes.former_inboxes import FORMER_POLL_MS
 from restante.core.peer_session_events import EncryptFailed
 from restante.crypto.prekeys import prekeys_due, renew_due
 from restante.model.errors import OutboxFull
@@ -63,14 +64,20 @@ class Maintenance:
         """Remember that another node than the pinned one answered. The next maintenance run journals it."""
         self._wrong_node_keys += 1
 
-    def run_due(self, *, now_ms: int) -> int:
-        """Do everything that is due and return when to run again."""
+    def run_due(self, *, now_ms: int, has_read_all: bool = False) -> int:
+        """Do everything that is due and return when to run again.
+
+        `has_read_all`: every inbox is read at every place by now.
+        """
         if now_ms >= self._sweep_at_ms:
             self._inbox.sweep(now_ms=now_ms)
             self._counter.advance()
             self._recovery.delete_expired(now_ms=now_ms)
             self._sessions.sweep()
             self._requests.sweep(now_ms=now_ms)
+            self._access.forget_former(now_ms=now_ms)
+            if has_read_all:
+                self._access.mark_all_read(at_ms=now_ms - FORMER_POLL_MS)  # former ones are read that often
             self.renew_prekeys(now_ms=now_ms)
             with contextlib.suppress(OutboxFull):  # the next sweep tells the others
                 self._renewal.tell_contacts(now_ms=now_ms)
@@ -86,8 +93,9 @@ class Maintenance:
         self._recovery.ask_due(now_ms=now_ms)
         self._recovery.reencrypt_wanted(now_ms=now_ms)
         next_ms = now_ms + IDLE_MS
+        self._access.rotate_if_needed(now_ms=now_ms)
         with contextlib.suppress(OutboxFull):  # refused before anything is written: what waits stays pending
-            self._access.tell_new_contacts(now_ms=now_ms)
+            self._access.tell_contacts(now_ms=now_ms)
             due_ms = self._ack_sender.queue_due_batches(now_ms=now_ms)
             next_ms = next_ms if due_ms is None else min(next_ms, due_ms)
         return next_ms

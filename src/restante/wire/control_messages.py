@@ -19,7 +19,7 @@ from restante.model.ids import (
     payload_hash,
     session_id,
 )
-from restante.wire.field_checks import SIGNATURE_BYTES, check_number
+from restante.wire.field_checks import SIGNATURE_BYTES, check_number, check_time
 from restante.wire.places import MAX_PLACES_BYTES
 from restante.wire.prekey_bundle import MAX_BUNDLE_BYTES
 
@@ -31,6 +31,7 @@ MAX_SPAN: Final = 10  # SPEC 9.5: [missing, missing + 10]
 MAX_HASHES: Final = 32  # policy/session_recovery.MAX_UNREAD
 _REQUEST: Final = struct.Struct(">B32sII")
 _HASH_COUNT: Final = struct.Struct(">BB")
+_ACCESS: Final = struct.Struct(">BQ32s")
 
 
 class ControlType(IntEnum):
@@ -71,12 +72,14 @@ class CannotReadMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSecret:
-    """Lets a contact write to the sender's contacts inbox (SPEC 7.2, 8.8)."""
+    """Lets a contact write to the sender's contacts inbox (SPEC 7.2, 8.8). The newest statement counts."""
 
     secret: bytes = field(repr=False)
+    stated_at_ms: int
 
     def __post_init__(self) -> None:
         exactly(self.secret, ACCESS_SECRET_BYTES, "an access secret")
+        check_time(self.stated_at_ms, "time of an access secret")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ def encode_lost() -> bytes:
 
 
 def encode_access_secret(access: AccessSecret) -> bytes:
-    return bytes([ControlType.ACCESS_SECRET]) + access.secret
+    return _ACCESS.pack(ControlType.ACCESS_SECRET, access.stated_at_ms, access.secret)
 
 
 def decode_control(raw: bytes) -> Control:
@@ -133,7 +136,9 @@ def decode_control(raw: bytes) -> Control:
         case ControlType.KEYS:
             return KeysMessage(raw[1:])
         case ControlType.ACCESS_SECRET:
-            return AccessSecret(secret=raw[1:])
+            exactly(raw, _ACCESS.size, "an access secret with its time")
+            _, stated_at_ms, secret = _ACCESS.unpack(raw)
+            return AccessSecret(secret=secret, stated_at_ms=stated_at_ms)
         case other:
             raise Malformed(f"unknown type {other} of a control message")
 

@@ -122,8 +122,17 @@ class ForkableClient:
         one = dict([next(iter(prekeys.one_time.items()))])
         bundle = sign_bundle(replace(prekeys, one_time=one), other.client.identity, now_ms=self.clock.now_ms())
         self.client.contacts.add(replace(contact, bundle=bundle, name=PEER))
-        told = self._peer.address
-        self.run(self.client.file.run(lambda: self.client.parts.access.mark_told(told)))
+        self._take_as_told()
+
+    def _take_as_told(self) -> None:
+        """The rules that are explored say nothing of access secrets: the peer has it and uses it."""
+        told, access = self.peer.address, self.client.parts.access
+
+        def tell() -> None:
+            access.mark_told(told, now_ms=self.clock.now_ms())
+            access.note_arrival(told, is_in_contacts_inbox=True)
+
+        self.run(self.client.file.run(tell))
 
     def first(self) -> int:
         """Return the state in which the client is now."""
@@ -157,6 +166,7 @@ class ForkableClient:
             in_file = self._locals[backup].restore_counter
             counter_path(database).write_bytes((in_file + 5 if is_known else in_file).to_bytes(8, "big"))
             self.client = self._open()
+            self._take_as_told()  # after a known restore a client states its access secret again
             return self.run(self._post.collect(self.client))
 
         return self._once((backup, now_ms, is_known, life), begin, is_usable)

@@ -10,11 +10,13 @@ from restante.policy.session_recovery import MAX_UNREAD
 from restante.wire.control_messages import (
     MAX_CONTROL_BYTES,
     MAX_HASHES,
+    AccessSecret,
     CannotReadMessage,
     KeysMessage,
     LostMessage,
     RetransmitRequest,
     decode_control,
+    encode_access_secret,
     encode_cannot_read,
     encode_keys_message,
     encode_lost,
@@ -51,6 +53,22 @@ def test_a_request_comes_back_as_it_was(request: RetransmitRequest) -> None:
 def test_a_list_of_unreadable_envelopes_comes_back_as_it_was(hashes: list[PayloadHash]) -> None:
     message = CannotReadMessage(tuple(hashes))
     assert decode_control(encode_cannot_read(message)) == message
+
+
+@given(st.binary(min_size=32, max_size=32), st.integers(0, 253_402_300_799_999))
+def test_an_access_secret_comes_back_as_it_was_stated(secret: bytes, stated_at_ms: int) -> None:
+    stated = AccessSecret(secret=secret, stated_at_ms=stated_at_ms)
+    assert decode_control(encode_access_secret(stated)) == stated
+    assert secret.hex() not in repr(stated)
+
+
+def test_damage_to_an_access_secret_is_seen() -> None:
+    raw = encode_access_secret(AccessSecret(secret=bytes(range(32)), stated_at_ms=1_700_000_000_000))
+    assert_refuses_every_truncation(decode_control, raw)
+    assert_refuses_one_more_byte(decode_control, raw)
+    assert_sees_every_bit(decode_control, raw)
+    with pytest.raises(Malformed, match="time of an access secret"):
+        decode_control(raw[:1] + b"\xff" * 8 + raw[9:])
 
 
 def test_the_bytes_of_a_request_of_cannot_read_and_of_lost() -> None:

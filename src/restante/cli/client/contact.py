@@ -9,6 +9,7 @@ from restante.cli.client.home import (
     HomeOption,
     PassphraseOption,
     find_client_home,
+    hinting,
     hinting_new_prekeys,
     opened_client,
     warn_of_unusable_contacts,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from restante.client.client import Client
     from restante.client.contacts import Contact
 
-app = typer.Typer(help="Add and list contacts.", no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(help="Add, list and remove contacts.", no_args_is_help=True, rich_markup_mode="rich")
 
 
 @app.command()
@@ -74,6 +75,57 @@ async def _from_mesh(client: "Client", name: str, address: str) -> "Contact":
 
     try:
         return await add_by_address(client, name, parse_address(address))
+    finally:
+        await client.close()
+
+
+@app.command()
+def remove(
+    ctx: typer.Context,
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="The contacts, as 'contact list' shows them.")],
+    *,
+    block: Annotated[
+        bool, typer.Option("--block", help="Also keep nothing of what they write from now on, not even as a request.")
+    ] = False,
+    home: HomeOption = None,
+    passphrase_file: PassphraseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove contacts. The others get a new access secret, so that the removed can't write to your contacts inbox.
+
+    The old inbox is read for 30 more days, for contacts that have not heard of the new one. What the removed write is
+    not shown; they can still send a request to your address, unless you block them.
+    """
+    import asyncio
+
+    client = opened_client(ctx, home, passphrase_file)
+    is_new_secret, waiting = asyncio.run(_removed(client, names, block=block))
+    if as_json:
+        print_json({"removed": names, "blocked": block, "has_new_secret": is_new_secret, "undelivered": waiting})
+        return
+    out = console()
+    out.print(f"Removed {', '.join(names)}{' and blocked' if block else ''}.", markup=False)
+    if is_new_secret:
+        out.print("Your other contacts are told the new access secret when the client runs.")
+    if waiting:
+        what = "1 message to them waits" if waiting == 1 else f"{waiting} messages to them wait"
+        out.print(f"{what} in the outbox, and can't be sent any more. See 'restante outbox list'.", markup=False)
+
+
+async def _removed(client: "Client", names: list[str], *, block: bool) -> tuple[bool, int]:
+    """Remove the contacts; return whether there is a new access secret, and how much mail to them is undelivered."""
+    try:
+        with hinting("List your contacts with 'restante contact list'."):
+            contacts = [client.contacts.named(name) for name in names]
+        before = client.parts.own_access.current.number
+        for contact in contacts:
+            if block:
+                await client.parts.requests.block(contact.address, now_ms=client.now_ms())
+            client.contacts.remove(contact)
+        await client.run_maintenance()
+        lanes = {contact.lane for contact in contacts}
+        waiting = await client.file.run(lambda: sum(client.outbox.store.lanes.held_for(lane) for lane in lanes))
+        return client.parts.own_access.current.number > before, waiting
     finally:
         await client.close()
 

@@ -136,6 +136,11 @@ async def _wrote(client: "Client", sender: "Address") -> bool:
 
 async def _block(client: "Client", sender: "Address") -> None:
     try:
+        contact = client.contacts.get(sender)
+        if contact is not None:
+            problem = RestanteError(f"this address is your contact {contact.name!r}", code=Code.ILLEGAL_TRANSITION)
+            problem.add_note(f"{HINT}Remove and block it with 'restante contact remove {contact.name} --block'.")
+            raise problem
         await client.parts.requests.block(sender, now_ms=client.now_ms())
     finally:
         await client.close()

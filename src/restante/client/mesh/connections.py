@@ -33,12 +33,15 @@ PutAnswer = StorageReceipt | WrongBucket | NotResponsible
 
 
 class Use(StrEnum):
+    """What connections are for. Each inbox has connections under a name of its own."""
+
     DIRECTORY = "directory"
     PUTS = "puts"
     RECORDS = "records"
-    PUBLIC_INBOX = "public inbox"
-    CONTACTS_INBOX = "contacts inbox"
     LOOKUP = "lookup"
+
+
+_ONE_EXIT: Final = frozenset({Use.PUTS, Use.RECORDS, Use.LOOKUP})
 
 
 class Circuits(Protocol):
@@ -83,7 +86,7 @@ class _Open:
     is_pinned: bool = False
 
 
-Key = tuple[NodeKey, Use]
+Key = tuple[NodeKey, str]
 
 
 class MeshConnections:
@@ -107,7 +110,7 @@ class MeshConnections:
         """Return whether the last dial of this node failed, a moment ago."""
         return asyncio.get_running_loop().time() < self._not_before_s.get(node, 0.0)
 
-    async def get(self, node: NodeDescriptor | RelayPlace, use: Use) -> MeshConnection:
+    async def get(self, node: NodeDescriptor | RelayPlace, use: str) -> MeshConnection:
         """Return the connection to this node for this use; dial it if there is none. Raises `NodeNotReached`."""
         key = (node.node_key, use)
         held = self._open.get(key)
@@ -155,13 +158,13 @@ class MeshConnections:
                 for call in self._on_replaced:
                     call(connection)
 
-    def pin(self, connection: MeshConnection, use: Use) -> None:
+    def pin(self, connection: MeshConnection, use: str) -> None:
         """Keep this connection although it is idle: it has a subscription."""
         held = self._open.get((connection.node, use))
         if held is not None:
             held.is_pinned = True
 
-    async def drop(self, node: NodeKey, use: Use) -> None:
+    async def drop(self, node: NodeKey, use: str) -> None:
         """Close this connection, if there is one."""
         held = self._open.get((node, use))
         if held is not None:
@@ -183,11 +186,11 @@ class MeshConnections:
     async def _dial(self, node: NodeDescriptor | RelayPlace, key: Key) -> MeshConnection:
         loop = asyncio.get_running_loop()
         try:
-            if self.circuits is None or isinstance(node, RelayPlace) or key[1] is Use.DIRECTORY:
+            if self.circuits is None or isinstance(node, RelayPlace) or key[1] == Use.DIRECTORY:
                 connection = await self._first_of(dial_places(node))
             else:
-                exits = INBOX_EXITS if key[1] in (Use.PUBLIC_INBOX, Use.CONTACTS_INBOX) else 1
-                connection = await self.circuits.connect(node, key[1].value, exits=exits)
+                exits = 1 if key[1] in _ONE_EXIT else INBOX_EXITS
+                connection = await self.circuits.connect(node, str(key[1]), exits=exits)
         except AttemptFailed as failed:
             if self.circuits is not None and isinstance(failed, CircuitFailed | ConnectionLost):
                 raise CircuitBroke(str(failed), failure=failed.failure) from failed
@@ -215,7 +218,7 @@ class MeshConnections:
         """Wait until the connection is lost or has been idle for too long; then close it."""
         loop = asyncio.get_running_loop()
         lost = asyncio.create_task(connection.lost())
-        most_s = RECORDS_IDLE_S if key[1] is Use.RECORDS else IDLE_S
+        most_s = RECORDS_IDLE_S if key[1] == Use.RECORDS else IDLE_S
         try:
             while not lost.done():
                 held = self._open.get(key)

@@ -1,7 +1,7 @@
 """Everything of the mesh that one client uses while it runs: directory, storing, reading, publishing keys."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -12,27 +12,26 @@ from restante.client.circuits.mesh_circuits import MeshCircuits
 from restante.client.circuits.pool import CircuitPool
 from restante.client.circuits.status import PoolStatus
 from restante.client.mesh import evidence
-from restante.client.mesh.connections import Use
 from restante.client.mesh.connector import connect_to_node
 from restante.client.mesh.directory import MeshDirectory
 from restante.client.mesh.evidence import Accusation
 from restante.client.mesh.prekeys import PrekeyRecords
-from restante.client.mesh.receiver import MeshReceiver, ReadInbox
-from restante.client.mesh.receiving import Take
+from restante.client.mesh.receiver import MeshReceiver
 from restante.client.mesh.storing import MeshStorage
+from restante.client.places.reading import InboxToRead
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mailbox_poll.buckets import Bucket
 from restante.core.mesh_proofs.published_keys import PublishedKeys
 from restante.crypto.identity import Identity
 from restante.model.errors import ConfigurationInvalid
-from restante.model.ids import NodeId
+from restante.model.ids import NodeId, PayloadHash
 from restante.model.places import RelayPlace
 from restante.policy.circuits.guards import GuardState
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.mesh_connection import MeshConnector
-from restante.ports.relay_connection import AttemptFailed
+from restante.ports.relay_connection import AttemptFailed, StoredBlob
 from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.guard_state import StoredGuards
 from restante.runtime.sqlite.mesh_state import MeshState
@@ -157,15 +156,18 @@ class MeshHost:
         self.circuits = MeshCircuits(pool, on_rotating=self.directory.connections.replace)
         return self.circuits
 
-    async def receiver(self, identity: Identity, *, take: Take, delay_s: float) -> MeshReceiver:
-        """Return what reads both inboxes, from where the last run ended."""
-        inboxes = [
-            ReadInbox(OwnInbox(identity, secret), use, await self._file.run(partial(self._state.buckets, use.value)))
-            for secret, use in ((b"", Use.PUBLIC_INBOX), (identity.access_secret, Use.CONTACTS_INBOX))
-        ]
+    async def receiver(
+        self,
+        inboxes: Sequence[InboxToRead],
+        *,
+        take: Callable[[OwnInbox, Sequence[StoredBlob]], Awaitable[Collection[PayloadHash]]],
+        delay_s: float,
+    ) -> MeshReceiver:
+        """Return what reads these inboxes, from where the last run ended."""
+        buckets = [await self._file.run(partial(self._state.buckets, each.name)) for each in inboxes]
         self._scores = await self._file.run(partial(scoreboard, self._file.database))
         return MeshReceiver(
-            inboxes,
+            list(zip(inboxes, buckets, strict=True)),
             self.directory,
             take=take,
             save=self._save_buckets,
@@ -196,9 +198,9 @@ class MeshHost:
         self._saving.add(task)
         task.add_done_callback(self._saving.discard)
 
-    async def _save_buckets(self, use: Use, buckets: Sequence[Bucket]) -> None:
+    async def _save_buckets(self, inbox: str, buckets: Sequence[Bucket]) -> None:
         def save() -> dict[NodeId, float]:
-            self._state.keep_buckets(use.value, buckets)
+            self._state.keep_buckets(inbox, buckets)
             return scoreboard(self._file.database)  # 'fleet apply' may have stored a newer one
 
         self._scores = await self._file.run(save)

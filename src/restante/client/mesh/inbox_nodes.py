@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from restante.client.mesh.connections import CircuitBroke, NodeNotReached, Use
+from restante.client.mesh.connections import CircuitBroke, NodeNotReached
 from restante.client.mesh.directory import MeshDirectory
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mesh_proofs.connection_proofs import OwnProofs
@@ -98,19 +98,22 @@ class InboxNodes:
     def __init__(
         self,
         inbox: OwnInbox,
-        use: Use,
+        use: str,
         directory: MeshDirectory,
         *,
         entropy: Entropy,
         on_pushed: Callable[[list[Block]], Awaitable[None]],
         on_lost: Callable[[set[int]], None],
+        subscribes: bool = True,
     ) -> None:
+        """`use` names the connections of this inbox. Without `subscribes` nodes push nothing."""
         self.directory = directory
         self._inbox = inbox
         self._use = use
         self._entropy = entropy
         self._on_pushed = on_pushed
         self._on_lost = on_lost
+        self._subscribes = subscribes
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Ends with the error of `on_pushed`, if it raises one."""
         self._signers: dict[int, tuple[BlindedSigner, InboxKey]] = {}
@@ -148,7 +151,7 @@ class InboxNodes:
         subscribed = self._subscribed.get(connection, set())
         current = current_buckets(self.directory.now_ms())
         open_now = [each for each in buckets if each in current and each not in subscribed]
-        new = [each for each in open_now if node in self.five(each)]
+        new = [each for each in open_now if self._subscribes and node in self.five(each)]
         others = [each for each in buckets if each not in new]
         found: Listed = {}
         if others:

@@ -74,10 +74,12 @@ class InboxPoll:
         buckets: Mapping[int, Bucket] | None = None,
         since: int | None = None,
         accuse: Callable[[list[Accusation]], Awaitable[None]],
+        interval_ms: int | None = None,
     ) -> None:
         """`buckets` is what earlier runs left; `since` the first bucket that can have mail, None for all of 30 days.
 
-        `accuse` journals what nodes signed that hid or altered mail.
+        `accuse` journals what nodes signed that hid or altered mail. `interval_ms` is the time between two reads; None:
+        it follows from whether nodes push.
         """
         self._nodes = nodes
         self._directory = nodes.directory
@@ -85,7 +87,13 @@ class InboxPoll:
         self.buckets = bucket_states.after_restart(buckets or {}, now_ms=nodes.directory.now_ms())
         self._since = since
         self._accuse = accuse
+        self._interval_ms = interval_ms
         self._passes_unpushed = 0
+
+    @property
+    def interval_ms(self) -> int:
+        """The time until a bucket that gets mail now is read again."""
+        return self._interval(is_subscribed=self.is_subscribed)
 
     @property
     def is_subscribed(self) -> bool:
@@ -235,7 +243,7 @@ class InboxPoll:
                 await self._report(one, released, end, blobs)
                 read = ReadFinished(one.began_at_ms, end.counted, one.storage_nodes, end.is_whole)
                 # A subscription that was made or lost during the pass left a time without pushes: read again soon.
-                interval_ms = poll_interval_ms(
+                interval_ms = self._interval(
                     is_subscribed=one.was_subscribed and self.is_subscribed,
                     passes_unpushed=self._unpushed_now(),
                 )
@@ -243,6 +251,11 @@ class InboxPoll:
                     self.buckets[released], read, now_ms=self._directory.now_ms(), poll_interval_ms=interval_ms
                 )
                 one.released.append(released)
+
+    def _interval(self, *, is_subscribed: bool, passes_unpushed: int = 0) -> int:
+        if self._interval_ms is not None:
+            return self._interval_ms
+        return poll_interval_ms(is_subscribed=is_subscribed, passes_unpushed=passes_unpushed)
 
     async def _report(self, one: _Pass, bucket: int, end: Finish, blobs: dict[PayloadHash, bytes]) -> None:
         """Journal what nodes signed that hid or altered a blob of this bucket, if other nodes sent it."""

@@ -3,8 +3,9 @@
 import asyncio
 from typing import NamedTuple
 
-from restante.client.mesh.connections import Use, dial_places
+from restante.client.mesh.connections import dial_places
 from restante.client.mesh.directory import MeshDirectory
+from restante.client.places.reading import PUBLIC_INBOX
 from restante.core.inboxes.mesh_inbox import bucket_keys
 from restante.core.mesh_proofs.connection_proofs import OwnProofs
 from restante.crypto.blinded_keys import BlindedSigner, in_period
@@ -45,7 +46,7 @@ async def _ask(
 ) -> Holder:
     answers, messages = False, None
     try:
-        connection = await directory.connections.get(node, Use.PUBLIC_INBOX)
+        connection = await directory.connections.get(node, PUBLIC_INBOX)
         answers = True
         if reader is not None:
             signer = BlindedSigner(reader, place=in_period(bucket))

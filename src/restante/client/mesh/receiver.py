@@ -1,4 +1,4 @@
-"""Receives mail of the mesh: polls both inboxes, and takes what subscribed nodes push (SPEC 7.4, 7.5).
+"""Receives mail of the mesh: polls each inbox, and takes what subscribed nodes push (SPEC 7.4, 7.5).
 
 Like a relay's receiver it begins a random time after start, one time for each inbox, so that a node can't link its
 connections to those that put (SPEC 6.5).
@@ -6,32 +6,28 @@ connections to those that put (SPEC 6.5).
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 
-from restante.client.mesh.connections import Use
 from restante.client.mesh.directory import MeshDirectory, MeshUnknown
 from restante.client.mesh.evidence import Accusation
 from restante.client.mesh.inbox_nodes import InboxNodes
 from restante.client.mesh.inbox_poll import InboxPoll
-from restante.client.mesh.receiving import Receiving, Take
+from restante.client.mesh.receiving import Receiving
+from restante.client.places.reading import InboxToRead
+from restante.core.inboxes.former_inboxes import FORMER_POLL_MS
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mailbox_poll import buckets as bucket_states
 from restante.core.mailbox_poll.buckets import Bucket, MailStored
-from restante.model.ids import NodeId
+from restante.model.ids import NodeId, PayloadHash
 from restante.policy.mesh.polling import wait_ms
 from restante.ports.entropy import Entropy
-from restante.ports.relay_connection import AttemptFailed
+from restante.ports.relay_connection import AttemptFailed, StoredBlob
 from restante.runtime.run_together import run_until_one_ends
 from restante.wire.frames.mesh_replication import Block
 
-
-class ReadInbox(NamedTuple):
-    """One inbox, the connections it uses, and the buckets as the last run left them."""
-
-    inbox: OwnInbox
-    use: Use
-    buckets: Mapping[int, Bucket]
+ReadInbox = tuple[InboxToRead, Mapping[int, Bucket]]
+"""One inbox, and its buckets as the last run left them."""
 
 
 class MeshReceiver:
@@ -43,8 +39,8 @@ class MeshReceiver:
         inboxes: Sequence[ReadInbox],
         directory: MeshDirectory,
         *,
-        take: Take,
-        save: Callable[[Use, Sequence[Bucket]], Awaitable[None]],
+        take: Callable[[OwnInbox, Sequence[StoredBlob]], Awaitable[Collection[PayloadHash]]],
+        save: Callable[[str, Sequence[Bucket]], Awaitable[None]],
         scores: Callable[[], Mapping[NodeId, float]],
         accuse: Callable[[list[Accusation]], Awaitable[None]],
         entropy: Entropy,
@@ -61,23 +57,29 @@ class MeshReceiver:
         self._entropy = entropy
         self._since = since
         self._delay_s = delay_s
-        self._woken: dict[Use, asyncio.Event] = {}
-        self._read_once: set[Use] = set()
+        self._woken: dict[str, asyncio.Event] = {}
+        self._read_once: set[str] = set()
+        self._turn_of_former = asyncio.Lock()
         self.failure: AttemptFailed | None = None
-        self.requests: dict[Use, int] = {}
+        self.requests: dict[str, int] = {}
 
     @property
     def was_connected(self) -> bool:
-        """Whether each inbox was read at least once."""
+        """Whether each inbox that we use was read at least once."""
+        return all(each.name in self._read_once for each, _ in self._inboxes if not each.is_former)
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether each inbox was read at least once, former ones too."""
         return len(self._read_once) == len(self._inboxes)
 
     async def run(self) -> None:
         """Read until cancelled, or until `take` or `save` raises."""
-        await run_until_one_ends(self._keep_reading(each) for each in self._inboxes)
+        await run_until_one_ends(self._keep_reading(*each) for each in self._inboxes)
 
-    async def _keep_reading(self, read: ReadInbox) -> None:
+    async def _keep_reading(self, read: InboxToRead, buckets: Mapping[int, Bucket]) -> None:
         await asyncio.sleep(self._delay_s * (self._entropy.dice() + 1) / 2)
-        woken = self._woken.setdefault(read.use, asyncio.Event())
+        woken = self._woken.setdefault(read.name, asyncio.Event())
 
         async def pushed(blocks: list[Block]) -> None:
             await receiving.take_pushed(blocks)
@@ -88,38 +90,54 @@ class MeshReceiver:
                 poll.buckets[number] = bucket_states.step(state, MailStored(), now_ms=now_ms, poll_interval_ms=0)
             woken.set()
 
-        nodes = InboxNodes(read.inbox, read.use, self._directory, entropy=self._entropy, on_pushed=pushed, on_lost=lost)
-        receiving = Receiving(self._take, delete=nodes.delete, five=nodes.five, now_ms=self._directory.now_ms)
-        poll = InboxPoll(nodes, receiving, buckets=read.buckets, since=self._since, accuse=self._accuse)
+        nodes = InboxNodes(
+            read.inbox,
+            read.name,
+            self._directory,
+            entropy=self._entropy,
+            on_pushed=pushed,
+            on_lost=lost,
+            subscribes=not read.is_former,
+        )
+        take = partial(self._take, read.inbox)
+        receiving = Receiving(take, delete=nodes.delete, five=nodes.five, now_ms=self._directory.now_ms)
+        since = self._since if read.since is None else max(read.since, self._since or 0)
+        poll = InboxPoll(
+            nodes,
+            receiving,
+            buckets=buckets,
+            since=since,
+            accuse=self._accuse,
+            interval_ms=FORMER_POLL_MS if read.is_former else None,
+        )
         nodes.failed.add_done_callback(lambda _: woken.set())
         try:
             while True:
                 woken.clear()
-                await self._read(read.use, poll)
-                self.requests[read.use] = nodes.requests
+                async with self._turn_of_former if read.is_former else contextlib.nullcontext():
+                    await self._read(read.name, poll)
+                self.requests[read.name] = nodes.requests
                 await self._wait(poll, woken, nodes.failed)
         finally:
             await nodes.close()
             await receiving.close()
 
-    async def _read(self, use: Use, poll: InboxPoll) -> None:
+    async def _read(self, name: str, poll: InboxPoll) -> None:
         try:
             await self._directory.ensure_fresh()
             changed = await poll.poll(scores=self._scores())
         except MeshUnknown as failed:
             self.failure = failed
             return
-        self._read_once.add(use)
+        self._read_once.add(name)
         self.failure = None
         if changed:
-            await self._save(use, changed)
+            await self._save(name, changed)
 
     async def _wait(self, poll: InboxPoll, woken: asyncio.Event, failed: "asyncio.Future[None]") -> None:
         """Wait until a bucket is due, a subscription was lost, or receiving failed."""
         due_ms = wait_ms(
-            next_read_at_ms=poll.next_read_at_ms(),
-            now_ms=self._directory.now_ms(),
-            is_subscribed=poll.is_subscribed,
+            next_read_at_ms=poll.next_read_at_ms(), now_ms=self._directory.now_ms(), interval_ms=poll.interval_ms
         )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(due_ms / 1_000):

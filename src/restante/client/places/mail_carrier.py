@@ -5,7 +5,8 @@
 
 A lane is a recipient, whatever its places. An entry's payload is its sealed bytes; the envelope is built for each
 attempt and place. A message without receipt is stored once more at the next place, and then, each time before its
-newest copy expires, at every place (SPEC 10.4).
+newest copy expires, at every place (SPEC 10.4). From the second time on it goes to the public inbox: the recipient may
+not have the contacts inbox any more that we know.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -132,22 +133,35 @@ class MailCarrier:
         return self._connections.can_try(place)
 
     async def _store(self, entry: OutboxEntry, recipient: Recipient, place: Place) -> tuple[StoredByNode, ...]:
+        """Store at one place: in the contacts inbox, and once more in the public one; if that is full, in the other."""
+        secret = self._secret_of(recipient.address)
+        if not entry.times_stored or secret == NO_SECRET:
+            return await self._store_in(secret, entry, recipient, place)
+        try:
+            return await self._store_in(NO_SECRET, entry, recipient, place)
+        except AttemptFailed as failed:
+            if failed.code is not Code.STORAGE_FAILED:
+                raise
+            return await self._store_in(secret, entry, recipient, place)
+
+    async def _store_in(
+        self, secret: bytes, entry: OutboxEntry, recipient: Recipient, place: Place
+    ) -> tuple[StoredByNode, ...]:
         if isinstance(place, RelayPlace):
-            envelope = self._envelope(entry, recipient, place)
+            envelope = self._envelope(entry, recipient, place, secret)
             receipt = await self._connections.put(place, envelope)
             return (StoredByNode(node_id_of(place.node_key), evidence_of(envelope, receipt)),)
         if self._mesh is None:
             raise NotReached("this client knows no node of the mesh", failure=Failure.DHT_LOOKUP_FAILED)
-        secret = self._secret_of(recipient.address)
         return await self._mesh.store(entry, recipient=recipient.address, access_secret=secret)
 
-    def _envelope(self, entry: OutboxEntry, recipient: Recipient, place: RelayPlace) -> bytes:
+    def _envelope(self, entry: OutboxEntry, recipient: Recipient, place: RelayPlace, secret: bytes) -> bytes:
         try:
             return build_relay_envelope(
                 entry.payload,
                 recipient=recipient.address,
                 relay=place.node_key,
-                access_secret=self._secret_of(recipient.address),
+                access_secret=secret,
                 kind=entry.kind,
                 expires_at_ms=entry.expires_at_ms,
                 now_ms=self._clock.now_ms(),

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from restante.client.places.reading import InboxToRead
 from restante.client.relay.connector import Connector
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.places import RelayPlace
@@ -29,10 +30,10 @@ class MailReceiver:
 
     def __init__(
         self,
-        inboxes: Sequence[OwnInbox],
+        inboxes: Sequence[InboxToRead],
         places: Sequence[RelayPlace],
         *,
-        take: Callable[[Sequence[StoredBlob]], Awaitable[object]],
+        take: Callable[[OwnInbox, Sequence[StoredBlob]], Awaitable[object]],
         schedule: RetrySchedule,
         entropy: Entropy,
         delay_s: float = RECEIVE_DELAY_S,
@@ -46,26 +47,32 @@ class MailReceiver:
         self._entropy = entropy
         self._delay_s = delay_s
         self._on_wrong_key = on_wrong_key
-        self._reached: set[bytes] = set()
+        self._reached: set[tuple[RelayPlace, str]] = set()
         self.failure: AttemptFailed | None = None
 
     @property
     def was_connected(self) -> bool:
-        """Whether each inbox was reached at some place."""
-        return len(self._reached) == len(self._inboxes)
+        """Whether each inbox that we use was reached at some place."""
+        reached = {name for _, name in self._reached}
+        return bool(self._places) and all(each.name in reached for each in self._inboxes if not each.is_former)
+
+    @property
+    def has_reached_all(self) -> bool:
+        """Whether each inbox was reached at each place."""
+        return len(self._reached) == len(self._inboxes) * len(self._places)
 
     async def run(self, connect: Connector) -> None:
         """Stay subscribed to every inbox at every place; ends only by cancellation or an error of `take`."""
         await run_until_one_ends(
-            self._stay_subscribed(connect, place, inbox) for place in self._places for inbox in self._inboxes
+            self._stay_subscribed(connect, place, each) for place in self._places for each in self._inboxes
         )
 
-    async def _stay_subscribed(self, connect: Connector, place: RelayPlace, inbox: OwnInbox) -> None:
+    async def _stay_subscribed(self, connect: Connector, place: RelayPlace, read: InboxToRead) -> None:
         await asyncio.sleep(self._delay_s * (self._entropy.dice() + 1) / 2)
         failures = 0
         while True:
             try:
-                connection = await connect(place, inbox)
+                connection = await connect(place, read.inbox)
             except AttemptFailed as failed:
                 failures = min(failures + 1, self._schedule.max_attempts)
                 failure, self.failure = failed.failure, failed
@@ -73,21 +80,21 @@ class MailReceiver:
                     self._on_wrong_key()
             else:
                 failures, failure = 1, Failure.NETWORK_TIMEOUT
-                self._reached.add(inbox.access_secret)
+                self._reached.add((place, read.name))
                 self.failure = None
-                await self._receive(connection)
+                await self._receive(connection, read.inbox)
             delay_ms = delay_after_failure_ms(
                 failure, attempts=failures, dice=self._entropy.dice(), schedule=self._schedule
             )
             await asyncio.sleep(delay_ms / 1_000)
 
-    async def _receive(self, connection: RelayConnection) -> None:
+    async def _receive(self, connection: RelayConnection, inbox: OwnInbox) -> None:
         """Take blobs until the connection is lost. Those that come while a delete is answered are taken meanwhile."""
         deletes = _Deletes(connection)
         try:
             while True:
                 blobs = await connection.next_blobs()
-                await self._take(blobs)
+                await self._take(inbox, blobs)
                 deletes.add([blob.blob_id for blob in blobs])
         except ConnectionLost:
             return

@@ -19,8 +19,7 @@ def poll_interval_ms(*, is_subscribed: bool, passes_unpushed: int = 0) -> int:
     return min(POLL_MS, SHORTEST_WAIT_MS << min(passes_unpushed - 1, 10)) if passes_unpushed else POLL_MS
 
 
-def wait_ms(*, next_read_at_ms: int | None, now_ms: int, is_subscribed: bool) -> int:
+def wait_ms(*, next_read_at_ms: int | None, now_ms: int, interval_ms: int) -> int:
     """Return how long to wait before the next pass: until a bucket is due, at most one interval."""
-    interval_ms = poll_interval_ms(is_subscribed=is_subscribed)
     until_ms = interval_ms if next_read_at_ms is None else next_read_at_ms - now_ms
     return min(max(until_ms, SHORTEST_WAIT_MS), interval_ms)

@@ -149,7 +149,7 @@ class Person(Recipient):
         pause_ms = wait_ms(
             next_read_at_ms=min(each.next_read_at_ms for each in self.buckets.values()),
             now_ms=self._engine.now_ms,
-            is_subscribed=self.is_subscribed,
+            interval_ms=poll_interval_ms(is_subscribed=self.is_subscribed),
         )
         self._plan_read(0 if self._is_woken else pause_ms)
 

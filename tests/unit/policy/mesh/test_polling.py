@@ -16,7 +16,7 @@ def test_a_recipient_reads_seldom_while_nodes_push_and_soon_again_after_passes_t
 
 @clause("7.5")
 def test_the_next_pass_begins_when_a_bucket_is_due_and_not_without_a_pause() -> None:
-    assert wait_ms(next_read_at_ms=None, now_ms=0, is_subscribed=True) == SUBSCRIBED_POLL_MS
-    assert wait_ms(next_read_at_ms=5_000, now_ms=0, is_subscribed=True) == 5_000
-    assert wait_ms(next_read_at_ms=10, now_ms=0, is_subscribed=False) == 1_000
-    assert wait_ms(next_read_at_ms=10**9, now_ms=0, is_subscribed=False) == POLL_MS
+    assert wait_ms(next_read_at_ms=None, now_ms=0, interval_ms=SUBSCRIBED_POLL_MS) == SUBSCRIBED_POLL_MS
+    assert wait_ms(next_read_at_ms=5_000, now_ms=0, interval_ms=SUBSCRIBED_POLL_MS) == 5_000
+    assert wait_ms(next_read_at_ms=10, now_ms=0, interval_ms=POLL_MS) == 1_000
+    assert wait_ms(next_read_at_ms=10**9, now_ms=0, interval_ms=POLL_MS) == POLL_MS

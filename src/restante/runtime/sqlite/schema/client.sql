@@ -304,14 +304,26 @@ CREATE TABLE own_prekeys (
     sealed BLOB NOT NULL
 ) STRICT;
 
--- SPEC 8.8: access secrets of contacts inboxes: which peers gave us theirs (sealed), whether our mail goes to their
--- contacts inbox yet, and which peers have our secret.
+-- SPEC 8.8: access secrets of contacts inboxes. Which peers gave us theirs (sealed), when they stated it, and whether our
+-- mail goes to their contacts inbox yet. When a peer was told our secret last, whether it used it since (`confirmed`), or
+-- wrote to another inbox of ours after it had (`outdated`).
 CREATE TABLE contact_access (
     peer          BLOB PRIMARY KEY CHECK (length(peer) = 32),
     sealed_secret BLOB,
+    stated_at_ms  INTEGER NOT NULL DEFAULT 0,
     is_used       INTEGER NOT NULL DEFAULT 0,
-    is_told       INTEGER NOT NULL
+    told_at_ms    INTEGER,
+    use           TEXT NOT NULL DEFAULT 'unknown' CHECK (use IN ('unknown', 'confirmed', 'outdated'))
 ) STRICT, WITHOUT ROWID;
+
+-- SPEC 8.8: our own access secrets, sealed. One is in use; those that were retired are read for 30 more days.
+CREATE TABLE own_access (
+    number        INTEGER PRIMARY KEY,
+    sealed_secret BLOB NOT NULL,
+    since_ms      INTEGER NOT NULL,
+    retired_at_ms INTEGER
+) STRICT;
+CREATE UNIQUE INDEX own_access_in_use ON own_access (retired_at_ms IS NULL) WHERE retired_at_ms IS NULL;
 
 -- SPEC 7.1, 7.5: descriptors of mesh nodes, and how far each bucket of our inboxes was read.
 CREATE TABLE mesh_node (

@@ -1,0 +1,70 @@
+"""`restante contact remove` against a running relay. The tests are one story, in this order."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.relay.node_processes import Done, NodeHome, NodeProcess, restante, running_node
+from support.spec.clauses import clause
+from support.system.wait_until import looks
+
+PEOPLE = ("alice", "bob", "carol")
+
+
+@pytest.fixture(scope="module")
+def relays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[NodeProcess]]:
+    with running_node(NodeHome.made(tmp_path_factory.mktemp("relays") / "one")) as one:
+        yield [one]
+
+
+@pytest.fixture(scope="module")
+def people(relays: list[NodeProcess], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Alice, Bob and Carol at the first relay; Bob and each of the others are contacts and have written."""
+    home = tmp_path_factory.mktemp("people")
+    for name in PEOPLE:
+        restante("id", "new", str(home / name), "--relay", str(relays[0].relay), "--no-passphrase")
+        restante("id", "export", "--home", str(home / name), "-o", str(home / f"{name}.json"))
+    for name in ("alice", "carol"):
+        by(home, "bob", "contact", "add", name, str(home / f"{name}.json"))
+        by(home, name, "contact", "add", "bob", str(home / "bob.json"))
+        by(home, name, "send", "bob", f"I am {name}")
+        assert fetched(home, "bob") == [f"I am {name}"]
+        by(home, "bob", "send", name, "hello")
+    return home
+
+
+def by(home: Path, who: str, *args: str, status: int = 0) -> Done:
+    return restante(*args, status=status, RESTANTE_HOME=str(home / who))
+
+
+def fetched(home: Path, who: str) -> list[str]:
+    """Return the next texts in somebody's inbox."""
+    for _ in looks():
+        shown = by(home, who, "inbox", "--json", "--idle-timeout-ms", "500").stdout
+        if shown:
+            return [json.loads(line)["text"] for line in shown.splitlines()]
+    raise AssertionError
+
+
+@clause("8.8")
+def test_a_removed_contact_is_gone_and_the_others_get_a_new_secret(people: Path) -> None:
+    done = json.loads(by(people, "bob", "contact", "remove", "carol", "--json").stdout)
+    assert done == {"removed": ["carol"], "blocked": False, "has_new_secret": True, "undelivered": 1}
+    assert [each["name"] for each in json.loads(by(people, "bob", "contact", "list", "--json").stdout)] == ["alice"]
+    by(people, "bob", "send", "alice", "news")
+    assert fetched(people, "alice") == ["hello", "news"]
+    by(people, "alice", "send", "bob", "I have it")
+    assert fetched(people, "bob") == ["I have it"]
+    again = by(people, "bob", "contact", "remove", "carol", status=1)
+    assert "restante contact list" in again.stderr
+
+
+def test_a_contact_is_blocked_by_removing_it(people: Path) -> None:
+    alice = json.loads(by(people, "alice", "id", "show", "--json").stdout)["address"]
+    refused = by(people, "bob", "requests", "block", alice, status=1)
+    assert "contact remove alice --block" in " ".join(refused.stderr.split())
+    assert by(people, "bob", "contact", "remove", "alice", "--block").stdout.startswith("Removed alice and blocked.")
+    by(people, "alice", "send", "bob", "hello?")
+    assert by(people, "bob", "requests").stdout == "There are no requests.\n"
