@@ -14,7 +14,6 @@ from restante.model.errors import RestanteError
 from restante.model.ids import node_key
 from restante.model.places import MeshPlace, RelayPlace
 from restante.policy.mesh.time_buckets import bucket_at
-from restante.runtime.private_file import write_private
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.prekey_bundle import decode_bundle
 from support.client.client_pairs import RELAY
@@ -39,7 +38,7 @@ async def test_a_contact_who_moves_tells_its_new_places_inside_the_session_and_o
     alice = pair.clients["alice"]
     old = encode_published(await pair.clients["bob"].own_keys.published())
     assert alice.contacts.named("bob").places.places == (RELAY,)
-    write_private(ClientDirectory(tmp_path / "bob").relay_file, [f"{ELSEWHERE}\n".encode()])
+    ClientDirectory(tmp_path / "bob").move([ELSEWHERE], now_ms=0)
     await pair.reopen("bob")
     await pair.round_trip()
     await pair.round_trip()

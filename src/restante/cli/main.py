@@ -18,6 +18,7 @@ from restante.cli.client.dead_letters import app as dlq_app
 from restante.cli.client.identity import app as id_app
 from restante.cli.client.messages import history, inbox, send
 from restante.cli.client.outbox import app as outbox_app
+from restante.cli.client.places import app as places_app
 from restante.cli.client.relay import app as relay_app
 from restante.cli.client.run import run as run_client
 from restante.cli.client.security import app as sessions_app
@@ -111,6 +112,7 @@ app.command()(security)
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(id_app, name="id")
 app.add_typer(contact_app, name="contact")
+app.add_typer(places_app, name="places")
 app.add_typer(requests_app, name="requests")
 app.add_typer(mesh_app, name="mesh")
 app.add_typer(circuits_app, name="circuits")

@@ -11,7 +11,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -32,6 +32,7 @@ from restante.client.introductions.own_keys import OwnKeys
 from restante.client.mesh.host import MeshAccess, MeshHost
 from restante.client.outbox_types import Status
 from restante.client.places.online import Online
+from restante.client.places.own_places import OwnPlaces
 from restante.client.relay.connector import Connector, connect_by_tls
 from restante.client.relay.receiver import RECEIVE_DELAY_S
 from restante.core.inbox_events import InboxEventType
@@ -68,31 +69,34 @@ class Client:
         identity: Identity,
         *,
         contacts: ContactBook,
-        places: Sequence[Place],
+        places: Sequence[Place] | OwnPlaces,
         settings: Settings,
         clock: Clock,
         entropy: Entropy,
         sends_read_acks: bool = False,
         ship_to: str | None = None,
         carriers: Mapping[Route, Carrier] | None = None,
-        mesh: MeshAccess | None = None,
+        mesh: MeshAccess | Callable[[], MeshAccess | None] | None = None,
         receive_delay_s: float = RECEIVE_DELAY_S,
     ) -> None:
-        """`places` store our own mail, `mesh` is how the mesh is reached, `carriers` replace the usual ones."""
+        """`places` store our own mail, `mesh` is how the mesh is reached, `carriers` replace the usual ones.
+
+        Places and mesh that are no plain values are looked up again while the client runs.
+        """
         self.identity = identity
         self.contacts = contacts
-        self.places = tuple(places)
+        self.own_places = places if isinstance(places, OwnPlaces) else OwnPlaces(places)
         self._clock = clock
         self._settings = settings
         self._entropy = entropy
-        self._mesh = mesh
+        self._mesh: Callable[[], MeshAccess | None] = mesh if callable(mesh) else lambda: mesh
         self._maintenance_due = asyncio.Event()
         self._ack_timer = AckTimer(settings.acks, on_due=self._maintenance_due.set)
         self.parts = parts = build_parts(
             path,
             identity,
             contacts=contacts,
-            places=self.places,
+            places=self.own_places,
             settings=settings,
             clock=clock,
             entropy=entropy,
@@ -111,7 +115,7 @@ class Client:
             sends_read_acks=sends_read_acks,
             on_read=self._maintenance_due.set,
         )
-        self.own_keys = OwnKeys(parts, identity, self.places, clock=clock)
+        self.own_keys = OwnKeys(parts, identity, self.own_places, clock=clock)
         self._keys = ContactKeys(parts, contacts, open_mesh=self.mesh_host, clock=clock)
         self._sender = MailSender(parts, contacts=contacts, clock=clock, entropy=entropy, refresh=self._keys.refresh)
         self._life = RunOnce()
@@ -119,8 +123,8 @@ class Client:
             parts,
             contacts,
             identity=identity,
-            places=self.places,
-            open_mesh=lambda: None if self._mesh is None else self.mesh_host(),
+            places=self.own_places,
+            open_mesh=lambda: None if self._mesh() is None else self.mesh_host(),
             jobs=self._jobs,
             carriers=dict(carriers or {}),
             take=lambda inbox, blobs: once_there_is_space(partial(self.receive, blobs, inbox=inbox)),
@@ -161,14 +165,14 @@ class Client:
             home.database,
             home.identity(passphrase=passphrase),
             contacts=home.contact_book(),
-            places=home.places(),
+            places=home.own_places(),
             settings=settings or Settings(),
             clock=clock or SystemClock(),
             entropy=entropy or SystemEntropy(),
             sends_read_acks=sends_read_acks,
             ship_to=ship_to,
             carriers=carriers,
-            mesh=home.mesh_access(),
+            mesh=home.mesh_access,
             receive_delay_s=receive_delay_s,
         )
 
@@ -291,7 +295,7 @@ class Client:
 
     def mesh_host(self) -> MeshHost:
         """Return what reaches the mesh, to be entered. Raises `ConfigurationInvalid` if the client knows no mesh."""
-        access, wake = self._mesh, self.outbox.wake
+        access, wake = self._mesh(), self.outbox.wake
         return MeshHost(access, self.file, self._settings, clock=self._clock, entropy=self._entropy, on_change=wake)
 
     async def sessions(self) -> list[SessionSummary]:

@@ -3,7 +3,6 @@
 Rules are in core and policy, storage in runtime/sqlite. Each part gets only what it uses.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +16,13 @@ from restante.client.maintenance import Maintenance
 from restante.client.message_encryptor import MessageEncryptor
 from restante.client.outbox import Outbox
 from restante.client.outgoing import OutgoingMessages
+from restante.client.places.own_places import OwnPlaces
 from restante.client.security_events import SecurityEvents
 from restante.client.sessions.prekey_renewal import PrekeyRenewal
 from restante.client.sessions.recovery import SessionRecovery
 from restante.crypto.identity import Identity
 from restante.crypto.sender_tag import SenderTags
 from restante.crypto.storage_seal import StorageSeal
-from restante.model.places import Place
 from restante.policy.settings import Settings
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
@@ -64,7 +63,7 @@ def build_parts(
     identity: Identity,
     *,
     contacts: ContactBook,
-    places: Sequence[Place],
+    places: OwnPlaces,
     settings: Settings,
     clock: Clock,
     entropy: Entropy,

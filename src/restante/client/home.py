@@ -1,4 +1,4 @@
-"""The files of a client's directory: identity, places, contacts and database."""
+"""The files of a client's directory: identity, places, access to the mesh, contacts and database."""
 
 import json
 from collections.abc import Sequence
@@ -8,19 +8,21 @@ from typing import Final
 
 from restante.client.contacts import ContactBook
 from restante.client.mesh.host import CircuitMode, MeshAccess
+from restante.client.places.own_places import FormerPlace, OwnPlaces, moved
+from restante.core.inboxes.former_inboxes import READ_MS
 from restante.crypto.identity import Identity
 from restante.crypto.passphrase import ScryptCost
 from restante.model.error_codes import Code
-from restante.model.errors import ConfigurationInvalid, Malformed, RestanteError
+from restante.model.errors import ConfigurationInvalid, Malformed, RestanteError, StoreUnusable
 from restante.model.places import MeshPlace, Place, RelayPlace
 from restante.policy.mesh.time_buckets import bucket_at
 from restante.ports.entropy import Entropy
 from restante.runtime.endpoints import parse_relay_place
 from restante.runtime.identity_files import create_identity, load_identity, needs_passphrase
 from restante.runtime.private_file import create_private_directory, write_private
+from restante.wire.places import MAX_PLACES
 
-MAX_RELAY_BYTES: Final = 1_024
-MAX_MESH_BYTES: Final = 65_536
+MAX_FILE_BYTES: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,9 @@ class ClientDirectory:
         return self.path / "identity"
 
     @property
-    def relay_file(self) -> Path:
-        return self.path / "relay"
+    def places_file(self) -> Path:
+        """Where the mail of this identity is stored, in the order to try, and where it was before."""
+        return self.path / "places"
 
     @property
     def mesh_file(self) -> Path:
@@ -74,11 +77,28 @@ class ClientDirectory:
             raise ConfigurationInvalid("an identity needs a place for its mail: a relay, or nodes of a mesh")
         create_private_directory(self.path)
         identity = create_identity(self.key, entropy, passphrase=passphrase, cost=cost)
-        if relay is not None:
-            write_private(self.relay_file, [f"{relay}\n".encode()])
         if mesh:
             self._write_mesh(mesh, since=bucket_at(now_ms), circuits=circuits)
+        places: list[Place] = [MeshPlace()] if mesh else []
+        write_places(self.places_file, OwnPlaces([*places, *([] if relay is None else [relay])]))
         return identity
+
+    def move(self, places: Sequence[Place], *, mesh: Sequence[RelayPlace] = (), now_ms: int) -> OwnPlaces:
+        """Store the mail of this identity at other places from now on; a running client notices.
+
+        `mesh` are nodes to ask first, for a client that used no mesh yet, or in place of those it knows.
+        """
+        check_places(places)
+        access = self.mesh_access()
+        if MeshPlace() in places and access is None and not mesh:
+            raise ConfigurationInvalid("this client knows no mesh: name nodes to ask first with --mesh KEY@HOST:PORT")
+        if mesh:
+            since = bucket_at(now_ms) if access is None else access.since or 0
+            mode = CircuitMode.REQUIRED if access is None else access.circuits
+            self._write_mesh(mesh, since=since, circuits=mode)
+        after = moved(self.own_places(), places, now_ms=now_ms)
+        write_places(self.places_file, after)
+        return after
 
     def set_circuits(self, circuits: CircuitMode) -> None:
         """Change whether the mesh is reached through circuits; a running client reads it at its next start."""
@@ -89,10 +109,10 @@ class ClientDirectory:
 
     def check(self) -> None:
         """Raise unless this is a client's directory. Called before any file is created in it."""
-        if not (self.key.is_file() and (self.relay_file.is_file() or self.mesh_file.is_file())):
+        if not (self.key.is_file() and self.places_file.is_file()):
             raise RestanteError(
-                f"{self.path} is not a client's directory: it needs the file {self.key.name} and one of "
-                f"{self.relay_file.name} and {self.mesh_file.name}, which 'restante id new' makes",
+                f"{self.path} is not a client's directory: it needs the files {self.key.name} and "
+                f"{self.places_file.name}, which 'restante id new' makes",
                 code=Code.NOT_FOUND,
             )
 
@@ -104,18 +124,20 @@ class ClientDirectory:
         self.check()
         return load_identity(self.key, passphrase=passphrase)
 
+    def own_places(self) -> "PlacesFile":
+        """Return where this client's own mail is stored; it is read again when the file changed."""
+        self.check()
+        return PlacesFile(self.places_file)
+
     def places(self) -> tuple[Place, ...]:
         """Return where this client's own mail is stored, in the order in which senders try the places."""
-        mesh: tuple[Place, ...] = (MeshPlace(),) if self.mesh_file.is_file() else ()
-        relay = self.relay()
-        return mesh if relay is None else (*mesh, relay)
+        return self.own_places().current
 
     def mesh_access(self) -> MeshAccess | None:
         """Return how this client reaches the mesh; None if it uses named relays only."""
         if not self.mesh_file.is_file():
             return None
-        with self.mesh_file.open("rb") as file:
-            raw = file.read(MAX_MESH_BYTES + 1)
+        raw = _read(self.mesh_file)
         try:
             fields = json.loads(raw)
             nodes, since = [str(each) for each in fields["nodes"]], int(fields["since"])
@@ -127,18 +149,69 @@ class ClientDirectory:
             ) from None
         return MeshAccess(bootstrap=tuple(map(parse_relay_place, nodes)), since=since, circuits=circuits)
 
-    def relay(self) -> RelayPlace | None:
-        """Return the relay that stores this client's own mail; None if only the mesh does."""
-        self.check()
-        if not self.relay_file.is_file():
-            return None
-        with self.relay_file.open("rb") as file:
-            raw = file.read(MAX_RELAY_BYTES)
-        return parse_relay_place(raw.decode("utf-8", errors="replace").strip())
-
     def _write_mesh(self, nodes: Sequence[RelayPlace], *, since: int, circuits: CircuitMode) -> None:
         fields = {"since": since, "circuits": circuits.value, "nodes": [str(each) for each in nodes]}
         write_private(self.mesh_file, [f"{json.dumps(fields, indent=1)}\n".encode()])
 
     def contact_book(self) -> ContactBook:
         return ContactBook(self.contacts)
+
+
+class PlacesFile(OwnPlaces):
+    """The places in a client's file. `refresh` reads it again when it changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, int] | None = None
+        super().__init__(())
+        self.refresh()
+
+    def refresh(self) -> None:
+        try:
+            found = self._path.stat()
+            if (found.st_mtime_ns, found.st_ino) == self._stamp:
+                return
+            raw = _read(self._path)
+        except OSError as error:
+            raise StoreUnusable(f"{self._path} cannot be read: {error.strerror}") from error
+        own = _decode_places(raw, self._path)
+        self.current, self.former = own.current, own.former
+        self._stamp = found.st_mtime_ns, found.st_ino
+
+
+def write_places(path: Path, own: OwnPlaces) -> None:
+    former = [{"place": str(each.place), "until_ms": each.retired_at_ms + READ_MS} for each in own.former]
+    fields = {"places": [str(each) for each in own.current], "former": former}
+    write_private(path, [f"{json.dumps(fields, indent=1)}\n".encode()])
+
+
+def parse_place(text: str) -> Place:
+    """Return the place that a person wrote: `mesh`, or a relay as KEY@HOST:PORT."""
+    return MeshPlace() if text.strip() == "mesh" else parse_relay_place(text)
+
+
+def check_places(places: Sequence[Place]) -> None:
+    """Raise unless mail can be stored at these places, in this order."""
+    if not 1 <= len(places) <= MAX_PLACES:
+        raise ConfigurationInvalid(f"an identity has 1 to {MAX_PLACES} places for its mail, not {len(places)}")
+    keys = [place.node_key if isinstance(place, RelayPlace) else None for place in places]
+    if len(set(keys)) != len(keys):
+        raise ConfigurationInvalid("a place is named twice: each relay key, and the mesh, may be named once")
+
+
+def _decode_places(raw: bytes, path: Path) -> OwnPlaces:
+    try:
+        fields = json.loads(raw)
+        places = [parse_place(str(each)) for each in fields["places"]]
+        left = [(parse_place(str(each["place"])), int(each["until_ms"])) for each in fields["former"]]
+    except (ValueError, KeyError, TypeError):
+        raise Malformed(
+            f"{path} must have 'places' and 'former', as 'restante id new' and 'restante places set' write them"
+        ) from None
+    check_places(places)
+    return OwnPlaces(places, [FormerPlace(place, until_ms - READ_MS) for place, until_ms in left])
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_FILE_BYTES + 1)

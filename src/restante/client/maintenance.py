@@ -79,9 +79,10 @@ class Maintenance:
             if has_read_all:
                 self._access.mark_all_read(at_ms=now_ms - FORMER_POLL_MS)  # former ones are read that often
             self.renew_prekeys(now_ms=now_ms)
-            with contextlib.suppress(OutboxFull):  # the next sweep tells the others
-                self._renewal.tell_contacts(now_ms=now_ms)
+            self._tell_contacts(now_ms)
             self._sweep_at_ms = now_ms + self._settings.outbox.sweep_interval_ms
+        elif self._renewal.has_moved:
+            self._tell_contacts(now_ms)
         wake_ms = self._inbox.next_wake_ms()
         if wake_ms is not None and wake_ms <= now_ms:
             self._incoming.request_again(self._inbox.pass_time(now_ms=now_ms), now_ms=now_ms)
@@ -99,6 +100,10 @@ class Maintenance:
             due_ms = self._ack_sender.queue_due_batches(now_ms=now_ms)
             next_ms = next_ms if due_ms is None else min(next_ms, due_ms)
         return next_ms
+
+    def _tell_contacts(self, now_ms: int) -> None:
+        with contextlib.suppress(OutboxFull):  # the next sweep tells the others
+            self._renewal.tell_contacts(now_ms=now_ms)
 
     def renew_prekeys(self, *, now_ms: int) -> None:
         """Create a signed prekey each week and one-time prekeys when half are used; delete those that are too old."""

@@ -1,20 +1,19 @@
 """What others need to write to us, signed: prekeys and places, for a contact file or the mesh (SPEC 7.6, 8.1)."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from restante.client.composition import ClientParts
 from restante.client.contacts import Contact
+from restante.client.places.own_places import OwnPlaces
 from restante.core.mesh_proofs.published_keys import PublishedKeys
 from restante.core.signed_bundles import sign_bundle
 from restante.core.signed_places import SignedPlaces, sign_places
 from restante.crypto.identity import Identity
-from restante.model.places import Place
 from restante.ports.clock import Clock
 
 
 class OwnKeys:
-    def __init__(self, parts: ClientParts, identity: Identity, places: Sequence[Place], *, clock: Clock) -> None:
+    def __init__(self, parts: ClientParts, identity: Identity, places: OwnPlaces, *, clock: Clock) -> None:
         self._parts = parts
         self._identity = identity
         self._places = places
@@ -41,4 +40,4 @@ class OwnKeys:
         return PublishedKeys(self._signed_places(), await self.bundle(has_one_time=False))
 
     def _signed_places(self) -> SignedPlaces:
-        return sign_places(self._places, self._identity, now_ms=self._clock.now_ms())
+        return sign_places(self._places.current, self._identity, now_ms=self._clock.now_ms())

@@ -1,23 +1,23 @@
-"""Keeps a client connected: sends and receives at its places, and begins again when its inboxes change.
+"""Keeps a client connected: sends and receives at its places, and begins again when its inboxes or places change.
 
 Decides which jobs run together. What each does is in its own module.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from restante.client.composition import ClientParts
 from restante.client.contacts import ContactBook
 from restante.client.mesh.host import MeshHost
 from restante.client.places.mail_carrier import MailCarrier
+from restante.client.places.own_places import OwnPlaces
 from restante.client.places.reading import Reading, to_read
 from restante.client.places.receivers import Receivers, TakeFrom
 from restante.client.relay.connector import Connector
 from restante.crypto.identity import Identity
 from restante.model.errors import DiskFull
-from restante.model.places import Place
 from restante.model.states import Route
 from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier
@@ -39,7 +39,7 @@ class Online:
         contacts: ContactBook,
         *,
         identity: Identity,
-        places: Sequence[Place],
+        places: OwnPlaces,
         open_mesh: Callable[[], MeshHost | None],
         jobs: Jobs,
         carriers: Mapping[Route, Carrier],
@@ -108,10 +108,13 @@ class Online:
                 self.mesh = None
 
     def _reading(self) -> Reading:
+        self._places.refresh()
         return to_read(
             self._identity,
             self._parts.own_access,
             self._places,
+            all_read_at_ms=self._parts.access_sender.all_read_at_ms,
+            now_ms=self._clock.now_ms(),
         )
 
     async def _stay_connected(self, connect: Connector, receivers: Receivers) -> bool:

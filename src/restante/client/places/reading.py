@@ -1,8 +1,9 @@
-"""Which of our inboxes are read, and where: those that we use, at our places, and those that we left (SPEC 8.8)."""
+"""Which of our inboxes are read, and where: the two that we use, at our places, and what we left (SPEC 6.5, 8.8)."""
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from restante.client.places.own_places import OwnPlaces
+from restante.core.inboxes.former_inboxes import is_read
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.crypto.identity import Identity
 from restante.model.places import MeshPlace, Place, RelayPlace
@@ -30,8 +31,8 @@ class Reading(NamedTuple):
     is_in_mesh: bool
 
 
-def to_read(identity: Identity, access: OwnAccess, places: Sequence[Place]) -> Reading:
-    """Return what is read at this time."""
+def to_read(identity: Identity, access: OwnAccess, places: OwnPlaces, *, all_read_at_ms: int, now_ms: int) -> Reading:
+    """Return what is read at this time. `all_read_at_ms` is when all of it was read last."""
     current = access.current
     inboxes = [
         InboxToRead(OwnInbox(identity), PUBLIC_INBOX),
@@ -41,8 +42,12 @@ def to_read(identity: Identity, access: OwnAccess, places: Sequence[Place]) -> R
         InboxToRead(OwnInbox(identity, each.secret), each.name, _since(each.since_ms), is_former=True)
         for each in access.former
     ]
-    relays = tuple(place for place in places if isinstance(place, RelayPlace))
-    return Reading(tuple(inboxes), relays, MeshPlace() in places)
+    found: dict[Place, None] = dict.fromkeys(places.current)
+    for former in places.former:
+        if is_read(former.retired_at_ms, all_read_at_ms=all_read_at_ms, now_ms=now_ms):
+            found[former.place] = None
+    relays = tuple(place for place in found if isinstance(place, RelayPlace))
+    return Reading(tuple(inboxes), relays, MeshPlace() in found)
 
 
 def _since(since_ms: int) -> int | None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from restante.client.contacts import Contact, ContactBook
 from restante.client.outgoing import OutgoingMessages
+from restante.client.places.own_places import OwnPlaces
 from restante.client.security_events import SecurityEvents
 from restante.core.mesh_proofs.published_keys import PublishedKeys, decode_published, encode_published
 from restante.core.peer_sessions import current_session
@@ -38,7 +39,7 @@ class PrekeyRenewal:
     def __init__(
         self,
         identity: Identity,
-        places: Sequence[Place],
+        places: OwnPlaces,
         *,
         contacts: ContactBook,
         sessions: SessionStore,
@@ -53,23 +54,31 @@ class PrekeyRenewal:
         self._prekeys = prekeys
         self._outgoing = outgoing
         self._security = security
+        self._told_places: tuple[Place, ...] | None = None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether our places are others than when contacts were told last, in this process."""
+        return self._told_places is not None and self._told_places != self._places.current
 
     def tell_contacts(self, *, now_ms: int) -> None:
         """Send our prekeys and places to every contact that was told of older ones. Raises `OutboxFull`."""
         own = self._sessions.prekeys()
         if not own.signed:
             return
-        newest = Told(own.signed[-1].prekey_id, _hash_of(self._places))
+        newest = Told(own.signed[-1].prekey_id, _hash_of(self._places.current))
         for contact in self._contacts:
             current = current_session(self._sessions.peer(contact.address))
             if current is None or not current.is_read:
                 continue
             told = self._prekeys.told(contact.address)
-            if told is not None and told != newest:
+            # A contact that was told nothing yet has what our contact file or the mesh said, perhaps before we moved.
+            if told != newest and (told is not None or self._places.former):
                 body = encode_keys_message(KeysMessage(encode_published(self._published(own, now_ms))))
                 self._outgoing.write(contact, body, kind=Kind.CONTROL, now_ms=now_ms)
             if told != newest:
                 self._prekeys.set_told(contact.address, newest)
+        self._told_places = self._places.current
 
     def receive(self, sender: Address, raw: bytes, *, now_ms: int) -> None:
         """Keep what a contact told us. Raises `RestanteError` if it is malformed or not signed by the contact."""
@@ -84,7 +93,7 @@ class PrekeyRenewal:
         bundle = verify_bundle(published.bundle, owner=peer, now_ms=now_ms)
         contact = self._contacts.expect(peer)
         known, places = contact.places, published.places
-        if places.issued_at_ms > known.issued_at_ms and places.places != known.places:
+        if places.issued_at_ms > known.issued_at_ms:  # equal ones too: else an older statement could replace them
             self._contacts.add(replace(contact, places=places))
         is_newer = bundle.issued_at_ms > newest_known(contact, self._prekeys).issued_at_ms
         if is_newer:
@@ -94,7 +103,7 @@ class PrekeyRenewal:
     def _published(self, own: PrekeyStore, now_ms: int) -> PublishedKeys:
         """Return our places and base bundle, signed now. One-time prekeys are for contact files and relays."""
         return PublishedKeys(
-            sign_places(self._places, self._identity, now_ms=now_ms),
+            sign_places(self._places.current, self._identity, now_ms=now_ms),
             sign_bundle(replace(own, one_time={}), self._identity, now_ms=now_ms),
         )
 

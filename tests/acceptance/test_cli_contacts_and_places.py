@@ -1,4 +1,4 @@
-"""`restante contact remove` against a running relay. The tests are one story, in this order."""
+"""`restante places` and `restante contact remove` against running relays. The tests are one story, in this order."""
 
 import json
 from collections.abc import Iterator
@@ -15,8 +15,9 @@ PEOPLE = ("alice", "bob", "carol")
 
 @pytest.fixture(scope="module")
 def relays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[NodeProcess]]:
-    with running_node(NodeHome.made(tmp_path_factory.mktemp("relays") / "one")) as one:
-        yield [one]
+    base = tmp_path_factory.mktemp("relays")
+    with running_node(NodeHome.made(base / "one")) as one, running_node(NodeHome.made(base / "two")) as two:
+        yield [one, two]
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +49,57 @@ def fetched(home: Path, who: str) -> list[str]:
     raise AssertionError
 
 
+def places_of(home: Path, who: str, contact: str) -> list[str]:
+    [found] = [
+        each for each in json.loads(by(home, who, "contact", "list", "--json").stdout) if each["name"] == contact
+    ]
+    return list(found["places"])
+
+
+@pytest.mark.parametrize(
+    ("args", "wrong"),
+    [
+        (("set",), "Missing argument"),
+        (("set", "nowhere"), "KEY@HOST:PORT"),
+        (("set", "mesh"), "knows no mesh"),
+        (("set", "RELAY", "RELAY"), "named twice"),
+    ],
+)
+def test_bad_places_are_refused_and_nothing_changes(
+    people: Path, relays: list[NodeProcess], args: tuple[str, ...], wrong: str
+) -> None:
+    relay = str(relays[0].relay)
+    done = by(people, "bob", "places", *(each.replace("RELAY", relay) for each in args), status=2)
+    assert wrong in " ".join(done.stderr.split())
+    assert json.loads(by(people, "bob", "places", "show", "--json").stdout) == {"places": [relay], "former": []}
+
+
+@clause("3.14", "8.8")
+def test_somebody_moves_to_another_relay_and_contacts_follow(people: Path, relays: list[NodeProcess]) -> None:
+    old, new = (str(relay.relay) for relay in relays)
+    assert json.loads(by(people, "bob", "places", "show", "--json").stdout) == {"places": [old], "former": []}
+    moved = json.loads(by(people, "bob", "places", "set", new, old, "--json").stdout)
+    assert moved == {"places": [new, old], "former": []}
+    moved = json.loads(by(people, "bob", "places", "set", new, "--json").stdout)
+    assert (moved["places"], [each["place"] for each in moved["former"]]) == ([new], [old])
+    shown = by(people, "bob", "places", "show").stdout
+    assert new[:40] in shown.replace("\n", "")
+    by(people, "alice", "send", "bob", "to the place I know")
+    assert fetched(people, "bob") == ["to the place I know"]
+    by(people, "bob", "send", "alice", "I have moved")
+    assert fetched(people, "alice") == ["hello", "I have moved"]
+    assert places_of(people, "alice", "bob") == [new]
+    by(people, "alice", "send", "bob", "to the new place")
+    assert fetched(people, "bob") == ["to the new place"]
+
+
 @clause("8.8")
 def test_a_removed_contact_is_gone_and_the_others_get_a_new_secret(people: Path) -> None:
     done = json.loads(by(people, "bob", "contact", "remove", "carol", "--json").stdout)
     assert done == {"removed": ["carol"], "blocked": False, "has_new_secret": True, "undelivered": 1}
     assert [each["name"] for each in json.loads(by(people, "bob", "contact", "list", "--json").stdout)] == ["alice"]
     by(people, "bob", "send", "alice", "news")
-    assert fetched(people, "alice") == ["hello", "news"]
+    assert fetched(people, "alice") == ["news"]
     by(people, "alice", "send", "bob", "I have it")
     assert fetched(people, "bob") == ["I have it"]
     again = by(people, "bob", "contact", "remove", "carol", status=1)
