@@ -1,8 +1,10 @@
 """Two people with real clients, and the node processes that carry their mail."""
 
 import asyncio
+import http.client
 import re
 import signal
+from base64 import b64encode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from restante.model.states import State
 from restante.policy.mesh.time_buckets import bucket_at
 from restante.runtime.system import OffsetClock, SystemClock, SystemEntropy
 from restante.runtime.testing_clock import MADE_FOR_TESTS
+from restante.wire.address import show_address
 from restante.wire.inbox_keys import node_id_of
 from restante.wire.mesh_keys import mesh_inbox_key
 from support.mesh.evidence import ALL, events
@@ -128,10 +131,32 @@ async def assert_accounted_for(alice: Client, bob: Client, sent: list[SentMessag
 
 
 def assert_no_address(world: World) -> None:
-    """No byte on any node's disk, log, journal or metrics is an address."""
-    addresses = [bytes(ClientDirectory(home).identity().address) for home in world.homes]
+    """No byte on any node's disk, log, journal or metrics is an address, in any form that people or programs write."""
+    addresses = [ClientDirectory(home).identity().address for home in world.homes]
+    forms = [
+        form
+        for each in addresses
+        for form in (
+            each,
+            each.hex().encode(),
+            b64encode(each)[:42],
+            urlsafe_b64encode(each)[:42],
+            show_address(each).encode(),
+        )
+    ]
     for node in world.nodes:
-        for file in node.directory.path.rglob("*"):
-            if file.is_file():
-                raw = file.read_bytes()
-                assert not any(each in raw or each.hex().encode() in raw for each in addresses), file.name
+        written = {str(file): file.read_bytes() for file in node.directory.path.rglob("*") if file.is_file()}
+        assert str(node.directory.path / "log") in written or node.process is None
+        shown = {page: _page(node, page) for page in ("/metrics", "/status", "/healthz") if node.is_running}
+        for name, raw in (written | shown).items():
+            assert raw or name in written, f"{name} has an answer"
+            assert not any(form in raw for form in forms), name
+
+
+def _page(node: LocalNode, page: str) -> bytes:
+    connection = http.client.HTTPConnection(node.status.host, node.status.port, timeout=LIMIT_S)
+    try:
+        connection.request("GET", page)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
