@@ -173,3 +173,22 @@ def test_bad_input_is_refused_before_anything_is_sent(
 
 def test_a_relay_must_be_named() -> None:
     assert "no relay given: add --relay KEY@HOST:PORT" in restante("relay", "flush", status=2).stderr
+
+
+@clause("6.3")
+def test_node_check_names_damaged_blobs_beside_a_running_node_and_without_it(tmp_path: Path) -> None:
+    home = NodeHome.made(tmp_path / "node")
+    check = ("node", "check", str(home.path))
+    assert json.loads(restante(*check, "--json").stdout) == {"sound": True, "checks": []}, "it has never run"
+    create_identity(tmp_path / "reader.key", SystemEntropy())
+    with running_node(home) as node:
+        key = str(tmp_path / "reader.key")
+        restante("relay", "put", "--identity", key, "--count", "3", RESTANTE_RELAY=str(node.relay))
+        assert "each blob has its hash" in restante(*check).stdout
+        disk = apsw.Connection(str(home.database))
+        disk.execute("UPDATE blob SET envelope = zeroblob(length(envelope)) WHERE id = 2")
+        disk.close()
+        assert "blob 2 of a mailbox differs from its hash" in restante(*check, status=1).stdout
+    found = json.loads(restante(*check, "--json", status=1).stdout)
+    assert found["sound"] is False
+    assert [len(each["findings"]) for each in found["checks"]] == [0, 1, 0, 0]

@@ -1,9 +1,11 @@
 """The README's commands let two people read each other's first message over a local mesh."""
 
+import json
 import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from support.relay.node_processes import COMMAND, clean_environ, free_port, spawned
 from support.spec.clauses import clause
@@ -44,6 +46,24 @@ def test_the_commands_of_the_readme_let_two_people_read_each_others_first_messag
                 assert "hello" in shown
         assert "bob" in shown
         assert "hi" in shown
+        assert_nodes_are_listed(tmp_path, known["BOB_ADDRESS"])
     finally:
         network.send_signal(signal.SIGINT)
         network.communicate(timeout=LIMIT_S)
+
+
+def assert_nodes_are_listed(cwd: Path, address: str) -> None:
+    """`mesh peers`, `lookup` and `where` list nodes of the network; five of them should store the mail."""
+
+    def listed(*command: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(spawned("mesh", *command, "--home", "bob", "--json", cwd=cwd).stdout)
+        return rows
+
+    peers = listed("peers")
+    assert len(peers) == 8
+    assert all(each["roles"] == ["mailbox", "storage", "hop"] for each in peers)
+    assert {each["node"] for each in listed("lookup", peers[0]["node"])} <= {each["node"] for each in peers}
+    holders = listed("where", address)
+    assert [each["should_store"] for each in holders].count(True) == 5
+    assert all(each["answers"] and each["messages"] is not None for each in holders)
+    assert peers[0]["node"][:12] in spawned("mesh", "peers", "--home", "bob", cwd=cwd).stdout

@@ -23,6 +23,11 @@ class Role(IntFlag):
     HOP = 0x4
     """Forwards circuits."""
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the roles that are set, as the settings have them."""
+        return [str(role.name).lower() for role in self]
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:

@@ -53,23 +53,27 @@ def mesh_fields(mesh: dict[str, Any]) -> Group:
 
 
 def peers_table(peers: Iterable[dict[str, Any]]) -> Group:
-    return table(
-        "Peers",
-        "node",
-        "address",
-        "roles",
-        "family",
-        "reached",
-        "table",
-        rows=[
-            (
-                each["node"][:_SHOWN_DIGITS],
-                " ".join(each["endpoints"]),
-                " ".join(each["roles"]),
-                each["family"][:_SHOWN_DIGITS],
-                "yes" if each["reached"] else "no",
-                "yes" if each["in_table"] else "no",
-            )
-            for each in peers
-        ],
+    """Return one line for each node that a node knows."""
+    rows = [(*_described(each), _yes_no(each["reached"]), _yes_no(each["in_table"])) for each in peers]
+    return table("Peers", *_DESCRIBED, "reached", "table", rows=rows)
+
+
+def known_nodes_table(nodes: Iterable[dict[str, Any]]) -> Group:
+    """Return one line for each node that a client knows."""
+    return table("Nodes", *_DESCRIBED, rows=list(map(_described, nodes)))
+
+
+_DESCRIBED = ("node", "address", "roles", "family")
+
+
+def _described(node: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        node["node"][:_SHOWN_DIGITS],
+        " ".join(node["endpoints"]),
+        " ".join(node["roles"]),
+        node["family"][:_SHOWN_DIGITS],
     )
+
+
+def _yes_no(value: object) -> str:
+    return "yes" if value else "no"

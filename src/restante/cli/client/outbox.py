@@ -1,7 +1,7 @@
 """`restante outbox`: list, show and cancel messages in flight, show totals, check the file."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,8 @@ from restante.cli.client.options import (
     YesOption,
     parse_id_prefix,
 )
-from restante.cli.error_advice import EXIT_FAILURE, EXIT_UNDELIVERED
+from restante.cli.error_advice import EXIT_UNDELIVERED
+from restante.cli.integrity_report import report_checks
 from restante.cli.terminal import ask, console, print_json
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
@@ -25,8 +26,6 @@ from restante.views.text_tables import table
 
 if TYPE_CHECKING:
     from restante.cli.client.database_file import ClientFile
-
-MOST_FINDINGS: Final = 20  # of one check; JSON has them all
 
 app = typer.Typer(
     help="List, show and cancel messages in flight, show totals, check the file.",
@@ -155,27 +154,8 @@ def check(ctx: typer.Context, file: FileOption = None, as_json: JsonOption = Fal
 
     with open_client_database(ctx, file) as client:
         checks = check_file(client.database)
-    sound = not any(one.findings for one in checks)
-    if as_json:
-        print_json({"sound": sound, "checks": [{"check": one.name, "findings": one.findings} for one in checks]})
-    else:
-        out = console()
-        rows = [
-            (one.name, f"{len(one.findings)} finding{'' if len(one.findings) == 1 else 's'}" if one.findings else "ok")
-            for one in checks
-        ]
-        out.print(table(f"Check of {client.path.name}", "check", "result", rows=rows))
-        for one in checks:
-            for finding in one.findings[:MOST_FINDINGS]:
-                out.print(f"• {finding}", style="red", markup=False)
-            if len(one.findings) > MOST_FINDINGS:
-                out.print(
-                    f"• {len(one.findings) - MOST_FINDINGS:,} more of this kind; --json has them all", style="red"
-                )
-        if not sound:
-            out.print("\nStop the program that uses the file, keep a copy of it, and restore a backup.")
-    if not sound:
-        raise typer.Exit(EXIT_FAILURE)
+    advice = "Stop the program that uses the file, keep a copy of it, and restore a backup."
+    report_checks(client.path.name, checks, advice=advice, as_json=as_json)
 
 
 def _details_of(client: "ClientFile", message_id: MessageId) -> tuple[dict[str, Any], list[tuple[str, str]]]:

@@ -37,6 +37,20 @@ def status(
 
 
 @app.command()
+def peers(
+    ctx: typer.Context, home: HomeOption = None, passphrase_file: PassphraseOption = None, as_json: JsonOption = False
+) -> None:
+    """List the nodes that the client knows. `restante node peers DIR` lists those that a node knows."""
+    rows = run_now(_peers(opened_client(ctx, home, passphrase_file)))
+    if as_json:
+        print_json(rows)
+        return
+    from restante.views.mesh_status import known_nodes_table
+
+    console().print(known_nodes_table(rows))
+
+
+@app.command()
 def lookup(
     ctx: typer.Context,
     key: Annotated[str, typer.Argument(metavar="KEY", help="A node id or inbox key: 64 hexadecimal digits.")],
@@ -90,6 +104,27 @@ async def _status(client: "Client") -> dict[str, Any]:
                 "clock_offset_ms": time.offset_ms,
                 "circuits": host.circuit_mode.value,
             }
+    finally:
+        await client.close()
+
+
+async def _peers(client: "Client") -> list[dict[str, Any]]:
+    from restante.client.mesh.connections import dial_places
+    from restante.runtime.endpoints import Endpoint
+
+    try:
+        async with client.mesh_host() as host:
+            await host.directory.ensure_fresh()
+            return [
+                {
+                    "node": each.node_id.hex(),
+                    "endpoints": [str(Endpoint(host=place.host, port=place.port)) for place in dial_places(each)],
+                    "roles": each.roles.names,
+                    "family": each.family.hex(),
+                    "expires_at_ms": each.expires_at_ms,
+                }
+                for each in host.directory.valid()
+            ]
     finally:
         await client.close()
 

@@ -1,4 +1,4 @@
-"""`restante node`: create, run and inspect a node, and delete expired messages."""
+"""`restante node`: create, run, inspect and check a node, and delete expired messages."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +19,7 @@ EXAMPLES = """\
   restante node run /srv/restante          until Ctrl-C or SIGTERM
   restante node status /srv/restante       is it running, and what does it store?
   restante node peers /srv/restante        its part in the mesh, and the nodes that it knows
+  restante node check /srv/restante        is every message that it stores whole?
   restante node gc /srv/restante           delete expired messages now
   restante --set relay.put_rate_per_s=5000 node run /srv/restante
 """
@@ -187,6 +188,28 @@ def family(
     by.check()
     save_certificate(there.certificate, admit_to_family(by.identity(), there.identity().node_key))
     console().print(f"Certified. The node in {directory} names its family after a restart.", markup=False)
+
+
+@app.command()
+def check(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
+    """Check the node's file, and every message in it against its hash. Exit status 1 if there are findings.
+
+    Works beside a running node and on a stopped one, and changes nothing.
+    """
+    from restante.cli.integrity_report import report_checks
+    from restante.cli.node.inspection import check_store
+    from restante.runtime.node_home import NodeDirectory
+
+    there = NodeDirectory(directory)
+    there.check()
+    if not there.database.exists() and not as_json:
+        console().print("This node has not run yet: there is nothing to check.")
+        return
+    advice = (
+        "A node never serves a damaged message. While it runs it finds damage, journals it, and fetches damaged copies"
+        " of the mesh from other nodes. If there is more than that, the disk may be dying: replace it."
+    )
+    report_checks(there.database.name, check_store(there), advice=advice, as_json=as_json)
 
 
 @app.command()

@@ -19,7 +19,9 @@ from restante.runtime.endpoints import Endpoint, parse_endpoint
 from restante.runtime.node_home import NodeDirectory
 from restante.runtime.settings_loader import PREFIX
 from restante.runtime.sqlite.file.database import Database
+from restante.runtime.sqlite.file.integrity import Check
 from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.file.node_integrity import check_node_file
 from restante.runtime.sqlite.mailbox.queries import read_holdings
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.system import SystemClock, SystemEntropy
@@ -68,6 +70,17 @@ def collect_garbage(there: NodeDirectory) -> tuple[int, bool]:
                 store.close()
         finally:
             database.close()
+
+
+def check_store(there: NodeDirectory) -> list[Check]:
+    """Check the node's file; a node that has not run yet has none, and nothing to find."""
+    if not there.database.exists():
+        return []
+    database = Database(there.database, schema="node", read_only=True)
+    try:
+        return check_node_file(database)
+    finally:
+        database.close()
 
 
 def ask(place: Endpoint) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from restante.core.directory.routing_table import Phase
-from restante.model.node_descriptor import Endpoint, Role
+from restante.model.node_descriptor import Endpoint
 from restante.node.mesh.agent import MeshAgent
 
 
@@ -26,7 +26,7 @@ def mesh_health(agent: MeshAgent | None) -> dict[str, Any] | None:
 
 
 def mesh_data(agent: MeshAgent | None) -> dict[str, Any] | None:
-    """Return what `restante mesh status` and `peers` show."""
+    """Return what `restante node peers` shows."""
     if agent is None:
         return None
     view = agent.service.view
@@ -35,7 +35,7 @@ def mesh_data(agent: MeshAgent | None) -> dict[str, Any] | None:
         {
             "node": each.node_id.hex(),
             "endpoints": list(map(_shown, each.endpoints)),
-            "roles": _names(each.roles),
+            "roles": each.roles.names,
             "family": each.family.hex(),
             "expires_at_ms": each.expires_at_ms,
             "reached": each.node_id in agent.directory.reached,
@@ -46,15 +46,11 @@ def mesh_data(agent: MeshAgent | None) -> dict[str, Any] | None:
     ]
     return {
         "node": view.own.node_id.hex(),
-        "roles": _names(view.own.roles),
+        "roles": view.own.roles.names,
         "health": mesh_health(agent),
         "stats": asdict(agent.stats()),
         "peers": peers,
     }
-
-
-def _names(roles: Role) -> list[str]:
-    return [str(role.name).lower() for role in roles]
 
 
 def _shown(endpoint: Endpoint) -> str:

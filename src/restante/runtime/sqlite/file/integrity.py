@@ -70,7 +70,7 @@ def _shown(value: object) -> str:
     return f"with the unreadable id {value!r}"
 
 
-def _structure(row: Row) -> str | None:
+def describe_structure(row: Row) -> str | None:
     return None if row[0] == "ok" else " ".join(str(row[0]).split())
 
 
@@ -125,7 +125,7 @@ def _stray_progress(row: Row) -> str:
     return f"the file says how far message {_shown(row[0])} was sent to its chat, but the message is not there"
 
 
-def _gap(row: Row) -> str:
+def describe_gap(row: Row) -> str:
     first, last = row
     return f"journal event {first} is missing" if first == last else f"journal events {first} to {last} are missing"
 
@@ -151,7 +151,7 @@ def _word(row: Row) -> str | None:
 
 
 CHECKS: Final[dict[str, tuple[tuple[str, Callable[[Row], str | None]], ...]]] = {
-    "the file is whole": (("structure", _structure),),
+    "the file is whole": (("structure", describe_structure),),
     "rows that belong together are there": (
         ("references", _reference),
         ("stray_progress", _stray_progress),
@@ -168,7 +168,7 @@ CHECKS: Final[dict[str, tuple[tuple[str, Callable[[Row], str | None]], ...]]] = 
         ("payload_hashes", _changed_body),
         ("stray_bodies", _stray_body),
     ),
-    "the journal's numbers have no gaps": (("gaps", _gap),),
+    "the journal's numbers have no gaps": (("gaps", describe_gap),),
     "each message is in the state its journal events say": (
         ("states", _state),
         ("two_places", _two_places),
