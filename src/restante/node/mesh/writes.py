@@ -1,6 +1,7 @@
 """The writes of the mesh family: fair turns between sources, one commit and one signature a batch (SPEC 6.8, 7.8)."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from restante.model.error_codes import Code
 from restante.model.ids import InboxKey
 from restante.model.sources import Source
 from restante.node.frame_family import Peer
-from restante.node.write_batcher import COST_BYTES, MAX_BATCH, SMALL_BATCH, WHOLE_BATCH
+from restante.node.write_batcher import COST_BYTES, MAX_BATCH, QUICK_DISK_S, SMALL_BATCH, WHOLE_BATCH
 from restante.policy.connection_limits import MAX_UNCOMMITTED_PER_CONNECTION, RelayLimits, may_read
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.ports.commit_queue import CommitQueue, RunningCommit
@@ -56,13 +57,15 @@ Work = PutWork | ChangeWork
 class _Batch:
     work: list[Work]
     now_ms: int
+    performed_s: float = 0.0
     results: list[Any] = field(default_factory=list)
     rooms: dict[int, Room] = field(default_factory=dict)
     """What the source of a put may still store, by the place of the put in `work`."""
 
 
 class MeshWrites:
-    """`now_ms` is network time. `on_stored` is called after a commit with the keys that got mail, and their number."""
+    """`now_ms` is network time, `time_s` a clock that never jumps. `on_stored` is called after a commit with the keys
+    that got mail, and their number."""
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class MeshWrites:
         quota: MailboxQuota,
         limits: RelayLimits,
         now_ms: Callable[[], int],
+        time_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._identity = identity
         self._store = store
@@ -80,6 +84,8 @@ class MeshWrites:
         self._quota = quota
         self._limits = limits
         self._now_ms = now_ms
+        self._time_s = time_s
+        self._is_disk_quick = False
         self.on_stored: Callable[[set[InboxKey], int], None] = lambda _keys, _blobs: None
         self._queue: FairQueue[Work] = FairQueue()
         self._by_peer: Counter[Peer] = Counter()
@@ -112,7 +118,7 @@ class MeshWrites:
             self._idle.set()
             return
         batch = _Batch(self._queue.take(min(max(WHOLE_BATCH, self._queue.cost // 2), MAX_BATCH)), self._now_ms())
-        apart = len(batch.work) > SMALL_BATCH
+        apart = len(batch.work) > SMALL_BATCH and not self._is_disk_quick
         done = self._commits.start(partial(self._perform, batch), apart=apart)
         if done.done():
             self._end(batch, done)
@@ -135,9 +141,11 @@ class MeshWrites:
                     batch.rooms[place] = self._store.room(each.put, quota=self._quota)
             else:
                 batch.results.append(each.operation())
+        batch.performed_s = self._time_s()
 
     def _end(self, batch: _Batch, done: RunningCommit) -> None:
         problem = done.exception()
+        self._is_disk_quick = self._time_s() - batch.performed_s <= QUICK_DISK_S
         for each in batch.work:
             self._count(each, -1)
         if problem is not None:
