@@ -10,7 +10,7 @@ import pyarrow as pa
 from restante.fleet.kernels.arrivals import classify_arrivals
 from restante.fleet.kernels.arrivals_schema import EMPTY_STATE
 from restante.fleet.stream.annotate import annotate_rows, with_annotations
-from restante.fleet.stream.bucket_files import Bucket, BucketWriter
+from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef
 from restante.fleet.stream.bucket_step import Counts, Step, advance
 from restante.fleet.stream.rows import COLUMNS, EVENTS, kernel_events
 from support.fleet.arrival_traces import DEDUP, LIMITS, Told, told_by, told_by_table
@@ -42,8 +42,11 @@ class FedBucket:
         return step
 
     def table(self, what: str) -> list[Record]:
+        return self.rows(getattr(self.bucket, what))
+
+    def rows(self, files: Iterable[FileRef]) -> list[Record]:
         writer = BucketWriter(str(self.root), 0, self.root / "cache")
-        return [row for ref in getattr(self.bucket, what) for row in writer.read_table(ref).to_pylist()]
+        return [row for ref in files for row in writer.read_table(ref).to_pylist()]
 
     def events(self) -> Counter[tuple[Any, ...]]:
         return Counter(tuple(row[name] for name in COLUMNS) for row in self.table("events"))

@@ -31,6 +31,7 @@ from restante.fleet.stream.batches import (
     REJECTED,
     Batches,
     Catalog,
+    EventChanges,
     RejectedFile,
     SegmentRow,
     with_rejected,
@@ -90,8 +91,8 @@ class MicroBatches:
             )
         self._spark.sparkContext.setJobDescription(f"restante batch {n}: {len(plan)} segments")
         with self._explained_errors():
-            catalog, outcome, counts, rows = self._advance(n, plan)
-            self.batches.commit(catalog, outcome, counts, rows)
+            catalog, outcome, counts, rows, changes = self._advance(n, plan)
+            self.batches.commit(catalog, outcome, counts, rows, changes)
             if n % MERGE_INTERVAL == 0:
                 self.batches.vacuum()
         return MicroBatchResult(
@@ -103,7 +104,9 @@ class MicroBatches:
             took_s=time.monotonic() - began,
         )
 
-    def _advance(self, n: int, plan: Sequence[SegmentRow]) -> tuple[Catalog, list[SegmentRow], Counts, int]:
+    def _advance(
+        self, n: int, plan: Sequence[SegmentRow]
+    ) -> tuple[Catalog, list[SegmentRow], Counts, int, EventChanges]:
         before = self.batches.catalog
         planned = {row.name: row for row in plan}
         stamp = enrolment_stamp(self._lake.root)
@@ -113,10 +116,12 @@ class MicroBatches:
         buckets, counts = self._without_file_rows(before, reread)
         fragments = self._run(segments, len(buckets), _advance_bucket(self._lake.root, buckets, reread, self._settings))
         read: dict[str, int] = {}
+        changes = EventChanges()
         after = list(buckets)
         for place, fragment in fragments:
             after[place] = Bucket.from_json(fragment["bucket"])
             counts += Counts(**fragment["counts"])
+            changes += EventChanges(came=tuple(fragment["came"]), went=tuple(fragment["went"]))
             for name, rows in fragment["files"].items():
                 read[name] = read.get(name, 0) + rows
         short = damaged(segments, read)
@@ -130,7 +135,7 @@ class MicroBatches:
             rejected_rows=self._rejected_rows(before, all_rejected),
             counts=before.counts + counts,
         )
-        return catalog, _outcome(plan, segments, rejected), counts, sum(read.values())
+        return catalog, _outcome(plan, segments, rejected), counts, sum(read.values()), changes
 
     def _without_file_rows(self, before: Catalog, reread: Container[str]) -> tuple[tuple[Bucket, ...], Counts]:
         """Of a damaged file that is read again, all rows but the events come again: remove them first."""
@@ -197,6 +202,8 @@ def _advance_bucket(
         fragment = {
             "bucket": step.bucket.as_json(),
             "counts": asdict(step.counts),
+            "came": [ref.name for ref in step.came],
+            "went": [ref.name for ref in step.went],
             "files": {one["values"].as_py(): one["counts"].as_py() for one in files},
         }
         yield pa.RecordBatch.from_pydict(

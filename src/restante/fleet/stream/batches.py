@@ -23,9 +23,11 @@ from restante.fleet.stream.state_tables import KINDS
 from restante.model.errors import StoreUnusable
 from restante.model.provenance import SegmentClaim
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 MERGE_INTERVAL: Final = 64
 """Batches after which the files of `segments` and `batches` become one again; redo data of older batches is dropped."""
+CHANGES_KEPT: Final = 512
+"""Batches of which it is known which events came and went."""
 PLAN_APP: Final = "restante-plan"
 PLANNED, READ, REJECTED = "planned", "read", "rejected"
 
@@ -51,9 +53,22 @@ BATCHES: Final = pa.schema(
         ("rows", pa.int64()),
         *((name, pa.int64()) for name in ("events", "duplicates", "quarantined", "late", "reprocessed", "retracted")),
         ("redo", pa.binary()),
+        ("changes", pa.binary()),
     ]
 )
-"""One row a batch: what it read, what came of it, and its redo data."""
+"""One row a batch: what it read, what came of it, its redo data, and its `EventChanges`, both as compressed JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventChanges:
+    """Files of the lake: `came` have the new events of some batches and nothing else. Among the rows of `went` are all
+    events that were contradicted, with the reason CONFLICT."""
+
+    came: tuple[str, ...] = ()
+    went: tuple[str, ...] = ()
+
+    def __add__(self, other: "EventChanges") -> "EventChanges":
+        return EventChanges(came=self.came + other.came, went=self.went + other.went)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +170,14 @@ class Batches:
         rows = self.segments.read(where=(pc.field("n") == n) & (pc.field("status") == PLANNED))
         return sorted((SegmentRow(**row) for row in rows.to_pylist()), key=lambda row: row.name)
 
-    def commit(self, catalog: Catalog, segments: Sequence[SegmentRow], counts: Counts, rows: int) -> None:
+    def commit(
+        self,
+        catalog: Catalog,
+        segments: Sequence[SegmentRow],
+        counts: Counts,
+        rows: int,
+        changes: EventChanges = EventChanges(),  # noqa: B008 - frozen
+    ) -> None:
         """Make `catalog` the state of the stream; `segments` is what became of the batch's plan."""
         n = catalog.number
         redo = {
@@ -169,7 +191,8 @@ class Batches:
             "segments": len(segments),
             "rows": rows,
             **asdict(counts),
-            "redo": zlib.compress(json.dumps(redo).encode(), 1),
+            "redo": _packed(redo),
+            "changes": _packed(asdict(changes)),
         }
         added, removed = self._batch_files(n, pa.Table.from_pylist([row], schema=BATCHES))
         self.batches.commit(n, [added], removed)
@@ -186,7 +209,7 @@ class Batches:
         for row in rows:
             if row["redo"] is None:
                 raise StoreUnusable(f"a table lacks batch {row['n']}, whose redo data is gone; start with --reset")
-            self._apply(row["n"], json.loads(zlib.decompress(row["redo"])))
+            self._apply(row["n"], _unpacked(row["redo"]))
 
     def vacuum(self) -> None:
         """Delete files that no table needs any more, also those of killed attempts."""
@@ -216,8 +239,10 @@ class Batches:
         if n % MERGE_INTERVAL:
             return self.batches.write(row), []
         old = self.batches.read().select(BATCHES.names).cast(BATCHES)
-        place = BATCHES.get_field_index("redo")
-        old = old.set_column(place, BATCHES.field(place), pa.nulls(len(old), pa.binary()))
+        nothing = pa.nulls(len(old), pa.binary())
+        recent = pc.if_else(pc.greater(old["n"], n - CHANGES_KEPT), old["changes"], nothing)
+        for name, column in (("redo", nothing), ("changes", recent)):
+            old = old.set_column(BATCHES.get_field_index(name), BATCHES.field(name), column)
         return self.batches.write(pa.concat_tables([old, row])), list(self.batches.live())
 
     def _check_tables(self) -> None:
@@ -242,7 +267,24 @@ def last_catalog(batches: DeltaFiles) -> Catalog | None:
     if not last:
         return None
     [row] = batches.read(["redo"], pc.field("n") == last).to_pylist()
-    return Catalog.from_json(json.loads(zlib.decompress(row["redo"]))["catalog"])
+    return Catalog.from_json(_unpacked(row["redo"])["catalog"])
+
+
+def changes_since(batches: DeltaFiles, n: int) -> EventChanges | None:
+    """Which events came and went after batch `n`; None if that is not known any more."""
+    rows = batches.read(["n", "changes"], pc.field("n") > n).sort_by("n").to_pylist()
+    if any(row["changes"] is None for row in rows):
+        return None
+    each = (_unpacked(row["changes"]) for row in rows)
+    return sum((EventChanges(came=tuple(one["came"]), went=tuple(one["went"])) for one in each), EventChanges())
+
+
+def _packed(value: Mapping[str, Any]) -> bytes:
+    return zlib.compress(json.dumps(value).encode(), 1)
+
+
+def _unpacked(raw: bytes) -> Any:
+    return json.loads(zlib.decompress(raw))
 
 
 def _changes(before: Catalog, after: Catalog, kind: str) -> dict[str, Any]:

@@ -50,10 +50,16 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A bucket after some rows."""
+    """A bucket after some rows.
+
+    `came` are the files whose rows are the new events and nothing else. The rows of `went` that have the reason
+    CONFLICT name all events that are none any more.
+    """
 
     bucket: Bucket
     counts: Counts
+    came: tuple[FileRef, ...]
+    went: tuple[FileRef, ...]
 
 
 def advance(
@@ -80,16 +86,15 @@ def advance(
         with_reason(unusable, UNUSABLE),
         with_reason(copies.refiled, UNUSABLE),
     ]
-    written = (
-        sort_by_event(pa.concat_tables([copies.fresh.select(EVENTS.names), copies.refiled]))
-        if len(copies.refiled)
-        else copies.fresh
-    )
+    came = writer.write_table("events", copies.fresh)
+    refiled = writer.write_table("events", sort_by_event(copies.refiled))
+    refused_now = writer.write_table("quarantine", sort_by_event(pa.concat_tables(odd)))
+    bucket = _tidied(writer, bucket)  # before new files: these stay apart for a batch
     bucket = replace(
         bucket,
-        events=(*bucket.events, *writer.write_table("events", written)),
+        events=(*bucket.events, *refiled, *came),
         repeats=(*bucket.repeats, *writer.write_table("repeats", sort_by_event(copies.repeats))),
-        quarantine=(*bucket.quarantine, *writer.write_table("quarantine", sort_by_event(pa.concat_tables(odd)))),
+        quarantine=(*bucket.quarantine, *refused_now),
     )
     if len(copies.new_ids):
         bucket = replace(bucket, numbers=writer.write_state("numbers", with_numbers(ranges, copies.new_ids)))
@@ -115,7 +120,7 @@ def advance(
         reprocessed=updated.reprocessed,
         retracted=len(gone),
     )
-    return Step(bucket=_tidied(writer, bucket), counts=counts)
+    return Step(bucket=bucket, counts=counts, came=came, went=refused_now if len(gone) else ())
 
 
 def remove_file_rows(writer: BucketWriter, bucket: Bucket, name: str) -> tuple[Bucket, Counts]:

@@ -162,6 +162,24 @@ def test_rows_that_come_in_any_parts_and_order_make_the_tables_of_all_at_once(
         assert bucket.counts.quarantined == odd.total() - unusable
 
 
+@clause("13.2")
+@settings(max_examples=30, deadline=None)
+@given(shipments())
+def test_each_step_says_which_events_came_and_which_went(shipment: tuple[Fleet, list[list[Record]]]) -> None:
+    _, batches = shipment
+    events: set[tuple[Any, ...]] = set()
+    with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bucket_files, "FAN", 2)
+        bucket = FedBucket(Path(made))
+        for batch in batches:
+            step = bucket.feed(batch)
+            gone = {row["event_id"] for row in bucket.rows(step.went) if row["reason"] == CONFLICT}
+            came = Counter(content(row) for row in bucket.rows(step.came))
+            events = {row for row in events if row[0] not in gone} | set(came)
+            assert came.total() == len(came)
+            assert bucket.events() == Counter(events)
+
+
 def arrivals(who: int, *numbers: int) -> list[Record]:
     """One session, whose message n is fact n + 1."""
     rows = [fact_row(who, n + 1, TraceFact(0, "arrived", 0, n, n), 1_000 * n) for n in numbers]
