@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from restante.fleet.jobs.publication import Publication
 from restante.fleet.jobs.publish import published
+from restante.fleet.lake.delta import DeltaFiles
 from restante.fleet.lake.layout import Lake
 from restante.fleet.tables.derived_tables import DERIVED
 from restante.fleet.tables.table import Table
@@ -82,15 +83,15 @@ def test_the_publication_after_one_that_was_killed_makes_the_tables_of_all_event
 ) -> None:
     lake = Lake(str(tmp_path / "lake"))
     shutil.copytree(ready, lake.root)
-    write = Publication.write
+    note = Publication._note
 
-    def interrupted(self: Publication, table: Table, *args: Any, **more: Any) -> None:
-        write(self, table, *args, **more)
+    def interrupted(self: Publication, table: Table, files: DeltaFiles) -> None:
+        note(self, table, files)
         if table.name == last:
             raise Interrupted
 
     with monkeypatch.context() as patch:
-        patch.setattr(Publication, "write", interrupted)
+        patch.setattr(Publication, "_note", interrupted)
         with pytest.raises(Interrupted):
             update(spark, lake)
     assert update(spark, lake) == 2

@@ -1,27 +1,38 @@
 """Publish the derived tables of a lake (SPEC 13.3): build each from the events and commit it as a Delta table.
 
-A backfill builds every row. A stream builds the rows that new events can change (jobs/publication) and keeps the
+A backfill builds every row. A stream builds the rows that new events can change (jobs/table_updates) and keeps the
 others: a day of messages stays closed until an event about one of them comes. Each commit carries the number of the
 batch that the events are of; readers compare it with the stream's. Which rows can change follows from the tables as the
 last publication left them: what one that was killed had committed is undone first.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
 from pyspark.sql import DataFrame, SparkSession
 
-from restante.fleet.jobs.changes import find_change, keep_published, published_versions, read_events
-from restante.fleet.jobs.publication import Publication, open_derived, read_derived
+from restante.fleet.jobs.changes import Change, find_change, keep_published, last_published, read_events
+from restante.fleet.jobs.publication import LARGE, Publication, open_derived, read_derived
+from restante.fleet.jobs.table_updates import TableUpdates
 from restante.fleet.lake.delta import PUBLISHED_RETENTION_H
 from restante.fleet.lake.delta import exists as table_exists
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.table_writer import open_base_table
 from restante.fleet.spark.cached_tables import cached_tables
+from restante.fleet.spark.map_in_arrow import partitions_for
 from restante.fleet.stream.batches import MERGE_INTERVAL
-from restante.fleet.tables.definitions import FleetTables, trusted_actions
+from restante.fleet.stream.state_tables import KINDS
+from restante.fleet.tables.definitions import TABLES, FleetTables, trusted_actions
 from restante.fleet.tables.derived_tables import DERIVED
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.tables.table import Made
-from restante.model.provenance import Provenance
+from restante.model.provenance import Certainty, Provenance
 from restante.policy.dead_letters import DeadLetterRetention
+
+FEW_TASKS: Final = 4
+"""Tasks of a stage that updates tables, however many cores there are, unless a million rows changed for each."""
+TABLES_AT_ONCE: Final = 3
+"""Small tables are one task each, and commits: together they keep two cores busy."""
 
 
 def publish(
@@ -35,26 +46,55 @@ def publish(
     partitions: int | None = None,
 ) -> None:
     """Publish all derived tables of the events that the lake has now; `batch` is the stream's, 0 for a backfill."""
-    _undo_unfinished(lake)
+    before = last_published(lake)
+    change = None if before is None else find_change(lake, since=before.n)
+    if change is not None:
+        spark = _session_for_few_rows(spark, change)
     live = open_base_table(lake, "events").live()
-    events = read_events(spark, lake, sorted(live)).select(*JOURNAL_COLUMNS, SOURCE_FILE)
+    names = [f"{KINDS['events'].folder}/{path}" for path in live]
+    if change is not None and provenance.certainty is not Certainty.PARTLY_VERIFIED:
+        names = list(change.files.came)
+    events = read_events(spark, lake, names).select(*JOURNAL_COLUMNS, SOURCE_FILE)
     made = Made(events=events.drop(SOURCE_FILE), now_ms=now_ms, retention=retention, partitions=partitions)
     with cached_tables() as keep:
-        change = find_change(spark, lake, live, keep) if batch and _are_published(lake) else None
-        work = Publication(spark, lake, made, live, keep, change, batch)
+        work = Publication(spark, lake, made, live, keep, batch)
+        if before is not None:
+            work.restore(before.versions)
+        if change is None:
+            _build_all(work)
+        else:
+            _update_all(work, change)
+        known = FleetTables(by_name=work.tables)
+        actions = trusted_actions(known, events, provenance, now_ms=now_ms, retention=retention, partitions=partitions)
+        work.write(TABLES["actions"], actions)
+    if batch and keep_published(lake, batch, work.versions) // MERGE_INTERVAL != batch // MERGE_INTERVAL:
         for table in DERIVED:
-            spark.sparkContext.setJobDescription(f"restante table {table.name}")
-            if table.name == "actions":
-                known = FleetTables(by_name=work.tables)
-                rows = trusted_actions(
-                    known, events, provenance, now_ms=now_ms, retention=retention, partitions=partitions
-                )
-                work.write(table, rows)
-            else:
-                work.update(table)
-        if batch and keep_published(lake, batch, live, work.versions) // MERGE_INTERVAL != batch // MERGE_INTERVAL:
-            for table in DERIVED:
-                open_derived(lake, table).vacuum(retention_h=PUBLISHED_RETENTION_H)
+            work.files(table).vacuum(retention_h=PUBLISHED_RETENTION_H)
+
+
+def _build_all(work: Publication) -> None:
+    for table in DERIVED:
+        if table.name != "actions":
+            work.describe(table)
+            work.write(table, work.build(table))
+
+
+def _update_all(work: Publication, change: Change) -> None:
+    """First the tables with a row a message, each with all cores; then small ones, several at a time.
+
+    A table that is built from others waits for them (PublishedTables): these come before it in DERIVED.
+    """
+    updates = TableUpdates(work, change)
+    for name in ("writer_hours", *LARGE):
+        updates.update(TABLES[name])
+    work.spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    work.spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    with ThreadPoolExecutor(TABLES_AT_ONCE) as threads:
+        for table in DERIVED:
+            if table.name not in work.versions and table.name != "actions":
+                work.under_way[table.name] = threads.submit(updates.update, table)
+    for done in work.under_way.values():
+        done.result()
 
 
 def published(spark: SparkSession, lake: Lake, *, batch: int) -> FleetTables | None:
@@ -70,13 +110,10 @@ def published(spark: SparkSession, lake: Lake, *, batch: int) -> FleetTables | N
     return FleetTables(by_name=tables)
 
 
-def _undo_unfinished(lake: Lake) -> None:
-    """Give the tables back the files they had after the last publication of a stream."""
-    versions = published_versions(lake) if table_exists(lake.stream_table("published")) else {}
-    for table in DERIVED:
-        if table.name in versions:
-            open_derived(lake, table).restore(versions[table.name])
-
-
-def _are_published(lake: Lake) -> bool:
-    return all(table_exists(lake.table(table.name)) for table in DERIVED)
+def _session_for_few_rows(spark: SparkSession, change: Change) -> SparkSession:
+    """A session of the same Spark whose plans are not looked at again after each shuffle."""
+    few = spark.newSession()
+    tasks = partitions_for(change.rows, at_least=min(spark.sparkContext.defaultParallelism, FEW_TASKS))
+    few.conf.set("spark.sql.adaptive.enabled", "false")
+    few.conf.set("spark.sql.shuffle.partitions", str(tasks))
+    return few

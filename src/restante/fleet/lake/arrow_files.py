@@ -26,9 +26,13 @@ from restante.fleet.spark.map_in_arrow import ROWS_PER_ARROW_BATCH, BatchFunctio
 from restante.fleet.stream.rows import EVENTS
 from restante.fleet.tables.journal_schema import SOURCE_FILE
 
+RANDOM_COLUMNS: Final = ("event_id", "message_id", "payload_hash")
+"""Almost every row has its own value in these, anywhere between all others: dictionaries and bounds cost and help
+nothing."""
+OWN_VALUES: Final = (*RANDOM_COLUMNS, "at_ms")
 _DAY_FOLDER: Final = re.compile(rf"(?:^|/){DAY}=([0-9-]+)/[^/]+$")
 ROWS_PER_FILE: Final = 1_000_000
-_WRITTEN: Final = "path string, size_bytes bigint, rows bigint, day string"
+WRITTEN: Final = "path string, size_bytes bigint, rows bigint, day string"
 _WRITTEN_ARROW: Final = pa.schema(
     [("path", pa.string()), ("size_bytes", pa.int64()), ("rows", pa.int64()), ("day", pa.string())]
 )
@@ -36,7 +40,7 @@ _WRITTEN_ARROW: Final = pa.schema(
 
 def segment_rows(paths: Sequence[str]) -> BatchFunction:
     """Return a function from numbers of segments to their rows as EVENTS. `paths` are addresses, or files here."""
-    return _for_each(paths, _rows_of_segment)
+    return for_each(paths, _rows_of_segment)
 
 
 def table_rows(spark: SparkSession, root: str, names: Sequence[str], schema: StructType) -> DataFrame:
@@ -44,14 +48,14 @@ def table_rows(spark: SparkSession, root: str, names: Sequence[str], schema: Str
     fields = to_arrow_schema(schema)
 
     def read(name: str) -> Iterator[Any]:
-        constants = _days_in(name)
+        constants = days_in(name)
         columns = [column for column in fields.names if column not in constants]
         with parquet.ParquetFile(open_file(root, name), pre_buffer=True) as file:
             for batch in file.iter_batches(ROWS_PER_ARROW_BATCH, columns=columns):
-                yield _fitted(batch, fields, constants)
+                yield fitted(batch, fields, constants)
 
     numbers = spark.range(0, len(names), 1, tasks_for(spark, len(names)))
-    return numbers.mapInArrow(_for_each(names, read), schema)
+    return numbers.mapInArrow(for_each(names, read), schema)
 
 
 def write_rows(rows: DataFrame, root: str, *, partition: Sequence[str] = ()) -> list[DataFile]:
@@ -60,17 +64,32 @@ def write_rows(rows: DataFrame, root: str, *, partition: Sequence[str] = ()) -> 
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         for table in _grouped(batches, fields):
-            for day, part in _by_day(table) if partition else ((None, table),):
-                yield _written(_write_file(root, day, part))
+            for file in write_table(root, table, partition=partition):
+                yield written(file)
 
-    return [DataFile(**row.asDict()) for row in rows.mapInArrow(write, _WRITTEN).collect()]
+    return [DataFile(**row.asDict()) for row in rows.mapInArrow(write, WRITTEN).collect()]
 
 
-def _write_file(root: str, day: str | None, rows: Any) -> DataFile:
+def write_table(root: str, rows: Any, *, partition: Sequence[str] = ()) -> list[DataFile]:
+    """Write an Arrow table as new files below `root`: one, or one a day; none for no rows."""
+    if not len(rows):
+        return []
+    parts = _by_day(rows) if partition else ((None, rows),)
+    return [write_file(root, day, part) for day, part in parts]
+
+
+def write_file(root: str, day: str | None, rows: Any) -> DataFile:
     name = f"part-{secrets.token_hex(12)}.parquet"
     path = name if day is None else f"{DAY}={day}/{name}"
     with create_file(root, path) as file:
-        parquet.write_table(rows, file, compression="zstd", compression_level=1, write_page_checksum=True)
+        parquet.write_table(
+            rows,
+            file,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=[name for name in rows.column_names if name not in OWN_VALUES],
+            write_page_checksum=True,
+        )
         size_bytes = file.tell()
     return DataFile(path=path, size_bytes=size_bytes, rows=len(rows), day=day)
 
@@ -93,7 +112,7 @@ def _by_day(table: Any) -> Iterator[tuple[str, Any]]:
         yield str(day), table.filter(pc.equal(days, day)).drop_columns([DAY])
 
 
-def _written(file: DataFile) -> Any:
+def written(file: DataFile) -> Any:
     columns = [[file.path], [file.size_bytes], [file.rows], [file.day]]
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, _WRITTEN_ARROW, strict=True)],
@@ -101,7 +120,7 @@ def _written(file: DataFile) -> Any:
     )
 
 
-def _for_each(names: Sequence[str], read: Callable[[str], Iterator[Any]]) -> BatchFunction:
+def for_each(names: Sequence[str], read: Callable[[str], Iterator[Any]]) -> BatchFunction:
     def run(numbers: Iterator[Any]) -> Iterator[Any]:
         for batch in numbers:
             for number in batch.column("id").to_pylist():
@@ -119,12 +138,12 @@ def _rows_of_segment(path: str) -> Iterator[Any]:
             there = set(file.schema_arrow.names)
             columns = [column for column in EVENTS.names if column in there and column != SOURCE_FILE]
             for batch in file.iter_batches(ROWS_PER_ARROW_BATCH, columns=columns):
-                yield _fitted(batch, EVENTS, {SOURCE_FILE: name})
+                yield fitted(batch, EVENTS, {SOURCE_FILE: name})
     except (OSError, pa.ArrowException):
         return
 
 
-def _fitted(batch: Any, fields: Any, constants: Mapping[str, Any]) -> Any:
+def fitted(batch: Any, fields: Any, constants: Mapping[str, Any]) -> Any:
     """The columns of a batch as `fields`. A column that may be null may be missing."""
     columns = []
     for field in fields:
@@ -137,7 +156,7 @@ def _fitted(batch: Any, fields: Any, constants: Mapping[str, Any]) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=fields)
 
 
-def _days_in(name: str) -> dict[str, date]:
+def days_in(name: str) -> dict[str, date]:
     """The day of all rows of a file, if its directory says it."""
     found = _DAY_FOLDER.search(name)
     return {} if found is None else {DAY: date.fromisoformat(found[1])}

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from restante.fleet.lake.arrow_files import write_rows
+from restante.fleet.lake.arrow_files import OWN_VALUES, RANDOM_COLUMNS, write_rows
 from restante.fleet.lake.delta import DataFile, DeltaFiles
 from restante.fleet.lake.layout import DAY, Lake, is_object_store, spark_path
 from restante.fleet.lake.new_files import delete_file, list_tree, open_file
@@ -29,14 +29,10 @@ FOOTERS_AT_ONCE: Final = 8
 QUARANTINE = StructType([*JOURNAL.fields, StructField(SOURCE_FILE, StringType()), StructField("reason", StringType())])
 """Rows that break a rule, and files that could not be read: of those, only the name and the reason."""
 
-_RANDOM_COLUMNS: Final = ("event_id", "message_id", "payload_hash")
-"""Almost every row has its own value in these, anywhere between all others: dictionaries and bounds cost and help
-nothing."""
-_OWN_VALUES: Final = (*_RANDOM_COLUMNS, "at_ms")
 WRITE_OPTIONS: Final[Mapping[str, str]] = {
     "compression": "zstd",
-    **{f"parquet.enable.dictionary#{name}": "false" for name in _OWN_VALUES},
-    **{f"parquet.column.statistics.enabled#{name}": "false" for name in _RANDOM_COLUMNS},
+    **{f"parquet.enable.dictionary#{name}": "false" for name in OWN_VALUES},
+    **{f"parquet.column.statistics.enabled#{name}": "false" for name in RANDOM_COLUMNS},
 }
 
 KeepFile = Callable[[DataFile], bool]

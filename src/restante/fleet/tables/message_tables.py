@@ -4,7 +4,8 @@ from typing import Final
 
 from restante.fleet.tables.table import Column, Scope, Table
 from restante.fleet.transforms.clock_skew import clock_offsets, clock_skew
-from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
+from restante.fleet.transforms.conservation import COUNTS as CONSERVATION_COUNTS
+from restante.fleet.transforms.conservation import balanced, conservation, missing_events, unaccounted
 from restante.fleet.transforms.in_flight import in_flight
 from restante.fleet.transforms.latency import latency, latency_days, latency_histogram
 from restante.fleet.transforms.likely_affected import likely_affected
@@ -19,7 +20,7 @@ MESSAGE_TABLES: Final = (
         key=("writer", "hour"),
         partition=("day",),
         is_shared=True,
-        scope=Scope.EVENT_DAY,
+        scope=Scope.HOUR,
         build=lambda made: writer_hours(made.events),
         columns=(
             Column("writer", "binary", "journal writer"),
@@ -89,8 +90,10 @@ MESSAGE_TABLES: Final = (
         describe="What became of the messages accepted on each UTC day (SPEC 13.4).",
         key=("day",),
         is_shared=False,
-        scope=Scope.MESSAGE_DAY,
+        scope=Scope.COUNT,
         build=lambda made: conservation(made["messages"]),
+        sums=(*CONSERVATION_COUNTS, "stored_never_arrived"),
+        finish=balanced,
         columns=(
             Column("day", "date", "UTC day of acceptance"),
             Column("accepted", "bigint", "messages accepted"),
@@ -181,14 +184,14 @@ MESSAGE_TABLES: Final = (
         describe="Histograms of how long messages took, by day of acceptance.",
         key=("day", "span", "message_kind", "rounded_ms"),
         partition=("day",),
-        scope=Scope.MESSAGE_DAY,
+        scope=Scope.COUNT,
         build=lambda made: latency_days(made["messages"]),
+        sums=("messages",),
         columns=(
             Column("span", "string", "from which event to which"),
             Column("message_kind", "string", "kind of message; null if unknown"),
             Column("rounded_ms", "bigint", "time; its first nine significant bits, the others zero"),
             Column("messages", "bigint", "how many"),
-            Column("max_ms", "bigint", "longest of them, exact"),
             Column("day", "date", "UTC day of acceptance; the partition"),
         ),
     ),
@@ -206,7 +209,7 @@ MESSAGE_TABLES: Final = (
             Column("p50_ms", "double", "median"),
             Column("p90_ms", "double", "90th percentile"),
             Column("p99_ms", "double", "99th percentile"),
-            Column("max_ms", "bigint", "longest"),
+            Column("max_ms", "bigint", "longest; its first nine significant bits, the others zero"),
         ),
     ),
     Table(
@@ -214,8 +217,9 @@ MESSAGE_TABLES: Final = (
         describe="Number of deliveries by day and latency, three bars per decade.",
         key=("day", "lower_bound_ms"),
         is_shared=False,
-        scope=Scope.MESSAGE_DAY,
+        scope=Scope.COUNT,
         build=lambda made: latency_histogram(made["messages"]),
+        sums=("messages",),
         columns=(
             Column("lower_bound_ms", "bigint", "lower edge of the bar; null for negative times"),
             Column("messages", "bigint", "how many"),
@@ -227,7 +231,7 @@ MESSAGE_TABLES: Final = (
         describe="Delivery figures per hour of acceptance (SPEC 1.7).",
         key=("hour_ms", "message_kind", "priority", "is_total"),
         is_shared=False,
-        scope=Scope.MESSAGE_DAY,
+        scope=Scope.MESSAGE_HOUR,
         build=lambda made: service_levels(made["messages"]),
         columns=(
             Column("hour_ms", "bigint", "beginning of the hour"),
@@ -249,8 +253,9 @@ MESSAGE_TABLES: Final = (
         describe="Impossible times from acceptance to release, by day and writer; `clock_skew` follows from them.",
         key=("day", "writer", "offset_ms"),
         partition=("day",),
-        scope=Scope.MESSAGE_DAY,
+        scope=Scope.COUNT,
         build=lambda made: clock_offsets(made["messages"]),
+        sums=("messages",),
         columns=(
             Column("writer", "binary", "whose journal"),
             Column("offset_ms", "bigint", "of its clock against that of a correspondent; null for all possible times"),

@@ -9,8 +9,10 @@ from restante.fleet.transforms.gaps import gaps
 from restante.fleet.transforms.in_flight import copies_in_flight
 from restante.fleet.transforms.node_scores import node_answers, node_measures, node_scores
 from restante.fleet.transforms.replicas import replicas
+from restante.fleet.transforms.security_events import KINDS as SECURITY_KINDS
 from restante.fleet.transforms.security_events import security_events
 from restante.fleet.transforms.withholding import absences, withholding
+from restante.model.journal import JournalKind
 
 NODE_TABLES: Final = (
     Table(
@@ -64,7 +66,8 @@ NODE_TABLES: Final = (
         name="absences",
         describe="Signed lists of nodes without a blob that the recipient had from another node (SPEC 13.5).",
         key=("event_id",),
-        scope=Scope.EVENT_DAY,
+        scope=Scope.EVENT,
+        kinds=frozenset({JournalKind.MISSING_AT_NODE}),
         build=lambda made: absences(made.events),
         columns=(
             Column("event_id", "binary", "the event"),
@@ -116,7 +119,8 @@ NODE_TABLES: Final = (
         describe="Forgeries, replays, collisions, unreadable arrivals, broken sessions.",
         key=("event_id",),
         is_shared=False,
-        scope=Scope.EVENT_DAY,
+        scope=Scope.EVENT,
+        kinds=frozenset(SECURITY_KINDS),
         build=lambda made: security_events(made.events),
         columns=(
             Column("event_id", "binary", "the event"),
@@ -135,7 +139,8 @@ NODE_TABLES: Final = (
         describe="Sequence numbers that recipients skipped (SPEC 9.5).",
         key=("event_id",),
         is_shared=False,
-        scope=Scope.EVENT_DAY,
+        scope=Scope.EVENT,
+        kinds=frozenset({JournalKind.GAP_SKIPPED}),
         build=lambda made: gaps(made.events),
         columns=(
             Column("event_id", "binary", "the event"),
@@ -151,8 +156,9 @@ NODE_TABLES: Final = (
         describe="Histograms of the time from an attempt to the node's signature, by day of acceptance.",
         key=("day", "node", "rounded_ms"),
         partition=("day",),
-        scope=Scope.MESSAGE_DAY,
+        scope=Scope.COUNT,
         build=lambda made: node_answers(made["messages"]),
+        sums=("answers",),
         columns=(
             Column("node", "binary", "id of the node"),
             Column("rounded_ms", "bigint", "time; its first nine significant bits, the others zero"),

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from restante.model.journal import JournalKind
 from restante.policy.dead_letters import DeadLetterRetention
 
 
@@ -17,18 +18,22 @@ class Scope(Enum):
 
     WHOLE = auto()
     """Any: the table is small, and built from small tables before it."""
-    EVENT_DAY = auto()
-    """Rows of the days that the events are of."""
+    EVENT = auto()
+    """Rows of single events: those of the new ones are added."""
+    HOUR = auto()
+    """Rows of hours that the events are of: what is new is added to them."""
+    WRITER = auto()
+    """Rows of the journal writers that the events are of."""
     MESSAGE = auto()
     """Rows of the messages that the events are about."""
-    MESSAGE_DAY = auto()
-    """Rows of the days on which these messages were accepted."""
+    COUNT = auto()
+    """Counts of messages: what the changed ones added before is taken off, what they add now is put on."""
+    MESSAGE_HOUR = auto()
+    """Rows of the hours in which these messages were accepted."""
     PAYLOAD = auto()
     """Rows of the sealed bytes that the events are about."""
     COPY = auto()
     """Rows that follow from changed rows of `replicas` and of `in_flight`."""
-    WRITER = auto()
-    """Rows of the journal writers that the events are of."""
     ABSENCE = auto()
     """Rows of messages that the events or new absences are about."""
 
@@ -55,7 +60,11 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """`is_shared`: other tables are built from it. `build` is None for the tables that every batch writes itself."""
+    """`is_shared`: other tables are built from it. `build` is None for the tables that every batch writes itself.
+
+    `kinds` are the events that one with Scope.EVENT has a row of. `sums` are the counts of one with Scope.COUNT; its
+    other columns are the key, or follow from the counts (`finish`).
+    """
 
     name: str
     describe: str
@@ -65,6 +74,9 @@ class Table:
     is_shared: bool = False
     scope: Scope = Scope.WHOLE
     build: Callable[[Made], DataFrame] | None = None
+    kinds: frozenset[JournalKind] = frozenset()
+    sums: tuple[str, ...] = ()
+    finish: Callable[[DataFrame], DataFrame] = lambda counts: counts
 
     @property
     def schema(self) -> StructType:

@@ -14,33 +14,37 @@ from restante.model.states import IN_FLIGHT, State
 
 HOUR_MS: Final = 3_600_000
 ENDS: Final = (State.DELIVERED, State.EXPIRED, State.EVICTED, State.DEAD)
+COUNTS: Final = ("accepted", *(end.value for end in ENDS), "in_flight", "unaccounted")
+"""The first is to be the sum of the others."""
 
 
 def conservation(messages: DataFrame) -> DataFrame:
     """One row a UTC day of acceptance. A message without a known acceptance is entered on the day of its first event.
 
-    `is_balanced` is false where a message is unaccounted for that is not among the accepted ones. A message is
-    `stored_never_arrived` if a node confirmed it, and it ended without a sign of its recipient: that accuses no node
-    (SPEC 13.5).
+    A message is `stored_never_arrived` if a node confirmed it, and it ended without a sign of its recipient: that
+    accuses no node (SPEC 13.5).
     """
     accounted = sf.col("inconsistency").isNull()
     counts = [sf.count_if(accounted & (sf.col("state") == end)).alias(end.value) for end in ENDS]
     in_flight = sf.count_if(accounted & sf.col("state").isin(*IN_FLIGHT))
-    columns = [*(end.value for end in ENDS), "in_flight", "unaccounted"]
     is_lost = accounted & sf.col("state").isin(State.EXPIRED, State.DEAD) & (sf.col("arrivals") == 0)
     never_arrived = sf.count_if(is_lost & (sf.size("confirmed") > 0))
-    total = sum((sf.col(name) for name in columns), sf.lit(0))
-    return (
-        messages.groupBy("day")
-        .agg(
+    return balanced(
+        messages.groupBy("day").agg(
             sf.count("accepted_at_ms").alias("accepted"),
             *counts,
             in_flight.alias("in_flight"),
             sf.count("inconsistency").alias("unaccounted"),
             never_arrived.alias("stored_never_arrived"),
         )
-        .select("day", "accepted", *columns, (sf.col("accepted") == total).alias("is_balanced"), "stored_never_arrived")
     )
+
+
+def balanced(days: DataFrame) -> DataFrame:
+    """Add `is_balanced`: false where a message is unaccounted for that is not among the accepted ones."""
+    accepted, *others = COUNTS
+    total = sum((sf.col(name) for name in others), sf.lit(0))
+    return days.select("day", *COUNTS, (sf.col(accepted) == total).alias("is_balanced"), "stored_never_arrived")
 
 
 def unaccounted(messages: DataFrame) -> DataFrame:

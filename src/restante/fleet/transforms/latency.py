@@ -32,8 +32,8 @@ def latency_days(messages: DataFrame) -> DataFrame:
         .select("day", "message_kind", sf.inline(spans))
         .filter(is_plausible(sf.col("took_ms")))
         .groupBy("day", "span", "message_kind", rounded(sf.col("took_ms")).alias("rounded_ms"))
-        .agg(sf.count(sf.lit(1)).alias("messages"), sf.max("took_ms").alias("max_ms"))
-        .select("span", "message_kind", "rounded_ms", "messages", "max_ms", "day")
+        .agg(sf.count(sf.lit(1)).alias("messages"))
+        .select("span", "message_kind", "rounded_ms", "messages", "day")
     )
 
 
@@ -46,7 +46,7 @@ def latency(days: DataFrame) -> DataFrame:
             sf.grouping("message_kind").alias("is_total"),
             sf.sum("messages").alias("messages"),
             percentiles.alias("percentiles"),
-            sf.max("max_ms").alias("max_ms"),
+            sf.max("rounded_ms").alias("max_ms"),
         )
         .select(
             "span",

@@ -36,10 +36,15 @@ def replicas(events: DataFrame, messages: DataFrame, hours: DataFrame) -> DataFr
 
     `hours` is transforms/writer_activity: it says which writer is which node.
     """
-    copies = (
+    return with_owners(copies_at_nodes(events, hours), messages)
+
+
+def copies_at_nodes(events: DataFrame, hours: DataFrame) -> DataFrame:
+    """The table without the messages that the copies are of."""
+    return (
         events.filter(concerns_replica())
         .select("writer", "payload_hash", "kind", "at_ms", "ttl_s", "code", "size_bytes")
-        .repartition("payload_hash")  # the key of the join with `owners` below: one shuffle serves both
+        .repartition("payload_hash")  # the key of the join with owners below: one shuffle serves both
         .groupBy("writer", "payload_hash")
         .agg(
             _first(JournalKind.STORED).alias("stored_at_ms"),
@@ -57,23 +62,9 @@ def replicas(events: DataFrame, messages: DataFrame, hours: DataFrame) -> DataFr
             sf.min("at_ms").alias("first_at_ms"),
             sf.max("at_ms").alias("last_event_at_ms"),
         )
-    )
-    # A message that was encrypted again has several hashes. If two messages claim one hash, `min` keeps one of them, so
-    # that no replica counts twice.
-    hashes = sf.concat(sf.array("payload_hash"), "other_hashes")
-    owners = (
-        messages.select(sf.explode(hashes).alias("payload_hash"), "message_id")
-        .filter(sf.col("payload_hash").isNotNull())
-        .repartition("payload_hash")  # otherwise Spark sorts before and after the shuffle
-        .groupBy("payload_hash")
-        .agg(sf.min("message_id").alias("message_id"))
-    )
-    return (
-        copies.join(sf.broadcast(node_writers(hours)), on="writer", how="left")
-        .join(owners, on="payload_hash", how="left")
+        .join(sf.broadcast(node_writers(hours)), on="writer", how="left")
         .select(
             "payload_hash",
-            "message_id",
             "writer",
             "node",
             "size_bytes",
@@ -88,6 +79,25 @@ def replicas(events: DataFrame, messages: DataFrame, hours: DataFrame) -> DataFr
             "last_event_at_ms",
             utc_day(sf.col("first_at_ms")).alias("day"),
         )
+    )
+
+
+def with_owners(copies: DataFrame, messages: DataFrame) -> DataFrame:
+    """Name the message that each copy is of.
+
+    A message that was encrypted again has several hashes. If two messages claim one hash, `min` keeps one of them, so
+    that no replica counts twice.
+    """
+    hashes = sf.concat(sf.array("payload_hash"), "other_hashes")
+    owners = (
+        messages.select(sf.explode(hashes).alias("payload_hash"), "message_id")
+        .filter(sf.col("payload_hash").isNotNull())
+        .repartition("payload_hash")  # otherwise Spark sorts before and after the shuffle
+        .groupBy("payload_hash")
+        .agg(sf.min("message_id").alias("message_id"))
+    )
+    return copies.join(owners, on="payload_hash", how="left").select(
+        "payload_hash", "message_id", *(name for name in copies.columns if name != "payload_hash")
     )
 
 

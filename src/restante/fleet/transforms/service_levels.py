@@ -5,7 +5,7 @@ The hour is that of acceptance, in UTC. Inconsistent messages are left out; the 
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from restante.model.states import IN_FLIGHT, State
@@ -21,7 +21,7 @@ def service_levels(messages: DataFrame) -> DataFrame:
     recognised as repeated.
     """
     accepted = messages.filter(sf.col("inconsistency").isNull() & sf.col("accepted_at_ms").isNotNull()).withColumn(
-        "hour_ms", sf.floor(sf.col("accepted_at_ms") / HOUR_MS) * HOUR_MS
+        "hour_ms", hour_of(sf.col("accepted_at_ms"))
     )
     percentiles = sf.percentile("delivery_latency_ms", [0.5, 0.99])
     return (
@@ -53,3 +53,8 @@ def service_levels(messages: DataFrame) -> DataFrame:
             "repeated_releases",
         )
     )
+
+
+def hour_of(at_ms: Column) -> Column:
+    """The beginning of the hour of a time."""
+    return (sf.floor(at_ms / HOUR_MS) * HOUR_MS).cast("bigint")

@@ -40,7 +40,26 @@ def writer_hours(events: DataFrame) -> DataFrame:
         .groupBy("writer", "hour")
         .agg(sf.max_by("node", "event_id").alias("node"), sf.max("event_id").alias("started_event"))
     )
-    return counts.join(sf.broadcast(starts), on=["writer", "hour"], how="left").select(
+    return _columns(counts.join(sf.broadcast(starts), on=["writer", "hour"], how="left"))
+
+
+def merged_hours(hours: DataFrame) -> DataFrame:
+    """Rows of several sets of events, of which no two have an event in common, as one table."""
+    return _columns(
+        hours.groupBy("writer", "hour").agg(
+            sf.sum("events").alias("events"),
+            sf.max("highest").alias("highest"),
+            sf.min("lowest").alias("lowest"),
+            sf.max("last_event_at_ms").alias("last_event_at_ms"),
+            sf.sum("stored_bytes").alias("stored_bytes"),
+            sf.max_by("node", "started_event").alias("node"),
+            sf.max("started_event").alias("started_event"),
+        )
+    )
+
+
+def _columns(hours: DataFrame) -> DataFrame:
+    return hours.select(
         "writer",
         "hour",
         "events",

@@ -1,0 +1,196 @@
+"""Update the tables that have a row a message, or a row a copy of one, by what is new.
+
+The rows that events are about are found by searching one column of all files (lake/search). Files that have any are
+written again without them; the rows as they are now go to new files.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from restante.fleet.jobs.changes import Change
+from restante.fleet.jobs.publication import Publication
+from restante.fleet.lake.arrow_files import write_rows
+from restante.fleet.lake.search import FILE, Search, matching_rows, merge_plan, one_of, rewritten
+from restante.fleet.tables.definitions import TABLES
+from restante.fleet.tables.journal_schema import JOURNAL
+from restante.fleet.tables.table import Table
+from restante.fleet.transforms.messages import DAY_MS, utc_day
+from restante.fleet.transforms.replicas import KINDS, copies_at_nodes, with_owners
+from restante.fleet.transforms.service_levels import hour_of
+from restante.model.journal import STATE_AFTER
+
+_MESSAGE_EVENTS: Final = StructType(
+    [
+        JOURNAL[name]
+        for name in (
+            "event_id",
+            "at_ms",
+            "kind",
+            "writer",
+            "message_id",
+            "payload_hash",
+            "size_bytes",
+            "message_kind",
+            "priority",
+            "attempt",
+            "code",
+            "node",
+            "ttl_s",
+        )
+    ]
+)
+"""What the tables of messages and dead letters are built from."""
+_NODE_EVENTS: Final = StructType(
+    [JOURNAL[name] for name in ("at_ms", "kind", "writer", "payload_hash", "size_bytes", "code", "ttl_s")]
+)
+_CHANGES_STATE: Final = pa.array([kind.value for kind in STATE_AFTER], pa.string())
+_AT_NODES: Final = pa.array([kind.value for kind in KINDS], pa.string())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedMessages:
+    """The messages that events are about, as they were and as they are now.
+
+    `events` are all of theirs. `days` and `hours_ms` are those of acceptance, before and now; `hashes` what they are or
+    were sealed as.
+    """
+
+    events: DataFrame
+    old: DataFrame
+    new: DataFrame
+    days: frozenset[str]
+    hours_ms: Any
+    hashes: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedReplicas:
+    """Sealed bytes whose rows can have changed, and these rows as they are now."""
+
+    hashes: Any
+    new: DataFrame
+
+
+def update_messages(work: Publication, table: Table, change: Change) -> ChangedMessages:
+    ids = work.broadcast(change.messages)
+    search = one_of("message_id", ids)
+    old = _rows_now(work, table, search)
+    found = old.select(FILE, *_span("first_event_at_ms", "last_event_at_ms")).distinct().collect()
+    days = change.days | work.event_days(_spans(found))
+    events = work.keep(_events(work, days, _about_messages(ids), _MESSAGE_EVENTS))
+    new = work.keep(work.build(table, events=events))
+    changed_days = _replace_rows(work, table, search, new, {row[FILE] for row in found})
+    columns = ("payload_hash", "other_hashes", hour_of(sf.col("accepted_at_ms")).alias("hour_ms"))
+    both = old.select(*columns).unionByName(new.select(*columns)).toArrow()
+    return ChangedMessages(
+        events=events,
+        old=old.drop(FILE),
+        new=new,
+        days=changed_days,
+        hours_ms=pc.drop_null(both["hour_ms"].unique()),
+        hashes=_unique(both["payload_hash"], pc.list_flatten(both["other_hashes"])),
+    )
+
+
+def update_replicas(work: Publication, table: Table, change: Change, messages: ChangedMessages) -> ChangedReplicas:
+    """Build again the copies that nodes wrote about; give all others of these sealed bytes their message again."""
+    hashes = _unique(change.hashes, messages.hashes)
+    ids, at_nodes = work.broadcast(hashes), work.broadcast(change.hashes)
+    search = one_of("payload_hash", ids)
+    old = _rows_now(work, table, search)
+    first_ms = sf.unix_date("day").cast("bigint") * sf.lit(DAY_MS)
+    found = old.withColumn("first_ms", first_ms).select(FILE, *_span("first_ms", "last_event_at_ms")).distinct()
+    touched = found.collect()
+    events = _events(work, change.days | work.event_days(_spans(touched)), _at_nodes(at_nodes), _NODE_EVENTS)
+    changed = work.frame(pa.table({"payload_hash": change.hashes}), "payload_hash binary")
+    others = old.join(sf.broadcast(changed), on="payload_hash", how="left_anti")
+    copies = copies_at_nodes(events, work.tables["writer_hours"])
+    owners = owners_of(work, hashes)
+    new = work.keep(with_owners(copies.unionByName(others.select(*copies.columns)), owners))
+    _replace_rows(work, table, search, new, {row[FILE] for row in touched})
+    return ChangedReplicas(hashes=hashes, new=new)
+
+
+def owners_of(work: Publication, hashes: Any) -> DataFrame:
+    """The messages that are or were sealed as any of these."""
+    table, ids = TABLES["messages"], work.broadcast(hashes)
+    files = work.files(table)
+
+    def owns(rows: Any) -> Any:
+        lists = rows["other_hashes"].combine_chunks()
+        owner = np.asarray(pc.is_in(rows["payload_hash"], value_set=ids.value)).copy()
+        is_one = np.asarray(pc.is_in(lists.flatten(), value_set=ids.value))
+        owner[np.asarray(pc.list_parent_indices(lists))[is_one]] = True
+        return pa.array(owner)
+
+    search = Search(ids, ("payload_hash", "other_hashes"), owns)
+    return matching_rows(work.spark, files.address, sorted(files.live()), table.schema, search).drop(FILE)
+
+
+def events_of_messages(work: Publication, ids: Any, days: frozenset[str]) -> DataFrame:
+    return _events(work, days, _about_messages(work.broadcast(ids)), JOURNAL)
+
+
+def _rows_now(work: Publication, table: Table, search: Search) -> DataFrame:
+    files = work.files(table)
+    return work.keep(matching_rows(work.spark, files.address, sorted(files.live()), table.schema, search))
+
+
+def _replace_rows(work: Publication, table: Table, search: Search, new: DataFrame, touched: set[str]) -> frozenset[str]:
+    """Put `new` in the place of what is searched for. Return the days that had or have any of it."""
+    files = work.files(table)
+    live = files.live()
+    added = write_rows(new, files.address, partition=table.partition)
+    groups = merge_plan(live, touched)
+    kept = rewritten(work.spark, files.address, groups, to_arrow_schema(table.schema), search)
+    work.commit(table, [*added, *kept], chain.from_iterable(groups))
+    return frozenset(file.day for file in (*added, *(live[path] for path in touched)) if file.day is not None)
+
+
+def _events(work: Publication, days: frozenset[str], search: Search, columns: StructType) -> DataFrame:
+    """Events of these days."""
+    paths = sorted(path for path, file in work.live.items() if file.day in days)
+    return matching_rows(work.spark, work.lake.table("events"), paths, columns, search).drop(FILE)
+
+
+def _about_messages(ids: Any) -> Search:
+    """Events of messages; null is that of events that change a state and name no message."""
+    if not ids.value.null_count:
+        return one_of("message_id", ids)
+
+    def is_about(rows: Any) -> Any:
+        named = pc.or_(pc.is_valid(rows["message_id"]), pc.is_in(rows["kind"], value_set=_CHANGES_STATE))
+        return pc.and_(pc.is_in(rows["message_id"], value_set=ids.value), named)
+
+    return Search(ids, ("message_id", "kind"), is_about)
+
+
+def _at_nodes(hashes: Any) -> Search:
+    def is_about(rows: Any) -> Any:
+        at_node = pc.is_in(rows["kind"], value_set=_AT_NODES)
+        return pc.and_(at_node, pc.is_in(rows["payload_hash"], value_set=hashes.value))
+
+    return Search(hashes, ("payload_hash", "kind"), is_about)
+
+
+def _span(first_ms: str, last_ms: str) -> tuple[Column, Column]:
+    return utc_day(sf.col(first_ms)).alias("first"), utc_day(sf.col(last_ms)).alias("last")
+
+
+def _spans(rows: Iterable[Row]) -> set[tuple[str, str]]:
+    return {(str(row["first"]), str(row["last"])) for row in rows}
+
+
+def _unique(*columns: Any) -> Any:
+    chunks = (column.chunks if isinstance(column, pa.ChunkedArray) else [column] for column in columns)
+    return pc.drop_null(pa.chunked_array([*chain.from_iterable(chunks)], pa.binary()).unique())

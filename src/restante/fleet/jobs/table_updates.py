@@ -1,0 +1,213 @@
+"""Update the derived tables by what is new: build the rows that changed events can change, and keep all others.
+
+Which rows these are follows from a table's scope (tables/table.Scope). Spark builds them with the transforms of a
+backfill; of small tables the driver puts them beside the others, in Arrow. The tables with a row a message are updated
+in jobs/message_updates.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property, reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from restante.fleet.jobs.changes import Change, read_events
+from restante.fleet.jobs.message_updates import (
+    ChangedMessages,
+    ChangedReplicas,
+    events_of_messages,
+    owners_of,
+    update_messages,
+    update_replicas,
+)
+from restante.fleet.jobs.publication import Publication
+from restante.fleet.lake.layout import DAY
+from restante.fleet.lake.search import FAN
+from restante.fleet.stream.state_tables import KINDS
+from restante.fleet.tables.definitions import TABLES
+from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS
+from restante.fleet.tables.table import Scope, Table
+from restante.fleet.transforms.conservation import days_to_search
+from restante.fleet.transforms.messages import utc_day
+from restante.fleet.transforms.node_identities import node_writers
+from restante.fleet.transforms.service_levels import hour_of
+from restante.fleet.transforms.withholding import claimed
+from restante.fleet.transforms.writer_activity import merged_hours
+from restante.model.journal import JournalKind
+
+
+class TableUpdates:
+    """Updates one table after the other, in the order of DERIVED."""
+
+    def __init__(self, work: Publication, change: Change) -> None:
+        self._work = work
+        self._change = change
+        self._found: ChangedMessages | None = None
+        self._replicas: ChangedReplicas | None = None
+        self._has_other_nodes = False
+
+    def update(self, table: Table) -> None:
+        update_rows = {
+            Scope.WHOLE: self._build_again,
+            Scope.EVENT: self._add_events,
+            Scope.HOUR: self._update_hours,
+            Scope.WRITER: self._update_by_writer,
+            Scope.MESSAGE: self._update_by_message,
+            Scope.COUNT: self._add_up,
+            Scope.MESSAGE_HOUR: self._update_by_hour,
+            Scope.PAYLOAD: self._update_replicas,
+            Scope.COPY: self._update_copies,
+            Scope.ABSENCE: self._update_withholding,
+        }[table.scope]
+        self._work.describe(table)
+        update_rows(table)
+
+    def _build_again(self, table: Table) -> None:
+        self._put_all(table, self._work.build(table).toArrow())
+
+    def _add_events(self, table: Table) -> None:
+        gone, live = self._change.gone, self._work.files(table).live()
+        if not len(gone) and table.kinds.isdisjoint(self._change.kinds):
+            self._work.commit(table, [], [])
+            return
+        new = self._work.build(table, events=self._came).toArrow()
+        if not len(gone) and len(live) < FAN:
+            self._work.put(table, [new], removed=())
+            return
+        old = self._work.stored(table)
+        self._put_all(table, old.filter(_is_not_in(old["event_id"], gone)), new)
+
+    def _update_hours(self, table: Table) -> None:
+        work, days = self._work, self._change.days
+        before, paths = work.tables[table.name], self._paths(table, days)
+        if len(self._change.gone):
+            hours = work.build(table, events=self._events(days))
+        else:
+            hours = merged_hours(work.read(table, paths).unionByName(work.build(table, events=self._came)))
+        work.put(table, [hours.toArrow()], removed=paths)
+        if JournalKind.NODE_STARTED in self._change.kinds:
+            self._has_other_nodes = _has_other_nodes(before, work.tables[table.name])
+
+    def _update_by_writer(self, table: Table) -> None:
+        """Build the rows of the writers that changed, from events of the days that the hours tell to search."""
+        writers = self._work.frame(pa.table({"writer": self._change.writers}), "writer binary")
+        hours = self._work.tables["writer_hours"].join(sf.broadcast(writers), on="writer", how="left_semi")
+        days = frozenset(str(row[DAY]) for row in days_to_search(hours).collect())
+        old = self._work.stored(table)
+        new = self._work.build(table, events=self._events(days), writer_hours=hours).toArrow()
+        self._put_all(table, old.filter(_is_not_in(old["writer"], self._change.writers)), new)
+
+    def _update_by_message(self, table: Table) -> None:
+        if table.name == "messages":
+            self._found = update_messages(self._work, table, self._change)
+            return
+        old, found = self._work.stored(table), self._messages
+        new = self._work.build(table, events=found.events, messages=found.new).toArrow()
+        self._put_all(table, old.filter(_is_not_in(old["message_id"], self._change.messages)), new)
+
+    def _add_up(self, table: Table) -> None:
+        """Take off what the changed messages added before, put on what they add now."""
+        work, found = self._work, self._messages
+        paths = self._paths(table, found.days)
+        before, now = (work.build(table, messages=rows) for rows in (found.old, found.new))
+        taken_off = before.withColumns({name: -sf.col(name) for name in table.sums})
+        counts = (
+            work.read(table, paths)
+            .unionByName(now)
+            .unionByName(taken_off)
+            .coalesce(1)  # few rows, without a shuffle
+            .groupBy(*table.key)
+            .agg(*(sf.sum(name).alias(name) for name in table.sums))
+            .filter(_any(sf.col(name) != 0 for name in table.sums))
+        )
+        work.put(table, [table.finish(counts).toArrow()], removed=paths)
+
+    def _update_by_hour(self, table: Table) -> None:
+        work, found = self._work, self._messages
+        messages = TABLES["messages"]
+        rows = work.read(messages, self._paths(messages, found.days))
+        is_changed = hour_of(sf.col("accepted_at_ms")).isin(found.hours_ms.to_pylist())
+        new = work.build(table, messages=rows.filter(is_changed)).toArrow()
+        old = work.stored(table)
+        self._put_all(table, old.filter(_is_not_in(old["hour_ms"], found.hours_ms)), new)
+
+    def _update_replicas(self, table: Table) -> None:
+        if self._has_other_nodes:
+            self._work.write(table, self._work.build(table, events=self._events()))
+        else:
+            self._replicas = update_replicas(self._work, table, self._change, self._messages)
+
+    def _update_copies(self, table: Table) -> None:
+        """Keep what is not about changed sealed bytes, add what is, and leave out messages that ended."""
+        work, changed = self._work, self._replicas
+        if changed is None:
+            self._build_again(table)
+            return
+        old = work.stored(table)
+        kept = work.frame(old.filter(_is_not_in(old["payload_hash"], changed.hashes)), table.schema)
+        copies = kept.unionByName(changed.new.select(*old.column_names))
+        self._put_all(table, work.build(table, replicas=copies).toArrow())
+
+    def _update_withholding(self, table: Table) -> None:
+        """Judge again the messages that changed, and those that changed absences are about."""
+        work, absences = self._work, self._work.tables["absences"]
+        if not any(file.rows for file in work.files(TABLES["absences"]).live().values()):
+            work.commit(table, [], self._paths(table))
+            return
+        missed = work.keep(owners_of(work, self._change.absent))
+        candidates = self._messages.new.unionByName(missed).dropDuplicates(["message_id"])
+        about = claimed(candidates, absences).select("message_id").distinct()
+        messages = work.keep(candidates.join(about, on="message_id", how="left_semi").select(*candidates.columns))
+        signed = messages.select("message_id", sf.inline("confirmed")).select("message_id", utc_day(sf.col("at_ms")))
+        rows = signed.distinct().collect()
+        ids = pa.array({bytes(row[0]) for row in rows}, pa.binary())
+        events = events_of_messages(work, ids, frozenset(str(row[1]) for row in rows))
+        new = work.build(table, events=events, messages=messages).toArrow()
+        old = work.stored(table)
+        judged = pc.or_(
+            pc.is_in(old["message_id"], value_set=self._change.messages),
+            pc.is_in(old["message_id"], value_set=missed.select("message_id").toArrow()["message_id"].combine_chunks()),
+        )
+        self._put_all(table, old.filter(pc.invert(judged)), new)
+
+    @property
+    def _messages(self) -> ChangedMessages:
+        if self._found is None:
+            raise AssertionError("messages are updated before what is made from them")
+        return self._found
+
+    @cached_property
+    def _came(self) -> DataFrame:
+        return read_events(self._work.spark, self._work.lake, self._change.files.came).select(*JOURNAL_COLUMNS)
+
+    def _events(self, days: frozenset[str] | None = None) -> DataFrame:
+        """The events of these days, or all."""
+        folder = KINDS["events"].folder
+        names = (f"{folder}/{path}" for path, file in self._work.live.items() if days is None or file.day in days)
+        return read_events(self._work.spark, self._work.lake, names).select(*JOURNAL_COLUMNS)
+
+    def _paths(self, table: Table, days: frozenset[str] = frozenset()) -> list[str]:
+        """The live files of a table: of some days if it is divided by day, else all."""
+        live = self._work.files(table).live()
+        return sorted(path for path, file in live.items() if not table.partition or file.day in days)
+
+    def _put_all(self, table: Table, *parts: Any) -> None:
+        self._work.put(table, parts, removed=self._work.files(table).live())
+
+
+def _is_not_in(column: Any, ids: Any) -> Any:
+    return pc.invert(pc.is_in(column, value_set=ids))
+
+
+def _any(conditions: Iterable[Column]) -> Column:
+    return reduce(lambda one, other: one | other, conditions)
+
+
+def _has_other_nodes(before: DataFrame, now: DataFrame) -> bool:
+    """Whether a writer that had events already turned out to be another node than it was."""
+    were = before.select("writer").distinct().join(node_writers(before), on="writer", how="left")
+    are = node_writers(now).withColumnRenamed("node", "is_node")
+    return not were.join(are, on="writer", how="left").filter("not (node <=> is_node)").isEmpty()
