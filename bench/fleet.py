@@ -1,9 +1,10 @@
 """The fleet's pipeline on two cores: every bar of its issue in one run, printed with pass or FAIL.
 
-`python -m bench.fleet [--rows N] [--keep DIR] [--only PART ...]`; `--full` for 1, 10 and 100 million rows. All read the
-same segments (100 arrivals a session, 1 % repeats, 2 % out of order) and write the same table, Parquet to Parquet; that
-it is the same is checked. Every part has a Java process of its own and its figures in a file: with --keep, a part that
-was measured is not measured again unless --only names it, so that a run may be ended and begun again.
+`python -m bench.fleet [--rows N] [--keep DIR] [--only PART ...]`; `--full` for a tenth and ten times the rows, too.
+All read the same segments (100 arrivals a session, 1 % repeats, 2 % out of order) and write the same table, Parquet to
+Parquet; that it is the same is checked. Every part has a Java process of its own and its figures in a file: with
+--keep, a part that was measured is not measured again unless --only names it, so that a run may be ended and begun
+again.
 """
 
 import argparse
@@ -36,12 +37,13 @@ from bench.fleet_bars import (  # noqa: E402
     WHOLE,
     WINDOWS,
     Figures,
-    print_growth,
-    print_verdicts,
+    growth,
+    verdicts,
 )
 from bench.fleet_baselines import by_duckdb, by_polars, by_spark_windows, differing_rows  # noqa: E402
 from bench.fleet_stream import InOneValue, OneSession, WithinTheWindow, by_state, by_stream, with_rocks  # noqa: E402
 from bench.process_memory import PeakMemory  # noqa: E402
+from bench.results import Table, write_results  # noqa: E402
 from restante.fleet.jobs.backfill import backfill  # noqa: E402
 from restante.fleet.jobs.fleet_report import make_fleet_report  # noqa: E402
 from restante.fleet.jobs.generate import generate  # noqa: E402
@@ -248,6 +250,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--make", action="store_true", help="make the lakes, with --keep, and measure nothing")
     given = parser.parse_args(arguments)
     sizes = (given.rows // 10, given.rows, given.rows * 10) if given.full else (given.rows,)
+    tables: list[Table] = []
     with tempfile.TemporaryDirectory(prefix="restante-bench-") as made:
         benches = [Bench(given.keep or Path(made), rows) for rows in sizes]
         if given.make:
@@ -260,9 +263,12 @@ def main(arguments: list[str] | None = None) -> None:
             run(bench, [part for part in given.only or PARTS if is_whole or part in GROWING])
             if is_whole:
                 bench.check()
-                print_verdicts(bench.rows, bench.figures)
+                tables += verdicts(bench.rows, bench.figures)
         if given.full:
-            print_growth([(bench.rows, bench.figures) for bench in benches], GROWING)
+            tables.append(growth([(bench.rows, bench.figures) for bench in benches], GROWING))
+    for table in tables:
+        print(table.as_text())
+    write_results("fleet", tables)
 
 
 if __name__ == "__main__":

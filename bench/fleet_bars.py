@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from bench.measure import verdict
+from bench.results import Table, bar
 
 OURS, DUCKDB, POLARS, WINDOWS = "ours", "DuckDB", "Polars", "Spark SQL windows"
 WHOLE, STREAM = "whole backfill", "stream"
@@ -13,7 +13,7 @@ STATE, VALUE = "transformWithState", "the same, in one value"
 BACKFILL, REPORT = "backfill", "report"
 PARTS = (OURS, DUCKDB, POLARS, WINDOWS, WHOLE, STREAM, STATE, VALUE)
 PEERS = {DUCKDB: (1.0, None), POLARS: (0.35, 0.55), WINDOWS: (1.8, None)}
-"""Bar and dream of the table of arrivals against each."""
+"""Bar and goal of the table of arrivals against each."""
 EVENTS_PER_S_BAR = 150_000
 STREAM_ROWS_PER_S_BAR = 240_000
 STREAM_BARS = {OURS: 0.3, STATE: 30, VALUE: 30}
@@ -27,51 +27,55 @@ def rate(figure: Figures) -> float:
     return float(figure["rows"] / statistics.median(figure["seconds"]))
 
 
-def print_verdicts(rows: int, figures: Figures) -> None:
-    """Every bar that there are figures for; those that are not measured are named."""
-    print(f"\n{rows:,} rows, 2 of {os.cpu_count()} cores")
+def verdicts(rows: int, figures: Figures) -> list[Table]:
+    """Every figure, and every bar that there are figures for; those that are not measured are named."""
+    measured = Table(f"{rows:,} rows, 2 of {os.cpu_count()} cores", ["part", "rows", "rows/s", "MB at most", "notes"])
     for name in PARTS:
         if name in figures:
-            _print_figure(name, figures[name])
-    for name, (bar, dream) in PEERS.items():
-        _print_ratio(figures, OURS, name, bar, dream)
-    if WHOLE in figures:
-        events = rate(figures[WHOLE])
-        passed = verdict(events >= EVENTS_PER_S_BAR)
-        print(f"  validate to report {events:>9,.0f} events/s   {passed} (at least {EVENTS_PER_S_BAR:,})")
-    if STREAM in figures:
-        rows_per_s = rate(figures[STREAM])
-        passed = verdict(rows_per_s >= STREAM_ROWS_PER_S_BAR)
-        print(f"  stream             {rows_per_s:>9,.0f} rows/s     {passed} (at least {STREAM_ROWS_PER_S_BAR:,})")
+            measured.add(_figure(name, figures[name]))
+    bars = Table(f"Bars at {rows:,} rows", ["what", "measured", "bar"])
+    for name, (least, goal) in PEERS.items():
+        _add_ratio(bars, figures, OURS, name, least=least, goal=goal)
+    for name, what, least in (
+        (WHOLE, "segments to all tables and the report, events/s", EVENTS_PER_S_BAR),
+        (STREAM, "stream, rows/s", STREAM_ROWS_PER_S_BAR),
+    ):
+        if name in figures:
+            reached = rate(figures[name])
+            bars.add([what, f"{reached:,.0f}", bar(reached >= least, f"at least {least:,}")])
     for name, least in STREAM_BARS.items():
-        _print_ratio(figures, STREAM, name, least, None)
+        _add_ratio(bars, figures, STREAM, name, least=least)
     missing = [name for name in PARTS if name not in figures]
     if missing:
-        print(f"  not measured: {', '.join(missing)}")
+        bars.add([f"not measured: {', '.join(missing)}", "", ""])
+    return [measured, bars]
 
 
-def _print_figure(name: str, figure: Figures) -> None:
-    parts = ", ".join(f"{part} {took_s:.0f} s" for part, took_s in figure.get("parts", {}).items())
-    same = "  same table" if figure.get("same") else ""
-    few = f"  on {figure['rows']:,} rows" if name in (STATE, VALUE) else ""
-    print(f"  {name:<26} {rate(figure):>12,.0f} rows/s {figure['peak_mb']:>7,} MB at most{same}{few}  {parts}".rstrip())
+def _figure(name: str, figure: Figures) -> list[str]:
+    parts = [f"{part} {took_s:.0f} s" for part, took_s in figure.get("parts", {}).items()]
+    notes = [*(["same table"] if figure.get("same") else []), *parts, f"load {figure['load']}"]
+    return [name, f"{figure['rows']:,}", f"{rate(figure):,.0f}", f"{figure['peak_mb']:,}", ", ".join(notes)]
 
 
-def _print_ratio(figures: Figures, one: str, other: str, bar: float, dream: float | None) -> None:
+def _add_ratio(
+    table: Table, figures: Figures, one: str, other: str, *, least: float, goal: float | None = None
+) -> None:
     if one not in figures or other not in figures:
         return
     ratio = rate(figures[one]) / rate(figures[other])
-    hope = "" if dream is None else f", dream {dream:g} {'reached' if ratio >= dream else 'not reached'}"
-    print(f"  {one:<6} {ratio:5.2f} x {other:<26} {verdict(ratio >= bar)} (at least {bar:g}{hope})")
+    hope = "" if goal is None else f", goal {goal:g}"
+    table.add([f"{one} against {other}", f"{ratio:.2f} x", bar(ratio >= least, f"at least {least:g}{hope}")])
 
 
-def print_growth(sizes: Sequence[tuple[int, Figures]], parts: Sequence[str]) -> None:
+def growth(sizes: Sequence[tuple[int, Figures]], parts: Sequence[str]) -> Table:
     """Time for a row, and memory, at each size; memory of the largest against that of the one before."""
-    print("\nGrowth")
+    table = Table("From size to size", ["part", "rows", "us a row", "MB at most", "bar"])
     for name in parts:
         there = [(rows, figures[name]) for rows, figures in sizes if name in figures]
-        for rows, figure in there:
-            print(f"  {name:<15} {rows:>12,} rows {1e6 / rate(figure):7.2f} us/row {figure['peak_mb']:>7,} MB")
-        if len(there) == len(sizes):
-            ratio = there[-1][1]["peak_mb"] / there[-2][1]["peak_mb"]
-            print(f"  {name:<15} memory {ratio:.2f} x   {verdict(ratio <= MEMORY_BAR)} (at most {MEMORY_BAR:g})")
+        for place, (rows, figure) in enumerate(there):
+            says = ""
+            if place and place == len(there) - 1:
+                ratio = figure["peak_mb"] / there[place - 1][1]["peak_mb"]
+                says = bar(ratio <= MEMORY_BAR, f"{ratio:.2f} x the memory before, at most {MEMORY_BAR:g}")
+            table.add([name, f"{rows:,}", f"{1e6 / rate(figure):.2f}", f"{figure['peak_mb']:,}", says])
+    return table

@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from bench.results import Table, bar, write_results
 from restante.fleet.jobs.fleet_report import make_fleet_report
 from restante.fleet.jobs.publish import publish
 from restante.fleet.jobs.report_input import look_at, source_of
@@ -108,7 +109,11 @@ def main() -> None:
     ):
         home = given.keep or Path(made)
         make(spark, home, scenario)
-        print(f"history {rows_of(home / 'first'):,} rows, new {rows_of(home / 'last'):,} rows", flush=True)
+        history, new = (rows_of(home / name) for name in ("first", "last"))
+        table = Table(
+            f"A report after {new:,} new rows, on top of {history:,} and alone, local[2]",
+            ["lake", "tables s", "report s", "bar"],
+        )
         seconds = {}
         for name in ("warm-up", "alone", "on top"):
             lake = Lake(str(Path(made) / f"lake {name}".replace(" ", "-")))
@@ -119,10 +124,12 @@ def main() -> None:
             stream(spark, lake, is_published=False)
             published, reported = report(spark, lake)
             seconds[name] = published + reported
-            load = os.getloadavg()[0]
-            print(f"{name}: tables {published:.1f} s, report {reported:.1f} s, load {load:.1f}", flush=True)
-        times = seconds["on top"] / seconds["alone"]
-        print(f"{'pass' if times <= TIMES else 'FAIL'}: {times:.2f} x the time alone, at most {TIMES}")
+            times = seconds[name] / seconds.get("alone", seconds[name])
+            says = bar(times <= TIMES, f"{times:.2f} x, at most {TIMES:g} x") if name == "on top" else ""
+            table.add([name, f"{published:.1f}", f"{reported:.1f}", says])
+            print(*table.rows[-1], f"load {os.getloadavg()[0]:.1f}", flush=True)
+    print(table.as_text())
+    write_results("fleet_increment", [table])
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from bench.results import Table, bar, write_results
 from restante.fleet.jobs.generate import run_generate
 from restante.fleet.jobs.stream import StreamOptions, run_stream
 from restante.fleet.kernels.synthetic_fleet import Scenario
@@ -26,6 +27,7 @@ from restante.policy.settings import Settings
 
 ROWS = 3_000_000
 ROUNDS = 2
+TIMES = 1.5
 MASTER = "local[2]"
 SAMPLE_S = 0.25
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -86,6 +88,8 @@ def store() -> Iterator[dict[str, str]]:
 
 
 def main(rows: int = ROWS) -> None:
+    table = Table("The stream on an object store and on a disk, local[2]", ["store", "rows", "CPU s", "s", "bar"])
+    used: dict[str, list[float]] = {"file": [], "s3": []}
     with tempfile.TemporaryDirectory() as made, store() as environ:
         os.environ.update(environ)
         segments = Path(made, "made", "segments")
@@ -100,7 +104,15 @@ def main(rows: int = ROWS) -> None:
             fs.copy_files(str(segments), f"{BUCKET}/{number}/segments", fs.LocalFileSystem(), uploads)
             for name, root in (("file", str(here)), ("s3", f"s3://{BUCKET}/{number}")):
                 cpu_s, took_s, read = measured(root, dict(os.environ))
-                print(f"{name}: {cpu_s:.1f} CPU s for {read:,} rows, {took_s:.1f} s", flush=True)
+                used[name].append(cpu_s)
+                table.add([name, f"{read:,}", f"{cpu_s:.1f}", f"{took_s:.1f}", ""])
+                print(*table.rows[-1], flush=True)
+    times = min(used["s3"]) / min(used["file"])
+    table.add(
+        ["s3 against file, least of each", "", "", "", bar(times <= TIMES, f"{times:.2f} x, at most {TIMES:g} x")]
+    )
+    print(table.as_text())
+    write_results("fleet_store", [table])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The stream, and `transformWithState` keyed by session, for `bench/fleet.py`.
 
-The stream reads, validates, judges and commits events, quarantine and arrivals, and starts with nothing. The peer only
-judges: its segments are read by Spark's file source, its state is Spark's (RocksDB), for each session it calls the
-machine of the core, one fact at a time, and it writes the table of arrivals, which is checked to be ours. What was
-seen is in a map whose entries end by themselves, or, which is quicker, in one value with all the rest of a session.
-Both forget what the window allows, as the stream does, and the stream is held against both.
+The stream reads, validates, judges and commits events, quarantine and arrivals, and starts with nothing; the derived
+tables are not made. The peer only judges: its segments are read by Spark's file source, its state is Spark's (RocksDB),
+for each session it calls the machine of the core, one fact at a time, and it writes the table of arrivals, which is
+checked to be ours. What was seen is in a map whose entries end by themselves, or, which is quicker, in one value with
+all the rest of a session. Both forget what the window allows, as the stream does, and the stream is held against both.
 """
 
 import pickle
@@ -153,4 +153,5 @@ def by_stream(spark: SparkSession, lake: Lake, state: Path, settings: Settings) 
     """All segments, in a lake at `state` that has a link to them."""
     state.mkdir(parents=True, exist_ok=True)
     (state / "segments").symlink_to(lake.local_segments)
-    start_stream(spark, Lake(str(state)), settings, StreamOptions(once=True)).await_end(threading.Event())
+    options = StreamOptions(once=True, is_published=False)
+    start_stream(spark, Lake(str(state)), settings, options).await_end(threading.Event())

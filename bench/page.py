@@ -21,8 +21,11 @@ NAMES: Final = {
     "inbox": "Ordering and deduplication",
     "receive": "Receiving",
     "render": "Rendering for chat platforms",
-    "fleet": "The Spark pipeline, backfill",
-    "fleet_stream": "The Spark pipeline, stream",
+    "fleet": "The Spark pipeline against its peers",
+    "fleet_fresh": "The Spark pipeline: how fresh the tables are",
+    "fleet_increment": "The Spark pipeline: a report after a day of new events",
+    "fleet_store": "The Spark pipeline on an object store",
+    "fleet_commits": "The Spark pipeline: a long life of commits",
 }
 """The benchmarks in the order of the page, by module."""
 

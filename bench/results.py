@@ -4,6 +4,7 @@ import json
 import os
 import platform
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ def machine() -> dict[str, str]:
             model = line.partition(":")[2].strip()
             break
     return {
+        "measured": datetime.now(UTC).date().isoformat(),
         "processor": model,
         "cores": str(os.cpu_count()),
         "system": f"{platform.system()} {platform.release()}",
