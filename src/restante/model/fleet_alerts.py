@@ -58,7 +58,7 @@ def alerts(measures: FleetMeasures) -> list[Alert]:
     found = [
         *_counted(AlertKind.UNBALANCED, measures.unbalanced_days, "{:,} messages are unaccounted for"),
         *_counted(AlertKind.MISSING_EVENTS, measures.missing_events, "{:,} events never arrived"),
-        *_counted(AlertKind.WITHHOLDING, measures.withholding, "acknowledged {:,} messages and did not keep them"),
+        *_counted(AlertKind.WITHHOLDING, measures.withholding, "signed for {:,} messages that its later lists lack"),
         *_counted(AlertKind.CLOCK_SKEW, measures.skewed, "its clock is off by {:,} ms"),
         *_silent(measures),
         *_error_budget(measures),

@@ -15,11 +15,17 @@ LEAST_CUT: Final = 4  # cells of a text that is cut
 
 
 def table(
-    title: str, *columns: str, rows: Iterable[Iterable[str]], right: Iterable[str] = (), dense: bool = False
+    title: str,
+    *columns: str,
+    rows: Iterable[Iterable[str]],
+    right: Iterable[str] = (),
+    dense: bool = False,
+    whole: bool = False,
 ) -> Group:
     """Return a table under its title. Columns named in `right` hold numbers. Only the last column may wrap.
 
     `dense` is for many columns: one space between them, one line a row, the last column cut at the end of the line.
+    `whole` is for ids and values in any column: none of them is cut.
     However narrow the terminal, neither the first column, which holds what other commands take as their argument, nor
     a number is cut: half a number would be another number.
     """
@@ -29,7 +35,7 @@ def table(
     for place, column in enumerate(columns):
         is_last = place == len(columns) - 1
         longest = max((cell_len(row[place]) for row in listed), default=0)
-        is_kept = place == 0 or column in right
+        is_kept = whole or place == 0 or column in right
         least = longest if is_kept else min(longest, LEAST_WRAPPED if is_last and not dense else LEAST_CUT)
         least_cells += least
         made.add_column(

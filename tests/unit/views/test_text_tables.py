@@ -53,3 +53,10 @@ def test_what_is_wider_than_the_terminal_is_not_cut(
     for dense in (True, False):
         console().print(table("Latency in ms", "kind", *columns, rows=[("text", *numbers)], right=columns, dense=dense))
         assert capsys.readouterr().out.splitlines()[3].split() == ["text", *numbers]
+
+
+def test_no_value_of_a_whole_table_is_cut(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    row = ("withholding", "ab" * 32, "signed for 404 messages")
+    console().print(table("Alerts", "alert", "subject", "detail", rows=[row], whole=True))
+    assert capsys.readouterr().out.splitlines()[3].split(maxsplit=2) == [*row]

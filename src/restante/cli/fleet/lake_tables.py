@@ -35,7 +35,7 @@ def query(sql: Annotated[str, typer.Argument(metavar="SQL")], *, lake: Root, as_
         print_json(rows)
         return
     cells = [["" if value is None else str(value) for value in row.values()] for row in rows]
-    console().print(table(f"{len(rows):,} rows", *found.column_names, rows=cells))
+    console().print(table(f"{len(rows):,} rows", *found.column_names, rows=cells, whole=True))
 
 
 def tables(*, lake: Root, as_json: AsJson = False) -> None:
@@ -84,7 +84,7 @@ def alerts(
         print_json([asdict(one) for one in found])
     elif found:
         rows = [(one.kind.value, one.subject, one.detail) for one in found]
-        console().print(table("Alerts", "alert", "subject", "detail", rows=rows))
+        console().print(table("Alerts", "alert", "subject", "detail", rows=rows, whole=True))
     else:
         console().print("No alerts.")
     if found:
