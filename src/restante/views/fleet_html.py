@@ -90,9 +90,11 @@ def _verdict(report: FleetReport) -> str:
         (report.withheld_count, "messages withheld by nodes"),
         (len(report.conservation.bad_files), "files that could not be read"),
         (report.conservation.quarantined_rows, "rows in quarantine"),
+        (len(report.provenance.missing), "missing segments"),
+        (len(report.provenance.contested), "writers that two enrolled keys claim"),
     ]
-    missing = ", ".join(f"{n:,} {what}" for n, what in found if n)
-    return f"Not every message is accounted for: {missing}. {outcome} {line}."
+    named = ", ".join(f"{n:,} {what}" for n, what in found if n)
+    return f"Found: {named}. {outcome} {line}."
 
 
 def _targets(report: FleetReport) -> Iterator[str]:
@@ -207,7 +209,7 @@ def _losses(report: FleetReport) -> Iterator[str]:
     conservation = report.conservation
     rows: Sequence[tuple[str, ...]]
     if not report.sound:
-        yield "<h2>What is missing</h2>"
+        yield "<h2>What was found</h2>"
     if conservation.unaccounted:
         rows = [
             (

@@ -2,8 +2,12 @@
 
 import re
 from dataclasses import replace
+from datetime import date
 from html.parser import HTMLParser
 
+from restante.model.conservation_report import DayBalance
+from restante.model.fleet_report import FleetReport
+from restante.model.provenance import MissingSegment, Provenance
 from restante.views.fleet_html import html_page
 from restante.views.svg_plots import Scale, log_scale
 from support.spec.clauses import clause
@@ -68,6 +72,38 @@ def test_dead_letters_are_ranked_by_cause_with_the_meaning_of_the_code() -> None
 
 def test_long_tables_are_closed_until_they_are_opened() -> None:
     assert "<summary>Signed for and withheld: 60 rows (10 more are not shown)</summary>" in PAGE
+
+
+def verdict(report: FleetReport) -> str:
+    found = re.search(r'<p class="verdict[^"]*">(.*?)</p>', html_page(report))
+    assert found is not None
+    return found[1]
+
+
+def test_the_first_sentence_names_what_was_found_and_claims_nothing_else() -> None:
+    report = full_report()
+    balanced = DayBalance(day=date(2026, 1, 5), accepted=2, delivered=2)
+    sound = replace(
+        report,
+        conservation=replace(
+            report.conservation,
+            days=(balanced,),
+            unaccounted=(),
+            missing_events=(),
+            missing_event_count=0,
+            bad_files=(),
+            quarantine=(),
+        ),
+        withheld=(),
+        withheld_count=0,
+    )
+    assert sound.sound
+    withheld = verdict(replace(sound, withheld_count=3))
+    assert withheld.startswith("Found: 3 messages withheld by nodes. ")
+    assert "unaccounted for" not in withheld
+    lost = Provenance(verified=1, missing=(MissingSegment(writer="aa", before="b"),), contested=("cc",))
+    said = verdict(replace(sound, provenance=lost))
+    assert said.startswith("Found: 1 missing segments, 1 writers that two enrolled keys claim. ")
 
 
 def test_an_empty_report_is_a_page() -> None:
