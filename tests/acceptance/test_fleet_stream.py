@@ -122,7 +122,10 @@ def test_killed_at_its_commit_point_and_again_in_recovery_it_makes_the_tables_of
 ) -> None:
     """After the second redo row, then between two tables of the recovery, and without its checkpoint."""
     ship(tmp_path / "lake" / "segments")
-    kill(environment, STREAM, 2 * COMMITS_PER_BATCH + 2, tmp_path / "lake")
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    kill(environment | {"TMPDIR": str(scratch)}, STREAM, 2 * COMMITS_PER_BATCH + 2, tmp_path / "lake")
+    assert not list(scratch.glob("restante-checkpoint-*")), "the checkpoint is in the lake"
     kill(environment, RECOVERY, 5, tmp_path / "lake")
     lose_checkpoint(tmp_path / "lake")
     assert run(spark, tmp_path / "lake") == uninterrupted

@@ -132,7 +132,7 @@ class RunningStream:
         self._lake = lake
         self._is_once = options.once
         self._is_published = options.is_published
-        self._scratch = tempfile.TemporaryDirectory(prefix="restante-checkpoint-", ignore_cleanup_errors=True)
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self.query = self._start(lake, options)
 
     def await_end(self, stop: threading.Event | None = None) -> Streamed:
@@ -159,7 +159,8 @@ class RunningStream:
         if self.query.isActive:
             self._spark.sparkContext.cancelAllJobs()
             self.query.stop()
-        self._scratch.cleanup()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def _start(self, lake: Lake, options: StreamOptions) -> StreamingQuery:
         self._spark.dataSource.register(SegmentSource)
@@ -179,7 +180,10 @@ class RunningStream:
         """In the lake where it is on this machine. Elsewhere a temporary one does: losing it loses nothing."""
         if options.checkpoint is not None:
             return spark_path(options.checkpoint)
-        return spark_path(lake.stream_table("checkpoint") if is_here(lake.root) else self._scratch.name)
+        if is_here(lake.root):
+            return spark_path(lake.stream_table("checkpoint"))
+        self._scratch = tempfile.TemporaryDirectory(prefix="restante-checkpoint-", ignore_cleanup_errors=True)
+        return spark_path(self._scratch.name)
 
     def _run(self, rows: DataFrame, _batch_id: int) -> None:
         try:
