@@ -1,9 +1,11 @@
 """`restante up`: a local mesh to try things with, until Ctrl-C."""
 
+import contextlib
+import signal
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -33,11 +35,17 @@ def up(
     The nodes listen at 127.0.1.1, 127.0.2.1 and so on, each its own family. The first lines show how to join them from
     another terminal.
     """
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # or the nodes would stay behind
+        signal.signal(ending, _interrupt)
     if directory is not None:
         _run(directory, nodes, port, status_port)
         return
     with tempfile.TemporaryDirectory(prefix="restante-up-") as made:
         _run(Path(made), nodes, port, status_port)
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _run(base: Path, count: int, port: int, status_port: int) -> None:
@@ -57,16 +65,18 @@ def _run(base: Path, count: int, port: int, status_port: int) -> None:
             out.print(f"Circuits need at least {NODES_FOR_CIRCUITS} nodes: clients of this mesh do without.")
         out.print("Ctrl-C ends the nodes.", markup=False)
         try:
-            if not out.is_terminal:
-                while all(each.is_running for each in made):
-                    time.sleep(REFRESH_S)
-                return
-            with Live(_table(made), console=out, auto_refresh=False) as live:
+            with (
+                Live(_table(made), console=out, auto_refresh=False)
+                if out.is_terminal
+                else contextlib.nullcontext() as live
+            ):
                 while any(each.is_running for each in made):
-                    live.update(_table(made), refresh=True)
+                    if live is not None:
+                        live.update(_table(made), refresh=True)
                     time.sleep(REFRESH_S)
         except KeyboardInterrupt:
-            out.print("Ending the nodes.", markup=False)
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                out.print("Ending the nodes.", markup=False)
 
 
 def _table(made: "Sequence[LocalNode]") -> "Group":
