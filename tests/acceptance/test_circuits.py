@@ -271,7 +271,7 @@ async def test_a_node_that_one_exit_says_it_cannot_reach_is_asked_over_another(
         first = await pool.acquire(STORES)
         lying = made.node(first.hops[-1])
 
-        async def no_answer(_request: StoreRequest, place: int) -> StoreAnswer:
+        async def no_answer(_circuit: object, _request: StoreRequest, place: int) -> StoreAnswer:
             return StoreAnswer(place, NO_ANSWER, b"")
 
         monkeypatch.setattr(lying.family.exits, "put", no_answer)

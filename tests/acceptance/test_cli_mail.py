@@ -241,7 +241,7 @@ def test_a_new_passphrase_is_asked_for_twice_and_must_be_the_same(pair: Path, no
         ("id new .", 2, "error E107: no place given: add --mesh KEY@HOST:PORT"),
         ("inbox --home nowhere", 1, "error E109: nowhere is not a client's directory"),
         ("inbox --passphrase-file nowhere --home {alice}", 1, "error E109: nowhere cannot be read"),
-        ("inbox --passphrase-file {alice}/relay --home {alice}", 1, "error E103: the passphrase is wrong"),
+        ("inbox --passphrase-file {alice}/places --home {alice}", 1, "error E103: the passphrase is wrong"),
         ("inbox --home {alice}", 2, "error E107: the identity has a passphrase and there is no terminal"),
     ],
 )

@@ -151,6 +151,26 @@ def test_a_contact_removed_while_the_client_is_not_running_is_not_told_and_the_o
 
 
 @clause("8.8")
+def test_a_contact_removed_by_another_process_is_told_nothing_by_one_that_read_the_contacts_before(
+    friends: Friends,
+) -> None:
+    async def scenario() -> None:
+        await friends.meet()
+        bob, removing = friends.client("bob"), friends.client("bob")
+        await asyncio.sleep(HOUR_S)
+        removing.contacts.remove(removing.contacts.named("carol"))
+        await removing.run_maintenance()
+        await removing.close()
+        await bob.run_maintenance()
+        lanes = {each.lane for each in await bob.file.run(lambda: bob.outbox.store.entries(limit=100))}
+        assert lanes == {bob.contacts.named("alice").control_lane}
+        assert bob.parts.own_access.current.number == 1
+        await bob.close()
+
+    friends.play(scenario)
+
+
+@clause("8.8")
 def test_after_two_removals_in_a_row_the_last_secret_counts(friends: Friends) -> None:
     async def scenario() -> None:
         await friends.meet()

@@ -49,6 +49,23 @@ async def test_a_contact_who_moves_tells_its_new_places_inside_the_session_and_o
     await pair.close()
 
 
+@clause("8.8")
+async def test_what_a_removed_contact_tells_does_not_bring_its_file_back(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    await pair.meet()
+    alice, bob = pair.clients["alice"], pair.clients["bob"]
+    pair.clock.advance(1_000)
+    newer = await bob.own_keys.published()
+    by_another_process = ClientDirectory(tmp_path / "alice").contact_book()
+    by_another_process.remove(by_another_process.named("bob"))
+    peer, now_ms = bob.identity.address, pair.clock.now_ms()
+    with pytest.raises(RestanteError) as refused:
+        await alice.file.run(lambda: alice.parts.renewal.keep(peer, newer, now_ms=now_ms))
+    assert refused.value.code is Code.NOT_FOUND
+    assert not list(ClientDirectory(tmp_path / "alice").contact_book())
+    await pair.close()
+
+
 @clause("7.6", "8.8")
 def test_prekeys_too_old_to_open_a_session_are_replaced_by_those_in_the_mesh_when_somebody_writes(
     tmp_path: Path,

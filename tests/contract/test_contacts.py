@@ -164,6 +164,18 @@ async def test_an_older_list_of_places_never_replaces_a_newer_one(
     assert book.named("bob") == contact
 
 
+@clause("8.8")
+async def test_a_contact_is_removed_under_all_its_names(exported: tuple[Contact, FakeClock], tmp_path: Path) -> None:
+    contact, _ = exported
+    book = book_with(contact, tmp_path)
+    (tmp_path / "contacts" / "robert.json").write_bytes(encode_contact(contact))
+    (tmp_path / "contacts" / "eve.json").write_text("of no use")
+    book.refresh()
+    book.remove(book.named("robert"))
+    assert (list(book), list(book.problems)) == ([], ["eve.json"])
+    assert [each.name for each in (tmp_path / "contacts").iterdir()] == ["eve.json"]
+
+
 async def test_a_place_of_another_identity_is_refused_when_a_file_is_read(
     exported: tuple[Contact, FakeClock], tmp_path: Path
 ) -> None:

@@ -379,7 +379,6 @@ class Client:
         while True:
             self._maintenance_due.clear()
             next_ms = await once_there_is_space(self.run_maintenance)
-            self.contacts.refresh()
             self._online.look_for_changes()
             await self.parts.requests.deliver_accepted(self.receive)
             wait_ms = max(0, next_ms - self._clock.now_ms())

@@ -212,9 +212,11 @@ class ContactBook:
         self.refresh()
 
     def remove(self, contact: Contact) -> None:
-        """Delete the contact's file."""
+        """Delete every file with the contact's address."""
         try:
-            (self._directory / f"{contact.name}.json").unlink(missing_ok=True)
+            for name, file in self._files.items():
+                if file.contact is not None and file.contact.address == contact.address:
+                    (self._directory / name).unlink(missing_ok=True)
         except OSError as error:
             raise StoreUnusable(f"the contact's file cannot be deleted: {error.strerror}") from error
         self.refresh()

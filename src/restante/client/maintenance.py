@@ -69,6 +69,7 @@ class Maintenance:
 
         `has_read_all`: every inbox is read at every place by now.
         """
+        self._access.rotate_if_needed(now_ms=now_ms)
         if now_ms >= self._sweep_at_ms:
             self._inbox.sweep(now_ms=now_ms)
             self._counter.advance()
@@ -94,7 +95,6 @@ class Maintenance:
         self._recovery.ask_due(now_ms=now_ms)
         self._recovery.reencrypt_wanted(now_ms=now_ms)
         next_ms = now_ms + IDLE_MS
-        self._access.rotate_if_needed(now_ms=now_ms)
         with contextlib.suppress(OutboxFull):  # refused before anything is written: what waits stays pending
             self._access.tell_contacts(now_ms=now_ms)
             due_ms = self._ack_sender.queue_due_batches(now_ms=now_ms)

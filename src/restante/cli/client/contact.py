@@ -1,5 +1,6 @@
 """`restante contact`: the contacts of a client. It sends to them and accepts messages from them only."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,8 +94,8 @@ def remove(
 ) -> None:
     """Remove contacts. The others get a new access secret, so that the removed can't write to your contacts inbox.
 
-    The old inbox is read for 30 more days, for contacts that have not heard of the new one. What the removed write is
-    not shown; they can still send a request to your address, unless you block them.
+    The old inbox is read for 30 more days, for contacts that have not heard of the new one. What the removed write in
+    their sessions is rejected. If they open a new session, it is kept as a request, unless you block them.
     """
     import asyncio
 
@@ -121,7 +122,8 @@ async def _removed(client: "Client", names: list[str], *, block: bool) -> tuple[
         for contact in contacts:
             if block:
                 await client.parts.requests.block(contact.address, now_ms=client.now_ms())
-            client.contacts.remove(contact)
+            # Inside a transaction no other process writes the file again.
+            await client.file.run(partial(client.contacts.remove, contact))
         await client.run_maintenance()
         lanes = {contact.lane for contact in contacts}
         waiting = await client.file.run(lambda: sum(client.outbox.store.lanes.held_for(lane) for lane in lanes))

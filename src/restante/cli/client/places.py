@@ -105,6 +105,6 @@ def _print(own: "OwnPlaces", *, as_json: bool) -> None:
         print_json(data)
         return
     now_ms = SystemClock().now_ms()
-    rows = [(str(number), str(place), "") for number, place in enumerate(own.current, 1)]
-    rows += [("", place, formatting.away(until_ms, now_ms)) for place, until_ms in former]
-    console().print(table("Places", "order", "place", "read until", rows=rows, right=("order",)), soft_wrap=True)
+    rows = [(str(place), str(number), "") for number, place in enumerate(own.current, 1)]
+    rows += [(place, "", formatting.away(until_ms, now_ms)) for place, until_ms in former]
+    console().print(table("Places", "place", "order", "read ends", rows=rows, right=("order",)))

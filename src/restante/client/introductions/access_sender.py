@@ -46,7 +46,8 @@ class AccessSender:
         self.all_read_at_ms = int.from_bytes(self._journal.get_meta(_ALL_READ) or b"", "big")
 
     def rotate_if_needed(self, *, now_ms: int) -> None:
-        """Use a new secret if an address has ours that is no contact any more."""
+        """Use a new secret if an address has ours that is no contact any more, whichever process removed it."""
+        self._contacts.refresh()
         self.refresh()
         if self._access.forget_others(self._contacts):
             self._own.rotate(now_ms=now_ms)

@@ -91,6 +91,7 @@ class PrekeyRenewal:
         The places go to the contact's file. Raises `RestanteError` if the bundle is not signed by the contact.
         """
         bundle = verify_bundle(published.bundle, owner=peer, now_ms=now_ms)
+        self._contacts.refresh()  # who was removed by another process would come back with its new places
         contact = self._contacts.expect(peer)
         known, places = contact.places, published.places
         if places.issued_at_ms > known.issued_at_ms:  # equal ones too: else an older statement could replace them
