@@ -67,3 +67,6 @@ def assert_nodes_are_listed(cwd: Path, address: str) -> None:
     assert [each["should_store"] for each in holders].count(True) == 5
     assert all(each["answers"] and each["messages"] is not None for each in holders)
     assert peers[0]["node"][:12] in spawned("mesh", "peers", "--home", "bob", cwd=cwd).stdout
+    shown = spawned("mesh", "where", address, "--home", "bob", cwd=cwd, COLUMNS="80").stdout
+    assert all(f"{each['node'][:12]}   {each['place'].partition('@')[2]}" in shown for each in holders)
+    assert "messages" in shown

@@ -63,6 +63,30 @@ def known_nodes_table(nodes: Iterable[dict[str, Any]]) -> Group:
     return table("Nodes", *_DESCRIBED, rows=list(map(_described, nodes)))
 
 
+def closest_nodes_table(nodes: Iterable[dict[str, Any]]) -> Group:
+    """Return one line for each node that a lookup found, the closest first."""
+    return table("Closest nodes", "node", "address", rows=[_placed(each) for each in nodes])
+
+
+def holders_table(holders: Iterable[dict[str, Any]]) -> Group:
+    """Return one line for each node around an inbox. Only its owner knows how many messages a node holds."""
+    rows = [
+        (
+            *_placed(each),
+            _yes_no(each["should_store"]),
+            _yes_no(each["answers"]),
+            "" if each["messages"] is None else f"{each['messages']:,}",
+        )
+        for each in holders
+    ]
+    columns = ("node", "address", "should store", "answers", "messages")
+    return table("Mail for this address in this hour", *columns, rows=rows, right=("messages",))
+
+
+def _placed(node: dict[str, Any]) -> tuple[str, str]:
+    return node["node"][:_SHOWN_DIGITS], node["place"].partition("@")[2]
+
+
 _DESCRIBED = ("node", "address", "roles", "family")
 
 

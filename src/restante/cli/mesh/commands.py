@@ -8,7 +8,7 @@ from restante.cli.client.home import HomeOption, PassphraseOption, opened_client
 from restante.cli.client.options import JsonOption
 from restante.cli.mesh.running import run_now
 from restante.cli.terminal import console, print_json
-from restante.views.text_tables import fields, table
+from restante.views.text_tables import fields
 
 if TYPE_CHECKING:
     from restante.client.client import Client
@@ -28,9 +28,10 @@ def status(
     from restante.client.mesh.host import WITHOUT_CIRCUITS
 
     agreed = "agreed" if data["is_time_agreed"] else "own clock: fewer than 3 families were heard"
+    offset_s = round(data["clock_offset_ms"] / 1_000, 1) + 0.0  # never "-0.0"
     lines = [
         ("nodes", f"{data['nodes']:,}, {data['storage_nodes']:,} of them store mail, {data['families']:,} families"),
-        ("network time", f"{agreed}, own clock off by {data['clock_offset_ms'] / 1_000:,.1f} s"),
+        ("network time", f"{agreed}, own clock off by {offset_s:,.1f} s"),
         ("circuits", data["circuits"] if data["circuits"] == "required" else f"off: {WITHOUT_CIRCUITS}"),
     ]
     console().print(fields("Mesh", lines), soft_wrap=True)
@@ -69,7 +70,12 @@ def lookup(
     if len(target) != 32:
         raise Malformed("a key has 64 hexadecimal digits")
     rows = run_now(_lookup(opened_client(ctx, home, passphrase_file), target))
-    _show_nodes(rows, "Closest nodes", as_json=as_json)
+    if as_json:
+        print_json(rows)
+        return
+    from restante.views.mesh_status import closest_nodes_table
+
+    console().print(closest_nodes_table(rows))
 
 
 @app.command()
@@ -88,7 +94,12 @@ def where(
     from restante.wire.address import parse_address
 
     rows = run_now(_where(opened_client(ctx, home, passphrase_file), parse_address(address)))
-    _show_nodes(rows, "Stores mail for this address now", as_json=as_json)
+    if as_json:
+        print_json(rows)
+        return
+    from restante.views.mesh_status import holders_table
+
+    console().print(holders_table(rows))
 
 
 async def _status(client: "Client") -> dict[str, Any]:
@@ -149,12 +160,3 @@ async def _where(client: "Client", address: Any) -> list[dict[str, Any]]:
             return [each._asdict() for each in await holders(host.directory, client.identity, address)]
     finally:
         await client.close()
-
-
-def _show_nodes(rows: list[dict[str, Any]], title: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(rows)
-        return
-    names = list(rows[0]) if rows else ["node"]
-    cells = [tuple("" if value is None else str(value) for value in row.values()) for row in rows]
-    console().print(table(title, *names, rows=cells, dense=True))
