@@ -11,6 +11,8 @@ import argparse
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +42,7 @@ from bench.fleet_bars import (  # noqa: E402
     growth,
     verdicts,
 )
-from bench.fleet_baselines import by_duckdb, by_polars, by_spark_windows, differing_rows  # noqa: E402
+from bench.fleet_baselines import by_spark_windows, differing_rows  # noqa: E402
 from bench.fleet_stream import InOneValue, OneSession, WithinTheWindow, by_state, by_stream, with_rocks  # noqa: E402
 from bench.process_memory import PeakMemory  # noqa: E402
 from bench.results import Table, write_results  # noqa: E402
@@ -68,6 +70,9 @@ SMALL_ROWS = 100_000  # to warm up with
 PEER_ROWS = 100_000  # for transformWithState: 10 million would take it an hour, and fewer are mostly its start
 MANY_ROWS = 50_000_000  # from here on, one round tells enough
 ROUNDS = 3
+TURNS = (OURS, DUCKDB, POLARS)
+"""They take turns, so many times:"""
+TURN_ROUNDS = 5
 LATER_MS = 10**10
 GROWING = (OURS, WHOLE, STREAM)
 
@@ -135,11 +140,30 @@ class Bench:
             seconds = self._rounds(name, lambda out: work(spark, lake, rows, out))
         self.note(name, rows=rows, seconds=seconds, peak_mb=memory.peak_mb)
 
-    def by_peer(self, name: str, work: Callable[[str, Path], None]) -> None:
+    def in_turns(self, *, has_peers: bool) -> None:
+        """Ours in one Java process, made warm with a small lake; the peers in a new process each round."""
+        small, small_rows = self.small_lake()
         lake, rows = self.arrivals_lake()
-        with PeakMemory() as memory:
-            seconds = self._rounds(name, lambda out: work(lake.segments, out))
-        self.note(name, rows=rows, seconds=seconds, peak_mb=memory.peak_mb)
+        peers = TURNS[1:] if has_peers else ()
+        seconds: dict[str, list[float]] = {name: [] for name in (OURS, *peers)}
+        peaks = dict.fromkeys(seconds, 0)
+        with _session() as spark:
+            ours(spark, small, small_rows, self._fresh(OURS))
+            for _ in range(1 if self.rows >= MANY_ROWS else TURN_ROUNDS):
+                out = self._fresh(OURS)
+                with PeakMemory() as memory:
+                    start = time.perf_counter()
+                    ours(spark, lake, rows, out)
+                    seconds[OURS].append(time.perf_counter() - start)
+                peaks[OURS] = max(peaks[OURS], memory.peak_mb)
+                for name in peers:
+                    words = [name.lower(), lake.segments, str(self._fresh(name)), str(CORES)]
+                    command = [sys.executable, "-m", "bench.fleet_baselines", *words]
+                    done = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+                    seconds[name].append(done["seconds"])
+                    peaks[name] = max(peaks[name], done["peak_mb"])
+        for name, took in seconds.items():
+            self.note(name, rows=rows, seconds=took, peak_mb=peaks[name])
 
     def whole(self) -> None:
         """From segments to the report, on journals of senders, nodes and recipients; Java has done nothing before."""
@@ -223,11 +247,9 @@ def report_on_tables(spark: SparkSession, lake: Lake) -> None:
         raise AssertionError("the books of journals without losses must balance")
 
 
-def run(bench: Bench, parts: list[str]) -> None:
+def run(bench: Bench, parts: list[str], *, has_peers: bool) -> None:
     work: dict[str, Callable[[], None]] = {
-        OURS: lambda: bench.by_spark(OURS, ours),
-        DUCKDB: lambda: bench.by_peer(DUCKDB, lambda segments, out: by_duckdb(segments, out, cores=CORES)),
-        POLARS: lambda: bench.by_peer(POLARS, by_polars),
+        **dict.fromkeys(TURNS, lambda: bench.in_turns(has_peers=has_peers)),
         WINDOWS: lambda: bench.by_spark(
             WINDOWS, lambda spark, lake, _, out: by_spark_windows(spark, lake.segments, out)
         ),
@@ -259,8 +281,9 @@ def main(arguments: list[str] | None = None) -> None:
             return
         for bench in benches:
             is_whole = bench.rows == given.rows
-            bench.forget(given.only or [])
-            run(bench, [part for part in given.only or PARTS if is_whole or part in GROWING])
+            named = given.only or []
+            bench.forget([*named, *(TURNS if set(named) & set(TURNS) else ())])
+            run(bench, [part for part in named or PARTS if is_whole or part in GROWING], has_peers=is_whole)
             if is_whole:
                 bench.check()
                 tables += verdicts(bench.rows, bench.figures)

@@ -1,18 +1,24 @@
 """The table of arrivals by others: DuckDB, Polars and Spark's own windows, each with a query written for it.
 
-They know only what the benchmark's data needs: no gaps given up, no numbers used twice, no resets, no state kept for
-later; the columns for these are there, and empty. Of several ways to ask, the fastest on the data of `bench/fleet.py`
-is here; all were checked to give equal rows.
+They know only what the benchmark's data needs: no gaps given up, no numbers used twice, no state kept for later; the
+columns for these are there, and empty. Of several ways to ask, the fastest on the data of `bench/fleet.py` is here; all
+were checked to give equal rows. `python -m bench.fleet_baselines duckdb|polars SEGMENTS OUT CORES` runs one of them and
+prints its seconds and its memory.
 """
 
+import json
+import sys
+import time
 from pathlib import Path
 
 import duckdb
 import polars as pl
 from pyspark.sql import SparkSession
 
+from bench.process_memory import PeakMemory
+
 _COLUMNS = """event_id, session_tag, at_ms, event, sequence, message_id, verdict, recipient_verdict, placement,
-  next_expected::bigint as next_expected, released::bigint as released, gaps, reset"""
+  next_expected::bigint as next_expected, released::bigint as released, gaps"""
 _DUCKDB_GAPS = "struct(first bigint, last bigint, retransmit_requested boolean)[]"
 _SPARK_GAPS = "array<struct<first: bigint, last: bigint, retransmit_requested: boolean>>"
 _POLARS_GAPS = pl.List(pl.Struct({"first": pl.Int64, "last": pl.Int64, "retransmit_requested": pl.Boolean}))
@@ -47,7 +53,7 @@ r as (
   from placed left join counts on counts.event_id = placed.event_id)
 select event_id, session_tag, at_ms, 'arrived' as event, sequence, message_id, {words},
   sum(released) over (partition by session_tag order by event_id) as next_expected, released,
-  cast(null as {gaps}) as gaps, cast(null as {text}) as reset
+  cast(null as {gaps}) as gaps
 from r
 """
 
@@ -66,7 +72,7 @@ r as (
   from placed)
 select event_id, session_tag, at_ms, 'arrived' as event, sequence, message_id, {words},
   sum(released) over (partition by session_tag order by event_id) as next_expected, released,
-  cast(null as {gaps}) as gaps, cast(null as {text}) as reset
+  cast(null as {gaps}) as gaps
 from r
 """
 
@@ -74,7 +80,7 @@ from r
 def by_duckdb(segments: str, out: Path, *, cores: int) -> None:
     out.mkdir()
     facts = _FACTS.format(source=f"read_parquet('{segments}/*.parquet')")
-    query = GROUPS_AND_WINDOWS.format(facts=facts, words=_WORDS, gaps=_DUCKDB_GAPS, text="varchar")
+    query = GROUPS_AND_WINDOWS.format(facts=facts, words=_WORDS, gaps=_DUCKDB_GAPS)
     with duckdb.connect() as connection:
         connection.execute(f"set threads = {cores}")
         connection.execute("set preserve_insertion_order = false")
@@ -84,7 +90,7 @@ def by_duckdb(segments: str, out: Path, *, cores: int) -> None:
 def by_spark_windows(spark: SparkSession, segments: str, out: Path) -> None:
     spark.read.parquet(segments).createOrReplaceTempView("facts_of_segments")
     facts = _FACTS.format(source="facts_of_segments")
-    query = WINDOWS_ALONE.format(facts=facts, words=_WORDS, gaps=_SPARK_GAPS, text="string")
+    query = WINDOWS_ALONE.format(facts=facts, words=_WORDS, gaps=_SPARK_GAPS)
     spark.sql(query).write.option("compression", "zstd").parquet(str(out))
 
 
@@ -130,7 +136,6 @@ def by_polars(segments: str, out: Path) -> None:
             released.cum_sum().over("session").alias("next_expected"),
             released.alias("released"),
             pl.lit(None, dtype=_POLARS_GAPS).alias("gaps"),
-            pl.lit(None, dtype=pl.String).alias("reset"),
         )
         .sink_parquet(out / "table.parquet", compression="zstd")
     )
@@ -185,3 +190,18 @@ def differing_rows(one: Path, other: Path, *, cores: int) -> int:
             for first, second in (tables, reversed(tables))
         )
         return sum(found[0] for found in counts if found is not None)
+
+
+def main(peer: str, segments: str, out: str, cores: str) -> None:
+    with PeakMemory() as memory:
+        began = time.perf_counter()
+        if peer == "duckdb":
+            by_duckdb(segments, Path(out), cores=int(cores))
+        else:
+            by_polars(segments, Path(out))
+        seconds = time.perf_counter() - began
+    print(json.dumps({"seconds": seconds, "peak_mb": memory.peak_mb}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
