@@ -25,13 +25,14 @@ _POLARS_GAPS = pl.List(pl.Struct({"first": pl.Int64, "last": pl.Int64, "retransm
 _SUM = "with rows as (from ({table})) select count(*), sum(hash(rows)::hugeint) from rows"
 _MISSING = "select count(*) from (({one}) except all ({other}))"
 
-_FACTS = (
-    "select event_id, session_tag, at_ms, sequence, message_id, payload_hash, code from {source} where kind = 'arrived'"
-)
-_WORDS = """
+_FACTS = """select event_id, session_tag, at_ms, sequence, message_id, payload_hash, code,
+  message_kind is not distinct from 'control' as is_control
+  from {source} where kind = 'arrived'"""
+_WORDS = """case when is_control then 'control_arrived' else 'arrived' end as event, sequence, message_id,
   case when is_first then 'new' when payload_hash = first_payload then 'duplicate' else 'collision' end as verdict,
   code as recipient_verdict,
-  case when released_by = r.event_id then 'released' when released_by is not null then 'held' end as placement"""
+  case when is_first and is_control then 'placeholder' when released_by = event_id then 'released'
+    when released_by is not null then 'held' end as placement"""
 
 GROUPS_AND_WINDOWS = """
 with facts as ({facts}),
@@ -46,13 +47,14 @@ placed as (
     as released_by
   from copies),
 counts as (
-  select released_by as event_id, count(*) as several from placed
+  select released_by as event_id, count(*) as several, count(*) filter (not is_control) as shown from placed
   where released_by is not null group by released_by having count(*) > 1),
 r as (
-  select placed.*, case when released_by = placed.event_id then coalesce(several, 1) else 0 end as released
+  select placed.*, case when released_by = placed.event_id then coalesce(several, 1) else 0 end as passed,
+    case when released_by = placed.event_id then coalesce(shown, (not is_control)::bigint) else 0 end as released
   from placed left join counts on counts.event_id = placed.event_id)
-select event_id, session_tag, at_ms, 'arrived' as event, sequence, message_id, {words},
-  sum(released) over (partition by session_tag order by event_id) as next_expected, released,
+select event_id, session_tag, at_ms, {words},
+  sum(passed) over (partition by session_tag order by event_id) as next_expected, released,
   cast(null as {gaps}) as gaps
 from r
 """
@@ -67,11 +69,11 @@ placed as (
     as released_by
   from copies),
 r as (
-  select *, case when released_by = event_id then count(*) over (partition by session_tag, released_by) else 0 end
-    as released
-  from placed)
-select event_id, session_tag, at_ms, 'arrived' as event, sequence, message_id, {words},
-  sum(released) over (partition by session_tag order by event_id) as next_expected, released,
+  select *, case when released_by = event_id then count(*) over together else 0 end as passed,
+    case when released_by = event_id then count_if(not is_control) over together else 0 end as released
+  from placed window together as (partition by session_tag, released_by))
+select event_id, session_tag, at_ms, {words},
+  sum(passed) over (partition by session_tag order by event_id) as next_expected, released,
   cast(null as {gaps}) as gaps
 from r
 """
@@ -101,11 +103,15 @@ def by_polars(segments: str, out: Path) -> None:
     # Rows of a later session are higher than all of an earlier one: one running maximum serves all.
     leaders = (
         copies.filter("is_first")
-        .select("row", "session", "sequence")
+        .select("row", "session", "sequence", "is_control")
         .sort("session", "sequence")
-        .select("row", released_by=pl.col("row").cum_max())
+        .select("row", "is_control", released_by=pl.col("row").cum_max())
     )
-    counts = leaders.group_by("released_by").len("several").select(pl.col("released_by").alias("row"), "several")
+    counts = (
+        leaders.group_by("released_by")
+        .agg(pl.len().alias("several"), pl.col("is_control").not_().sum().alias("shown"))
+        .rename({"released_by": "row"})
+    )
     verdict = (
         pl.when("is_first")
         .then(pl.lit("new"))
@@ -114,26 +120,29 @@ def by_polars(segments: str, out: Path) -> None:
         .otherwise(pl.lit("collision"))
     )
     placement = (
-        pl.when(pl.col("released_by") == pl.col("row"))
+        pl.when(pl.col("is_first") & pl.col("is_control"))
+        .then(pl.lit("placeholder"))
+        .when(pl.col("released_by") == pl.col("row"))
         .then(pl.lit("released"))
         .when(pl.col("released_by").is_not_null())
         .then(pl.lit("held"))
     )
-    released = pl.col("several").fill_null(0).cast(pl.Int64)
+    event = pl.when("is_control").then(pl.lit("control_arrived")).otherwise(pl.lit("arrived"))
+    passed, released = (pl.col(name).fill_null(0).cast(pl.Int64) for name in ("several", "shown"))
     (
-        copies.join(leaders, on="row", how="left", maintain_order="left")
+        copies.join(leaders.drop("is_control"), on="row", how="left", maintain_order="left")
         .join(counts, on="row", how="left", maintain_order="left")
         .select(
             "event_id",
             "session_tag",
             "at_ms",
-            pl.lit("arrived").alias("event"),
+            event.alias("event"),
             "sequence",
             "message_id",
             verdict.alias("verdict"),
             pl.col("code").alias("recipient_verdict"),
             placement.alias("placement"),
-            released.cum_sum().over("session").alias("next_expected"),
+            passed.cum_sum().over("session").alias("next_expected"),
             released.alias("released"),
             pl.lit(None, dtype=_POLARS_GAPS).alias("gaps"),
         )
@@ -149,7 +158,11 @@ def _copies(segments: str) -> pl.LazyFrame:
     rows = (
         pl.scan_parquet(f"{segments}/*.parquet")
         .filter(pl.col("kind") == "arrived")
-        .select(*names, **{name: _word(*place) for name, place in words.items()})
+        .select(
+            *names,
+            is_control=pl.col("message_kind").eq_missing("control"),
+            **{name: _word(*place) for name, place in words.items()},
+        )
         .sort("tag_0", "tag_1", "number")
         .with_columns(session=pl.struct("tag_0", "tag_1").rle_id())
         .with_row_index("row")
