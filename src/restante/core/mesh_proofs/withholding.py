@@ -11,6 +11,8 @@ from restante.crypto.identity import is_signed_by
 from restante.model.errors import Malformed
 from restante.model.ids import InboxKey, NodeKey, PayloadHash
 from restante.model.journal import StorageReceipt
+from restante.policy.completion import STORED_TTL_MS
+from restante.policy.quota import HOUR_MS
 from restante.wire.acks import ack_to_sign
 from restante.wire.frames.mesh_reading import FetchDone
 from restante.wire.list_proofs import ListProof
@@ -87,5 +89,7 @@ def is_withheld(receipt: StorageReceipt, proof: ListProof, blob: PayloadHash) ->
     is_same_key = address_hash(proof.answer.inbox_key, proof.expires_at_ms) == receipt.inner_hash
     # Nodes stamp a receipt after its commit and a list before it is read, so a later stamp saw the commit. An equal one
     # may not have.
-    is_in_time = receipt.at_ms < proof.done.time_ms < proof.expires_at_ms
+    # A sender may write any expiry, and rounds it up to an hour; nodes keep nothing for more than 30 days (SPEC 6.6).
+    kept_until_ms = min(proof.expires_at_ms, receipt.at_ms + STORED_TTL_MS - HOUR_MS)
+    is_in_time = receipt.at_ms < proof.done.time_ms < kept_until_ms
     return is_same_key and is_in_time and is_stored(receipt, proof.node, blob) and is_absent(proof, blob)

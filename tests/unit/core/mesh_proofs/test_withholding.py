@@ -116,6 +116,21 @@ def test_no_altered_proof_counts(bit: int) -> None:
     assert not is_withheld(receipt_of(), proof, BLOB)
 
 
+@clause("6.6", "13.5")
+@pytest.mark.parametrize(("days", "is_named"), [(29, True), (31, False)])
+def test_a_node_that_kept_a_blob_for_30_days_is_not_accused_whatever_expiry_its_sender_wrote(
+    days: int, is_named: bool
+) -> None:
+    expires_at_ms = STORED_MS + 89 * 24 * HOUR_MS
+    envelope = replace(ENVELOPE, expires_at_ms=expires_at_ms)
+    [signed] = sign_receipts_of_commit(NODE, [leaf_of(envelope)], now_ms=STORED_MS)
+    receipt = StorageReceipt(
+        address_hash(KEY, expires_at_ms), encode_path(signed.path), signed.root, STORED_MS, signed.ack.signature
+    )
+    proof = replace(proof_of([], at_ms=STORED_MS + days * 24 * HOUR_MS), expires_at_ms=expires_at_ms)
+    assert is_withheld(receipt, proof, BLOB) is is_named
+
+
 def test_a_proof_about_an_answer_that_is_not_there_is_refused() -> None:
     proof = proof_of([])
     with pytest.raises(Malformed):
