@@ -233,7 +233,7 @@ class IncomingMessages:
             case KeysMessage(published):
                 self._renewal.receive(sender, published, now_ms=now_ms)
             case AccessSecret():
-                self._access.keep(sender, message.secret, stated_at_ms=message.stated_at_ms)
+                self._access.keep(sender, message.secret, stated_at_ms=message.stated_at_ms, now_ms=now_ms)
 
     def _acknowledge(self, batch: BatchAck, recipient: Address, now_ms: int) -> None:
         """Apply acks only to messages that were sent to `recipient`: others may have learned an id."""

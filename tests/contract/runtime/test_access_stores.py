@@ -57,17 +57,30 @@ def reads_a_message_of(database: Database, peer: Address) -> None:
     )
 
 
+@clause("2.10", "8.8")
+def test_a_statement_of_a_clock_far_ahead_stands_against_later_ones_for_a_day_only(
+    database: Database, access: AccessSecrets
+) -> None:
+    year_ms = 365 * 86_400_000
+    later_ms = NOW_MS + 2 * 86_400_000
+    with database.transaction():
+        access.keep(BOB, OLD, stated_at_ms=NOW_MS + year_ms, now_ms=NOW_MS)
+        access.keep(BOB, NEW, stated_at_ms=later_ms, now_ms=later_ms)
+        access.use(BOB)
+    assert access.secret_of(BOB) == NEW
+
+
 @clause("8.8")
 def test_an_older_statement_of_a_contact_never_replaces_a_newer_one(database: Database, access: AccessSecrets) -> None:
     with database.transaction():
-        access.keep(BOB, NEW, stated_at_ms=NOW_MS)
+        access.keep(BOB, NEW, stated_at_ms=NOW_MS, now_ms=NOW_MS)
         access.use(BOB)
-        access.keep(BOB, OLD, stated_at_ms=NOW_MS - 1)
-        access.keep(BOB, OLD, stated_at_ms=NOW_MS)
+        access.keep(BOB, OLD, stated_at_ms=NOW_MS - 1, now_ms=NOW_MS)
+        access.keep(BOB, OLD, stated_at_ms=NOW_MS, now_ms=NOW_MS)
     assert access.secret_of(BOB) == NEW
     with database.transaction():
-        access.keep(BOB, NEW, stated_at_ms=NOW_MS + 10)  # the same again
-        access.keep(BOB, OLD, stated_at_ms=NOW_MS + 9)
+        access.keep(BOB, NEW, stated_at_ms=NOW_MS + 10, now_ms=NOW_MS)  # the same again
+        access.keep(BOB, OLD, stated_at_ms=NOW_MS + 9, now_ms=NOW_MS)
     assert access.secret_of(BOB) == NEW
     assert read_again(database)[0].secret_of(BOB) == NEW
 
@@ -75,9 +88,9 @@ def test_an_older_statement_of_a_contact_never_replaces_a_newer_one(database: Da
 @clause("8.8")
 def test_mail_goes_to_the_public_inbox_until_a_new_secret_is_used(database: Database, access: AccessSecrets) -> None:
     with database.transaction():
-        access.keep(BOB, OLD, stated_at_ms=1)
+        access.keep(BOB, OLD, stated_at_ms=1, now_ms=NOW_MS)
         access.use(BOB)
-        access.keep(BOB, NEW, stated_at_ms=2)
+        access.keep(BOB, NEW, stated_at_ms=2, now_ms=NOW_MS)
         assert access.unused() == [BOB]
         assert access.secret_of(BOB) == NO_SECRET
         access.use(BOB)
@@ -89,7 +102,7 @@ def test_contacts_are_told_once_we_read_them_and_again_until_they_use_the_secret
     database: Database, access: AccessSecrets
 ) -> None:
     with database.transaction():
-        access.keep(BOB, OLD, stated_at_ms=1)
+        access.keep(BOB, OLD, stated_at_ms=1, now_ms=NOW_MS)
         assert access.to_tell(now_ms=NOW_MS) == []
         reads_a_message_of(database, BOB)
         assert access.to_tell(now_ms=NOW_MS) == [BOB]
@@ -114,7 +127,7 @@ def test_only_somebody_who_has_our_secret_and_is_no_contact_makes_it_rotate(
     database: Database, access: AccessSecrets
 ) -> None:
     with database.transaction():
-        access.keep(CAROL, OLD, stated_at_ms=1)
+        access.keep(CAROL, OLD, stated_at_ms=1, now_ms=NOW_MS)
         assert not access.forget_others({BOB}), "she gave us hers and was told nothing"
         access.mark_told(BOB, now_ms=NOW_MS)
         access.mark_told(CAROL, now_ms=NOW_MS)

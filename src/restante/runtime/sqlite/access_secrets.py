@@ -9,6 +9,7 @@ from restante.core.inboxes.former_inboxes import is_to_be_told
 from restante.crypto.blinded_keys import NO_SECRET
 from restante.crypto.storage_seal import NONCE_BYTES, StorageSeal
 from restante.model.ids import Address
+from restante.policy.completion import DAY_MS
 from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.file.database import Database, load_queries
 
@@ -66,9 +67,13 @@ class AccessSecrets:
             }
             self._is_stale = False
 
-    def keep(self, peer: Address, secret: bytes, *, stated_at_ms: int) -> None:
-        """Store the secret that a contact gave us, for `use`. An older statement never replaces a newer one."""
+    def keep(self, peer: Address, secret: bytes, *, stated_at_ms: int, now_ms: int) -> None:
+        """Store the secret that a contact gave us, for `use`. An older statement never replaces a newer one.
+
+        One that is far ahead of our clock counts as of tomorrow, or it would stand against all later ones.
+        """
         self.refresh()
+        stated_at_ms = min(stated_at_ms, now_ms + DAY_MS)
         known = self._peers.setdefault(peer, _Peer())
         if stated_at_ms <= known.stated_at_ms:
             return
