@@ -16,9 +16,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 CORES = 2
 os.environ["POLARS_MAX_THREADS"] = str(CORES)  # read when polars is imported
@@ -141,29 +141,28 @@ class Bench:
         self.note(name, rows=rows, seconds=seconds, peak_mb=memory.peak_mb)
 
     def in_turns(self, *, has_peers: bool) -> None:
-        """Ours in one Java process, made warm with a small lake; the peers in a new process each round."""
+        """Each in a process that lasts for all rounds. To warm up ours has a small lake, peers a whole round."""
         small, small_rows = self.small_lake()
         lake, rows = self.arrivals_lake()
-        peers = TURNS[1:] if has_peers else ()
-        seconds: dict[str, list[float]] = {name: [] for name in (OURS, *peers)}
+        seconds: dict[str, list[float]] = {name: [] for name in (TURNS if has_peers else (OURS,))}
         peaks = dict.fromkeys(seconds, 0)
-        with _session() as spark:
+        with _session() as spark, ExitStack() as stack:
             ours(spark, small, small_rows, self._fresh(OURS))
+            peers = {name: stack.enter_context(_peer(name, lake.segments)) for name in seconds if name != OURS}
+            for name, peer in peers.items():
+                peer.write(self._fresh(name))
             for _ in range(1 if self.rows >= MANY_ROWS else TURN_ROUNDS):
                 out = self._fresh(OURS)
-                with PeakMemory() as memory:
+                with PeakMemory(apart=(peer.pid for peer in peers.values())) as memory:
                     start = time.perf_counter()
                     ours(spark, lake, rows, out)
-                    seconds[OURS].append(time.perf_counter() - start)
-                peaks[OURS] = max(peaks[OURS], memory.peak_mb)
-                for name in peers:
-                    words = [name.lower(), lake.segments, str(self._fresh(name)), str(CORES)]
-                    command = [sys.executable, "-m", "bench.fleet_baselines", *words]
-                    done = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-                    seconds[name].append(done["seconds"])
-                    peaks[name] = max(peaks[name], done["peak_mb"])
-        for name, took in seconds.items():
-            self.note(name, rows=rows, seconds=took, peak_mb=peaks[name])
+                    took, peak_mb = time.perf_counter() - start, memory.peak_mb
+                found = {OURS: (took, peak_mb), **{name: peer.write(self._fresh(name)) for name, peer in peers.items()}}
+                for name, (took, peak_mb) in found.items():
+                    seconds[name].append(took)
+                    peaks[name] = max(peaks[name], peak_mb)
+        for name, all_took in seconds.items():
+            self.note(name, rows=rows, seconds=all_took, peak_mb=peaks[name])
 
     def whole(self) -> None:
         """From segments to the report, on journals of senders, nodes and recipients; Java has done nothing before."""
@@ -220,6 +219,31 @@ class Bench:
 def _session() -> Iterator[SparkSession]:
     with open_session(app_name="restante bench", master=f"local[{CORES}]") as spark:
         yield spark
+
+
+class _Peer(NamedTuple):
+    """A process that writes the table to a directory, as often as it is asked to; `write` returns seconds and MB."""
+
+    pid: int
+    write: Callable[[Path], tuple[float, int]]
+
+
+@contextmanager
+def _peer(name: str, segments: str) -> Iterator[_Peer]:
+    command = [sys.executable, "-m", "bench.fleet_baselines", name.lower(), segments, str(CORES)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def write(out: Path) -> tuple[float, int]:
+            stdin.write(f"{out}\n")
+            stdin.flush()
+            done = json.loads(stdout.readline())
+            return done["seconds"], done["peak_mb"]
+
+        yield _Peer(process.pid, write)
+        stdin.close()
 
 
 def ours(spark: SparkSession, lake: Lake, rows: int, out: Path) -> None:

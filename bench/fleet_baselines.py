@@ -2,8 +2,8 @@
 
 They know only what the benchmark's data needs: no gaps given up, no numbers used twice, no state kept for later; the
 columns for these are there, and empty. Of several ways to ask, the fastest on the data of `bench/fleet.py` is here; all
-were checked to give equal rows. `python -m bench.fleet_baselines duckdb|polars SEGMENTS OUT CORES` runs one of them and
-prints its seconds and its memory.
+were checked to give equal rows. `python -m bench.fleet_baselines duckdb|polars SEGMENTS CORES` runs one of them for
+each directory that it reads from its input, and prints its seconds and its memory.
 """
 
 import json
@@ -205,15 +205,17 @@ def differing_rows(one: Path, other: Path, *, cores: int) -> int:
         return sum(found[0] for found in counts if found is not None)
 
 
-def main(peer: str, segments: str, out: str, cores: str) -> None:
-    with PeakMemory() as memory:
-        began = time.perf_counter()
-        if peer == "duckdb":
-            by_duckdb(segments, Path(out), cores=int(cores))
-        else:
-            by_polars(segments, Path(out))
-        seconds = time.perf_counter() - began
-    print(json.dumps({"seconds": seconds, "peak_mb": memory.peak_mb}))
+def main(peer: str, segments: str, cores: str) -> None:
+    for line in sys.stdin:
+        out = Path(line.rstrip("\n"))
+        with PeakMemory() as memory:
+            began = time.perf_counter()
+            if peer == "duckdb":
+                by_duckdb(segments, out, cores=int(cores))
+            else:
+                by_polars(segments, out)
+            seconds = time.perf_counter() - began
+        print(json.dumps({"seconds": seconds, "peak_mb": memory.peak_mb}), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,8 +18,10 @@ class PeakMemory:
     pay for: it is asked only when all pages together are more than at any look before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: Iterable[int] = ()) -> None:
+        """`apart` are children that do not count."""
         self.peak_mb = 0
+        self._apart = frozenset(apart)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
@@ -33,15 +36,15 @@ class PeakMemory:
     def _look(self) -> None:
         most_pages = 0
         while not self._over.wait(SAMPLE_S):
-            family = _family()
+            family = _family(self._apart)
             pages = sum(map(_pages, family))
             if pages > most_pages:
                 most_pages = pages
                 self.peak_mb = max(self.peak_mb, sum(map(_held_kib, family)) // KIB_PER_MIB)
 
 
-def _family() -> list[int]:
-    """This process, its children, their children."""
+def _family(apart: frozenset[int]) -> list[int]:
+    """This process, its children, their children, without those `apart` and theirs."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -49,7 +52,8 @@ def _family() -> list[int]:
                 parent = int((entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
             except OSError:
                 continue  # it has just ended
-            children.setdefault(parent, []).append(int(entry.name))
+            if int(entry.name) not in apart:
+                children.setdefault(parent, []).append(int(entry.name))
     family = [os.getpid()]
     for process in family:
         family += children.get(process, [])
