@@ -102,6 +102,8 @@ class ClientCircuit:
         self.owed_since_s: float | None = None
         """Since when an answer is owed and nothing has come (`policy.circuits.silence`)."""
         self.is_probed = False
+        self.was_cut = False
+        """Whether the guard ended it, while the connection to the guard stood."""
         self._id = connection.create(self, Create(1, self._end.first_request))
 
     @property
@@ -181,6 +183,7 @@ class ClientCircuit:
         self.is_probed = False
 
     def on_destroyed(self) -> None:
+        self.was_cut = self._connection.is_ready
         self._run(self._end.destroyed())
 
     def on_overflow(self) -> None:

@@ -10,7 +10,7 @@ from restante.client.circuits.circuit import CircuitFailed, short_key
 from restante.core.circuit.cell_queues import CellBudget
 from restante.model.ids import NodeId
 from restante.model.node_descriptor import NodeDescriptor
-from restante.policy.circuits.guards import GuardState, refresh_guards, usable_guards
+from restante.policy.circuits.guards import GuardRecords, GuardState, refresh_guards, usable_guards
 from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.circuits.path import Choose
 from restante.policy.connection_limits import RelayLimits
@@ -54,7 +54,7 @@ class GuardConnections:
         self._cells: CellBudget[Side] = CellBudget(limits.max_queued_bytes)
         self._open: dict[NodeId, CircuitConnection] = {}
         self._dialling: dict[NodeId, asyncio.Lock] = {}
-        self._failed_at_ms: dict[NodeId, int] = {}
+        self._records = GuardRecords()
         self._checking: set[NodeId] = set()
 
     def in_order(self, hops: Sequence[NodeDescriptor]) -> list[NodeDescriptor]:
@@ -64,7 +64,7 @@ class GuardConnections:
         if _lasting(refreshed) != _lasting(self._state):
             self._store.save(refreshed)
         self._state = refreshed
-        return usable_guards(refreshed, hops, failed_at_ms=self._failed_at_ms, now_ms=now_ms)
+        return usable_guards(refreshed, hops, failed_at_ms=self._records.failed_at_ms, now_ms=now_ms)
 
     async def connect(self, guard: NodeDescriptor, *, within_s: float) -> CircuitConnection:
         """Return the connection to this guard. Raises E001 if it can't be dialled in time: another guard may be."""
@@ -80,7 +80,7 @@ class GuardConnections:
                             host, endpoint.port, node=guard.node_key, limits=self._relay_limits
                         )
                     self._open[guard.node_id] = made.use(self._cells, self._entropy)
-                    self._failed_at_ms.pop(guard.node_id, None)
+                    self._records.connected(guard.node_id)
                     return made
         self.failed(guard.node_id)
         text = f"the guard {short_key(guard.node_id)} can't be reached"
@@ -88,7 +88,14 @@ class GuardConnections:
 
     def failed(self, guard: NodeId) -> None:
         """Use the other guards first for a while."""
-        self._failed_at_ms[guard] = self._clock.now_ms()
+        self._records.failed(guard, now_ms=self._clock.now_ms())
+
+    def built(self, guard: NodeId) -> None:
+        self._records.built(guard)
+
+    def failed_behind(self, guard: NodeId, *, was_built: bool) -> bool:
+        """A circuit failed behind this guard; return whether the other guards are used first from now on."""
+        return self._records.failed_behind(guard, was_built=was_built, now_ms=self._clock.now_ms())
 
     async def check(self, guard: NodeId, *, within_s: float) -> None:
         """Ask a guard whose circuits say nothing for a sign of life; without one, end its connection and use another.

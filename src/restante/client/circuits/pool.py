@@ -18,6 +18,7 @@ from restante.policy.circuits.build_times import BuildTimes
 from restante.policy.circuits.client_rates import ClientRates
 from restante.policy.circuits.create_limits import own_meter
 from restante.policy.circuits.limits import CircuitLimits
+from restante.policy.circuits.passed_over import PassedOver
 from restante.policy.circuits.path import NoPath, Path, choose_path, usable_hops
 from restante.policy.circuits.silence import Silence, judge_silence, silent_after_s
 from restante.policy.connection_limits import RelayLimits
@@ -29,7 +30,6 @@ from restante.ports.relay_connection import AttemptFailed
 TRIES: Final = 3
 WAIT_S: Final = 10.0
 TICK_S: Final = 1.0
-PASSED_OVER_MS: Final = 600_000
 _NONE: Final[frozenset[NodeId]] = frozenset()
 
 
@@ -95,7 +95,7 @@ class CircuitPool:
         self._last = 0
         self._active_until_ms = 0
         self._changed = asyncio.Event()
-        self._passed_over: dict[NodeId, int] = {}
+        self._passed_over = PassedOver()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -189,7 +189,7 @@ class CircuitPool:
 
     def pass_over(self, node: NodeId) -> None:
         """Leave a node that lied or failed out of new circuits for a while."""
-        self._passed_over[node] = self._clock.now_ms() + PASSED_OVER_MS
+        self._passed_over.add(node, now_ms=self._clock.now_ms())
 
     def status(self) -> PoolStatus:
         now_ms = self._clock.now_ms()
@@ -233,11 +233,10 @@ class CircuitPool:
 
     def _path(self, avoid: frozenset[NodeId], avoid_exits: frozenset[NodeId], prefer_not: frozenset[NodeId]) -> Path:
         hops = usable_hops(self._nodes())
-        now_ms = self._clock.now_ms()
-        self._passed_over = {node: until for node, until in self._passed_over.items() if until > now_ms}
+        failed = self._passed_over.of(len(hops), now_ms=self._clock.now_ms())
         guards = self._guards.in_order(hops)
         last: RestanteError | None = None
-        for passed_over in (frozenset(self._passed_over), _NONE):  # better a hop that failed than none
+        for passed_over in (failed, _NONE):  # better a hop that failed than none
             try:
                 return choose_path(
                     hops,
@@ -286,6 +285,7 @@ class CircuitPool:
 
     def _add(self, circuit: ClientCircuit, took_s: float) -> _Member:
         self.times.built(took_s)
+        self._guards.built(circuit.hops[0])
         self.built += 1
         self._last += 1
         now_ms = self._clock.now_ms()
@@ -299,11 +299,24 @@ class CircuitPool:
         self.failures["time-out" if hop is None else HOP_NAMES[hop - 1]] += 1
         if hop == 1:
             self._guards.failed(path.guard.node_id)
-        elif hop is not None:
+            return
+        if hop is not None:
             self.pass_over(path.hops[hop - 1].node_id)
+        self._failed_behind(path.guard.node_id, was_built=False)
+
+    def _failed_behind(self, guard: NodeId, *, was_built: bool) -> None:
+        """Count a circuit that failed behind its guard. A guard over which most fail may have chosen those that stand:
+        they are replaced, and what the guard said of other hops is forgotten."""
+        if self._guards.failed_behind(guard, was_built=was_built):
+            self._passed_over.clear()
+            now_ms = self._clock.now_ms()
+            for each in self._members.values():
+                if each.circuit.hops[0] == guard:
+                    each.rotate_at_ms = min(each.rotate_at_ms, now_ms)
 
     def _ended(self, circuit: ClientCircuit) -> None:
-        self._members.pop(circuit, None)
+        if self._members.pop(circuit, None) is not None and circuit.was_cut:
+            self._failed_behind(circuit.hops[0], was_built=True)
         self._changed.set()
 
     def _pooled(self) -> list[PooledCircuit]:
@@ -352,6 +365,7 @@ class CircuitPool:
                     self.silent += 1
                     self._check_guard(circuit)
                     circuit.close()
+                    self._failed_behind(circuit.hops[0], was_built=True)
 
     def _check_guard(self, circuit: ClientCircuit) -> None:
         self._start(self._guards.check(circuit.hops[0], within_s=silent_after_s(self.times.timeout_s)))

@@ -2,9 +2,10 @@
 
 Few guards kept for long: each new guard is another chance to choose one of an adversary. So a guard that does not
 answer is not replaced, only passed over for a while; it leaves at its time, or when the directory has lacked it for
-long.
+long. The same holds for one over which most circuits fail: it may end those whose other hops are not its operator's.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -23,6 +24,9 @@ PASSED_OVER_MS: Final = 600_000
 SAMPLE_MIN: Final = 3
 SAMPLE_MAX: Final = 20
 SAMPLE_SHARE: Final = 5
+JUDGED_CIRCUITS: Final = 8
+MOST_FAILED: Final = 6
+"""Of the last 8 circuits over a guard. Hops that fail on purpose get an honest guard there only if most hops do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,40 @@ class GuardState:
 
     sample: tuple[NodeId, ...] = ()
     guards: tuple[Guard, ...] = ()
+
+
+class GuardRecords:
+    """When each guard failed, and what became of the last circuits over it."""
+
+    __slots__ = ("_has_worked", "failed_at_ms")
+
+    def __init__(self) -> None:
+        self.failed_at_ms: dict[NodeId, int] = {}
+        self._has_worked: defaultdict[NodeId, deque[bool]] = defaultdict(lambda: deque(maxlen=JUDGED_CIRCUITS))
+
+    def connected(self, guard: NodeId) -> None:
+        self.failed_at_ms.pop(guard, None)
+
+    def failed(self, guard: NodeId, *, now_ms: int) -> None:
+        """Use the other guards first for a while."""
+        self.failed_at_ms[guard] = now_ms
+
+    def built(self, guard: NodeId) -> None:
+        self._has_worked[guard].append(True)
+
+    def failed_behind(self, guard: NodeId, *, was_built: bool, now_ms: int) -> bool:
+        """A circuit failed behind this guard; return whether the other guards are used first from now on.
+
+        One that was built, and was cut or is silent, counts as failed instead of as built.
+        """
+        has_worked = self._has_worked[guard]
+        if was_built and True in has_worked:
+            has_worked.remove(True)
+        has_worked.append(False)
+        if has_worked.count(False) < MOST_FAILED or is_passed_over(self.failed_at_ms.get(guard), now_ms=now_ms):
+            return False
+        self.failed(guard, now_ms=now_ms)
+        return True
 
 
 def sample_size(hops: int) -> int:
@@ -69,6 +107,11 @@ def refresh_guards(
     return GuardState(sample=tuple(sample), guards=tuple(kept))
 
 
+def is_passed_over(failed_at_ms: int | None, *, now_ms: int) -> bool:
+    """Return whether a guard that failed then comes after the others now."""
+    return failed_at_ms is not None and now_ms < failed_at_ms + PASSED_OVER_MS
+
+
 def usable_guards(
     state: GuardState,
     hops: Iterable[NodeDescriptor],
@@ -84,8 +127,8 @@ def usable_guards(
     present = [listed[guard.node_id] for guard in state.guards if guard.node_id in listed]
 
     def failed_ms(node: NodeDescriptor) -> int:
-        at_ms = failed_at_ms.get(node.node_id)
-        return at_ms if at_ms is not None and now_ms < at_ms + PASSED_OVER_MS else 0
+        at_ms = failed_at_ms.get(node.node_id, 0)
+        return at_ms if is_passed_over(at_ms, now_ms=now_ms) else 0
 
     return sorted(present, key=failed_ms)  # stable: the order of choice otherwise
 

@@ -55,6 +55,8 @@ class SimulatedCircuit:
         guard = world.hops[path.guard.node_id]
         self._engine = world.engine
         self.is_guard_lost = False
+        self.was_cut = False
+        """Whether the guard ended it."""
         self.owed_since_ms: int | None = None
         """Since when an answer is owed and nothing has come (`policy.circuits.silence`)."""
         self.is_probed = False
@@ -118,6 +120,7 @@ class SimulatedCircuit:
                 self.owed_since_ms = self._engine.now_ms if self._streams.is_owed_an_answer else None
                 self.is_probed = False
             case _:
+                self.was_cut = True
                 self._run(self._end.destroyed())
 
     def on_lost(self, _segment: Segment) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from restante.model.ids import NodeId
 from restante.model.node_descriptor import NodeDescriptor
-from restante.policy.circuits.guards import GuardState, refresh_guards, usable_guards
+from restante.policy.circuits.guards import GuardRecords, GuardState, refresh_guards, usable_guards
 from restante.testing.circuit_simulation.world import World
 from restante.testing.mesh_simulation.engine import Peer
 
@@ -19,7 +19,7 @@ class SimulatedGuards:
         self._client = client
         self._hops = hops
         self._state = GuardState()
-        self._failed_at_ms: dict[NodeId, int] = {}
+        self.records = GuardRecords()
         self._connected: dict[NodeId, int] = {}
         """Which life of each guard the client is connected to."""
         self._checking: set[NodeId] = set()
@@ -27,7 +27,7 @@ class SimulatedGuards:
     def in_order(self) -> list[NodeDescriptor]:
         now_ms = self._world.engine.now_ms
         self._state = refresh_guards(self._state, self._hops, now_ms=now_ms, choose=self._world.dice.randrange)
-        return usable_guards(self._state, self._hops, failed_at_ms=self._failed_at_ms, now_ms=now_ms)
+        return usable_guards(self._state, self._hops, failed_at_ms=self.records.failed_at_ms, now_ms=now_ms)
 
     def connect(self, guard: NodeId, done: Callable[[bool], None], *, within_s: float) -> None:
         """Call `done` with whether there is a connection; dial if there is none."""
@@ -46,7 +46,7 @@ class SimulatedGuards:
                 self._dial(guard, done, trips - 1, deadline_ms)
             else:
                 self._connected[guard] = lives
-                self._failed_at_ms.pop(guard, None)
+                self.records.connected(guard)
                 done(True)
 
         def failed() -> None:
@@ -58,7 +58,7 @@ class SimulatedGuards:
 
     def failed(self, guard: NodeId) -> None:
         """Use the other guards first for a while."""
-        self._failed_at_ms[guard] = self._world.engine.now_ms
+        self.records.failed(guard, now_ms=self._world.engine.now_ms)
 
     def lost(self, guard: NodeId) -> None:
         """The connection has ended."""

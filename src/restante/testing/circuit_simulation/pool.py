@@ -14,6 +14,7 @@ from restante.model.ids import NodeId
 from restante.model.node_descriptor import NodeDescriptor
 from restante.policy.circuits.build_times import BuildTimes
 from restante.policy.circuits.limits import CircuitLimits
+from restante.policy.circuits.passed_over import PassedOver
 from restante.policy.circuits.path import Path, choose_path, usable_hops
 from restante.policy.circuits.silence import Silence, judge_silence, silent_after_s
 from restante.testing.circuit_simulation.client_circuit import SimulatedCircuit
@@ -25,7 +26,6 @@ BUILD_TRIES: Final = 3
 """These times and counts are those of client/circuits."""
 WAIT_MS: Final = 10_000
 TICK_MS: Final = 1_000
-PASSED_OVER_MS: Final = 600_000
 _NONE: Final[frozenset[NodeId]] = frozenset()
 
 
@@ -133,7 +133,7 @@ class SimulatedPool:
         self._limits = limits
         self._choose = world.dice.randrange
         self._guards = SimulatedGuards(world, client, self._hops)
-        self._passed_over: dict[NodeId, int] = {}
+        self._passed_over = PassedOver()
         self._members: dict[SimulatedCircuit, _Member] = {}
         self._begun: dict[SimulatedCircuit, None] = {}
         self._waiting: list[_Request] = []
@@ -255,10 +255,9 @@ class SimulatedPool:
     def _path(
         self, avoid: frozenset[NodeId], avoid_exits: frozenset[NodeId], prefer_not: frozenset[NodeId]
     ) -> Path | None:
-        now_ms = self._engine.now_ms
-        self._passed_over = {node: until for node, until in self._passed_over.items() if until > now_ms}
+        failed = self._passed_over.of(len(self._hops), now_ms=self._engine.now_ms)
         guards = self._guards.in_order()
-        for passed_over in (frozenset(self._passed_over), _NONE):
+        for passed_over in (failed, _NONE):
             try:
                 return choose_path(
                     self._hops,
@@ -274,6 +273,7 @@ class SimulatedPool:
 
     def add(self, circuit: SimulatedCircuit, took_s: float) -> _Member:
         self.times.built(took_s)
+        self._guards.records.built(circuit.hops[0])
         self.built += 1
         self._last += 1
         now_ms = self._engine.now_ms
@@ -284,11 +284,22 @@ class SimulatedPool:
     def note_failure(self, path: Path, hop: int | None) -> None:
         if hop == 1:
             self._guards.failed(path.guard.node_id)
-        elif hop is not None:
-            self._passed_over[path.hops[hop - 1].node_id] = self._engine.now_ms + PASSED_OVER_MS
+            return
+        if hop is not None:
+            self._passed_over.add(path.hops[hop - 1].node_id, now_ms=self._engine.now_ms)
+        self._failed_behind(path.guard.node_id, was_built=False)
+
+    def _failed_behind(self, guard: NodeId, *, was_built: bool) -> None:
+        now_ms = self._engine.now_ms
+        if self._guards.records.failed_behind(guard, was_built=was_built, now_ms=now_ms):
+            self._passed_over.clear()
+            for each in self._members.values():
+                if each.circuit.hops[0] == guard:
+                    each.rotate_at_ms = min(each.rotate_at_ms, now_ms)
 
     def drop(self, circuit: SimulatedCircuit) -> None:
-        self._members.pop(circuit, None)
+        if self._members.pop(circuit, None) is not None and circuit.was_cut:
+            self._failed_behind(circuit.hops[0], was_built=True)
         self._begun.pop(circuit, None)
         if circuit.is_guard_lost:
             self._guards.lost(circuit.hops[0])
@@ -342,6 +353,7 @@ class SimulatedPool:
                     circuit.probe()
                 case Silence.GIVE_UP:
                     self.silent += 1
+                    self._failed_behind(circuit.hops[0], was_built=True)
                     self.check_guard(circuit)
                     circuit.close()
 
