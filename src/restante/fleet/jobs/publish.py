@@ -25,7 +25,7 @@ from restante.fleet.stream.state_tables import KINDS
 from restante.fleet.tables.definitions import TABLES, FleetTables, trusted_actions
 from restante.fleet.tables.derived_tables import DERIVED
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
-from restante.fleet.tables.table import Made
+from restante.fleet.tables.table import Made, Scope
 from restante.model.provenance import Certainty, Provenance
 from restante.policy.dead_letters import DeadLetterRetention
 
@@ -80,21 +80,25 @@ def _build_all(work: Publication) -> None:
 
 
 def _update_all(work: Publication, change: Change) -> None:
-    """First the tables with a row a message, each with all cores; then small ones, several at a time.
+    """Update the tables with a row a message one after the other, and small ones beside them, several at a time.
 
     A table that is built from others waits for them (PublishedTables): these come before it in DERIVED.
     """
     updates = TableUpdates(work, change)
-    for name in ("writer_hours", *LARGE):
-        updates.update(TABLES[name])
-    work.spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    work.spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    with ThreadPoolExecutor(TABLES_AT_ONCE) as threads:
-        for table in DERIVED:
-            if table.name not in work.versions and table.name != "actions":
-                work.under_way[table.name] = threads.submit(updates.update, table)
+    large = ("writer_hours", *LARGE)
+    small = (table.name for table in DERIVED if table.name not in (*large, "actions"))
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(TABLES_AT_ONCE) as several:
+        for threads, names in ((one, large), (several, sorted(small, key=_turn))):
+            for name in names:
+                work.under_way[name] = threads.submit(updates.update, TABLES[name])
     for done in work.under_way.values():
         done.result()
+
+
+def _turn(name: str) -> int:
+    """When a table is begun: the later, the more it waits for."""
+    scope = TABLES[name].scope
+    return 0 if scope in (Scope.EVENT, Scope.WRITER) else 2 if scope is Scope.COPY else 1
 
 
 def published(spark: SparkSession, lake: Lake, *, batch: int) -> FleetTables | None:
@@ -115,5 +119,7 @@ def _session_for_few_rows(spark: SparkSession, change: Change) -> SparkSession:
     few = spark.newSession()
     tasks = partitions_for(change.rows, at_least=min(spark.sparkContext.defaultParallelism, FEW_TASKS))
     few.conf.set("spark.sql.adaptive.enabled", "false")
+    few.conf.set("spark.sql.codegen.wholeStage", "false")
+    few.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     few.conf.set("spark.sql.shuffle.partitions", str(tasks))
     return few

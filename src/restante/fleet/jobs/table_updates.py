@@ -82,14 +82,14 @@ class TableUpdates:
 
     def _update_hours(self, table: Table) -> None:
         work, days = self._work, self._change.days
-        before, paths = work.tables[table.name], self._paths(table, days)
+        before, paths = self._now(table), self._paths(table, days)
         if len(self._change.gone):
             hours = work.build(table, events=self._events(days))
         else:
             hours = merged_hours(work.read(table, paths).unionByName(work.build(table, events=self._came)))
         work.put(table, [hours.toArrow()], removed=paths)
         if JournalKind.NODE_STARTED in self._change.kinds:
-            self._has_other_nodes = _has_other_nodes(before, work.tables[table.name])
+            self._has_other_nodes = _has_other_nodes(before, self._now(table))
 
     def _update_by_writer(self, table: Table) -> None:
         """Build the rows of the writers that changed, from events of the days that the hours tell to search."""
@@ -142,7 +142,9 @@ class TableUpdates:
 
     def _update_copies(self, table: Table) -> None:
         """Keep what is not about changed sealed bytes, add what is, and leave out messages that ended."""
-        work, changed = self._work, self._replicas
+        work = self._work
+        work.under_way["replicas"].result()
+        changed = self._replicas
         if changed is None:
             self._build_again(table)
             return
@@ -175,6 +177,7 @@ class TableUpdates:
 
     @property
     def _messages(self) -> ChangedMessages:
+        self._work.under_way["messages"].result()
         if self._found is None:
             raise AssertionError("messages are updated before what is made from them")
         return self._found
@@ -188,6 +191,9 @@ class TableUpdates:
         folder = KINDS["events"].folder
         names = (f"{folder}/{path}" for path, file in self._work.live.items() if days is None or file.day in days)
         return read_events(self._work.spark, self._work.lake, names).select(*JOURNAL_COLUMNS)
+
+    def _now(self, table: Table) -> DataFrame:
+        return self._work.read(table, self._work.files(table).live())
 
     def _paths(self, table: Table, days: frozenset[str] = frozenset()) -> list[str]:
         """The live files of a table: of some days if it is divided by day, else all."""
