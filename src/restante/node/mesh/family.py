@@ -9,6 +9,7 @@ from restante.model.sources import Source
 from restante.node.frame_family import Peer
 from restante.node.mesh.connection import MeshFamilyConnection
 from restante.node.mesh.counters import MeshCounters
+from restante.node.mesh.turns import InTurns, Turns
 from restante.node.mesh.view import MeshView
 from restante.node.mesh.writes import MeshWrites
 from restante.policy.quota import MailboxQuota
@@ -44,11 +45,12 @@ class MeshFamily:
         self.on_descriptor: Callable[[NodeDescriptor, Source], None] = lambda _descriptor, _source: None
         self.on_damaged: Callable[[list[DamagedMeshBlob]], None] = lambda _damaged: None
         self._max_subscriptions = max_subscriptions
+        self._turns = Turns()
         writes.on_stored = self.stored
         self._subscribers: defaultdict[InboxKey, set[MeshFamilyConnection]] = defaultdict(set)
 
-    def connect(self, peer: Peer) -> "MeshFamilyConnection":
-        return MeshFamilyConnection(self, peer)
+    def connect(self, peer: Peer) -> InTurns:
+        return InTurns(MeshFamilyConnection(self, peer), peer, self._turns)
 
     @property
     def subscriptions(self) -> int:

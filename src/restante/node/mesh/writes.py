@@ -53,6 +53,10 @@ class ChangeWork(NamedTuple):
 Work = PutWork | ChangeWork
 
 
+def _cost(work: Work) -> int:
+    return 1 + work.size_bytes // COST_BYTES
+
+
 @dataclass(slots=True, eq=False)
 class _Batch:
     work: list[Work]
@@ -98,7 +102,7 @@ class MeshWrites:
 
     def add(self, work: Work) -> None:
         """Queue a change; the peer is answered after the commit that holds it."""
-        self._queue.add(work.source, work.peer, work, cost=1 + work.size_bytes // COST_BYTES)
+        self._queue.add(work.source, work.peer, work, cost=_cost(work))
         self._count(work, 1)
         self._idle.clear()
         if not self._may_read(work.peer, work.source) and work.peer not in self._paused:
@@ -118,7 +122,8 @@ class MeshWrites:
             self._idle.set()
             return
         batch = _Batch(self._queue.take(min(max(WHOLE_BATCH, self._queue.cost // 2), MAX_BATCH)), self._now_ms())
-        apart = len(batch.work) > SMALL_BATCH and not self._is_disk_quick
+        cost = sum(map(_cost, batch.work))
+        apart = cost > WHOLE_BATCH or (cost > SMALL_BATCH and not self._is_disk_quick)
         done = self._commits.start(partial(self._perform, batch), apart=apart)
         if done.done():
             self._end(batch, done)

@@ -4,6 +4,7 @@ Changes are made by the one writer inside a transaction and journaled with it. R
 only what is committed.
 """
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -145,21 +146,29 @@ class SqliteMeshStore:
         The caller has checked that this node holds the key or counts among its 16 closest (SPEC 7.4). Once more than
         half of the total is used, only hashes of deleted blobs are kept: anybody can name hashes that never were here.
         """
-        gone: list[PayloadHash] = []
+        wanted = list(dict.fromkeys(hashes))
+        listed = json.dumps([each.hex() for each in wanted])
         with self._database.transaction():
             state = self._look_up(key, blinded, bucket)
-            for each in hashes:
-                found = self._database.rows(_SQL["delete"], key, each) if state.blobs else []
-                self._note(found, JournalKind.SERVED, JournalKind.DELETED, now_ms=now_ms)
-                gone += [each] if found else []
-                has_space = found or not is_total_scarce(quota, self.total_bytes() + self._elsewhere_bytes())
-                if has_space and state.deleted < MAX_TOMBSTONES and not self._write(_SQL["is_deleted"], key, each):
-                    self._database.rows(_SQL["bury"], key, each)
+            found = self._database.rows(_SQL["delete"], key, listed) if state.blobs else []
+            self._note(found, JournalKind.SERVED, JournalKind.DELETED, now_ms=now_ms)
+            gone = {PayloadHash(each) for _, _, each, _ in found}
+            buried = (
+                {each for (each,) in self._database.rows(_SQL["buried_of"], key, listed)} if state.deleted else set()
+            )
+            used_bytes = self.total_bytes() + self._elsewhere_bytes()
+            new: list[PayloadHash] = []
+            for each in wanted:
+                has_space = each in gone or not is_total_scarce(quota, used_bytes + TOMBSTONE_BYTES * len(new))
+                if has_space and each not in buried and state.deleted < MAX_TOMBSTONES:
+                    new.append(each)
                     state.deleted += 1
                     state.xor ^= int.from_bytes(each, "big")
-                    self._total_bytes = self.total_bytes() + TOMBSTONE_BYTES
+            if new:
+                self._database.rows(_SQL["bury"], key, json.dumps([each.hex() for each in new]))
+                self._total_bytes = self.total_bytes() + TOMBSTONE_BYTES * len(new)
             self._changed.add(key)
-        return gone
+        return [each for each in wanted if each in gone]
 
     def collect_garbage(self, *, now_ms: int, limit: int) -> int:
         """Delete up to `limit` blobs that expired or whose bucket ended 30 days ago, then tombstones that are no longer

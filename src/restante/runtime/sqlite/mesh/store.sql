@@ -37,16 +37,22 @@ INSERT INTO mesh_blob (id, inbox_key, payload_hash, expires_at_ms, envelope) VAL
 UPDATE mesh_blob SET expires_at_ms = ?, envelope = ? WHERE id = ?;
 
 -- name: delete
--- One blob by its hash, with what the counts need.
-DELETE FROM mesh_blob WHERE inbox_key = ? AND payload_hash = ? RETURNING id, inbox_key, payload_hash, length(envelope);
+-- Blobs of a key by their hashes, a JSON array of hex texts, with what the counts need.
+DELETE FROM mesh_blob WHERE inbox_key = ? AND payload_hash IN (SELECT unhex(value) FROM json_each(?))
+RETURNING id, inbox_key, payload_hash, length(envelope);
 
 -- name: delete_id
 -- One blob by its id, with what the counts need.
 DELETE FROM mesh_blob WHERE id = ? RETURNING id, inbox_key, payload_hash, length(envelope);
 
+-- name: buried_of
+-- Which of these blobs the owner has deleted before.
+SELECT payload_hash FROM mesh_tombstone
+ WHERE inbox_key = ? AND payload_hash IN (SELECT unhex(value) FROM json_each(?));
+
 -- name: bury
--- The tombstone of a blob, so that no neighbour brings it back.
-INSERT INTO mesh_tombstone (inbox_key, payload_hash) VALUES (?, ?) ON CONFLICT DO NOTHING;
+-- The tombstones of blobs, so that no neighbour brings them back.
+INSERT INTO mesh_tombstone (inbox_key, payload_hash) SELECT ?, unhex(value) FROM json_each(?);
 
 -- name: sizes
 -- Ids and sizes of the blobs of a key, to count the share of each source.
