@@ -1,19 +1,24 @@
 """A stream checks signatures, and reads a segment again once its key is enrolled (SPEC 13.1)."""
 
+import shutil
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from restante.crypto.identity import Identity
+from restante.fleet.jobs.backfill import backfill
 from restante.fleet.jobs.report_input import look_at, source_of
 from restante.fleet.jobs.stream import Streamed, StreamOptions, start_stream
-from restante.fleet.lake.enrolment_file import accept_key
+from restante.fleet.lake.enrolment_file import accept_key, read_enrolment
 from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.reading import read_live
+from restante.fleet.lake.segments import find_segments
 from restante.model.journal import JournalKind
 from restante.model.provenance import Certainty, provenance_of
 from restante.policy.settings import Settings
-from support.fleet.journal_files import Journal, message, writer
+from support.fleet.journal_files import Journal, Record, message, records, write_segment, writer
 from support.fleet.signed_segments import KEY, STRANGER, ship_chain
 from support.spec.clauses import clause
 
@@ -50,3 +55,55 @@ def test_a_segment_of_an_unknown_key_counts_for_nothing_until_the_key_is_enrolle
     assert provenance_of(one.claim for one in segments).certainty is Certainty.VERIFIED
     unchecked = source_of(spark, look_at(lake.root)).segments
     assert provenance_of(one.claim for one in unchecked).certainty is Certainty.UNVERIFIED
+
+
+def verdicts_of(spark: SparkSession, lake: Lake) -> list[tuple[bytes, str, str, str | None]]:
+    source = source_of(spark, look_at(lake.root, OPERATOR_KEY))
+    with source.rows as (validated, _):
+        rows = validated.select("event_id", "source_file", "verdict", "reason").collect()
+    return sorted((bytes(row[0]), row[1], row[2], row[3]) for row in rows)
+
+
+@clause("13.1", "13.7")
+def test_unsigned_files_hide_no_signed_event_whether_they_come_before_or_after(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A copy and a contradiction of each signed event, in files whose names are lower and higher."""
+    lake = Lake(str(tmp_path))
+    lake.local_segments.mkdir()
+    accept_key(lake.root, KEY.public.hex(), OPERATOR)
+    journal = Journal(writer(1))
+    for each in range(6):
+        journal.write(JournalKind.ACCEPTED, message(each), NOON_MS + each)
+    true = records(journal.rows)
+    forged = [{**row, "at_ms": NOON_MS + 999} for row in true]
+
+    def leave(name: str, rows: Sequence[Record]) -> None:
+        write_segment(lake.local_segments / f"{name}.parquet", rows)
+
+    leave("0-copy", true[:2])
+    leave("0-forged", forged[2:4])
+    leave("0-split", true[4:5])
+    leave("0-split-forged", forged[4:5])
+    update(spark, lake)
+    [signed] = ship_chain(lake.local_segments, journal.rows, sizes=6)
+    update(spark, lake)
+    leave("z-copy", true[2:4])
+    leave("z-forged", forged[:2])
+    update(spark, lake)
+    streamed = verdicts_of(spark, lake)
+    events = [file for _, file, verdict, _ in streamed if verdict == "event"]
+    assert events == [signed.name] * 6
+    assert {file for _, file, verdict, _ in streamed if verdict == "quarantined"} == {
+        "0-forged.parquet",
+        "0-split-forged.parquet",
+        "z-forged.parquet",
+    }
+    again = Lake(str(tmp_path / "again"))
+    shutil.copytree(lake.segments, again.segments)
+    accept_key(again.root, KEY.public.hex(), OPERATOR)
+    assert verdicts_of(spark, again) == streamed
+    found = find_segments(again.local_segments, enrolment=read_enrolment(again.root, OPERATOR_KEY))
+    backfill(spark, again, Settings(), *found, is_published=False)
+    backfilled = read_live(spark, again, "events").select("event_id", "source_file").collect()
+    assert sorted((bytes(row[0]), row[1]) for row in backfilled) == [one[:2] for one in streamed if one[2] == "event"]

@@ -214,3 +214,21 @@ def test_two_writers_may_use_the_same_number(spark: SparkSession) -> None:
     other = WriterId(b"somebody else's!")
     row = {**EVERYTHING, "writer": other, "event_id": event_id(other, 1)}
     assert events(validate_rows(frame(spark, [EVERYTHING, row]))).count() == 2
+
+
+@clause("13.1", "13.2")
+def test_rows_of_files_that_are_not_signed_change_nothing_about_a_signed_event(spark: SparkSession) -> None:
+    """An unsigned copy under a lower name, an unsigned contradiction, and rows that two signed files contradict."""
+    one, two = ({**EVERYTHING, "event_id": event_id(writer(1), number)} for number in (1, 2))
+    rows = [one, one, {**one, "code": None}, two, {**two, "code": None}, two]
+    frames = frame(spark, rows, ["a", "signed1", "b", "signed1", "signed2", "a"])
+    validated = validate_rows(frames, signed=frozenset({"signed1", "signed2"})).collect()
+    found = sorted((row["event_id"][-1], row["source_file"], row["verdict"], row["reason"]) for row in validated)
+    assert found == [
+        (1, "a", "duplicate", None),
+        (1, "b", "quarantined", CONFLICT),
+        (1, "signed1", "event", None),
+        (2, "a", "quarantined", CONFLICT),
+        (2, "signed1", "quarantined", CONFLICT),
+        (2, "signed2", "quarantined", CONFLICT),
+    ]

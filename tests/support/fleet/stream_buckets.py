@@ -12,6 +12,7 @@ from restante.fleet.kernels.arrivals_schema import EMPTY_STATE
 from restante.fleet.stream.annotate import annotate_rows, with_annotations
 from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef
 from restante.fleet.stream.bucket_step import Counts, Step, advance
+from restante.fleet.stream.duplicates import BatchFiles
 from restante.fleet.stream.rows import COLUMNS, EVENTS, kernel_events
 from support.fleet.arrival_traces import DEDUP, LIMITS, Told, told_by, told_by_table
 
@@ -25,18 +26,24 @@ def rows_read(rows: Iterable[Mapping[str, object]]) -> Any:
 
 
 class FedBucket:
-    """What was fed so far is in `bucket`; every step is a commit of its own."""
+    """What was fed so far is in `bucket`; every step is a commit of its own. `signed` names files."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, signed: frozenset[str] = frozenset()) -> None:
         self.root = root
+        self.signed = signed
         self.bucket = Bucket()
         self.counts = Counts()
         self.steps = 0
 
-    def feed(self, rows: Iterable[Record]) -> Step:
+    def feed(self, rows: Iterable[Record], reread: frozenset[str] = frozenset()) -> Step:
         table = annotate_rows(pa.Table.from_pylist(list(rows), schema=EVENTS))
         step = advance(
-            BucketWriter(str(self.root), 0, self.root / "cache"), self.bucket, table, order=LIMITS, dedup=DEDUP
+            BucketWriter(str(self.root), 0, self.root / "cache"),
+            self.bucket,
+            table,
+            files=BatchFiles(reread=reread, signed=self.signed, find_signed=self.signed.intersection),
+            order=LIMITS,
+            dedup=DEDUP,
         )
         self.bucket, self.counts, self.steps = step.bucket, self.counts + step.counts, self.steps + 1
         return step
@@ -50,6 +57,9 @@ class FedBucket:
 
     def events(self) -> Counter[tuple[Any, ...]]:
         return Counter(tuple(row[name] for name in COLUMNS) for row in self.table("events"))
+
+    def signed_events(self) -> set[bytes]:
+        return {row["event_id"] for row in self.table("events") if row["source_file"] in self.signed}
 
     def quarantine(self) -> Counter[tuple[Any, ...]]:
         return Counter(tuple(row.values()) for row in self.table("quarantine"))

@@ -21,7 +21,7 @@ from restante.fleet.lake.enrolment_file import read_enrolment
 from restante.fleet.lake.file_systems import Listing
 from restante.fleet.lake.layout import DAY, Lake, check_writable
 from restante.fleet.lake.segment_discovery import segments_here, segments_of
-from restante.fleet.lake.segments import Segment, damaged, read_segments
+from restante.fleet.lake.segments import Segment, damaged, read_segments, signed_files
 from restante.fleet.lake.table_writer import (
     discard_files,
     file_rows,
@@ -122,7 +122,7 @@ def backfill(
     keep = outside(first_day, last_day)
     with watched(spark, "validating", tell):
         known = survey_segments(spark, segments, rows, write_to=lake if is_all else None)
-        validated = validate_prescanned(rows, known)
+        validated = validate_prescanned(rows, known, signed_files(segments))
         if known.repeated != ():
             validated = validated.persist(StorageLevel.DISK_ONLY)
         found = tallies(validated, known)

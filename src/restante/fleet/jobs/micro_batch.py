@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from restante.fleet.kernels.row_rules import SHARED_BYTES
 from restante.fleet.lake.enrolment_file import enrolment_stamp, read_enrolment
 from restante.fleet.lake.file_systems import open_folder
 from restante.fleet.lake.layout import Lake
-from restante.fleet.lake.segments import UNKNOWN_KEY, Segment, damaged, inspect_segments, read_segments
+from restante.fleet.lake.segments import UNKNOWN_KEY, Segment, damaged, inspect_segments, read_segments, signed_files
 from restante.fleet.spark.errors import is_for_want_of_room
 from restante.fleet.spark.map_in_arrow import BatchFunction
 from restante.fleet.stream.annotate import annotate_rows
@@ -34,10 +35,12 @@ from restante.fleet.stream.batches import (
     EventChanges,
     RejectedFile,
     SegmentRow,
+    signed_before,
     with_rejected,
 )
 from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef, background_sync, default_cache
 from restante.fleet.stream.bucket_step import Counts, advance, remove_file_rows
+from restante.fleet.stream.duplicates import BatchFiles
 from restante.fleet.stream.rows import EVENTS, QUARANTINE
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.model.errors import StoreUnusable
@@ -114,7 +117,8 @@ class MicroBatches:
         segments, bad = inspect_segments(self._folder, sorted(planned), enrolment)
         reread = frozenset(one.name for one in before.rejected if one.rows_taken and one.name in planned)
         buckets, counts = self._without_file_rows(before, reread)
-        fragments = self._run(segments, len(buckets), _advance_bucket(self._lake.root, buckets, reread, self._settings))
+        files = BatchFiles(reread=reread, signed=signed_files(segments), find_signed=partial(signed_before, self._lake))
+        fragments = self._run(segments, len(buckets), _advance_bucket(self._lake.root, buckets, files, self._settings))
         read: dict[str, int] = {}
         changes = EventChanges()
         after = list(buckets)
@@ -182,9 +186,7 @@ def incoming_rows(rows: DataFrame, buckets: int) -> DataFrame:
     return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE).repartitionById(buckets, bucket)
 
 
-def _advance_bucket(
-    root: str, buckets: tuple[Bucket, ...], reread: frozenset[str], settings: Settings
-) -> BatchFunction:
+def _advance_bucket(root: str, buckets: tuple[Bucket, ...], files: BatchFiles, settings: Settings) -> BatchFunction:
     order, dedup = settings.order, settings.dedup
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -196,15 +198,15 @@ def _advance_bucket(
         rows = annotate_rows(pa.Table.from_batches(came).select(EVENTS.names).cast(EVENTS))
         with background_sync() as sync:
             writer = BucketWriter(root, place, default_cache(root), sync)
-            step = advance(writer, buckets[place], rows, reread_files=reread, order=order, dedup=dedup)
+            step = advance(writer, buckets[place], rows, files=files, order=order, dedup=dedup)
         writer.drop_cached(step.bucket)
-        files = rows["source_file"].value_counts()
+        read = rows["source_file"].value_counts()
         fragment = {
             "bucket": step.bucket.as_json(),
             "counts": asdict(step.counts),
             "came": [ref.name for ref in step.came],
             "went": [ref.name for ref in step.went],
-            "files": {one["values"].as_py(): one["counts"].as_py() for one in files},
+            "files": {one["values"].as_py(): one["counts"].as_py() for one in read},
         }
         yield pa.RecordBatch.from_pydict(
             {"bucket": pa.array([place], pa.int32()), "fragment": pa.array([json.dumps(fragment)])}

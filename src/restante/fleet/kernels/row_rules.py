@@ -24,7 +24,7 @@ VERSION_4: Final = (b"\x40", b"\x4f")
 RFC_9562: Final = (b"\x80", b"\xbf")
 SOURCE_FILE: Final = "source_file"
 OTHER_WRITER: Final = "writer: must be the one that the segment is named after"
-_SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{32})-[0-9]{16}-[0-9]{16}\.parquet")
+_SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{32})-.*\.parquet")  # as a signed manifest has it
 
 
 class Must(Enum):

@@ -80,6 +80,11 @@ class Segment:
     claim: SegmentClaim | None = None
 
 
+def signed_files(segments: Iterable[Segment]) -> frozenset[str]:
+    """The names of those that an enrolled key signed."""
+    return frozenset(segment.path.name for segment in segments if segment.claim is not None)
+
+
 def find_segments(
     directory: Path | str, spark: SparkSession | None = None, *, enrolment: Enrolment | None = None
 ) -> tuple[list[Segment], list[BadSegment]]:

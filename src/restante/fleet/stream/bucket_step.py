@@ -14,7 +14,14 @@ import pyarrow.compute as pc
 from restante.fleet.kernels.arrivals_words import UNUSABLE
 from restante.fleet.stream.annotate import with_annotations
 from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef, compact, rewrite_without, sort_by_event
-from restante.fleet.stream.duplicates import Copies, classify_duplicates, retract, without_unusable
+from restante.fleet.stream.duplicates import (
+    BatchFiles,
+    Copies,
+    classify_duplicates,
+    is_contradicted,
+    retract,
+    without_unusable,
+)
 from restante.fleet.stream.known_numbers import NO_RANGES, ids_of, with_numbers
 from restante.fleet.stream.rows import EVENTS, QUARANTINE, in_order, is_unusable, session_tags, taken, with_reason
 from restante.fleet.stream.sessions import update_sessions
@@ -69,14 +76,15 @@ def advance(
     *,
     order: OrderLimits,
     dedup: DedupLimits,
-    reread_files: frozenset[str] = frozenset(),
+    files: BatchFiles = BatchFiles(),  # noqa: B008 - frozen
 ) -> Step:
-    """Apply `rows` (INCOMING, stream/rows) to the bucket. `reread_files` names files that were read in part before."""
+    """Apply `rows` (INCOMING, stream/rows), which are of `files`, to the bucket."""
     is_sound = pc.is_null(rows["reason"]).to_numpy()
     refused = taken(rows, ~is_sound).select(QUARANTINE.names)
     ranges = pa.concat_tables([NO_RANGES, *map(writer.read_state, before.numbers)])
-    copies = classify_duplicates(writer, before, in_order(taken(rows, is_sound)), ranges, reread_files)
-    bucket, gone, replaced, repeats_gone = _without_retracted(writer, before, copies)
+    copies = classify_duplicates(writer, before, in_order(taken(rows, is_sound), files.signed), ranges, files)
+    bucket, released = _without_released(writer, before, copies)
+    bucket, gone, replaced, repeats_gone = _without_retracted(writer, bucket, copies)
     bucket = _without_refiled(writer, bucket, copies)
     unusable = copies.fresh.filter(is_unusable(copies.fresh))
     odd = [
@@ -84,17 +92,18 @@ def advance(
         copies.conflicting,
         replaced,
         with_reason(unusable, UNUSABLE),
-        with_reason(copies.refiled, UNUSABLE),
+        with_reason(copies.refiled.filter(is_unusable(copies.refiled)), UNUSABLE),
     ]
     came = writer.write_table("events", copies.fresh)
     refiled = writer.write_table("events", sort_by_event(copies.refiled))
     refused_now = writer.write_table("quarantine", sort_by_event(pa.concat_tables(odd)))
+    overruled = writer.write_table("quarantine", sort_by_event(copies.overruled))  # none of `went`: the event stays
     bucket = _tidied(writer, bucket)  # before new files: these stay apart for a batch
     bucket = replace(
         bucket,
         events=(*bucket.events, *refiled, *came),
         repeats=(*bucket.repeats, *writer.write_table("repeats", sort_by_event(copies.repeats))),
-        quarantine=(*bucket.quarantine, *refused_now),
+        quarantine=(*bucket.quarantine, *overruled, *refused_now),
     )
     if len(copies.new_ids):
         bucket = replace(bucket, numbers=writer.write_state("numbers", with_numbers(ranges, copies.new_ids)))
@@ -115,7 +124,7 @@ def advance(
         events=len(copies.fresh) - len(gone),
         # An event that goes by another file leaves a repeat for the one it takes.
         duplicates=len(copies.repeats) - repeats_gone,
-        quarantined=len(refused) + len(copies.conflicting) + len(replaced),
+        quarantined=len(refused) + len(copies.conflicting) + len(replaced) + len(copies.overruled) - released,
         late=updated.late,
         reprocessed=updated.reprocessed,
         retracted=len(gone),
@@ -144,6 +153,20 @@ def _without_retracted(writer: BucketWriter, bucket: Bucket, copies: Copies) -> 
         return bucket, EVENTS.empty_table(), QUARANTINE.empty_table(), 0
     bucket, gone, replaced = retract(writer, bucket, copies.retracted)
     return bucket, gone, replaced, len(replaced) - len(gone)
+
+
+def _without_released(writer: BucketWriter, bucket: Bucket, copies: Copies) -> tuple[Bucket, int]:
+    """The bucket without the quarantined copies of events that a signed file has, and how many these are."""
+    if not len(copies.released):
+        return bucket, 0
+    quarantine, gone = rewrite_without(
+        writer,
+        "quarantine",
+        bucket.quarantine,
+        lambda table: is_contradicted(table, copies.released),
+        lambda _ref: True,
+    )
+    return replace(bucket, quarantine=quarantine), sum(map(len, gone))
 
 
 def _without_refiled(writer: BucketWriter, bucket: Bucket, copies: Copies) -> Bucket:

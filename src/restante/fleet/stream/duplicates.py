@@ -1,11 +1,15 @@
 """Classifies rows as new events, duplicates of an event, or conflicting with one (SPEC 13.1, 13.2).
 
 Of rows with the same event id, equal ones are one event; if any two differ, all of them go to the quarantine, also one
-that was an event until now. Held against everything that ever came: what is known by its number is looked up in the
-stream's own event files, of which only the parts that can hold it are read.
+that was an event until now. Where signed files have the event, only rows of signed files count for that; others are
+copies of it or go to the quarantine. So an event id is in one of four states: an event of a signed file, an event of an
+unsigned one, contradicted by unsigned files alone, which ends when a signed one has it, or by signed ones.
+
+Rows are held against everything that ever came: what is known by its number is looked up in the stream's own event
+files, of which only the parts that can hold it are read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +21,34 @@ from restante.fleet.kernels.arrivals_schema import Flags, Ints
 from restante.fleet.kernels.arrivals_words import UNUSABLE
 from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef, rewrite_without
 from restante.fleet.stream.known_numbers import Ids, ids_of, is_known
-from restante.fleet.stream.rows import ANNOTATED, EVENTS, REPEATS, is_unusable, same_content, taken, with_reason
+from restante.fleet.stream.rows import (
+    ANNOTATED,
+    EVENTS,
+    QUARANTINE,
+    REPEATS,
+    is_unusable,
+    same_content,
+    taken,
+    with_reason,
+)
 from restante.fleet.transforms.validate import CONFLICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFiles:
+    """The files of a batch by name: those that were read in part before, and those that an enrolled key signed.
+
+    `find_signed` returns which of some files of earlier batches were signed.
+    """
+
+    reread: frozenset[str] = frozenset()
+    signed: frozenset[str] = frozenset()
+    find_signed: Callable[[frozenset[str]], frozenset[str]] = frozenset().intersection
+
+    def signed_before(self, names: Any) -> Flags:
+        """Whether each of these files was signed when it was read. What was read in part never had the right hash."""
+        different = frozenset(names.unique().to_pylist()) - self.reread
+        return _is_among(names, self.find_signed(different) if different else different)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,50 +65,106 @@ class Copies:
     retracted: Ids
     """Events until now, contradicted by a row that has come."""
     refiled: Any
-    """Events that could not be used, and of which a copy came whose file has a lower name: EVENTS."""
+    """Events that go by the file of a copy that came: it is signed and theirs is not, or they cannot be used and its
+    name is lower. EVENTS."""
+    overruled: Any
+    """Rows of unsigned files for the quarantine that differ from the event of a signed one."""
+    released: Ids
+    """Contradicted by unsigned files until now, and events of a signed one from now on."""
 
 
-def classify_duplicates(
-    writer: BucketWriter, bucket: Bucket, sound: Any, ranges: Any, reread_files: frozenset[str]
-) -> Copies:
-    """`sound` is in order (stream/rows); `ranges` are the known numbers; `reread_files` names files read before."""
+def classify_duplicates(writer: BucketWriter, bucket: Bucket, sound: Any, ranges: Any, files: BatchFiles) -> Copies:
+    """`sound` is in order (stream/rows); `ranges` are the known numbers."""
     ids = ids_of(sound["event_id"])
     starts = np.ones(len(ids), dtype=np.bool_)
     starts[1:] = ids[1:] != ids[:-1]
     first = np.flatnonzero(starts)
     group = np.cumsum(starts) - 1
     known = is_known(ranges, ids[first])
-    is_alone = np.bincount(group, minlength=len(first)) == 1
-    is_split = np.zeros(len(first), dtype=np.bool_)
-    further = np.flatnonzero(~is_alone[group])
-    if len(further):
-        differs = ~same_content(taken(sound, further), taken(sound, first[group[further]]))
-        is_split[group[further[differs]]] = True
+    is_signed = _is_among(sound["source_file"], files.signed)
     old = find_events(writer, bucket.events, ids[first[known]]) if known.any() else EVENTS.empty_table()
     of_group = _places(ids[first], ids_of(old["event_id"]))
     has_old = of_group >= 0
-    copies = np.flatnonzero(has_old[group])
-    contradicts = ~same_content(taken(sound, copies), taken(old, of_group[group[copies]]))
-    is_revoked = np.zeros(len(first), dtype=np.bool_)
-    is_revoked[group[copies[contradicts]]] = True
-    in_conflict = is_revoked | (known & ~has_old) | (~known & is_split)
-    is_new = ~known & ~is_split
-    fresh = starts & is_new[group]
-    repeated = ~in_conflict[group] & ~fresh
-    refiled, moved, groups = _refiled(sound, old, of_group, first, has_old & ~is_revoked)
+    was_signed = np.zeros(len(first), dtype=np.bool_)
+    was_signed[has_old] = files.signed_before(old["source_file"])[of_group[has_old]]
+    is_overtaken = has_old & is_signed[first] & ~was_signed
+    stays = has_old & ~is_overtaken
+    differs = _differs(sound, first[group]) if len(ids) > len(first) else np.zeros(len(ids), dtype=np.bool_)
+    copies = np.flatnonzero(stays[group])
+    differs[copies] = ~same_content(taken(sound, copies), taken(old, of_group[group[copies]]))
+    counts = is_signed | ~(is_signed[first] | was_signed)[group]
+    in_conflict = np.zeros(len(first), dtype=np.bool_)
+    in_conflict[group[differs & counts]] = True
+    is_replaced = np.zeros(len(first), dtype=np.bool_)
+    over = np.flatnonzero(is_overtaken)
+    is_replaced[over] = ~same_content(taken(sound, first[over]), taken(old, of_group[over]))
+    was_refused = known & ~has_old
+    is_released = was_refused & is_signed[first] & ~in_conflict
+    contradicted = QUARANTINE.empty_table()
+    if is_released.any():
+        contradicted, by_signed = _contradicted(writer, bucket, ids[first[is_released]], files)
+        is_released &= ~np.isin(ids[first], by_signed)
+    in_conflict |= was_refused & ~is_released
+    fresh = starts & (~in_conflict & (~known | is_released | is_replaced))[group]
+    repeated = ~in_conflict[group] & ~differs & ~fresh
+    refiled, moved, groups = _refiled(
+        sound,
+        old,
+        of_group,
+        first,
+        stays=stays & ~in_conflict & (is_signed[first] == was_signed),
+        overtaken=is_overtaken & ~in_conflict & ~is_replaced,
+    )
     repeated[first[groups]] = False
-    if reread_files:
+    if files.reread:
+        copies = np.flatnonzero(has_old[group])
         names, old_names = taken(sound, copies)["source_file"], taken(old, of_group[group[copies]])["source_file"]
-        is_itself = pc.and_(pc.is_in(names, value_set=pa.array(sorted(reread_files))), pc.equal(names, old_names))
+        is_itself = pc.and_(pc.is_in(names, value_set=pa.array(sorted(files.reread))), pc.equal(names, old_names))
         repeated[copies[is_itself.to_numpy()]] = False
+    freed = taken(contradicted, np.isin(ids_of(contradicted["event_id"]), ids[first[is_released]]))
+    is_copy = same_content(freed, taken(sound, first[_places(ids_of(freed["event_id"]), ids[first])]))
     return Copies(
         fresh=taken(sound, fresh).select(ANNOTATED.names),
-        repeats=pa.concat_tables([taken(sound, repeated).select(REPEATS.names), moved]),
+        repeats=pa.concat_tables(
+            [taken(sound, repeated).select(REPEATS.names), moved, taken(freed, is_copy).select(REPEATS.names)]
+        ),
         conflicting=with_reason(taken(sound, in_conflict[group]), CONFLICT),
         new_ids=sound["event_id"].take(pa.array(first[~known])),
-        retracted=ids[first[is_revoked]],
+        retracted=ids[first[has_old & (in_conflict | is_replaced)]],
         refiled=refiled,
+        overruled=pa.concat_tables(
+            [with_reason(taken(sound, differs & ~in_conflict[group]), CONFLICT), taken(freed, ~is_copy)]
+        ),
+        released=ids[first[is_released]],
     )
+
+
+def _is_among(names: Any, files: frozenset[str]) -> Flags:
+    flags: Flags = pc.is_in(names, value_set=pa.array(sorted(files), pa.string())).to_numpy()
+    return flags
+
+
+def _differs(sound: Any, first: Ints) -> Flags:
+    """Whether each row differs from the first with its id. Most are alone, and are not looked at."""
+    differs = np.zeros(len(first), dtype=np.bool_)
+    further = np.flatnonzero(first != np.arange(len(first)))
+    differs[further] = ~same_content(taken(sound, further), taken(sound, first[further]))
+    return differs
+
+
+def _contradicted(writer: BucketWriter, bucket: Bucket, ids: Ids, files: BatchFiles) -> tuple[Any, Ids]:
+    """The quarantined rows that contradict each other under one of `ids`, and ids for which a signed file does."""
+    tables = (writer.read_table(ref).select(QUARANTINE.names) for ref in bucket.quarantine)
+    rows = pa.concat_tables(
+        [QUARANTINE.empty_table(), *(table.filter(is_contradicted(table, ids)) for table in tables)]
+    )
+    return rows, ids_of(rows["event_id"])[files.signed_before(rows["source_file"])]
+
+
+def is_contradicted(table: Any, ids: Ids) -> Any:
+    """Whether each row of the quarantine is there because others with its id, one of `ids`, differ."""
+    named = pa.array(np.isin(_any_ids(table["event_id"]), ids))
+    return pc.fill_null(pc.and_(named, pc.equal(table["reason"], CONFLICT)), False)
 
 
 def _places(wanted: Ids, have: Ids) -> Ints:
@@ -92,19 +178,24 @@ def _places(wanted: Ids, have: Ids) -> Ints:
     return places
 
 
-def _refiled(sound: Any, old: Any, of_group: Ints, first: Ints, stays: Flags) -> tuple[Any, Any, Ints]:
-    """The quarantine names the lowest file that has an unusable arrival: it may be one that has come only now.
+def _refiled(
+    sound: Any, old: Any, of_group: Ints, first: Ints, *, stays: Flags, overtaken: Flags
+) -> tuple[Any, Any, Ints]:
+    """An event goes by a signed file if one has it, and the quarantine names the lowest file that has an unusable
+    arrival: it may be one that has come only now.
 
     Such events with their new file, the repeats that they leave under the old one, and the groups they are of.
     """
-    groups = np.flatnonzero(stays)
+    groups = np.flatnonzero(stays | overtaken)
     events = taken(old, of_group[groups])
     names = taken(sound, first[groups])["source_file"]
-    lower = pc.and_(is_unusable(events), pc.less(names, events["source_file"]))
-    moved = events.filter(lower)
+    is_signed_now = pc.and_(pa.array(overtaken[groups]), pc.not_equal(names, events["source_file"]))
+    is_lower = pc.and_(is_unusable(events), pc.less(names, events["source_file"]))
+    moves = pc.or_(is_signed_now, is_lower)
+    moved = events.filter(moves)
     place = EVENTS.get_field_index("source_file")
-    renamed = moved.set_column(place, EVENTS.field(place), names.filter(lower))
-    return renamed, moved.select(REPEATS.names), groups[lower.to_numpy()]
+    renamed = moved.set_column(place, EVENTS.field(place), names.filter(moves))
+    return renamed, moved.select(REPEATS.names), groups[moves.to_numpy()]
 
 
 def find_events(writer: BucketWriter, refs: Iterable[FileRef], ids: Ids) -> Any:

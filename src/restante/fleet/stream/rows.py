@@ -42,15 +42,15 @@ REPEATS: Final = pa.schema([pa.field("event_id", pa.binary()), _SOURCE])
 INCOMING: Final = pa.schema([*_JOURNAL, _SOURCE, _REASON, *ANNOTATIONS])
 
 
-def in_order(rows: Any) -> Any:
-    """Rows by event id; of equal ones the lowest file name first, as transforms/validate has it."""
+def in_order(rows: Any, signed: frozenset[str]) -> Any:
+    """Rows by event id; of equal ones those of signed files first, then by file name, as transforms/validate has it."""
     if not len(rows):
         return rows
     words = halves(rows["event_id"].cast(pa.binary())).byteswap()
     files = rows["source_file"].combine_chunks().dictionary_encode()
     names = files.dictionary.to_pylist()
     rank = np.empty(len(names), dtype=np.int64)
-    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    rank[sorted(range(len(names)), key=lambda at: (names[at] not in signed, names[at]))] = np.arange(len(names))
     by_file = rank[files.indices.to_numpy()]
     return rows.take(pa.array(np.lexsort((by_file, words[:, 1], words[:, 0]))))
 

@@ -121,10 +121,10 @@ def prescan_of(found: DataFrame) -> Prescan:
     )
 
 
-def validate_prescanned(rows: DataFrame, known: Prescan) -> DataFrame:
+def validate_prescanned(rows: DataFrame, known: Prescan, signed: frozenset[str] = frozenset()) -> DataFrame:
     """Do as `transforms.validate.validate_rows`, with as little work as the prescan allows."""
     if known.repeated is None:
-        return validate_rows(rows)
+        return validate_rows(rows, signed)
     if known.is_clean:
         return _validated(rows.withColumn("reason", sf.lit(None).cast("string")))
     checked = with_faults(rows)
@@ -136,7 +136,7 @@ def validate_prescanned(rows: DataFrame, known: Prescan) -> DataFrame:
         sf.col("first_id"), sf.col("last_id")
     )
     once = _validated(checked.join(sf.broadcast(came_again), is_among, "left_anti"))
-    return once.unionByName(validate_rows(rows.join(sf.broadcast(came_again), is_among, "left_semi")))
+    return once.unionByName(validate_rows(rows.join(sf.broadcast(came_again), is_among, "left_semi"), signed))
 
 
 def tallies(validated: DataFrame, known: Prescan) -> tuple[RowCount, ...]:

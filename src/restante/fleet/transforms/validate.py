@@ -16,6 +16,8 @@ from restante.fleet.kernels.row_rules import row_faults
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 
 _WITH_REASON: Final = StructType([*ROWS.fields, StructField("reason", StringType())])
+_IS_SIGNED: Final = "is_signed"
+_SIGNED_FILES: Final = f"{SOURCE_FILE} string, {_IS_SIGNED} boolean"
 CONFLICT: Final = "event_id: rows that differ have the same one"
 
 
@@ -27,29 +29,37 @@ class RowVerdict(StrEnum):
     QUARANTINED = "quarantined"
 
 
-def validate_rows(rows: DataFrame) -> DataFrame:
-    """Every row of `rows` with its `verdict` and, if quarantined, the `reason`.
+def validate_rows(rows: DataFrame, signed: frozenset[str] = frozenset()) -> DataFrame:
+    """Every row of `rows` with its `verdict` and, if quarantined, the `reason`. `signed` names the signed files.
 
     A segment may be shipped twice (SPEC 13.1): of equal rows one is the event. Rows that share an event_id and differ
-    are all quarantined, because none of them can be proved true.
+    are all quarantined, because none of them can be proved true. But where signed files have the event, only their rows
+    are compared with each other, and one of theirs is the event: whoever writes an unsigned file can't hide it.
     """
-    copies = Window.partitionBy("event_id", "reason").orderBy(SOURCE_FILE)
+    copies = Window.partitionBy("event_id", "reason").orderBy(sf.desc(_IS_SIGNED), SOURCE_FILE)
     all_copies = copies.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     content = sf.struct(*JOURNAL_COLUMNS)
-    validated = with_faults(rows).select(
-        *JOURNAL_COLUMNS,
-        SOURCE_FILE,
-        "reason",
-        (sf.min(content).over(all_copies) != sf.max(content).over(all_copies)).alias("copies_differ"),
-        sf.row_number().over(copies).alias("copy"),
+    trusted = sf.when(sf.col(_IS_SIGNED) == sf.max(_IS_SIGNED).over(all_copies), content)
+    compared = (
+        _with_signed(with_faults(rows), signed)
+        .withColumn("trusted", trusted)
+        .select(
+            *JOURNAL_COLUMNS,
+            SOURCE_FILE,
+            "reason",
+            sf.min("trusted").over(all_copies).alias("lowest"),
+            sf.max("trusted").over(all_copies).alias("highest"),
+            sf.row_number().over(copies).alias("copy"),
+        )
     )
-    reason = sf.coalesce("reason", sf.when(sf.col("copies_differ"), CONFLICT))
+    is_contradicted = (sf.col("lowest") != sf.col("highest")) | (content != sf.col("lowest"))
+    reason = sf.coalesce("reason", sf.when(is_contradicted, CONFLICT))
     verdict = (
         sf.when(reason.isNotNull(), RowVerdict.QUARANTINED)
         .when(sf.col("copy") > 1, RowVerdict.DUPLICATE)
         .otherwise(RowVerdict.EVENT)
     )
-    return validated.select(*JOURNAL_COLUMNS, SOURCE_FILE, verdict.alias("verdict"), reason.alias("reason"))
+    return compared.select(*JOURNAL_COLUMNS, SOURCE_FILE, verdict.alias("verdict"), reason.alias("reason"))
 
 
 def events(validated: DataFrame) -> DataFrame:
@@ -70,6 +80,14 @@ def quarantine(validated: DataFrame) -> DataFrame:
 def with_faults(rows: DataFrame) -> DataFrame:
     """Add the first rule that each row breaks as `reason`; null for a journal event (kernels/row_rules)."""
     return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE).mapInArrow(_find_faults, _WITH_REASON)
+
+
+def _with_signed(rows: DataFrame, signed: frozenset[str]) -> DataFrame:
+    if not signed:
+        return rows.withColumn(_IS_SIGNED, sf.lit(False))
+    names = rows.sparkSession.createDataFrame([(name, True) for name in sorted(signed)], _SIGNED_FILES)
+    known = rows.join(sf.broadcast(names), on=SOURCE_FILE, how="left")
+    return known.withColumn(_IS_SIGNED, sf.coalesce(_IS_SIGNED, sf.lit(False)))
 
 
 def _find_faults(batches: Iterator[Any]) -> Iterator[Any]:

@@ -35,6 +35,8 @@ pytestmark = pytest.mark.unit
 
 KINDS = {"arrived": "arrived", "control": "arrived", "passed": "gap_skipped"}
 NOTHING: Record = dict.fromkeys(COLUMNS)
+SIGNED = frozenset("be")
+"""Files that an enrolled key signed."""
 
 
 @dataclass
@@ -93,7 +95,10 @@ def other_row(who: int, number: int, kind: str = "accepted", **changes: Any) -> 
 
 
 def at_once(rows: Sequence[Record]) -> tuple[set[tuple[Any, ...]], Counter[tuple[Any, ...]], int]:
-    """Events, quarantine and number of repeats of all rows together, told by a plain loop (SPEC 13.2)."""
+    """Events, quarantine and number of repeats of all rows together, told by a plain loop (SPEC 13.1, 13.2).
+
+    Where a signed file has an event, only rows of signed files can contradict it.
+    """
     events, odd, repeats = set(), Counter[tuple[Any, ...]](), 0
     copies: dict[bytes, list[Record]] = {}
     for row in rows:
@@ -102,13 +107,16 @@ def at_once(rows: Sequence[Record]) -> tuple[set[tuple[Any, ...]], Counter[tuple
         else:
             odd[(*content(row), row["source_file"], row["reason"])] += 1
     for same in copies.values():
-        if len({content(row) for row in same}) > 1:
-            odd.update((*content(row), row["source_file"], CONFLICT) for row in same)
+        trusted = [row for row in same if row["source_file"] in SIGNED] or same
+        is_split = len({content(row) for row in trusted}) > 1
+        equal = [] if is_split else [row for row in same if content(row) == content(trusted[0])]
+        odd.update((*content(row), row["source_file"], CONFLICT) for row in same if row not in equal)
+        if is_split:
             continue
-        events.add(content(same[0]))
-        repeats += len(same) - 1
-        if same[0]["kind"] == "arrived" and same[0]["session_tag"] is None:
-            odd[(*content(same[0]), min(row["source_file"] for row in same), UNUSABLE)] += 1
+        events.add(content(trusted[0]))
+        repeats += len(equal) - 1
+        if trusted[0]["kind"] == "arrived" and trusted[0]["session_tag"] is None:
+            odd[(*content(trusted[0]), min(row["source_file"] for row in trusted), UNUSABLE)] += 1
     return events, odd, repeats
 
 
@@ -128,7 +136,7 @@ def shipments(draw: st.DrawFn) -> tuple[Fleet, list[list[Record]]]:
     for row in [*fleet.rows, *draw(st.lists(st.just(unusable), max_size=1))]:
         for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=2)):
             shipped[name].append(row | {"source_file": name})
-        if draw(st.integers(0, 30)) == 0:
+        for _ in range(draw(st.sampled_from([0] * 9 + [1, 2]))):
             name = draw(st.sampled_from(names))
             odd = draw(
                 st.sampled_from([{"code": "changed"}, {"kind": "sneezed", "reason": "kind: must be a known word"}])
@@ -147,14 +155,19 @@ def test_rows_that_come_in_any_parts_and_order_make_the_tables_of_all_at_once(
     shipment: tuple[Fleet, list[list[Record]]],
 ) -> None:
     fleet, batches = shipment
-    events, odd, repeats = at_once([row for batch in batches for row in batch])
+    rows = [row for batch in batches for row in batch]
+    sound = [row for row in rows if row["reason"] is None]
+    events, odd, repeats = at_once(rows)
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
         patch.setattr(bucket_files, "FAN", 2)
         patch.setattr(dedup_runs, "MERGED_AT_ONCE", 2)
-        bucket = FedBucket(Path(made))
+        bucket = FedBucket(Path(made), signed=SIGNED)
         for batch in batches:
             bucket.feed(batch)
         assert bucket.events() == Counter(events)
+        assert bucket.signed_events() == {row["event_id"] for row in sound if row["source_file"] in SIGNED} & {
+            row[0] for row in events
+        }
         assert bucket.quarantine() == odd
         assert bucket.told() == fleet.told({row[0] for row in events})
         assert (bucket.counts.events, bucket.counts.duplicates) == (len(events), repeats)
@@ -170,7 +183,7 @@ def test_each_step_says_which_events_came_and_which_went(shipment: tuple[Fleet, 
     events: set[tuple[Any, ...]] = set()
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
         patch.setattr(bucket_files, "FAN", 2)
-        bucket = FedBucket(Path(made))
+        bucket = FedBucket(Path(made), signed=SIGNED)
         for batch in batches:
             step = bucket.feed(batch)
             gone = {row["event_id"] for row in bucket.rows(step.went) if row["reason"] == CONFLICT}
@@ -184,6 +197,36 @@ def arrivals(who: int, *numbers: int) -> list[Record]:
     """One session, whose message n is fact n + 1."""
     rows = [fact_row(who, n + 1, TraceFact(0, "arrived", 0, n, n), 1_000 * n) for n in numbers]
     return [row | {"source_file": "a"} for row in rows]
+
+
+def copy_in(name: str, **changes: Any) -> Record:
+    return other_row(1, 1, **changes) | {"source_file": name}
+
+
+FORGED = {"code": "changed"}
+
+
+@clause("13.1", "13.2")
+@pytest.mark.parametrize("order", ["abd", "adb", "bad", "bda", "dab", "dba"])
+def test_files_that_are_not_signed_neither_hide_a_signed_event_nor_make_it_unverified(
+    tmp_path: Path, order: str
+) -> None:
+    rows = {"a": copy_in("a"), "b": copy_in("b"), "d": copy_in("d", **FORGED)}
+    bucket = FedBucket(tmp_path, signed=SIGNED)
+    for name in order:
+        bucket.feed([rows[name]])
+    assert [(row["source_file"], row["code"]) for row in bucket.table("events")] == [("b", None)]
+    assert [(row["source_file"], row["reason"]) for row in bucket.table("quarantine")] == [("d", CONFLICT)]
+    assert [row["source_file"] for row in bucket.table("repeats")] == ["a"]
+
+
+@clause("13.1", "13.2")
+def test_an_event_that_was_forged_in_a_file_before_it_was_whole_and_signed_is_the_signed_one(tmp_path: Path) -> None:
+    bucket = FedBucket(tmp_path, signed=frozenset())
+    bucket.feed([copy_in("b", **FORGED)])
+    bucket.signed = SIGNED
+    bucket.feed([copy_in("b")], reread=frozenset({"b"}))
+    assert [row["code"] for row in bucket.table("events")] == [None]
 
 
 @clause("13.2")
