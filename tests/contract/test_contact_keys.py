@@ -2,12 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from restante.client.home import ClientDirectory
-from restante.core.mesh_proofs.published_keys import encode_published
+from restante.core.mesh_proofs.published_keys import PublishedKeys, encode_published
+from restante.core.signed_bundles import sign_bundle
 from restante.core.signed_places import sign_places
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
@@ -123,4 +125,35 @@ async def test_mail_to_a_contact_who_moves_stays_in_one_lane_and_keeps_its_order
     entries = await alice.file.run(lambda: alice.outbox.store.entries(limit=10))
     assert {each.message_id for each in entries} == {each.message_id for each in sent}
     assert len({(each.route, each.lane) for each in entries}) == 1
+    await pair.close()
+
+
+@clause("2.10", "3.14", "8.8")
+async def test_places_and_prekeys_stated_far_ahead_stand_against_later_ones_only_until_these_come(
+    tmp_path: Path,
+) -> None:
+    """The contact's clock was a year ahead once. Afterwards it is right, and what it states is followed again."""
+    pair = Pair(tmp_path)
+    await pair.meet()
+    alice, bob = pair.clients["alice"], pair.clients["bob"]
+    own = await bob.own_keys.published()
+    prekeys = bob.parts.sessions.prekeys()
+
+    def stated(at_ms: int, place: RelayPlace) -> PublishedKeys:
+        return PublishedKeys(
+            sign_places((place,), bob.identity, now_ms=at_ms), sign_bundle(prekeys, bob.identity, now_ms=at_ms)
+        )
+
+    pair.clock.advance(1_000)
+    now_ms = pair.clock.now_ms()
+    for at_ms, place in ((now_ms + 365 * DAY_S * 1_000, RELAY), (now_ms, ELSEWHERE)):
+        said = stated(at_ms, place)
+        keep = partial(alice.parts.renewal.keep, bob.identity.address, said, now_ms=now_ms)
+        assert await alice.file.run(keep)
+        contact = alice.contacts.named("bob")
+        assert contact.places.issued_at_ms == at_ms
+        assert alice.parts.encryptor.newest_bundle(contact, now_ms=now_ms).issued_at_ms == at_ms
+    old = partial(alice.parts.renewal.keep, bob.identity.address, own, now_ms=now_ms)
+    assert not await alice.file.run(old)
+    assert alice.contacts.named("bob").places.places == (ELSEWHERE,)
     await pair.close()

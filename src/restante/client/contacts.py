@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from restante.core.signed_bundles import verify_bundle
-from restante.core.signed_places import SignedPlaces, verify_places
+from restante.core.signed_places import SignedPlaces, is_newer, verify_places
 from restante.crypto.identity import verify_card
 from restante.model.contact_card import ContactCard
 from restante.model.error_codes import Code
@@ -185,8 +185,11 @@ class ContactBook:
             raise RestanteError(f"there is no contact called {name!r}", code=Code.NOT_FOUND)
         return contact
 
-    def add(self, contact: Contact) -> None:
-        """Write the contact's file under its name. A newer file of the same address replaces the older one."""
+    def add(self, contact: Contact, *, now_ms: int = 0) -> None:
+        """Write the contact's file under its name. A newer file of the same address replaces the older one.
+
+        With `now_ms` it also replaces one that is stated more than a day ahead of that.
+        """
         if not NAME.fullmatch(contact.name):
             raise Malformed(
                 f"{contact.name!r} cannot be a contact's name: use 1 to 64 of a-z, 0-9, dot, underscore and hyphen, "
@@ -198,9 +201,9 @@ class ContactBook:
         namesake = self._by_name.get(contact.name)
         if namesake is not None and namesake.address != contact.address:
             raise Malformed(f"another address is among the contacts as {contact.name!r}; choose another name")
-        if known is not None and known.places.issued_at_ms > contact.places.issued_at_ms:
+        if known is not None and _is_older(contact.places.issued_at_ms, known.places.issued_at_ms, now_ms):
             raise Malformed("this file is older than the one already known; ask the contact for a new one")
-        if known is not None and _issued_at_ms(known) > _issued_at_ms(contact):
+        if known is not None and _is_older(_issued_at_ms(contact), _issued_at_ms(known), now_ms):
             raise Malformed(
                 "the prekeys in this file are older than those already known; ask the contact for a new one"
             )
@@ -241,6 +244,10 @@ def _stamp(path: Path) -> tuple[int, int]:
     except OSError:
         return (0, 0)
     return (found.st_mtime_ns, found.st_ino)
+
+
+def _is_older(stated_at_ms: int, known_ms: int, now_ms: int) -> bool:
+    return stated_at_ms != known_ms and not is_newer(stated_at_ms, than_ms=known_ms, now_ms=now_ms)
 
 
 def _issued_at_ms(contact: Contact) -> int:

@@ -15,6 +15,7 @@ from restante.core.peer_session_events import KnownSession, Opened, SessionExpir
 from restante.core.peer_sessions import current_session, next_generation, step
 from restante.core.session_messages import encrypt_message
 from restante.core.signed_bundles import verify_bundle
+from restante.core.signed_places import is_newer
 from restante.crypto.handshake import HANDSHAKE_ENTROPY_BYTES, encapsulate, initiate
 from restante.crypto.identity import Identity
 from restante.crypto.journal_tags import session_tag
@@ -120,9 +121,10 @@ class MessageEncryptor:
         Raises `RestanteError` if they are too old or not signed by it.
         """
         told = self._prekeys.bundle(contact.address)
-        if told is None or decode_bundle(told).issued_at_ms <= decode_bundle(contact.bundle).issued_at_ms:
-            return contact.usable_bundle(now_ms=now_ms)
-        return verify_bundle(told, owner=contact.address, now_ms=now_ms)
+        in_file_ms = decode_bundle(contact.bundle).issued_at_ms
+        if told is not None and is_newer(decode_bundle(told).issued_at_ms, than_ms=in_file_ms, now_ms=now_ms):
+            return verify_bundle(told, owner=contact.address, now_ms=now_ms)
+        return contact.usable_bundle(now_ms=now_ms)
 
     def _bundle_with_one_time(self, contact: Contact, now_ms: int) -> PrekeyBundle:
         """Return the prekeys of the contact's file while they are usable: only those have one-time prekeys."""

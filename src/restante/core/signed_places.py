@@ -11,6 +11,7 @@ from restante.model.error_codes import Code
 from restante.model.errors import RemoteProtocolError
 from restante.model.ids import Address
 from restante.model.places import Place
+from restante.policy.completion import DAY_MS
 from restante.wire.places import places_to_sign
 
 
@@ -27,6 +28,14 @@ def sign_places(places: Sequence[Place], owner: Identity, *, now_ms: int) -> Sig
     """Sign where the mail of `owner` is stored."""
     signature = owner.sign(places_to_sign(places, issued_at_ms=now_ms))
     return SignedPlaces(places=tuple(places), issued_at_ms=now_ms, signature=signature)
+
+
+def is_newer(stated_at_ms: int, *, than_ms: int, now_ms: int) -> bool:
+    """Return whether what a contact states now replaces what it stated before: places, or a prekey bundle.
+
+    One more than a day ahead of our clock stands only against others that are, or it would block all later ones.
+    """
+    return stated_at_ms > than_ms or than_ms > now_ms + DAY_MS >= stated_at_ms
 
 
 def verify_places(signed: SignedPlaces, *, owner: Address) -> SignedPlaces:

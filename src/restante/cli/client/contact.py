@@ -59,8 +59,9 @@ def add(
     else:
         directory = find_client_home(home)
         with hinting_new_prekeys():
-            contact = read_contact(Path(source), now_ms=SystemClock().now_ms(), name=name)
-        directory.contact_book().add(contact)
+            now_ms = SystemClock().now_ms()
+            contact = read_contact(Path(source), now_ms=now_ms, name=name)
+        directory.contact_book().add(contact, now_ms=now_ms)
     if as_json:
         places = [str(place) for place in contact.places.places]
         print_json({"name": name, "address": show_address(contact.address), "places": places})

@@ -26,7 +26,7 @@ async def add_by_address(client: Client, name: str, address: Address) -> Contact
             found = await _fetched(host, address)
     bundle = verify_bundle(found.bundle, owner=address, now_ms=client.now_ms())
     contact = Contact(card=bundle.card, bundle=found.bundle, places=found.places, name=name)
-    client.contacts.add(contact)
+    client.contacts.add(contact, now_ms=client.now_ms())
     return contact
 
 

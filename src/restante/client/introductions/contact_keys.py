@@ -69,10 +69,15 @@ class ContactKeys:
             self._running = None
 
     def _stale(self) -> list[Contact]:
-        before_ms = self._clock.now_ms() - STALE_MS
+        now_ms = self._clock.now_ms()
         return [
             contact
             for contact in self._contacts
             if MeshPlace() in contact.places.places
-            and newest_known(contact, self._parts.prekeys).prekey_created_at_ms <= before_ms
+            and _is_stale(newest_known(contact, self._parts.prekeys, now_ms=now_ms).prekey_created_at_ms, now_ms)
         ]
+
+
+def _is_stale(created_at_ms: int, now_ms: int) -> bool:
+    """Return whether newer prekeys are to be had. Those of a clock that was far ahead would never get old."""
+    return not now_ms - STALE_MS < created_at_ms <= now_ms + DAY_MS

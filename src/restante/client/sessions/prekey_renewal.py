@@ -16,7 +16,7 @@ from restante.client.security_events import SecurityEvents
 from restante.core.mesh_proofs.published_keys import PublishedKeys, decode_published, encode_published
 from restante.core.peer_sessions import current_session
 from restante.core.signed_bundles import sign_bundle, verify_bundle
-from restante.core.signed_places import sign_places
+from restante.core.signed_places import is_newer, sign_places
 from restante.crypto.identity import Identity
 from restante.crypto.prekeys import PrekeyStore
 from restante.model.ids import Address
@@ -94,12 +94,14 @@ class PrekeyRenewal:
         self._contacts.refresh()  # who was removed by another process would come back with its new places
         contact = self._contacts.expect(peer)
         known, places = contact.places, published.places
-        if places.issued_at_ms > known.issued_at_ms:  # equal ones too: else an older statement could replace them
-            self._contacts.add(replace(contact, places=places))
-        is_newer = bundle.issued_at_ms > newest_known(contact, self._prekeys).issued_at_ms
-        if is_newer:
+        # Those that name the same places, too: else an older statement could replace them.
+        if is_newer(places.issued_at_ms, than_ms=known.issued_at_ms, now_ms=now_ms):
+            self._contacts.add(replace(contact, places=places), now_ms=now_ms)
+        newest = newest_known(contact, self._prekeys, now_ms=now_ms)
+        has_newer = is_newer(bundle.issued_at_ms, than_ms=newest.issued_at_ms, now_ms=now_ms)
+        if has_newer:
             self._prekeys.store(peer, published.bundle)
-        return is_newer
+        return has_newer
 
     def _published(self, own: PrekeyStore, now_ms: int) -> PublishedKeys:
         """Return our places and base bundle, signed now. One-time prekeys are for contact files and relays."""
@@ -113,10 +115,10 @@ def _hash_of(places: Sequence[Place]) -> bytes:
     return hashlib.sha256(places_to_sign(places, issued_at_ms=0)).digest()
 
 
-def newest_known(contact: Contact, prekeys: PeerPrekeys) -> PrekeyBundle:
+def newest_known(contact: Contact, prekeys: PeerPrekeys, *, now_ms: int) -> PrekeyBundle:
     """Return the newer of the bundle in the contact's file and the one kept since; neither is verified here."""
     in_file, told = decode_bundle(contact.bundle), prekeys.bundle(contact.address)
     if told is None:
         return in_file
     in_session = decode_bundle(told)
-    return in_session if in_session.issued_at_ms > in_file.issued_at_ms else in_file
+    return in_session if is_newer(in_session.issued_at_ms, than_ms=in_file.issued_at_ms, now_ms=now_ms) else in_file
