@@ -14,6 +14,7 @@ from restante.fleet.lake.query import summaries
 from restante.fleet.lake.upkeep import forget, retain
 from restante.fleet.tables.definitions import TABLES
 from restante.model.errors import ConfigurationInvalid
+from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
 from support.fleet.dataframes import tables_of
@@ -78,3 +79,22 @@ def test_tables_updated_by_what_is_new_are_those_of_all_events(spark: SparkSessi
         retain(lake, days=1, today="2026-01-08")
     forget(lake, OLD.writer)
     assert update(spark, lake, is_published=False) == 1  # from the segments that are left
+
+
+@clause("13.2", "13.3")
+def test_an_event_that_came_and_went_between_two_publications_is_in_no_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(str(tmp_path))
+    lake.local_segments.mkdir()
+    write_segment(lake.local_segments / "old.parquet", records(OLD.rows))
+    update(spark, lake)
+    journal = Journal(writer(8))
+    journal.write(JournalKind.GAP_SKIPPED, None, NOW_MS, session_tag=SessionTag(bytes(16)), sequence=1, last_sequence=2)
+    write_segment(lake.local_segments / "gap.parquet", records(journal.rows))
+    update(spark, lake, is_published=False)
+    write_segment(lake.local_segments / "odd.parquet", [{**row, "last_sequence": 3} for row in records(journal.rows)])
+    n = update(spark, lake)
+    tables = published(spark, lake, batch=n)
+    assert tables is not None
+    assert tables["gaps"].isEmpty()

@@ -73,12 +73,15 @@ class TableUpdates:
         if not len(gone) and table.kinds.isdisjoint(self._change.kinds):
             self._work.commit(table, [], [])
             return
-        new = self._work.build(table, events=self._came).toArrow()
+        # What came may have gone since, and what went may have come again from a signed segment.
+        events = self._events(self._change.days) if len(gone) else self._came
+        new = self._work.build(table, events=events).toArrow()
         if not len(gone) and len(live) < FAN:
             self._work.put(table, [new], removed=())
             return
         old = self._work.stored(table)
-        self._put_all(table, old.filter(_is_not_in(old["event_id"], gone)), new)
+        changed = pa.concat_arrays([gone, *new["event_id"].cast(pa.binary()).chunks])
+        self._put_all(table, old.filter(_is_not_in(old["event_id"], changed)), new)
 
     def _update_hours(self, table: Table) -> None:
         work, days = self._work, self._change.days
