@@ -34,7 +34,7 @@ def validate_rows(rows: DataFrame, signed: frozenset[str] = frozenset()) -> Data
 
     A segment may be shipped twice (SPEC 13.1): of equal rows one is the event. Rows that share an event_id and differ
     are all quarantined, because none of them can be proved true. But where signed files have the event, only their rows
-    are compared with each other, and one of theirs is the event: whoever writes an unsigned file can't hide it.
+    are compared with each other, and one of theirs is the event: no unsigned file can hide it.
     """
     copies = Window.partitionBy("event_id", "reason").orderBy(sf.desc(_IS_SIGNED), SOURCE_FILE)
     all_copies = copies.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)

@@ -1,7 +1,8 @@
 """Turns between sources for requests that take milliseconds: a FETCH of 64 signatures, a DELETE of 1,024 hashes.
 
-The loop serves nobody while it checks them. So it handles one such request between two looks at all connections, of
-each source in turn; small requests of others are handled in between. Frames of one connection keep their order.
+While the loop checks them, it serves no other connection. So it handles one such request between two looks at all
+connections, of each source in turn; small requests of others are handled in between. Frames of one connection keep
+their order.
 """
 
 import asyncio
