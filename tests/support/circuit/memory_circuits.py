@@ -62,6 +62,7 @@ class MemoryCircuit:
     """Satisfies what pool, fan-out and `MemoryCircuits` need of a `ClientCircuit`."""
 
     owed_since_s = None
+    was_cut = False
     has_guard = True
 
     def __init__(self, mesh: MemoryMesh, path: Path, seen: SeenCircuit, *, changed: Callable[[], None]) -> None:
