@@ -63,8 +63,8 @@ def _run(base: Path, count: int, port: int, status_port: int) -> None:
         out.print(f"  restante id new alice --mesh {named}{off}", markup=False, highlight=False, soft_wrap=True)
         if off:
             out.print(f"Circuits need at least {NODES_FOR_CIRCUITS} nodes: clients of this mesh do without.")
-        out.print("Ctrl-C ends the nodes.", markup=False)
         try:
+            out.print("Ctrl-C ends the nodes.", markup=False)
             with (
                 Live(_table(made), console=out, auto_refresh=False)
                 if out.is_terminal
