@@ -47,7 +47,7 @@ class Carriers:
         try:
             answer = question()
         except Exception as crash:  # noqa: BLE001 - a carrier is the application's code
-            if route not in self._failing:  # it is asked often: the first failure is logged
+            if route not in self._failing:  # called often: only the first failure is logged
                 self._failing.add(route)
                 log_crash(route, crash, "its lanes wait")
             return False

@@ -136,7 +136,7 @@ class InboxNodes:
     async def fetch_lists(self, node: NodeId, buckets: Sequence[int]) -> Listed:
         """Return what the node lists for these buckets. Subscribes to current ones of which it is among the five.
 
-        If the circuit to the node fails, the node is asked over another one. Raises `CircuitBroke` if that fails, too.
+        If the circuit to the node fails, the request goes over another one. Raises `CircuitBroke` if that fails, too.
         """
         for _ in range(CIRCUIT_TRIES - 1):
             try:

@@ -85,7 +85,7 @@ class Person(Recipient):
     def _subscribe_or_list(
         self, node: SimulatedNode, bucket: int, handle: Handle, answered: Answered, failed: Failed
     ) -> None:
-        """A node among the five of a current bucket is asked to push from then on, too."""
+        """Subscribe as well, at a node among the five of a current bucket."""
         connection = self.transport.connection(node.node_id)
         is_current = bucket in current_buckets(self._engine.now_ms)
         if not is_current or bucket in connection.subscribed or node.node_id not in self._five(bucket):
