@@ -233,6 +233,18 @@ async def test_a_node_that_leaves_hands_over_the_only_copy_and_is_in_no_placemen
     )
 
 
+@clause("7.9")
+async def test_nodes_that_all_leave_at_once_do_not_wait_for_each_other(mesh: Mesh) -> None:
+    await mesh.start_all(3)
+    inbox = inbox_now(mesh.nodes[3].clock)
+    await mesh.put(3, inbox, b"only copy")
+    for node in mesh.nodes.values():
+        node.clock.advance(60_000)
+    leaving = [node.agent.leave() for node in mesh.nodes.values()]
+    await asyncio.wait_for(asyncio.gather(*leaving), 30)
+    assert all(node.service.view.serving.phase is serving.Phase.GONE for node in mesh.nodes.values())
+
+
 @clause("7.6")
 async def test_a_prekey_record_is_copied_like_mail(mesh: Mesh) -> None:
     await mesh.start_all(3)

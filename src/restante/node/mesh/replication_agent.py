@@ -111,7 +111,7 @@ class ReplicationAgent:
         view.serving, _ = serving.step(view.serving, event, now_ms=view.now_ms())
 
     async def has_handed_over(self) -> bool:
-        """Return whether enough living neighbours hold each blob of this node."""
+        """Return whether enough neighbours hold each blob of this node. One that leaves as well takes nothing."""
         view, store = self.service.view, self.service.store
         own = {
             each.inbox_key: set(store.live_hashes(each.inbox_key, now_ms=view.now_ms()))
@@ -120,7 +120,7 @@ class ReplicationAgent:
         own = {key: hashes for key, hashes in own.items() if hashes}
         if not own:
             return True
-        peers = [each for each in self._peers() if each.node_id != view.own.node_id]
+        peers = [each for each in self._peers() if not self.is_leaver(each.node_id)]
         held: list[Lists] = []
         for answer in await asyncio.gather(*[self.lists_of(peer, compares=False) for peer in peers]):
             held += [] if answer is None else [answer]
