@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from restante.model.ids import exactly
 
 JOURNAL_SEED_BYTES: Final = 32
-JOURNAL_KEY_BYTES: Final = 32
 
 
 class JournalKey:

@@ -1,7 +1,6 @@
 """A mailbox store in memory, for tests and simulations. It is not durable."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -126,18 +125,3 @@ class MemoryMailbox:
         self._held = {
             blob_id: held for blob_id, held in self._held.items() if held.inbox != inbox or held.expires_at_ms > now_ms
         }
-
-
-class InstantCommits:
-    """Replaces `GroupCommit` for a store that has nothing to commit."""
-
-    async def run(self, operation: Callable[[], Result]) -> Result:
-        return operation()
-
-    def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:  # noqa: ARG002 - no disk
-        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        try:
-            answer.set_result(operation())
-        except Exception as refusal:  # noqa: BLE001 - the caller's to look at
-            answer.set_exception(refusal)
-        return answer

@@ -28,7 +28,6 @@ BOOTSTRAP_NODES: Final = 3
 STOP_S: Final = 10.0
 START_S: Final = 60.0
 LOOK_S: Final = 0.1
-MOST_NODES: Final = 64
 
 
 @dataclass(slots=True)

@@ -103,8 +103,6 @@ class MeshConnections:
         are (SPEC 11.7)."""
         self._replaced: set[asyncio.Task[None]] = set()
         self._on_replaced: list[Callable[[MeshConnection], None]] = []
-        self.fetches = 0
-        """FETCH and SUBSCRIBE requests made, for status and tests."""
 
     def is_unreachable(self, node: NodeKey) -> bool:
         """Return whether the last dial of this node failed, a moment ago."""

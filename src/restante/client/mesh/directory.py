@@ -44,7 +44,6 @@ INDEX_LIFE_MS: Final = 60_000
 """Descriptors expire: the placement index is built again at least this often."""
 RETRY_REFRESH_MS: Final = 10_000
 LOOKUP_WANTED: Final = 20
-SLOW_AFTER_S: Final = 1.0
 
 
 class MeshUnknown(AttemptFailed):

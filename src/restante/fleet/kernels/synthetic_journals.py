@@ -72,7 +72,6 @@ class _Batch:
         self.accepted = fleet.accepted_at(self.session, self.sequence)
         self.tried = self.accepted + 5 + (35 * dice.uniform("start", message)).astype(np.int64)
         first = fleet.node(message)
-        self.first_node = first
         self.was_down = fleet.is_down(first, self.tried) & ~self.is_lost
         self.node = np.where(self.was_down, fleet.next_node(first), first)
         self.is_lied_about = fleet.lies_about(self.node, message) & ~self.is_lost

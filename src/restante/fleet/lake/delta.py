@@ -82,10 +82,6 @@ class DeltaFiles:
         added = [file for path, file in then.items() if path not in now]
         self.replace(added, now.keys() - then.keys(), batch=earlier.transaction_version(APP_ID) or 0)
 
-    def uris(self) -> list[str]:
-        """The addresses of the live files."""
-        return sorted(self._table.file_uris())
-
     def read(self, columns: Sequence[str] | None = None, where: Any = None) -> Any:
         """Rows as an Arrow table; `where` is an expression of pyarrow. For small tables: Spark reads the large ones."""
         rows = self._table.to_pyarrow_dataset()

@@ -13,7 +13,6 @@ from restante.model.ids import exactly
 
 MAX_HOPS: Final = 3
 LAYER_BYTES: Final = 16
-CIRCUIT_ID_BYTES: Final = 4
 DIALLER_BIT: Final = 0x8000_0000
 """Set in the circuit ids that the dialling end of a connection chooses, so that two ends never choose the same."""
 

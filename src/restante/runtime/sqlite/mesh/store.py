@@ -241,9 +241,6 @@ class SqliteMeshStore:
         rows = self.reader.run(_SQL["summaries"], low=low, high=high, limit=limit)
         return [KeySummary(inbox_key=InboxKey(key), count=count, xor=xor) for key, count, xor in rows]
 
-    def keys_of_bucket(self, bucket: int) -> list[InboxKey]:
-        return [InboxKey(key) for (key,) in self.reader.rows(_SQL["keys_of_bucket"], bucket)]
-
     def live_hashes(self, key: InboxKey, *, now_ms: int) -> list[PayloadHash]:
         """Return the hashes of live blobs, or of the record, under a key, in the order of storing."""
         return [PayloadHash(each) for each, _ in self.reader.run(_SQL["live"], key=key, now_ms=now_ms)]

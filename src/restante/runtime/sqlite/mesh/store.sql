@@ -115,10 +115,6 @@ SELECT inbox_key, blobs + deleted, xor FROM mesh_key WHERE inbox_key BETWEEN :lo
 SELECT record_key, 1, record_hash FROM mesh_record WHERE record_key BETWEEN :low AND :high
  ORDER BY 1 LIMIT :limit;
 
--- name: keys_of_bucket
--- The keys whose copies a round compares.
-SELECT inbox_key FROM mesh_key WHERE bucket = ?;
-
 -- name: live
 -- Hashes of what a key holds and serves, in the order of storing.
 SELECT payload_hash, id FROM mesh_blob WHERE inbox_key = :key AND expires_at_ms > :now_ms

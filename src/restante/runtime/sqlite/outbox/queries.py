@@ -74,10 +74,6 @@ class OutboxQueries:
         [(count,)] = self._database.run(_SQL["count_delivered"])
         return int(count)
 
-    def ended_by_state(self) -> dict[State, int]:
-        """Return how the messages of the last 30 days ended."""
-        return {State(state): count for state, count in self._database.run(_SQL["ended_by_state"])}
-
     def count_evicted(self, *, since_ms: int) -> int:
         """Return how many messages were evicted since then."""
         [(count,)] = self._database.run(_SQL["count_evicted"], since_ms=since_ms)

@@ -41,10 +41,6 @@ SELECT min(created_at_ms) FROM outbox WHERE times_stored = 0;
 -- Dead letters and their bytes, by category, for `outbox stats`.
 SELECT category, count(*), sum(CASE WHEN body_id IS NULL THEN 0 ELSE size_bytes END) FROM dead_letter GROUP BY category;
 
--- name: ended_by_state
--- How the messages of the last 30 days ended, for `outbox stats`.
-SELECT state, count(*) FROM delivered_index GROUP BY state;
-
 -- name: count_evicted
 -- How many messages were evicted lately, for `outbox stats`.
 SELECT count(*) FROM delivered_index WHERE state = 'evicted' AND ended_at_ms >= :since_ms;
