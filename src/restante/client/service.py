@@ -80,20 +80,24 @@ def serve(arguments: dict[str, Any], passphrase: str | None) -> None:
 
         async def run() -> None:
             client = Client.open(home.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
-            async with answering(lambda: circuit_data(client.running_mesh)) as note:
+            async with answering(lambda: circuit_data(client, client.running_mesh)) as note:
                 lock.write_note({"pid": os.getpid(), **note})
                 await keep_connected(client)
 
         asyncio.run(run())
 
 
-def circuit_data(mesh: MeshHost | None) -> dict[str, Any]:
+def circuit_data(client: Client, mesh: MeshHost | None) -> dict[str, Any]:
     """Return what `restante circuits` shows."""
     status = None if mesh is None else mesh.circuit_status()
+    pool = None if status is None else asdict(status)
+    shown = client.parts.own_access.shown_names
+    for each in () if pool is None else pool["circuits"]:
+        each["use"] = shown.get(each["use"], each["use"])
     last = None if mesh is None else mesh.last_failure()
     return {
         "mode": None if mesh is None else mesh.circuit_mode.value,
-        "pool": None if status is None else asdict(status),
+        "pool": pool,
         "last_failure": None if last is None else {"age_ms": last[0], "code": last[1].code.value, "text": str(last[1])},
     }
 

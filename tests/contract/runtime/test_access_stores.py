@@ -186,6 +186,19 @@ def test_what_is_no_longer_read_is_forgotten_with_its_buckets(database: Database
     assert read_again(database)[1].former == ()
 
 
+@clause("8.8", "11.7")
+def test_people_see_which_contacts_inbox_is_in_use_and_which_are_former(database: Database, own: OwnAccess) -> None:
+    assert own.shown_names == {"contacts inbox 0": "contacts inbox"}
+    with database.transaction():
+        own.rotate(now_ms=NOW_MS)
+        own.rotate(now_ms=NOW_MS + DAY_MS)
+    assert own.shown_names == {
+        "contacts inbox 0": "former contacts inbox 1",
+        "contacts inbox 1": "former contacts inbox 2",
+        "contacts inbox 2": "contacts inbox",
+    }
+
+
 @clause("7.12", "8.8")
 def test_removals_day_after_day_read_a_bounded_number_of_inboxes(database: Database, own: OwnAccess) -> None:
     with database.transaction():

@@ -84,6 +84,6 @@ async def _try_one(client: "Client") -> dict[str, Any]:
             if host.circuits is not None:
                 await host.directory.ensure_fresh()
                 await host.circuits.pool.acquire("try")
-            return circuit_data(host)
+            return circuit_data(client, host)
     finally:
         await client.close()

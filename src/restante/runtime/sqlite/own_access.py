@@ -28,7 +28,7 @@ class OwnSecret(NamedTuple):
 
 
 class OwnAccess:
-    """Methods are called inside a transaction, except `current` and `former`, which are as of the last `refresh`."""
+    """Methods are called inside a transaction, except the properties, which are as of the last `refresh`."""
 
     def __init__(self, database: Database, identity: Identity, *, seal: StorageSeal, entropy: Entropy) -> None:
         self._database = database
@@ -47,6 +47,12 @@ class OwnAccess:
     def former(self) -> tuple[OwnSecret, ...]:
         """Those that are still read, the oldest first."""
         return tuple(self._secrets[:-1])
+
+    @property
+    def shown_names(self) -> dict[str, str]:
+        """What people see of the name of each inbox: "contacts inbox", and "former contacts inbox 1" for the first."""
+        former = {each.name: f"former contacts inbox {each.number + 1}" for each in self.former}
+        return {**former, self.current.name: "contacts inbox"}
 
     def refresh(self) -> None:
         """Read the secrets again, if the file may have changed."""
