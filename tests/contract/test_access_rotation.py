@@ -171,6 +171,41 @@ def test_a_contact_removed_by_another_process_is_told_nothing_by_one_that_read_t
 
 
 @clause("8.8")
+def test_a_contact_whose_file_cannot_be_read_for_a_moment_is_not_removed(friends: Friends) -> None:
+    async def scenario() -> None:
+        await friends.meet()
+        file = friends.world.home / "contacts of bob" / "carol.json"
+        whole = file.read_bytes()
+        file.write_bytes(whole[:100])
+        async with friends.client("bob") as bob, friends.client("carol") as carol:
+            await asyncio.sleep(HOUR_S)
+            assert list(bob.contacts.problems) == ["carol.json"]
+            file.write_bytes(whole)
+            await asyncio.sleep(HOUR_S)
+            assert bob.parts.own_access.current.number == 0
+            assert secret(bob, carol) == carol.identity.access_secret
+
+    friends.play(scenario)
+
+
+@clause("8.8")
+def test_a_removed_contact_loses_the_secret_although_the_file_of_another_cannot_be_read(friends: Friends) -> None:
+    async def scenario() -> None:
+        await friends.meet()
+        file = friends.world.home / "contacts of bob" / "alice.json"
+        whole = file.read_bytes()
+        async with friends.client("alice") as alice, friends.client("bob") as bob:
+            file.write_bytes(whole[:100])
+            bob.contacts.remove(bob.contacts.named("carol"))
+            await until(lambda: bob.parts.own_access.current.number == 1)
+            file.write_bytes(whole)
+            await until(lambda: secret(alice, bob) == bob.parts.own_access.current.secret)
+            assert bob.parts.own_access.current.number == 1, "once"
+
+    friends.play(scenario)
+
+
+@clause("8.8")
 def test_after_two_removals_in_a_row_the_last_secret_counts(friends: Friends) -> None:
     async def scenario() -> None:
         await friends.meet()

@@ -1,6 +1,7 @@
 """client/contacts: contact files, verified before they are believed, and a book that survives a broken one."""
 
 import base64
+import errno
 import json
 import os
 from collections.abc import AsyncIterator
@@ -17,7 +18,7 @@ from restante.client.home import ClientDirectory
 from restante.core.signed_places import sign_places
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
-from restante.model.errors import Malformed, RestanteError
+from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.testing.deterministic import FakeClock
 from restante.wire.address import show_address
 from support.client.client_pairs import RELAY, client_in
@@ -174,6 +175,38 @@ async def test_a_contact_is_removed_under_all_its_names(exported: tuple[Contact,
     book.remove(book.named("robert"))
     assert (list(book), list(book.problems)) == ([], ["eve.json"])
     assert [each.name for each in (tmp_path / "contacts").iterdir()] == ["eve.json"]
+
+
+async def test_a_file_that_could_not_be_read_is_read_again_although_it_did_not_change(
+    exported: tuple[Contact, FakeClock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contact, _ = exported
+    book_with(contact, tmp_path)
+
+    def failing(_path: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(contacts, "_read", failing)
+        book = ContactBook(tmp_path / "contacts")
+        assert book.problems == {"bob.json": "cannot be read: Input/output error"}
+    assert book.refresh()
+    assert book.named("bob") == contact
+    assert not book.refresh()
+
+
+async def test_contacts_stay_known_while_their_directory_cannot_be_listed(
+    exported: tuple[Contact, FakeClock], tmp_path: Path
+) -> None:
+    contact, _ = exported
+    book = book_with(contact, tmp_path)
+    directory = tmp_path / "contacts"
+    directory.rename(tmp_path / "away")
+    directory.symlink_to(directory)  # a link to itself: the system refuses to list it
+    assert not book.refresh()
+    assert book.named("bob") == contact
+    with pytest.raises(StoreUnusable, match="the contacts cannot be read"):
+        ContactBook(directory)
 
 
 async def test_a_place_of_another_identity_is_refused_when_a_file_is_read(

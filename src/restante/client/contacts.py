@@ -46,9 +46,12 @@ class Recipient(NamedTuple):
 
 
 class _ContactFile(NamedTuple):
-    """A file as it was read: with thousands of contacts, only those that change are parsed and verified again."""
+    """A file as it was read: with thousands of contacts, only those that change are parsed and verified again.
 
-    stamp: tuple[int, int]
+    One that could not be read has no stamp, so that it is read again each time.
+    """
+
+    stamp: tuple[int, int] | None
     contact: "Contact | None"
     problem: str
 
@@ -122,24 +125,30 @@ class ContactBook:
         self._by_name: dict[str, Contact] = {}
         self._recipients: dict[str, Recipient] = {}
         self.places: frozenset[Place] = frozenset()
-        self._files: dict[str, _ContactFile] = {}
+        self._files: dict[str, _ContactFile] | None = None  # until they were read first
+        self._removed: set[Address] = set()
         self.problems: dict[str, str] = {}
         self.refresh()
 
     def refresh(self) -> bool:
-        """Read the files that changed, and return whether there were any."""
+        """Read the files that changed, and return whether there were any.
+
+        While the directory can't be listed, what was read before stays.
+        """
         try:
-            paths = sorted(self._directory.glob("*.json")) if self._directory.is_dir() else []
-            stamps = {path.name: _stamp(path) for path in paths}
+            paths = sorted(path for path in _listed(self._directory) if path.suffix == ".json")
         except OSError as error:
-            raise StoreUnusable(f"the contacts cannot be read: {error.strerror}") from error
-        known = self._files
+            if self._files is None:
+                raise StoreUnusable(f"the contacts cannot be read: {error.strerror}") from error
+            return False
+        stamps = {path.name: _stamp(path) for path in paths}
+        known = self._files or {}
         if stamps == {name: file.stamp for name, file in known.items()}:
             return False
         self._files = {
             path.name: known[path.name]
             if path.name in known and known[path.name].stamp == stamps[path.name]
-            else _ContactFile(stamps[path.name], *_tried(path))
+            else _tried(path, stamps[path.name])
             for path in paths
         }
         contacts = [file.contact for file in self._files.values() if file.contact is not None]
@@ -164,6 +173,13 @@ class ContactBook:
 
     def get(self, address: Address) -> Contact | None:
         return self._contacts.get(address)
+
+    def may_have(self, address: Address) -> bool:
+        """Return False once an address certainly is no contact.
+
+        A file that can't be used, perhaps for a moment only, may be the contact's, unless `remove` deleted it.
+        """
+        return address in self._contacts or (bool(self.problems) and address not in self._removed)
 
     def recipient(self, lane: str) -> Recipient | None:
         """Return whose mail an outbox lane carries and where it goes; None if that address is no contact."""
@@ -212,29 +228,39 @@ class ContactBook:
         except OSError as error:
             raise StoreUnusable(f"the contacts cannot be written: {error.strerror}") from error
         write_private(self._directory / f"{contact.name}.json", [encode_contact(contact)])
+        self._removed.discard(contact.address)
         self.refresh()
 
     def remove(self, contact: Contact) -> None:
         """Delete every file with the contact's address."""
         try:
-            for name, file in self._files.items():
+            for name, file in (self._files or {}).items():
                 if file.contact is not None and file.contact.address == contact.address:
                     (self._directory / name).unlink(missing_ok=True)
         except OSError as error:
             raise StoreUnusable(f"the contact's file cannot be deleted: {error.strerror}") from error
+        self._removed.add(contact.address)
         self.refresh()
 
 
-def _tried(path: Path) -> tuple[Contact | None, str]:
+def _tried(path: Path, stamp: tuple[int, int]) -> _ContactFile:
     """Return the contact of a file, or why the file can't be used."""
-    if not path.is_file():  # a pipe would wait for its writer
-        return None, "it is no regular file"
     try:
-        return _parse(_read(path), path.stem, "it"), ""
+        if not path.is_file():  # a pipe would wait for its writer
+            return _ContactFile(stamp, None, "it is no regular file")
+        return _ContactFile(stamp, _parse(_read(path), path.stem, "it"), "")
     except OSError as error:
-        return None, f"cannot be read: {error.strerror}"
+        return _ContactFile(None, None, f"cannot be read: {error.strerror}")
     except RestanteError as error:
-        return None, str(error)
+        return _ContactFile(stamp, None, str(error))
+
+
+def _listed(directory: Path) -> list[Path]:
+    """Return what is in the directory. One that can't be read is no empty one, as it would be for `Path.glob`."""
+    try:
+        return list(directory.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def _stamp(path: Path) -> tuple[int, int]:

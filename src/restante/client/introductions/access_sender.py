@@ -46,10 +46,14 @@ class AccessSender:
         self.all_read_at_ms = int.from_bytes(self._journal.get_meta(_ALL_READ) or b"", "big")
 
     def rotate_if_needed(self, *, now_ms: int) -> None:
-        """Use a new secret if an address has ours that is no contact any more, whichever process removed it."""
+        """Use a new secret if an address has ours that is no contact any more, whichever process removed it.
+
+        A file that can't be used may be that of any contact: while there is one, only what `contacts` itself removed
+        counts, so that a file which is unreadable for a moment is no removal.
+        """
         self._contacts.refresh()
         self.refresh()
-        if self._access.forget_others(self._contacts):
+        if self._access.forget_others(self._contacts.may_have):
             self._own.rotate(now_ms=now_ms)
             self._access.tell_all_again()
 

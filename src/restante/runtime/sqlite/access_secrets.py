@@ -1,6 +1,6 @@
 """Access secrets of contacts inboxes in SQLite: those that contacts gave us, and who has ours (SPEC 7.2, 8.8)."""
 
-from collections.abc import Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -121,10 +121,10 @@ class AccessSecrets:
             known.use = use
             self._database.rows(_SQL["set_use"], peer, use)
 
-    def forget_others(self, contacts: Container[Address]) -> bool:
+    def forget_others(self, may_be_contact: Callable[[Address], bool]) -> bool:
         """Forget all peers that are no contacts; return whether one of them has our present secret."""
         self.refresh()
-        gone = {peer: each for peer, each in self._peers.items() if peer not in contacts}
+        gone = {peer: each for peer, each in self._peers.items() if not may_be_contact(peer)}
         for peer in gone:
             self._database.rows(_SQL["forget"], peer)
             del self._peers[peer]
