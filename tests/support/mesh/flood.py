@@ -1,12 +1,13 @@
 """Floods a node of the mesh from a network of its own: `python flood.py KEY@HOST:PORT REQUESTS_PER_S`, until ended.
 
 It asks for lists of fresh keys, copies of the directory and DELETEs of hashes that never were, and puts into hours to
-come. It prints a line once it has begun.
+come. It prints a line once it has begun, and on SIGTERM how many of its requests the node has answered or refused.
 """
 
 import asyncio
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -17,6 +18,7 @@ from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES, BlindedSigner, i
 from restante.crypto.identity import Identity
 from restante.model.ids import PayloadHash
 from restante.model.places import RelayPlace
+from restante.policy.failures import Failure
 from restante.policy.mesh.time_buckets import HOUR_MS, bucket_at
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.endpoints import parse_relay_place
@@ -42,13 +44,17 @@ class Flood:
         owners = (Identity(os.urandom(32)) for _ in range(OWNERS))
         self._signers = itertools.cycle([BlindedSigner(each, place=in_period(self._bucket)) for each in owners])
         self._under_way: set[asyncio.Task[None]] = set()
+        self._handled = 0
 
     async def run(self, per_s: int) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._report)
         connections = [await self._dial() for _ in range(CONNECTIONS)]
         attacks = itertools.cycle([self._fetch, self._sync, self._delete, self._put_ahead])
         turns = itertools.cycle(range(CONNECTIONS))
         print("begun", flush=True)  # noqa: T201 - for the test that started this process
-        while True:
+        began_s = loop.time()
+        for tick in itertools.count(1):
             for _ in range(round(per_s * TICK_S)):
                 at = next(turns)
                 if not connections[at].is_ready:
@@ -56,7 +62,10 @@ class Flood:
                 task = asyncio.create_task(self._try(partial(next(attacks), connections[at])))
                 self._under_way.add(task)
                 task.add_done_callback(self._under_way.discard)
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(began_s + tick * TICK_S - loop.time())
+
+    def _report(self) -> None:
+        print(self._handled, flush=True)  # noqa: T201
 
     async def _dial(self) -> MeshConnection:
         return await MeshConnection.connect(self._place.host, self._place.port, node=self._place.node_key)
@@ -64,8 +73,11 @@ class Flood:
     async def _try(self, attack: Callable[[], Awaitable[object]]) -> None:
         try:
             await attack()
-        except AttemptFailed:
-            return  # refused, as it should be
+        except AttemptFailed as error:
+            if error.failure is Failure.NETWORK_TIMEOUT:
+                return  # not answered
+            # Else it is refused, as it should be.
+        self._handled += 1
 
     async def _fetch(self, connection: MeshConnection) -> None:
         await connection.fetch([self._entry(connection, next(self._signers)) for _ in range(ENTRIES)])
