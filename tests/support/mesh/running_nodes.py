@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -50,6 +50,8 @@ class RunningNode:
     agent: MeshAgent
     running: asyncio.Task[None] | None = None
     """The agent's `run`. A node ends with it."""
+    dialled: list[MeshConnection] = field(default_factory=list)
+    """What the test opened. It ends with the node, so that no test leaves a socket to the garbage collector."""
 
     @property
     def place(self) -> RelayPlace:
@@ -59,7 +61,8 @@ class RunningNode:
         return [(each.kind, each.code) for each in self.journal.events(after=0, limit=10_000)]
 
     async def dial(self) -> MeshConnection:
-        return await MeshConnection.connect(self.host, self.port, node=self.identity.node_key)
+        self.dialled.append(await MeshConnection.connect(self.host, self.port, node=self.identity.node_key))
+        return self.dialled[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +137,24 @@ async def running_node(
         service.view.issue((Endpoint(ip_address(host).packed, port),))
     else:
         running = asyncio.create_task(agent.run())
+    node = RunningNode(
+        identity=identity,
+        host=host,
+        port=port,
+        service=service,
+        relay=relay,
+        database=database,
+        journal=journal,
+        clock=clock,
+        agent=agent,
+        running=running,
+    )
     try:
-        yield RunningNode(
-            identity=identity,
-            host=host,
-            port=port,
-            service=service,
-            relay=relay,
-            database=database,
-            journal=journal,
-            clock=clock,
-            agent=agent,
-            running=running,
-        )
+        yield node
     finally:
+        for connection in node.dialled:
+            connection.abort()
+            await connection.lost()
         if running is not None:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
