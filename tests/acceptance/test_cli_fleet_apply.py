@@ -83,4 +83,6 @@ def test_an_operators_key_is_made_once_and_shown(tmp_path: Path) -> None:
     assert len(bytes.fromhex(public)) == 32
     assert operator.run("fleet key show operator.key").stdout.strip() == public
     assert (tmp_path / "operator.key").stat().st_mode & 0o077 == 0
-    assert "never overwritten" in operator.run("fleet key new operator.key", status=1).stderr
+    refused = operator.run("fleet key new operator.key", status=1).stderr
+    assert "never overwritten" in refused
+    assert "fleet key show operator.key" in refused

@@ -272,3 +272,11 @@ def test_what_is_no_contact_or_a_changed_one_is_refused(pair: Path, tmp_path: Pa
         refused = bob(pair, "contact", "add", "x", str(tmp_path / "changed.json"), status=status)
         assert refused.stderr.startswith("error E1"), name
     assert len(json.loads(bob(pair, "contact", "list", "--json").stdout)) == 1
+
+
+def test_an_address_that_is_no_contact_yet_is_told_how_to_become_one(pair: Path) -> None:
+    own = bob(pair, "id", "show").stdout.split()
+    address = next(word for word in own if word.startswith("rst1"))
+    refused = bob(pair, "send", address, "hello", status=1).stderr
+    assert f"there is no contact called '{address}'" in refused
+    assert "--add NAME" in refused

@@ -40,6 +40,7 @@ def test_the_commands_of_the_readme_let_two_people_read_each_others_first_messag
             if command[:2] == ["id", "new"]:
                 known[f"{command[2].upper()}_ADDRESS"] = re.findall(r"rst1\w+", shown)[0]
             if command[0] == "send" and command[1] == "BOB_ADDRESS":
+                assert "restante requests" in spawned("inbox", "--home", "bob", cwd=tmp_path).stdout
                 assert known["ALICE_ADDRESS"] in spawned("requests", "--home", "bob", cwd=tmp_path).stdout
             if command[0] == "requests":
                 assert "alice" in shown

@@ -52,6 +52,7 @@ def test_init_overwrites_nothing(home: NodeHome) -> None:
     refused = restante("node", "init", str(home.path), status=1)
     assert refused.stderr.startswith("error E106:")
     assert "is not empty" in refused.stderr
+    assert "hint: Name a new directory" in refused.stderr
     assert (home.key.read_bytes(), home.config.read_bytes()) == before
 
 

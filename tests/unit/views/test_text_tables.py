@@ -44,6 +44,19 @@ def test_a_column_that_wraps_keeps_room_for_a_word() -> None:
     assert "another node" in text.getvalue()
 
 
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("width", [30, 60, 80])
+def test_no_column_is_left_out(
+    width: int, dense: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    columns = ("place", "where", "number of hops", "reads end", "order")
+    rows = [("mesh", "nodes that the home names", "3", "never at all", "12"), ("relay", "there", "0", "soon", "7")]
+    console().print(table("Places", *columns, rows=rows, right=("number of hops", "order"), dense=dense))
+    heads = " ".join(capsys.readouterr().out.splitlines()[1:4]).split()
+    assert {"place", "where", "number", "hops", "reads", "end", "order"} <= set(heads)
+
+
 def test_what_is_wider_than_the_terminal_is_not_cut(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PASSPHRASE_VARIABLE: Final = "RESTANTE_PASSPHRASE_FILE"  # noqa: S105 - the name of a variable
 MAX_PASSPHRASE_BYTES: Final = 4_096
 INTERACTIVE_RECEIVE_DELAY_S: Final = 2.0  # SPEC 6.5: commands that wait for an answer connect within 0-2 s
+EMPTY_DIRECTORY: Final = "Name a new directory, or an empty one that you may write to."
 NEW_PREKEYS: Final = (
     "Nothing was changed. Ask the contact for a new file ('restante id export') and add it with "
     "'restante contact add', or correct this machine's clock."
@@ -134,6 +135,11 @@ def hinting(hint: str, *, code: Code | None = None) -> Iterator[None]:
         if code in (None, problem.code):
             problem.add_note(f"{HINT}{hint}")
         raise
+
+
+def hinting_empty_directory() -> contextlib.AbstractContextManager[None]:
+    """Say what a new directory must be: its error names an existing one, and neither a lock nor a full disk."""
+    return hinting(EMPTY_DIRECTORY, code=Code.STORE_UNUSABLE)
 
 
 def hinting_new_prekeys() -> contextlib.AbstractContextManager[None]:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from restante.cli.client.home import HomeOption, PassphraseOption, find_client_home, opened_client, read_passphrase
+from restante.cli.client.home import (
+    HomeOption,
+    PassphraseOption,
+    find_client_home,
+    hinting_empty_directory,
+    opened_client,
+    read_passphrase,
+)
 from restante.cli.client.options import JsonOption
 from restante.cli.client.relay import RELAY_VARIABLE, RelayOption
 from restante.cli.terminal import console, print_json, warn
@@ -87,7 +94,8 @@ def new(
     home = ClientDirectory(directory)
     mode = circuit_mode(circuits)
     now_ms = SystemClock().now_ms()
-    identity = home.create(pinned, SystemEntropy(), mesh=nodes, circuits=mode, now_ms=now_ms, passphrase=passphrase)
+    with hinting_empty_directory():
+        identity = home.create(pinned, SystemEntropy(), mesh=nodes, circuits=mode, now_ms=now_ms, passphrase=passphrase)
     if for_tests:
         (directory / MADE_FOR_TESTS).touch()
     data = {

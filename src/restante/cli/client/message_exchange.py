@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from restante.cli.client.home import hinting, hinting_new_prekeys
-from restante.cli.mesh.people import add_by_address
+from restante.cli.mesh.people import add_by_address, is_address
 from restante.cli.terminal import warn
 from restante.client.application.sent_message import NotDelivered, NotYetDelivered
 from restante.client.client import Client
@@ -39,6 +39,7 @@ RECEIPTS_S: Final = 2.0  # RECEIPT acks are batched for up to a second
 HISTORY_PAGE: Final = 256
 MOST_MESSAGES: Final = 1_000_000
 KNOWN_CONTACTS: Final = "List the contacts with 'restante contact list'."
+NEW_CONTACT: Final = "Add its owner: with --add NAME from the mesh, or 'restante contact add NAME FILE'."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ async def send_one(
     try:
         if add_as is not None:
             await add_by_address(client, add_as, parse_address(to))
-        with hinting(KNOWN_CONTACTS):
+        with hinting(NEW_CONTACT if is_address(to) else KNOWN_CONTACTS):
             contact = client.contacts.named(to)
         async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:
             with hinting_new_prekeys():
@@ -130,6 +131,7 @@ class InboxResult:
     shown: int
     was_connected: bool
     held_back: int = 0
+    requests: int = 0
     failure: AttemptFailed | None = None
 
 
@@ -174,6 +176,7 @@ async def show_new(
                 shown=shown,
                 was_connected=client.was_connected or is_run_elsewhere,
                 held_back=len(held),
+                requests=len(await client.parts.requests.all()),
                 failure=client.connection_failure,
             )
     finally:

@@ -187,11 +187,14 @@ def inbox(
         raise wrong_relay_key()
     if not result.was_connected:
         problem = RestanteError("the relay could not be reached", code=Code.NETWORK_UNREACHABLE)
-        problem.add_note(f"{result.shown:,} messages that were already on this machine were shown")
+        if result.shown:
+            problem.add_note(f"{result.shown:,} messages that were already on this machine were shown")
         problem.add_note(f"{HINT}Check the network and the address of the relay, then run the command again.")
         raise problem
     if not result.shown and not result.held_back and not as_json:
         console().print("No new messages.")
+    if result.requests and not as_json:
+        console().print(f"Senders who are no contacts: {result.requests:,}. 'restante requests' lists them.")
 
 
 def history(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from restante.cli.terminal import HINT
 from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, RestanteError
 
@@ -46,7 +47,9 @@ def new(file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to writ
 
     seed = SystemEntropy().draw(SEED_BYTES)
     if not create_private(file, seed.hex().encode() + b"\n"):
-        raise RestanteError(f"{file} exists; a key is never overwritten", code=Code.STORE_UNUSABLE)
+        problem = RestanteError(f"{file} exists; a key is never overwritten", code=Code.STORE_UNUSABLE)
+        problem.add_note(f"{HINT}Name another file. The public key of this one: 'restante fleet key show {file}'.")
+        raise problem
     typer.echo(bytes(Identity(seed).address).hex())
 
 

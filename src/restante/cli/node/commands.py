@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from restante.cli.client.home import hinting_empty_directory
 from restante.cli.client.options import JsonOption
 from restante.cli.error_advice import EXIT_FAILURE
 from restante.cli.shared_options import inputs_of, parse_assignments
@@ -67,7 +68,8 @@ def init(
     listen_at, status_at = parse_endpoint(listen or DEFAULT_LISTEN), parse_endpoint(status or DEFAULT_STATUS)
     there = NodeDirectory(directory)
     text = node_toml(listen=str(listen_at), status=str(status_at))
-    identity = there.create(text, SystemEntropy())
+    with hinting_empty_directory():
+        identity = there.create(text, SystemEntropy())
     if for_tests:
         (directory / MADE_FOR_TESTS).touch()
     relay = RelayPlace(node_key=identity.node_key, host=listen_at.host, port=listen_at.port)
