@@ -1,11 +1,12 @@
 """A connection to a node of the mesh over a real socket: what is asked is answered, what is forged is refused."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
 
+from restante.core.link import client_end, requests
 from restante.core.mesh_proofs.reading import answer_for, is_proved, prove_entry, sign_delete, sign_done
 from restante.core.mesh_proofs.receipts import leaf_of, sign_receipts_of_commit
 from restante.crypto.blinded_keys import SIGNING_ENTROPY_BYTES
@@ -19,7 +20,7 @@ from restante.runtime.transport.mesh_connection import AnswerForged, MeshConnect
 from restante.wire.envelope import decode_envelope
 from restante.wire.frames import codec
 from restante.wire.frames.codec import Unknown
-from restante.wire.frames.mesh import MeshFrame, MeshFrameType
+from restante.wire.frames.mesh import MeshFrame, MeshFrameType, encode_mesh_frame
 from restante.wire.frames.mesh_directory import Authenticate, FindNode, Nodes, authenticate_to_sign
 from restante.wire.frames.mesh_reading import Fetch, FetchEntry, Listed, MeshDelete, MeshDeleted, MeshSubscribe
 from restante.wire.frames.mesh_replication import Block, Have, HaveDone, HaveList, KeySummary, Want, WantDone
@@ -120,6 +121,43 @@ async def test_a_node_that_lists_more_than_there_can_be_is_cut_off_while_it_list
         unused.close()
         with pytest.raises(ConnectionLost):
             await asking
+
+
+async def trickle(peer: Peer, answers: Iterable[MeshFrame], request: int) -> None:
+    for each in answers:
+        peer.send(encode_mesh_frame(each, request))
+        await asyncio.sleep(0.02)
+
+
+@clause("6.8", "7.12")
+async def test_a_node_that_sends_a_list_hash_by_hash_counts_as_silent_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It could hold the read of an inbox for days: ten seconds for each of 640,000 hashes."""
+    monkeypatch.setattr(client_end, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(requests, "LONGEST_ANSWER_S", 0.4)
+    sending: list[asyncio.Task[None]] = []
+
+    def script(_frame: MeshFrame | Unknown, peer: Peer) -> Answers:
+        pages = (Listed(inbox_key=KEY, last=1, hashes=(bytes(32),)) for _ in range(10_000))
+        sending.append(asyncio.create_task(trickle(peer, pages, 1)))
+        return []
+
+    async with connected(script) as connection:
+        with pytest.raises(AttemptFailed):
+            await asyncio.wait_for(connection.fetch([entry(connection)]), 10)
+    sending[0].cancel()
+
+
+@clause("6.8", "7.12")
+async def test_what_came_of_a_slow_answer_with_bodies_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_end, "ANSWER_TIMEOUT_S", 0.2)
+
+    def script(_frame: MeshFrame | Unknown, _peer: Peer) -> Answers:
+        return [block(BODIES[0])]
+
+    async with connected(script) as connection:
+        assert list(await connection.want(KEY, HASHES)) == [HASHES[0]]
 
 
 @clause("7.10")

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,6 +17,8 @@ from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
 from restante.model.journal import JournalKind
 from restante.model.node_descriptor import NodeDescriptor
+from restante.node.client_connection import ClientConnection
+from restante.policy.connection_limits import RelayLimits
 from restante.policy.mesh.time_buckets import period_at
 from restante.policy.quota import MailboxQuota
 from restante.policy.settings import Settings
@@ -23,8 +26,9 @@ from restante.ports.relay_connection import AttemptFailed
 from restante.testing.deterministic import FakeClock
 from restante.wire.descriptors import encode_descriptor
 from restante.wire.envelope import decode_envelope, hash_sealed_bytes
+from restante.wire.frames.mesh import encode_mesh_frame
 from restante.wire.frames.mesh_replication import Block, KeySummary
-from restante.wire.frames.mesh_storage import UNLIMITED, MeshRoom, NotResponsible, Record, WrongBucket
+from restante.wire.frames.mesh_storage import UNLIMITED, GetRecord, MeshRoom, NotResponsible, Record, WrongBucket
 from restante.wire.mesh_keys import record_key_of
 from restante.wire.prekey_records import encode_record
 from restante.wire.storage_receipts import StorageReceipt
@@ -33,6 +37,9 @@ from support.spec.clauses import clause
 from support.system.wait_until import until_true
 
 LOW, HIGH = bytes(32), b"\xff" * 32
+RECORD = sign_record(
+    Identity(b"r" * 32), bytes(7_900), period=period_at(NOW_MS), now_ms=NOW_MS, nonce=bytes(12), entropy=bytes(32)
+)
 
 
 @pytest.fixture
@@ -401,3 +408,19 @@ async def test_a_directory_is_copied_once_an_hour_and_new_descriptors_are_heard(
         with pytest.raises(AttemptFailed):
             await connection.publish(encode_descriptor(replace(renewed, issued_at_ms=1)))
         await connection.close()
+
+
+@clause("6.8", "7.12")
+async def test_who_does_not_read_its_answers_gets_no_more_than_a_send_buffer_holds(node: RunningNode) -> None:
+    """A question of 41 bytes has an answer of 8 KB: what one read of a socket asks would take 50 MB, each time."""
+    connection = await node.dial()
+    await connection.put_record(encode_record(RECORD))
+    assert connection.transport is not None
+    connection.transport.pause_reading()
+    question = encode_mesh_frame(GetRecord(key=record_key_of(RECORD.blinded)), 1)
+    connection.send(question * (1_048_576 // len(question)))
+    await until_true(lambda: node.relay.stats().refusals_total.get(Code.RATE_LIMITED, 0) > 0)
+    [served] = cast("set[ClientConnection]", node.relay._table._open)
+    assert served.transport is not None
+    assert served.transport.get_write_buffer_size() < 2 * RelayLimits().max_send_buffer_bytes
+    connection.abort()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from restante.client.mesh.connector import connect_to_node
 from restante.client.mesh.directory import MeshDirectory
-from restante.core.directory.descriptor_set import VALID_MS
+from restante.core.directory.descriptor_set import VALID_MS, WHOLE_DIRECTORY
 from restante.core.mesh_proofs.descriptors import sign_descriptor
 from restante.crypto.identity import Identity
 from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
@@ -23,7 +24,15 @@ from restante.wire.descriptors import encode_descriptor
 from restante.wire.frames import codec
 from restante.wire.frames.codec import Unknown
 from restante.wire.frames.mesh import MeshFrame
-from restante.wire.frames.mesh_directory import DescriptorTaken, DirectoryPage, FindNode, Nodes, PublishDescriptor
+from restante.wire.frames.mesh_directory import (
+    MAX_PAGE,
+    DescriptorTaken,
+    DirectoryPage,
+    FindNode,
+    Nodes,
+    PublishDescriptor,
+    SyncDirectory,
+)
 from restante.wire.frames.mesh_replication import Have, HaveDone
 from support.mesh.running_nodes import NOW_MS, RunningNode, inbox_now, running_node
 from support.mesh.scripted_node import Script, listening
@@ -162,3 +171,22 @@ async def test_a_node_whose_directory_never_ends_does_not_hold_a_client() -> Non
         directory = MeshDirectory([place], connect_to_node, clock=FakeClock(NOW_MS), entropy=SystemEntropy())
         await asyncio.wait_for(directory.refresh(), 10)
         await directory.close()
+
+
+@clause("7.1", "7.12")
+async def test_a_client_asks_for_no_more_pages_of_a_directory_than_a_whole_one_has() -> None:
+    """A page may take ten seconds: one node in each page would hold the client for hours."""
+    asked: list[int] = []
+    raw = encode_descriptor(described(HOSTILE, 9))
+
+    def script(frame: MeshFrame | Unknown, _peer: Peer) -> list[MeshFrame]:
+        assert isinstance(frame, SyncDirectory)
+        asked.append(frame.cursor)
+        return [DirectoryPage(next_cursor=len(asked), is_last=False, digest=bytes(32), descriptors=(raw,))]
+
+    async with listening(script, identity=HOSTILE, host=HOST) as port:
+        place = RelayPlace(node_key=HOSTILE.node_key, host=HOST, port=port)
+        directory = MeshDirectory([place], connect_to_node, clock=FakeClock(NOW_MS), entropy=SystemEntropy())
+        await directory.refresh()
+        await directory.close()
+    assert len(asked) == math.ceil(WHOLE_DIRECTORY / MAX_PAGE)

@@ -7,6 +7,7 @@ that the next start knows whom to ask.
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -44,6 +45,7 @@ INDEX_LIFE_MS: Final = 60_000
 """Descriptors expire: the placement index is built again at least this often."""
 RETRY_REFRESH_MS: Final = 10_000
 LOOKUP_WANTED: Final = 20
+MOST_PAGES: Final = math.ceil(WHOLE_DIRECTORY / MAX_PAGE)
 
 
 class MeshUnknown(AttemptFailed):
@@ -256,17 +258,16 @@ class MeshDirectory:
         return [*first, *[each for each in self._bootstrap if each.node_key not in have], *rest]
 
     async def _copy(self, node: NodeDescriptor | RelayPlace, copies: list[Named]) -> CopyReceived | CopyFailed:
-        node_id, cursor, taken = node_id_of(node.node_key), 0, 0
+        node_id, cursor = node_id_of(node.node_key), 0
         named: list[NodeDescriptor] = []
         held, digest = list(self._set), self._set.digest
         try:
             connection = await self.connections.get(node, Use.DIRECTORY)
-            while taken < WHOLE_DIRECTORY:
+            for _ in range(MOST_PAGES):  # a node that sends small pages does not hold us
                 page = await connection.sync_directory(cursor, digest)
                 if page.is_last and not page.descriptors and page.digest == digest:
                     named = held  # it has what we have
                 named += self.verified(page.descriptors)
-                taken += len(page.descriptors) or MAX_PAGE  # a node that sends empty pages does not hold us
                 if page.is_last:
                     break
                 cursor = page.next_cursor

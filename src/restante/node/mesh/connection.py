@@ -110,6 +110,8 @@ class MeshFamilyConnection:
         for frame in frames:
             decoded = decode_mesh_body(frame.type, frame.body)
             match decoded:
+                case FindNode() | GetRecord() | SyncDirectory() if not self._peer.can_write:
+                    self._refuse_unread(frame.request)
                 case MeshPut():
                     self._put(decoded, frame.request)
                 case FindNode():
@@ -244,8 +246,11 @@ class MeshFamilyConnection:
 
     def _send_better(self, better: Sequence[NodeDescriptor], request: int) -> None:
         self._family.counters.not_responsible += 1
-        raws = tuple(map(encode_descriptor, better[:MAX_CONTACTS]))
-        self._send(NotResponsible(time_ms=self._view.now_ms(), descriptors=raws), request)
+        if self._peer.can_write:
+            raws = tuple(map(encode_descriptor, better[:MAX_CONTACTS]))
+            self._send(NotResponsible(time_ms=self._view.now_ms(), descriptors=raws), request)
+        else:
+            self._refuse_unread(request)
 
     def _put_record(self, frame: PutRecord, request: int) -> None:
         if not self._stores(request):
@@ -369,10 +374,13 @@ class MeshFamilyConnection:
         return False
 
     def _is_busy(self, request: int) -> bool:
-        if not self.serving.answers.is_full:
-            return False
+        if self.serving.answers.is_full:
+            self._refuse_unread(request)
+        return self.serving.answers.is_full
+
+    def _refuse_unread(self, request: int) -> None:
+        """Some answers have a hundred times the bytes of their questions: who does not read gets no more of them."""
         self._refuse(request, Code.RATE_LIMITED, "too many answers of this connection wait to be read")
-        return True
 
     def _end_badly(self, request: int, text: str) -> None:
         """Refuse and close: each guess costs a new connection, because checking a signature is expensive."""

@@ -245,10 +245,14 @@ class MeshConnection(OutgoingConnection[_Request]):
     async def _want(self, key: InboxKey, hashes: Sequence[PayloadHash]) -> list[Block | Record]:
         if len(hashes) > MAX_WANTED_AT_ONCE:
             raise LocalProtocolError(f"a WANT of ours names at most {MAX_WANTED_AT_ONCE} blobs")
-        parts, _ = await self._ask_parts(
-            Want(inbox_key=key, hashes=tuple(hashes)), (Block, Record), WantDone, len(hashes)
-        )
-        return parts
+        """Return what the node sends of these, or had sent when it was too slow: whoever asks again needs less."""
+        request = _Request(self._loop.create_future(), (WantDone,), (Block, Record), len(hashes))
+        try:
+            await self._ask_raw(Want(inbox_key=key, hashes=tuple(hashes)), request)
+        except AttemptFailed:
+            if not request.collected:
+                raise
+        return request.collected
 
     def on_lost(self) -> None:
         super().on_lost()

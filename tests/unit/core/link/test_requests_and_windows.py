@@ -5,7 +5,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restante.core.link.requests import MAX_IN_FLIGHT, RequestTable
+from restante.core.link.requests import LONGEST_ANSWER_S, MAX_IN_FLIGHT, RequestTable
 from restante.core.link.windows import (
     CREDIT_INTERVAL_BLOBS,
     CREDIT_INTERVAL_BYTES,
@@ -26,6 +26,7 @@ HEAD_BYTES = 25  # of a BLOB frame
 def test_a_request_is_open_from_its_number_to_its_answer_or_its_deadline(steps: list[tuple[str, int]]) -> None:
     table: RequestTable[str] = RequestTable(timeout_s=TIMEOUT_S)
     model: dict[int, tuple[float, str]] = {}
+    opened: dict[int, float] = {}
     now_s = 0.0
     for step, value in steps:
         now_s += value / 10
@@ -34,6 +35,7 @@ def test_a_request_is_open_from_its_number_to_its_answer_or_its_deadline(steps: 
             assert number > 0
             assert number not in model
             model[number] = (now_s + TIMEOUT_S, f"caller {value}")
+            opened[number] = now_s
         elif step == "close":
             found = model.pop(value, None)
             assert table.close(value) == (None if found is None else found[1])
@@ -41,12 +43,22 @@ def test_a_request_is_open_from_its_number_to_its_answer_or_its_deadline(steps: 
             assert table.get(value) == (model[value][1] if value in model else None)
             if value in model:
                 table.extend(value, now_s=now_s)
+            if value in model and now_s < opened[value] + LONGEST_ANSWER_S:
                 model[value] = (now_s + TIMEOUT_S, model.pop(value)[1])
         else:
             late = [number for number, (due_s, _) in model.items() if due_s <= now_s]
             assert table.expire(now_s) == tuple(model.pop(number)[1] for number in late)
         assert len(table) == len(model)
         assert table.next_due_s == min((due_s for due_s, _ in model.values()), default=None)
+
+
+@clause("6.8", "7.12")
+def test_parts_of_an_answer_keep_a_request_open_for_a_minute_and_no_longer() -> None:
+    table: RequestTable[str] = RequestTable(timeout_s=TIMEOUT_S)
+    number = table.open("caller", now_s=0.0)
+    for now_s in range(1, 71):
+        table.extend(number, now_s=float(now_s))
+    assert table.expire(LONGEST_ANSWER_S + TIMEOUT_S) == ("caller",)
 
 
 def test_a_number_in_use_is_not_given_again_when_numbers_wrap() -> None:
