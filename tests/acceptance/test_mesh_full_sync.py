@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -12,30 +12,25 @@ import pytest
 from restante.cli.node.local_network import LocalNode, make_nodes, start, stop, wait_until_joined
 from restante.client.mesh.connector import connect_to_node
 from restante.client.mesh.directory import MeshDirectory
-from restante.client.mesh.inbox_nodes import InboxNodes
-from restante.client.mesh.inbox_poll import InboxPoll
-from restante.client.mesh.receiving import Receiving
-from restante.client.places.reading import PUBLIC_INBOX
-from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mailbox import Keep
 from restante.core.mailbox_poll.full_sync import MOST_ENTRIES
 from restante.crypto.blinded_keys import BlindedSigner, in_period
 from restante.crypto.identity import Identity
-from restante.model.ids import NodeId, PayloadHash
+from restante.model.ids import NodeId
 from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
 from restante.model.sources import UNKNOWN_SOURCE
 from restante.policy.mesh.placement import PlacementIndex, place
 from restante.policy.mesh.time_buckets import FULL_SYNC_BUCKETS, HOUR_MS, bucket_at
 from restante.policy.quota import MailboxQuota
-from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.sqlite.mesh.store import MeshKeep, SqliteMeshStore
 from restante.runtime.system import SystemClock, SystemEntropy
-from restante.wire.envelope import Envelope, decode_envelope, encode_envelope, hash_sealed_bytes
+from restante.wire.envelope import Envelope, encode_envelope, hash_sealed_bytes
 from restante.wire.inbox_keys import node_id_of
 from restante.wire.mesh_keys import mesh_inbox_key
+from support.mesh.device import Device
 from support.relay.node_processes import free_port
 from support.spec.clauses import clause
 from support.system.soak import first_now_rest_in_soak
@@ -113,40 +108,12 @@ def filled_nodes(base: Path, count: int, by_bucket: dict[int, range]) -> Iterato
         stop(nodes)
 
 
-class Device:
-    """A new device of the owner: it has read nothing yet. Bodies count when they are verified by their hash."""
-
-    def __init__(self, directory: MeshDirectory) -> None:
-        self.bodies: list[bytes] = []
-        self.nodes = InboxNodes(
-            OwnInbox(OWNER),
-            PUBLIC_INBOX,
-            directory,
-            entropy=SystemEntropy(),
-            on_pushed=self._ignore,
-            on_lost=lambda _: None,
-        )
-        self.receiving = Receiving(self._take, delete=self.nodes.delete, five=self.nodes.five, now_ms=directory.now_ms)
-        self.poll = InboxPoll(self.nodes, self.receiving, accuse=self._ignore)
-
-    async def _take(self, blobs: Sequence[StoredBlob]) -> Collection[PayloadHash]:
-        self.bodies += [decode_envelope(each.envelope).sealed for each in blobs]
-        return ()
-
-    async def _ignore(self, _: object) -> None:
-        return
-
-    async def close(self) -> None:
-        await self.nodes.close()
-        await self.receiving.close()
-
-
 @asynccontextmanager
 async def new_device(nodes: Sequence[LocalNode]) -> AsyncIterator[Device]:
     bootstrap = [node.place for node in nodes[:3]]
     directory = MeshDirectory(bootstrap, connect_to_node, clock=SystemClock(), entropy=SystemEntropy())
     await directory.ensure_fresh()
-    device = Device(directory)
+    device = Device(OWNER, directory)
     try:
         yield device
     finally:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -11,14 +11,21 @@ import pytest
 
 from restante.client.mesh.connector import connect_to_node
 from restante.client.mesh.directory import MeshDirectory
+from restante.client.mesh.inbox_nodes import MOST_WANTED
 from restante.core.directory.descriptor_set import VALID_MS, WHOLE_DIRECTORY
+from restante.core.link import client_end
 from restante.core.mesh_proofs.descriptors import sign_descriptor
+from restante.core.mesh_proofs.reading import answer_for, sign_done
 from restante.crypto.identity import Identity
+from restante.model.ids import PayloadHash
 from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
 from restante.model.places import RelayPlace
 from restante.node.frame_family import Peer
 from restante.node.mesh import directory_agent, replication_agent
+from restante.policy.mesh.polling import MOST_UNSENT
+from restante.policy.mesh.time_buckets import bucket_at
 from restante.runtime.system import SystemEntropy
+from restante.runtime.transport.mesh_connection import MAX_LISTED
 from restante.testing.deterministic import FakeClock
 from restante.wire.descriptors import encode_descriptor
 from restante.wire.frames import codec
@@ -33,7 +40,11 @@ from restante.wire.frames.mesh_directory import (
     PublishDescriptor,
     SyncDirectory,
 )
-from restante.wire.frames.mesh_replication import Have, HaveDone
+from restante.wire.frames.mesh_reading import Fetch, Listed, MeshSubscribe
+from restante.wire.frames.mesh_replication import Have, HaveDone, Want
+from restante.wire.frames.mesh_types import MAX_HASHES
+from restante.wire.mesh_keys import mesh_inbox_key
+from support.mesh.device import Device
 from support.mesh.running_nodes import NOW_MS, RunningNode, inbox_now, running_node
 from support.mesh.scripted_node import Script, listening
 from support.spec.clauses import clause
@@ -190,3 +201,39 @@ async def test_a_client_asks_for_no_more_pages_of_a_directory_than_a_whole_one_h
         await directory.refresh()
         await directory.close()
     assert len(asked) == math.ceil(WHOLE_DIRECTORY / MAX_PAGE)
+
+
+@clause("7.4", "7.12")
+async def test_a_node_that_lists_what_exists_nowhere_holds_a_read_for_two_time_outs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_end, "ANSWER_TIMEOUT_S", 0.3)
+    clock, wanted = FakeClock(NOW_MS), 0
+    invented = [PayloadHash(number.to_bytes(32, "big")) for number in range(MAX_LISTED)]
+
+    def script(frame: MeshFrame | Unknown, _peer: Peer) -> list[MeshFrame]:
+        nonlocal wanted
+        if isinstance(frame, SyncDirectory):
+            return [DirectoryPage(next_cursor=0, is_last=True, digest=bytes(32), descriptors=(raw,))]
+        if isinstance(frame, Fetch | MeshSubscribe):
+            return list(listing(frame))
+        wanted += isinstance(frame, Want)
+        return []
+
+    def listing(frame: Fetch | MeshSubscribe) -> Iterator[MeshFrame]:
+        keys = [mesh_inbox_key(each.blinded, each.bucket) for each in frame.entries]
+        for key in keys:
+            for at in range(0, len(invented), MAX_HASHES):
+                yield Listed(inbox_key=key, last=1, hashes=tuple(invented[at : at + MAX_HASHES]))
+        answers = [answer_for(key, invented, after=0, last=1, is_complete=True) for key in keys]
+        yield sign_done(HOSTILE, answers, now_ms=NOW_MS)
+
+    async with listening(script, identity=HOSTILE, host=HOST) as port:
+        raw = encode_descriptor(described(HOSTILE, port))
+        place = RelayPlace(node_key=HOSTILE.node_key, host=HOST, port=port)
+        directory = MeshDirectory([place], connect_to_node, clock=clock, entropy=SystemEntropy())
+        device = Device(Identity(b"o" * 32), directory, since=bucket_at(NOW_MS) - 2)
+        await device.poll.poll()
+        await device.close()
+        await directory.close()
+    assert MOST_UNSENT <= wanted <= MOST_UNSENT + MOST_WANTED

@@ -278,3 +278,19 @@ async def test_the_hash_of_the_sealed_bytes_joins_endpoints_and_nodes_and_tags_d
     assert len(tags(by_alice) | tags(by_bob) | tags(by_node)) == 4
     await alice.close()
     await bob.close()
+
+
+@clause("13.1")
+def test_a_link_of_another_writer_of_the_directory_is_not_followed(node: NodeFile, tmp_path: Path) -> None:
+    """Names of drafts can be guessed: number of the process, and how many it has written."""
+    note(node)
+    depot, victim = tmp_path / "depot", tmp_path / "victim"
+    [elsewhere, *_] = ship(node.journal, tmp_path / "elsewhere")
+    depot.mkdir()
+    victim.write_bytes(b"mine")
+    for number in range(500):
+        (depot / f".{elsewhere.name}.{os.getpid()}-{number}.partial").symlink_to(victim)
+    DirectoryDepot(depot).put(elsewhere.name, b"segment")
+    assert victim.read_bytes() == b"mine"
+    assert (depot / elsewhere.name).read_bytes() == b"segment"
+    assert not (depot / elsewhere.name).is_symlink()

@@ -9,7 +9,9 @@ from restante.model.errors import StoreUnusable
 def write_text_file(text: str, path: Path) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        temporary.write_text(text, "utf-8")
+        temporary.unlink(missing_ok=True)  # others may write to this directory, too: a link of theirs is not followed
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

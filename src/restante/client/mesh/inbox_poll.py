@@ -6,7 +6,7 @@ follows once they are on disk.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -31,7 +31,7 @@ from restante.core.mailbox_poll.reading import (
     Read,
 )
 from restante.model.ids import NodeId, PayloadHash
-from restante.policy.mesh.polling import TRUSTED_PUSHES, poll_interval_ms
+from restante.policy.mesh.polling import MOST_UNSENT, TRUSTED_PUSHES, poll_interval_ms
 from restante.policy.mesh.repair import best_first
 from restante.policy.mesh.time_buckets import current_buckets
 from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE
@@ -57,6 +57,8 @@ class _Pass:
     bodies: dict[PayloadHash, bytes] = field(default_factory=dict)
     listed: dict[int, dict[NodeId, ListedBucket]] = field(default_factory=dict)
     altered_by: dict[int, list[tuple[NodeId, PayloadHash]]] = field(default_factory=dict)
+    unsent: Counter[NodeId] = field(default_factory=Counter)
+    """Requests for bodies that a node had listed and did not send."""
     finished: dict[int, Finish] = field(default_factory=dict)
     handed_over: set[PayloadHash] = field(default_factory=set)
     first_seen: set[PayloadHash] = field(default_factory=set)
@@ -221,12 +223,14 @@ class InboxPoll:
         return [(bucket, ListReceived(node, each.hashes, each.is_complete)) for bucket, each in lists.items()]
 
     async def _want(self, one: _Pass, node: NodeId, bucket: int, hashes: tuple[PayloadHash, ...]) -> Reports:
-        try:
-            found = await self._nodes.want(node, bucket, hashes)
-        except AttemptFailed as failed:
-            if isinstance(failed, AnswerForged):
-                one.altered_by.setdefault(bucket, []).extend((node, each) for each in hashes)
-            found = {}
+        found: dict[PayloadHash, bytes] = {}
+        if one.unsent[node] < MOST_UNSENT:
+            try:
+                found = await self._nodes.want(node, bucket, hashes)
+            except AttemptFailed as failed:
+                if isinstance(failed, AnswerForged):
+                    one.altered_by.setdefault(bucket, []).extend((node, each) for each in hashes)
+            one.unsent[node] += len(found) < len(hashes)
         new = {each: envelope for each, envelope in found.items() if each not in one.bodies}
         one.budget.came(len(hashes), sum(map(len, new.values())))
         one.bodies.update(new)

@@ -4,6 +4,7 @@ Decides how its files are listed, opened and hashed, and how failures are report
 is. Object stores are read through pyarrow (object_folder), other addresses through Spark's JVM.
 """
 
+import errno
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -75,11 +76,16 @@ class LocalFolder:
         return self.path(name).stat().st_size
 
     def opened(self, name: str) -> Any:
-        return self.path(name).open("rb")
+        path = self.path(name)
+        if not path.is_dir() and path.exists() and not path.is_file():
+            raise OSError(
+                errno.EINVAL, "it is no regular file"
+            )  # a pipe would wait for its writer, a device never ends
+        return path.open("rb")
 
     def read(self, name: str, limit: int) -> bytes:
-        with self.path(name).open("rb") as file:
-            return file.read(limit)
+        with self.opened(name) as file:
+            return bytes(file.read(limit))
 
     def hashes(self, names: Sequence[str]) -> dict[str, str]:
         with ThreadPoolExecutor(HASHING_THREADS) as threads:
@@ -87,7 +93,7 @@ class LocalFolder:
 
     def _hash(self, name: str) -> str:
         try:
-            with self.path(name).open("rb") as file:
+            with self.opened(name) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:
             return ""  # it was there a moment ago; the next look tells

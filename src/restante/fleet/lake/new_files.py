@@ -40,8 +40,8 @@ def open_file(root: str, name: str) -> Any:
 
 
 def list_files(directory: str) -> dict[str, tuple[int, int]]:
-    """Every entry of a directory with its size and the time of its last change in ns."""
-    found = _listed(directory)[1]
+    """Every entry of a directory, but pipes and devices, with its size and the time of its last change in ns."""
+    found = (entry for entry in _listed(directory)[1] if entry.type is not fs.FileType.Unknown)
     return {entry.base_name: (entry.size or 0, entry.mtime_ns or 0) for entry in found}
 
 

@@ -1,5 +1,6 @@
 """Look at a lake without Spark: its tables, and SQL over them by deltalake's own engine."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +16,9 @@ from restante.model.errors import Malformed, RestanteError
 
 STREAM_PREFIX: Final = "stream_"
 """Before the names of the stream's own tables in SQL, such as stream_batches."""
+_ONLY_READS: Final = re.compile(
+    r"\s*(explain\s+(analyze\s+)?(verbose\s+)?)?(\(|(select|with|values|show|describe)\b)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,12 @@ def summaries(lake: Lake) -> list[TableSummary]:
 
 
 def query(lake: Lake, sql: str) -> Any:
-    """The rows that an SQL query over the lake's tables gives, as an Arrow table."""
+    """The rows that an SQL query over the lake's tables gives, as an Arrow table.
+
+    Other statements are refused: the engine's COPY writes files, its CREATE EXTERNAL TABLE reads any file.
+    """
+    if not _ONLY_READS.match(sql):
+        raise Malformed("a query begins with SELECT, WITH, VALUES, SHOW, DESCRIBE or EXPLAIN")
     builder = QueryBuilder()
     for name, table in open_all(lake).items():
         builder = builder.register(name, table)

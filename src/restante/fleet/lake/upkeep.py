@@ -62,6 +62,8 @@ def forget(lake: Lake, writer: WriterId) -> list[Upkeep]:
     for name in segments:
         delete_file(lake.segments, manifest_name(name))
         delete_file(lake.segments, name)
+    for name in _left_by(lake, writer):
+        delete_file(lake.segments, name)
     if exists(lake.stream_table("batches")):
         delete_tree(f"{lake.root.rstrip('/')}/{STREAM}")
         delete_tree(lake.tables)
@@ -89,6 +91,12 @@ def _segments_of(lake: Lake, writer: WriterId) -> list[str]:
         if bytes(writer) in writers:
             found.append(name)
     return found
+
+
+def _left_by(lake: Lake, writer: WriterId) -> list[str]:
+    """Drafts of segments, and manifests of which the segment never came: what a killed process of the writer left."""
+    names = sorted(list_files(lake.segments))
+    return [name for name in names if name.startswith(("_", ".")) and name.lstrip("._").startswith(writer.hex())]
 
 
 def _clauses(table: DeltaTable, *, prefix: str, whole: str) -> list[str]:

@@ -46,7 +46,8 @@ class DirectoryDepot:
         # Process and number: two that put the same file at once do not write into each other's draft.
         draft = self.path / f".{name}.{os.getpid()}-{next(_DRAFT_NUMBERS)}.partial"
         try:
-            with draft.open("wb") as file:
+            draft.unlink(missing_ok=True)  # others may write here, too: a link of theirs is not followed
+            with draft.open("xb") as file:
                 file.write(raw)
                 file.flush()
                 os.fsync(file.fileno())
