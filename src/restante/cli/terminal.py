@@ -18,6 +18,7 @@ from rich.console import Console
 
 from restante.cli.error_advice import EXIT_FAILURE, advice_for
 from restante.model.errors import ConfigurationInvalid, RestanteError
+from restante.views.formatting import safe_text
 
 HINT: Final = "hint: "
 JSON_OPTION: Final = "--json"
@@ -129,9 +130,9 @@ def print_error(problem: RestanteError, *, as_json: bool = False) -> None:
         return
     err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     err.print(f"error {problem.code.value}:", style="bold red", end=" ")
-    err.print(str(problem))
+    err.print(safe_text(str(problem)))
     for line in [*notes, *(HINT + hint for hint in hints)]:
-        err.print(f"  {line}")
+        err.print(f"  {safe_text(line)}")
 
 
 def print_json_error(**fields: Any) -> None:
@@ -140,4 +141,4 @@ def print_json_error(**fields: Any) -> None:
 
 def warn(text: str, *, as_json: bool) -> None:
     """Print a warning to standard error. The command continues."""
-    typer.echo(json.dumps({"warning": text}) if as_json else f"warning: {text}", err=True)
+    typer.echo(json.dumps({"warning": text}) if as_json else f"warning: {safe_text(text)}", err=True)

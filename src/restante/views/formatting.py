@@ -72,6 +72,8 @@ def safe_text(text: str) -> str:
     bidi embeddings, overrides and isolates. Everything else stays: emoji, Persian and Hindi need joiners, and the bidi
     marks cannot do more than a letter of the same direction.
     """
+    if text.isprintable():  # none of these is
+        return text
     return "".join(REPLACEMENT if _is_unsafe(character) else character for character in text)
 
 

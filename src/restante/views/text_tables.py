@@ -1,4 +1,4 @@
-"""Tables and lists of fields for a terminal."""
+"""Tables and lists of fields for a terminal. Names and texts of others cannot control it."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,6 +9,8 @@ from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from restante.views.formatting import safe_text
 
 LEAST_WRAPPED: Final = 12  # cells: room for a word in a column that wraps
 LEAST_CUT: Final = 4  # cells of a text that is cut
@@ -29,7 +31,7 @@ def table(
     However narrow the terminal, neither the first column, which holds what other commands take as their argument, nor
     a number is cut: half a number would be another number. No column is left out.
     """
-    listed = [tuple(row) for row in rows]
+    listed = [tuple(map(safe_text, row)) for row in rows]
     last = len(columns) - 1
     kept = [whole or place == 0 or column in right for place, column in enumerate(columns)]
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0 if dense else 1))
@@ -89,5 +91,5 @@ def fields(title: str, rows: Iterable[tuple[str, str]]) -> Group:
     made.add_column(style="dim", no_wrap=True)
     made.add_column(overflow="fold")
     for name, value in rows:
-        made.add_row(name, escape(value))
+        made.add_row(name, escape(safe_text(value)))
     return Group(Text(title, style="bold"), made, "")

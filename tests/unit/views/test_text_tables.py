@@ -5,8 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from restante.cli.terminal import console
-from restante.views.text_tables import table
+from restante.cli.terminal import console, print_error
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError
+from restante.views.text_tables import fields, table
 
 ID = "62a2fed3"
 COLUMNS = ("message", "state", "kind", "attempts", "next", "expires", "error", "to")
@@ -73,3 +75,22 @@ def test_no_value_of_a_whole_table_is_cut(monkeypatch: pytest.MonkeyPatch, capsy
     row = ("withholding", "ab" * 32, "signed for 404 messages")
     console().print(table("Alerts", "alert", "subject", "detail", rows=[row], whole=True))
     assert capsys.readouterr().out.splitlines()[3].split(maxsplit=2) == [*row]
+
+
+def test_names_of_others_do_not_control_the_terminal() -> None:
+    """Names of files in a lake, for example: whoever writes there chooses them."""
+    text, name = io.StringIO(), "\x1b]0;title\x07\x1b[2J\u202efile\x9b31m"
+    out = Console(file=text, width=100)
+    out.print(table("Files", "file", "why", rows=[(name, name)]))
+    out.print(fields("File", [("name", name)]))
+    assert text.getvalue().count("file\N{REPLACEMENT CHARACTER}31m") == 3
+    assert not set("\x1b\x07\u202e\x9b").intersection(text.getvalue())
+
+
+def test_errors_do_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = RestanteError("\x1b[2Jfile cannot be read", code=Code.NOT_FOUND)
+    problem.add_note("\x1b]0;title\x07")
+    print_error(problem)
+    said = capsys.readouterr().err
+    assert "file cannot be read" in said
+    assert "\x1b" not in said
