@@ -94,20 +94,15 @@ SELECT message_id
 -- name: to_sweep
 -- Entries whose lease is over, or that time alone ends. One that is being sent is left to its owner.
 SELECT {entry} FROM outbox JOIN lane USING (lane_id)
- WHERE state = 'sending' AND (lease_until_ms <= ?1 OR lease_until_ms > ?2)
- UNION ALL
-SELECT {entry} FROM outbox JOIN lane USING (lane_id) WHERE next_deadline_ms <= ?1 AND state <> 'sending'
+ WHERE CASE state WHEN 'sending' THEN lease_until_ms <= ?1 OR lease_until_ms > ?2 ELSE next_deadline_ms <= ?1 END
  LIMIT ?3;
 
 -- name: next_wake
 -- When a stored entry is due again, a lease ends, or time alone ends an entry.
-SELECT min(at_ms)
-  FROM (SELECT min(next_attempt_at_ms) AS at_ms
-          FROM outbox WHERE times_stored > 0 AND state <> 'sending' AND next_attempt_at_ms > ?1
-        UNION ALL
-        SELECT min(lease_until_ms) FROM outbox WHERE state = 'sending'
-        UNION ALL
-        SELECT min(next_deadline_ms) FROM outbox);
+SELECT min(CASE WHEN state = 'sending' THEN min(lease_until_ms, next_deadline_ms)
+                WHEN times_stored > 0 AND next_attempt_at_ms > ?1 THEN min(next_attempt_at_ms, next_deadline_ms)
+                ELSE next_deadline_ms END)
+  FROM outbox;
 
 -- name: count_by_state
 -- How many entries are in flight, by state.
