@@ -81,7 +81,6 @@ class _Answers(NamedTuple):
 
     stored_puts: int
     stored_bytes: int
-    inboxes: set[InboxKey]
     receipts: list[tuple[Peer, bytes]]
     refusals: list[tuple[Peer, int, Refusal]]
 
@@ -266,9 +265,7 @@ class WriteBatcher:
         batch.deleted_blobs = sum(
             [self._mailbox.delete_all(each.inbox, each.blob_ids, now_ms=now_ms) for each in batch.deletes]
         )
-        if not batch.apart:
-            self._prepare(batch)  # before the loop waits for the disk, while the data is in the processor's cache
-        else:  # while the disk works
+        if batch.apart:  # while the disk works
             asyncio.get_running_loop().call_soon(self._prepare, batch)
         batch.performed_s = self._time_s()
 
@@ -295,7 +292,6 @@ class WriteBatcher:
         """Build the answers that are sent once the batch is on disk."""
         stored: dict[Peer, tuple[list[int], list[bytes]]] = {}
         refusals: list[tuple[Peer, int, Refusal]] = []
-        inboxes: set[InboxKey] = set()
         at = stored_puts = stored_bytes = 0
         for group in batch.puts:
             results = batch.results[at : at + len(group.keeps)]
@@ -304,11 +300,10 @@ class WriteBatcher:
             theirs = stored.setdefault(group.peer, ([], []))
             theirs[0].extend(requests)
             theirs[1].extend([keep.leaf for keep in keeps])
-            inboxes.update([keep.inbox_key for keep in keeps])
             stored_puts += len(keeps)
             stored_bytes += group.size_bytes if keeps is group.keeps else sum([len(keep.envelope) for keep in keeps])
         receipts = self._receipts({peer: each for peer, each in stored.items() if each[0] and peer.is_open}, batch)
-        batch.answers = _Answers(stored_puts, stored_bytes, inboxes, receipts, refusals)
+        batch.answers = _Answers(stored_puts, stored_bytes, receipts, refusals)
         return batch.answers
 
     def _receipts(
@@ -334,10 +329,11 @@ class WriteBatcher:
         if problem is not None:
             batch.results = [_UNUSABLE] * sum([len(group.keeps) for group in batch.puts])
             batch.answers = None
+        else:  # first: recipients wait for it, senders go on without their answers
+            self._on_stored({keep.inbox_key for group in batch.puts for keep in group.keeps})
         answers = batch.answers or self._prepare(batch)
         self._counters.puts_stored += answers.stored_puts
         self._counters.bytes_stored += answers.stored_bytes
-        self._on_stored(answers.inboxes)  # first: recipients wait for it, senders go on without their answers
         for peer, stored in answers.receipts:
             peer.send(stored)  # only now that the blobs are on disk (SPEC 1.3)
         for peer, request, refusal in answers.refusals:
