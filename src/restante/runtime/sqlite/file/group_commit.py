@@ -41,6 +41,7 @@ class _Waiting:
     answer: asyncio.Future[Any]
     task: asyncio.Task[Any] | None
     apart: bool = False
+    later: bool = False
     result: Any = None
     refusal: Exception | None = None
 
@@ -85,22 +86,28 @@ class GroupCommit:
             raise StoreUnusable(_CLOSED)
         if self._busy:
             loop = self._loop
-            task = None  # another caller came first, so this one is not alone
-        else:
-            self._loop = loop = asyncio.get_running_loop()
-            task = asyncio.current_task(loop)
-            if task is self._lonely and not self._later:
-                result = self._run_alone(operation)
-                if self._time_s() - self._turn_began_s >= LONELY_TURN_S:
-                    await asyncio.sleep(0)
-                    self._turn_began_s = self._time_s()
-                return result
-            self._busy = True
+            return await self._enqueue(operation, loop, None)  # another caller came first, so this one is not alone
+        self._loop = loop = asyncio.get_running_loop()
+        self._busy = True
+        task = asyncio.current_task(loop)
+        answer = self._enqueue(operation, loop, task)
+        if task is not self._lonely:
             # Not at once: other tasks that are ready in this turn of the loop join the group first.
             loop.call_soon(self._take_group, loop)
+            return await answer
+        self._take_group(loop)  # the last group had only this task, so no other caller is expected
+        result = await answer
+        if self._time_s() - self._turn_began_s >= LONELY_TURN_S:
+            await asyncio.sleep(0)
+            self._turn_began_s = self._time_s()
+        return result
+
+    def _enqueue(
+        self, operation: Callable[[], Result], loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any] | None
+    ) -> asyncio.Future[Result]:
         answer: asyncio.Future[Result] = loop.create_future()
         self._waiting.append(_Waiting(operation, answer, task))
-        return await answer
+        return answer
 
     async def read(self, operation: Callable[[], Result]) -> Result:
         """Return what `operation` returned, which changes nothing: at once, unless a group is in progress."""
@@ -119,7 +126,7 @@ class GroupCommit:
             raise StoreUnusable(_CLOSED)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
-        self._later.append(_Waiting(operation, answer, None))
+        self._later.append(_Waiting(operation, answer, None, later=True))
         if self._later_timer is None:
             self._later_timer = loop.call_later(LATER_S, self._begin_later, loop)
         return await answer
@@ -155,15 +162,6 @@ class GroupCommit:
             self._loop = loop
             self._take_group(loop)
         return answer
-
-    def _run_alone(self, operation: Callable[[], Result]) -> Result:
-        """Commit `operation` at once: the last group had only this task, so no other caller is expected.
-
-        The commit runs on the event loop, because handing it to a thread would take longer than the fsync.
-        """
-        result = self._run_in_transaction(operation)
-        self._on_commit()
-        return result
 
     def _run_in_transaction(self, operation: Callable[[], Result]) -> Result:
         """Run and commit `operation`. On a full disk run it again as long as there is a way to make space."""
@@ -248,8 +246,10 @@ class GroupCommit:
 
         A slow disk is waited for in a thread, while the next group gathers.
         """
-        is_alone = len(group) == 1
-        self._lonely = group[0].task if is_alone else None
+        callers = [waiting for waiting in group if not waiting.later]
+        is_alone = len(callers) <= 1
+        if callers:
+            self._lonely = callers[0].task if is_alone else None
         if (is_alone or self._disk_took_s <= QUICK_DISK_S) and not any(waiting.apart for waiting in group):
             self._finish(group, self._try_commit(), loop)
             return
