@@ -11,15 +11,16 @@ import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from bench.end_to_end_actors import Part
+from bench.end_to_end_bare import bare_latencies_us
+from bench.end_to_end_fairness import fairness, fairness_by_cores
 from bench.end_to_end_floor import SYNCS, crypto_us, redis_latencies_us, sync_us
 from bench.end_to_end_idle import idle
 from bench.end_to_end_stage import Actor, Stage, staged
-from bench.results import Table, bar, with_earlier_rows, write_results
+from bench.results import Table, bar, milliseconds, percentile, with_earlier_rows, write_results
 
 WORKING_DIRECTORY: Final = Path(".run/bench-end-to-end")  # the system's place for temporary files may be no disk
 MESSAGES: Final = 20_000
@@ -27,21 +28,11 @@ KILLS: Final = 5
 OFFLINE_PART: Final = 0.2
 ALONE: Final = 4_000  # enough that the write-ahead logs are written over, as in a process that runs for long
 SIDES: Final = 10  # clients on each side of the many conversations, each with each
-MODEST: Final = 99
-MODEST_A_PROCESS: Final = 9
-"""In one process they would share one event loop, and one share of a processor with the greedy sender."""
-MODEST_MESSAGES: Final = 30
 WARM_UP: Final = 5
-MODEST_PAUSE_S: Final = 0.5
 
 MIN_RATE: Final = 1_500
 MAX_FLOORS: Final = 2.5
 MAX_TAIL: Final = 4.0
-MAX_GREED: Final = 2.0
-
-
-def percentile(values: list[int], share: float) -> float:
-    return statistics.quantiles(values, n=1_000, method="inclusive")[round(share * 1_000) - 1]
 
 
 def pair(stage: Stage, **more: Any) -> tuple[Part, Part]:
@@ -182,13 +173,29 @@ async def latency(folder: Path, _messages: int, results: list[Table]) -> None:
     table = Table(
         "One message in flight: send called → the other application has it", ["what", "P50 ms", "P99 ms", "bar"]
     )
-    table.add(["Restante, end to end encrypted", ms(p50), ms(p99), bar(p99 <= MAX_TAIL * p50, "P99 at most 4 x P50")])
+    table.add(
+        [
+            "Restante, end to end encrypted",
+            milliseconds(p50),
+            milliseconds(p99),
+            bar(p99 <= MAX_TAIL * p50, "P99 at most 4 x P50"),
+        ]
+    )
     table.add(
         [
             f"floor: {SYNCS} syncs and the cryptography",
-            ms(floor),
+            milliseconds(floor),
             "",
             bar(p50 <= MAX_FLOORS * floor, f"{p50 / floor:.2f} x, at most 2.5 x, goal 2 x"),
+        ]
+    )
+    bare = [round(each) for each in bare_latencies_us((folder / "bare").resolve(), ALONE)[WARM_UP:]]
+    table.add(
+        [
+            "bare pipeline: the same processes, syncs and cryptography, none of our rules",
+            milliseconds(percentile(bare, 0.5)),
+            milliseconds(percentile(bare, 0.99)),
+            f"{percentile(bare, 0.5) / floor:.2f} x the floor",
         ]
     )
     redis = redis_latencies_us(folder, ALONE)
@@ -199,67 +206,14 @@ async def latency(folder: Path, _messages: int, results: list[Table]) -> None:
         table.add(
             [
                 "Redis Streams, appendfsync always, not encrypted",
-                ms(percentile(taken, 0.5)),
-                ms(percentile(taken, 0.99)),
+                milliseconds(percentile(taken, 0.5)),
+                milliseconds(percentile(taken, 0.99)),
                 "",
             ]
         )
     for name, each in {f"sync of an appended page, one of {SYNCS}": sync, **pieces}.items():
-        table.add([f"  {name}", ms(each), "", ""])
+        table.add([f"  {name}", milliseconds(each), "", ""])
     results.append(table)
-
-
-def ms(us: float) -> str:
-    return f"{us / 1_000:.3f}"
-
-
-async def fairness(folder: Path, _messages: int, results: list[Table]) -> None:
-    """Latency of modest senders without a greedy one, with one at another relay of this machine, and at the same relay.
-
-    The second case shows what the greedy sender costs the others by its processor and disk, not by the relay.
-    """
-    table = Table("99 modest senders, with and without a greedy one", ["case", "P50 ms", "P99 ms", "bar"])
-    without_p99 = 0.0
-    for name, relay in (
-        ("without", None),
-        ("with a greedy one at another relay", "other"),
-        ("with a greedy one at the same relay", "same"),
-    ):
-        async with staged(folder / f"{relay}") as stage, AsyncExitStack() as stack:
-            modest = [f"m{n}" for n in range(MODEST)]
-            await stage.introduce([(one, "bob") for one in modest])
-            count = MODEST * MODEST_MESSAGES
-            receiving = Part(role="receive", homes=[stage.home("bob")], count=count, warm_up=WARM_UP)
-            bob = await stage.start(receiving)
-            if relay is not None:
-                at = stage if relay == "same" else await stack.enter_async_context(staged(folder / "greedy"))
-                await start_greedy(at)
-            groups = [modest[first : first + MODEST_A_PROCESS] for first in range(0, MODEST, MODEST_A_PROCESS)]
-            await asyncio.gather(*(stage.start(modest_part(stage, names)) for names in groups))
-            await bob.until("done", 0)
-            taken = bob.seen["latencies_us"]
-        p50, p99 = percentile(taken, 0.5), percentile(taken, 0.99)
-        without_p99 = without_p99 or p99
-        ratio = p99 / without_p99
-        verdict = {None: "", "other": f"{ratio:.2f} x"}.get(
-            relay, bar(ratio <= MAX_GREED, f"{ratio:.2f} x, at most 2 x")
-        )
-        table.add([name, ms(p50), ms(p99), verdict])
-    results.append(table)
-
-
-def modest_part(stage: Stage, names: list[str]) -> Part:
-    homes = [stage.home(name) for name in names]
-    contacts = [["bob"]] * len(homes)
-    return Part(role="send", homes=homes, contacts=contacts, count=MODEST_MESSAGES, pause_s=MODEST_PAUSE_S)
-
-
-async def start_greedy(stage: Stage) -> None:
-    """Start one sender that sends as fast as it can, and its recipient; return when it is busy."""
-    await stage.introduce([("greedy", "carol")])
-    await stage.start(Part(role="receive", homes=[stage.home("carol")]))
-    greedy = await stage.start(Part(role="send", homes=[stage.home("greedy")], contacts=[["carol"]], count=10**9))
-    await greedy.until("accepted", 500)
 
 
 async def sizes(folder: Path, messages: int, results: list[Table], *, large: bool = False) -> None:
@@ -284,6 +238,7 @@ PARTS: Final[dict[str, Callable[[Path, int, list[Table]], Awaitable[None]]]] = {
     "loop": loops,
     "conversations": conversations,
     "fairness": fairness,
+    "cores": fairness_by_cores,
     "idle": idle,
     "sizes": sizes,
 }

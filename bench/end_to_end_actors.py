@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from restante.client.client import Client
+from restante.client.relay.receiver import RECEIVE_DELAY_S
 from restante.model.errors import OutboxFull
 from restante.model.journal import STATE_AFTER, JournalKind
 from restante.model.kinds import Kind
@@ -42,6 +43,8 @@ class Part:
     """A socket at which the recipient says that its application has a message: then the next one is sent."""
     pause_s: float = 0.0
     """Between two messages of a conversation; conversations begin at different moments of a pause."""
+    receive_delay_s: float = RECEIVE_DELAY_S
+    """The longest random wait before the first receiving connection: only a start takes longer with it."""
     warm_up: int = 0
     """So many messages of each conversation are not counted in latencies: the first one opens a session."""
 
@@ -174,7 +177,10 @@ def states(client: Client) -> Counter[str]:
 async def play(part: Part) -> None:
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(Client.open(home)) for home in part.homes]
+        clients = [
+            await stack.enter_async_context(Client.open(home, receive_delay_s=part.receive_delay_s))
+            for home in part.homes
+        ]
         while not all(client.was_connected for client in clients):  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
         tell(ready=len(clients))

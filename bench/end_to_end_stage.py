@@ -141,6 +141,11 @@ class Actor:
         await self._process.wait()
         return found
 
+    async def end(self) -> None:
+        """End it at once, whatever it is doing."""
+        self.kill()
+        await self._process.communicate()
+
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)

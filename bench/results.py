@@ -3,6 +3,8 @@
 import json
 import os
 import platform
+import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +33,14 @@ class Table:
             for row in [self.columns, *self.rows]
         ]
         return "\n  ".join([self.title, *lines])
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    return statistics.quantiles(values, n=1_000, method="inclusive")[round(share * 1_000) - 1]
+
+
+def milliseconds(us: float) -> str:
+    return f"{us / 1_000:.3f}"
 
 
 def bar(passed: bool, what: str = "") -> str:
