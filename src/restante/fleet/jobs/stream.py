@@ -23,6 +23,7 @@ from restante.fleet.lake.new_files import delete_tree
 from restante.fleet.lake.reading import segments_read
 from restante.fleet.spark.errors import OWN_ERROR
 from restante.fleet.spark.session import open_session
+from restante.fleet.stream.batches import check_can_begin
 from restante.fleet.stream.bucket_step import Counts
 from restante.fleet.stream.source import BYTES_PER_BATCH, FILES_PER_BATCH, FORMAT, SegmentSource
 from restante.model.conservation_report import BadSegment
@@ -246,3 +247,5 @@ def _check_lake(lake: Lake, options: StreamOptions) -> None:
             f"{lake.local_segments} is not a directory; journals are shipped to 'segments' in a lake",
             code=Code.NOT_FOUND,
         )
+    if not options.reset:
+        check_can_begin(lake)

@@ -15,12 +15,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from restante.fleet.lake.delta import STREAM_RETENTION_H, DataFile, DeltaFiles
+from restante.fleet.lake.delta import STREAM_RETENTION_H, DataFile, DeltaFiles, exists
 from restante.fleet.lake.layout import Lake
 from restante.fleet.stream.bucket_files import Bucket, FileRef
 from restante.fleet.stream.bucket_step import Counts
-from restante.fleet.stream.state_tables import KINDS
-from restante.model.errors import StoreUnusable
+from restante.fleet.stream.state_tables import KINDS, StateTable
+from restante.model.errors import ConfigurationInvalid, StoreUnusable
 from restante.model.provenance import SegmentClaim
 
 FORMAT: Final = 2
@@ -146,17 +146,8 @@ class Batches:
         self.lake = lake
         self.segments = open_segments(lake)
         self.batches = open_batches(lake)
-        self.tables = {
-            kind: DeltaFiles(
-                f"{lake.root.rstrip('/')}/{table.folder}",
-                table.delta,
-                partition=table.partition,
-                retention_h=table.retention_h,
-            )
-            for kind, table in KINDS.items()
-        }
+        self.tables = {kind: _open(lake, table) for kind, table in KINDS.items()}
         self.catalog = last_catalog(self.batches) or Catalog(buckets=(Bucket(),) * buckets)
-        self._check_tables()
         self.roll_forward()
 
     @property
@@ -245,12 +236,24 @@ class Batches:
             old = old.set_column(BATCHES.get_field_index(name), BATCHES.field(name), column)
         return self.batches.write(pa.concat_tables([old, row])), list(self.batches.live())
 
-    def _check_tables(self) -> None:
-        """A stream that begins must not find tables of a backfill: it would write beside them."""
-        if self.done == 0 and any(table.live() for table in self.tables.values()):
-            raise StoreUnusable(
-                f"{self.lake.tables} has tables that no stream made; 'restante fleet stream --reset' replaces them"
-            )
+
+def _address(lake: Lake, table: StateTable) -> str:
+    return f"{lake.root.rstrip('/')}/{table.folder}"
+
+
+def _open(lake: Lake, table: StateTable) -> DeltaFiles:
+    return DeltaFiles(_address(lake, table), table.delta, partition=table.partition, retention_h=table.retention_h)
+
+
+def check_can_begin(lake: Lake) -> None:
+    """A stream that begins must not find tables of a backfill: it would write beside them. Creates nothing."""
+    if exists(lake.stream_table("batches")):
+        return
+    if any(exists(_address(lake, table)) and _open(lake, table).live() for table in KINDS.values()):
+        raise ConfigurationInvalid(
+            f"{lake.tables} has tables of a backfill; 'restante fleet backfill' brings them up to date, "
+            "'restante fleet stream --reset' replaces them"
+        )
 
 
 def open_segments(lake: Lake) -> DeltaFiles:
