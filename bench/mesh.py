@@ -1,5 +1,5 @@
 """What a durable, signed store in the mesh costs, and what reading costs: node processes on loopback, against
-`kademlia` (PyPI), which is measured before and after ours; the better of its two rates counts."""
+`kademlia` (PyPI) and against bare nodes (`bench.mesh_floor`). The three take turns."""
 
 import argparse
 import asyncio
@@ -9,9 +9,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from ipaddress import ip_address
 from itertools import islice
@@ -19,9 +18,22 @@ from pathlib import Path
 from typing import Final
 
 from bench.end_to_end_floor import sync_us
-from bench.measure import Cost, cost_of, in_flight
+from bench.measure import cost_of, in_flight
 from bench.mesh_baselines import KademliaCosts, kademlia_nodes, measure_kademlia
-from bench.results import Table, bar, with_earlier_rows, write_results
+from bench.mesh_floor import FloorCosts, bare_nodes, measure_floor
+from bench.mesh_tables import (
+    BUCKETS_A_POLL,
+    IN_FLIGHT,
+    MESSAGES_A_BUCKET,
+    OurCosts,
+    Round,
+    alone_table,
+    cost_table,
+    floor_table,
+    reads_table,
+    stores_table,
+)
+from bench.results import with_earlier_rows, write_results
 from restante.cli.node.local_network import LocalNode, make_nodes, running, wait_until_joined
 from restante.core.mesh_proofs.connection_proofs import OwnProofs
 from restante.core.mesh_proofs.descriptors import verify_descriptor
@@ -40,33 +52,36 @@ from restante.wire.storage_receipts import StorageReceipt
 
 SIZES: Final = (8, 32)
 STORES: Final = 4_000
+WARM_UP: Final = 8_000
+"""Stores before any is measured: then each node's write-ahead log has its size, as in a node that has run a while."""
 ALONE: Final = 200
 READS: Final = 8_000
 """Answers and gets; a quarter as many whole buckets."""
 SETS: Final = 1_000
-IN_FLIGHT: Final = 64
+ROUNDS: Final = 3
 SEALED_BYTES: Final = 1_024
 OWNERS: Final = 20
 SMALL_OWNERS: Final = 40
 """Inboxes with a bucket of `MESSAGES_A_BUCKET` messages, for reading."""
-MESSAGES_A_BUCKET: Final = 4
-BUCKETS_A_POLL: Final = 8
-"""Buckets in one request of a poll: the current one, which has mail, and seven without."""
 QUORUM: Final = 2
 ABOUT: Final = """\
-One client process and one process a node, on loopback, values of 1 KiB, 64 operations in flight. `kademlia` 2.2 runs as
-its documentation shows (k 20, alpha 3; receive buffers large enough to lose nothing), before and after ours; the better
-of its two rates counts. Its set looks the key up and stores the value at the 20 closest nodes, or at all if they are
-fewer, in memory and unsigned, over UDP. A store of ours counts when all five nodes have signed that the message is on
-disk, over TLS; rates are compared by stored copy. Its get looks the key up and fetches one value: it asks three nodes
-at once and waits for all three. With alpha 1 it asks one node: that rate is shown, too, and no bar refers to it. An
-answer of ours is what one node, known from the directory, signs about one key: which messages it holds, and whether
-that is all. The client verifies signature and Merkle root. A poll asks for eight keys in one request, one of which has
-mail, and gets eight such answers under one signature. A whole bucket is an answer and then the four messages that it
-lists, verified by hash: two requests and 4 KiB, against one value of 1 KiB. Nodes have joined and connections are open
-before, as `kademlia` knows its nodes before; the owner's proof for a key is made and checked at its first use on a
-connection. Rates depend on what else the machine does; the processor time of client and nodes together hardly does, and
-is shown for both."""
+One client process and one process a node, on loopback, values of 1 KiB, 64 operations in flight. `kademlia` 2.2 runs
+as its documentation shows (k 20, alpha 3; receive buffers large enough to lose nothing). It, ours and bare nodes take
+turns, several rounds; each row is of the round whose ratio is the middle one. A `kademlia` set looks the key up and
+stores the value at the 20 closest nodes, or at all if they are fewer, in memory and unsigned, over UDP. A store of
+ours counts when all five nodes have signed that the message is on disk, over TLS; rates are compared by stored copy.
+A `kademlia` get looks the key up and fetches one value: it asks three nodes at once and waits for all three. With
+alpha 1 it asks one node: that rate is shown, too, and no bar refers to it. An answer of ours is what one node, known
+from the directory, signs about one key: which messages it holds, and whether that is all. The client verifies
+signature and Merkle root. A poll asks for eight keys in one request, one of which has mail, and gets eight such
+answers under one signature. A whole bucket is an answer and then the four messages that it lists, verified by hash:
+two requests and 4 KiB, against one value of 1 KiB. Nodes have joined and connections are open before, as `kademlia`
+knows its nodes before, and 8,000 stores have given each node's write-ahead log its size, as in a node that has run a
+while; the owner's proof for a key is made and checked at its first use on a connection. Bare nodes are what is left
+without a mesh: the same number of Python processes over asyncio's own TLS, which write what came in one turn of the
+loop into a file that has its size, sync it once and sign it once, or sign an answer; the client verifies. Their ratio
+to `kademlia` says what of a bar two processors leave to the mesh itself. Rates depend on what else the machine does,
+and processor time, which is shown for all, on how fast its processors are at the time."""
 WORKING_DIRECTORY: Final = Path(".run")  # the system's place for temporary files may be no disk at all
 
 
@@ -164,16 +179,6 @@ class Mesh:
         return await MeshConnection.connect(str(ip_address(endpoint.ip)), endpoint.port, node=node.node_key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OurCosts:
-    store: Cost
-    answer: Cost
-    poll: Cost
-    bucket: Cost
-    sent_ms: float
-    all_signed_ms: float
-
-
 @contextmanager
 def mesh_of(count: int, *, port: int) -> Iterator[tuple[list[LocalNode], list[NodeDescriptor]]]:
     WORKING_DIRECTORY.mkdir(exist_ok=True)
@@ -194,7 +199,9 @@ async def _directory(made: list[LocalNode], count: int) -> list[NodeDescriptor]:
     return list(map(verify_descriptor, page.descriptors))
 
 
-async def measure_ours(made: list[LocalNode], nodes: list[NodeDescriptor], *, stores: int, reads: int) -> OurCosts:
+async def measure_ours(
+    made: list[LocalNode], nodes: list[NodeDescriptor], *, warm_up: int, stores: int, reads: int
+) -> OurCosts:
     mesh = Mesh(nodes)
     await mesh.open()
     processes = [os.getpid(), *(each.process.pid for each in made if each.process is not None)]
@@ -205,9 +212,11 @@ async def measure_ours(made: list[LocalNode], nodes: list[NodeDescriptor], *, st
         alone.append(await mesh.store(number))
 
     try:
-        await in_flight(store_alone, range(ALONE), 1)
+        await in_flight(mesh.store, range(warm_up), IN_FLIGHT)
+        await in_flight(store_alone, range(warm_up, warm_up + ALONE), 1)
+        first = warm_up + ALONE
         return OurCosts(
-            store=await measured(mesh.store, range(ALONE, ALONE + stores)),
+            store=await measured(mesh.store, range(first, first + stores)),
             answer=await measured(mesh.fetch, range(reads)),
             poll=await measured(mesh.poll, range(reads // BUCKETS_A_POLL)),
             bucket=await measured(mesh.read_bucket, range(reads // 4)),
@@ -225,118 +234,54 @@ def measure_peer(count: int, *, port: int, sets: int, reads: int) -> KademliaCos
         )
 
 
-def best_of(peers: Sequence[KademliaCosts]) -> KademliaCosts:
-    return KademliaCosts(
-        set=max((each.set for each in peers), key=_rate),
-        get=max((each.get for each in peers), key=_rate),
-        narrow_get=max((each.narrow_get for each in peers), key=_rate),
-        copies=max(each.copies for each in peers),
-    )
-
-
-def _rate(cost: Cost) -> float:
-    return cost.per_second
-
-
-def stores_table(count: int, ours: OurCosts, peer: KademliaCosts) -> Table:
-    table = Table(
-        f"Stores, {IN_FLIGHT} in flight: signed and on disk at five nodes, against `kademlia` set",
-        [
-            *("nodes", "stores/s", "signed copies/s", "sets/s", "copies a set", "copies/s in memory", "ratio", "bar"),
-            *("processor µs a copy", "of `kademlia`"),
-        ],
-    )
-    copies, theirs = COPIES * ours.store.per_second, peer.set.per_second * peer.copies
-    table.add(
-        [
-            str(count),
-            f"{ours.store.per_second:,.0f}",
-            f"{copies:,.0f}",
-            f"{peer.set.per_second:,.0f}",
-            f"{peer.copies:.1f}",
-            f"{theirs:,.0f}",
-            f"{copies / theirs:.2f} x",
-            bar(copies / theirs >= 3, "at least 3 x a copy"),
-            f"{ours.store.processor_us / COPIES:,.0f}",
-            f"{peer.set.processor_us / peer.copies:,.0f}",
-        ]
-    )
-    return table
-
-
-def alone_table(count: int, ours: OurCosts, sync_ms: float) -> Table:
-    table = Table(
-        "One store in flight",
-        ["nodes", "P50 ms, two nodes signed", "P50 ms, all five signed", "one sync, ms", "bar"],
-    )
-    limit_ms = 3 * sync_ms + 2
-    passed = bar(ours.sent_ms <= limit_ms, f"sent: at most 3 syncs + 2 ms = {limit_ms:.2f} ms")
-    table.add([str(count), f"{ours.sent_ms:.2f}", f"{ours.all_signed_ms:.2f}", f"{sync_ms:.3f}", passed])
-    return table
-
-
-def reads_table(count: int, ours: OurCosts, peer: KademliaCosts) -> Table:
-    table = Table(
-        f"Reads, {IN_FLIGHT} in flight, against `kademlia` get",
-        [
-            *("nodes", "gets/s", "gets/s, alpha 1", "what", "signed and verified/s", "ratio to gets", "bar"),
-            *("processor µs each", "of a get"),
-        ],
-    )
-    for what, cost, each, least in (
-        ("answers, one key a request", ours.answer, 1, 3),
-        (f"answers, a poll of {BUCKETS_A_POLL} keys a request", ours.poll, BUCKETS_A_POLL, 3),
-        (f"whole buckets of {MESSAGES_A_BUCKET} messages", ours.bucket, 1, 1),
-    ):
-        rate = each * cost.per_second
-        ratio = rate / peer.get.per_second
-        table.add(
-            [
-                *(str(count), f"{peer.get.per_second:,.0f}", f"{peer.narrow_get.per_second:,.0f}", what),
-                *(f"{rate:,.0f}", f"{ratio:.2f} x", bar(ratio >= least, f"at least {least} x")),
-                *(f"{cost.processor_us / each:,.0f}", f"{peer.get.processor_us:,.0f}"),
-            ]
+def measure_floor_of(count: int, *, port: int, stores: int, reads: int) -> FloorCosts:
+    readers = SMALL_OWNERS * COPIES
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=WORKING_DIRECTORY)))
+        processes = stack.enter_context(bare_nodes(count, port=port, folder=folder))
+        return asyncio.run(
+            measure_floor(
+                processes, port=port, stores=stores, answers=reads, width=IN_FLIGHT, places=OWNERS, readers=readers
+            )
         )
-    return table
-
-
-def cost_table(count: int, ours: OurCosts) -> Table:
-    table = Table(
-        "Cost of a stored copy by number of nodes, client and nodes together",
-        ["nodes", "processor µs", "of which the client"],
-        plot=(0, 1),
-    )
-    table.add([str(count), f"{ours.store.processor_us / COPIES:,.0f}", f"{ours.store.first_share:.0%}"])
-    return table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=list(SIZES))
+    parser.add_argument("--warm-up", type=int, default=WARM_UP)
     parser.add_argument("--stores", type=int, default=STORES)
     parser.add_argument("--sets", type=int, default=SETS)
     parser.add_argument("--reads", type=int, default=READS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--port", type=int, default=17_700)
     parser.add_argument("--dry", action="store_true", help="print only")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the node processes are ended on the way out
     for count in given.nodes:
-        peers = [measure_peer(count, port=given.port + 100, sets=given.sets, reads=given.reads)]
-        with mesh_of(count, port=given.port) as (made, nodes):
-            ours = asyncio.run(measure_ours(made, nodes, stores=given.stores, reads=given.reads))
-        peers.append(measure_peer(count, port=given.port + 300, sets=given.sets, reads=given.reads))
-        print(f"{count} nodes, ours: {ours}, kademlia: {peers}", flush=True)
-        peer = best_of(peers)
+        rounds = [one_round(count, given) for _ in range(given.rounds)]
         tables = [
-            stores_table(count, ours, peer),
-            alone_table(count, ours, sync_us(WORKING_DIRECTORY) / 1_000),
-            reads_table(count, ours, peer),
-            cost_table(count, ours),
+            stores_table(count, rounds),
+            alone_table(count, rounds, sync_us(WORKING_DIRECTORY) / 1_000),
+            reads_table(count, rounds),
+            cost_table(count, rounds),
+            floor_table(count, rounds),
         ]
         for table in tables:
             print(table.as_text())
         if not given.dry:
             write_results("mesh", [with_earlier_rows("mesh", table) for table in tables], about=ABOUT)
+
+
+def one_round(count: int, given: argparse.Namespace) -> Round:
+    peer = measure_peer(count, port=given.port + 100, sets=given.sets, reads=given.reads)
+    with mesh_of(count, port=given.port) as (made, nodes):
+        measured = measure_ours(made, nodes, warm_up=given.warm_up, stores=given.stores, reads=given.reads)
+        ours = asyncio.run(measured)
+    floor = measure_floor_of(count, port=given.port + 300, stores=given.stores, reads=given.reads)
+    taken = Round(peer=peer, ours=ours, floor=floor)
+    print(f"{count} nodes, ratio of stores {taken.store_ratio():.2f}: {taken}", flush=True)
+    return taken
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from kademlia.network import Server
 from kademlia.storage import ForgetfulStorage
 
 from bench.kademlia_node import LOOPBACK, listening
-from bench.measure import Cost, cost_of
+from bench.measure import Cost, cost_of, in_flight
 
 ROUTING_SETTLES_S: Final = 1.0
 
@@ -78,6 +78,7 @@ async def measure_kademlia(
     """Set and get so many values, `width` at a time, through one client node."""
     wide, narrow = Server(storage=KeepsNothing()), Server(storage=KeepsNothing(), alpha=1)
     processes = [os.getpid(), *(node.pid for node in nodes)]
+    warm_up = sets // 5
     missed: list[int] = []
 
     async def store(number: int) -> None:
@@ -91,6 +92,7 @@ async def measure_kademlia(
             await listening(client, port + len(nodes) + number)
             await client.bootstrap([(LOOPBACK, port + each) for each in range(len(nodes))])
         await asyncio.sleep(ROUTING_SETTLES_S)  # its nodes welcome new ones in the background
+        await in_flight(store, range(sets, sets + warm_up), width)
         set_cost = await cost_of(store, range(sets), width, processes=processes)
         held = sum(node.values() for node in nodes)
         get_cost = await cost_of(partial(get, wide), range(gets), width, processes=processes)
@@ -100,4 +102,4 @@ async def measure_kademlia(
         narrow.stop()
     if missed:
         print(f"kademlia did not find {len(missed)} of {2 * gets} values")
-    return KademliaCosts(set=set_cost, get=get_cost, narrow_get=narrow_cost, copies=held / sets)
+    return KademliaCosts(set=set_cost, get=get_cost, narrow_get=narrow_cost, copies=held / (sets + warm_up))
