@@ -4,6 +4,7 @@
 import argparse
 import asyncio
 import os
+import re
 import signal
 import statistics
 import sys
@@ -57,6 +58,8 @@ WARM_UP: Final = 8_000
 ALONE: Final = 200
 READS: Final = 8_000
 """Answers and gets; a quarter as many whole buckets."""
+PING_MS: Final = 600_000
+"""A minute after its start, with its second pings, a node meets those it missed and copies what lies between them."""
 SETS: Final = 1_000
 ROUNDS: Final = 3
 SEALED_BYTES: Final = 1_024
@@ -77,11 +80,12 @@ signature and Merkle root. A poll asks for eight keys in one request, one of whi
 answers under one signature. A whole bucket is an answer and then the four messages that it lists, verified by hash:
 two requests and 4 KiB, against one value of 1 KiB. Nodes have joined and connections are open before, as `kademlia`
 knows its nodes before, and 8,000 stores have given each node's write-ahead log its size, as in a node that has run a
-while; the owner's proof for a key is made and checked at its first use on a connection. Bare nodes are what is left
-without a mesh: the same number of Python processes over asyncio's own TLS, which write what came in one turn of the
-loop into a file that has its size, sync it once and sign it once, or sign an answer; the client verifies. Their ratio
-to `kademlia` says what of a bar two processors leave to the mesh itself. Rates depend on what else the machine does,
-and processor time, which is shown for all, on how fast its processors are at the time."""
+while; the round of copies a minute after a start is put off (later there is one an hour); the owner's proof for a key
+is made and checked at its first use on a connection. Bare nodes are what is left without a mesh: the same number of
+Python processes over asyncio's own TLS, which write what came in one turn of the loop into a file that has its size,
+sync it once and sign it once, or sign an answer; the client verifies. Their ratio to `kademlia` says what of a bar
+two processors leave to the mesh itself. Rates depend on what else the machine does, and processor time, which is
+shown for all, on how fast its processors are at the time."""
 WORKING_DIRECTORY: Final = Path(".run")  # the system's place for temporary files may be no disk at all
 
 
@@ -184,6 +188,13 @@ def mesh_of(count: int, *, port: int) -> Iterator[tuple[list[LocalNode], list[No
     WORKING_DIRECTORY.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=WORKING_DIRECTORY) as folder:
         made = make_nodes(Path(folder), count, port=port, status_port=port + 1)
+        for each in made:
+            config = each.directory.config
+            text, changes = re.subn(
+                r"# ping_interval_ms = .*", f"ping_interval_ms = {PING_MS}", config.read_text("utf-8")
+            )
+            assert changes == 1
+            config.write_text(text, "utf-8")
         with running(made):
             wait_until_joined(made)
             yield made, asyncio.run(_directory(made, count))
