@@ -84,7 +84,7 @@ class StatusServer:
 class _Server(uvicorn.Server):
     """Handles no signals: the daemon does, and stops this listener last.
 
-    Waits to be ended, where uvicorn looks ten times a second, which costs an idle node most of what it uses.
+    Waits to be ended, where uvicorn looks ten times a second: nothing else woke an idle node as often.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
