@@ -12,6 +12,7 @@ from bench.results import Table, bar, with_earlier_rows, write_results
 from restante.testing.circuit_simulation import LINKS, CircuitResult, CircuitSettings, CircuitSimulation
 
 HOUR_MS: Final = 3_600_000
+LIMIT_MS: Final = 10_000
 SETTINGS: Final = CircuitSettings()
 SEEDS: Final = range(1, 11)
 QUIET_SEEDS: Final = (1, 2)
@@ -22,6 +23,9 @@ COLUMNS: Final = [
     "within 1 h %",
     "P50 ms",
     "P99 ms",
+    "P99 possible",
+    "over 10 s",
+    "cut off 10 s",
     "P99.9 ms",
     "shown twice",
     "out of order",
@@ -43,9 +47,10 @@ TARGETS: Final = "The targets of SPEC 1.7, and the worst seed"
 ABOUT: Final = f"""\
 The machines of client, hop, node and receiver are the real ones, with real handshakes and cells; only keys of sessions,
 receipts and signatures are not simulated. Every arrival passes the rules of receiving. A message that is not read
-counts as one that took forever. Where P99 is above 10 s, more than 1 % of the seed's messages were sent in one of the
-30-s partitions, which hold back mail between the halves, and mail within a half whose nodes or hops are mostly in the
-other. Sum of the links' medians: {LINKS} x {SETTINGS.link_ms:g} ms."""
+counts as one that took forever. What partitions alone cost is counted from their plan: "P99 possible" would be P99 if
+every message arrived at once, or at the end of the partition that it was sent in to the other half; "cut off 10 s" are
+the messages that can't arrive within 10 s. P99 allows 19 of 2,000 to take longer.
+Sum of the links' medians: {LINKS} x {SETTINGS.link_ms:g} ms."""
 
 
 def row_of(result: CircuitResult, *, took_s: float, passed: bool) -> list[str]:
@@ -55,7 +60,11 @@ def row_of(result: CircuitResult, *, took_s: float, passed: bool) -> list[str]:
         f"{result.messages:,}",
         f"{result.read:,}",
         f"{100 * result.delivered_within(HOUR_MS):.2f}",
-        *(f"{result.quantile_ms(share):,}" for share in (0.5, 0.99, 0.999)),
+        *(f"{result.quantile_ms(share):,}" for share in (0.5, 0.99)),
+        f"{result.possible_ms(0.99):,}",
+        str(sum(each > LIMIT_MS for each in result.latencies_ms)),
+        str(sum(each > LIMIT_MS for each in result.cut_off_ms)),
+        f"{result.quantile_ms(0.999):,}",
         str(result.shown_twice),
         str(result.shown_out_of_order),
         str(result.messages - accounted),
@@ -77,7 +86,7 @@ def simulate(title: str, settings: CircuitSettings, seed: int) -> Table:
     if title == QUIET:
         is_fast = result.quantile_ms(0.5) <= 1.3 * medians_ms and result.quantile_ms(0.99) <= 3 * medians_ms
     else:
-        is_fast = result.quantile_ms(0.99) <= 10_000 and result.delivered_within(HOUR_MS) >= 0.999
+        is_fast = result.quantile_ms(0.99) <= LIMIT_MS and result.delivered_within(HOUR_MS) >= 0.999
     table = Table(title, COLUMNS)
     table.add(row_of(result, took_s=took_s, passed=is_correct and is_fast))
     return table

@@ -1,9 +1,11 @@
 """Circuits over real TLS: STORE and inner connections, what each hop sees, failures that name their place."""
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import pytest
 
@@ -199,6 +201,41 @@ async def test_a_receipt_for_something_else_is_no_receipt(lie: object) -> None:
         answers = await store(pool, made.nodes[:5])
         assert all(isinstance(each, AttemptFailed) for each in answers), answers
         assert {each.code for each in answers if isinstance(each, AttemptFailed)} == {Code.STORAGE_FAILED}
+
+
+OTHER_KEY = mesh_inbox_key(BlindedKey(bytes(32)), BUCKET)
+
+
+@clause("11.6", "11.7")
+@pytest.mark.parametrize(
+    "change",
+    [{"expires_at_ms": (BUCKET + 25) * 3_600_000}, {"inbox_key": OTHER_KEY}],
+    ids=["expiry", "inbox key"],
+)
+async def test_an_exit_that_alters_what_it_stores_gets_no_receipt_counted_and_is_named(
+    change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with network(9) as made, pool_of(made) as pool:
+        for node in made.nodes:
+            exits = node.family.exits
+
+            async def misfile(
+                circuit: Hashable, request: StoreRequest, place: int, put: Any = exits.put
+            ) -> StoreAnswer:
+                altered = encode_envelope(replace(decode_envelope(request.envelope), **change))
+                answer: StoreAnswer = await put(circuit, request._replace(envelope=altered), place)
+                return answer
+
+            monkeypatch.setattr(exits, "put", misfile)
+        answers = await store(pool, made.nodes[:5])
+        assert all(node.stored for node in made.nodes[:5]), "the nodes are honest, and signed what the exit sent"
+        hops = {short_key(node.node_id) for node in made.nodes}
+        for each in answers:
+            assert isinstance(each, AttemptFailed)
+            assert each.code is Code.STORAGE_FAILED
+            named = re.fullmatch(r"the exit ([0-9a-f]{8}) passed on a receipt that does not verify", str(each))
+            assert named is not None
+            assert named[1] in hops
 
 
 @clause("11.1")

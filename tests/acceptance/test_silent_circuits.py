@@ -13,6 +13,7 @@ from restante.client.circuits.pool import CircuitPool
 from restante.client.circuits.store_fanout import StoreFanout
 from restante.core.circuit.pool import STORES
 from restante.model.ids import BlindedKey
+from restante.policy.circuits.build_times import ENOUGH
 from restante.ports.relay_connection import ConnectionLost
 from restante.wire.envelope import Envelope, encode_envelope
 from restante.wire.mesh_keys import mesh_inbox_key
@@ -51,6 +52,22 @@ async def test_a_message_takes_another_circuit_when_a_hop_loses_its_cells(place:
         assert isinstance(await stored(pool, target), StorageReceipt)
         assert not first.is_open
         assert pool.status().silent
+
+
+@clause("11.3", "11.7")
+@pytest.mark.parametrize("place", [1, 2], ids=["middle", "exit"])
+async def test_a_hop_that_lets_a_build_time_out_is_named_and_passed_over(place: int) -> None:
+    async with network(12) as made, pool_of(made) as pool:
+        first = await pool.acquire(STORES)
+        for _ in range(ENOUGH):
+            pool.times.built(0.1)
+        silent = made.node(first.hops[place])
+        silent.family.loses_frames = True
+        choose, paths = pool._path, [first.path]
+        pool._path = lambda *args: paths.pop() if paths else choose(*args)  # type: ignore[method-assign]
+        for number in range(5):
+            assert silent.node_id not in (await pool.acquire(f"use {number}")).hops
+        assert pool.status().failures == {("middle", "exit")[place - 1]: 1}
 
 
 @clause("11.3", "11.4")

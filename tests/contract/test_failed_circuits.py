@@ -13,7 +13,7 @@ from restante.model.ids import BlindedKey, NodeId
 from restante.model.node_descriptor import NodeDescriptor
 from restante.model.places import RelayPlace
 from restante.policy.mesh.placement import COPIES, place
-from restante.policy.mesh.polling import POLL_MS
+from restante.policy.mesh.polling import LISTS_WAIT_MS, POLL_MS
 from restante.policy.mesh.time_buckets import current_buckets
 from restante.ports.mesh_connection import MeshConnection
 from restante.testing.memory_mesh import MemoryNode
@@ -68,8 +68,8 @@ def lose_connections(*nodes: MemoryNode) -> None:
             connection.lose()
 
 
-def nodes_of(world: World, client: Client) -> set[NodeId]:
-    """Return the nodes that this client's inboxes are read at now: five for each inbox and bucket."""
+def fives_of(world: World, client: Client) -> list[list[NodeId]]:
+    """Return the nodes that this client's inboxes are read at now, for each inbox and bucket."""
     index = world.mesh.index()
     secrets = (b"", client.identity.access_secret)
     keys = [
@@ -78,7 +78,11 @@ def nodes_of(world: World, client: Client) -> set[NodeId]:
         if bucket >= world.began
         for secret in secrets
     ]
-    return {each.node_id for key in keys for each in place(index, key, COPIES)}
+    return [[each.node_id for each in place(index, key, COPIES)] for key in keys]
+
+
+def nodes_of(world: World, client: Client) -> set[NodeId]:
+    return set().union(*fives_of(world, client))
 
 
 @clause("7.3", "11.3")
@@ -159,5 +163,25 @@ def test_a_node_that_is_silent_delays_nothing_that_others_push(tmp_path: Path) -
             await alice.send("peer", "pushed by the others")
             async with asyncio.timeout(SOON_S):
                 assert await received(bob, 1) == ["pushed by the others"]
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.4", "7.5")
+def test_what_two_nodes_list_waits_only_a_moment_for_silent_ones(tmp_path: Path) -> None:
+    world = World(tmp_path, nodes=40)
+
+    async def scenario() -> None:
+        async with world.client("alice") as alice, world.client("bob") as bob:
+            await introduced(alice, bob)
+            await until_connected(bob)
+            for five in fives_of(world, bob):
+                for node in world.mesh.nodes:
+                    node.is_silent |= node_id_of(node.key) in five[2:]
+            lose_connections(*world.mesh.nodes)
+            await asyncio.sleep(0.1)  # bob begins to read again, and waits for the silent ones
+            await alice.send("peer", "listed by the others")
+            async with asyncio.timeout(LISTS_WAIT_MS / 1_000 + SOON_S):
+                assert await received(bob, 1) == ["listed by the others"]
 
     run_in_virtual_time(scenario(), world.clock)

@@ -115,6 +115,12 @@ class ClientCircuit:
         """Whether the guard has answered."""
         return self._end.has_guard
 
+    def late(self) -> CircuitFailed:
+        """The circuit was not built in time: return at which hop. Whether the guard lives is asked apart."""
+        hop = self._end.asked_hop
+        name, node = HOP_NAMES[hop - 1], short_key(self.hops[hop - 1])
+        return CircuitFailed(f"the {name} {node} did not answer in time", hop=hop if self.has_guard else None)
+
     @property
     def streams(self) -> int:
         return len(self._streams)

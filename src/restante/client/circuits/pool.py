@@ -264,10 +264,11 @@ class CircuitPool:
                 await asyncio.shield(circuit.built)
         except TimeoutError:
             self.times.timed_out()
+            failed = circuit.late()
             self._start(self._measure(circuit, began_s))
             if not circuit.has_guard:
                 self._check_guard(circuit)
-            raise CircuitFailed("the circuit was not built in time") from None
+            raise failed from None
         except BaseException:
             circuit.close()
             raise

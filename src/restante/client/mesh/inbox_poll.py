@@ -26,12 +26,13 @@ from restante.core.mailbox_poll.reading import (
     FetchBodies,
     Finish,
     ListReceived,
+    ListsOverdue,
     NodeSilent,
     NotAsked,
     Read,
 )
 from restante.model.ids import NodeId, PayloadHash
-from restante.policy.mesh.polling import MOST_UNSENT, TRUSTED_PUSHES, poll_interval_ms
+from restante.policy.mesh.polling import LISTS_WAIT_MS, MOST_UNSENT, TRUSTED_PUSHES, poll_interval_ms
 from restante.policy.mesh.repair import best_first
 from restante.policy.mesh.time_buckets import current_buckets
 from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE
@@ -91,6 +92,11 @@ class InboxPoll:
         self._accuse = accuse
         self._interval_ms = interval_ms
         self._passes_unpushed = 0
+        self._late: set[asyncio.Task[Reports]] = set()
+        """Requests for lists that no read waits for any more. They go on: they also subscribe."""
+
+    async def close(self) -> None:
+        await _end(self._late)
 
     @property
     def interval_ms(self) -> int:
@@ -112,7 +118,7 @@ class InboxPoll:
         return all(self._nodes.subscriptions(each) >= needed for each in current)
 
     def _unpushed_now(self) -> int:
-        return 0 if self._is_pushed_to else self._passes_unpushed + 1
+        return 0 if self.is_subscribed else self._passes_unpushed + 1
 
     def next_read_at_ms(self) -> int | None:
         """Return when the next bucket is due; None if there is none."""
@@ -146,27 +152,40 @@ class InboxPoll:
             self._plan(one, number, effects)
         try:
             await self._run(one)
-        finally:
-            for task in one.tasks:
-                task.cancel()
-            await asyncio.gather(*one.tasks, return_exceptions=True)
+        except BaseException:
+            await _end(one.tasks)
+            raise
+        for task in one.tasks:
+            self._late.add(task)
+            task.add_done_callback(self._late.discard)
         self._passes_unpushed = self._unpushed_now()
         return [self.buckets[each] for each in one.released]
 
     async def _run(self, one: _Pass) -> None:
+        now_s = asyncio.get_running_loop().time
+        overdue_s = now_s() + LISTS_WAIT_MS / 1_000
+        is_overdue = False
         while True:
             self._start_lists(one)
             await self._release(one)
             self._start_fetches(one)
-            if not one.tasks:
+            if not one.tasks or not one.reads:
                 return
-            done, one.tasks = await asyncio.wait(one.tasks, return_when=asyncio.FIRST_COMPLETED)
+            limit_s = None if is_overdue else max(0.0, overdue_s - now_s())
+            done, one.tasks = await asyncio.wait(one.tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 for bucket, event in task.result():
-                    if bucket in one.reads:
-                        one.reads[bucket], effects = reading.step(one.reads[bucket], event)
-                        self._plan(one, bucket, effects)
+                    self._step(one, bucket, event)
+            if not is_overdue and now_s() >= overdue_s:
+                is_overdue = True
+                for bucket in current_buckets(self._directory.now_ms()):
+                    self._step(one, bucket, ListsOverdue())
             await self._hand_over(one)
+
+    def _step(self, one: _Pass, bucket: int, event: Event) -> None:
+        if bucket in one.reads:
+            one.reads[bucket], effects = reading.step(one.reads[bucket], event)
+            self._plan(one, bucket, effects)
 
     async def _hand_over(self, one: _Pass) -> None:
         """Hand over what has come of the oldest bucket: whatever ends this pass early, that much is received."""
@@ -275,3 +294,10 @@ class InboxPoll:
             )
             if accusations:
                 await self._accuse(accusations)
+
+
+async def _end(tasks: Iterable[asyncio.Task[Reports]]) -> None:
+    ended = list(tasks)
+    for task in ended:
+        task.cancel()
+    await asyncio.gather(*ended, return_exceptions=True)

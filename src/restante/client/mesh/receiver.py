@@ -119,6 +119,7 @@ class MeshReceiver:
                 self.requests[read.name] = nodes.requests
                 await self._wait(poll, woken, nodes.failed)
         finally:
+            await poll.close()
             await nodes.close()
             await receiving.close()
 

@@ -55,6 +55,11 @@ class ClientEnd:
         """Whether the guard has answered."""
         return bool(self._layers)
 
+    @property
+    def asked_hop(self) -> int:
+        """The number of the hop that is to answer next, while the circuit is built."""
+        return min(len(self._layers) + 1, len(self.hops))
+
     def guard_answered(self, answer: bytes) -> Effects:
         """The guard answered the first circuit request."""
         if not self._is_legal(Input.CREATED):
@@ -85,7 +90,7 @@ class ClientEnd:
         """The guard sent DESTROY, or its connection is gone."""
         if self.phase is Phase.CLOSED:
             return ()
-        failed = len(self._layers) + 1 if self.phase is Phase.BUILDING else None
+        failed = self.asked_hop if self.phase is Phase.BUILDING else None
         self.phase = Phase.CLOSED
         return (Ended(failed),)
 
@@ -129,7 +134,7 @@ class ClientEnd:
         """A hop broke the protocol. Which one altered a cell can't be told; while building, the next one is named."""
         if self.phase is Phase.CLOSED:
             return ()
-        failed = min(len(self._layers) + 1, len(self.hops))
+        failed = self.asked_hop
         self.phase = Phase.CLOSED
         return _DESTROY, Ended(failed)
 

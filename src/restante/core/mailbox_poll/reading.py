@@ -1,8 +1,9 @@
 """One read of one time bucket: lists from all five nodes, each body once from the best-scored holder (SPEC 7.4).
 
 Silent nodes are passed outward, up to the sixteenth. The read ends when every node that was asked has answered or
-stayed silent, and every listed blob was fetched or has no holder left. Bodies go to receiving while others are still
-fetched (`ready`), so that a client that is ended early has not fetched them for nothing.
+stayed silent, and every listed blob was fetched or has no holder left; the few that two nodes list wait only a while
+for the others. Bodies go to receiving while others are still fetched (`ready`), so that a client that is ended early
+has not fetched them for nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,11 @@ from typing import Final, NamedTuple
 from restante.core.transitions import Table, check_phase, legal_phases
 from restante.model.ids import NodeId, PayloadHash
 from restante.policy.mesh.placement import COPIES, RESPONSIBLE_WITHIN
+
+ENOUGH_LISTS: Final = 2
+"""Two nodes at least get a message."""
+MOST_EARLY: Final = 100
+"""More messages than these are a backlog. It waits for all lists, so that it is received in order."""
 
 
 class Phase(StrEnum):
@@ -51,7 +57,11 @@ class BodiesReceived(NamedTuple):
     verified: frozenset[PayloadHash]
 
 
-Event = ListReceived | NodeSilent | NotAsked | BodiesReceived
+class ListsOverdue(NamedTuple):
+    """The few messages that two nodes list wait no longer for other lists: these come with the next read."""
+
+
+Event = ListReceived | NodeSilent | NotAsked | BodiesReceived | ListsOverdue
 
 
 class AskList(NamedTuple):
@@ -85,6 +95,7 @@ TABLE: Final[Table[Phase]] = {
         ListReceived: _LISTED,
         NodeSilent: _LISTED,
         NotAsked: _LISTED,
+        ListsOverdue: _LISTED,
         # Nothing is fetched yet: a body that comes is not ours to act on.
         BodiesReceived: frozenset({Phase.LISTING}),
     },
@@ -94,8 +105,11 @@ TABLE: Final[Table[Phase]] = {
         NodeSilent: _FETCHED,
         NotAsked: _FETCHED,
         BodiesReceived: _FETCHED,
+        ListsOverdue: frozenset({Phase.FETCHING}),
     },
-    Phase.FINISHED: dict.fromkeys((ListReceived, NodeSilent, NotAsked, BodiesReceived), frozenset({Phase.FINISHED})),
+    Phase.FINISHED: dict.fromkeys(
+        (ListReceived, NodeSilent, NotAsked, BodiesReceived, ListsOverdue), frozenset({Phase.FINISHED})
+    ),
 }
 
 
@@ -117,6 +131,7 @@ class Read:
     asked: tuple[NodeId, ...] = ()
     silent: frozenset[NodeId] = frozenset()
     answers: tuple[Answer, ...] = ()
+    is_overdue: bool = False
     wanted: tuple[PayloadHash, ...] = ()
     fetching: frozenset[tuple[NodeId, PayloadHash]] = frozenset()
     tried: frozenset[tuple[NodeId, PayloadHash]] = frozenset()
@@ -155,11 +170,12 @@ def _step(state: Read, event: Event) -> Step:
         case Phase.LISTING, ListReceived(node, hashes, is_complete) if _awaited(state, node):
             answered = replace(state, answers=(*state.answers, Answer(node, hashes, is_complete)))
             return _fetch_if_listed(answered, ())
-        case Phase.LISTING, NodeSilent(node) if _awaited(state, node):
-            return _walk_outward(replace(state, silent=state.silent | {node}))
-        case Phase.LISTING, NotAsked(node) if _awaited(state, node):
-            # The way to the next closest one would fail, too.
-            return _fetch_if_listed(replace(state, silent=state.silent | {node}), ())
+        case Phase.LISTING, NodeSilent(node) | NotAsked(node) if _awaited(state, node):
+            passed = replace(state, silent=state.silent | {node})
+            # If our own way failed, that to the next closest one would fail, too.
+            return _walk_outward(passed) if isinstance(event, NodeSilent) else _fetch_if_listed(passed, ())
+        case Phase.LISTING, ListsOverdue():
+            return _fetch_if_listed(replace(state, is_overdue=True), ())
         case Phase.FETCHING, NodeSilent(node) | NotAsked(node):
             lost = frozenset(each for each in state.fetching if each[0] == node)
             return _fetch(replace(state, fetching=state.fetching - lost, tried=state.tried | lost))
@@ -193,16 +209,20 @@ def _awaited(state: Read, node: NodeId) -> bool:
 def _walk_outward(state: Read) -> Step:
     """Ask the next closest node in place of a silent one."""
     following = next((node for node in state.order if node not in state.asked), None)
-    if following is None:
+    if following is None or _has_enough(state):
         return _fetch_if_listed(state, ())
     return _fetch_if_listed(replace(state, asked=(*state.asked, following)), (AskList(following),))
 
 
 def _fetch_if_listed(state: Read, effects: tuple[Effect, ...]) -> Step:
-    if len(state.answers) + len(state.silent) < len(state.asked):
+    if len(state.answers) + len(state.silent) < len(state.asked) and not _has_enough(state):
         return state, effects
     after, more = _fetch(replace(state, phase=Phase.FETCHING, wanted=_union(state)))
     return after, effects + more
+
+
+def _has_enough(state: Read) -> bool:
+    return state.is_overdue and len(state.answers) >= ENOUGH_LISTS and len(_union(state)) <= MOST_EARLY
 
 
 def _fetch(state: Read) -> Step:

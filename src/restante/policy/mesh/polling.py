@@ -7,6 +7,9 @@ POLL_MS: Final = 10_000
 SUBSCRIBED_POLL_MS: Final = 60_000
 """While enough nodes push it: the poll finds what they left out."""
 SHORTEST_WAIT_MS: Final = 1_000
+LISTS_WAIT_MS: Final = 3_000
+"""So long a read of a current bucket waits for the last lists, if two nodes have sent theirs. A node may be silent for
+half a minute, over three circuits, and what others list or push would wait for it."""
 TRUSTED_PUSHES: Final = 2
 """While so many of the five nodes push, little can be stored that none of them pushed: two at least get a message."""
 
@@ -16,8 +19,8 @@ may list 10,000 hashes that exist nowhere in each of 720 buckets, and keep silen
 
 
 def poll_interval_ms(*, is_subscribed: bool, passes_unpushed: int = 0) -> int:
-    """Return the time until the next read. After so many passes in a row that left fewer than `TRUSTED_PUSHES` nodes
-    pushing, it is 1, 2, 4 … 10 s: the recipient's own circuits may have failed."""
+    """Return the time until the next read. After so many passes in a row that left too few nodes pushing, it is 1, 2,
+    4 … 10 s: the recipient's own circuits may have failed."""
     if is_subscribed:
         return SUBSCRIBED_POLL_MS
     return min(POLL_MS, SHORTEST_WAIT_MS << min(passes_unpushed - 1, 10)) if passes_unpushed else POLL_MS

@@ -75,6 +75,10 @@ class SimulatedCircuit:
         return self._end.has_guard
 
     @property
+    def asked_hop(self) -> int:
+        return self._end.asked_hop
+
+    @property
     def is_full(self) -> bool:
         return self._streams.is_full
 

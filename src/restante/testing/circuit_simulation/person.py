@@ -14,7 +14,7 @@ from restante.model.ids import InboxKey, NodeId, PayloadHash
 from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.failures import Failure, RetryAt, decide
 from restante.policy.mesh.placement import COPIES, place
-from restante.policy.mesh.polling import TRUSTED_PUSHES, poll_interval_ms, wait_ms
+from restante.policy.mesh.polling import LISTS_WAIT_MS, TRUSTED_PUSHES, poll_interval_ms, wait_ms
 from restante.policy.mesh.time_buckets import current_buckets
 from restante.policy.retry import RetrySchedule
 from restante.testing.circuit_simulation.hop import Subscribed
@@ -121,7 +121,7 @@ class Person(Recipient):
         return all(self.transport.subscriptions(each) >= needed for each in current_buckets(self._engine.now_ms))
 
     def _unpushed_now(self) -> int:
-        return 0 if self._is_pushed_to(TRUSTED_PUSHES) else self._passes_unpushed + 1
+        return 0 if self.is_subscribed else self._passes_unpushed + 1
 
     def _read(self) -> None:
         """Read all buckets that are due."""
@@ -139,7 +139,10 @@ class Person(Recipient):
         self._reading = set(due)
         for bucket in due:
             found = self._found.setdefault(bucket, [])
-            Reading(self, self._network, bucket, found.append, 0).begin()
+            read = Reading(self, self._network, bucket, found.append, 0)
+            read.begin()
+            if bucket in current_buckets(now_ms):
+                self._engine.after(LISTS_WAIT_MS, read.lists_are_overdue)
 
     def _read_is_over(self) -> None:
         self._passes_unpushed = self._unpushed_now()

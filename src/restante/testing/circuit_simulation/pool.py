@@ -102,8 +102,11 @@ class _OneBuild:
         if self._end():
             times = self._pool.times
             times.timed_out()
-            if self._circuit is not None and not self._circuit.has_guard:
-                self._pool.check_guard(self._circuit)
+            if self._circuit is not None:
+                has_guard = self._circuit.has_guard
+                self._pool.note_failure(self._path, self._circuit.asked_hop if has_guard else None)
+                if not has_guard:
+                    self._pool.check_guard(self._circuit)
             self._pool.after(times.measured_s - times.timeout_s, self._give_up)
             self._again()
 

@@ -16,6 +16,7 @@ from restante.core.mailbox_poll.reading import (
     FetchBodies,
     Finish,
     ListReceived,
+    ListsOverdue,
     NodeSilent,
     NotAsked,
     Phase,
@@ -57,6 +58,7 @@ def test_every_phase_meets_every_event() -> None:
     two = run(one, [ListReceived(NODES[0], (A, B), True)])[0]
     finished = run(one, [NodeSilent(NODES[0])])[0]
     waiting = run(start(NODES[:2])[0], [ListReceived(NODES[1], (A,), True)])[0]
+    listed = [run(start(NODES[:3])[0], lists(each, each))[0] for each in ((), (A,))]
     events = [
         ListReceived(NODES[0], (), True),
         ListReceived(NODES[0], (A,), True),
@@ -66,10 +68,11 @@ def test_every_phase_meets_every_event() -> None:
         NotAsked(NODES[1]),
         sent(A),
         lacking(A),
+        ListsOverdue(),
     ]
     assert_table_holds(
         reading.TABLE,
-        {Phase.LISTING: [one, listing, waiting], Phase.FETCHING: [fetching, two], Phase.FINISHED: [finished]},
+        {Phase.LISTING: [one, listing, waiting, *listed], Phase.FETCHING: [fetching, two], Phase.FINISHED: [finished]},
         events,
         lambda state, event: reading.step(state, event)[0],
     )
@@ -245,3 +248,35 @@ def test_bodies_that_wait_for_an_older_bucket_are_bounded_and_the_oldest_bucket_
     assert budget.may_ask(64, is_oldest=True)
     budget.released(1)
     assert budget.may_ask(64, is_oldest=False)
+
+
+@clause("7.4", "7.5")
+def test_what_two_nodes_list_waits_only_a_while_for_the_others() -> None:
+    state, effects = run(start(NODES)[0], lists((A,), (A,)))
+    assert effects == []
+    state, effects = run(state, [ListsOverdue()])
+    assert effects == [FetchBodies(NODES[0], (A,))]
+    state, effects = run(state, [ListReceived(NODES[2], (A, B), True), sent(A)])
+    [finish] = effects
+    assert isinstance(finish, Finish)
+    assert (finish.hashes, finish.counted) == ((A,), 2), (
+        "the late list counts for nothing, and comes with the next read"
+    )
+
+
+@clause("7.4", "7.5")
+def test_what_one_node_lists_waits_for_a_second_list() -> None:
+    state, effects = run(start(NODES)[0], [*lists((A,)), ListsOverdue()])
+    assert effects == []
+    state, effects = run(state, [NodeSilent(NODES[1])])
+    assert effects == [AskList(NODES[5])]
+    _, effects = run(state, [ListReceived(NODES[5], (), True)])
+    assert effects == [FetchBodies(NODES[0], (A,))]
+
+
+@clause("7.5", "9.4")
+def test_a_backlog_waits_for_all_lists_so_that_it_is_received_in_order() -> None:
+    many = tuple(PayloadHash(number.to_bytes(32, "big")) for number in range(reading.MOST_EARLY + 1))
+    state, effects = run(start(NODES)[0], [*lists(many, many), ListsOverdue()])
+    assert effects == []
+    assert state.phase is Phase.LISTING
