@@ -1,6 +1,6 @@
 """A flood of valid requests of one network: honest people hardly notice, and the node's file keeps its quota.
 
-Test 9 of NETWORK section 6, without CREATE, which is in `test_circuits_under_load`. Node and honest person share one
+Test 9 of NETWORK section 6, without CREATE, which is in `test_hostile_circuits`. Node and honest person share one
 processor, with and without the flood, and the flood has another: strangers have machines of their own, and their work
 is none of the node's. With one processor only, or where processes cannot be bound, all share what there is.
 """
