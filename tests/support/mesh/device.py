@@ -39,5 +39,6 @@ class Device:
         return
 
     async def close(self) -> None:
+        await self.poll.close()
         await self.nodes.close()
         await self.receiving.close()

@@ -48,6 +48,7 @@ class _Pass:
 
     began_at_ms: int
     storage_nodes: int
+    was_pushed_to: bool
     was_subscribed: bool
     order: OldestFirst
     reads: dict[int, Read] = field(default_factory=dict)
@@ -144,7 +145,8 @@ class InboxPoll:
             return await self._read(numbers, now_ms, scores)
 
     async def _read(self, numbers: list[int], now_ms: int, scores: Mapping[NodeId, float]) -> list[Bucket]:
-        one = _Pass(now_ms, self._directory.storage_nodes(), self.is_subscribed, OldestFirst(numbers))
+        storage_nodes = self._directory.storage_nodes()
+        one = _Pass(now_ms, storage_nodes, self._is_pushed_to, self.is_subscribed, OldestFirst(numbers))
         known = frozenset(self._receiving.known)
         for number in numbers:
             order = [each.node_id for each in await self._directory.find(self._nodes.key(number))]
@@ -164,20 +166,20 @@ class InboxPoll:
     async def _run(self, one: _Pass) -> None:
         now_s = asyncio.get_running_loop().time
         overdue_s = now_s() + LISTS_WAIT_MS / 1_000
-        is_overdue = False
+        may_hurry = not one.was_pushed_to  # else nothing new waits for this pass
         while True:
             self._start_lists(one)
             await self._release(one)
             self._start_fetches(one)
             if not one.tasks or not one.reads:
                 return
-            limit_s = None if is_overdue else max(0.0, overdue_s - now_s())
+            limit_s = max(0.0, overdue_s - now_s()) if may_hurry else None
             done, one.tasks = await asyncio.wait(one.tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 for bucket, event in task.result():
                     self._step(one, bucket, event)
-            if not is_overdue and now_s() >= overdue_s:
-                is_overdue = True
+            if may_hurry and now_s() >= overdue_s:
+                may_hurry = False
                 for bucket in current_buckets(self._directory.now_ms()):
                     self._step(one, bucket, ListsOverdue())
             await self._hand_over(one)

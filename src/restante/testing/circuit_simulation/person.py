@@ -141,7 +141,7 @@ class Person(Recipient):
             found = self._found.setdefault(bucket, [])
             read = Reading(self, self._network, bucket, found.append, 0)
             read.begin()
-            if bucket in current_buckets(now_ms):
+            if self._held is not None and bucket in current_buckets(now_ms):
                 self._engine.after(LISTS_WAIT_MS, read.lists_are_overdue)
 
     def _read_is_over(self) -> None:
