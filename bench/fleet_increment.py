@@ -3,6 +3,8 @@
 `python -m bench.fleet_increment [--messages N] [--days N] [--keep DIR]`. One synthetic fleet is cut at its last
 midnight: messages on their way at that time open the day before again. Both lakes get the last day's segments from a
 stream; then the tables are published and the report is made from them. Only that is timed, in one warm Java process.
+Memory is the most that all processes held since the lake was begun: for the long history, its stream and the tables of
+all of it are in it.
 """
 
 import argparse
@@ -15,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from bench.process_memory import PeakMemory
 from bench.results import Table, bar, write_results
 from restante.fleet.jobs.fleet_report import make_fleet_report
 from restante.fleet.jobs.publish import publish
@@ -112,21 +115,22 @@ def main() -> None:
         history, new = (rows_of(home / name) for name in ("first", "last"))
         table = Table(
             f"A report after {new:,} new rows, on top of {history:,} and alone, local[2]",
-            ["lake", "tables s", "report s", "bar"],
+            ["lake", "tables s", "report s", "MB at most", "bar"],
         )
         seconds = {}
         for name in ("warm-up", "alone", "on top"):
             lake = Lake(str(Path(made) / f"lake {name}".replace(" ", "-")))
-            if name == "on top":
-                add(lake, home / "first")
-                stream(spark, lake, is_published=True)
-            add(lake, home / "last")
-            stream(spark, lake, is_published=False)
-            published, reported = report(spark, lake)
+            with PeakMemory() as memory:
+                if name == "on top":
+                    add(lake, home / "first")
+                    stream(spark, lake, is_published=True)
+                add(lake, home / "last")
+                stream(spark, lake, is_published=False)
+                published, reported = report(spark, lake)
             seconds[name] = published + reported
             times = seconds[name] / seconds.get("alone", seconds[name])
             says = bar(times <= TIMES, f"{times:.2f} x, at most {TIMES:g} x") if name == "on top" else ""
-            table.add([name, f"{published:.1f}", f"{reported:.1f}", says])
+            table.add([name, f"{published:.1f}", f"{reported:.1f}", f"{memory.peak_mb:,}", says])
             print(*table.rows[-1], f"load {os.getloadavg()[0]:.1f}", flush=True)
     print(table.as_text())
     write_results("fleet_increment", [table])

@@ -94,8 +94,8 @@ def update_messages(work: Publication, table: Table, change: Change) -> ChangedM
     both = old.select(*columns).unionByName(new.select(*columns)).toArrow()
     return ChangedMessages(
         events=events,
-        old=old.drop(FILE),
-        new=new,
+        old=work.in_few_tasks(old.drop(FILE)),
+        new=work.in_few_tasks(new),
         days=changed_days,
         hours_ms=pc.drop_null(both["hour_ms"].unique()),
         hashes=_unique(both["payload_hash"], pc.list_flatten(both["other_hashes"])),

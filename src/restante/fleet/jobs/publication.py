@@ -65,6 +65,8 @@ class Publication:
     live: Mapping[str, DataFile]
     keep: Keep
     batch: int
+    tasks: int | None = None
+    """Tasks that read a small table while tables are updated: with one, Spark joins and groups without a shuffle."""
     versions: dict[str, int] = field(default_factory=dict)
     """The version of each table that is written."""
     under_way: dict[str, Future[None]] = field(default_factory=dict)
@@ -72,9 +74,7 @@ class Publication:
     _files: dict[str, DeltaFiles] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.tables = PublishedTables(
-            lambda name: self.read(_BY_NAME[name], self.files(_BY_NAME[name]).live()), self.under_way
-        )
+        self.tables = PublishedTables(self._open, self.under_way)
 
     def restore(self, versions: Mapping[str, int]) -> None:
         """Give the tables back the files they had after an earlier publication."""
@@ -92,6 +92,9 @@ class Publication:
 
     def read(self, table: Table, paths: Iterable[str]) -> DataFrame:
         return _read(self.spark, self.lake, table, paths)
+
+    def in_few_tasks(self, rows: DataFrame) -> DataFrame:
+        return rows if self.tasks is None else rows.coalesce(self.tasks)
 
     def stored(self, table: Table) -> Any:
         """All rows of a small table, as an Arrow table."""
@@ -117,6 +120,10 @@ class Publication:
         rows = pa.concat_tables([part.select(schema.names).cast(schema) for part in parts])
         self.commit(table, write_table(self.files(table).address, rows, partition=table.partition), removed)
 
+    def put_all(self, table: Table, *parts: Any) -> None:
+        """Make these Arrow tables the content of the table."""
+        self.put(table, parts, removed=self.files(table).live())
+
     def commit(self, table: Table, added: Iterable[DataFile], removed: Iterable[str]) -> None:
         files = self.files(table)
         files.replace(added, removed, batch=self.batch)
@@ -135,6 +142,11 @@ class Publication:
     def frame(self, rows: Any, schema: StructType | str) -> DataFrame:
         """An Arrow table as a DataFrame; its rows are in the plan."""
         return self.spark.createDataFrame(rows, schema)
+
+    def _open(self, name: str) -> DataFrame:
+        table = _BY_NAME[name]
+        rows = self.read(table, self.files(table).live())
+        return rows if name in LARGE else self.in_few_tasks(rows)
 
     def _note(self, table: Table, files: DeltaFiles) -> None:
         self.versions[table.name] = files.version

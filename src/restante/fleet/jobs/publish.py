@@ -7,6 +7,7 @@ last publication left them: what one that was killed had committed is undone fir
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,7 @@ def publish(
     """Publish all derived tables of the events that the lake has now; `batch` is the stream's, 0 for a backfill."""
     before = last_published(lake)
     change = None if before is None else find_change(lake, since=before.n)
+    tasks = None if change is None else partitions_for(change.rows, at_least=1)
     if change is not None:
         spark = _session_for_few_rows(spark, change)
     live = open_base_table(lake, "events").live()
@@ -57,7 +59,7 @@ def publish(
     events = read_events(spark, lake, names).select(*JOURNAL_COLUMNS, SOURCE_FILE)
     made = Made(events=events.drop(SOURCE_FILE), now_ms=now_ms, retention=retention, partitions=partitions)
     with cached_tables() as keep:
-        work = Publication(spark, lake, made, live, keep, batch)
+        work = Publication(spark, lake, made, live, keep, batch, tasks)
         if before is not None:
             work.restore(before.versions)
         if change is None:
@@ -66,7 +68,10 @@ def publish(
             _update_all(work, change)
         known = FleetTables(by_name=work.tables)
         actions = trusted_actions(known, events, provenance, now_ms=now_ms, retention=retention, partitions=partitions)
-        work.write(TABLES["actions"], actions)
+        if change is None:
+            work.write(TABLES["actions"], actions)
+        else:
+            work.put_all(TABLES["actions"], actions.toArrow())
     if batch and keep_published(lake, batch, work.versions) // MERGE_INTERVAL != batch // MERGE_INTERVAL:
         for table in DERIVED:
             work.files(table).vacuum(retention_h=PUBLISHED_RETENTION_H)
@@ -85,12 +90,18 @@ def _update_all(work: Publication, change: Change) -> None:
     A table that is built from others waits for them (PublishedTables): these come before it in DERIVED.
     """
     updates = TableUpdates(work, change)
-    large = ("writer_hours", *LARGE)
-    small = (table.name for table in DERIVED if table.name not in (*large, "actions"))
+    small = (table.name for table in DERIVED if table.name not in (*LARGE, "actions"))
+    are_all_known = Event()  # each may wait for any other
+
+    def update(name: str) -> None:
+        are_all_known.wait()
+        updates.update(TABLES[name])
+
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(TABLES_AT_ONCE) as several:
-        for threads, names in ((one, large), (several, sorted(small, key=_turn))):
+        for threads, names in ((one, LARGE), (several, sorted(small, key=_turn))):
             for name in names:
-                work.under_way[name] = threads.submit(updates.update, TABLES[name])
+                work.under_way[name] = threads.submit(update, name)
+        are_all_known.set()
     for done in work.under_way.values():
         done.result()
 
@@ -98,7 +109,7 @@ def _update_all(work: Publication, change: Change) -> None:
 def _turn(name: str) -> int:
     """When a table is begun: the later, the more it waits for."""
     scope = TABLES[name].scope
-    return 0 if scope in (Scope.EVENT, Scope.WRITER) else 2 if scope is Scope.COPY else 1
+    return 0 if scope in (Scope.EVENT, Scope.HOUR, Scope.WRITER) else 2 if scope is Scope.COPY else 1
 
 
 def published(spark: SparkSession, lake: Lake, *, batch: int) -> FleetTables | None:
@@ -122,4 +133,5 @@ def _session_for_few_rows(spark: SparkSession, change: Change) -> SparkSession:
     few.conf.set("spark.sql.codegen.wholeStage", "false")
     few.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     few.conf.set("spark.sql.shuffle.partitions", str(tasks))
+    few.conf.set("spark.sql.files.minPartitionNum", str(tasks))
     return few

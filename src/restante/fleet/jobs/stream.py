@@ -16,8 +16,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from restante.fleet.jobs.changes import last_published
 from restante.fleet.jobs.micro_batch import BUCKETS, MicroBatches, OnBatch
-from restante.fleet.jobs.publish import publish, published
+from restante.fleet.jobs.publish import publish
 from restante.fleet.lake.layout import STREAM, Lake, check_writable, is_here, spark_path
 from restante.fleet.lake.new_files import delete_tree
 from restante.fleet.lake.reading import segments_read
@@ -203,7 +204,8 @@ class RunningStream:
     def _publish(self) -> None:
         """Bring the derived tables up to date, if they are not."""
         batch = self._work.batches.done
-        if batch == 0 or published(self._spark, self._lake, batch=batch) is not None:
+        before = last_published(self._lake)
+        if batch == 0 or (before is not None and before.n == batch):
             return
         began_s = time.monotonic()
         segments, _ = segments_read(self._lake, self._work.batches.catalog)

@@ -33,7 +33,7 @@ from restante.fleet.tables.table import Scope, Table
 from restante.fleet.transforms.conservation import days_to_search
 from restante.fleet.transforms.messages import utc_day
 from restante.fleet.transforms.node_identities import node_writers
-from restante.fleet.transforms.service_levels import hour_of
+from restante.fleet.transforms.service_levels import HOUR_MS, hour_of
 from restante.fleet.transforms.withholding import claimed
 from restante.fleet.transforms.writer_activity import merged_hours
 from restante.model.journal import JournalKind
@@ -66,7 +66,7 @@ class TableUpdates:
         update_rows(table)
 
     def _build_again(self, table: Table) -> None:
-        self._put_all(table, self._work.build(table).toArrow())
+        self._work.put_all(table, self._work.build(table).toArrow())
 
     def _add_events(self, table: Table) -> None:
         gone, live = self._change.gone, self._work.files(table).live()
@@ -81,7 +81,7 @@ class TableUpdates:
             return
         old = self._work.stored(table)
         changed = pa.concat_arrays([gone, *new["event_id"].cast(pa.binary()).chunks])
-        self._put_all(table, old.filter(_is_not_in(old["event_id"], changed)), new)
+        self._work.put_all(table, old.filter(_is_not_in(old["event_id"], changed)), new)
 
     def _update_hours(self, table: Table) -> None:
         work, days = self._work, self._change.days
@@ -101,7 +101,7 @@ class TableUpdates:
         days = frozenset(str(row[DAY]) for row in days_to_search(hours).collect())
         old = self._work.stored(table)
         new = self._work.build(table, events=self._events(days), writer_hours=hours).toArrow()
-        self._put_all(table, old.filter(_is_not_in(old["writer"], self._change.writers)), new)
+        self._work.put_all(table, old.filter(_is_not_in(old["writer"], self._change.writers)), new)
 
     def _update_by_message(self, table: Table) -> None:
         if table.name == "messages":
@@ -109,7 +109,7 @@ class TableUpdates:
             return
         old, found = self._work.stored(table), self._messages
         new = self._work.build(table, events=found.events, messages=found.new).toArrow()
-        self._put_all(table, old.filter(_is_not_in(old["message_id"], self._change.messages)), new)
+        self._work.put_all(table, old.filter(_is_not_in(old["message_id"], self._change.messages)), new)
 
     def _add_up(self, table: Table) -> None:
         """Take off what the changed messages added before, put on what they add now."""
@@ -130,14 +130,21 @@ class TableUpdates:
 
     def _update_by_hour(self, table: Table) -> None:
         work, found = self._work, self._messages
+        hours = found.hours_ms.to_pylist()
+        if not hours:
+            work.commit(table, [], [])
+            return
         messages = TABLES["messages"]
         rows = work.read(messages, self._paths(messages, found.days))
-        is_changed = hour_of(sf.col("accepted_at_ms")).isin(found.hours_ms.to_pylist())
+        accepted_at_ms = sf.col("accepted_at_ms")
+        in_span = accepted_at_ms.between(min(hours), max(hours) + HOUR_MS)  # for Parquet, which knows no hours
+        is_changed = in_span & hour_of(accepted_at_ms).isin(hours)
         new = work.build(table, messages=rows.filter(is_changed)).toArrow()
         old = work.stored(table)
-        self._put_all(table, old.filter(_is_not_in(old["hour_ms"], found.hours_ms)), new)
+        work.put_all(table, old.filter(_is_not_in(old["hour_ms"], found.hours_ms)), new)
 
     def _update_replicas(self, table: Table) -> None:
+        self._work.under_way["writer_hours"].result()
         if self._has_other_nodes:
             self._work.write(table, self._work.build(table, events=self._events()))
         else:
@@ -154,7 +161,7 @@ class TableUpdates:
         old = work.stored(table)
         kept = work.frame(old.filter(_is_not_in(old["payload_hash"], changed.hashes)), table.schema)
         copies = kept.unionByName(changed.new.select(*old.column_names))
-        self._put_all(table, work.build(table, replicas=copies).toArrow())
+        self._work.put_all(table, work.build(table, replicas=copies).toArrow())
 
     def _update_withholding(self, table: Table) -> None:
         """Judge again the messages that changed, and those that changed absences are about."""
@@ -176,7 +183,7 @@ class TableUpdates:
             pc.is_in(old["message_id"], value_set=self._change.messages),
             pc.is_in(old["message_id"], value_set=missed.select("message_id").toArrow()["message_id"].combine_chunks()),
         )
-        self._put_all(table, old.filter(pc.invert(judged)), new)
+        self._work.put_all(table, old.filter(pc.invert(judged)), new)
 
     @property
     def _messages(self) -> ChangedMessages:
@@ -202,9 +209,6 @@ class TableUpdates:
         """The live files of a table: of some days if it is divided by day, else all."""
         live = self._work.files(table).live()
         return sorted(path for path, file in live.items() if not table.partition or file.day in days)
-
-    def _put_all(self, table: Table, *parts: Any) -> None:
-        self._work.put(table, parts, removed=self._work.files(table).live())
 
 
 def _is_not_in(column: Any, ids: Any) -> Any:
