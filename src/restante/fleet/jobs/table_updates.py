@@ -37,6 +37,7 @@ from restante.fleet.transforms.service_levels import HOUR_MS, hour_of
 from restante.fleet.transforms.withholding import claimed
 from restante.fleet.transforms.writer_activity import merged_hours
 from restante.model.journal import JournalKind
+from restante.model.states import State
 
 
 class TableUpdates:
@@ -108,8 +109,15 @@ class TableUpdates:
             self._found = update_messages(self._work, table, self._change)
             return
         old, found = self._work.stored(table), self._messages
-        new = self._work.build(table, events=found.events, messages=found.new).toArrow()
+        events = self._events_of(found, table.states) if table.states else found.events
+        new = self._work.build(table, events=events, messages=found.new).toArrow()
         self._work.put_all(table, old.filter(_is_not_in(old["message_id"], self._change.messages)), new)
+
+    def _events_of(self, found: ChangedMessages, states: frozenset[State]) -> DataFrame:
+        """The events of the changed messages that are in one of these states now."""
+        ids = found.new.filter(sf.col("state").isin(*states)).select("message_id")
+        events = found.events.join(sf.broadcast(ids), on="message_id", how="left_semi").select(*found.events.columns)
+        return self._work.keep(self._work.in_few_tasks(events))
 
     def _add_up(self, table: Table) -> None:
         """Take off what the changed messages added before, put on what they add now."""

@@ -13,6 +13,7 @@ from restante.fleet.transforms.security_events import KINDS as SECURITY_KINDS
 from restante.fleet.transforms.security_events import security_events
 from restante.fleet.transforms.withholding import absences, withholding
 from restante.model.journal import JournalKind
+from restante.model.states import State
 
 NODE_TABLES: Final = (
     Table(
@@ -99,6 +100,7 @@ NODE_TABLES: Final = (
         key=("message_id",),
         is_shared=True,
         scope=Scope.MESSAGE,
+        states=frozenset({State.DEAD, State.EXPIRED}),
         build=lambda made: dead_letters(made.events, made.retention),
         columns=(
             Column("message_id", "binary", "message id; null if unknown or not about one message"),

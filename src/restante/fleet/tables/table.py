@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from restante.model.journal import JournalKind
+from restante.model.states import State
 from restante.policy.dead_letters import DeadLetterRetention
 
 
@@ -62,7 +63,8 @@ class Made:
 class Table:
     """`is_shared`: other tables are built from it. `build` is None for the tables that every batch writes itself.
 
-    `kinds` are the events that one with Scope.EVENT has a row of. `sums` are the counts of one with Scope.COUNT; its
+    `kinds` are the events that one with Scope.EVENT has a row of. `states`, if any: one with Scope.MESSAGE is built
+    from events, and has rows of messages in these states alone. `sums` are the counts of one with Scope.COUNT; its
     other columns are the key, or follow from the counts (`finish`).
     """
 
@@ -75,6 +77,7 @@ class Table:
     scope: Scope = Scope.WHOLE
     build: Callable[[Made], DataFrame] | None = None
     kinds: frozenset[JournalKind] = frozenset()
+    states: frozenset[State] = frozenset()
     sums: tuple[str, ...] = ()
     finish: Callable[[DataFrame], DataFrame] = lambda counts: counts
 
