@@ -98,10 +98,12 @@ def _update_all(work: Publication, change: Change) -> None:
         updates.update(TABLES[name])
 
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(TABLES_AT_ONCE) as several:
-        for threads, names in ((one, LARGE), (several, sorted(small, key=_turn))):
-            for name in names:
-                work.under_way[name] = threads.submit(update, name)
-        are_all_known.set()
+        try:
+            for threads, names in ((one, LARGE), (several, sorted(small, key=_turn))):
+                for name in names:
+                    work.under_way[name] = threads.submit(update, name)
+        finally:
+            are_all_known.set()
     for done in work.under_way.values():
         done.result()
 
