@@ -166,23 +166,30 @@ class InboxPoll:
     async def _run(self, one: _Pass) -> None:
         now_s = asyncio.get_running_loop().time
         overdue_s = now_s() + LISTS_WAIT_MS / 1_000
-        may_hurry = not one.was_pushed_to  # else nothing new waits for this pass
         while True:
             self._start_lists(one)
             await self._release(one)
             self._start_fetches(one)
             if not one.tasks or not one.reads:
                 return
-            limit_s = max(0.0, overdue_s - now_s()) if may_hurry else None
+            left_s = overdue_s - now_s()
+            limit_s = left_s if left_s > 0 else LISTS_WAIT_MS / 1_000
             done, one.tasks = await asyncio.wait(one.tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 for bucket, event in task.result():
                     self._step(one, bucket, event)
-            if may_hurry and now_s() >= overdue_s:
-                may_hurry = False
-                for bucket in current_buckets(self._directory.now_ms()):
-                    self._step(one, bucket, ListsOverdue())
+            self._hurry(one, is_overdue=now_s() >= overdue_s)
             await self._hand_over(one)
+
+    def _hurry(self, one: _Pass, *, is_overdue: bool) -> None:
+        """Read on without the lists that are missing, if new mail waits for this pass to end."""
+        if one.was_pushed_to:
+            if not self._is_pushed_to:  # the next pass subscribes again
+                for bucket in tuple(one.reads):
+                    self._step(one, bucket, ListsOverdue(0))
+        elif is_overdue:
+            for bucket in current_buckets(self._directory.now_ms()):
+                self._step(one, bucket, ListsOverdue())
 
     def _step(self, one: _Pass, bucket: int, event: Event) -> None:
         if bucket in one.reads:

@@ -58,7 +58,9 @@ class BodiesReceived(NamedTuple):
 
 
 class ListsOverdue(NamedTuple):
-    """The few messages that two nodes list wait no longer for other lists: these come with the next read."""
+    """The few messages that so many nodes list wait no longer for other lists: these come with the next read."""
+
+    enough: int = ENOUGH_LISTS
 
 
 Event = ListReceived | NodeSilent | NotAsked | BodiesReceived | ListsOverdue
@@ -131,7 +133,8 @@ class Read:
     asked: tuple[NodeId, ...] = ()
     silent: frozenset[NodeId] = frozenset()
     answers: tuple[Answer, ...] = ()
-    is_overdue: bool = False
+    enough: int | None = None
+    """How many lists are enough, if not all."""
     wanted: tuple[PayloadHash, ...] = ()
     fetching: frozenset[tuple[NodeId, PayloadHash]] = frozenset()
     tried: frozenset[tuple[NodeId, PayloadHash]] = frozenset()
@@ -174,8 +177,8 @@ def _step(state: Read, event: Event) -> Step:
             passed = replace(state, silent=state.silent | {node})
             # If our own way failed, that to the next closest one would fail, too.
             return _walk_outward(passed) if isinstance(event, NodeSilent) else _fetch_if_listed(passed, ())
-        case Phase.LISTING, ListsOverdue():
-            return _fetch_if_listed(replace(state, is_overdue=True), ())
+        case Phase.LISTING, ListsOverdue(enough):
+            return _fetch_if_listed(replace(state, enough=enough), ())
         case Phase.FETCHING, NodeSilent(node) | NotAsked(node):
             lost = frozenset(each for each in state.fetching if each[0] == node)
             return _fetch(replace(state, fetching=state.fetching - lost, tried=state.tried | lost))
@@ -222,7 +225,7 @@ def _fetch_if_listed(state: Read, effects: tuple[Effect, ...]) -> Step:
 
 
 def _has_enough(state: Read) -> bool:
-    return state.is_overdue and len(state.answers) >= ENOUGH_LISTS and len(_union(state)) <= MOST_EARLY
+    return state.enough is not None and len(state.answers) >= state.enough and len(_union(state)) <= MOST_EARLY
 
 
 def _fetch(state: Read) -> Step:

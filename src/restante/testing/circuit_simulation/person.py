@@ -10,6 +10,7 @@ from typing import Final
 from restante.core.mailbox_poll import buckets as bucket_states
 from restante.core.mailbox_poll.buckets import MailStored, ReadFinished
 from restante.core.mailbox_poll.full_sync import OldestFirst
+from restante.core.mailbox_poll.reading import ENOUGH_LISTS
 from restante.model.ids import InboxKey, NodeId, PayloadHash
 from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.failures import Failure, RetryAt, decide
@@ -51,6 +52,7 @@ class Person(Recipient):
         self._was_subscribed = False
         self._held: list[tuple[InboxKey, PayloadHash]] | None = None
         self._is_woken = False
+        self._reads: list[Reading] = []
         self._passes_unpushed = 0
         self._planned = 0
         self._read()
@@ -137,12 +139,14 @@ class Person(Recipient):
             self._held = []  # what this pass reads is older than what nodes push meanwhile
         self._order = OldestFirst(due)
         self._reading = set(due)
+        self._reads = []
         for bucket in due:
             found = self._found.setdefault(bucket, [])
             read = Reading(self, self._network, bucket, found.append, 0)
+            self._reads.append(read)
             read.begin()
             if self._held is not None and bucket in current_buckets(now_ms):
-                self._engine.after(LISTS_WAIT_MS, read.lists_are_overdue)
+                self._engine.after(LISTS_WAIT_MS, read.lists_are_overdue, ENOUGH_LISTS)
 
     def _read_is_over(self) -> None:
         self._passes_unpushed = self._unpushed_now()
@@ -173,6 +177,9 @@ class Person(Recipient):
         self._is_woken = True
         if not self._reading:
             self._plan_read(0)
+        elif self._held is None and not self._is_pushed_to(TRUSTED_PUSHES):
+            for read in tuple(self._reads):
+                read.lists_are_overdue(0)
 
     def _pushed(self, key: InboxKey, payload_hash: PayloadHash) -> None:
         if self._held is not None:

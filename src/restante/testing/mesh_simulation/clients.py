@@ -230,8 +230,8 @@ class Reading:
     def begin(self) -> None:
         self._execute(self._first)
 
-    def lists_are_overdue(self) -> None:
-        self._step(reading.ListsOverdue())
+    def lists_are_overdue(self, enough: int) -> None:
+        self._step(reading.ListsOverdue(enough))
 
     def _step(self, event: reading.Event) -> None:
         self._state, effects = reading.step(self._state, event)

@@ -280,3 +280,11 @@ def test_a_backlog_waits_for_all_lists_so_that_it_is_received_in_order() -> None
     state, effects = run(start(NODES)[0], [*lists(many, many), ListsOverdue()])
     assert effects == []
     assert state.phase is Phase.LISTING
+
+
+@clause("7.4", "11.3")
+def test_a_read_can_be_ended_with_the_lists_there_are() -> None:
+    _, effects = run(start(NODES)[0], [ListsOverdue(0)])
+    assert effects == [Finish((), 0, True, NODES[:5], ())], "it counts for nothing"
+    _, effects = run(start(NODES)[0], [*lists((A,)), ListsOverdue(0)])
+    assert effects == [FetchBodies(NODES[0], (A,))], "what is listed is read first"
