@@ -20,6 +20,7 @@ from restante.core.mailbox_poll import reading
 from restante.core.mailbox_poll.buckets import Bucket, ReadFinished
 from restante.core.mailbox_poll.full_sync import MOST_ENTRIES, BodyBudget, OldestFirst
 from restante.core.mailbox_poll.reading import (
+    ENOUGH_LISTS,
     AskList,
     BodiesReceived,
     Event,
@@ -34,7 +35,7 @@ from restante.core.mailbox_poll.reading import (
 from restante.model.ids import NodeId, PayloadHash
 from restante.policy.mesh.polling import LISTS_WAIT_MS, MOST_UNSENT, TRUSTED_PUSHES, poll_interval_ms
 from restante.policy.mesh.repair import best_first
-from restante.policy.mesh.time_buckets import current_buckets
+from restante.policy.mesh.time_buckets import current_buckets, is_old
 from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.mesh_connection import AnswerForged
@@ -182,14 +183,17 @@ class InboxPoll:
             await self._hand_over(one)
 
     def _hurry(self, one: _Pass, *, is_overdue: bool) -> None:
-        """Read on without the lists that are missing, if new mail waits for this pass to end."""
-        if one.was_pushed_to:
-            if not self._is_pushed_to:  # the next pass subscribes again
-                for bucket in tuple(one.reads):
-                    self._step(one, bucket, ListsOverdue(0))
-        elif is_overdue:
-            for bucket in current_buckets(self._directory.now_ms()):
-                self._step(one, bucket, ListsOverdue())
+        """Read on without the lists that are missing, if new mail waits for this pass to end. Recent buckets are soon
+        read again; one that is old waits hours for its next read, and for its lists now."""
+        if one.was_pushed_to and not self._is_pushed_to:
+            enough = 0  # the next pass subscribes again
+        elif is_overdue and not one.was_pushed_to:
+            enough = ENOUGH_LISTS
+        else:
+            return
+        now_ms = self._directory.now_ms()
+        for bucket in [each for each in one.reads if not is_old(each, now_ms=now_ms)]:
+            self._step(one, bucket, ListsOverdue(enough))
 
     def _step(self, one: _Pass, bucket: int, event: Event) -> None:
         if bucket in one.reads:

@@ -60,7 +60,7 @@ class BodiesReceived(NamedTuple):
 class ListsOverdue(NamedTuple):
     """The few messages that so many nodes list wait no longer for other lists: these come with the next read."""
 
-    enough: int = ENOUGH_LISTS
+    enough: int
 
 
 Event = ListReceived | NodeSilent | NotAsked | BodiesReceived | ListsOverdue

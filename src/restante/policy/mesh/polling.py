@@ -8,7 +8,7 @@ SUBSCRIBED_POLL_MS: Final = 60_000
 """While enough nodes push it: the poll finds what they left out."""
 SHORTEST_WAIT_MS: Final = 1_000
 LISTS_WAIT_MS: Final = 3_000
-"""While too few nodes push, so long a read of a current bucket waits for the last lists, if two nodes have sent theirs.
+"""While too few nodes push, so long a read of a recent bucket waits for the last lists, if two nodes have sent theirs.
 A node may be silent for half a minute, over three circuits, and what others list or push would wait for it."""
 TRUSTED_PUSHES: Final = 2
 """While so many of the five nodes push, little can be stored that none of them pushed: two at least get a message."""

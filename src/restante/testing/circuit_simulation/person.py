@@ -16,7 +16,7 @@ from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.failures import Failure, RetryAt, decide
 from restante.policy.mesh.placement import COPIES, place
 from restante.policy.mesh.polling import LISTS_WAIT_MS, TRUSTED_PUSHES, poll_interval_ms, wait_ms
-from restante.policy.mesh.time_buckets import current_buckets
+from restante.policy.mesh.time_buckets import current_buckets, is_old
 from restante.policy.retry import RetrySchedule
 from restante.testing.circuit_simulation.hop import Subscribed
 from restante.testing.circuit_simulation.pool import SimulatedPool
@@ -52,7 +52,7 @@ class Person(Recipient):
         self._was_subscribed = False
         self._held: list[tuple[InboxKey, PayloadHash]] | None = None
         self._is_woken = False
-        self._reads: list[Reading] = []
+        self._recent_reads: list[Reading] = []
         self._passes_unpushed = 0
         self._planned = 0
         self._read()
@@ -139,13 +139,15 @@ class Person(Recipient):
             self._held = []  # what this pass reads is older than what nodes push meanwhile
         self._order = OldestFirst(due)
         self._reading = set(due)
-        self._reads = []
+        self._recent_reads = []
         for bucket in due:
             found = self._found.setdefault(bucket, [])
             read = Reading(self, self._network, bucket, found.append, 0)
-            self._reads.append(read)
             read.begin()
-            if self._held is not None and bucket in current_buckets(now_ms):
+            if is_old(bucket, now_ms=now_ms):
+                continue
+            self._recent_reads.append(read)
+            if self._held is not None:
                 self._engine.after(LISTS_WAIT_MS, read.lists_are_overdue, ENOUGH_LISTS)
 
     def _read_is_over(self) -> None:
@@ -178,7 +180,7 @@ class Person(Recipient):
         if not self._reading:
             self._plan_read(0)
         elif self._held is None and not self._is_pushed_to(TRUSTED_PUSHES):
-            for read in tuple(self._reads):
+            for read in tuple(self._recent_reads):
                 read.lists_are_overdue(0)
 
     def _pushed(self, key: InboxKey, payload_hash: PayloadHash) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from restante.core.mailbox_poll import reading
 from restante.core.mailbox_poll.full_sync import MOST_HELD_BYTES, MOST_UNDER_WAY, BodyBudget, OldestFirst
 from restante.core.mailbox_poll.reading import (
+    ENOUGH_LISTS,
     AskList,
     BodiesReceived,
     Effect,
@@ -68,7 +69,7 @@ def test_every_phase_meets_every_event() -> None:
         NotAsked(NODES[1]),
         sent(A),
         lacking(A),
-        ListsOverdue(),
+        ListsOverdue(ENOUGH_LISTS),
     ]
     assert_table_holds(
         reading.TABLE,
@@ -254,7 +255,7 @@ def test_bodies_that_wait_for_an_older_bucket_are_bounded_and_the_oldest_bucket_
 def test_what_two_nodes_list_waits_only_a_while_for_the_others() -> None:
     state, effects = run(start(NODES)[0], lists((A,), (A,)))
     assert effects == []
-    state, effects = run(state, [ListsOverdue()])
+    state, effects = run(state, [ListsOverdue(ENOUGH_LISTS)])
     assert effects == [FetchBodies(NODES[0], (A,))]
     state, effects = run(state, [ListReceived(NODES[2], (A, B), True), sent(A)])
     [finish] = effects
@@ -266,7 +267,7 @@ def test_what_two_nodes_list_waits_only_a_while_for_the_others() -> None:
 
 @clause("7.4", "7.5")
 def test_what_one_node_lists_waits_for_a_second_list() -> None:
-    state, effects = run(start(NODES)[0], [*lists((A,)), ListsOverdue()])
+    state, effects = run(start(NODES)[0], [*lists((A,)), ListsOverdue(ENOUGH_LISTS)])
     assert effects == []
     state, effects = run(state, [NodeSilent(NODES[1])])
     assert effects == [AskList(NODES[5])]
@@ -277,7 +278,7 @@ def test_what_one_node_lists_waits_for_a_second_list() -> None:
 @clause("7.5", "9.4")
 def test_a_backlog_waits_for_all_lists_so_that_it_is_received_in_order() -> None:
     many = tuple(PayloadHash(number.to_bytes(32, "big")) for number in range(reading.MOST_EARLY + 1))
-    state, effects = run(start(NODES)[0], [*lists(many, many), ListsOverdue()])
+    state, effects = run(start(NODES)[0], [*lists(many, many), ListsOverdue(ENOUGH_LISTS)])
     assert effects == []
     assert state.phase is Phase.LISTING
 
