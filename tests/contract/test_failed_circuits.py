@@ -1,5 +1,5 @@
-"""A client whose circuits fail for a while, over a mesh in memory: where its messages are stored, whom it asks for its
-own, and how soon they come (SPEC 7.3, 7.4, 11.3)."""
+"""A client whose circuits or nodes fail for a while, over a mesh in memory: where its messages are stored, whom it
+asks for its own, and how soon they come (SPEC 7.3, 7.4, 11.3)."""
 
 import asyncio
 import ipaddress
@@ -183,5 +183,33 @@ def test_what_two_nodes_list_waits_only_a_moment_for_silent_ones(tmp_path: Path)
             await alice.send("peer", "listed by the others")
             async with asyncio.timeout(LISTS_WAIT_MS / 1_000 + SOON_S):
                 assert await received(bob, 1) == ["listed by the others"]
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.3", "7.4")
+def test_once_silent_nodes_are_back_mail_is_stored_where_its_recipient_reads(tmp_path: Path) -> None:
+    """Its sender had passed over all five. The recipient reads those and no others."""
+    world = World(tmp_path, nodes=40)
+
+    async def scenario() -> None:
+        before = world.client("bob")
+        async with world.client("alice") as alice:
+            await introduced(alice, before)
+            await before.close()
+            silent = [node for node in world.mesh.nodes if node_id_of(node.key) in nodes_of(world, before)]
+            for node in silent:
+                node.is_silent = True
+            lose_connections(*silent)
+            await alice.send("peer", "stored farther out")
+            await asyncio.sleep(30)
+            for node in silent:
+                node.is_silent = False
+            world.mesh.repair()
+            async with world.client("bob") as bob:
+                assert await received(bob, 1) == ["stored farther out"]
+                await alice.send("peer", "stored where bob reads")
+                async with asyncio.timeout(SOON_S):
+                    assert await received(bob, 2) == ["stored farther out", "stored where bob reads"]
 
     run_in_virtual_time(scenario(), world.clock)

@@ -21,6 +21,9 @@ WIDEN_AFTER_MS: Final = 30_000
 GIVE_UP_AFTER_MS: Final = 60_000
 """Nodes that are asked later get as long as the first five."""
 PASSED_OVER_MS: Final = 600_000
+MOST_PASSED_OVER: Final = COPIES - WRITE_QUORUM
+"""So many of the first five. The recipient asks the five, not those farther out; and a node of the other half of a
+partition, or one that two exits called silent, is back long before the ten minutes have passed."""
 MOST_CORRECTIONS: Final = 3
 VOTES_TO_MOVE: Final = 2
 """So many nodes must name the same other bucket. One node with a wrong clock moves nothing."""
@@ -154,7 +157,8 @@ class StoreQuorum:
     failed: frozenset[NodeId] = frozenset()
     not_asked: frozenset[NodeId] = frozenset()
     """Those of `failed` that nothing is known about."""
-    passed_over: frozenset[NodeId] = frozenset()
+    passed_over: tuple[NodeId, ...] = ()
+    """The one that failed last comes last."""
     votes: frozenset[tuple[int, NodeId]] = frozenset()
     """Which other bucket each node named."""
     corrections: int = 0
@@ -171,8 +175,9 @@ class StoreQuorum:
 Step = tuple[StoreQuorum, tuple[Effect, ...]]
 
 
-def start(order: Sequence[NodeId], *, bucket: int, now_ms: int, passed_over: frozenset[NodeId] = frozenset()) -> Step:
-    """Return a new attempt. `order` is the placement of the inbox key, at least ten nodes if there are as many."""
+def start(order: Sequence[NodeId], *, bucket: int, now_ms: int, passed_over: tuple[NodeId, ...] = ()) -> Step:
+    """Return a new attempt. `order` is the placement of the inbox key, at least ten nodes if there are as many;
+    of `passed_over` the node that failed last comes last."""
     state = StoreQuorum(
         phase=Phase.ASKING,
         bucket=bucket,
@@ -305,8 +310,10 @@ def _ask(state: StoreQuorum, nodes: Sequence[NodeId]) -> tuple[StoreQuorum, tupl
 def _usable(state: StoreQuorum) -> list[NodeId]:
     """Return the placement without nodes that are passed over. They are tried last, not never: they may be all there
     are."""
-    fresh = [node for node in state.order if node not in state.passed_over]
-    return fresh + [node for node in state.order if node in state.passed_over]
+    five = state.order[:COPIES]
+    again = [node for node in state.passed_over if node in five][:-MOST_PASSED_OVER]
+    last = [node for node in state.order if node in state.passed_over and node not in again]
+    return [node for node in state.order if node not in last] + last
 
 
 def _finish(state: StoreQuorum, now_ms: int) -> Step:

@@ -31,7 +31,7 @@ class MeshDriver:
     forged_by: set[NodeId] = field(default_factory=set)
     missing_at: set[tuple[NodeId, PayloadHash]] = field(default_factory=set)
     _connections: dict[NodeId, MeshConnection] = field(default_factory=dict)
-    _passed_over: set[NodeId] = field(default_factory=set)
+    _passed_over: dict[NodeId, None] = field(default_factory=dict)
 
     async def learn(self, *nodes: RelayPlace) -> int:
         """Take the union of these nodes' directories; return how many nodes are known."""
@@ -51,11 +51,11 @@ class MeshDriver:
         now_ms = SystemClock().now_ms()
         order = self._order(inbox, MOST_TRIED)
         state, effects = store_quorum.start(
-            order, bucket=inbox.bucket, now_ms=now_ms, passed_over=frozenset(self._passed_over)
+            order, bucket=inbox.bucket, now_ms=now_ms, passed_over=tuple(self._passed_over)
         )
         while True:
             puts = [each.node for each in effects if isinstance(each, store_quorum.Put)]
-            self._passed_over |= {each.node for each in effects if isinstance(each, store_quorum.PassOver)}
+            self._passed_over |= {each.node: None for each in effects if isinstance(each, store_quorum.PassOver)}
             if not puts:
                 return state.is_sent
             effects = ()

@@ -185,13 +185,25 @@ def test_silent_nodes_are_passed_over_for_ten_minutes() -> None:
     assert {(each.node, each.until_ms) for each in effects if isinstance(each, PassOver)} == {
         (node, NOW_MS + 660_000) for node in NODES[2:5]
     }
-    _, first = start(NODES[:10], bucket=BUCKET, now_ms=NOW_MS, passed_over=frozenset(NODES[:2]))
+    _, first = start(NODES[:10], bucket=BUCKET, now_ms=NOW_MS, passed_over=NODES[:2])
     assert puts(first) == list(NODES[2:7])
 
 
 @clause("7.3")
+@given(st.permutations(NODES[:10]), st.integers(0, 10))
+def test_at_least_two_of_the_five_that_a_recipient_reads_are_asked_those_that_failed_first(
+    failed_in_turn: list[NodeId], count: int
+) -> None:
+    passed_over = tuple(failed_in_turn[:count])
+    _, effects = start(NODES[:10], bucket=BUCKET, now_ms=NOW_MS, passed_over=passed_over)
+    failed_of_five = [node for node in passed_over if node in NODES[:5]]
+    assert set(puts(effects)) >= set(NODES[:5]) - set(failed_of_five[-3:])
+    assert len(puts(effects)) == 5
+
+
+@clause("7.3")
 def test_nodes_that_are_passed_over_are_asked_when_there_are_no_others() -> None:
-    _, effects = start(NODES[:3], bucket=BUCKET, now_ms=NOW_MS, passed_over=frozenset(NODES[:2]))
+    _, effects = start(NODES[:3], bucket=BUCKET, now_ms=NOW_MS, passed_over=NODES[:2])
     assert puts(effects) == [NODES[2], NODES[0], NODES[1]]
 
 

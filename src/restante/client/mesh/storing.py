@@ -199,9 +199,9 @@ class MeshStorage:
     async def _order(self, keys: BucketKeys) -> tuple[NodeId, ...]:
         return _ids(await self._directory.find(keys.inbox_key, MOST_TRIED))
 
-    def _passed(self, now_ms: int) -> frozenset[NodeId]:
+    def _passed(self, now_ms: int) -> tuple[NodeId, ...]:
         self._passed_over = {node: until for node, until in self._passed_over.items() if until > now_ms}
-        return frozenset(self._passed_over)
+        return tuple(sorted(self._passed_over, key=self._passed_over.__getitem__))
 
     def _envelope(self, entry: OutboxEntry, keys: BucketKeys, now_ms: int) -> bytes:
         try:

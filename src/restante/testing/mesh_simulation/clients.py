@@ -60,7 +60,8 @@ class Sender:
         self._network.result.attempts += 1
         self._attempt += 1
         bucket = bucket_at(engine.now_ms + self._clock_error_ms)
-        passed_over = frozenset(node for node, until in self.passed_over.items() if until > engine.now_ms)
+        by_time = sorted(self.passed_over.items(), key=lambda each: each[1])
+        passed_over = tuple(node for node, until_ms in by_time if until_ms > engine.now_ms)
         order = self._order(bucket, self._lag_ms)
         self._began_at_ms = engine.now_ms
         state, effects = store_quorum.start(order, bucket=bucket, now_ms=engine.now_ms, passed_over=passed_over)
