@@ -16,7 +16,7 @@ from restante.model.fleet_report import FleetReport, ServiceLevel
 from restante.model.ids import show_message_id
 from restante.model.service_targets import DELIVERY_RATE_TARGET, P50_TARGET_MS, P99_TARGET_MS, targets_of
 from restante.views.conservation_text import SPAN_NAMES, conservation_line, outcome_line
-from restante.views.fleet_text import provenance_line
+from restante.views.fleet_text import found_line, provenance_line
 from restante.views.formatting import moment
 from restante.views.svg_heat_map import heat_map
 from restante.views.svg_plots import Scale, Series, Target, bars, lines, log_scale, rows_of_bars
@@ -84,17 +84,7 @@ def _verdict(report: FleetReport) -> str:
     outcome = outcome_line(report.conservation.total)
     if report.sound:
         return f"{outcome} Every accepted message is accounted for: {line}."
-    found = [
-        (report.conservation.total.unaccounted, "messages unaccounted for"),
-        (report.conservation.missing_event_count, "ranges of missing events"),
-        (report.withheld_count, "messages withheld by nodes"),
-        (len(report.conservation.bad_files), "files that could not be read"),
-        (report.conservation.quarantined_rows, "rows in quarantine"),
-        (len(report.provenance.missing), "missing segments"),
-        (len(report.provenance.contested), "writers that two enrolled keys claim"),
-    ]
-    named = ", ".join(f"{n:,} {what}" for n, what in found if n)
-    return f"Found: {named}. {outcome} {line}."
+    return f"{found_line(report)} {outcome} {line}."
 
 
 def _targets(report: FleetReport) -> Iterator[str]:

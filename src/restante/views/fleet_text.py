@@ -25,7 +25,9 @@ READ_FROM: Final = {
 
 
 def print_fleet_report(out: Console, report: FleetReport) -> None:
-    """Print the conservation report, then losses and withheld messages, then the rest."""
+    """Print what makes the exit status 1, then the conservation report, losses and withheld messages, and the rest."""
+    if not report.sound:
+        out.print(found_line(report), style="bold red", soft_wrap=True)
     print_report(out, report.conservation)
     out.print(f"read from {READ_FROM[report.read_from]}", style="dim")
     _print_provenance(out, report.provenance)
@@ -43,6 +45,20 @@ def print_fleet_report(out: Console, report: FleetReport) -> None:
     if report.gap_count:
         out.print(f"{report.gap_count:,} gaps were skipped by recipients\n")
     _print_counts(out, report)
+
+
+def found_line(report: FleetReport) -> str:
+    """Say in one sentence what is wrong in a report that is not sound."""
+    found = [
+        (report.conservation.total.unaccounted, "messages unaccounted for"),
+        (report.conservation.missing_event_count, "ranges of missing events"),
+        (report.withheld_count, "messages withheld by nodes"),
+        (len(report.conservation.bad_files), "files that could not be read"),
+        (report.conservation.quarantined_rows, "rows in quarantine"),
+        (len(report.provenance.missing), "missing segments"),
+        (len(report.provenance.contested), "writers that two enrolled keys claim"),
+    ]
+    return f"Found: {', '.join(f'{n:,} {what}' for n, what in found if n)}."
 
 
 def _print_withheld(out: Console, report: FleetReport) -> None:

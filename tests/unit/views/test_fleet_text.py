@@ -21,3 +21,8 @@ def test_a_node_that_withheld_many_messages_is_named_once_with_the_first_of_them
     at = lines.index(named)
     assert all(line.startswith("  message ") for line in lines[at + 1 : at + 4])
     assert lines[at + 4] == "  and 57 more"
+
+
+def test_a_report_that_is_not_sound_says_first_what_was_found() -> None:
+    assert printed(400).splitlines()[0].startswith("Found: ")
+    assert "60 messages withheld by nodes" in printed(400).splitlines()[0]
