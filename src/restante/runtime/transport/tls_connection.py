@@ -88,8 +88,12 @@ class TlsConnection(asyncio.BufferedProtocol):
             self.encryption.unwrap()
         self._send_outgoing()
         self._is_half_closed = True
-        self.transport.write_eof()
-        self.transport.resume_reading()
+        try:
+            self.transport.write_eof()
+        except OSError:  # the peer has reset the connection, and the loop has not looked since
+            self.transport.abort()
+        else:
+            self.transport.resume_reading()
 
     def abort(self) -> None:
         """End the connection now."""
