@@ -18,6 +18,7 @@ from restante.model.error_codes import Code
 from restante.model.journal import JournalKind
 from restante.model.node_descriptor import NodeDescriptor
 from restante.node.client_connection import ClientConnection
+from restante.node.mesh.deletes import HASHES_A_COMMIT
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.mesh.time_buckets import period_at
 from restante.policy.quota import MailboxQuota
@@ -29,6 +30,7 @@ from restante.wire.envelope import decode_envelope, hash_sealed_bytes
 from restante.wire.frames.mesh import encode_mesh_frame
 from restante.wire.frames.mesh_replication import Block, KeySummary
 from restante.wire.frames.mesh_storage import UNLIMITED, GetRecord, MeshRoom, NotResponsible, Record, WrongBucket
+from restante.wire.frames.mesh_types import MAX_HASHES
 from restante.wire.mesh_keys import record_key_of
 from restante.wire.prekey_records import encode_record
 from restante.wire.storage_receipts import StorageReceipt
@@ -237,6 +239,21 @@ async def test_an_answer_is_complete_once_the_node_has_synced(node: RunningNode)
     await connection.close()
 
 
+@clause("7.4", "6.8")
+async def test_a_delete_of_as_many_hashes_as_there_may_be_deletes_all_of_them(node: RunningNode) -> None:
+    inbox = inbox_now(node.clock)
+    connection = await node.dial()
+    bodies = [b"message %d" % number for number in range(HASHES_A_COMMIT + 1)]
+    for body in bodies:
+        await connection.put(inbox.signer.public_key, inbox.bucket, inbox.envelope(body))
+    hashes = [hash_sealed_bytes(body) for body in bodies]
+    others = [hash_sealed_bytes(b"%d" % number) for number in range(MAX_HASHES - len(hashes))]
+    reader = await node.dial()
+    await reader.delete(inbox.delete([hashes[0], *others, *hashes[1:]]))
+    assert node.service.store.live_hashes(inbox.key, now_ms=0) == []
+    assert node.kinds().count((JournalKind.SERVED, None)) == len(bodies)
+
+
 @clause("6.5", "7.12")
 async def test_a_bad_proof_ends_the_connection_and_no_stranger_deletes_or_reads(node: RunningNode) -> None:
     inbox = inbox_now(node.clock)
@@ -424,3 +441,14 @@ async def test_who_does_not_read_its_answers_gets_no_more_than_a_send_buffer_hol
     assert served.transport is not None
     assert served.transport.get_write_buffer_size() < 2 * RelayLimits().max_send_buffer_bytes
     connection.abort()
+
+
+@clause("6.8")
+async def test_a_node_ends_in_peace_while_clients_end_their_connections(node: RunningNode) -> None:
+    """The node's last words to a client that has gone reset the connection before the loop has seen that it went."""
+    inbox, connection = inbox_now(node.clock), await node.dial()
+    await connection.put(inbox.signer.public_key, inbox.bucket, inbox.envelope(b"mail"))
+    connection.abort()
+    await asyncio.sleep(0)  # its socket is closed, and the node's end has not been looked at yet
+    await node.relay.stop()
+    await connection.lost()

@@ -1,7 +1,8 @@
 """The writes of the mesh family: who waits for the disk."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,7 +11,7 @@ from restante.model.error_codes import Code
 from restante.model.ids import NodeKey
 from restante.model.sources import Source
 from restante.node.mesh.writes import ChangeWork, MeshWrites
-from restante.node.write_batcher import QUICK_DISK_S, SMALL_BATCH
+from restante.node.write_batcher import QUICK_DISK_S, SMALL_BATCH, WHOLE_BATCH
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.runtime.sqlite.file.database import Database
@@ -19,6 +20,7 @@ from restante.runtime.sqlite.mailbox.store import SqliteMailbox
 from restante.runtime.sqlite.mesh.store import SqliteMeshStore
 from restante.testing.deterministic import SeededEntropy
 from support.link.phases import HELLO
+from support.spec.clauses import clause
 
 REFUSED = Refusal(permanent=False, code=Code.STORAGE_FAILED, text="an answer")
 Result = TypeVar("Result")
@@ -71,13 +73,13 @@ class Peer:
     def abort(self) -> None: ...
 
 
-async def test_a_disk_that_was_quick_is_waited_for_on_the_loop_until_it_is_slow(tmp_path: Path) -> None:
-    file = Database(tmp_path / "node.db", schema="node")
+@contextlib.contextmanager
+def mesh_writes(folder: Path, disk: TimedDisk) -> Iterator[MeshWrites]:
+    file = Database(folder / "node.db", schema="node")
     journal = Journal(file, SeededEntropy(1))
     mailbox = SqliteMailbox(file, journal, tag_secret=bytes(32))
     store = SqliteMeshStore(file, journal, tag_secret=bytes(32), sources=mailbox.sources)
-    disk, peer = TimedDisk(), Peer()
-    writes = MeshWrites(
+    yield MeshWrites(
         Identity(b"n" * 32),
         store,
         disk,
@@ -86,14 +88,41 @@ async def test_a_disk_that_was_quick_is_waited_for_on_the_loop_until_it_is_slow(
         now_ms=lambda: 0,
         time_s=lambda: disk.time_s,
     )
-    slow_s, large = QUICK_DISK_S + 0.001, SMALL_BATCH + 1
-    rounds = (large, slow_s), (large, QUICK_DISK_S), (large, slow_s), (SMALL_BATCH, slow_s), (large, 0.0)
-    for changes, disk.takes_s in rounds:
-        for number in range(changes):
-            writes.add(ChangeWork(peer, peer.source, number, lambda: REFUSED, 1))
-        await writes.finished()
-    assert disk.apart == [True, True, False, False, True]
-    assert len(peer.answers) == sum(changes for changes, _ in rounds)
     store.close()
     mailbox.close()
     file.close()
+
+
+async def test_a_disk_that_was_quick_is_waited_for_on_the_loop_until_it_is_slow(tmp_path: Path) -> None:
+    disk, peer = TimedDisk(), Peer()
+    slow_s, large = QUICK_DISK_S + 0.001, SMALL_BATCH + 1
+    rounds = (large, slow_s), (large, QUICK_DISK_S), (large, slow_s), (SMALL_BATCH, slow_s), (large, 0.0)
+    with mesh_writes(tmp_path, disk) as writes:
+        for changes, disk.takes_s in rounds:
+            for number in range(changes):
+                writes.add(ChangeWork(peer, peer.source, number, lambda: REFUSED, 1))
+            await writes.finished()
+    assert disk.apart == [True, True, False, False, True]
+    assert len(peer.answers) == sum(changes for changes, _ in rounds)
+
+
+@clause("6.8")
+async def test_a_change_in_parts_is_answered_once_and_others_are_stored_between_its_parts(tmp_path: Path) -> None:
+    """The parts of one source, and the change of another that comes while they wait."""
+    disk, peer, other = TimedDisk(), Peer(), Peer()
+    performed: list[str] = []
+
+    def part(number: int) -> ChangeWork:
+        def change() -> Refusal | ChangeWork:
+            performed.append(f"part {number}")
+            if number == 0:
+                writes.add(ChangeWork(other, Source(b"other"), 7, lambda: performed.append("other") or REFUSED, 1))
+            return part(number + 1) if number < 9 else REFUSED
+
+        return ChangeWork(peer, peer.source, 1, change, 1, rows=WHOLE_BATCH)
+
+    with mesh_writes(tmp_path, disk) as writes:
+        writes.add(part(0))
+        await writes.finished()
+    assert performed == ["part 0", "other", *(f"part {number}" for number in range(1, 10))]
+    assert (peer.answers, other.answers) == ([1], [7])

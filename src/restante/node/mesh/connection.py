@@ -21,12 +21,13 @@ from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
 from restante.model.sources import Source
 from restante.node.frame_family import Peer
 from restante.node.mesh.counters import MeshCounters
+from restante.node.mesh.deletes import delete_work
 from restante.node.mesh.serving import ServingConnection
 from restante.node.mesh.view import MeshView
 from restante.node.mesh.writes import ChangeWork, MeshWrites, PutWork
 from restante.policy.mesh.bounds import DirectoryCopies, EntryTokens, delete_cost
 from restante.policy.mesh.placement import RESPONSIBLE_WITHIN, place
-from restante.policy.mesh.time_buckets import period_at, record_expires_at_ms, takes_block
+from restante.policy.mesh.time_buckets import period_at, record_expires_at_ms
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.runtime.sqlite.mesh.records import SqliteMeshRecords
 from restante.runtime.sqlite.mesh.store import DamagedMeshBlob, MeshKeep, SqliteMeshStore
@@ -45,7 +46,7 @@ from restante.wire.frames.mesh_directory import (
     SyncDirectory,
     authenticate_to_sign,
 )
-from restante.wire.frames.mesh_reading import Fetch, MeshDelete, MeshDeleted, MeshSubscribe
+from restante.wire.frames.mesh_reading import Fetch, MeshDelete, MeshSubscribe
 from restante.wire.frames.mesh_replication import Have, Want
 from restante.wire.frames.mesh_storage import GetRecord, MeshPut, NotResponsible, PutRecord, Record, WrongBucket
 from restante.wire.frames.mesh_types import MAX_CONTACTS
@@ -315,20 +316,7 @@ class MeshFamilyConnection:
         if not is_delete_by_owner(frame):
             self._end_badly(request, "the signature does not prove this inbox")
             return
-        family, key, now_ms = self._family, mesh_inbox_key(frame.blinded, frame.bucket), self._view.now_ms()
-        hashes = [PayloadHash(each) for each in frame.hashes]
-
-        def change() -> MeshFrame:
-            if family.store.holds(key) or self._keeps_hashes(key, frame.bucket, now_ms):
-                gone = family.store.delete(frame.blinded, frame.bucket, key, hashes, quota=family.quota, now_ms=now_ms)
-                family.deleted(key, gone)
-            return MeshDeleted()
-
-        family.writes.add(ChangeWork(self._peer, self._source, request, change, 64 * len(hashes)))
-
-    def _keeps_hashes(self, key: InboxKey, bucket: int, now_ms: int) -> bool:
-        """Return whether hashes of deleted blobs are kept under a key that this node does not hold (SPEC 7.4)."""
-        return takes_block(bucket, now_ms=now_ms) and self._view.rank(key, within=RESPONSIBLE_WITHIN) is not None
+        self._family.writes.add(delete_work(self._family, frame, peer=self._peer, source=self._source, request=request))
 
     def _want(self, frame: Want, request: int) -> None:
         if frame.inbox_key not in self.serving.proved and not self._is_neighbour(frame.inbox_key):

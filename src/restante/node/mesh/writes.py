@@ -41,20 +41,24 @@ class PutWork(NamedTuple):
 
 
 class ChangeWork(NamedTuple):
-    """Another change: `operation` runs inside the commit and returns the answer, which is sent after it."""
+    """Another change: `operation` runs inside the commit and returns the answer, which is sent after it, or the work
+    that goes on with the change, which waits for turns of its own."""
 
     peer: Peer
     source: Source
     request: int
-    operation: Callable[[], MeshFrame | Refusal]
+    operation: "Callable[[], MeshFrame | Refusal | ChangeWork]"
     size_bytes: int
+    rows: int = 0
+    """How many rows it looks for or writes, where these cost more than its bytes."""
 
 
 Work = PutWork | ChangeWork
 
 
 def _cost(work: Work) -> int:
-    return 1 + work.size_bytes // COST_BYTES
+    rows = work.rows if isinstance(work, ChangeWork) else 0
+    return 1 + max(rows, work.size_bytes // COST_BYTES)
 
 
 @dataclass(slots=True, eq=False)
@@ -170,6 +174,8 @@ class MeshWrites:
                 each.peer.refuse(each.request, result)
             elif isinstance(each, PutWork):
                 stored.append(each)
+            elif isinstance(result, ChangeWork):
+                self.add(result)
             else:
                 each.peer.send(encode_mesh_frame(result, each.request))
         if stored:
