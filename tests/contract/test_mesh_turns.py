@@ -31,6 +31,13 @@ class RecordingConnection:
         self.name = name
         self.handled = handled
         self.fails = False
+        self.parts = 1
+
+    def check_ahead(self, frame: RawFrame, *, now_s: float) -> bool:
+        assert frame.body
+        assert now_s >= 0
+        self.parts -= 1
+        return self.parts <= 0
 
     def handle(self, frames: Sequence[RawFrame], *, now_s: float) -> None:
         assert now_s >= 0
@@ -86,6 +93,18 @@ async def test_small_requests_and_other_sources_do_not_wait_for_the_backlog_of_o
     assert len(node.handled) == 3, "one large request between two looks at the connections"
     await looks(20)
     assert len(node.handled) == 12
+
+
+@clause("6.8", "7.12")
+async def test_a_large_request_takes_a_turn_for_each_of_its_parts() -> None:
+    node = Node()
+    flood, _, connection = node.connect("flood", "flooder")
+    connection.parts = 4
+    flood.handle([*large(1), *small(2)], now_s=0.0)
+    await looks(3)
+    assert node.handled == []
+    await looks(1)
+    assert node.handled == [("flood", 1), ("flood", 2)]
 
 
 @clause("6.8")

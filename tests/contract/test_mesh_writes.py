@@ -112,11 +112,15 @@ async def test_a_change_in_parts_is_answered_once_and_others_are_stored_between_
     disk, peer, other = TimedDisk(), Peer(), Peer()
     performed: list[str] = []
 
+    def change_of_other() -> Refusal:
+        performed.append("other")
+        return REFUSED
+
     def part(number: int) -> ChangeWork:
         def change() -> Refusal | ChangeWork:
             performed.append(f"part {number}")
             if number == 0:
-                writes.add(ChangeWork(other, Source(b"other"), 7, lambda: performed.append("other") or REFUSED, 1))
+                writes.add(ChangeWork(other, Source(b"other"), 7, change_of_other, 1))
             return part(number + 1) if number < 9 else REFUSED
 
         return ChangeWork(peer, peer.source, 1, change, 1, rows=WHOLE_BATCH)

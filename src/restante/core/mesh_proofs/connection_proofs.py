@@ -56,6 +56,11 @@ class CheckedProofs:
         self._connection = connection
         self._checked: dict[tuple[MeshFrameType, FetchEntry], None] = {}
 
+    def check_some(self, entries: Sequence[FetchEntry], frame_type: MeshFrameType, *, most: int) -> bool:
+        """Check up to `most` entries that were not checked yet. Return whether `are_valid` has little left to do."""
+        new = [entry for entry in entries if (frame_type, entry) not in self._checked]
+        return not self.are_valid(new[:most], frame_type) or len(new) <= most
+
     def are_valid(self, entries: Sequence[FetchEntry], frame_type: MeshFrameType) -> bool:
         """Return whether the owners signed every entry on this connection."""
         for entry in entries:

@@ -130,6 +130,15 @@ class MeshFamilyConnection:
                     self._handle_signed(decoded, frame.request, now_s)
         self.serving.answers.flush()
 
+    def check_ahead(self, frame: RawFrame, *, now_s: float) -> bool:
+        """Check some signatures of a large request, if there are tokens for it. Return whether `handle` is next."""
+        question = decode_mesh_body(frame.type, frame.body)
+        if not isinstance(question, Fetch | MeshSubscribe) or not self._entry_tokens(now_s).has(
+            len(question.entries), now_s
+        ):
+            return True
+        return self.serving.check_some(question)
+
     def window_opened(self) -> None:
         self.serving.answers.continue_()
 
@@ -139,12 +148,10 @@ class MeshFamilyConnection:
 
     def _handle_signed(self, frame: object, request: int, now_s: float) -> None:
         """Handle a frame whose signatures must be checked, if the connection has tokens for them."""
-        if self._tokens is None:
-            self._tokens = EntryTokens(now_s=now_s)
-        cost = _cost_of(frame)
-        if not self._tokens.take(cost, now_s):
+        cost, tokens = _cost_of(frame), self._entry_tokens(now_s)
+        if not tokens.take(cost, now_s):
             text = "this connection asks for more signatures to be checked than it may"
-            self._refuse(request, Code.RATE_LIMITED, text, retry_after_ms=self._tokens.wait_ms(cost))
+            self._refuse(request, Code.RATE_LIMITED, text, retry_after_ms=tokens.wait_ms(cost))
             return
         match frame:
             case Fetch() | MeshSubscribe():
@@ -159,6 +166,11 @@ class MeshFamilyConnection:
                 self._authenticate(frame)
             case _:
                 self._refuse(request, Code.ILLEGAL_TRANSITION, "this frame answers a request", permanent=True)
+
+    def _entry_tokens(self, now_s: float) -> EntryTokens:
+        if self._tokens is None:
+            self._tokens = EntryTokens(now_s=now_s)
+        return self._tokens
 
     def _authenticate(self, frame: Authenticate) -> None:
         to_sign = authenticate_to_sign(

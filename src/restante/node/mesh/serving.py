@@ -31,6 +31,8 @@ MOST_COMPARED: Final = 1_024
 MOST_LISTED_AT_ONCE: Final = 16_384
 """Hashes after which the answer to a HAVE ends. The neighbour goes on behind the last key."""
 PUSHED_AT_ONCE: Final = 32
+CHECKED_A_TURN: Final = 16
+"""Signatures of one large request that are checked in one turn: about a millisecond."""
 
 
 class Reported(Protocol):
@@ -76,11 +78,19 @@ class ServingConnection:
         if self._news:
             self.answers.continue_()
 
+    def check_some(self, question: Fetch | MeshSubscribe) -> bool:
+        """Check some of the signatures; return whether `are_proved` has few left."""
+        return self._proofs.check_some(question.entries, question.TYPE, most=CHECKED_A_TURN)
+
     def are_proved(self, question: Fetch | MeshSubscribe) -> bool:
         """Return whether the owner signed every entry on this connection."""
+        return self._proofs.are_valid(question.entries, question.TYPE)
+
+    @property
+    def _proofs(self) -> CheckedProofs:
         if self._checked is None:
             self._checked = CheckedProofs(challenge=self._peer.hello.challenge, connection=self._peer.binding)
-        return self._checked.are_valid(question.entries, question.TYPE)
+        return self._checked
 
     def list(self, question: Fetch | MeshSubscribe, request: int) -> None:
         keys = [mesh_inbox_key(each.blinded, each.bucket) for each in question.entries]

@@ -1,14 +1,14 @@
 """Turns between sources for requests that take milliseconds: a FETCH of 64 signatures, a DELETE of 1,024 hashes.
 
-While the loop checks them, it serves no other connection. So it handles one such request between two looks at all
-connections, of each source in turn; small requests of others are handled in between. Frames of one connection keep
-their order.
+While the loop checks them, it serves no other connection. So it checks some signatures of one such request between two
+looks at all connections, of each source in turn; small requests of others are handled in between. Frames of one
+connection keep their order.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from restante.core.fair_queue import SOURCE_TURN, FairQueue
 from restante.model.error_codes import Code
@@ -25,6 +25,12 @@ _TOO_MANY: Final = Refusal(
     permanent=False, code=Code.RATE_LIMITED, text="too many requests of this connection wait for their turn"
 )
 RETRY_MS: Final = 1_000
+
+
+class Connection(FamilyConnection, Protocol):
+    def check_ahead(self, frame: RawFrame, *, now_s: float) -> bool:
+        """Do a part of what a large request takes; return whether `handle` has only a part left."""
+        ...
 
 
 class Turns:
@@ -53,7 +59,7 @@ class Turns:
 class InTurns:
     """Hands frames to the family's connection: at once, or from the first large request on when its turn comes."""
 
-    def __init__(self, connection: FamilyConnection, peer: Peer, turns: Turns) -> None:
+    def __init__(self, connection: Connection, peer: Peer, turns: Turns) -> None:
         self.connection = connection
         self._peer = peer
         self._turns = turns
@@ -73,16 +79,20 @@ class InTurns:
             self._peer.refuse(each.request, _TOO_MANY, retry_after_ms=RETRY_MS)
 
     def take_turn(self) -> None:
-        """Handle the large request that waits, and what came behind it up to the next large one."""
+        """Go on with the large request that waits. If it is done, handle what came behind it up to the next one."""
         if not self._waiting:
             return  # the connection has ended
-        frames = [self._waiting.popleft()]
-        while self._waiting and not _is_large(self._waiting[0]):
-            frames.append(self._waiting.popleft())
-        if self._waiting:
-            self._turns.add(self, self._peer)
+        now_s = asyncio.get_running_loop().time()
         try:
-            self.connection.handle(frames, now_s=asyncio.get_running_loop().time())
+            if not self.connection.check_ahead(self._waiting[0], now_s=now_s):
+                self._turns.add(self, self._peer)
+                return
+            frames = [self._waiting.popleft()]
+            while self._waiting and not _is_large(self._waiting[0]):
+                frames.append(self._waiting.popleft())
+            if self._waiting:
+                self._turns.add(self, self._peer)
+            self.connection.handle(frames, now_s=now_s)
         except LocalProtocolError:
             raise
         except RestanteError:

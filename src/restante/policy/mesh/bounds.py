@@ -30,11 +30,15 @@ class EntryTokens:
         self._tokens = float(ENTRY_BURST)
         self._at_s = now_s
 
-    def take(self, count: int, now_s: float) -> bool:
-        """Use `count` tokens if there are as many; otherwise none."""
+    def has(self, count: int, now_s: float) -> bool:
+        """Return whether there are `count` tokens now."""
         self._tokens = min(self._tokens + (now_s - self._at_s) * ENTRIES_PER_S, ENTRY_BURST)
         self._at_s = now_s
-        if count > self._tokens:
+        return count <= self._tokens
+
+    def take(self, count: int, now_s: float) -> bool:
+        """Use `count` tokens if there are as many; otherwise none."""
+        if not self.has(count, now_s):
             return False
         self._tokens -= count
         return True

@@ -67,6 +67,15 @@ def test_a_checked_proof_is_good_for_the_same_entry_frame_and_connection_only(di
     assert checked.are_valid([entry], FETCH)
 
 
+@clause("6.8", "7.12")
+def test_the_proofs_of_a_large_request_are_checked_some_at_a_time(dice: Dice) -> None:
+    own, checked = OwnProofs(**HERE), CheckedProofs(**HERE)
+    entries = [proved(own, bucket, dice) for bucket in range(40)]
+    assert [checked.check_some(entries, FETCH, most=16) for _ in range(3)] == [False, False, True]
+    wrong = [*entries[:4], replace(entries[4], signature=bytes(64))]
+    assert CheckedProofs(**HERE).check_some([*wrong, *entries[5:]], FETCH, most=16), "no more is checked for it"
+
+
 @clause("7.12")
 def test_both_ends_keep_a_bounded_number_of_proofs(dice: Dice) -> None:
     own, checked = OwnProofs(**HERE), CheckedProofs(**HERE)
