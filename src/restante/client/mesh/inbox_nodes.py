@@ -165,9 +165,13 @@ class InboxNodes:
             self._note_subscribed(connection, new)
         return found
 
-    async def want(self, node: NodeId, bucket: int, hashes: Sequence[PayloadHash]) -> dict[PayloadHash, bytes]:
-        """Return the envelopes that the node sent, verified by hash."""
+    async def want(
+        self, node: NodeId, bucket: int, hashes: Sequence[PayloadHash], *, may_ask: Callable[[], bool]
+    ) -> dict[PayloadHash, bytes]:
+        """Return the envelopes that the node sent, verified by hash. `may_ask` is looked at when its turn has come."""
         async with self._wanting.setdefault(node, asyncio.Semaphore(MOST_WANTED)):
+            if not may_ask():
+                return {}
             connection = await self._connection(node)
             blocks = await connection.want(self.key(bucket), hashes)
         return {each: block.envelope for each, block in blocks.items()}

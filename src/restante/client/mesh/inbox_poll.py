@@ -256,13 +256,12 @@ class InboxPoll:
 
     async def _want(self, one: _Pass, node: NodeId, bucket: int, hashes: tuple[PayloadHash, ...]) -> Reports:
         found: dict[PayloadHash, bytes] = {}
-        if one.unsent[node] < MOST_UNSENT:
-            try:
-                found = await self._nodes.want(node, bucket, hashes)
-            except AttemptFailed as failed:
-                if isinstance(failed, AnswerForged):
-                    one.altered_by.setdefault(bucket, []).extend((node, each) for each in hashes)
-            one.unsent[node] += len(found) < len(hashes)
+        try:
+            found = await self._nodes.want(node, bucket, hashes, may_ask=lambda: one.unsent[node] < MOST_UNSENT)
+        except AttemptFailed as failed:
+            if isinstance(failed, AnswerForged):
+                one.altered_by.setdefault(bucket, []).extend((node, each) for each in hashes)
+        one.unsent[node] += len(found) < len(hashes)
         new = {each: envelope for each, envelope in found.items() if each not in one.bodies}
         one.budget.came(len(hashes), sum(map(len, new.values())))
         one.bodies.update(new)
