@@ -116,7 +116,7 @@ class ClientCircuit:
         return self._end.has_guard
 
     def late(self) -> CircuitFailed:
-        """The circuit was not built in time: return at which hop. Whether the guard lives is asked apart."""
+        """Return at which hop the circuit was not built in time. A guard is not blamed here: the pool pings it."""
         hop = self._end.asked_hop
         name, node = HOP_NAMES[hop - 1], short_key(self.hops[hop - 1])
         return CircuitFailed(f"the {name} {node} did not answer in time", hop=hop if self.has_guard else None)

@@ -16,21 +16,20 @@ from restante.core.replication.responsibility import Take, TakeVerdict, check_pu
 from restante.crypto.identity import is_signed_by
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
-from restante.model.ids import InboxKey, NodeKey, PayloadHash
+from restante.model.ids import InboxKey, NodeKey
 from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
 from restante.model.sources import Source
 from restante.node.frame_family import Peer
 from restante.node.mesh.counters import MeshCounters
-from restante.node.mesh.deletes import delete_work
+from restante.node.mesh.deletes import DeletingFamily, delete_work
 from restante.node.mesh.serving import ServingConnection
-from restante.node.mesh.view import MeshView
 from restante.node.mesh.writes import ChangeWork, MeshWrites, PutWork
 from restante.policy.mesh.bounds import DirectoryCopies, EntryTokens, delete_cost
 from restante.policy.mesh.placement import RESPONSIBLE_WITHIN, place
 from restante.policy.mesh.time_buckets import period_at, record_expires_at_ms
-from restante.policy.quota import MailboxQuota, Refusal
+from restante.policy.quota import Refusal
 from restante.runtime.sqlite.mesh.records import SqliteMeshRecords
-from restante.runtime.sqlite.mesh.store import DamagedMeshBlob, MeshKeep, SqliteMeshStore
+from restante.runtime.sqlite.mesh.store import DamagedMeshBlob, MeshKeep
 from restante.wire.descriptors import encode_descriptor
 from restante.wire.envelope_parser import parse_envelope
 from restante.wire.frames.codec import RawFrame
@@ -59,14 +58,8 @@ _MALFORMED: Final = Refusal(
 )
 
 
-class Family(Protocol):
+class Family(DeletingFamily, Protocol):
     """What a connection needs of the family that it belongs to."""
-
-    @property
-    def view(self) -> MeshView: ...
-
-    @property
-    def store(self) -> SqliteMeshStore: ...
 
     @property
     def records(self) -> SqliteMeshRecords: ...
@@ -75,14 +68,9 @@ class Family(Protocol):
     def writes(self) -> MeshWrites: ...
 
     @property
-    def quota(self) -> MailboxQuota: ...
-
-    @property
     def counters(self) -> MeshCounters: ...
 
     def heard(self, descriptor: NodeDescriptor, source: Source) -> None: ...
-
-    def deleted(self, key: InboxKey, hashes: list[PayloadHash]) -> None: ...
 
     def subscribe(self, key: InboxKey, connection: "MeshFamilyConnection") -> bool: ...
 

@@ -17,7 +17,7 @@ from restante.wire.mesh_keys import mesh_inbox_key
 HASHES_A_COMMIT: Final = 64  # of one DELETE: as much as one turn of a source
 
 
-class Family(Protocol):
+class DeletingFamily(Protocol):
     """What a DELETE needs of the family that it belongs to."""
 
     @property
@@ -32,7 +32,7 @@ class Family(Protocol):
     def deleted(self, key: InboxKey, hashes: list[PayloadHash]) -> None: ...
 
 
-def delete_work(family: Family, frame: MeshDelete, *, peer: Peer, source: Source, request: int) -> ChangeWork:
+def delete_work(family: DeletingFamily, frame: MeshDelete, *, peer: Peer, source: Source, request: int) -> ChangeWork:
     """Return the first part. Each goes on with the next one, and the last one answers."""
     key, now_ms = mesh_inbox_key(frame.blinded, frame.bucket), family.view.now_ms()
     hashes = [PayloadHash(each) for each in frame.hashes]

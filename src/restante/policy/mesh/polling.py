@@ -14,8 +14,8 @@ TRUSTED_PUSHES: Final = 2
 """While so many of the five nodes push, little can be stored that none of them pushed: two at least get a message."""
 
 MOST_UNSENT: Final = 16
-"""Requests of one pass that a node leaves without a body it has listed, before it is asked for no more in this pass. It
-may list 10,000 hashes that exist nowhere in each of 720 buckets, and keep silent for each request."""
+"""After so many requests for which it did not send all bodies that it listed, a node is not asked again in this pass.
+It may list 10,000 hashes that exist nowhere in each of 720 buckets, and keep silent for each request."""
 
 
 def poll_interval_ms(*, is_subscribed: bool, passes_unpushed: int = 0) -> int:

@@ -245,7 +245,7 @@ class MeshConnection(OutgoingConnection[_Request]):
     async def _want(self, key: InboxKey, hashes: Sequence[PayloadHash]) -> list[Block | Record]:
         if len(hashes) > MAX_WANTED_AT_ONCE:
             raise LocalProtocolError(f"a WANT of ours names at most {MAX_WANTED_AT_ONCE} blobs")
-        """Return what the node sends of these, or had sent when it was too slow: whoever asks again needs less."""
+        """Return what the node sent of these within the time limit. The caller asks again for the rest only."""
         request = _Request(self._loop.create_future(), (WantDone,), (Block, Record), len(hashes))
         try:
             await self._ask_raw(Want(inbox_key=key, hashes=tuple(hashes)), request)
