@@ -36,7 +36,6 @@ REQUEST_S: Final = 5.0
 ANSWER_S: Final = 10.0  # more than the longest answer takes (health.LIMIT_S): then the connection ends whatever it does
 IDLE_S: Final = 5
 LAST_ANSWERS_S: Final = 1
-DATE_S: Final = 1.0  # what the Date of an answer is exact to
 OK: Final = 200
 UNAVAILABLE: Final = 503
 
@@ -65,7 +64,7 @@ class StatusServer:
             timeout_keep_alive=IDLE_S,
             timeout_graceful_shutdown=LAST_ANSWERS_S,
         )
-        self._server = _Server(config)
+        self._server = _ServerWithoutSignals(config)
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self, endpoint: Endpoint) -> Endpoint:
@@ -77,28 +76,12 @@ class StatusServer:
 
     async def stop(self) -> None:
         if self._serving is not None:
-            self._server.end()
+            self._server.should_exit = True
             await asyncio.gather(self._serving, return_exceptions=True)
 
 
-class _Server(uvicorn.Server):
-    """Handles no signals: the daemon does, and stops this listener last.
-
-    Waits to be ended, where uvicorn looks ten times a second: nothing else woke an idle node as often.
-    """
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._ended = asyncio.Event()
-
-    def end(self) -> None:
-        self.should_exit = True
-        self._ended.set()
-
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):  # renews the Date of answers
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), DATE_S)
+class _ServerWithoutSignals(uvicorn.Server):
+    """Handles no signals: the daemon does, and stops this listener last."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -101,20 +101,3 @@ async def test_there_is_a_limit_to_silent_connections(place: Endpoint, monkeypat
         task.cancel()
     for _, writer in opened:
         writer.close()
-
-
-async def test_a_listener_without_requests_does_not_wait_for_its_next_date_to_stop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(status_server, "DATE_S", 3_600.0)
-
-    async def answer() -> tuple[bool, Mapping[str, Any]]:
-        return True, {}
-
-    async def status() -> Mapping[str, Any]:
-        return {}
-
-    server = StatusServer(Answers(health=answer, metrics=lambda: b"", status=status))
-    await server.start(Endpoint(host="127.0.0.1", port=0))
-    async with asyncio.timeout(SOON_S):
-        await server.stop()
