@@ -16,12 +16,13 @@ from restante.client.places.reading import PUBLIC_INBOX
 from restante.core.circuit.pool import STORES
 from restante.core.inboxes.mesh_inbox import bucket_keys
 from restante.crypto.identity import Identity
-from restante.model.ids import Address, NodeId
+from restante.model.ids import Address, InboxKey, NodeId
 from restante.policy.mesh.placement import COPIES, PlacementIndex, place
 from restante.policy.mesh.time_buckets import FULL_SYNC_BUCKETS, bucket_at
 from restante.testing.virtual_time import run_in_virtual_time
 from support.circuit.memory_circuits import Begun, SeenCircuit, Stored, use_memory_circuits
 from support.mesh.memory_world import World, introduced
+from support.mesh.proved_keys import Watching, keys_of
 from support.spec.clauses import clause
 
 NODES = 60
@@ -110,5 +111,40 @@ def test_an_exit_with_all_addresses_links_no_contacts_inbox_and_no_two_inboxes(
         named = [set(linker.recipients(each)) for each in stores]
         assert set().union(*named) <= set(addresses)
         assert sum(not each for each in named) >= rounds
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("6.5", "7.2", "11.6")
+@pytest.mark.parametrize(
+    ("rounds", "pause_s", "synced"), [(3, 600, 48), pytest.param(24, 3_600, FULL_SYNC_BUCKETS, marks=pytest.mark.soak)]
+)
+def test_all_exits_and_storage_nodes_together_link_hours_of_one_inbox_and_no_two_inboxes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int, pause_s: int, synced: int
+) -> None:
+    world, watching = World(tmp_path, nodes=NODES, uses_circuits=True), Watching(monkeypatch)
+    seen = use_memory_circuits(monkeypatch, world.mesh)
+
+    async def scenario() -> None:
+        async with world.client("alice") as alice, world.client("bob") as bob:
+            await introduced(alice, bob)
+            for number in range(rounds):
+                await (await alice.send("peer", f"there {number}")).delivered()
+                await (await bob.send("peer", f"and back {number}")).delivered()
+                await asyncio.sleep(pause_s)
+            people = [alice.identity, bob.identity]
+        now = bucket_at(world.clock.now_ms())
+        (tmp_path / "bob.db").unlink()
+        async with world.client("bob", since=now - synced, run=1):  # a new device reads everything
+            await asyncio.sleep(60)
+
+        buckets = range(now - synced, now + 2)
+        inboxes = [keys_of(each.address, secret, buckets) for each in people for secret in (b"", each.access_secret)]
+        joined = [set[InboxKey]().union(*(watching.proved[inner] for inner in each.connections)) for each in seen]
+        for keys in joined:
+            assert sum(not keys.isdisjoint(inbox) for inbox in inboxes) <= 1, "a circuit reads one inbox"
+        assert max(map(len, joined)) > 2, "a sync asks for many hours over one circuit, which belong together"
+        read = [inbox for inbox in inboxes if any(keys & inbox for keys in joined)]
+        assert len(read) == len(inboxes), "all four inboxes were read over circuits"
 
     run_in_virtual_time(scenario(), world.clock)

@@ -54,6 +54,8 @@ class SeenCircuit:
     exit_id: NodeId
     previous: NodeId
     asked: list[Begun | Stored] = field(default_factory=list)
+    connections: list[MemoryMeshConnection] = field(default_factory=list)
+    """Its inner connections, as the storage nodes know them: who has exit and nodes can join what both saw."""
     uses: set[str] = field(default_factory=set)
     """Not seen by the exit: what the client used the circuit for."""
 
@@ -83,6 +85,7 @@ class MemoryCircuit:
         connection = await self._mesh.connect(_place_of(node))
         self.streams += 1
         self._inner.add(connection)
+        self.seen.connections.append(connection)
         task = asyncio.create_task(self._watch(connection))
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
