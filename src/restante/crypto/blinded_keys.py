@@ -14,7 +14,7 @@ from nacl.exceptions import RuntimeError as LibsodiumError
 
 from restante.crypto.identity import Identity
 from restante.model.errors import Malformed
-from restante.model.ids import ADDRESS_BYTES, NODE_KEY_BYTES, Address, BlindedKey, NodeKey, address, exactly
+from restante.model.ids import NODE_KEY_BYTES, Address, BlindedKey, NodeKey, address, exactly
 
 ACCESS_SECRET_BYTES: Final = 32
 NO_SECRET: Final = b""
@@ -36,12 +36,6 @@ def in_period(number: int) -> bytes:
 def at_relay(node: NodeKey) -> bytes:
     """Return the place of a named relay: its node key replaces the time bucket."""
     return exactly(node, NODE_KEY_BYTES, "node key")
-
-
-def is_blindable(owner: Address) -> bool:
-    """Return whether the address is a point of the prime-order group. Check it when a contact is added: other
-    libraries load keys of mixed order, which can't be blinded."""
-    return len(owner) == ADDRESS_BYTES and bool(bindings.crypto_core_ed25519_is_valid_point(bytes(owner)))
 
 
 def blind_address(owner: Address, *, place: bytes, access_secret: bytes = NO_SECRET) -> BlindedKey:

@@ -105,6 +105,8 @@ def verify_card(card: ContactCard) -> ContactCard:
     exactly(card.agreement_key, X25519_PUBLIC_BYTES, "agreement key")
     if not is_signed_by(card.address, card.signature, _CARD_DOMAIN + card.sealing_key + card.agreement_key):
         raise RemoteProtocolError("the contact card is not signed by its own address", code=Code.AUTHENTICATION_FAILED)
+    if not is_blindable(card.address):
+        raise Malformed("the contact card's address is not a point of the prime-order group; it can't receive mail")
     # A card may be correctly signed and contain an invalid key. Sealing would then fail later, for example for an ack.
     if not is_mlkem_key(card.sealing_key[:MLKEM_PUBLIC_BYTES]) or not is_x25519_key(
         card.sealing_key[MLKEM_PUBLIC_BYTES:]
@@ -113,6 +115,12 @@ def verify_card(card: ContactCard) -> ContactCard:
     if not is_x25519_key(card.agreement_key):
         raise Malformed("the contact card contains an invalid agreement key")
     return card
+
+
+def is_blindable(address: Address) -> bool:
+    """Return whether the address is a point of the prime-order group. A key of mixed order can have valid signatures,
+    but no inbox: it can't be blinded (SPEC 7.2)."""
+    return len(address) == ADDRESS_BYTES and bool(bindings.crypto_core_ed25519_is_valid_point(bytes(address)))
 
 
 def is_mlkem_key(raw: bytes) -> bool:

@@ -6,12 +6,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restante.crypto.blinded_keys import BlindedSigner, at_relay, blind_address, in_period, is_blindable
+from restante.crypto.blinded_keys import BlindedSigner, at_relay, blind_address, in_period
 from restante.crypto.identity import Identity, is_signed_by
 from restante.crypto.record_seal import seal_record, unseal_record
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import Address, NodeKey
+from support.crypto.mixed_order import mixed_order_key
 from support.crypto.small_order_points import points_of_small_order
 from support.spec.clauses import clause
 from support.wire.codec_properties import flipped
@@ -67,21 +68,9 @@ def test_equal_messages_with_fresh_entropy_have_different_signatures() -> None:
 
 
 def test_keys_of_small_or_mixed_order_are_refused_as_addresses() -> None:
-    for raw in [*points_of_small_order(), mixed_order_key()]:
-        assert not is_blindable(Address(raw))
+    for raw in [*points_of_small_order(), mixed_order_key(OWNER.address)]:
         with pytest.raises(Malformed, match="prime-order group"):
             blind_address(Address(raw), place=in_period(1))
-    assert is_blindable(OWNER.address)
-    assert not is_blindable(Address(b"short"))
-
-
-def mixed_order_key() -> bytes:
-    """The owner's address plus the point of order two: `cryptography` loads it as a key."""
-    number = int.from_bytes(OWNER.address, "little")
-    y, sign = number & (2**255 - 1), number >> 255
-    mixed = ((2**255 - 19 - y) | (1 - sign) << 255).to_bytes(32, "little")
-    Ed25519PublicKey.from_public_bytes(mixed)
-    return mixed
 
 
 @pytest.mark.parametrize(("place", "secret"), [(b"seven b", b""), (b"", b""), (in_period(1), b"short")])

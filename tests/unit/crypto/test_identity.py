@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl import bindings
 
-from restante.crypto.identity import Identity, is_signed_by, verify_card
+from restante.crypto.identity import Identity, is_blindable, is_signed_by, verify_card
 from restante.model.contact_card import ContactCard
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RemoteProtocolError
 from restante.model.ids import Address
+from support.crypto.mixed_order import signed_by_mixed_order
 from support.crypto.small_order_points import points_of_small_order
 from support.wire.codec_properties import flipped
 
@@ -129,6 +130,16 @@ def test_the_border_between_two_signed_keys_cannot_be_moved() -> None:
 @pytest.mark.parametrize("agreement_key", [b"", bytes(31), bytes(32), b"\x01" + bytes(31), bytes(33)])
 def test_a_truly_signed_agreement_key_that_agrees_on_nothing_is_refused(agreement_key: bytes) -> None:
     assert refusal_of(signed_by_alice(ALICE.card.sealing_key, agreement_key)) is Code.MALFORMED
+
+
+def test_a_card_whose_address_cannot_be_blinded_is_refused_although_its_signature_holds() -> None:
+    """Mail could never be stored for it (SPEC 7.2)."""
+    mixed, signature = signed_by_mixed_order(12_345, b"restante-card-v2" + ALICE_KEYS)
+    assert is_signed_by(mixed, signature, b"restante-card-v2" + ALICE_KEYS)
+    assert refusal_of(replace(ALICE.card, address=Address(mixed), signature=signature)) is Code.MALFORMED
+    assert not is_blindable(Address(mixed))
+    assert not is_blindable(Address(b"short"))
+    assert is_blindable(ALICE.address)
 
 
 @pytest.mark.parametrize("size", [0, 1184, 1215, 1217])
