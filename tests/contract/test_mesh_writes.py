@@ -11,8 +11,8 @@ from restante.model.error_codes import Code
 from restante.model.ids import NodeKey
 from restante.model.sources import Source
 from restante.node.mesh.writes import ChangeWork, MeshWrites
-from restante.node.write_batcher import QUICK_DISK_S, SMALL_BATCH, WHOLE_BATCH
-from restante.policy.connection_limits import RelayLimits
+from restante.node.write_batcher import COST_BYTES, QUICK_DISK_S, SMALL_BATCH, WHOLE_BATCH
+from restante.policy.connection_limits import MIB, RelayLimits
 from restante.policy.quota import MailboxQuota, Refusal
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
@@ -57,6 +57,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.answers: list[int] = []
+        self.is_paused = False
 
     def send(self, raw: bytes) -> None: ...
 
@@ -64,9 +65,11 @@ class Peer:
         assert (refusal, retry_after_ms) == (REFUSED, 0)
         self.answers.append(request)
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.is_paused = True
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
     def close(self) -> None: ...
 
@@ -130,3 +133,30 @@ async def test_a_change_in_parts_is_answered_once_and_others_are_stored_between_
         await writes.finished()
     assert performed == ["part 0", "other", *(f"part {number}" for number in range(1, 10))]
     assert (peer.answers, other.answers) == ([1], [7])
+
+
+@clause("6.8")
+async def test_connections_of_a_source_over_its_share_stay_paused_until_it_is_within_it(tmp_path: Path) -> None:
+    """60 changes of 1 MiB, each of a connection of its own: after each commit only so many are read from as the limit
+    leaves room for."""
+    disk, peers = TimedDisk(), [Peer() for _ in range(60)]
+    disk.takes_s = QUICK_DISK_S
+    half = RelayLimits().max_uncommitted_bytes // 2
+    seen: list[tuple[int, bool]] = []
+
+    with mesh_writes(tmp_path, disk) as writes:
+        left = len(peers)
+
+        def change() -> Refusal:
+            nonlocal left
+            seen.append((left * MIB, any(each.is_paused for each in peers)))
+            left -= 1
+            return REFUSED
+
+        for number, peer in enumerate(peers):
+            writes.add(ChangeWork(peer, peer.source, number, change, MIB))
+        await writes.finished()
+    over = [is_paused for pending, is_paused in seen if pending > half + WHOLE_BATCH * COST_BYTES]
+    assert len(over) > 10
+    assert all(over)
+    assert not any(each.is_paused for each in peers)

@@ -98,7 +98,7 @@ class MeshWrites:
         self._queue: FairQueue[Work] = FairQueue()
         self._by_peer: Counter[Peer] = Counter()
         self._by_source: Counter[Source] = Counter()
-        self._paused: set[Peer] = set()
+        self._paused: dict[Peer, Source] = {}
         self._pending_bytes = 0
         self._is_busy = False
         self._idle = asyncio.Event()
@@ -110,7 +110,7 @@ class MeshWrites:
         self._count(work, 1)
         self._idle.clear()
         if not self._may_read(work.peer, work.source) and work.peer not in self._paused:
-            self._paused.add(work.peer)
+            self._paused[work.peer] = work.source
             work.peer.pause_reading()
         if not self._is_busy:
             self._is_busy = True
@@ -212,9 +212,9 @@ class MeshWrites:
         )
 
     def _resume_paused(self) -> None:
-        for peer in tuple(self._paused):
-            if self._by_peer[peer] <= MAX_UNCOMMITTED_PER_CONNECTION // 2:
-                self._paused.discard(peer)
+        for peer, source in tuple(self._paused.items()):
+            if self._by_peer[peer] <= MAX_UNCOMMITTED_PER_CONNECTION // 2 and self._may_read(peer, source):
+                del self._paused[peer]
                 peer.resume_reading()
 
 
