@@ -36,7 +36,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "mailbox.max_blob_bytes": "the size of the largest blob a node accepts",
         "mailbox.max_ttl_ms": "the longest remaining TTL; a node cuts a longer one",
         "mailbox.min_ttl_ms": "the shortest remaining TTL a node accepts",
-        "mailbox.total_bytes": "bytes a node stores for all mailboxes together",
+        "mailbox.total_bytes": "bytes a node stores for mailboxes, mesh, records and tombstones together",
         "dedup.max_entries": "arrivals in the dedup index",
         "dedup.max_bytes": "the size of the dedup index",
         "dedup.window_ms": "how long an arrival stays in the dedup index",
@@ -107,16 +107,24 @@ NODE: Final = """
 ## A node's own file
 
 `restante node` reads `DIR/node.toml` and no other file; flags and variables go before it as everywhere. The file may
-have the sections {sections} and this one, whose texts come from the file only:
+have the sections {sections} and these texts, which come from the file only:
 
 ### [node]
 
 | key | default | allowed | what it is |
 |---|---|---|---|
-| `listen` | `{listen}` | host:port, an IPv6 address in brackets | where clients reach the relay |
+| `listen` | `{listen}` | host:port, an IPv6 address in brackets | where clients and nodes reach the node |
+| `roles` | `["mailbox"]` | some of mailbox, storage, hop | what the node does: named relay, mesh storage, hop of circuits |
 | `status` | `{status}` | the same | where `/healthz`, `/metrics` and `/status` answer |
 | `log_level` | `{level}` | {levels} | how much is logged; `debug` shows texts that may name peers |
 | `log_format` | `{form}` | {forms} | `auto` is text on a terminal and JSON lines elsewhere |
+
+### [mesh]
+
+| key | default | allowed | what it is |
+|---|---|---|---|
+| `bootstrap` | `[]` | a list of KEY@HOST:PORT | the nodes to join by, of at least three families |
+| `network` | `public` | `public`, `private` | `private` lifts the limits per network and family: all nodes are yours, in one network |
 """
 
 

@@ -30,7 +30,7 @@ SEND_RESULTS: Final = {
     "evicted": "was removed from the outbox before it was sent",
 }
 ACCEPTED_STATES: Final = frozenset({"pending", "sending", "sent", "delivered"})
-IS_RUN_ELSEWHERE: Final = "; 'restante run' sends it when the relay answers"
+IS_RUN_ELSEWHERE: Final = "; 'restante run' sends it when one of its places answers"
 WORTH_SAYING_MS: Final = 10_000  # a shorter wait is over when the text is read
 IS_NOT_RUN: Final = "; it leaves with the next 'restante run', 'send' or 'inbox'"
 
@@ -47,7 +47,7 @@ def send(
     timeout_s: Annotated[
         float | None,
         typer.Option(
-            "--timeout-s", min=0, max=86_400, help="How long to wait: 10 for the relay, 60 with --wait by default."
+            "--timeout-s", min=0, max=86_400, help="How long to wait: 10 until it is stored, 60 with --wait by default."
         ),
     ] = None,
     add_as: Annotated[
@@ -57,7 +57,7 @@ def send(
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a message to a contact. It is stored in the outbox first, so it is sent later if the relay is down now.
+    """Send a message to a contact. It is stored in the outbox first, so it is sent later if no place of the contact can be reached now.
 
     A text may have up to 251,314 bytes. Exit status 1 if the message was not accepted or could not be delivered, with
     --wait if it was not delivered.
@@ -160,11 +160,11 @@ def inbox(
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch messages from the relay and show those that were not shown before, oldest first.
+    """Fetch messages from your places (mesh or relays) and show those that were not shown before, oldest first.
 
     Also says which messages wait for an earlier one. With --json each message is one line.
 
-    Exit status 1 if the relay could not be reached.
+    Exit status 1 if no place could be reached.
     """
     import asyncio
 

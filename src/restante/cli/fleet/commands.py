@@ -96,12 +96,13 @@ def report(
     settings = inputs_of(ctx).load().settings
     files = None
     pinned = parse_pinned_key(operator_key)
+    operator = None if key is None else read_operator(key)
+    if operator is not None:
+        pinned = pinned or bytes(operator.address)
     if actions is not None:
-        if key is None:
+        if operator is None:
             raise ConfigurationInvalid("--actions needs --key FILE: actions count only if they are signed")
         expires_at_ms = SystemClock().now_ms() + ACTION_LIFETIME_MS
-        operator = read_operator(key)
-        pinned = pinned or bytes(operator.address)
         files = ActionFiles(actions, operator, expires_at_ms=expires_at_ms)
     out = console()
     with stage_bar(out, stages=len(STAGES), quiet=as_json) as on_stage:

@@ -26,7 +26,7 @@ EXAMPLES = """\
 """
 
 app = typer.Typer(
-    help="Run a relay: a node that stores messages until their recipients fetch them.",
+    help="Run a node: it stores messages until their recipients fetch them, as a relay or in the mesh, or is a hop.",
     epilog=EXAMPLES,
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -42,6 +42,11 @@ MESH: Final = """
 # network = "public"
 """
 
+OF_CLIENTS: Final = frozenset(
+    f"circuits.{name}" for name in ("pool", "spares", "messages_per_minute", "bytes_per_s", "idle_ms")
+)
+"""Settings that no node reads."""
+
 SHIP_TO: Final = """
 # Ship the journal here: an absolute path, or an address such as s3://bucket/segments.
 # ship_to = "/srv/restante-segments"
@@ -58,7 +63,7 @@ def node_toml(*, listen: str = DEFAULT_LISTEN, status: str = DEFAULT_STATUS) -> 
         formats=", ".join(Format),
         form=Format.AUTO,
     )
-    ours = [setting for setting in known_settings() if setting.section in NODE_SECTIONS]
+    ours = [each for each in known_settings() if each.section in NODE_SECTIONS and each.key not in OF_CLIENTS]
     ours.sort(key=lambda setting: NODE_SECTIONS.index(setting.section))
     parts = [head]
     for section, settings in groupby(ours, key=lambda setting: setting.section):
