@@ -270,7 +270,8 @@ async def test_a_client_that_sends_too_fast_waits_as_long_as_its_own_limit_says(
 
         waiting = limited(await until_outbox(alice, limited))
         waits = [(each.attempts, each.next_attempt_at_ms - alice.now_ms()) for each in waiting]
-        assert all(attempts == 0 and wait_ms <= 20_000 for attempts, wait_ms in waits), waits
+        assert all(attempts == 0 for attempts, _ in waits), waits
+        assert 5_000 < max(wait_ms for _, wait_ms in waits) <= 20_000, waits  # one of three a minute
 
 
 async def until_outbox(client: Client, condition: Callable[[list[OutboxEntry]], object]) -> list[OutboxEntry]:

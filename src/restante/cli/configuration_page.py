@@ -114,7 +114,7 @@ have the sections {sections} and these texts, which come from the file only:
 | key | default | allowed | what it is |
 |---|---|---|---|
 | `listen` | `{listen}` | host:port, an IPv6 address in brackets | where clients and nodes reach the node |
-| `roles` | `["mailbox"]` | some of mailbox, storage, hop | what the node does: named relay, mesh storage, hop of circuits |
+| `roles` | `["mailbox"]` | some of mailbox, storage, hop | what the node does: relay, mesh storage, hop |
 | `status` | `{status}` | the same | where `/healthz`, `/metrics` and `/status` answer |
 | `log_level` | `{level}` | {levels} | how much is logged; `debug` shows texts that may name peers |
 | `log_format` | `{form}` | {forms} | `auto` is text on a terminal and JSON lines elsewhere |
@@ -124,7 +124,7 @@ have the sections {sections} and these texts, which come from the file only:
 | key | default | allowed | what it is |
 |---|---|---|---|
 | `bootstrap` | `[]` | a list of KEY@HOST:PORT | the nodes to join by, of at least three families |
-| `network` | `public` | `public`, `private` | `private` lifts the limits per network and family: all nodes are yours, in one network |
+| `network` | `public` | `public`, `private` | `private`: all nodes are yours, in one network |
 """
 
 

@@ -49,9 +49,9 @@ def test_a_seed_that_others_can_touch_is_refused(tmp_path: Path, mode: int) -> N
 
 
 def test_a_seed_only_its_owner_can_read_is_taken(tmp_path: Path) -> None:
-    create_identity(tmp_path / "identity", SeededEntropy(1))
+    created = create_identity(tmp_path / "identity", SeededEntropy(1))
     (tmp_path / "identity").chmod(0o400)
-    load_identity(tmp_path / "identity")
+    assert load_identity(tmp_path / "identity").address == created.address
 
 
 @pytest.mark.parametrize("size", [0, 31, 33, 1_000_000])

@@ -5,7 +5,7 @@ import pytest
 
 from restante.core import lookup
 from restante.core.lookup import Ask, AskFailed, Finish, NodesAnswered, Phase
-from restante.fleet.kernels.dht_availability import expected_share, surviving
+from restante.fleet.kernels.dht_availability import surviving
 from restante.fleet.kernels.dht_lookups import WANT, found_closest, look_up, run_batch
 from restante.fleet.kernels.dht_network import FAREST, Network, network, searches
 from restante.model.ids import NodeId
@@ -81,6 +81,13 @@ def test_a_lookup_that_missed_the_closest_node_is_counted_as_such() -> None:
     results.closest[0, 0] ^= np.uint64(1)
     first, whole = found_closest(net, results, targets)
     assert (first[0], whole[0]) == (False, False)
+
+
+def expected_share(*, copies: int, churn: float, hour: int, is_repaired: bool) -> float:
+    """The exact share of blobs that have a copy left after this many hours."""
+    if is_repaired:
+        return float((1.0 - churn**copies) ** hour)
+    return float(1.0 - (1.0 - (1.0 - churn) ** hour) ** copies)
 
 
 @clause("7.3", "7.9")

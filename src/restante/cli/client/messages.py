@@ -57,7 +57,8 @@ def send(
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a message to a contact. It is stored in the outbox first, so it is sent later if no place of the contact can be reached now.
+    """Send a message to a contact. It is stored in the outbox first: if no place of the contact can be reached now, it
+    is sent later.
 
     A text may have up to 251,314 bytes. Exit status 1 if the message was not accepted or could not be delivered, with
     --wait if it was not delivered.

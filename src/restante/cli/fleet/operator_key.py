@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 OPERATOR_KEY_VARIABLE: Final = "RESTANTE_FLEET_OPERATOR_KEY"
 KeyFile = Annotated[
-    Path | None, typer.Option("--key", metavar="FILE", help="The operator's secret key, which signs actions and the list of enrolled keys.")
+    Path | None,
+    typer.Option(
+        "--key", metavar="FILE", help="The operator's secret key, which signs actions and the list of enrolled keys."
+    ),
 ]
 OperatorKey = Annotated[
     str,
@@ -35,7 +38,9 @@ PinnedKey = Annotated[
     ),
 ]
 
-app = typer.Typer(name="key", help="The operator's key, which signs actions and the list of enrolled keys.", no_args_is_help=True)
+app = typer.Typer(
+    name="key", help="The operator's key, which signs actions and the list of enrolled keys.", no_args_is_help=True
+)
 
 
 @app.command()

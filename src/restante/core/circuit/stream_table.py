@@ -41,7 +41,6 @@ StreamTable = Mapping[StreamPhase, Mapping[StreamInput, frozenset[StreamPhase]]]
 
 _UPLOADING: Final = frozenset({StreamPhase.UPLOADING})
 _STORING: Final = frozenset({StreamPhase.STORING})
-_DIALLING: Final = frozenset({StreamPhase.DIALLING})
 _OPEN: Final = frozenset({StreamPhase.OPEN})
 _ENDED: Final = frozenset({StreamPhase.ENDED})
 _OVER: Final = dict.fromkeys(StreamInput, _ENDED)

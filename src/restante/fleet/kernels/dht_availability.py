@@ -22,10 +22,3 @@ def surviving(blobs: int, *, copies: int, churn: float, hours: int, is_repaired:
         if is_repaired:
             left = np.where(left > 0, copies, 0)
     return np.array(counts, dtype=np.int64)
-
-
-def expected_share(*, copies: int, churn: float, hour: int, is_repaired: bool) -> float:
-    """Return the exact share of blobs that have a copy left after this many hours."""
-    if is_repaired:
-        return float((1.0 - churn**copies) ** hour)
-    return float(1.0 - (1.0 - (1.0 - churn) ** hour) ** copies)
