@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from restante.crypto.identity import Identity
 from restante.model.journal import JournalKind
 from restante.model.node_descriptor import NodeDescriptor
 from restante.model.places import RelayPlace
-from restante.node.mesh.directory_agent import DirectoryAgent
+from restante.model.sources import Source
 from restante.node.mesh.status import mesh_data, mesh_health
 from restante.policy.mesh.network_time import NetworkTime
 from restante.policy.mesh.time_buckets import period_at
@@ -330,31 +331,21 @@ async def test_a_restarted_node_finds_the_mesh_by_peers_it_remembers(mesh: Mesh)
 
 
 @clause("7.1")
-async def test_a_new_descriptor_reaches_all_without_comparing_directories(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_new_descriptor_is_published_to_all_neighbours_at_once(mesh: Mesh) -> None:
     await mesh.start_all(4)
     await until_true(lambda: all(len(each.service.view.table) == 3 for each in mesh.nodes.values()))
-    first = mesh.nodes[1]
+    published: set[tuple[int, bytes]] = set()
 
-    async def compare_nothing(_: DirectoryAgent) -> None: ...
+    def note(number: int, descriptor: NodeDescriptor, _: Source) -> None:
+        published.add((number, encode_descriptor(descriptor)))
 
-    async def hear_nothing(_: DirectoryAgent, __: NodeDescriptor) -> bool:
-        return True
-
-    monkeypatch.setattr(DirectoryAgent, "compare_with_some", compare_nothing)
-    monkeypatch.setattr(DirectoryAgent, "ping", hear_nothing)  # whose answer names nodes, too
-    for node in mesh.nodes.values():
+    for number, node in mesh.nodes.items():
+        node.service.family.on_descriptor = partial(note, number)
         node.clock.advance(60_000)
+    first = mesh.nodes[1]
     first.agent.directory.issue()
-    own = first.service.view.own
-    others = [each for number, each in mesh.nodes.items() if number != 1]
-    await until_true(
-        lambda: all(
-            found is not None and encode_descriptor(found) == encode_descriptor(own)
-            for found in (each.service.view.directory.get(own.node_id) for each in others)
-        )
-    )
+    raw = encode_descriptor(first.service.view.own)
+    await until_true(lambda: {(number, raw) for number in mesh.nodes if number != 1} <= published)
 
 
 @clause("7.1")
