@@ -6,7 +6,7 @@ follows once they are on disk.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -44,6 +44,15 @@ Reports = list[tuple[int, Event]]
 
 
 @dataclass(slots=True)
+class _Came:
+    """What came of one bucket. The same sealed bytes may lie in two: senders store again after a day (SPEC 3.14)."""
+
+    bodies: dict[PayloadHash, bytes] = field(default_factory=dict)
+    handed_over: set[PayloadHash] = field(default_factory=set)
+    first_seen: set[PayloadHash] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class _Pass:
     """One pass over all due buckets."""
 
@@ -57,14 +66,12 @@ class _Pass:
     to_list: dict[NodeId, list[int]] = field(default_factory=dict)
     to_fetch: dict[int, deque[tuple[NodeId, tuple[PayloadHash, ...]]]] = field(default_factory=dict)
     budget: BodyBudget = field(default_factory=BodyBudget)
-    bodies: dict[PayloadHash, bytes] = field(default_factory=dict)
+    came: defaultdict[int, _Came] = field(default_factory=lambda: defaultdict(_Came))
     listed: dict[int, dict[NodeId, ListedBucket]] = field(default_factory=dict)
     altered_by: dict[int, list[tuple[NodeId, PayloadHash]]] = field(default_factory=dict)
     unsent: Counter[NodeId] = field(default_factory=Counter)
     """Requests for bodies that a node had listed and did not send."""
     finished: dict[int, Finish] = field(default_factory=dict)
-    handed_over: set[PayloadHash] = field(default_factory=set)
-    first_seen: set[PayloadHash] = field(default_factory=set)
     released: list[int] = field(default_factory=list)
 
 
@@ -204,11 +211,11 @@ class InboxPoll:
         """Hand over what has come of the oldest bucket: whatever ends this pass early, that much is received."""
         bucket = one.order.oldest
         if bucket is not None and bucket in one.reads:
-            read = one.reads[bucket]
-            blobs = {each: one.bodies[each] for each in reading.ready(read) if each not in one.handed_over}
+            read, came = one.reads[bucket], one.came[bucket]
+            blobs = {each: came.bodies[each] for each in reading.ready(read) if each not in came.handed_over}
             if blobs:
-                one.handed_over.update(blobs)
-                one.first_seen.update(await self._receiving.take(bucket, blobs, delete_at=reading.delete_at(read)))
+                came.handed_over.update(blobs)
+                came.first_seen.update(await self._receiving.take(bucket, blobs, delete_at=reading.delete_at(read)))
 
     def _plan(self, one: _Pass, bucket: int, effects: Iterable[reading.Effect]) -> None:
         for effect in effects:
@@ -262,9 +269,10 @@ class InboxPoll:
             if isinstance(failed, AnswerForged):
                 one.altered_by.setdefault(bucket, []).extend((node, each) for each in hashes)
         one.unsent[node] += len(found) < len(hashes)
-        new = {each: envelope for each, envelope in found.items() if each not in one.bodies}
+        bodies = one.came[bucket].bodies
+        new = {each: envelope for each, envelope in found.items() if each not in bodies}
         one.budget.came(len(hashes), sum(map(len, new.values())))
-        one.bodies.update(new)
+        bodies.update(new)
         return [(bucket, BodiesReceived(node, hashes, frozenset(found)))]
 
     async def _release(self, one: _Pass) -> None:
@@ -272,10 +280,11 @@ class InboxPoll:
         for bucket, finish in list(one.finished.items()):
             for released, hashes in one.order.finish(bucket, finish.hashes):
                 end = one.finished.pop(released)
-                blobs = {each: one.bodies.pop(each) for each in hashes if each in one.bodies}
-                one.budget.released(sum(map(len, blobs.values())))
-                one.first_seen.update(await self._receiving.take(released, blobs, delete_at=end.delete_at))
-                await self._report(one, released, end, blobs)
+                came = one.came.pop(released, _Came())
+                blobs = {each: came.bodies[each] for each in hashes if each in came.bodies}
+                one.budget.released(sum(map(len, came.bodies.values())))
+                came.first_seen.update(await self._receiving.take(released, blobs, delete_at=end.delete_at))
+                await self._report(one, released, end, came)
                 read = ReadFinished(one.began_at_ms, end.counted, one.storage_nodes, end.is_whole)
                 # A subscription that was made or lost during the pass left a time without pushes: read again soon.
                 interval_ms = self._interval(
@@ -292,15 +301,15 @@ class InboxPoll:
             return self._interval_ms
         return poll_interval_ms(is_subscribed=is_subscribed, passes_unpushed=passes_unpushed)
 
-    async def _report(self, one: _Pass, bucket: int, end: Finish, blobs: dict[PayloadHash, bytes]) -> None:
+    async def _report(self, one: _Pass, bucket: int, end: Finish, came: _Came) -> None:
         """Journal what nodes signed that hid or altered a blob of this bucket, if other nodes sent it."""
         listed, altered_by = one.listed.pop(bucket, {}), one.altered_by.pop(bucket, [])
         if end.missing_at or altered_by:
             accusations = accuse(
                 self._nodes.key(bucket),
                 listed,
-                blobs,
-                first_seen=one.first_seen,
+                came.bodies,
+                first_seen=came.first_seen,
                 missing_at=end.missing_at,
                 altered_by=altered_by,
             )
