@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from restante.model.errors import Malformed
 from restante.node.mesh.turns import LARGE_BYTES, InTurns, Turns
+from restante.policy.connection_limits import MAX_UNCOMMITTED_PER_CONNECTION, RelayLimits
 from restante.policy.mesh.bounds import MOST_ANSWERS
 from restante.wire.frames.codec import RawFrame
 from restante.wire.frames.mesh_types import MeshFrameType
@@ -64,7 +65,7 @@ def small(*requests: int) -> list[RawFrame]:
 
 class Node:
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = Turns(RelayLimits())
         self.handled: list[tuple[str, int]] = []
 
     def connect(self, name: str, source: str) -> tuple[InTurns, RecordingPeer, RecordingConnection]:
@@ -128,6 +129,30 @@ async def test_what_waits_is_bounded_and_more_is_refused() -> None:
     assert peer.refused[-1] == 99
     await looks(MOST_ANSWERS + 1)
     assert len(node.handled) == MOST_ANSWERS
+
+
+@clause("6.8", "7.12")
+async def test_the_bytes_that_wait_are_bounded_by_connection_source_and_node() -> None:
+    node, limit = Node(), RelayLimits().max_uncommitted_bytes
+    body = bytes(256 * 1_024)
+    fillers = [RawFrame(MeshFrameType.MESH_DELETE, request, body) for request in range(MOST_ANSWERS)]
+    one, peer, _ = node.connect("one", "flooder")
+    one.handle(fillers, now_s=0.0)
+    assert node.turns.waiting_bytes <= MAX_UNCOMMITTED_PER_CONNECTION
+    assert peer.refused
+    floods = [node.connect(f"flood {number}", "flooder")[0] for number in range(60)]
+    for each in floods:
+        each.handle(fillers, now_s=0.0)
+    assert node.turns.waiting_bytes <= limit // 2
+    honest, honest_peer, _ = node.connect("honest", "honest")
+    honest.handle(large(1), now_s=0.0)
+    assert not honest_peer.refused
+    for number in range(60):
+        node.connect(f"other {number}", f"other {number}")[0].handle(fillers, now_s=0.0)
+    assert node.turns.waiting_bytes <= limit
+    for each in (one, *floods):
+        each.lost()
+    assert node.turns.waiting_bytes <= limit // 2
 
 
 async def test_a_connection_that_ended_or_sent_rubbish_has_no_turn() -> None:

@@ -12,6 +12,7 @@ from restante.node.mesh.counters import MeshCounters
 from restante.node.mesh.turns import InTurns, Turns
 from restante.node.mesh.view import MeshView
 from restante.node.mesh.writes import MeshWrites
+from restante.policy.connection_limits import RelayLimits
 from restante.policy.quota import MailboxQuota
 from restante.runtime.sqlite.mesh.records import SqliteMeshRecords
 from restante.runtime.sqlite.mesh.store import DamagedMeshBlob, SqliteMeshStore
@@ -34,7 +35,7 @@ class MeshFamily:
         writes: MeshWrites,
         *,
         quota: MailboxQuota,
-        max_subscriptions: int,
+        limits: RelayLimits,
     ) -> None:
         self.view = view
         self.store = store
@@ -44,8 +45,8 @@ class MeshFamily:
         self.counters = MeshCounters()
         self.on_descriptor: Callable[[NodeDescriptor, Source], None] = lambda _descriptor, _source: None
         self.on_damaged: Callable[[list[DamagedMeshBlob]], None] = lambda _damaged: None
-        self._max_subscriptions = max_subscriptions
-        self._turns = Turns()
+        self._max_subscriptions = limits.max_subscriptions_per_mailbox
+        self._turns = Turns(limits)
         writes.on_stored = self.stored
         self._subscribers: defaultdict[InboxKey, set[MeshFamilyConnection]] = defaultdict(set)
 

@@ -74,7 +74,7 @@ class MeshService:
             self.records,
             self.writes,
             quota=settings.mailbox,
-            max_subscriptions=settings.relay.max_subscriptions_per_mailbox,
+            limits=settings.relay,
         )
         self._scrubbed_through = 0
 
