@@ -89,6 +89,7 @@ def mesh_writes(folder: Path, disk: TimedDisk) -> Iterator[MeshWrites]:
         quota=MailboxQuota(),
         limits=RelayLimits(),
         now_ms=lambda: 0,
+        stamp_ms=lambda: 0,
         time_s=lambda: disk.time_s,
     )
     store.close()

@@ -67,6 +67,7 @@ class MeshService:
             quota=settings.mailbox,
             limits=settings.relay,
             now_ms=self.view.now_ms,
+            stamp_ms=self.view.stamp_ms,
         )
         self.family = MeshFamily(
             self.view,

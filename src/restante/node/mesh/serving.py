@@ -111,7 +111,7 @@ class ServingConnection:
 
     def _lists(self, entries: tuple[FetchEntry, ...], request: int, *, subscribes: bool) -> Iterator[bytes]:
         answers: list[KeyAnswer] = []
-        began_ms = self._view.now_ms()  # what is stored from now on may be missing: the stamp must not say more
+        began_ms = self._view.stamp_ms()  # what is stored from now on may be missing: the stamp must not say more
         for entry in entries:
             key = mesh_inbox_key(entry.blinded, entry.bucket)
             blobs = self._store.listed(key, after=entry.after, now_ms=self._view.now_ms())

@@ -57,6 +57,7 @@ class MeshView:
         self.table = RoutingTable(self.own.position, table)
         self._index: PlacementIndex | None = None
         self._index_until_ms = 0
+        self._stamped_ms = 0
 
     @property
     def needs_families(self) -> int:
@@ -66,6 +67,12 @@ class MeshView:
     def now_ms(self) -> int:
         """Return network time (SPEC 7.11)."""
         return self.time.at(self._clock.now_ms())
+
+    def stamp_ms(self) -> int:
+        """Return the time that receipts and lists of this node state. It never goes back, as network time may: a list
+        that was signed before a put would look newer than its receipt, and prove that the node hides it (SPEC 13.5)."""
+        self._stamped_ms = max(self._stamped_ms, self.now_ms())
+        return self._stamped_ms
 
     def own_clock_ms(self) -> int:
         return self._clock.now_ms()

@@ -72,8 +72,10 @@ class _Batch:
 
 
 class MeshWrites:
-    """`now_ms` is network time, `time_s` a clock that never jumps. `on_stored` is called after a commit with the keys
-    that got mail, and their number."""
+    """`now_ms` is network time, `stamp_ms` the time that receipts state, `time_s` a clock that never jumps.
+
+    `on_stored` is called after a commit with the keys that got mail, and their number.
+    """
 
     def __init__(
         self,
@@ -84,6 +86,7 @@ class MeshWrites:
         quota: MailboxQuota,
         limits: RelayLimits,
         now_ms: Callable[[], int],
+        stamp_ms: Callable[[], int],
         time_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._identity = identity
@@ -92,6 +95,7 @@ class MeshWrites:
         self._quota = quota
         self._limits = limits
         self._now_ms = now_ms
+        self._stamp_ms = stamp_ms
         self._time_s = time_s
         self._is_disk_quick = False
         self.on_stored: Callable[[set[InboxKey], int], None] = lambda _keys, _blobs: None
@@ -179,7 +183,7 @@ class MeshWrites:
             else:
                 each.peer.send(encode_mesh_frame(result, each.request))
         if stored:
-            self._send_receipts(stored, self._now_ms())  # after the commit: lists that are read from now on have them
+            self._send_receipts(stored, self._stamp_ms())  # after the commit: lists that are read from now on have them
             self.on_stored({each.put.keep.inbox_key for each in stored}, len(stored))
 
     def _send_receipts(self, stored: Sequence[PutWork], now_ms: int) -> None:
