@@ -10,6 +10,7 @@ CREDIT_INTERVAL_BYTES: Final = WINDOW_BYTES // 8
 """What the application takes before the client sends CREDIT. A part of the window, so that the node never waits for a
 credit that does not come; DELETE gives credit besides."""
 MAX_UNTAKEN_BLOBS: Final = 4_096
+MAX_UNTAKEN_BYTES: Final = 4 * WINDOW_BYTES
 """Several times a node's window: a node that sends more ahead breaks the protocol."""
 
 
@@ -53,21 +54,24 @@ class SendWindow:
 class ReceiveWindow:
     """The client's end: blobs that arrived, and what the application took since the last credit."""
 
-    __slots__ = ("_taken_blobs", "_taken_bytes", "_untaken")
+    __slots__ = ("_taken_blobs", "_taken_bytes", "_untaken", "_untaken_bytes")
 
     def __init__(self) -> None:
         self._untaken = 0
+        self._untaken_bytes = 0
         self._taken_blobs = 0
         self._taken_bytes = 0
 
-    def received(self, blobs: int) -> bool:
+    def received(self, blobs: int, size_bytes: int) -> bool:
         """Count blobs that arrived; return whether the node kept to the window."""
         self._untaken += blobs
-        return self._untaken <= MAX_UNTAKEN_BLOBS
+        self._untaken_bytes += size_bytes
+        return self._untaken <= MAX_UNTAKEN_BLOBS and self._untaken_bytes <= MAX_UNTAKEN_BYTES
 
     def taken(self, blobs: int, size_bytes: int) -> bool:
         """Count blobs the application took; return whether to send CREDIT now."""
         self._untaken -= blobs
+        self._untaken_bytes -= size_bytes
         self._taken_blobs += blobs
         self._taken_bytes += size_bytes
         if self._taken_blobs < CREDIT_INTERVAL_BLOBS and self._taken_bytes < CREDIT_INTERVAL_BYTES:

@@ -116,10 +116,12 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
 
     def _handle(self, frames: Sequence[codec.RawFrame]) -> None:
         """Handle frames of the mailbox family."""
-        before = len(self._blobs)
+        before, new_bytes = len(self._blobs), 0
         for frame in frames:
             if frame.type == _BLOB:
-                self._blobs.append(StoredBlob._make(decode_blob(frame.body)))
+                blob = StoredBlob._make(decode_blob(frame.body))
+                self._blobs.append(blob)
+                new_bytes += len(blob.envelope)
                 continue
             decoded = codec.decode_body(frame.type, frame.body)
             match decoded:
@@ -134,7 +136,7 @@ class TlsRelayConnection(OutgoingConnection[_Request]):
                     raise RemoteProtocolError(f"frame type {frame.type} is no answer of a mailbox")
         if len(self._blobs) > before:
             self._news.set()
-            if not self._window.received(len(self._blobs) - before):
+            if not self._window.received(len(self._blobs) - before, new_bytes):
                 raise RemoteProtocolError("the relay sent more blobs than the window allows")
 
     def _stored(self, frame: codec.Stored) -> None:

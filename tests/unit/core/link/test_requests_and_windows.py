@@ -10,6 +10,7 @@ from restante.core.link.windows import (
     CREDIT_INTERVAL_BLOBS,
     CREDIT_INTERVAL_BYTES,
     MAX_UNTAKEN_BLOBS,
+    MAX_UNTAKEN_BYTES,
     WINDOW_BLOBS,
     WINDOW_BYTES,
     ReceiveWindow,
@@ -100,7 +101,7 @@ def test_a_send_window_counts_exactly_what_has_no_credit(pages: list[tuple[int, 
 
 def test_credit_is_given_every_so_many_blobs() -> None:
     window = ReceiveWindow()
-    assert window.received(2 * CREDIT_INTERVAL_BLOBS + 2)
+    assert window.received(2 * CREDIT_INTERVAL_BLOBS + 2, 2 * CREDIT_INTERVAL_BLOBS + 2)
     gave = [window.taken(1, 1) for _ in range(2 * CREDIT_INTERVAL_BLOBS + 2)]
     assert [place for place, given_now in enumerate(gave, 1) if given_now] == [
         CREDIT_INTERVAL_BLOBS,
@@ -110,7 +111,7 @@ def test_credit_is_given_every_so_many_blobs() -> None:
 
 def test_credit_is_given_every_so_many_bytes() -> None:
     window = ReceiveWindow()
-    assert window.received(4)
+    assert window.received(4, 2 * CREDIT_INTERVAL_BYTES)
     gave = [window.taken(1, CREDIT_INTERVAL_BYTES // 2) for _ in range(4)]
     assert gave == [False, True, False, True]
 
@@ -125,7 +126,7 @@ def test_a_client_that_takes_everything_always_opens_the_nodes_window(pages: lis
         page = sizes[:fitting]
         first = node.sent_through
         node.sent(through=first + len(page), blobs=len(page), size_bytes=sum(page) + len(page) * HEAD_BYTES)
-        client.received(len(page))
+        assert client.received(len(page), sum(page))
         for number, size in enumerate(page, first + 1):
             if client.taken(1, size):
                 node.credit(number)
@@ -134,5 +135,8 @@ def test_a_client_that_takes_everything_always_opens_the_nodes_window(pages: lis
 
 def test_a_node_that_sends_far_beyond_the_window_is_noticed() -> None:
     window = ReceiveWindow()
-    assert window.received(MAX_UNTAKEN_BLOBS)
-    assert not window.received(1)
+    assert window.received(MAX_UNTAKEN_BLOBS, 0)
+    assert not window.received(1, 0)
+    window = ReceiveWindow()
+    assert window.received(1, MAX_UNTAKEN_BYTES)
+    assert not window.received(1, 1)
