@@ -134,7 +134,7 @@ def test_an_inbox_whose_relay_is_down_fails_and_says_so(tmp_path: Path) -> None:
     restante("id", "new", str(tmp_path / "me"), "--relay", str(node.relay), "--no-passphrase")
     home = {"RESTANTE_HOME": str(tmp_path / "me")}
     done = restante("inbox", "--idle-timeout-ms", "100", status=1, **home)
-    assert done.stderr.startswith("error E001: the relay could not be reached\n")
+    assert done.stderr.startswith("error E001: none of your places could be reached")
     as_json = restante("inbox", "--idle-timeout-ms", "100", "--json", status=1, **home)
     assert (as_json.stdout, json.loads(as_json.stderr)["error"]["code"]) == ("", "E001")
 

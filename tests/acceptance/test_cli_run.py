@@ -105,7 +105,7 @@ def test_without_a_relay_send_says_when_the_message_leaves_and_inbox_fails(tmp_p
     typing = json.loads(by(tmp_path, "alice", "send", "bob", "x", "--kind", "typing", "--json", status=1).stdout)
     assert (typing["state"], typing["dropped"]) == ("dropped", "RealTimeDuringDisconnect")
     refused = by(tmp_path, "alice", "inbox", "--idle-timeout-ms", "100", status=1)
-    assert refused.stderr.startswith("error E001: the relay could not be reached")
+    assert refused.stderr.startswith("error E001: none of your places could be reached")
     as_json = by(tmp_path, "alice", "inbox", "--idle-timeout-ms", "100", "--json", status=1)
     assert json.loads(as_json.stderr)["error"]["code"] == "E001"
 

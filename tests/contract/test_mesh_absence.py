@@ -9,6 +9,7 @@ import pytest
 from restante.client.client import Client
 from restante.client.contacts import Contact
 from restante.core.signed_bundles import verify_bundle
+from restante.model.error_codes import Code
 from restante.model.journal import JournalKind
 from restante.model.states import State
 from restante.ports.mesh_connection import MAX_WANTED_AT_ONCE
@@ -16,7 +17,7 @@ from restante.testing.memory_mesh import SILENCE_S
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.inbox_keys import node_id_of
 from support.mesh.evidence import events, withholding_nodes
-from support.mesh.memory_world import World, introduced, received
+from support.mesh.memory_world import World, introduced, received, until_connected
 from support.spec.clauses import clause
 
 DAY_S = 86_400
@@ -188,5 +189,25 @@ def test_a_recipient_who_stays_too_short_for_all_of_its_mail_receives_some_with_
                             await message.ack()
             assert got == texts[: len(got)]
         assert got == texts
+
+    run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.5")
+def test_a_read_that_no_node_answers_is_a_failure_and_not_an_empty_inbox(world: World) -> None:
+    async def scenario() -> None:
+        async with world.client("bob") as bob:
+            await until_connected(bob)
+        for node in world.mesh.nodes:
+            node.is_silent = True
+        async with world.client("bob") as bob:
+            await asyncio.sleep(120)
+            assert not bob.was_connected
+            assert bob.connection_failure is not None
+            assert bob.connection_failure.code is Code.NETWORK_UNREACHABLE
+            for node in world.mesh.nodes:
+                node.is_silent = False
+            await until_connected(bob)
+            assert bob.connection_failure is None
 
     run_in_virtual_time(scenario(), world.clock)

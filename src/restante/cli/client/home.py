@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from restante.client.client import Client
     from restante.client.contacts import ContactBook
     from restante.client.home import ClientDirectory
+    from restante.ports.relay_connection import AttemptFailed
 
 PASSPHRASE_VARIABLE: Final = "RESTANTE_PASSPHRASE_FILE"  # noqa: S105 - the name of a variable
 MAX_PASSPHRASE_BYTES: Final = 4_096
@@ -112,6 +113,16 @@ def opened_client(
         )
     warn_of_unusable_contacts(client.contacts, as_json=bool(ctx.params.get("as_json")))
     return client
+
+
+def places_not_reached(failure: "AttemptFailed | None") -> RestanteError:
+    """Return the error for a client whose mail could be read nowhere."""
+    why = "" if failure is None else f": {failure}"
+    is_of_mesh = failure is not None and failure.code in (Code.CIRCUIT_BUILD_FAILED, Code.DHT_LOOKUP_FAILED)
+    code = failure.code if failure is not None and is_of_mesh else Code.NETWORK_UNREACHABLE
+    problem = RestanteError(f"none of your places could be reached{why}", code=code)
+    problem.add_note(f"{HINT}Check the network, and 'restante places show', then run the command again.")
+    return problem
 
 
 def is_run_elsewhere(home: Path | None) -> bool:

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from restante.cli.client.home import HomeOption, PassphraseOption, is_run_elsewhere, opened_client
+from restante.cli.client.home import (
+    HomeOption,
+    PassphraseOption,
+    is_run_elsewhere,
+    opened_client,
+    places_not_reached,
+)
 from restante.cli.client.options import JsonOption
 from restante.cli.error_advice import EXIT_FAILURE
 from restante.cli.terminal import HINT, console, print_json, warn
@@ -187,10 +193,9 @@ def inbox(
     if result.failure is not None and result.failure.code is Code.AUTHENTICATION_FAILED:
         raise wrong_relay_key()
     if not result.was_connected:
-        problem = RestanteError("the relay could not be reached", code=Code.NETWORK_UNREACHABLE)
+        problem = places_not_reached(result.failure)
         if result.shown:
             problem.add_note(f"{result.shown:,} messages that were already on this machine were shown")
-        problem.add_note(f"{HINT}Check the network and the address of the relay, then run the command again.")
         raise problem
     if not result.shown and not result.held_back and not as_json:
         console().print("No new messages.")

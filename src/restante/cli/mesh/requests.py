@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from restante.cli.client.home import HomeOption, PassphraseOption, is_run_elsewhere, opened_client
+from restante.cli.client.home import (
+    HomeOption,
+    PassphraseOption,
+    is_run_elsewhere,
+    opened_client,
+    places_not_reached,
+)
 from restante.cli.client.options import JsonOption
 from restante.cli.mesh.running import run_now
 from restante.cli.terminal import HINT, console, print_json
@@ -36,21 +42,32 @@ def requests(
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch mail, then list who wrote without being a contact. The texts are shown once a request is accepted."""
+    """Fetch mail, then list who wrote without being a contact. The texts are shown once a request is accepted.
+
+    Exit status 1 if no place could be reached.
+    """
     if ctx.invoked_subcommand is not None:
         return
+    from restante.wire.address import show_address
+
+    client, is_running = opened_client(ctx, home, passphrase_file), is_run_elsewhere(home)
+    found = run_now(_list(client, is_running=is_running))
+    is_reached = is_running or client.was_connected
+    if as_json:
+        print_json([{**one._asdict(), "sender": show_address(one.sender)} for one in found])
+    elif found:
+        _print(found)
+    elif is_reached:
+        console().print("There are no requests.")
+    if not is_reached:
+        raise places_not_reached(client.connection_failure)
+
+
+def _print(found: "list[RequestSummary]") -> None:
     from restante.runtime.system import SystemClock
     from restante.wire.address import show_address
 
-    client = opened_client(ctx, home, passphrase_file)
-    found = run_now(_list(client, is_running=is_run_elsewhere(home)))
-    if as_json:
-        print_json([{**one._asdict(), "sender": show_address(one.sender)} for one in found])
-        return
     out = console()
-    if not found:
-        out.print("There are no requests.")
-        return
     now_ms = SystemClock().now_ms()
     rows = [(show_address(one.sender), formatting.away(one.first_at_ms, now_ms), f"{one.messages:,}") for one in found]
     right = ("since", "messages")

@@ -73,6 +73,9 @@ class _Pass:
     """Requests for bodies that a node had listed and did not send."""
     finished: dict[int, Finish] = field(default_factory=dict)
     released: list[int] = field(default_factory=list)
+    has_lists: bool = False
+    failed: AttemptFailed | None = None
+    """Why a node sent no list."""
 
 
 class InboxPoll:
@@ -101,6 +104,8 @@ class InboxPoll:
         self._accuse = accuse
         self._interval_ms = interval_ms
         self._passes_unpushed = 0
+        self.failure: AttemptFailed | None = None
+        """Why the last read got no list of any node; None if it got one."""
         self._late: set[asyncio.Task[Reports]] = set()
         """Requests for lists that no read waits for any more. They go on: they also subscribe."""
 
@@ -165,6 +170,7 @@ class InboxPoll:
         except BaseException:
             await _end(one.tasks)
             raise
+        self.failure = None if one.has_lists else one.failed
         for task in one.tasks:
             self._late.add(task)
             task.add_done_callback(self._late.discard)
@@ -253,10 +259,13 @@ class InboxPoll:
     async def _list(self, one: _Pass, node: NodeId, numbers: list[int]) -> Reports:
         try:
             lists = await self._nodes.fetch_lists(node, numbers)
-        except CircuitBroke:
+        except CircuitBroke as failed:
+            one.failed = failed
             return [(bucket, NotAsked(node)) for bucket in numbers]
-        except AttemptFailed:
+        except AttemptFailed as failed:
+            one.failed = failed
             return [(bucket, NodeSilent(node)) for bucket in numbers]
+        one.has_lists = True
         for bucket, each in lists.items():
             one.listed.setdefault(bucket, {})[node] = each
         return [(bucket, ListReceived(node, each.hashes, each.is_complete)) for bucket, each in lists.items()]

@@ -130,8 +130,9 @@ class MeshReceiver:
         except MeshUnknown as failed:
             self.failure = failed
             return
-        self._read_once.add(name)
-        self.failure = None
+        self.failure = poll.failure
+        if self.failure is None:
+            self._read_once.add(name)
         if changed:
             await self._save(name, changed)
 
