@@ -36,7 +36,7 @@ def test_a_full_disk_under_the_output_is_one_error_line_and_status_1(arguments: 
 
 
 @pytest.mark.parametrize("arguments", [("policy",), ("policy", "nonsense"), ("id", "new", "here", "--relay", "x")])
-def test_a_closed_output_is_no_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_closed_output_is_no_success_and_no_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
     shell = f'"{COMMAND}" "$@" >&-'
     done = subprocess.run(
         ["/bin/sh", "-c", shell, "sh", *arguments],
@@ -46,7 +46,7 @@ def test_a_closed_output_is_no_traceback(arguments: tuple[str, ...], tmp_path: P
         timeout=60,
         check=False,
     )
-    assert done.returncode == (0 if arguments == ("policy",) else 2)
+    assert done.returncode == (1 if arguments == ("policy",) else 2)
     assert "Traceback" not in done.stderr
 
 

@@ -64,12 +64,17 @@ class _CheckedOutput(io.TextIOWrapper):
 def prepare_streams() -> None:
     """Let standard output report its failures, and let both streams replace characters their encoding lacks.
 
-    Without a replacement, a table in a terminal with the encoding ASCII ends in a UnicodeEncodeError. A stream that the
-    caller closed leads nowhere; its number must not go to the next file that is opened.
+    Without a replacement, a table in a terminal with the encoding ASCII ends in a UnicodeEncodeError. The number of a
+    stream that the caller closed must not go to the next file that is opened. A closed standard output fails when it is
+    written: what nobody could see does not count as shown.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    for name, mode, opened_for in (
+        ("stdin", "r", os.O_RDONLY),
+        ("stdout", "w", os.O_RDONLY),
+        ("stderr", "w", os.O_WRONLY),
+    ):
         if getattr(sys, name) is None:
-            nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123, SIM115 - as long as the process runs
+            nowhere = os.fdopen(os.open(os.devnull, opened_for), mode, encoding="utf-8")
             setattr(sys, name, nowhere)
             setattr(sys, f"__{name}__", nowhere)
     codecs.register_error(_ENCODING_ERRORS, _substitute)
