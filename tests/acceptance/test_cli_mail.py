@@ -219,6 +219,12 @@ def test_a_passphrase_is_asked_for_at_a_terminal_and_not_shown_there(pair: Path)
     assert "staple" not in screen
 
 
+def test_an_interrupt_at_a_question_ends_the_command_as_anywhere_else(pair: Path) -> None:
+    status, screen = at_terminal(pair, "inbox", "\x03")
+    assert status == 130
+    assert "Aborted" not in screen
+
+
 def test_a_new_passphrase_is_asked_for_twice_and_must_be_the_same(pair: Path, node: NodeProcess) -> None:
     made = pair / "carol"
     status, screen = at_terminal(

@@ -10,7 +10,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import typer
@@ -109,11 +109,22 @@ def wants_json(arguments: Sequence[str]) -> bool:
     return JSON_OPTION in options
 
 
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C at a question of typer's end the command as Ctrl-C does anywhere else."""
+    try:
+        yield
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+
+
 def ask(question: str, *, as_json: bool) -> None:
     """Continue only if the user answers yes. Without a terminal there is no answer, so --yes is required."""
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigurationInvalid("this command changes messages and needs a confirmation: add --yes")
-    if not typer.confirm(question):
+    with interruptible():
+        is_sure = typer.confirm(question)
+    if not is_sure:
         typer.echo("Nothing was changed.")
         raise typer.Exit(EXIT_FAILURE)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from restante.cli.client.options import HOME_VARIABLE
-from restante.cli.terminal import HINT, warn
+from restante.cli.terminal import HINT, interruptible, warn
 from restante.model.error_codes import Code
 from restante.model.errors import ConfigurationInvalid, Malformed, RestanteError
 
@@ -80,7 +80,8 @@ def passphrase_for(directory: "ClientDirectory", file: Path | None) -> str | Non
             f"the identity has a passphrase and there is no terminal to ask for it: add --passphrase-file FILE, or set "
             f"{PASSPHRASE_VARIABLE}"
         )
-    return str(typer.prompt("Passphrase", hide_input=True))
+    with interruptible():
+        return str(typer.prompt("Passphrase", hide_input=True))
 
 
 def receive_delay_s(*, only_receives: bool, is_terminal: bool) -> float:

@@ -16,7 +16,7 @@ from restante.cli.client.home import (
 )
 from restante.cli.client.options import JsonOption
 from restante.cli.client.relay import RELAY_VARIABLE, RelayOption
-from restante.cli.terminal import console, print_json, warn
+from restante.cli.terminal import console, interruptible, print_json, warn
 from restante.model.errors import ConfigurationInvalid
 from restante.views.text_tables import fields
 
@@ -199,7 +199,8 @@ def _new_passphrase(file: Path | None) -> str:
         raise ConfigurationInvalid(
             "there is no terminal to ask for a passphrase: add --passphrase-file FILE, or --no-passphrase"
         )
-    return str(typer.prompt("New passphrase", hide_input=True, confirmation_prompt="Once more"))
+    with interruptible():
+        return str(typer.prompt("New passphrase", hide_input=True, confirmation_prompt="Once more"))
 
 
 def _print_identity(title: str, data: dict[str, Any]) -> None:

@@ -33,7 +33,9 @@ def stats_data(client: ClientFile) -> dict[str, Any]:
             for name, held, limit in reading.fullest_lanes(limits, limit=MOST_LANES)
         ],
         "oldest_waiting_at_ms": reading.oldest_waiting_ms(),
-        "next_wake_at_ms": client.outbox.next_wake_ms(now_ms=client.now_ms),
+        "next_wake_at_ms": client.now_ms
+        if client.outbox.is_due(now_ms=client.now_ms)
+        else client.outbox.next_wake_ms(now_ms=client.now_ms),
         "delivered_remembered": reading.count_delivered(),
         "dead_letters": {category.value: _held(dead.get(category)) for category in DeadCategory},
         "evicted": reading.count_evicted(since_ms=client.now_ms - RECENT_MS),
