@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
+from restante.fleet.kernels.event_hours import COLUMNS as HOUR_COLUMNS
+from restante.fleet.kernels.event_hours import HOURS, hours_of
 from restante.fleet.lake.arrow_files import days_in
 from restante.fleet.lake.delta import STREAM_RETENTION_H, DeltaFiles, exists
 from restante.fleet.lake.layout import Lake
@@ -30,7 +32,7 @@ MOST_ROWS: Final = 10_000_000
 """Changed rows of which the ids fit into the memory of the driver; beyond that all rows of all tables are built."""
 PUBLISHED: Final = pa.schema([("n", pa.int64()), ("versions", pa.string())])
 """One row: the batch that was published last, and the version of each derived table as JSON."""
-_COLUMNS: Final = ("event_id", "at_ms", "kind", "writer", "message_id", "payload_hash")
+_COLUMNS: Final = (*HOUR_COLUMNS, "message_id", "payload_hash")
 _CHANGES_STATE: Final = pa.array([kind.value for kind in STATE_AFTER], pa.string())
 _AT_NODES: Final = pa.array([kind.value for kind in REPLICA_KINDS], pa.string())
 
@@ -53,6 +55,8 @@ class Change:
     absent: Any
     gone: Any
     """Ids of the events that went."""
+    hours: Any
+    """The hours of the events that came (kernels/event_hours), file by file."""
 
 
 def find_change(lake: Lake, *, since: int) -> Change | None:
@@ -62,14 +66,19 @@ def find_change(lake: Lake, *, since: int) -> Change | None:
         return None
     ids = _Ids()
     try:
+        hours, gone = [], []
         for name in (*files.came, *files.went):
-            ids.add(_rows_of(lake, name), days_in(name))
+            rows = _rows_of(lake, name)
+            ids.add(rows, days_in(name))
             if ids.rows > MOST_ROWS:
                 return None
-        gone = [_rows_of(lake, name)["event_id"] for name in files.went]
+            if name in files.came:
+                hours.append(hours_of(rows))
+            else:
+                gone.append(rows["event_id"])
     except FileNotFoundError:
         return None  # merged into another file since, and deleted
-    return ids.change(files, _unique(gone))
+    return ids.change(files, gone=_unique(gone), hours=pa.concat_tables([HOURS.empty_table(), *hours]))
 
 
 class Published(NamedTuple):
@@ -105,11 +114,10 @@ class _Ids:
         ):
             self._found[name].append(column.unique())
 
-    def change(self, files: EventChanges, gone: Any) -> Change:
+    def change(self, files: EventChanges, *, gone: Any, hours: Any) -> Change:
         found = {name: _unique(columns) for name, columns in self._found.items()}
-        return Change(
-            files=files, rows=self.rows, days=frozenset(self._days), kinds=frozenset(self._kinds), gone=gone, **found
-        )
+        days, kinds = frozenset(self._days), frozenset(self._kinds)
+        return Change(files=files, rows=self.rows, days=days, kinds=kinds, gone=gone, hours=hours, **found)
 
 
 def _rows_of(lake: Lake, name: str) -> Any:

@@ -4,7 +4,7 @@ The rows that events are about are found by searching one column of all files (l
 written again without them; the rows as they are now go to new files.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -19,37 +19,26 @@ from pyspark.sql.types import StructType
 
 from restante.fleet.jobs.changes import Change
 from restante.fleet.jobs.publication import Publication
+from restante.fleet.kernels.message_events import COLUMNS, PARTS, in_parts
 from restante.fleet.lake.arrow_files import write_rows
-from restante.fleet.lake.search import FILE, Search, matching_rows, merge_plan, one_of, rewritten
+from restante.fleet.lake.search import (
+    FILE,
+    Search,
+    from_matching_rows,
+    matching_rows,
+    merge_plan,
+    one_of,
+    rewritten,
+)
 from restante.fleet.tables.definitions import TABLES
 from restante.fleet.tables.journal_schema import JOURNAL
 from restante.fleet.tables.table import Table
-from restante.fleet.transforms.messages import DAY_MS, utc_day
+from restante.fleet.transforms.messages import DAY_MS, lifecycles_of_parts, messages, utc_day
 from restante.fleet.transforms.replicas import KINDS, copies_at_nodes, with_owners
 from restante.fleet.transforms.service_levels import hour_of
 from restante.model.journal import STATE_AFTER
 
-_MESSAGE_EVENTS: Final = StructType(
-    [
-        JOURNAL[name]
-        for name in (
-            "event_id",
-            "at_ms",
-            "kind",
-            "writer",
-            "message_id",
-            "payload_hash",
-            "size_bytes",
-            "message_kind",
-            "priority",
-            "attempt",
-            "code",
-            "node",
-            "ttl_s",
-        )
-    ]
-)
-"""What the tables of messages and dead letters are built from."""
+_MESSAGE_EVENTS: Final = StructType([JOURNAL[name] for name in COLUMNS])
 _NODE_EVENTS: Final = StructType(
     [JOURNAL[name] for name in ("at_ms", "kind", "writer", "payload_hash", "size_bytes", "code", "ttl_s")]
 )
@@ -61,11 +50,11 @@ _AT_NODES: Final = pa.array([kind.value for kind in KINDS], pa.string())
 class ChangedMessages:
     """The messages that events are about, as they were and as they are now.
 
-    `events` are all of theirs. `days` and `hours_ms` are those of acceptance, before and now; `hashes` what they are or
-    were sealed as.
+    `event_days` are those of all their events. `days` and `hours_ms` are those of acceptance, before and now; `hashes`
+    what they are or were sealed as.
     """
 
-    events: DataFrame
+    event_days: frozenset[str]
     old: DataFrame
     new: DataFrame
     days: frozenset[str]
@@ -87,13 +76,12 @@ def update_messages(work: Publication, table: Table, change: Change) -> ChangedM
     old = _rows_now(work, table, search)
     found = old.select(FILE, *_span("first_event_at_ms", "last_event_at_ms")).distinct().collect()
     days = change.days | work.event_days(_spans(found))
-    events = work.keep(_events(work, days, _about_messages(ids), _MESSAGE_EVENTS))
-    new = work.keep(work.build(table, events=events))
+    new = work.keep(_lives(work, days, _about_messages(ids)))
     changed_days = _replace_rows(work, table, search, new, {row[FILE] for row in found})
     columns = ("payload_hash", "other_hashes", hour_of(sf.col("accepted_at_ms")).alias("hour_ms"))
     both = old.select(*columns).unionByName(new.select(*columns)).toArrow()
     return ChangedMessages(
-        events=events,
+        event_days=days,
         old=work.in_few_tasks(old.drop(FILE)),
         new=work.in_few_tasks(new),
         days=changed_days,
@@ -102,27 +90,33 @@ def update_messages(work: Publication, table: Table, change: Change) -> ChangedM
     )
 
 
-def update_replicas(work: Publication, table: Table, change: Change, messages: ChangedMessages) -> ChangedReplicas:
-    """Build again the copies that nodes wrote about; give all others of these sealed bytes their message again."""
-    hashes = _unique(change.hashes, messages.hashes)
-    ids, at_nodes = work.broadcast(hashes), work.broadcast(change.hashes)
-    search = one_of("payload_hash", ids)
-    old = _rows_now(work, table, search)
+def update_replicas(
+    work: Publication, table: Table, change: Change, changed: Callable[[], ChangedMessages]
+) -> ChangedReplicas:
+    """Build again the copies that nodes wrote about; give all others of the changed messages their message again.
+
+    What nodes wrote is read while `messages` is still being updated.
+    """
+    old = _rows_now(work, table, one_of("payload_hash", work.broadcast(change.hashes)))
     first_ms = sf.unix_date("day").cast("bigint") * sf.lit(DAY_MS)
-    found = old.withColumn("first_ms", first_ms).select(FILE, *_span("first_ms", "last_event_at_ms")).distinct()
-    touched = found.collect()
-    events = _events(work, change.days | work.event_days(_spans(touched)), _at_nodes(at_nodes), _NODE_EVENTS)
-    changed = work.frame(pa.table({"payload_hash": change.hashes}), "payload_hash binary")
-    others = old.join(sf.broadcast(changed), on="payload_hash", how="left_anti")
-    copies = copies_at_nodes(events, work.tables["writer_hours"])
-    owners = owners_of(work, hashes)
-    new = work.keep(with_owners(copies.unionByName(others.select(*copies.columns)), owners))
-    _replace_rows(work, table, search, new, {row[FILE] for row in touched})
+    found = old.withColumn("first_ms", first_ms).select(FILE, *_span("first_ms", "last_event_at_ms"))
+    written = found.distinct().collect()
+    days = change.days | work.event_days(_spans(written))
+    events = _events(work, days, _at_nodes(work.broadcast(change.hashes)), _NODE_EVENTS)
+    copies = work.keep(copies_at_nodes(events, work.tables["writer_hours"]))
+    copies.count()  # now, not when the messages are there
+    hashes = _unique(change.hashes, changed().hashes)
+    others = hashes.filter(pc.invert(pc.is_in(hashes, value_set=change.hashes)))
+    unchanged = _rows_now(work, table, one_of("payload_hash", work.broadcast(others)))
+    touched = {row[FILE] for row in (*written, *unchanged.select(FILE).distinct().collect())}
+    both = copies.unionByName(unchanged.select(*copies.columns))
+    new = work.keep(with_owners(both, owners_of(work, hashes, "message_id", "payload_hash", "other_hashes")))
+    _replace_rows(work, table, one_of("payload_hash", work.broadcast(hashes)), new, touched)
     return ChangedReplicas(hashes=hashes, new=new)
 
 
-def owners_of(work: Publication, hashes: Any) -> DataFrame:
-    """The messages that are or were sealed as any of these."""
+def owners_of(work: Publication, hashes: Any, *columns: str) -> DataFrame:
+    """The messages that are or were sealed as any of these: some columns of them, or all."""
     table, ids = TABLES["messages"], work.broadcast(hashes)
     files = work.files(table)
 
@@ -134,11 +128,27 @@ def owners_of(work: Publication, hashes: Any) -> DataFrame:
         return pa.array(owner)
 
     search = Search(ids, ("payload_hash", "other_hashes"), owns)
-    return matching_rows(work.spark, files.address, sorted(files.live()), table.schema, search).drop(FILE)
+    schema = StructType([table.schema[name] for name in columns]) if columns else table.schema
+    return matching_rows(work.spark, files.address, sorted(files.live()), schema, search).drop(FILE)
 
 
 def events_of_messages(work: Publication, ids: Any, days: frozenset[str]) -> DataFrame:
     return _events(work, days, _about_messages(work.broadcast(ids)), JOURNAL)
+
+
+def _lives(work: Publication, days: frozenset[str], search: Search) -> DataFrame:
+    """Rows of `messages` from the events of these days."""
+    tasks = work.shuffle_tasks
+    parts = from_matching_rows(
+        work.spark,
+        work.lake.table("events"),
+        _event_files(work, days),
+        _MESSAGE_EVENTS,
+        search,
+        work=lambda batches: in_parts(batches, tasks),
+        into=PARTS,
+    )
+    return messages(lifecycles_of_parts(parts, tasks))
 
 
 def _rows_now(work: Publication, table: Table, search: Search) -> DataFrame:
@@ -159,8 +169,12 @@ def _replace_rows(work: Publication, table: Table, search: Search, new: DataFram
 
 def _events(work: Publication, days: frozenset[str], search: Search, columns: StructType) -> DataFrame:
     """Events of these days."""
-    paths = sorted(path for path, file in work.live.items() if file.day in days)
-    return matching_rows(work.spark, work.lake.table("events"), paths, columns, search).drop(FILE)
+    address = work.lake.table("events")
+    return matching_rows(work.spark, address, _event_files(work, days), columns, search).drop(FILE)
+
+
+def _event_files(work: Publication, days: frozenset[str]) -> list[str]:
+    return sorted(path for path, file in work.live.items() if file.day in days)
 
 
 def _about_messages(ids: Any) -> Search:

@@ -90,6 +90,11 @@ class Publication:
             self._files[table.name] = open_derived(self.lake, table)
         return self._files[table.name]
 
+    @property
+    def shuffle_tasks(self) -> int:
+        """In how many tasks this session's queries shuffle."""
+        return int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
     def read(self, table: Table, paths: Iterable[str]) -> DataFrame:
         return _read(self.spark, self.lake, table, paths)
 

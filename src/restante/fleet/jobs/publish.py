@@ -85,7 +85,7 @@ def _build_all(work: Publication) -> None:
 
 
 def _update_all(work: Publication, change: Change) -> None:
-    """Update the tables with a row a message one after the other, and small ones beside them, several at a time.
+    """Update the tables with a row a message, and small ones beside them, several at a time.
 
     A table that is built from others waits for them (PublishedTables): these come before it in DERIVED.
     """
@@ -97,9 +97,9 @@ def _update_all(work: Publication, change: Change) -> None:
         are_all_known.wait()
         updates.update(TABLES[name])
 
-    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(TABLES_AT_ONCE) as several:
+    with ThreadPoolExecutor(len(LARGE)) as large, ThreadPoolExecutor(TABLES_AT_ONCE) as several:
         try:
-            for threads, names in ((one, LARGE), (several, sorted(small, key=_turn))):
+            for threads, names in ((large, LARGE), (several, sorted(small, key=_turn))):
                 for name in names:
                     work.under_way[name] = threads.submit(update, name)
         finally:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from restante.fleet.jobs.changes import Change, read_events
 from restante.fleet.jobs.message_updates import (
@@ -24,6 +25,7 @@ from restante.fleet.jobs.message_updates import (
     update_replicas,
 )
 from restante.fleet.jobs.publication import Publication
+from restante.fleet.kernels.event_hours import HOURS
 from restante.fleet.lake.layout import DAY
 from restante.fleet.lake.search import FAN
 from restante.fleet.stream.state_tables import KINDS
@@ -90,7 +92,8 @@ class TableUpdates:
         if len(self._change.gone):
             hours = work.build(table, events=self._events(days))
         else:
-            hours = merged_hours(work.read(table, paths).unionByName(work.build(table, events=self._came)))
+            came = work.frame(self._change.hours, from_arrow_schema(HOURS))
+            hours = merged_hours(work.read(table, paths).drop(DAY).unionByName(came).coalesce(1))
         work.put(table, [hours.toArrow()], removed=paths)
         if JournalKind.NODE_STARTED in self._change.kinds:
             self._has_other_nodes = _has_other_nodes(before, self._now(table))
@@ -109,15 +112,16 @@ class TableUpdates:
             self._found = update_messages(self._work, table, self._change)
             return
         old, found = self._work.stored(table), self._messages
-        events = self._events_of(found, table.states) if table.states else found.events
+        events = self._events_of(found, table.states) if table.states else None
         new = self._work.build(table, events=events, messages=found.new).toArrow()
         self._work.put_all(table, old.filter(_is_not_in(old["message_id"], self._change.messages)), new)
 
     def _events_of(self, found: ChangedMessages, states: frozenset[State]) -> DataFrame:
         """The events of the changed messages that are in one of these states now."""
-        ids = found.new.filter(sf.col("state").isin(*states)).select("message_id")
-        events = found.events.join(sf.broadcast(ids), on="message_id", how="left_semi").select(*found.events.columns)
-        return self._work.keep(self._work.in_few_tasks(events))
+        rows = found.new.filter(sf.col("state").isin(*states)).select("message_id").toArrow()
+        ids = pc.drop_null(rows["message_id"]).combine_chunks()
+        events = events_of_messages(self._work, ids, found.event_days)
+        return self._work.frame(events.toArrow(), events.schema)
 
     def _add_up(self, table: Table) -> None:
         """Take off what the changed messages added before, put on what they add now."""
@@ -156,7 +160,7 @@ class TableUpdates:
         if self._has_other_nodes:
             self._work.write(table, self._work.build(table, events=self._events()))
         else:
-            self._replicas = update_replicas(self._work, table, self._change, self._messages)
+            self._replicas = update_replicas(self._work, table, self._change, lambda: self._messages)
 
     def _update_copies(self, table: Table) -> None:
         """Keep what is not about changed sealed bytes, add what is, and leave out messages that ended."""

@@ -44,10 +44,10 @@ say of an event that they are not asked of is null."""
 
 LIVES: Final = (
     "message_id binary, first_sender binary, last_sender binary, recipient binary, message_kind string, priority int, "
-    "payload_hash binary, size_bytes bigint, ttl_s bigint, accepted_at_ms bigint, state tinyint, last_code string, "
+    "payload_hash binary, size_bytes bigint, ttl_s bigint, accepted_at_ms bigint, state string, last_code string, "
     "state_at_ms bigint, attempts bigint, last_attempt_at_ms bigint, sent_at_ms bigint, read_at_ms bigint, "
     "arrivals bigint, duplicates bigint, releases bigint, released_at_ms bigint, first_event_at_ms bigint, "
-    "last_event tinyint, last_event_at_ms bigint, first_inconsistency tinyint, other_hashes array<binary>, "
+    "last_event string, last_event_at_ms bigint, first_inconsistency tinyint, other_hashes array<binary>, "
     "confirmed array<struct<node: binary, at_ms: bigint, took_ms: bigint>>, "
     "last_change_number bigint"
 )
@@ -56,6 +56,8 @@ which nodes signed for it, when, and how long after the last try of the same wri
 
 _KIND: Final = {kind: np.int8(place) for place, kind in enumerate(KINDS)}
 _STATE: Final = {state: np.int8(place) for place, state in enumerate(STATES)}
+_STATE_WORDS: Final = pa.array([state.value for state in STATES], pa.string())
+_KIND_WORDS: Final = pa.array([*(kind.value for kind in KINDS), JournalKind.ARRIVED.value, None], pa.string())
 _STATE_AFTER: Final[Small] = np.array(
     [*(_STATE[STATE_AFTER[kind]] if kind in STATE_AFTER else NOTHING for kind in KINDS), NOTHING], dtype=np.int8
 )
@@ -106,7 +108,7 @@ class _Sorted:
             "priority": self.taken("priority", self.first(changes & self.has("priority"))),
             **{name: self.taken(name, places) for name, places in sealed.items()},
             "accepted_at_ms": self.at(self.first(kind == _KIND[JournalKind.ACCEPTED])),
-            "state": self.numbers(self.state, changed),
+            "state": _STATE_WORDS.take(self.numbers(self.state, changed)),
             "last_code": self.taken("code", changed),
             "state_at_ms": self.at(changed),
             "attempts": self.count(tried),
@@ -118,7 +120,7 @@ class _Sorted:
             "releases": self.count(released),
             "released_at_ms": self.earliest(released),
             "first_event_at_ms": pa.array(np.minimum.reduceat(self.at_ms, self.starts)),
-            "last_event": self.numbers(np.where(kind == ARRIVED_AGAIN, _KIND[JournalKind.ARRIVED], kind), told),
+            "last_event": _KIND_WORDS.take(self.numbers(np.where(kind == NOTHING, len(_KIND_WORDS) - 1, kind), told)),
             "last_event_at_ms": self.at(told),
             "first_inconsistency": self.inconsistencies(),
             "other_hashes": self.other_hashes(sealed["payload_hash"]),

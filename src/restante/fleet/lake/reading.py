@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from restante.fleet.kernels.arrivals_words import UNUSABLE
@@ -40,7 +40,8 @@ def schema_of(kind: str) -> StructType:
 def read_files(spark: SparkSession, lake: Lake, address: str, names: Iterable[str], schema: StructType) -> DataFrame:
     wanted = list(names)
     if not wanted:
-        return spark.createDataFrame([], schema)
+        # From Arrow it is in the plan itself, and known to be empty; a list would be read by Python processes.
+        return spark.createDataFrame(to_arrow_schema(schema).empty_table(), schema)
     if is_object_store(lake.root):
         return table_rows(spark, lake.root, wanted, schema)
     paths = [escaped(spark_path(f"{lake.root.rstrip('/')}/{name}")) for name in wanted]

@@ -5,6 +5,7 @@ found in this way at the cost of one column.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -20,11 +21,15 @@ from pyspark.sql.types import StringType, StructField, StructType
 from restante.fleet.lake.arrow_files import WRITTEN, days_in, fitted, for_each, write_file, written
 from restante.fleet.lake.delta import DataFile
 from restante.fleet.lake.new_files import open_file
+from restante.fleet.spark.map_in_arrow import BatchFunction
 
 FILE: Final = "file"
 FAN: Final = 8
 """Files of one day and about one size that are merged into one."""
 ROWS_PER_FILE: Final = 1_000_000
+ROWS_AT_ONCE: Final = 1_000_000
+"""Rows of several files that are searched together: each time, Arrow hashes all ids before it looks any up."""
+FILES_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +54,31 @@ def matching_rows(
 ) -> DataFrame:
     """The rows that are searched for in files below `root`, with the name of the file as `file`."""
     found = StructType([*schema.fields, StructField(FILE, StringType())])
-    fields = to_arrow_schema(found)
+    return from_matching_rows(spark, root, names, found, search, work=iter, into=found)
+
+
+def from_matching_rows(
+    spark: SparkSession,
+    root: str,
+    names: Sequence[str],
+    schema: StructType,
+    search: Search,
+    *,
+    work: BatchFunction,
+    into: StructType | str,
+) -> DataFrame:
+    """What `work` makes of the rows that are searched for, in the tasks that find them."""
+    fields = to_arrow_schema(schema)
     names = names if len(search.ids.value) else ()
 
-    def read(name: str) -> Iterator[Any]:
-        constants = {**days_in(name), FILE: name}
-        columns = [column for column in fields.names if column not in constants]
-        for rows in _hits(root, name, columns, search):
+    def found(numbers: Iterator[Any]) -> Iterator[Any]:
+        mine = [names[number] for batch in numbers for number in batch.column("id").to_pylist()]
+        for name, rows in _hits(root, mine, fields.names, search):
             for batch in rows.to_batches():
-                yield fitted(batch, fields, constants)
+                yield fitted(batch, fields, {**days_in(name), FILE: name})
 
     numbers = spark.range(0, len(names), 1, _tasks(spark, len(names)))
-    return numbers.mapInArrow(for_each(names, read), found)
+    return numbers.mapInArrow(lambda batches: work(found(batches)), into)
 
 
 def _tasks(spark: SparkSession, files: int) -> int:
@@ -68,16 +86,40 @@ def _tasks(spark: SparkSession, files: int) -> int:
     return max(1, min(files, 2 * spark.sparkContext.defaultParallelism))
 
 
-def _hits(root: str, name: str, columns: Sequence[str], search: Search) -> Iterator[Any]:
-    with parquet.ParquetFile(open_file(root, name), pre_buffer=True) as file:
-        mask = np.asarray(search.matches(file.read(list(search.columns))))
-        begin = 0
-        for number in range(file.num_row_groups):
-            end = begin + file.metadata.row_group(number).num_rows
-            places = np.flatnonzero(mask[begin:end])
-            if len(places):
-                yield file.read_row_group(number, columns).take(pa.array(places))
-            begin = end
+def _hits(root: str, names: Sequence[str], columns: Sequence[str], search: Search) -> Iterator[tuple[str, Any]]:
+    """The rows that are searched for, with the name of their file."""
+    left = list(reversed(names))
+    while left:
+        with ExitStack() as stack:
+            files = _opened(stack, root, left)
+            searched = [file.read(list(search.columns)) for file in files.values()]
+            mask = np.asarray(search.matches(pa.concat_tables(searched, promote_options="default")))
+            begin = 0
+            for name, file in files.items():
+                for rows in _rows_of(file, columns, mask[begin : begin + file.metadata.num_rows]):
+                    yield name, rows
+                begin += file.metadata.num_rows
+
+
+def _opened(stack: ExitStack, root: str, left: list[str]) -> dict[str, parquet.ParquetFile]:
+    """Open some files from the end of the list, at least one, and take them off it."""
+    files: dict[str, parquet.ParquetFile] = {}
+    rows = 0
+    while left and len(files) < FILES_AT_ONCE and rows < ROWS_AT_ONCE:
+        name = left.pop()
+        files[name] = stack.enter_context(parquet.ParquetFile(open_file(root, name), pre_buffer=True))
+        rows += files[name].metadata.num_rows
+    return files
+
+
+def _rows_of(file: parquet.ParquetFile, columns: Sequence[str], mask: Any) -> Iterator[Any]:
+    begin = 0
+    for number in range(file.num_row_groups):
+        end = begin + file.metadata.row_group(number).num_rows
+        places = np.flatnonzero(mask[begin:end])
+        if len(places):
+            yield file.read_row_group(number, list(columns)).take(pa.array(places))
+        begin = end
 
 
 def rewritten(

@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from restante.fleet.kernels.arrivals_schema import ZERO_MARK
-from restante.fleet.kernels.message_lifecycles import ARRIVED_AGAIN, KINDS, LIVES, NOTHING, STATES, lives_of
-from restante.fleet.spark.enum_columns import decode_enum, encode_enum
+from restante.fleet.kernels.message_events import COLUMNS, message_events, of_parts
+from restante.fleet.kernels.message_lifecycles import LIVES, lives_of
+from restante.fleet.spark.enum_columns import decode_enum
 from restante.fleet.spark.map_in_arrow import ROWS_PER_ARROW_BATCH
 from restante.model.conservation_report import Inconsistency
-from restante.model.journal import STATE_AFTER, JournalKind
-from restante.model.states import ENDED, State, Verdict
+from restante.model.journal import STATE_AFTER
+from restante.model.states import ENDED, State
 
 DAY_MS: Final = 86_400_000
 _EVENT_INCONSISTENCIES: Final = (
@@ -34,44 +34,49 @@ def message_lifecycles(events: DataFrame, *, partitions: int | None = None) -> D
     In `partitions` tasks, or as many as the session has for any shuffle. Among a writer's events their number decides
     what came last, not a clock.
     """
-    rows = _kernel_rows(events)
+    rows = events.filter(concerns_message()).select(*COLUMNS)
     by_message = rows.repartition("message_id") if partitions is None else rows.repartition(partitions, "message_id")
-    return (
-        by_message.mapInArrow(_live, LIVES)
-        .withColumn("state", decode_enum("state", STATES))
-        .select(
-            "message_id",
-            sf.col("first_sender").alias("sender"),
-            "recipient",
-            "message_kind",
-            "priority",
-            "payload_hash",
-            "size_bytes",
-            "ttl_s",
-            "accepted_at_ms",
-            "state",
-            "last_code",
-            sf.when(sf.col("state").isin(*ENDED), sf.col("state_at_ms")).alias("ended_at_ms"),
-            "attempts",
-            "last_attempt_at_ms",
-            "sent_at_ms",
-            _since_acceptance("sent_at_ms", sf.col("sent_at_ms").isNotNull()).alias("send_latency_ms"),
-            _since_acceptance("state_at_ms", sf.col("state") == State.DELIVERED).alias("delivery_latency_ms"),
-            "released_at_ms",
-            _since_acceptance("released_at_ms", sf.col("released_at_ms").isNotNull()).alias("release_latency_ms"),
-            "read_at_ms",
-            "arrivals",
-            "duplicates",
-            "releases",
-            "first_event_at_ms",
-            decode_enum("last_event", KINDS).alias("last_event"),
-            "last_event_at_ms",
-            _inconsistency().alias("inconsistency"),
-            "other_hashes",
-            "confirmed",
-            "last_change_number",
-            utc_day(sf.coalesce("accepted_at_ms", "first_event_at_ms")).alias("day"),
-        )
+    return _lifecycles(by_message.mapInArrow(_lives_of_rows, LIVES))
+
+
+def lifecycles_of_parts(parts: DataFrame, tasks: int) -> DataFrame:
+    """The same, of events that are divided among so many tasks already (kernels/message_events)."""
+    return _lifecycles(parts.repartitionById(tasks, "place").mapInArrow(_lives_of_parts, LIVES))
+
+
+def _lifecycles(lives: DataFrame) -> DataFrame:
+    return lives.select(
+        "message_id",
+        sf.col("first_sender").alias("sender"),
+        "recipient",
+        "message_kind",
+        "priority",
+        "payload_hash",
+        "size_bytes",
+        "ttl_s",
+        "accepted_at_ms",
+        "state",
+        "last_code",
+        sf.when(sf.col("state").isin(*ENDED), sf.col("state_at_ms")).alias("ended_at_ms"),
+        "attempts",
+        "last_attempt_at_ms",
+        "sent_at_ms",
+        _since_acceptance("sent_at_ms", sf.col("sent_at_ms").isNotNull()).alias("send_latency_ms"),
+        _since_acceptance("state_at_ms", sf.col("state") == State.DELIVERED).alias("delivery_latency_ms"),
+        "released_at_ms",
+        _since_acceptance("released_at_ms", sf.col("released_at_ms").isNotNull()).alias("release_latency_ms"),
+        "read_at_ms",
+        "arrivals",
+        "duplicates",
+        "releases",
+        "first_event_at_ms",
+        "last_event",
+        "last_event_at_ms",
+        _inconsistency().alias("inconsistency"),
+        "other_hashes",
+        "confirmed",
+        "last_change_number",
+        utc_day(sf.coalesce("accepted_at_ms", "first_event_at_ms")).alias("day"),
     )
 
 
@@ -112,25 +117,6 @@ def messages(lifecycles: DataFrame) -> DataFrame:
     )
 
 
-def _kernel_rows(events: DataFrame) -> DataFrame:
-    """What the kernel takes. What only a sender's event can say is left out of the others, and not sent around."""
-    kind = sf.col("kind")
-    changes_state = kind.isin(*STATE_AFTER)
-    is_sealed = changes_state | (kind == JournalKind.REENCRYPTED)
-    came_again = (kind == JournalKind.ARRIVED) & (sf.col("code") == Verdict.DUPLICATE)
-    number = sf.when(came_again, ARRIVED_AGAIN).otherwise(encode_enum(kind, KINDS, otherwise=NOTHING))
-    return events.filter(concerns_message()).select(
-        sf.coalesce("message_id", sf.lit(ZERO_MARK)).alias("message_id"),
-        "event_id",
-        "writer",
-        "at_ms",
-        number.cast("tinyint").alias("kind"),
-        *(sf.when(changes_state, sf.col(name)).alias(name) for name in ("code", "message_kind", "priority")),
-        *(sf.when(is_sealed, sf.col(name)).alias(name) for name in ("payload_hash", "size_bytes", "ttl_s")),
-        sf.when(kind == JournalKind.DELIVERY_CONFIRMED, sf.col("node")).alias("node"),
-    )
-
-
 def concerns_message() -> Column:
     """Whether an event is about a message, or says that it is about one without naming it."""
     return sf.col("message_id").isNotNull() | sf.col("kind").isin(*STATE_AFTER)
@@ -141,10 +127,18 @@ def utc_day(at_ms: Column) -> Column:
     return sf.date_from_unix_date(sf.floor(at_ms / DAY_MS).cast("int"))
 
 
-def _live(batches: Iterator[Any]) -> Iterator[Any]:
+def _lives_of_rows(batches: Iterator[Any]) -> Iterator[Any]:
     came = list(batches)
-    if came:
-        yield from lives_of(pa.Table.from_batches(came)).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
+    return _lives(pa.Table.from_batches(came)) if came else iter(())
+
+
+def _lives_of_parts(batches: Iterator[Any]) -> Iterator[Any]:
+    return _lives(of_parts(batches))
+
+
+def _lives(events: Any) -> Iterator[Any]:
+    if len(events):
+        yield from lives_of(message_events(events)).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
 
 
 def _inconsistency() -> Column:

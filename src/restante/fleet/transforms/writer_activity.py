@@ -1,16 +1,18 @@
 """Per writer and hour: number of events, range of event numbers, latest time, bytes stored, which node it is.
 
-One pass over all events with a small result, for the tables about writers (missing events, nodes).
+One pass over all events (kernels/event_hours) with a small result, for the tables about writers: missing events, nodes.
 """
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from restante.model.journal import JournalKind
+from restante.fleet.kernels.event_hours import COLUMNS, HOURS, hours_of
 
-HOUR_MS: Final = 3_600_000
 HOURS_PER_DAY: Final = 24
 
 
@@ -20,27 +22,7 @@ def writer_hours(events: DataFrame) -> DataFrame:
     `highest` and `lowest` are of the events' numbers, and below zero from 2**63 on; `events` are those with any number
     but zero. `node` is which node the writer is, by its last start in the hour.
     """
-    hour = sf.floor(sf.col("at_ms") / HOUR_MS).alias("hour")
-    stored_bytes = sf.when(sf.col("kind") == JournalKind.STORED, sf.col("size_bytes"))
-    counts = (
-        events.select("writer", "at_ms", hour, _number().alias("number"), stored_bytes.alias("stored_bytes"))
-        .groupBy("writer", "hour")
-        .agg(
-            sf.count_if(sf.col("number") != 0).alias("events"),
-            sf.max("number").alias("highest"),
-            sf.min("number").alias("lowest"),
-            sf.max("at_ms").alias("last_event_at_ms"),
-            sf.sum("stored_bytes").alias("stored_bytes"),
-        )
-    )
-    # Apart from the counts: for a highest value that is binary, Spark would sort all events.
-    starts = (
-        events.filter((sf.col("kind") == JournalKind.NODE_STARTED) & sf.col("node").isNotNull())
-        .select("writer", hour, "node", "event_id")
-        .groupBy("writer", "hour")
-        .agg(sf.max_by("node", "event_id").alias("node"), sf.max("event_id").alias("started_event"))
-    )
-    return _columns(counts.join(sf.broadcast(starts), on=["writer", "hour"], how="left"))
+    return merged_hours(events.select(*COLUMNS).mapInArrow(_count, from_arrow_schema(HOURS)))
 
 
 def merged_hours(hours: DataFrame) -> DataFrame:
@@ -73,6 +55,6 @@ def _columns(hours: DataFrame) -> DataFrame:
     )
 
 
-def _number() -> Column:
-    """The number of an event as a signed one."""
-    return sf.conv(sf.hex(sf.substring("event_id", 9, 8)), 16, -10).cast("long")
+def _count(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        yield from hours_of(pa.Table.from_batches([batch])).to_batches()
