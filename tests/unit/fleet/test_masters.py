@@ -34,6 +34,13 @@ def test_only_masters_without_a_cluster_are_started_here() -> None:
     assert [is_started_here(master) for master in HERE] == [True, True, True, False, False]
 
 
+def test_python_tasks_are_spoken_to_over_sockets_in_the_scratch_folder_unless_their_paths_get_too_long() -> None:
+    name = "spark.python.unix.domain.socket.enabled"
+    assert _settings("local[*]", "x", Path("/short"))[name] == "true"
+    assert name not in _settings("local[*]", "x", Path("/" + "long" * 20))
+    assert name not in _settings("spark://localhost:7077", "x", Path("/short"))
+
+
 def test_executors_get_the_whole_package_under_its_name(tmp_path: Path) -> None:
     with ZipFile(zip_package(tmp_path)) as archive:
         names = set(archive.namelist())

@@ -49,6 +49,8 @@ WORKER_MEMORY: Final[Mapping[str, str]] = {
 }
 """Python workers keep the memory that one column after the other is made in. By default most of it goes back to the
 system at once, and an eighth of a worker's time was spent on getting clean pages again (decision 0022)."""
+SOCKET_FOLDER_BYTES: Final = 55
+"""The most that a folder's path may have for sockets in it: a socket's path has 104 bytes at most on some systems."""
 SMALL_JOIN_SIDE: Final = "64m"  # a side whose partitions all have at most this is hashed; neither is sorted then
 PERCENTILE_GROUPS: Final = 20_000  # hours, kinds and priorities of some weeks; beyond, Spark sorts all rows by group
 OPEN_FILES_PER_TASK: Final = 40  # days that a task writes at once; with more it sorts its rows by day first
@@ -145,6 +147,10 @@ def _settings(master: str, app_name: str, scratch: Path, *, has_ui: bool = False
             settings["spark.driver.defaultJavaOptions"] = LOCAL_JVM_OPTIONS
     if is_started_here(master):
         settings["spark.local.dir"] = str(scratch)
+        if len(os.fsencode(scratch)) <= SOCKET_FOLDER_BYTES:
+            # Over TCP, a task in Python waits 40 ms for an acknowledgement that Linux puts off.
+            settings["spark.python.unix.domain.socket.enabled"] = "true"
+            settings["spark.python.unix.domain.socket.dir"] = str(scratch)
     if is_local(master) and "SPARK_DRIVER_MEMORY" not in os.environ:
         settings["spark.driver.memory"] = f"{_heap_mib()}m"
     return settings
