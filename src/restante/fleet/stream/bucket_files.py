@@ -246,7 +246,7 @@ def sort_by_event(table: Any) -> Any:
 
 
 def compact(writer: BucketWriter, what: str, refs: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
-    """Merge small files of one day, where there are many."""
+    """Merge small files of one day, where there are many: in each batch those of some buckets, not of all at once."""
 
     def merge(old: Sequence[FileRef], level: int) -> tuple[FileRef, ...]:
         merged = pa.concat_tables([writer.read_table(ref) for ref in old])
@@ -257,7 +257,10 @@ def compact(writer: BucketWriter, what: str, refs: tuple[FileRef, ...]) -> tuple
         ref
         for day in days
         for ref in merged_by_level(
-            tuple(one for one in refs if one.day == day), merge, rows_at_most=MERGED_ROWS_AT_MOST
+            tuple(one for one in refs if one.day == day),
+            merge,
+            rows_at_most=MERGED_ROWS_AT_MOST,
+            more=writer.bucket % FAN,
         )
     )
 
@@ -267,21 +270,22 @@ def merged_by_level(
     merge: Callable[[Sequence[FileRef], int], tuple[FileRef, ...]],
     *,
     rows_at_most: int | None = None,
+    more: int = 0,
 ) -> tuple[FileRef, ...]:
-    """Where FAN neighbours of one level have come together, `merge` makes them one file of the next."""
+    """Where FAN neighbours of one level, and `more`, have come together, `merge` makes FAN one file of the next."""
     found = list(refs)
     while True:
-        place = _full_level(found, rows_at_most)
+        place = _full_level(found, rows_at_most, FAN + more)
         if place is None:
             return tuple(found)
         old = found[place : place + FAN]
         found[place : place + FAN] = merge(old, old[0].level + 1)
 
 
-def _full_level(refs: Sequence[FileRef], rows_at_most: int | None) -> int | None:
-    for place in range(len(refs) - FAN + 1):
-        group = refs[place : place + FAN]
-        is_small = rows_at_most is None or sum(ref.rows for ref in group) <= rows_at_most
+def _full_level(refs: Sequence[FileRef], rows_at_most: int | None, together: int) -> int | None:
+    for place in range(len(refs) - together + 1):
+        group = refs[place : place + together]
+        is_small = rows_at_most is None or sum(ref.rows for ref in group[:FAN]) <= rows_at_most
         if is_small and len({ref.level for ref in group}) == 1:
             return place
     return None

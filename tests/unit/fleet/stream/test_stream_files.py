@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from restante.fleet.stream.bucket_files import BucketWriter, background_sync
+from restante.fleet.stream.bucket_files import FAN, BucketWriter, FileRef, background_sync, compact
 from support.spec.clauses import clause
 
 pytestmark = pytest.mark.unit
@@ -52,3 +52,15 @@ def test_a_table_is_read_as_it_was_written_however_it_is_packed(tmp_path: Path, 
     assert writer.read_table(ref).equals(ROWS)
     packing = writer.open_table(ref).metadata.row_group(0).column(0).compression
     assert packing == ("ZSTD" if level else "LZ4")
+
+
+def test_buckets_merge_their_files_in_turns(tmp_path: Path) -> None:
+    merged_in = []
+    for bucket in range(FAN):
+        writer, refs = BucketWriter(str(tmp_path), bucket, tmp_path / "cache"), tuple[FileRef, ...]()
+        for batch in range(2 * FAN):
+            refs = compact(writer, "repeats", (*refs, *writer.write_table("repeats", ROWS)))
+            if any(ref.level for ref in refs):
+                merged_in.append(batch)
+                break
+    assert sorted(merged_in) == list(range(FAN - 1, 2 * FAN - 1))
