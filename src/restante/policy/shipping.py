@@ -1,8 +1,9 @@
-"""Compute when a journal is next shipped, also after a failure, and how long its events stay (SPEC 13.1)."""
+"""Compute when a journal is next shipped, also after a failure, and how long its events stay (SPEC 13.1, 13.3)."""
 
 from dataclasses import dataclass
 from typing import Final
 
+from restante.model.kinds import KIND_RULES
 from restante.model.setting_ranges import check_ranges, ranged
 from restante.policy.retry import RetrySchedule, jittered_delay_ms
 
@@ -12,6 +13,11 @@ SHIPPED_RETENTION_MS: Final = 7 * DAY_MS
 """How long an event stays in the journal after it was shipped."""
 UNSHIPPED_RETENTION_MS: Final = 30 * DAY_MS
 """How long an event stays where nothing is shipped."""
+LONGEST_TTL_MS: Final = max(rule.ttl_max_s for rule in KIND_RULES.values()) * 1_000
+SHORTEST_RETENTION_DAYS: Final = -(-(LONGEST_TTL_MS + UNSHIPPED_RETENTION_MS) // DAY_MS)
+"""How many days of events a stream keeps at least. A message may be in flight for the longest TTL, and its last event
+may wait that long to be shipped: the published row of a message is complete before its first event is deleted."""
+LONGEST_RETENTION_DAYS: Final = 36_500
 SHIPPING_RETRY: Final = RetrySchedule(max_delay_ms=300_000)
 """The retry schedule of messages with a maximum of 5 minutes, so that a repaired store gets events soon. No limit."""
 

@@ -13,6 +13,7 @@ from restante.fleet.stream.annotate import annotate_rows, with_annotations
 from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef
 from restante.fleet.stream.bucket_step import Counts, Step, advance
 from restante.fleet.stream.duplicates import BatchFiles
+from restante.fleet.stream.retention import without_days
 from restante.fleet.stream.rows import COLUMNS, EVENTS, kernel_events
 from support.fleet.arrival_traces import DEDUP, LIMITS, Told, told_by, told_by_table
 
@@ -31,6 +32,7 @@ class FedBucket:
     def __init__(self, root: Path, signed: frozenset[str] = frozenset()) -> None:
         self.root = root
         self.signed = signed
+        self.retained_from: str | None = None
         self.bucket = Bucket()
         self.counts = Counts()
         self.steps = 0
@@ -44,9 +46,16 @@ class FedBucket:
             files=BatchFiles(reread=reread, signed=self.signed, find_signed=self.signed.intersection),
             order=LIMITS,
             dedup=DEDUP,
+            retained_from=self.retained_from,
         )
         self.bucket, self.counts, self.steps = step.bucket, self.counts + step.counts, self.steps + 1
         return step
+
+    def retain(self, first_day: str) -> None:
+        """Delete earlier days."""
+        writer = BucketWriter(str(self.root), 0, self.root / "cache")
+        self.bucket = without_days(writer, self.bucket, first_day, order=LIMITS, dedup=DEDUP)
+        self.retained_from = first_day
 
     def table(self, what: str) -> list[Record]:
         return self.rows(getattr(self.bucket, what))

@@ -23,13 +23,13 @@ from restante.fleet.stream.state_tables import KINDS, StateTable
 from restante.model.errors import ConfigurationInvalid, StoreUnusable
 from restante.model.provenance import SegmentClaim
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 MERGE_INTERVAL: Final = 64
 """Batches after which the files of `segments` and `batches` become one again; redo data of older batches is dropped."""
 CHANGES_KEPT: Final = 512
 """Batches of which it is known which events came and went."""
 PLAN_APP: Final = "restante-plan"
-PLANNED, READ, REJECTED = "planned", "read", "rejected"
+PLANNED, READ, REJECTED, RETAIN = "planned", "read", "rejected", "retain"
 
 SEGMENTS: Final = pa.schema(
     [
@@ -44,7 +44,8 @@ SEGMENTS: Final = pa.schema(
     ]
 )
 """Every segment that was planned for batch n, and what became of it: `read`, or `rejected` with a reason. `claim` is
-what its manifest says as JSON, if an enrolled key signed it."""
+what its manifest says as JSON, if an enrolled key signed it. A batch that deletes old days has one row, `retain`, whose
+name is the first day that stays."""
 BATCHES: Final = pa.schema(
     [
         ("n", pa.int64()),
@@ -97,6 +98,8 @@ class Catalog:
     rejected_rows: FileRef | None = None
     """The file of the quarantine that names the rejected files."""
     counts: Counts = field(default_factory=Counts)
+    retained_from: str | None = None
+    """The first day that retention left; None if it deleted none."""
 
     def refs(self, kind: str) -> dict[str, FileRef]:
         found = {ref.name: ref for bucket in self.buckets for ref in bucket.refs(kind)}
@@ -117,6 +120,7 @@ class Catalog:
             rejected=tuple(RejectedFile(**one) for one in raw["rejected"]),
             rejected_rows=None if raw["rejected_rows"] is None else FileRef(**raw["rejected_rows"]),
             counts=Counts(**raw["counts"]),
+            retained_from=raw["retained_from"],
         )
 
 
@@ -160,6 +164,31 @@ class Batches:
         self.segments.refresh()
         rows = self.segments.read(where=(pc.field("n") == n) & (pc.field("status") == PLANNED))
         return sorted((SegmentRow(**row) for row in rows.to_pylist()), key=lambda row: row.name)
+
+    def planned_retention(self, n: int) -> str | None:
+        """The first day that stays, if batch `n` is planned to delete earlier ones."""
+        self.segments.refresh()
+        rows = self.segments.read(["name"], (pc.field("n") == n) & (pc.field("status") == RETAIN)).to_pylist()
+        return rows[0]["name"] if rows else None
+
+    def plan_retention(self, first_day: str) -> int:
+        """Plan the next batch: it deletes the days before this one. Return its number."""
+        n = self.done + 1
+        row = SegmentRow(n=n, name=first_day, status=RETAIN, size_bytes=0, changed_ns=0)
+        rows = pa.Table.from_pylist([asdict(row)], schema=SEGMENTS)
+        self.segments.commit(n, [self.segments.write(rows)], app_id=PLAN_APP)
+        return n
+
+    def rows_since(self, n: int) -> int:
+        """How many rows the batches after `n` read."""
+        return int(pc.sum(self.batches.read(["rows"], pc.field("n") > n)["rows"]).as_py() or 0)
+
+    def refresh(self) -> None:
+        """Take over what another process committed."""
+        for table in (self.segments, self.batches, *self.tables.values()):
+            table.refresh()
+        self.catalog = last_catalog(self.batches) or self.catalog
+        self.roll_forward()
 
     def commit(
         self,

@@ -74,6 +74,7 @@ class Bucket:
     sessions: tuple[FileRef, ...] = ()
     numbers: tuple[FileRef, ...] = ()
     forgotten: tuple[FileRef, ...] = ()
+    bases: tuple[FileRef, ...] = ()
 
     def refs(self, kind: str) -> tuple[FileRef, ...]:
         refs: tuple[FileRef, ...] = getattr(self, kind)

@@ -23,6 +23,7 @@ from restante.fleet.stream.duplicates import (
     without_unusable,
 )
 from restante.fleet.stream.known_numbers import NO_RANGES, ids_of, with_numbers
+from restante.fleet.stream.retention import by_day
 from restante.fleet.stream.rows import EVENTS, QUARANTINE, in_order, is_unusable, session_tags, taken, with_reason
 from restante.fleet.stream.sessions import update_sessions
 from restante.policy.dedup import DedupLimits
@@ -77,18 +78,25 @@ def advance(
     order: OrderLimits,
     dedup: DedupLimits,
     files: BatchFiles = BatchFiles(),  # noqa: B008 - frozen
+    retained_from: str | None = None,
 ) -> Step:
-    """Apply `rows` (INCOMING, stream/rows), which are of `files`, to the bucket."""
+    """Apply `rows` (INCOMING, stream/rows), which are of `files`, to the bucket.
+
+    Days before `retained_from` were deleted; rows of these do not become events again.
+    """
     is_sound = pc.is_null(rows["reason"]).to_numpy()
     refused = taken(rows, ~is_sound).select(QUARANTINE.names)
     ranges = pa.concat_tables([NO_RANGES, *map(writer.read_state, before.numbers)])
-    copies = classify_duplicates(writer, before, in_order(taken(rows, is_sound), files.signed), ranges, files)
+    sound = in_order(taken(rows, is_sound), files.signed)
+    days = by_day(writer, before, sound, ranges, retained_from=retained_from)
+    copies = classify_duplicates(writer, before, days.kept, ranges, files)
     bucket, released = _without_released(writer, before, copies)
     bucket, gone, replaced, repeats_gone = _without_retracted(writer, bucket, copies)
     bucket = _without_refiled(writer, bucket, copies)
     unusable = copies.fresh.filter(is_unusable(copies.fresh))
     odd = [
         refused,
+        days.late,
         copies.conflicting,
         replaced,
         with_reason(unusable, UNUSABLE),
@@ -98,11 +106,12 @@ def advance(
     refiled = writer.write_table("events", sort_by_event(copies.refiled))
     refused_now = writer.write_table("quarantine", sort_by_event(pa.concat_tables(odd)))
     overruled = writer.write_table("quarantine", sort_by_event(copies.overruled))  # none of `went`: the event stays
+    repeats = pa.concat_tables([copies.repeats, days.repeats])
     bucket = _tidied(writer, bucket)  # before new files: these stay apart for a batch
     bucket = replace(
         bucket,
         events=(*bucket.events, *refiled, *came),
-        repeats=(*bucket.repeats, *writer.write_table("repeats", sort_by_event(copies.repeats))),
+        repeats=(*bucket.repeats, *writer.write_table("repeats", sort_by_event(repeats))),
         quarantine=(*bucket.quarantine, *overruled, *refused_now),
     )
     if len(copies.new_ids):
@@ -123,9 +132,14 @@ def advance(
     counts = Counts(
         events=len(copies.fresh) - len(gone),
         # An event that goes by another file leaves a repeat for the one it takes.
-        duplicates=len(copies.repeats) - repeats_gone,
-        quarantined=len(refused) + len(copies.conflicting) + len(replaced) + len(copies.overruled) - released,
-        late=updated.late,
+        duplicates=len(repeats) - repeats_gone,
+        quarantined=len(refused)
+        + len(days.late)
+        + len(copies.conflicting)
+        + len(replaced)
+        + len(copies.overruled)
+        - released,
+        late=updated.late + len(days.late),
         reprocessed=updated.reprocessed,
         retracted=len(gone),
     )

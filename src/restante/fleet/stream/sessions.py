@@ -2,7 +2,8 @@
 
 The kernel (kernels/arrivals) decides the verdicts; it wants each session's events in order. A session with a late
 event, one with a lower number than its latest, is reprocessed from its first event, so that the table is as if nothing
-had been late. So is a session that was dropped after a long silence.
+had been late. So is a session that was dropped after a long silence. Where retention deleted its first events, it is
+reprocessed from its base: the state that these events left (stream/retention).
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from restante.fleet.stream.annotate import with_annotations
 from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef, rewrite_without, sort_by_event
 from restante.fleet.stream.known_numbers import numbers_of
 from restante.fleet.stream.retired_sessions import are_retired, silent_tags, with_retired
-from restante.fleet.stream.rows import kernel_events, session_tags
+from restante.fleet.stream.rows import kernel_events
 from restante.fleet.stream.state_tables import SESSIONS
 from restante.policy.dedup import DedupLimits
 from restante.policy.reorder_limits import OrderLimits
@@ -78,16 +79,19 @@ def update_sessions(
             reprocessed=0,
         )
     arrivals, runs = bucket.arrivals, bucket.seen
+    bases = EMPTY_STATE
     if len(again):
         writers = pa.concat_arrays([*_chunks(events["event_id"].filter(is_anew)), *_chunks(broken_ids)])
         events = _with_all_events(writer, bucket.events, events, again, writers)
         arrivals = _without(writer, bucket.arrivals, again, writers)
         runs = dedup_runs.without_sessions(writer, runs, again)
         known = known.filter(pc.invert(pc.is_in(known["session_tag"], value_set=again)))
+        bases = load_bases(writer, bucket)
+        bases = bases.filter(pc.is_in(bases["session_tag"], value_set=again))
     is_active = pc.is_in(known["session_tag"], value_set=events["session_tag"].unique())
     arrived = events.filter(pc.not_equal(events["event"], TIME_PASSED))
     marks = dedup_runs.look_up(writer, runs, dedup_runs.keys_of(arrived["session_tag"], arrived["message_id"]))
-    before = pa.concat_tables([known.filter(is_active).select(STATE.names), marks])
+    before = pa.concat_tables([known.filter(is_active).select(STATE.names), marks, bases])
     done = classify_arrivals(events, before if len(before) else EMPTY_STATE, order=order, dedup=dedup)
     state = done.state()
     # The new events are in order, and so are their outcomes.
@@ -103,6 +107,16 @@ def update_sessions(
         late=int(pc.sum(is_late).as_py() or 0),
         reprocessed=len(again),
     )
+
+
+def load_bases(writer: BucketWriter, bucket: Bucket) -> Any:
+    """What deleted events left of their sessions: rows of STATE."""
+    return pa.concat_tables([EMPTY_STATE, *map(writer.read_state, bucket.bases)])
+
+
+def events_in(writer: BucketWriter, ref: FileRef) -> Any:
+    """What the events of a file tell of incoming sessions."""
+    return kernel_events(with_annotations(writer.read_table(ref, _READ)))
 
 
 def _load(writer: BucketWriter, refs: Sequence[FileRef]) -> Any:
@@ -126,14 +140,14 @@ def _is_woken(writer: BucketWriter, forgotten: Sequence[FileRef], events: Any, k
 
 
 def _with_all_events(writer: BucketWriter, refs: Sequence[FileRef], events: Any, again: Any, writers: Any) -> Any:
-    """`events`, and of the sessions in `again` every event there ever was."""
+    """`events`, and of the sessions in `again` every event that is not deleted."""
     others = events.filter(pc.invert(pc.is_in(events["session_tag"], value_set=again)))
     parts = [others]
     for ref in refs:
         if not _has_writer(ref, writers):
             continue
-        table = with_annotations(writer.read_table(ref, _READ))
-        parts.append(kernel_events(table.filter(pc.is_in(session_tags(table), value_set=again))))
+        told = events_in(writer, ref)
+        parts.append(told.filter(pc.is_in(told["session_tag"], value_set=again)))
     return pa.concat_tables(parts)
 
 
@@ -161,7 +175,9 @@ def _with_numbers(state: Any, events: Any) -> Any:
     numbers = pa.table({"tag": events["session_tag"], "number": pa.array(numbers_of(events["event_id"]))})
     latest = numbers.group_by("tag").aggregate([("number", "max")])
     place = pc.index_in(lasting["session_tag"], value_set=latest["tag"].combine_chunks())
-    return pa.table([*lasting.columns, latest["number_max"].take(place)], schema=SESSIONS)
+    # A session that only has a base has no event with a number: none is too low for it.
+    number = pc.fill_null(latest["number_max"].take(place), 0)
+    return pa.table([*lasting.columns, number], schema=SESSIONS)
 
 
 def _chunks(column: Any) -> list[Any]:

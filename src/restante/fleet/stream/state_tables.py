@@ -80,6 +80,7 @@ KINDS: Final[Mapping[str, StateTable]] = MappingProxyType(
         "sessions": StateTable(name="sessions", folder=f"{STREAM}/sessions", schema=SESSIONS),
         "numbers": StateTable(name="numbers", folder=f"{STREAM}/known_events", schema=RANGES),
         "forgotten": StateTable(name="forgotten", folder=f"{STREAM}/silent_sessions", schema=KEYS),
+        "bases": StateTable(name="bases", folder=f"{STREAM}/session_bases", schema=STATE),
     }
 )
 

@@ -1,0 +1,106 @@
+"""Old days are deleted from a bucket, and later events get the verdicts that they would get if nothing were deleted."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from restante.fleet.stream.bucket_files import EPOCH
+from restante.fleet.stream.retention import TOO_LATE
+from restante.model.ids import SessionTag
+from support.fleet.arrival_traces import (
+    DAY_MS,
+    START_MS,
+    TRACES,
+    TraceFact,
+)
+from support.fleet.journal_files import Journal, records, writer
+from support.fleet.stream_buckets import FedBucket, Record, told_at_once
+from support.fleet.trace_journals import write_fact
+from support.spec.clauses import clause
+
+pytestmark = pytest.mark.unit
+
+GAP_MS = 4 * DAY_MS
+"""More than the clocks of a trace are set back."""
+PERIODS = 3
+
+
+def day_of(at_ms: int) -> str:
+    return str(EPOCH.fromordinal(EPOCH.toordinal() + at_ms // DAY_MS))
+
+
+def periods_of(trace: Sequence[TraceFact], cuts: Sequence[int]) -> tuple[list[list[Record]], list[str]]:
+    """The rows of one recipient in three periods, days apart, and the first days of the second and the third.
+
+    `cuts` are hundredths of the trace.
+    """
+    journal, now_ms = Journal(writer(1)), START_MS
+    rows: list[list[Record]] = []
+    days: list[str] = []
+    second, third = (len(trace) * cut // 100 for cut in cuts)
+    for part in (trace[:second], trace[second:third], trace[third:]):
+        first = len(journal.rows)
+        moments = list(accumulate((fact.after_ms for fact in part), initial=now_ms))[1:]
+        for fact, at_ms in zip(part, moments, strict=True):
+            write_fact(journal, fact, at_ms, SessionTag(bytes([1]) * 8 + bytes([fact.session]) * 8))
+        rows.append([dict(row) for row in records(journal.rows[first:])])
+        latest_ms = max([now_ms, *moments])
+        days.append(day_of(latest_ms + DAY_MS))
+        now_ms = latest_ms + GAP_MS
+    return rows, days[:-1]
+
+
+def named(rows: Sequence[Record], file: str) -> list[Record]:
+    return [{**row, "source_file": file} for row in rows]
+
+
+@clause("13.3", "13.7")
+@settings(max_examples=60)
+@given(
+    TRACES,
+    st.lists(st.integers(0, 100), min_size=2, max_size=2).map(sorted),
+    st.lists(st.integers(0, PERIODS - 1), min_size=7, max_size=41),
+    st.lists(st.integers(0, 40), max_size=5),
+)
+def test_verdicts_after_retention_are_those_of_all_events(
+    trace: list[TraceFact], cuts: list[int], step_of: list[int], again: list[int]
+) -> None:
+    """Each row comes in one of three steps, some of them again at the end; days are deleted after the first two.
+
+    A row of a deleted day that comes for the first time is late; one that comes again is a duplicate.
+    """
+    periods, days = periods_of(trace, cuts)
+    rows = [(period, row) for period, part in enumerate(periods) for row in part]
+    steps = [
+        [(period, row) for place, (period, row) in enumerate(rows) if step_of[place % len(step_of)] == step]
+        for step in range(PERIODS)
+    ]
+    with tempfile.TemporaryDirectory() as root:
+        bucket = FedBucket(Path(root))
+        for step, part in enumerate(steps):
+            bucket.feed(named([row for _, row in part], f"step-{step}"))
+            if step < len(days):
+                bucket.retain(days[step])
+        repeated = [rows[place] for place in again if place < len(rows)]
+        bucket.feed(named([row for _, row in repeated], "again"))
+        admitted = [row for step, part in enumerate(steps) for period, row in part if period >= step]
+        late = [row for step, part in enumerate(steps) for period, row in part if period < step]
+        late_ids = {row["event_id"] for row in late}
+        is_late_again = [row["event_id"] in late_ids for _, row in repeated]
+        last = [row for row in admitted if row in periods[-1]]
+        assert {row["event_id"] for row in bucket.table("events")} == {row["event_id"] for row in last}
+        expected = told_at_once(named(admitted, "all"))
+        assert bucket.told() == {event: expected[event] for event in bucket.told()}
+        assert bucket.told().keys() == expected.keys() & {row["event_id"] for row in last}
+        assert Counter(row["reason"] for row in bucket.table("quarantine")) == Counter(
+            [TOO_LATE] * (len(late) + sum(is_late_again))
+        )
+        assert len(bucket.table("repeats")) == len(repeated) - sum(is_late_again)
+        assert bucket.counts.events == len(admitted)
+        assert bucket.counts.duplicates == len(repeated) - sum(is_late_again)
