@@ -1,6 +1,8 @@
 """Lakes that a command cannot change: named in one line with an exit status, before Java is started where possible."""
 
+import json
 import subprocess
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,10 +13,13 @@ from restante.fleet.jobs.stream import StreamOptions, start_stream
 from restante.fleet.lake.layout import Lake
 from restante.fleet.stream.batches import BATCHES, open_batches
 from restante.policy.settings import Settings
-from support.fleet.journal_files import write_segment
+from support.fleet.journal_files import records, write_segment
+from support.fleet.old_fleet import FIRST_DAY, fleet_with_past
 from support.fleet.small_spark import quick_environ
 from support.fleet.stream_lakes import facts, ship
-from support.relay.node_processes import COMMAND, clean_environ
+from support.fleet.stream_without_spark import make_stream_lake
+from support.relay.node_processes import COMMAND, clean_environ, restante
+from support.spec.clauses import clause
 from support.system.mount_namespaces import why_no_namespaces, with_read_only
 from support.system.wait_until import LIMIT_S
 
@@ -48,6 +53,20 @@ def test_a_lake_that_is_read_only_is_named_in_one_line_before_java_is_started(tm
     assert line.startswith("error E106: ")
     assert line.endswith("cannot be written: Read-only file system")
     assert "Traceback" not in done.stderr
+
+
+@clause("13.3")
+def test_retain_prints_what_it_deleted_from_a_stream_and_names_the_days_that_it_must_keep(tmp_path: Path) -> None:
+    rows = [row for journal in fleet_with_past() for row in records(journal.rows)]
+    made = make_stream_lake(tmp_path / "lake", rows)
+    words = ("fleet", "retain", "--lake", made.root, "--yes")
+    refused = restante(*words, "--days", "30", status=2)
+    assert refused.stderr.startswith("error E102: days that a stream keeps = 30 is outside 120..36500 days")
+    assert "at least 120" in restante("fleet", "retain", "--help").stdout
+    days = (datetime.now(UTC).date() - date.fromisoformat(FIRST_DAY)).days
+    done = json.loads(restante(*words, "--days", str(days), "--json").stdout)
+    assert [(one["table"], one["rows_deleted"]) for one in done] == [("events", 26), ("arrivals", 6)]
+    assert min(path.name for path in Path(made.table("events")).glob("day=*")) >= f"day={FIRST_DAY}"
 
 
 @pytest.mark.soak  # needs a lake that Spark made; the commands above need none

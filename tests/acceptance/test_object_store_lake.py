@@ -11,10 +11,16 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from restante.fleet.jobs.retention import retain
 from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.new_files import list_files
 from restante.fleet.lake.query import open_all
+from restante.policy.settings import Settings
 from support.fleet import lake_process
+from support.fleet.incremental_lakes import update
+from support.fleet.journal_files import records, write_segment
 from support.fleet.moto_s3 import MotoS3, moto_s3
+from support.fleet.old_fleet import DAYS, FIRST_DAY, TODAY, fleet_with_past
 from support.fleet.small_spark import FEW_TASKS, quick_environ
 from support.fleet.spark_clusters import LIMIT_S
 from support.fleet.stream_lakes import ship, tables
@@ -91,6 +97,26 @@ def test_every_table_of_backfill_and_stream_on_an_object_store_equals_that_on_a_
     for name in ("a", "b"):
         assert published(store.address(f"all-{name}")) == published(str(tmp_path / name))
     assert published(store.address("all-a")).keys() == published(store.address("all-b")).keys()
+
+
+@pytest.mark.soak
+@clause("13.3")
+def test_retention_on_an_object_store_deletes_the_files_of_old_days(
+    spark: SparkSession, tmp_path: Path, store: MotoS3
+) -> None:
+    """The lake is made on a disk and copied: names in its tables are relative."""
+    here, there = Lake(str(tmp_path)), Lake(store.address("retained"))
+    here.local_segments.mkdir()
+    rows = [row for journal in fleet_with_past() for row in records(journal.rows)]
+    write_segment(here.local_segments / "all.parquet", rows)
+    update(spark, here)
+    store.upload(tmp_path, "retained")
+    done = [retain(lake, Settings(), days=DAYS, today=TODAY) for lake in (here, there)]
+    assert done[0] == done[1]
+    assert done[0][0].rows_deleted > 0
+    assert published(there.root) == published(here.root)
+    for name in ("events", "arrivals"):
+        assert min(day for day in list_files(there.table(name)) if day.startswith("day=")) >= f"day={FIRST_DAY}"
 
 
 def published(root: str) -> dict[str, list[str]]:

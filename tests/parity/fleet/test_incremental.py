@@ -11,9 +11,8 @@ from restante.fleet.jobs.publication import open_derived
 from restante.fleet.jobs.publish import published
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.query import summaries
-from restante.fleet.lake.upkeep import forget, retain
+from restante.fleet.lake.upkeep import forget
 from restante.fleet.tables.definitions import TABLES
-from restante.model.errors import ConfigurationInvalid
 from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind
@@ -75,8 +74,6 @@ def test_tables_updated_by_what_is_new_are_those_of_all_events(spark: SparkSessi
     with tables_of(spark, *journals, OLD, now_ms=NOW_MS) as expected:
         for table in COMPARED:
             assert plain(tables[table.name]) == plain(expected[table.name]), table.name
-    with pytest.raises(ConfigurationInvalid, match="a stream keeps the tables"):
-        retain(lake, days=1, today="2026-01-08")
     forget(lake, OLD.writer)
     assert update(spark, lake, is_published=False) == 1  # from the segments that are left
 

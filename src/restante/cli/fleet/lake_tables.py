@@ -13,9 +13,11 @@ from restante.cli.error_advice import EXIT_FAILURE
 from restante.cli.fleet.batch_jobs import AsJson, Root
 from restante.cli.fleet.spark_jobs import require_spark
 from restante.cli.fleet.text_files import write_text_file
+from restante.cli.shared_options import inputs_of
 from restante.cli.terminal import ask, console, print_json
 from restante.model.errors import Malformed
 from restante.model.ids import writer_id
+from restante.policy.shipping import LONGEST_RETENTION_DAYS, SHORTEST_RETENTION_DAYS
 from restante.runtime.system import SystemClock
 from restante.views.text_tables import table
 
@@ -101,20 +103,34 @@ def compact(*, lake: Root, as_json: AsJson = False) -> None:
 
 
 def retain(
+    ctx: typer.Context,
     *,
     lake: Root,
-    days: Annotated[int, typer.Option("--days", min=1, max=36_500, help="How many days to keep, today included.")],
+    days: Annotated[
+        int,
+        typer.Option(
+            "--days",
+            min=1,
+            max=LONGEST_RETENTION_DAYS,
+            help=f"Days before today to keep; where a stream keeps the tables at least {SHORTEST_RETENTION_DAYS}.",
+        ),
+    ],
     yes: YesOption = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete events and arrivals of older days, and the bytes of their files. The segments stay."""
+    """Delete events and arrivals of older days, and the bytes of their files. The segments and all other tables stay.
+
+    A stream may be running. Events of deleted days that it reads later go to the quarantine and are counted as late;
+    copies of deleted events are counted as duplicates.
+    """
+    settings = inputs_of(ctx).load().settings
     with require_spark():
+        from restante.fleet.jobs.retention import retain as run_retain
         from restante.fleet.lake.layout import Lake
-        from restante.fleet.lake.upkeep import retain as run_retain
 
     if not yes:
         ask(f"Delete events and arrivals older than {days} days from {lake}?", as_json=as_json)
-    _print(run_retain(Lake(lake), days=days, today=_today()), as_json)
+    _print(run_retain(Lake(lake), settings, days=days, today=_today()), as_json)
 
 
 def forget(
@@ -150,8 +166,8 @@ def _print(done: Any, as_json: bool) -> None:
     console().print(table("Tables", *heads, rows=rows, right=heads[1:]))
 
 
-def _today() -> str:
-    return datetime.fromtimestamp(SystemClock().now_ms() / 1_000, UTC).date().isoformat()
+def _today() -> date:
+    return datetime.fromtimestamp(SystemClock().now_ms() / 1_000, UTC).date()
 
 
 def _shown(value: Any) -> Any:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
 from restante.fleet.jobs.conservation_report import LISTED_AT_MOST, Rows, first_rows, prescanned, report_on, tasks_for
-from restante.fleet.jobs.report_input import look_at, source_of
+from restante.fleet.jobs.report_input import check_has_all_events, look_at, source_of
 from restante.fleet.lake.segments import Segment
 from restante.fleet.spark.cached_tables import cached_tables
 from restante.fleet.spark.session import open_session
@@ -59,6 +59,8 @@ def run_fleet_report(
     Without the operator's public key no signature is checked, and no action is proposed.
     """
     place = look_at(where, operator_key)
+    if is_past:
+        check_has_all_events(place)
     with open_session(app_name="restante fleet report", master=master) as spark:
         source = source_of(spark, place)
         return make_fleet_report(

@@ -1,7 +1,8 @@
 """Update the tables that have a row a message, or a row a copy of one, by what is new.
 
 The rows that events are about are found by searching one column of all files (lake/search). Files that have any are
-written again without them; the rows as they are now go to new files.
+written again without them; the rows as they are now go to new files. Rows of messages and sealed bytes with events
+of deleted days stay as they are.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ from restante.fleet.jobs.changes import Change
 from restante.fleet.jobs.publication import Publication
 from restante.fleet.kernels.message_events import COLUMNS, PARTS, in_parts
 from restante.fleet.lake.arrow_files import write_rows
+from restante.fleet.lake.layout import DAY
 from restante.fleet.lake.search import (
     FILE,
     Search,
@@ -50,10 +52,11 @@ _AT_NODES: Final = pa.array([kind.value for kind in KINDS], pa.string())
 class ChangedMessages:
     """The messages that events are about, as they were and as they are now.
 
-    `event_days` are those of all their events. `days` and `hours_ms` are those of acceptance, before and now; `hashes`
-    what they are or were sealed as.
+    `ids` are theirs, `event_days` those of all their events. `days` and `hours_ms` are those of acceptance, before and
+    now; `hashes` what they are or were sealed as.
     """
 
+    ids: Any
     event_days: frozenset[str]
     old: DataFrame
     new: DataFrame
@@ -74,6 +77,10 @@ def update_messages(work: Publication, table: Table, change: Change) -> ChangedM
     ids = work.broadcast(change.messages)
     search = one_of("message_id", ids)
     old = _rows_now(work, table, search)
+    if work.retained_from_ms is not None:
+        is_closed = sf.col("first_event_at_ms") < work.retained_from_ms
+        ids = work.broadcast(_without(change.messages, old.filter(is_closed), "message_id"))
+        search, old = one_of("message_id", ids), old.filter(~is_closed)
     found = old.select(FILE, *_span("first_event_at_ms", "last_event_at_ms")).distinct().collect()
     days = change.days | work.event_days(_spans(found))
     new = work.keep(_lives(work, days, _about_messages(ids)))
@@ -81,6 +88,7 @@ def update_messages(work: Publication, table: Table, change: Change) -> ChangedM
     columns = ("payload_hash", "other_hashes", hour_of(sf.col("accepted_at_ms")).alias("hour_ms"))
     both = old.select(*columns).unionByName(new.select(*columns)).toArrow()
     return ChangedMessages(
+        ids=ids.value,
         event_days=days,
         old=work.in_few_tasks(old.drop(FILE)),
         new=work.in_few_tasks(new),
@@ -98,21 +106,30 @@ def update_replicas(
     What nodes wrote is read while `messages` is still being updated.
     """
     old = _rows_now(work, table, one_of("payload_hash", work.broadcast(change.hashes)))
+    stored = change.hashes
+    if work.retained_from is not None:
+        stored = _without(stored, old.filter(sf.col(DAY) < work.retained_from), "payload_hash")
     first_ms = sf.unix_date("day").cast("bigint") * sf.lit(DAY_MS)
     found = old.withColumn("first_ms", first_ms).select(FILE, *_span("first_ms", "last_event_at_ms"))
     written = found.distinct().collect()
     days = change.days | work.event_days(_spans(written))
-    events = _events(work, days, _at_nodes(work.broadcast(change.hashes)), _NODE_EVENTS)
+    events = _events(work, days, _at_nodes(work.broadcast(stored)), _NODE_EVENTS)
     copies = work.keep(copies_at_nodes(events, work.tables["writer_hours"]))
     copies.count()  # now, not when the messages are there
     hashes = _unique(change.hashes, changed().hashes)
-    others = hashes.filter(pc.invert(pc.is_in(hashes, value_set=change.hashes)))
+    others = hashes.filter(pc.invert(pc.is_in(hashes, value_set=stored)))
     unchanged = _rows_now(work, table, one_of("payload_hash", work.broadcast(others)))
     touched = {row[FILE] for row in (*written, *unchanged.select(FILE).distinct().collect())}
     both = copies.unionByName(unchanged.select(*copies.columns))
     new = work.keep(with_owners(both, owners_of(work, hashes, "message_id", "payload_hash", "other_hashes")))
     _replace_rows(work, table, one_of("payload_hash", work.broadcast(hashes)), new, touched)
     return ChangedReplicas(hashes=hashes, new=new)
+
+
+def _without(ids: Any, closed: DataFrame, name: str) -> Any:
+    """`ids` without those of rows that follow from deleted events."""
+    found = closed.select(name).distinct().toArrow()[name].combine_chunks().cast(pa.binary())
+    return ids.filter(pc.invert(pc.is_in(ids, value_set=found)))
 
 
 def owners_of(work: Publication, hashes: Any, *columns: str) -> DataFrame:

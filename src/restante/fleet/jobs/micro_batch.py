@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from restante.fleet.jobs.retention import delete_days
 from restante.fleet.kernels.row_rules import SHARED_BYTES
 from restante.fleet.lake.enrolment_file import enrolment_stamp, read_enrolment
 from restante.fleet.lake.file_systems import open_folder
@@ -82,10 +83,14 @@ class MicroBatches:
         self.batches = Batches(lake, buckets=buckets)
 
     def run(self, n: int) -> MicroBatchResult | None:
-        """Run batch `n`; None if it is committed already."""
+        """Run batch `n`; None if it is committed already, or reads nothing because it deletes old days."""
         began = time.monotonic()
         self.batches.roll_forward()
         if n <= self.batches.done:
+            return None
+        if self.batches.planned_retention(n) is not None:
+            with self._explained_errors():
+                delete_days(self.batches, n, self._settings)
             return None
         plan = self.batches.plan(n)
         if n != self.batches.done + 1 or not plan:
@@ -118,7 +123,8 @@ class MicroBatches:
         reread = frozenset(one.name for one in before.rejected if one.rows_taken and one.name in planned)
         buckets, counts = self._without_file_rows(before, reread)
         files = BatchFiles(reread=reread, signed=signed_files(segments), find_signed=partial(signed_before, self._lake))
-        fragments = self._run(segments, len(buckets), _advance_bucket(self._lake.root, buckets, files, self._settings))
+        work = _advance_bucket(self._lake.root, buckets, files, self._settings, before.retained_from)
+        fragments = self._run(segments, len(buckets), work)
         read: dict[str, int] = {}
         changes = EventChanges()
         after = list(buckets)
@@ -186,7 +192,9 @@ def incoming_rows(rows: DataFrame, buckets: int) -> DataFrame:
     return rows.select(*JOURNAL_COLUMNS, SOURCE_FILE).repartitionById(buckets, bucket)
 
 
-def _advance_bucket(root: str, buckets: tuple[Bucket, ...], files: BatchFiles, settings: Settings) -> BatchFunction:
+def _advance_bucket(
+    root: str, buckets: tuple[Bucket, ...], files: BatchFiles, settings: Settings, retained_from: str | None
+) -> BatchFunction:
     order, dedup = settings.order, settings.dedup
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -198,7 +206,9 @@ def _advance_bucket(root: str, buckets: tuple[Bucket, ...], files: BatchFiles, s
         rows = annotate_rows(pa.Table.from_batches(came).select(EVENTS.names).cast(EVENTS))
         with background_sync() as sync:
             writer = BucketWriter(root, place, default_cache(root), sync)
-            step = advance(writer, buckets[place], rows, files=files, order=order, dedup=dedup)
+            step = advance(
+                writer, buckets[place], rows, files=files, order=order, dedup=dedup, retained_from=retained_from
+            )
         writer.drop_cached(step.bucket)
         read = rows["source_file"].value_counts()
         fragment = {

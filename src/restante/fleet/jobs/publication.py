@@ -1,7 +1,8 @@
 """The derived tables of a lake while they are published: each is opened once, written, and read by those that follow.
 
 A backfill writes every table whole. Which rows a stream builds again is decided in jobs/table_updates and
-jobs/message_updates; what they say is decided by the same transforms.
+jobs/message_updates; what they say is decided by the same transforms. Rows that follow from events of deleted days stay
+as they are: they cannot be built again.
 """
 
 from collections import ChainMap
@@ -15,13 +16,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from restante.fleet.jobs.changes import keep_published, last_published
 from restante.fleet.lake.arrow_files import write_table
-from restante.fleet.lake.delta import DataFile, DeltaFiles
+from restante.fleet.lake.delta import DataFile, DeltaFiles, open_existing
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.reading import read_files
 from restante.fleet.lake.table_writer import replace_rows
+from restante.fleet.stream.retention import first_ms_of
 from restante.fleet.tables.derived_tables import DERIVED
 from restante.fleet.tables.table import Made, Table
+from restante.model.errors import StoreUnusable
 
 LARGE: Final = ("messages", "replicas")
 """Tables with a row a message; all others are written as one file, or one a day."""
@@ -67,6 +71,8 @@ class Publication:
     batch: int
     tasks: int | None = None
     """Tasks that read a small table while tables are updated: with one, Spark joins and groups without a shuffle."""
+    retained_from: str | None = None
+    """The first day that retention left; None if it deleted none."""
     versions: dict[str, int] = field(default_factory=dict)
     """The version of each table that is written."""
     under_way: dict[str, Future[None]] = field(default_factory=dict)
@@ -80,6 +86,10 @@ class Publication:
         """Give the tables back the files they had after an earlier publication."""
         for table in DERIVED:
             self.files(table).restore(versions[table.name])
+
+    @property
+    def retained_from_ms(self) -> int | None:
+        return None if self.retained_from is None else first_ms_of(self.retained_from)
 
     def describe(self, table: Table) -> None:
         """Name the table in Spark's UI, for jobs of this thread."""
@@ -156,6 +166,25 @@ class Publication:
     def _note(self, table: Table, files: DeltaFiles) -> None:
         self.versions[table.name] = files.version
         self.tables.has_changed(table.name)
+
+
+def keep_tables(lake: Lake, *, batch: int) -> None:
+    """Make the published tables those of `batch`, which changed no row of them. It needs no Spark session.
+
+    A publication that runs at the same time ends or is repeated: each begins with the versions that the last one noted.
+    """
+    before = last_published(lake)
+    if before is None:
+        raise StoreUnusable(f"{lake.tables} has no derived tables; 'restante fleet stream --once' makes them")
+    if before.n >= batch:
+        return
+    versions = {}
+    for table in DERIVED:
+        files = open_existing(lake.table(table.name))
+        files.restore(before.versions[table.name])
+        files.replace([], [], batch=batch)
+        versions[table.name] = files.version
+    keep_published(lake, batch, versions)
 
 
 def open_derived(lake: Lake, table: Table) -> DeltaFiles:

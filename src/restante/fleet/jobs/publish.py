@@ -2,11 +2,13 @@
 
 A backfill builds every row. A stream builds the rows that new events can change (jobs/table_updates) and keeps the
 others: a day of messages stays closed until an event about one of them comes. Each commit carries the number of the
-batch that the events are of; readers compare it with the stream's. Which rows can change follows from the tables as the
+batch that the events are of; readers compare it with the stream's. Once retention has deleted events, rows are only
+updated: those that follow from deleted events stay. Which rows can change follows from the tables as the
 last publication left them: what one that was killed had committed is undone first.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
 from typing import Final
 
@@ -21,12 +23,13 @@ from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.table_writer import open_base_table
 from restante.fleet.spark.cached_tables import cached_tables
 from restante.fleet.spark.map_in_arrow import partitions_for
-from restante.fleet.stream.batches import MERGE_INTERVAL
+from restante.fleet.stream.batches import MERGE_INTERVAL, last_catalog, open_batches
 from restante.fleet.stream.state_tables import KINDS
 from restante.fleet.tables.definitions import TABLES, FleetTables, trusted_actions
 from restante.fleet.tables.derived_tables import DERIVED
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.tables.table import Made, Scope
+from restante.model.errors import StoreUnusable
 from restante.model.provenance import Certainty, Provenance
 from restante.policy.dead_letters import DeadLetterRetention
 
@@ -49,6 +52,9 @@ def publish(
     """Publish all derived tables of the events that the lake has now; `batch` is the stream's, 0 for a backfill."""
     before = last_published(lake)
     change = None if before is None else find_change(lake, since=before.n)
+    retained_from = _retained_from(lake) if batch else None
+    if retained_from is not None:
+        change = _of_kept_days(change, retained_from)
     tasks = None if change is None else partitions_for(change.rows, at_least=1)
     if change is not None:
         spark = _session_for_few_rows(spark, change)
@@ -59,7 +65,7 @@ def publish(
     events = read_events(spark, lake, names).select(*JOURNAL_COLUMNS, SOURCE_FILE)
     made = Made(events=events.drop(SOURCE_FILE), now_ms=now_ms, retention=retention, partitions=partitions)
     with cached_tables() as keep:
-        work = Publication(spark, lake, made, live, keep, batch, tasks)
+        work = Publication(spark, lake, made, live, keep, batch, tasks, retained_from)
         if before is not None:
             work.restore(before.versions)
         if change is None:
@@ -75,6 +81,21 @@ def publish(
     if batch and keep_published(lake, batch, work.versions) // MERGE_INTERVAL != batch // MERGE_INTERVAL:
         for table in DERIVED:
             work.files(table).vacuum(retention_h=PUBLISHED_RETENTION_H)
+
+
+def _retained_from(lake: Lake) -> str | None:
+    catalog = last_catalog(open_batches(lake))
+    return None if catalog is None else catalog.retained_from
+
+
+def _of_kept_days(change: Change | None, retained_from: str) -> Change:
+    """A contradicted row may claim a deleted day: what is published of that day stays."""
+    if change is None:
+        raise StoreUnusable(
+            f"events before {retained_from} were deleted, and what changed since the last publication is not known any "
+            "more; 'restante fleet stream --reset' makes all tables again from the segments that are left"
+        )
+    return replace(change, days=frozenset(day for day in change.days if day >= retained_from))
 
 
 def _build_all(work: Publication) -> None:

@@ -28,6 +28,7 @@ from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
 from restante.fleet.transforms.prescan import RowCount, rows_by_file
 from restante.fleet.transforms.validate import RowVerdict
 from restante.model.conservation_report import BadSegment, ReadFrom
+from restante.model.errors import StoreUnusable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,8 @@ def source_of(spark: SparkSession, place: Place) -> Source:
         segments, bad = segments_read(lake, place.catalog, has_keys=place.enrolment is not None)
         validated = rows_with_verdicts(spark, lake, place.catalog)
         tables = published(spark, lake, batch=place.catalog.number)
+        if tables is None:
+            check_has_all_events(place)
         rows = counted(validated) if tables is None else streamed(spark, lake, place.catalog, segments, validated)
         return Source(read_from=ReadFrom.STREAM, segments=segments, bad=bad, rows=rows, tables=tables)
     found = place.found
@@ -86,6 +89,15 @@ def source_of(spark: SparkSession, place: Place) -> Source:
         return Source(read_from=ReadFrom.TABLES, segments=record.segments, bad=record.bad, rows=rows, tables=tables)
     rows = prescanned(spark, found.segments)
     return Source(read_from=ReadFrom.SEGMENTS, segments=found.segments, bad=found.bad, rows=rows)
+
+
+def check_has_all_events(place: Place) -> None:
+    """Raise if a report cannot be made from the events of a stream, because old ones were deleted."""
+    if place.catalog is not None and place.catalog.retained_from is not None:
+        raise StoreUnusable(
+            f"events before {place.catalog.retained_from} were deleted: a report is made from the published tables of "
+            f"batch {place.catalog.number} alone; 'restante fleet stream --once' brings them up to date"
+        )
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from restante.fleet.jobs.changes import last_published
+from restante.fleet.jobs.changes import MOST_ROWS, last_published
 from restante.fleet.jobs.micro_batch import BUCKETS, MicroBatches, OnBatch
 from restante.fleet.jobs.publish import publish
 from restante.fleet.lake.layout import STREAM, Lake, check_writable, is_here, spark_path
@@ -195,11 +195,19 @@ class RunningStream:
                     self._batches += 1
                     self._rows += done.rows
                     self._on_batch(done)
-            if self._is_published and not self._is_once:
+            if self._is_published and (not self._is_once or self._must_publish_now()):
                 self._publish()
         except BaseException as problem:
             self._problem = problem  # the query keeps only its text
             raise
+
+    def _must_publish_now(self) -> bool:
+        """Whether the changed rows might soon be too many to be known, and old events that a build of all rows needs
+        were deleted."""
+        before = last_published(self._lake)
+        if before is None or self._work.batches.catalog.retained_from is None:
+            return False
+        return self._work.batches.rows_since(before.n) > MOST_ROWS // 2
 
     def _publish(self) -> None:
         """Bring the derived tables up to date, if they are not."""

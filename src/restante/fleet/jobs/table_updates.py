@@ -32,7 +32,7 @@ from restante.fleet.stream.state_tables import KINDS
 from restante.fleet.tables.definitions import TABLES
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS
 from restante.fleet.tables.table import Scope, Table
-from restante.fleet.transforms.conservation import days_to_search
+from restante.fleet.transforms.conservation import days_to_search, with_deleted_days
 from restante.fleet.transforms.messages import utc_day
 from restante.fleet.transforms.node_identities import node_writers
 from restante.fleet.transforms.service_levels import HOUR_MS, hour_of
@@ -99,13 +99,22 @@ class TableUpdates:
             self._has_other_nodes = _has_other_nodes(before, self._now(table))
 
     def _update_by_writer(self, table: Table) -> None:
-        """Build the rows of the writers that changed, from events of the days that the hours tell to search."""
+        """Build the rows of the writers that changed, from events of the days that the hours tell to search.
+
+        What is missing among the events of deleted days stays as it was.
+        """
         writers = self._work.frame(pa.table({"writer": self._change.writers}), "writer binary")
         hours = self._work.tables["writer_hours"].join(sf.broadcast(writers), on="writer", how="left_semi")
-        days = frozenset(str(row[DAY]) for row in days_to_search(hours).collect())
         old = self._work.stored(table)
+        is_kept = _is_not_in(old["writer"], self._change.writers)
+        if self._work.retained_from is not None:
+            hours = with_deleted_days(hours, self._work.retained_from)
+            is_kept = pc.or_(is_kept, _ends_before(old, _deleted_numbers(hours, self._work.retained_from)))
+        days = frozenset(str(row[DAY]) for row in days_to_search(hours).collect())
         new = self._work.build(table, events=self._events(days), writer_hours=hours).toArrow()
-        self._work.put_all(table, old.filter(_is_not_in(old["writer"], self._change.writers)), new)
+        if self._work.retained_from is not None:
+            new = _with_known_events(new, old)
+        self._work.put_all(table, old.filter(is_kept), new)
 
     def _update_by_message(self, table: Table) -> None:
         if table.name == "messages":
@@ -114,7 +123,7 @@ class TableUpdates:
         old, found = self._work.stored(table), self._messages
         events = self._events_of(found, table.states) if table.states else None
         new = self._work.build(table, events=events, messages=found.new).toArrow()
-        self._work.put_all(table, old.filter(_is_not_in(old["message_id"], self._change.messages)), new)
+        self._work.put_all(table, old.filter(_is_not_in(old["message_id"], found.ids)), new)
 
     def _events_of(self, found: ChangedMessages, states: frozenset[State]) -> DataFrame:
         """The events of the changed messages that are in one of these states now."""
@@ -158,9 +167,18 @@ class TableUpdates:
     def _update_replicas(self, table: Table) -> None:
         self._work.under_way["writer_hours"].result()
         if self._has_other_nodes:
-            self._work.write(table, self._work.build(table, events=self._events()))
+            self._build_replicas(table)
         else:
             self._replicas = update_replicas(self._work, table, self._change, lambda: self._messages)
+
+    def _build_replicas(self, table: Table) -> None:
+        """Build all rows but those of sealed bytes that have events of deleted days."""
+        rows = self._work.build(table, events=self._events())
+        if self._work.retained_from is not None:
+            closed = self._now(table).filter(sf.col(DAY) < self._work.retained_from)
+            hashes = closed.select("payload_hash").distinct()
+            rows = rows.join(hashes, on="payload_hash", how="left_anti").select(*closed.columns).unionByName(closed)
+        self._work.write(table, rows)
 
     def _update_copies(self, table: Table) -> None:
         """Keep what is not about changed sealed bytes, add what is, and leave out messages that ended."""
@@ -181,7 +199,10 @@ class TableUpdates:
         if not any(file.rows for file in work.files(TABLES["absences"]).live().values()):
             work.commit(table, [], self._paths(table))
             return
-        missed = work.keep(owners_of(work, self._change.absent))
+        missed = owners_of(work, self._change.absent)
+        if work.retained_from_ms is not None:
+            missed = missed.filter(sf.col("first_event_at_ms") >= work.retained_from_ms)
+        missed = work.keep(missed)
         candidates = self._messages.new.unionByName(missed).dropDuplicates(["message_id"])
         about = claimed(candidates, absences).select("message_id").distinct()
         messages = work.keep(candidates.join(about, on="message_id", how="left_semi").select(*candidates.columns))
@@ -192,7 +213,7 @@ class TableUpdates:
         new = work.build(table, events=events, messages=messages).toArrow()
         old = work.stored(table)
         judged = pc.or_(
-            pc.is_in(old["message_id"], value_set=self._change.messages),
+            pc.is_in(old["message_id"], value_set=self._messages.ids),
             pc.is_in(old["message_id"], value_set=missed.select("message_id").toArrow()["message_id"].combine_chunks()),
         )
         self._work.put_all(table, old.filter(pc.invert(judged)), new)
@@ -225,6 +246,29 @@ class TableUpdates:
 
 def _is_not_in(column: Any, ids: Any) -> Any:
     return pc.invert(pc.is_in(column, value_set=ids))
+
+
+def _deleted_numbers(hours: DataFrame, retained_from: str) -> dict[bytes, int]:
+    """The highest number of each writer that is of a deleted day."""
+    rows = hours.filter(sf.col(DAY) < retained_from).select("writer", "highest").collect()
+    return {bytes(row["writer"]): row["highest"] for row in rows}
+
+
+def _ends_before(missing: Any, numbers: dict[bytes, int]) -> Any:
+    pairs = zip(missing["writer"].to_pylist(), missing["missing_to"].to_pylist(), strict=True)
+    return pa.array([last <= numbers.get(writer, 0) for writer, last in pairs], pa.bool_())
+
+
+def _with_known_events(missing: Any, before: Any) -> Any:
+    """Rows whose event before the gap was deleted keep what was known of it."""
+    names = ("last_event", "last_event_at_ms", "last_message_id")
+    known = {(row["writer"], row["missing_from"]): row for row in before.to_pylist()}
+    rows = missing.to_pylist()
+    for row in rows:
+        was = known.get((row["writer"], row["missing_from"]))
+        if row["last_event"] is None and was is not None:
+            row |= {name: was[name] for name in names}
+    return pa.Table.from_pylist(rows, schema=missing.schema)
 
 
 def _any(conditions: Iterable[Column]) -> Column:

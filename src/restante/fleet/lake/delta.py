@@ -178,6 +178,16 @@ class DeltaFiles:
             raise StoreUnusable(f"table {self.name} cannot be created: {error}") from error
 
 
+def open_existing(address: str) -> DeltaFiles:
+    """Open a table with the schema that it has: the definitions of published tables need a Spark session."""
+    try:
+        table = DeltaTable(store_address(address))
+    except (DeltaError, OSError) as error:
+        raise StoreUnusable(f"{address} cannot be read: {error}") from error
+    schema = pa.schema(table.schema().to_arrow())
+    return DeltaFiles(address, schema, partition=table.metadata().partition_columns)
+
+
 def exists(address: str) -> bool:
     """Whether there is a Delta table."""
     try:

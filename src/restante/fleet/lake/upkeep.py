@@ -46,8 +46,11 @@ def compact(lake: Lake) -> list[Upkeep]:
 
 
 def retain(lake: Lake, *, days: int, today: str) -> list[Upkeep]:
-    """Delete days of events and arrivals older than `days` before `today`, and the bytes of their files."""
-    _check_no_stream(lake, "stop the stream and delete stream/ first")
+    """Delete days of a backfill's events and arrivals older than `days` before `today`, and the bytes of their files.
+
+    Days that a stream keeps are deleted by a batch of the stream (jobs/retention).
+    """
+    _check_no_stream(lake, "its own batches delete old days")
     tables = {name: table for name, table in open_all(lake).items() if name in DAY_PARTITIONED}
     return [_delete(name, table, f"day < date '{today}' - interval '{days} days'") for name, table in tables.items()]
 

@@ -70,7 +70,8 @@ def missing_events(events: DataFrame, hours: DataFrame) -> DataFrame:
         .join(sf.broadcast(broken), on=["writer", "hour"], how="left_semi")
         .select("writer", "first", sf.col("first").alias("last"))
     )
-    before = sf.coalesce(sf.lag("last").over(in_order), sf.lit(0))
+    # The highest so far, not the last: a writer whose clock was set back has numbers among those of deleted days.
+    before = sf.coalesce(sf.max("last").over(in_order.rowsBetween(Window.unboundedPreceding, -1)), sf.lit(0))
     gaps = (
         runs.unionByName(numbers)
         .select(
@@ -92,6 +93,27 @@ def missing_events(events: DataFrame, hours: DataFrame) -> DataFrame:
         sf.col("at_ms").alias("last_event_at_ms"),
         sf.col("message_id").alias("last_message_id"),
     )
+
+
+def with_deleted_days(hours: DataFrame, retained_from: str) -> DataFrame:
+    """`hours` with one row for each writer's deleted days, as if none of its numbers up to their highest were missing.
+
+    Which of them are missing cannot be seen any more once their events are deleted.
+    """
+    deleted = sf.col("day") < retained_from
+    known = hours.select("writer", "hour", "events", "highest", "lowest", "day")
+    one = (
+        known.filter(deleted)
+        .groupBy("writer")
+        .agg(
+            sf.max("hour").alias("hour"),
+            sf.max("highest").alias("events"),
+            sf.max("highest").alias("highest"),
+            sf.lit(1).cast("bigint").alias("lowest"),
+            sf.max("day").alias("day"),
+        )
+    )
+    return known.filter(~deleted).unionByName(one)
 
 
 def days_to_search(hours: DataFrame) -> DataFrame:
