@@ -12,7 +12,7 @@ class ActionKind(StrEnum):
     RETRANSMIT = "retransmit"
     """To a sender: store this message again, because no node holds it any more."""
     REPAIR = "repair"
-    """To a node: copy this blob to other nodes, because too few hold it."""
+    """To a storage node: fetch from a neighbour the copy of this blob that it lost, because too few nodes hold it."""
     REDRIVE = "redrive"
     """To a sender: recover this dead letter; its daily retry is due."""
     SCOREBOARD = "scoreboard"

@@ -12,11 +12,11 @@ from support.fleet.dataframes import tables_of
 from support.fleet.journal_files import message, node_id, sealed
 from support.fleet.troubled_fleet import (
     ANEW,
+    BAD,
     DAY_MS,
     DEAD,
     DELIVERED,
     DROPPED,
-    GOOD,
     HELD,
     HIDDEN,
     KEPT_TO_THE_END,
@@ -96,7 +96,7 @@ def test_actions_name_who_should_do_what_and_why(fleet: FleetTables) -> None:
     assert sent_again == {message(SWALLOWED), message(DROPPED), message(KEPT_TO_THE_END)}
     others = {row for row in found if row[0] != "retransmit"}
     assert others == {
-        ("repair", GOOD, None, sealed(TWICE_STORED), None, NOON_MS + 30, "too_few_copies"),
+        ("repair", BAD, None, sealed(TWICE_STORED), None, NOON_MS + 60, "too_few_copies"),
         ("redrive", SENDER, message(DEAD), None, None, NOON_MS + DAY_MS, "daily_retry_due"),
         ("scoreboard", None, None, None, node_id(1), None, "measured"),
         ("scoreboard", None, None, None, node_id(2), None, "measured"),

@@ -1,7 +1,8 @@
 """Actions for nodes and clients, proposed from the other tables (SPEC 13.6). None of them deletes mail.
 
 The client or node that applies an action checks its own file first (runtime/sqlite/outbox/fleet_actions). `event_at_ms`
-is the time of the event that an action answers; if a newer event exists there, the action is void.
+is the time of the event that an action answers; if a newer event exists there, the action is void: a message that was
+tried again, a copy that is there again.
 """
 
 from typing import Final
@@ -9,7 +10,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from restante.fleet.transforms.lost_copies import lost_copies
+from restante.fleet.transforms.lost_copies import lost_copies, was_reaped_early
+from restante.fleet.transforms.node_identities import current_writers
 from restante.fleet.transforms.replicas import ReplicaState
 from restante.model.fleet_actions import ActionKind
 from restante.model.states import IN_FLIGHT, State
@@ -35,7 +37,7 @@ def actions(
     lost = lost_copies(hours, messages, replicas)
     return (
         _retransmit(messages, replicas, lost, now_ms)
-        .unionByName(_repair(messages, replicas, lost))
+        .unionByName(_repair(hours, messages, replicas, lost))
         .unionByName(_redrive(dead_letters, now_ms))
         .unionByName(_scoreboard(node_scores))
         .select(
@@ -87,39 +89,46 @@ def _retransmit(messages: DataFrame, replicas: DataFrame, lost: DataFrame, now_m
     )
 
 
-def _repair(messages: DataFrame, replicas: DataFrame, lost: DataFrame) -> DataFrame:
-    """A message on its way that several nodes took and fewer hold than it should have: one of them copies it on."""
-    held = (
-        replicas.filter((sf.col("state") == ReplicaState.HELD) & sf.col("message_id").isNotNull())
-        .groupBy("message_id", "payload_hash")
-        .agg(
-            sf.count_distinct("writer").alias("holders"),
-            sf.min("writer").alias("holder"),
-            sf.max("stored_at_ms").alias("stored_at_ms"),
-        )
+def _repair(hours: DataFrame, messages: DataFrame, replicas: DataFrame, lost: DataFrame) -> DataFrame:
+    """A message on its way that fewer nodes hold than should: each node that lost its copy fetches it from a neighbour.
+
+    A node only pulls (core/replication), so that nothing is proposed where no copy is left: that is `_retransmit`.
+    """
+    alive = messages.filter(sf.col("state").isin(*IN_FLIGHT) & (sf.col("arrivals") == 0))
+    copies = replicas.join(alive.select("message_id", "payload_hash"), on=["message_id", "payload_hash"])
+    holders = copies.filter(sf.col("state") == ReplicaState.HELD).select("message_id", "payload_hash", _node())
+    too_few = (
+        holders.groupBy("message_id", "payload_hash")
+        .agg(sf.count_distinct("who").alias("copies"))
+        .filter(sf.col("copies") < REPLICATION)
     )
-    gone = (
-        replicas.filter((sf.col("state") == ReplicaState.REAPED) & sf.col("message_id").isNotNull())
-        .select("message_id", sf.col("writer").alias("who"))
-        .union(lost.select("message_id", sf.col("node").alias("who")))
-        .groupBy("message_id")
-        .agg(sf.count_distinct("who").alias("lost"))
+    reaped = copies.filter((sf.col("state") == ReplicaState.REAPED) & was_reaped_early())
+    losers = (
+        reaped.select("message_id", _node(), sf.col("reaped_at_ms").alias("lost_at_ms"))
+        .union(lost.select("message_id", sf.col("node").alias("who"), "lost_at_ms"))
+        .groupBy("message_id", "who")
+        .agg(sf.max("lost_at_ms").alias("lost_at_ms"))
+        .join(holders, on=["message_id", "who"], how="left_anti")
     )
-    alive = messages.filter(sf.col("state").isin(*IN_FLIGHT) & (sf.col("arrivals") == 0)).select("message_id")
+    writers = current_writers(hours).withColumnRenamed("node", "who")
     return (
-        held.join(gone, on="message_id", how="inner")
-        .join(alive, on="message_id", how="left_semi")
-        .filter(sf.col("holders") < REPLICATION)
+        too_few.join(losers, on="message_id")
+        .join(sf.broadcast(writers), on="who", how="left")
         .select(
             *_row(
                 ActionKind.REPAIR,
-                target=sf.col("holder"),
+                target=sf.coalesce("writer", "who"),
                 payload_hash=sf.col("payload_hash"),
-                event_at_ms=sf.col("stored_at_ms"),
+                event_at_ms=sf.col("lost_at_ms"),
                 reason=sf.lit("too_few_copies"),
             )
         )
     )
+
+
+def _node() -> Column:
+    """The node of a copy, or its writer if that journaled no start."""
+    return sf.coalesce("node", "writer").alias("who")
 
 
 def _redrive(dead_letters: DataFrame, now_ms: int) -> DataFrame:

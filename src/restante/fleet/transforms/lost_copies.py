@@ -16,7 +16,8 @@ CLOCK_MARGIN_MS: Final = 60_000
 
 
 def lost_copies(hours: DataFrame, messages: DataFrame, replicas: DataFrame) -> DataFrame:
-    """One row for each node and message of which the node lost its copy."""
+    """One row for each node and message of which the node lost its copy, with the time of the event that tells so: its
+    removal, or the confirmation of a copy that the node never journaled."""
     claims = (
         messages.select("message_id", sf.inline("confirmed"))
         .groupBy("node", "message_id")
@@ -27,7 +28,7 @@ def lost_copies(hours: DataFrame, messages: DataFrame, replicas: DataFrame) -> D
         claims.join(sf.broadcast(told), on="node", how="inner")
         .join(_kept(replicas), on=["node", "message_id"], how="left")
         .filter(_is_lost())
-        .select("node", "message_id")
+        .select("node", "message_id", sf.coalesce("reaped_at_ms", "confirmed_at_ms").alias("lost_at_ms"))
     )
 
 
@@ -50,10 +51,15 @@ def _kept(replicas: DataFrame) -> DataFrame:
     )
 
 
+def was_reaped_early() -> Column:
+    """Whether a copy was reaped before it expired: by a clock that was wrong."""
+    return sf.col("reaped_at_ms") < sf.col("expires_at_ms") - CLOCK_MARGIN_MS
+
+
 def _is_lost() -> Column:
     was_handed_out = sf.col("handed_out_at_ms").isNotNull()
     was_stored = sf.coalesce(sf.col("copies_stored") > 0, sf.lit(False))
     is_gone = sf.col("copies_removed") >= sf.col("copies_stored")
-    ended_early = is_gone & (sf.col("reaped_at_ms") < sf.col("expires_at_ms") - CLOCK_MARGIN_MS)
+    ended_early = is_gone & was_reaped_early()
     goes_on = sf.col("node_last_event_at_ms") > sf.col("confirmed_at_ms") + CLOCK_MARGIN_MS
     return ~was_handed_out & sf.when(was_stored, sf.coalesce(ended_early, sf.lit(False))).otherwise(goes_on)
