@@ -16,9 +16,11 @@ from restante.model.journal import JournalKind
 from restante.model.node_descriptor import NodeDescriptor
 from restante.model.places import RelayPlace
 from restante.model.sources import Source
+from restante.node.mesh.replication_agent import ReplicationAgent
 from restante.node.mesh.status import mesh_data, mesh_health
 from restante.policy.mesh.network_time import NetworkTime
 from restante.policy.mesh.time_buckets import period_at
+from restante.runtime.sqlite.mesh.repair_requests import request_round
 from restante.testing.deterministic import FakeClock
 from restante.wire.descriptors import encode_descriptor
 from restante.wire.envelope import hash_sealed_bytes
@@ -310,6 +312,32 @@ async def test_a_node_that_reaches_no_other_is_isolated_says_so_and_is_never_com
     inbox, connection = inbox_now(alone.clock), await alone.dial()
     assert not (await connection.fetch([inbox.entry(connection)])).done.answers[0].is_complete
     await connection.close()
+
+
+@clause("13.6", "7.11")
+async def test_an_isolated_node_runs_the_round_that_the_fleet_asked_for_once_it_has_joined(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round with no neighbour would make its silence count."""
+    pinged = list[ReplicationAgent]()
+    ping = ReplicationAgent.ping_neighbours
+
+    async def noted(agent: ReplicationAgent) -> None:
+        await ping(agent)
+        pinged.append(agent)
+
+    monkeypatch.setattr(ReplicationAgent, "ping_neighbours", noted)
+    place = (await mesh.start(1)).place
+    await mesh.crash(1)
+    alone = await mesh.start(2, by=[place])
+    with alone.database.transaction():
+        request_round(alone.database, as_of_ms=NOW_MS)
+    pinged.clear()
+    await until_true(lambda: len(pinged) >= 3)
+    assert alone.agent.replication.rounds == 0
+    assert alone.service.view.serving.phase is serving.Phase.SYNCING
+    await mesh.start(1, port=place.port)
+    await mesh.settled()
 
 
 @clause("7.1")

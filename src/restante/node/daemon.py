@@ -84,7 +84,8 @@ class _Node:
         self._database = self._owned.database
         journal = self._owned.journal
         reap_not_before_ms = delay_reaping(self._database, now_ms=self._started_at_ms)
-        append_node_started(self._database, journal, node_id_of(self._identity.node_key), now_ms=self._started_at_ms)
+        node_id = node_id_of(self._identity.node_key)
+        append_node_started(self._database, journal, node_id, roles=config.roles, now_ms=self._started_at_ms)
         self._file = WatchedFile(self._database, self._owned.commits)
         self._store = SqliteMailbox(self._database, journal, tag_secret=self._identity.tag_secret)
         self._relay = Relay(

@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 
+from restante.model.node_descriptor import Role
 from restante.node.relay import Relay
 from restante.policy.settings import Settings
 from restante.runtime.identity_files import load_identity
@@ -27,7 +28,8 @@ async def run(home: Path) -> None:
     database = Database(home / "node.db", schema="node")
     journal = Journal(database, SystemEntropy())
     store = SqliteMailbox(database, journal, tag_secret=identity.tag_secret)
-    append_node_started(database, journal, node_id_of(identity.node_key), now_ms=SystemClock().now_ms())
+    node_id = node_id_of(identity.node_key)
+    append_node_started(database, journal, node_id, roles=Role.MAILBOX, now_ms=SystemClock().now_ms())
     commits = GroupCommit(database)
     relay = Relay(identity, store, commits=commits, settings=Settings(), clock=SystemClock(), entropy=SystemEntropy())
     server = await relay.listen(LOOPBACK, 0)

@@ -1,11 +1,11 @@
 """Apply actions to a client's or a node's file and count the results."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from restante.model.fleet_actions import ActionKind, FleetAction
 from restante.policy.settings import Settings
+from restante.runtime.journal.node_identity import roles_at_last_start
 from restante.runtime.sqlite.file.database import Database
 from restante.runtime.sqlite.file.journal import Journal
 from restante.runtime.sqlite.outbox.fleet_actions import ActionResult, ClientActions, NodeActions, take_scoreboard
@@ -16,20 +16,17 @@ from restante.runtime.system import SystemClock
 def apply_actions(
     kind: str, database: Database, journal: Journal, wanted: Sequence[FleetAction], settings: Settings
 ) -> dict[tuple[ActionKind, ActionResult], int]:
-    """Apply each action in a separate transaction, so that a failure does not undo earlier ones."""
+    """Apply a client's actions in a transaction each, so that a failure does not undo earlier ones, and a node's
+    together."""
     now_ms = SystemClock().now_ms()
-    apply: Callable[[FleetAction], ActionResult]
+    direct = [action for action in wanted if action.action is not ActionKind.SCOREBOARD]
     if kind == "client":
-        apply = partial(
-            ClientActions(database, journal, SqliteOutbox(database, journal, settings)).apply, now_ms=now_ms
-        )
+        client = ClientActions(database, journal, SqliteOutbox(database, journal, settings))
+        results = [client.apply(action, now_ms=now_ms) for action in direct]
     else:
-        apply = NodeActions(journal).apply
-    counts: Counter[tuple[ActionKind, ActionResult]] = Counter()
+        results = NodeActions(database, journal, roles=roles_at_last_start(journal)).apply(direct, now_ms=now_ms)
+    counts = Counter(zip([action.action for action in direct], results, strict=True))
     scores = [action for action in wanted if action.action is ActionKind.SCOREBOARD]
-    for action in wanted:
-        if action.action is not ActionKind.SCOREBOARD:
-            counts[action.action, apply(action)] += 1
     if scores:
         counts[ActionKind.SCOREBOARD, take_scoreboard(database, journal, scores, now_ms=now_ms)] += 1
     return dict(counts)

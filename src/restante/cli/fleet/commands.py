@@ -147,7 +147,7 @@ def apply(
     file: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply the fleet's actions to this client's or node's file: redrive, retransmit, scoreboard.
+    """Apply the fleet's actions to this client's or node's file: redrive, retransmit, repair, scoreboard.
 
     Each action is checked against the file first and journaled with what it changes. Applying it a second time changes
     nothing. No action deletes mail. Files of actions must be signed by the operator's key and not be expired.

@@ -186,6 +186,8 @@ class MeshAgent:
         while True:
             if self.directory.is_due():
                 self.directory.issue()
+            if self._has_joined:  # a round without neighbours would make this node's silence count
+                self.replication.look_for_request()
             await self.replication.ping_neighbours()
             if self.is_isolated:
                 await self._join()

@@ -5,6 +5,7 @@ for another one meanwhile gets it afterwards.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +16,7 @@ from restante.core.mesh_proofs.records import newer_record, verify_record
 from restante.core.replication import neighbours, serving, sync_round
 from restante.core.replication.responsibility import Take, check_block
 from restante.core.replication.sync_round import Blob, missing_blobs
-from restante.model.errors import RestanteError
+from restante.model.errors import RestanteError, StoreUnusable
 from restante.model.ids import InboxKey, NodeId, PayloadHash
 from restante.model.node_descriptor import NodeDescriptor
 from restante.node.mesh.directory_agent import DirectoryAgent
@@ -27,6 +28,7 @@ from restante.policy.mesh.time_buckets import record_expires_at_ms
 from restante.policy.quota import MailboxQuota
 from restante.ports.commit_queue import CommitQueue
 from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.sqlite.mesh.repair_requests import requested_as_of_ms
 from restante.runtime.sqlite.mesh.store import MeshKeep
 from restante.runtime.transport.mesh_connection import MeshConnection
 from restante.wire.envelope import hash_sealed_bytes
@@ -63,9 +65,21 @@ class ReplicationAgent:
     """Nodes that withdrew and may still hand over what they hold, each with the time until which they do."""
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
     _transfer_at_ms: int = 0
+    _requested_as_of_ms: int | None = None
 
     def request_round(self) -> None:
         self._wanted.set()
+
+    def look_for_request(self) -> None:
+        """Ask for a round if an action of the fleet was applied to the file since the last look (SPEC 13.6).
+
+        The first look takes one of an earlier run, too: that run may have ended before its round.
+        """
+        with contextlib.suppress(StoreUnusable):
+            requested = requested_as_of_ms(self.service.store.reader)
+            if requested != self._requested_as_of_ms:
+                self._requested_as_of_ms = requested
+                self.request_round()
 
     async def run_rounds(self) -> None:
         """Run a round after each request for one."""

@@ -6,18 +6,22 @@ needed.
 """
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final
 
+from restante.core.fleet.repair_proposals import open_proposals
 from restante.core.outbox_events import Recovered, RetransmitRequested
 from restante.core.retransmit import PAUSE_MS
 from restante.model.errors import OutboxFull
 from restante.model.fleet_actions import ActionKind, FleetAction
-from restante.model.ids import MessageId, NodeId
+from restante.model.ids import MessageId, NodeId, PayloadHash
 from restante.model.journal import ASKED_BY_FLEET, JournalKind
+from restante.model.node_descriptor import Role
 from restante.model.states import State
 from restante.runtime.sqlite.file.database import Database, load_queries
 from restante.runtime.sqlite.file.journal import Journal
+from restante.runtime.sqlite.mesh.repair_requests import known_hashes, request_round, requested_as_of_ms
 from restante.runtime.sqlite.outbox.store import SqliteOutbox
 
 SCOREBOARD_KEY: Final = "scoreboard"
@@ -31,12 +35,12 @@ class ActionResult(StrEnum):
 
     DONE = "done"
     ALREADY_DONE = "already done"
-    """The state of the message has changed since, or the action was applied before."""
+    """The state of the message or of its copy has changed since, or the action was applied before."""
     NOT_MINE = "not for this file"
     OUTBOX_FULL = "outbox full"
     """A full outbox recovers nothing; the dead letter stays due."""
-    NOT_SUPPORTED = "not supported"
-    """Replica repair: a single relay has no other nodes."""
+    NOT_SUPPORTED = "not supported without the role storage"
+    """Replica repair: only nodes with this role hold copies of the mesh."""
 
 
 class ClientActions:
@@ -93,15 +97,53 @@ class ClientActions:
 
 
 class NodeActions:
-    """Actions that a node applies. None of them deletes a blob (SPEC 13.6)."""
+    """Actions that a node applies. None of them deletes a blob (SPEC 13.6). `roles` are those of its last start."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, database: Database, journal: Journal, *, roles: Role) -> None:
+        self._database = database
         self._journal = journal
+        self._is_storage = Role.STORAGE in roles
 
-    def apply(self, action: FleetAction) -> ActionResult:
-        """Apply one proposal. Scores are applied by `take_scoreboard`, all of them together."""
-        is_mine = action.target == self._journal.writer and action.action is ActionKind.REPAIR
-        return ActionResult.NOT_SUPPORTED if is_mine else ActionResult.NOT_MINE
+    def apply(self, proposals: Sequence[FleetAction], *, now_ms: int) -> list[ActionResult]:
+        """Apply proposals together, because one round of copies serves all; return the result of each.
+
+        Scores are applied by `take_scoreboard`.
+        """
+        mine = [each for each in proposals if self._is_mine(each)]
+        requested = self._request_copies(mine, now_ms) if self._is_storage and mine else frozenset()
+        return [self._result(each, requested) for each in proposals]
+
+    def _is_mine(self, action: FleetAction) -> bool:
+        is_repair = action.action is ActionKind.REPAIR and action.payload_hash is not None
+        return is_repair and action.target == self._journal.writer
+
+    def _request_copies(self, proposals: Sequence[FleetAction], now_ms: int) -> frozenset[PayloadHash]:
+        """Record that a round of copies is wanted; return for which blobs.
+
+        What the node holds is read before the transaction: it takes long in a big file, and a running node could store
+        nothing meanwhile. A copy that comes in between costs a round that finds nothing to do.
+        """
+        known = known_hashes(self._database, [each.payload_hash for each in proposals if each.payload_hash])
+        with self._database.transaction():
+            applied_as_of_ms = requested_as_of_ms(self._database)
+            wanted = open_proposals(proposals, known=known, applied_as_of_ms=applied_as_of_ms)
+            if wanted:
+                request_round(self._database, as_of_ms=max(each.as_of_ms for each in wanted))
+            for each in wanted:
+                self._journal.append(
+                    JournalKind.RETRANSMIT_REQUESTED,
+                    at_ms=now_ms,
+                    payload_hash=each.payload_hash,
+                    code=ASKED_BY_FLEET,
+                )
+        return frozenset(each.payload_hash for each in wanted if each.payload_hash)
+
+    def _result(self, action: FleetAction, requested: frozenset[PayloadHash]) -> ActionResult:
+        if not self._is_mine(action):
+            return ActionResult.NOT_MINE
+        if not self._is_storage:
+            return ActionResult.NOT_SUPPORTED
+        return ActionResult.DONE if action.payload_hash in requested else ActionResult.ALREADY_DONE
 
 
 def take_scoreboard(database: Database, journal: Journal, scores: list[FleetAction], *, now_ms: int) -> ActionResult:
