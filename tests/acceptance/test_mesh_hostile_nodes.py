@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -201,6 +202,26 @@ async def test_a_client_asks_for_no_more_pages_of_a_directory_than_a_whole_one_h
         await directory.refresh()
         await directory.close()
     assert len(asked) == math.ceil(WHOLE_DIRECTORY / MAX_PAGE)
+
+
+@clause("7.1", "11.6")
+async def test_a_node_counts_only_after_every_endpoint_that_it_names_proved_its_key(node: RunningNode) -> None:
+    """An exit passes raw bytes to any of them: without that it would be a proxy to strangers in the node's network."""
+    heard: list[bytes] = []
+
+    async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(1))
+        writer.close()
+
+    admission = node.agent.directory.admission
+    server = await asyncio.start_server(stranger, "127.0.66.2", 0)
+    async with server, listening(lambda frame, _peer: polite(frame), identity=HOSTILE, host=HOST) as port:
+        of_stranger = Endpoint(ip_address("127.0.66.2").packed, server.sockets[0].getsockname()[1])
+        own = described(HOSTILE, port)
+        await tell(node, sign_descriptor(replace(own, endpoints=(*own.endpoints, of_stranger)), HOSTILE))
+        await until_true(lambda: admission.dials and not admission.machine.is_unchecked(own.node_id))
+        assert heard
+        assert node.service.view.directory.get(own.node_id) is None
 
 
 @clause("7.4", "7.12")

@@ -11,6 +11,7 @@ IPV4_BYTES: Final = 4
 IPV6_BYTES: Final = 16
 _IPV4_NETWORK_BYTES: Final = 3  # /24
 _IPV6_NETWORK_BYTES: Final = 6  # /48
+_MAPPED_PREFIX: Final = bytes(10) + b"\xff\xff"
 
 
 class Role(IntFlag):
@@ -40,6 +41,15 @@ class Endpoint:
     def network(self) -> bytes:
         """Return the /24 of an IPv4 address or the /48 of an IPv6 address. The sizes differ, so they never collide."""
         return self.ip[: _IPV4_NETWORK_BYTES if len(self.ip) == IPV4_BYTES else _IPV6_NETWORK_BYTES]
+
+    @property
+    def is_mapped(self) -> bool:
+        """Return whether this is an IPv4 address written as IPv6 (::ffff:a.b.c.d): all of them would be one /48."""
+        return len(self.ip) == IPV6_BYTES and self.ip.startswith(_MAPPED_PREFIX)
+
+    def unmapped(self) -> "Endpoint":
+        """Return the same endpoint; a mapped IPv4 address is written as IPv4."""
+        return Endpoint(self.ip[-IPV4_BYTES:], self.port) if self.is_mapped else self
 
 
 @dataclass(frozen=True, slots=True)

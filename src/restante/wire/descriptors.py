@@ -139,6 +139,8 @@ def _check(descriptor: NodeDescriptor) -> None:
     node_key(descriptor.node_key)
     exactly(descriptor.onion_key, ONION_KEY_BYTES, "onion key")
     check_number(len(descriptor.endpoints), "number of endpoints", high=MAX_ENDPOINTS)
+    if any(each.is_mapped for each in descriptor.endpoints):
+        raise Malformed("an endpoint of a descriptor is an IPv4 address written as IPv6")
     check_time(descriptor.expires_at_ms, "expires_at")
     # Equal times mean that the node leaves: it publishes a descriptor that expires now (SPEC 7.9).
     check_number(descriptor.issued_at_ms, "issued_at", high=descriptor.expires_at_ms)

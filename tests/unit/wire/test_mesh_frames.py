@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from restante.model.errors import LocalProtocolError, Malformed, TooLarge
 from restante.model.ids import BlindedKey, InboxKey
+from restante.model.node_descriptor import Endpoint
 from restante.wire.descriptors import MAX_DESCRIPTOR_BYTES, decode_descriptor, encode_descriptor
 from restante.wire.frames.codec import MAX_FRAME_BYTES, FrameSplitter, Unknown
 from restante.wire.frames.mesh import MESH_CLASSES, MeshFrame, MeshFrameType, decode_mesh_body, encode_mesh_frame
@@ -83,6 +84,18 @@ def test_a_descriptor_cut_lengthened_or_damaged_is_refused_or_different() -> Non
     assert_refuses_every_truncation(decode_descriptor, raw)
     assert_refuses_one_more_byte(decode_descriptor, raw)
     assert_sees_every_bit(decode_descriptor, raw)
+
+
+@clause("7.1")
+def test_a_descriptor_that_names_an_ipv4_address_as_ipv6_is_refused() -> None:
+    """All such addresses begin alike: they would count as one network."""
+    example = example_descriptor()
+    ipv6 = example.endpoints[1]
+    mapped = Endpoint(bytes(10) + b"\xff\xff" + bytes([192, 0, 2, 1]), ipv6.port)
+    with pytest.raises(Malformed, match="IPv4 address written as IPv6"):
+        decode_descriptor(encode_descriptor(example).replace(ipv6.ip, mapped.ip))
+    assert mapped.unmapped() == Endpoint(bytes([192, 0, 2, 1]), ipv6.port)
+    assert ipv6.unmapped() == ipv6
 
 
 def test_a_descriptor_over_512_bytes_is_too_large() -> None:

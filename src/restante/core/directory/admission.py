@@ -1,8 +1,9 @@
 """Which descriptors enter a node's directory: those of nodes that this node has dialled (SPEC 7.1, decision 0033).
 
 A signature proves a key, not that a node listens anywhere. So a descriptor of an unknown node, or with other endpoints
-than before, waits until this node has dialled one endpoint in each network that it names, and each proved the node key.
-Only then does it count in placement and is passed on. A later issue with the same endpoints needs no dial for a day.
+than before, waits until this node has dialled every endpoint that it names, and each proved the node key. Only then
+does it count in placement and is passed on: what exits and pings dial later has answered with that key. A later issue
+with the same endpoints needs no dial for a day.
 
 Candidates wait in a queue for each source that brought them, and sources take turns: one that floods delays itself.
 """
@@ -57,7 +58,7 @@ class Turn(NamedTuple):
 
 
 class Dialled(NamedTuple):
-    """The node proved its key in each network that it names."""
+    """The node proved its key at each endpoint that it names."""
 
 
 class DialFailed(NamedTuple):
@@ -72,7 +73,7 @@ Event = Offered | Turn | Dialled | DialFailed | GivenUp
 
 
 class Dial(NamedTuple):
-    """Dial one endpoint in each network of the node, then report `Dialled` or `DialFailed`."""
+    """Dial each endpoint of the node, then report `Dialled` or `DialFailed`."""
 
     node: NodeDescriptor
 
@@ -233,7 +234,7 @@ class Admission:
         self._remove(candidate)
         if self._is_checked(candidate.descriptor, now_ms):
             return self._admit(candidate.descriptor, now_ms)
-        self._pace.spend(candidate.source, candidate.descriptor.networks, now_ms / 1_000)
+        self._pace.spend(candidate.source, _dials(candidate.descriptor), now_ms / 1_000)
         self._dialling[candidate.descriptor.node_id] = candidate
         return (Dial(candidate.descriptor),)
 
@@ -283,7 +284,7 @@ class Admission:
                 continue
             if self._is_checked(candidate.descriptor, now_ms):
                 return candidate
-            if may_dial and self._pace.allows(source, candidate.descriptor.networks, now_ms / 1_000):
+            if may_dial and self._pace.allows(source, _dials(candidate.descriptor), now_ms / 1_000):
                 return candidate
         return None
 
@@ -325,6 +326,11 @@ class Admission:
         del self._queues[candidate.source][node]
         if not self._queues[candidate.source]:
             del self._queues[candidate.source]
+
+
+def _dials(node: NodeDescriptor) -> list[bytes]:
+    """Return the network of each dial that checks a node."""
+    return [each.network for each in dict.fromkeys(node.endpoints)]
 
 
 def _most_failed(candidates: Iterable[_Candidate]) -> _Candidate:

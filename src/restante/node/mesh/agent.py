@@ -101,7 +101,7 @@ class MeshAgent:
     def listens_at(self, host: str, port: int) -> None:
         """Tell where the node listens. On all interfaces, it learns its address from those who see it."""
         ip = ip_address(host)
-        self.directory.endpoints = () if ip.is_unspecified else (Endpoint(ip.packed, port),)
+        self.directory.endpoints = () if ip.is_unspecified else (Endpoint(ip.packed, port).unmapped(),)
         self.directory.listen_port = port
 
     async def run(self) -> None:

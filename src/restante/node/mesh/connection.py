@@ -205,7 +205,7 @@ class MeshFamilyConnection:
             self._refuse(request, error.code, str(error), permanent=True)
             return
         host, port = self._peer.remote
-        observed = Endpoint(ip_address(host).packed, port)
+        observed = Endpoint(ip_address(host).packed, port).unmapped()
         self._send(DescriptorTaken(time_ms=self._view.own_clock_ms(), observed=observed), request)
 
     def _put(self, frame: MeshPut, request: int) -> None:

@@ -297,7 +297,7 @@ class DirectoryAgent:
         new."""
         if self.endpoints or not self.listen_port or ip_address(seen.ip).is_unspecified:
             return False
-        self.endpoints = (Endpoint(seen.ip, self.listen_port),)
+        self.endpoints = (Endpoint(seen.ip, self.listen_port).unmapped(),)
         self.issue()
         return True
 
@@ -349,6 +349,6 @@ class DirectoryAgent:
 def _endpoint_of(place: RelayPlace) -> Endpoint | None:
     """Return where a node is that is named by its IP address."""
     try:
-        return Endpoint(ip_address(place.host).packed, place.port)
+        return Endpoint(ip_address(place.host).packed, place.port).unmapped()
     except ValueError:
         return None

@@ -50,12 +50,11 @@ class PeerPool:
         return connection
 
     async def check(self, node: NodeDescriptor) -> None:
-        """Dial one endpoint in each network that the node names, whatever is kept of it; raise `AttemptFailed` unless
-        each answers with its key. The first connection is kept."""
-        firsts = list({each.network: each for each in reversed(node.endpoints)}.values())[::-1]
+        """Dial every endpoint that the node names, whatever is kept of it; raise `AttemptFailed` unless each answers
+        with its key. The first connection is kept."""
         made: list[MeshConnection] = []
         try:
-            for endpoint in firsts:
+            for endpoint in dict.fromkeys(node.endpoints):
                 async with asyncio.timeout(CHECK_S):
                     made.append(await self.at(str(ip_address(endpoint.ip)), endpoint.port, node.node_key))
         except (AttemptFailed, OSError) as error:  # a time-out is an OSError

@@ -46,12 +46,12 @@ class DialPace:
         return self._all.has(dials, now_s) and (of_source is None or of_source.has(dials, now_s))
 
     def allows(self, source: Source, networks: Collection[bytes], now_s: float) -> bool:
-        """Return whether what this source named may be dialled now, one endpoint in each network."""
+        """Return whether what this source named may be dialled now: an endpoint in each network, which may repeat."""
         buckets = () if self._is_private else filter(None, map(self._networks.get, networks))
         return all(each.has(1, now_s) for each in buckets) and self.allows_source(source, now_s, len(networks))
 
     def spend(self, source: Source, networks: Collection[bytes], now_s: float) -> None:
-        """Count the dials. Buckets that are full again are forgotten."""
+        """Count a dial into each of the networks. Buckets that are full again are forgotten."""
         self._sources = {key: each for key, each in self._sources.items() if not each.has(each.burst, now_s)}
         self._networks = {key: each for key, each in self._networks.items() if not each.has(each.burst, now_s)}
         self._all.spend(len(networks), now_s)

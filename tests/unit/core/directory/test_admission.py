@@ -269,6 +269,18 @@ def test_a_node_that_names_two_networks_costs_two_dials_and_one_without_endpoint
     assert len(run(machine, 1_000, step_ms=1_000)) == SOURCE_DIAL_BURST // 2
 
 
+@clause("7.1", "7.12")
+def test_each_endpoint_that_a_node_names_in_one_network_costs_a_dial_into_it() -> None:
+    machine = checks()
+    several = [
+        replace(node(number, network=7), endpoints=tuple(Endpoint(bytes([10, 0, 7, number]), port) for port in (1, 2)))
+        for number in range(1, 20)
+    ]
+    for each in several:
+        offer(machine, each)
+    assert len(run(machine, 50)) == NETWORK_DIAL_BURST // 2
+
+
 def test_the_host_looks_again_when_the_first_back_off_ends() -> None:
     machine = checks()
     assert machine.wait_ms(0) is None
