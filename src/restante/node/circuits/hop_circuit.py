@@ -65,6 +65,7 @@ class HopCircuit:
         self._next: tuple[CircuitConnection, int] | None = None
         self._streams: ExitStreams | None = None
         self._sockets: dict[int, NodeSocket] = {}
+        self._dials: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.began_s = now_s
         self.used_s = now_s
@@ -143,7 +144,7 @@ class HopCircuit:
                 case exit_streams.Store(stream, request):
                     self._store(stream, request)
                 case exit_streams.Dial(stream, node_id):
-                    self._start(self._dial(stream, node_id))
+                    self._dials[stream] = self._start(self._dial(stream, node_id))
                 case exit_streams.Write(stream, data, cost):
                     if stream in self._sockets:
                         self._sockets[stream].write(data, cost)
@@ -151,9 +152,7 @@ class HopCircuit:
                     if stream in self._sockets:
                         self._sockets[stream].switch_reading(on=isinstance(effect, exit_streams.StartReading))
                 case exit_streams.HangUp(stream):
-                    socket = self._sockets.pop(stream, None)
-                    if socket is not None:
-                        socket.close()
+                    self._hang_up(stream)
                 case exit_streams.Break():
                     self.close()
 
@@ -173,23 +172,31 @@ class HopCircuit:
             on_closed=lambda: self._on_streams(lambda streams: streams.hung_up(stream)),
         )
         failure = await self._host.exits.dial(node_id, socket)
-        if self._streams is None or stream not in self._streams.open_streams:
-            socket.close()
-        elif failure is None:
+        del self._dials[stream]  # until here the end of the stream ends the dial
+        if failure is None:
             self._sockets[stream] = socket
             self._on_streams(lambda streams: streams.connected(stream))
             socket.start()
         else:
             self._on_streams(lambda streams: streams.dial_failed(stream, failure))
 
+    def _hang_up(self, stream: int) -> None:
+        dial = self._dials.pop(stream, None)
+        if dial is not None:
+            dial.cancel()
+        socket = self._sockets.pop(stream, None)
+        if socket is not None:
+            socket.close()
+
     def _on_streams(self, act: Callable[[ExitStreams], exit_streams.Effects]) -> None:
         if self._streams is not None:
             self._run_streams(act(self._streams))
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _ended(self) -> None:
         self._host.forget(self)
