@@ -84,7 +84,7 @@ Effects = tuple[Effect, ...]
 
 
 class ByteBudget:
-    """Memory that all circuits of a node share for uploads that are not whole yet."""
+    """Memory that all circuits of a node share for uploads, until the last node of each has answered."""
 
     __slots__ = ("_max", "used")
 
@@ -120,6 +120,8 @@ class ExitStreams:
         self._budget = budget
         self._flow = Flow()
         self._streams: dict[int, _Stream] = {}
+        self._left: dict[int, _Stream] = {}
+        """STOREs that the client has ended while nodes still had to answer: the host holds the message until then."""
         self._last = 0
         self._kind: Command | None = None
         self._stores = TokenBucket(per_s=STORES_PER_MINUTE / _MINUTE_S, burst=STORES_PER_MINUTE, now_s=now_s)
@@ -143,6 +145,9 @@ class ExitStreams:
 
     def answered(self, stream: int, answer: StoreAnswer) -> Effects:
         """One node of a STORE has answered, or did not in time."""
+        if stream in self._left:
+            self._answered_late(stream, self._left[stream])
+            return ()
         found = self._local(stream, StreamInput.STORED)
         if found is None:
             return ()
@@ -190,11 +195,12 @@ class ExitStreams:
         return self._end_after_sending(found)
 
     def closed(self) -> Effects:
-        """The circuit is gone: hang up everywhere and give back the memory."""
+        """The circuit is gone, and with it its puts: hang up everywhere and give back the memory."""
         ended = tuple(HangUp(stream) for stream in self._streams)
-        for found in self._streams.values():
+        for found in (*self._streams.values(), *self._left.values()):
             self._budget.give_back(found.needed)
         self._streams.clear()
+        self._left.clear()
         return ended
 
     def _received(self, content: CellContent, cell_class: CellClass, now_s: float) -> Effects:
@@ -270,10 +276,19 @@ class ExitStreams:
         return self._sendable()
 
     def _end(self, stream: int, found: _Stream) -> Effects:
-        self._budget.give_back(found.needed)
+        if found.to_answer:
+            self._left[stream] = found
+        else:
+            self._budget.give_back(found.needed)
         del self._streams[stream]
         self._flow.close(stream)
         return (HangUp(stream),)
+
+    def _answered_late(self, stream: int, found: _Stream) -> None:
+        found.to_answer -= 1
+        if not found.to_answer:
+            del self._left[stream]
+            self._budget.give_back(found.needed)
 
     def _sendable(self) -> Effects:
         effects: list[Effect] = [Reply(*cell) for cell in self._flow.take()]

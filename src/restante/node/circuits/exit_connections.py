@@ -24,6 +24,9 @@ from restante.wire.frames.mesh_storage import MeshRoom, MeshStored, NotResponsib
 from restante.wire.mesh_keys import mesh_inbox_key
 
 DIAL_TIMEOUT_S: Final = 10.0
+PUT_TIMEOUT_S: Final = 30.0
+"""A dial, the wait for room on a connection that others use, and the answer, of 10 s each. A node that reads nothing
+holds the message of a STORE no longer than that."""
 MAX_WRITE_BUFFER: Final = 262_144
 
 Directory = Callable[[NodeId], NodeDescriptor | None]
@@ -128,8 +131,11 @@ class ExitConnections:
 
     async def _put(self, request: StoreRequest, place: int, rooms: list[MeshRoom]) -> StoreAnswer:
         try:
-            connection = await self._mesh.get(request.nodes[place])
-            answer = await connection.put(request.blinded, request.bucket, request.envelope, on_room=rooms.append)
+            async with asyncio.timeout(PUT_TIMEOUT_S):
+                connection = await self._mesh.get(request.nodes[place])
+                answer = await connection.put(request.blinded, request.bucket, request.envelope, on_room=rooms.append)
+        except TimeoutError:
+            return StoreAnswer(place, NO_ANSWER, b"")
         except AttemptFailed as failed:
             if not failed.reached:
                 return StoreAnswer(place, NO_ANSWER, b"")

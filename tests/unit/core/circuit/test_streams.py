@@ -178,6 +178,24 @@ def test_an_upload_that_ends_with_its_circuit_gives_its_memory_back() -> None:
     assert budget.used == 0
 
 
+@clause("11.5")
+def test_a_message_counts_until_its_last_node_has_answered_though_its_stream_has_ended() -> None:
+    budget = ByteBudget(1_000_000)
+    streams = ExitStreams(budget, now_s=0)
+    used: list[bool] = []
+    for stream in (1, 2):
+        streams.received(CellContent(Command.STORE, stream, encode_store(request(nodes=2))), CellClass.LARGE, now_s=0)
+        streams.received(CellContent(Command.END, stream), CellClass.SMALL, now_s=0)
+    assert streams.open_streams == ()
+    for stream, place in ((1, 0), (2, 1), (1, 1)):
+        assert streams.answered(stream, StoreAnswer(place, 0, b"")) == ()
+        used.append(budget.used >= 2 * 5_300)
+    assert used == [True, True, False]
+    assert budget.used > 5_300
+    streams.closed()
+    assert budget.used == 0
+
+
 @clause("11.7")
 def test_a_node_that_can_not_be_dialled_is_reported() -> None:
     pair = StreamPair(dials=False)

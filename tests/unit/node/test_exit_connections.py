@@ -1,0 +1,50 @@
+"""node/circuits/exit_connections: how long an exit waits for a node (SPEC 11.5, 11.6)."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from restante.crypto.identity import Identity
+from restante.model.ids import BlindedKey
+from restante.node.circuits import exit_connections
+from restante.node.circuits.exit_connections import ExitConnections
+from restante.policy.connection_limits import RelayLimits
+from restante.runtime.transport.mesh_connection import MeshConnection
+from restante.wire.circuit.streams import NO_ANSWER, StoreAnswer, StoreRequest
+from restante.wire.inbox_keys import node_id_of
+from support.mesh.nodes import node
+from support.spec.clauses import clause
+
+SILENT = node(1)
+
+
+class ReadsNothing:
+    """A connection that has no room for one more request, however long one waits."""
+
+    is_ready = True
+
+    async def put(self, *_request: object, **_options: object) -> None:
+        await asyncio.Event().wait()
+
+    async def lost(self) -> None:
+        await asyncio.Event().wait()
+
+    async def close(self) -> None: ...
+
+
+@clause("11.5", "11.6")
+async def test_a_node_that_reads_nothing_does_not_hold_a_message_at_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exit_connections, "PUT_TIMEOUT_S", 0.05)
+    identity = Identity(b"x" * 32)
+    known = {SILENT.node_id: SILENT}
+    exits = ExitConnections(identity, known.get, own_id=node_id_of(identity.node_key), limits=RelayLimits())
+
+    async def connect(*_place: object) -> MeshConnection:
+        return cast("MeshConnection", ReadsNothing())
+
+    exits._mesh._connect = connect
+    request = StoreRequest((SILENT.node_id,), BlindedKey(b"b" * 32), 7, b"message")
+    async with asyncio.timeout(2):
+        assert await exits.put("circuit", request, 0) == StoreAnswer(0, NO_ANSWER, b"")
+    await exits.close()
