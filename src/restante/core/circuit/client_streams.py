@@ -135,7 +135,7 @@ class ClientStreams:
         return self._flow.is_waiting(stream)
 
     def close(self, stream: int) -> Effects:
-        """End a stream. What was written and waits for credit is dropped."""
+        """End a stream. What was written and waits for credit is dropped; END itself needs and costs none."""
         if not self._is_legal(stream, StreamInput.CLOSE):
             return ()
         self._forget(stream)

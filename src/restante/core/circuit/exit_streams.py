@@ -208,7 +208,8 @@ class ExitStreams:
         if command is Command.CREDIT:
             self._flow.credited(stream, data)
             return self._sendable()
-        self._flow.received(stream, cell_class)
+        if command is not Command.END:  # a client ends a stream whatever credit it has: see core.circuit.flow
+            self._flow.received(stream, cell_class)
         if command in (Command.STORE, Command.BEGIN):
             return self._begin(content, cell_class, now_s)
         if not 0 < stream <= self._last:
@@ -219,13 +220,12 @@ class ExitStreams:
         command, stream, data = content
         found = self._streams.get(stream)
         if found is None or (found.phase is StreamPhase.ENDED and command is Command.DATA):  # still under way
-            return _replies(self._flow.consumed(stream, cell_cost(cell_class)))
+            return () if command is Command.END else _replies(self._flow.consumed(stream, cell_cost(cell_class)))
         heard = {Command.DATA: StreamInput.DATA, Command.END: StreamInput.END}.get(command)
         if heard is None or heard not in EXIT_STREAMS[found.phase]:
             return (Break(),)
         if heard is StreamInput.END:
-            spent = _replies(self._flow.consumed(stream, cell_cost(cell_class)))
-            return (*self._end(stream, found), *spent)
+            return self._end(stream, found)
         if found.phase is StreamPhase.OPEN:
             return (Write(stream, data, cell_cost(cell_class)),)
         return self._uploaded(stream, found, data, cell_class)

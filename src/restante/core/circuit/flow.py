@@ -1,7 +1,9 @@
 """Flow control of one end of a circuit: what may be sent now, and which credits to give (SPEC 11.5, NETWORK 4).
 
 A stream may have 256 KiB under way in each direction, a circuit 512 KiB, counted in whole cells. Credits travel inside
-the layers, so only the other end can give them. Streams take turns, one cell each. CREDIT itself costs nothing.
+the layers, so only the other end can give them. Streams take turns, one cell each. CREDIT costs nothing. END of the
+client neither, so that a stream whose window is used up can be ended: both ends leave it out of the count. END of the
+exit follows what the node sent, and costs as much as any cell.
 """
 
 from collections import deque

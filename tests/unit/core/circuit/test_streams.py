@@ -196,6 +196,32 @@ def test_a_message_counts_until_its_last_node_has_answered_though_its_stream_has
     assert budget.used == 0
 
 
+@clause("11.5")
+def test_a_client_ends_as_many_streams_as_it_likes() -> None:
+    pair = StreamPair(echoes=False)
+    for _ in range(2 * CIRCUIT_WINDOW // SMALL):
+        stream, effects = pair.client.begin(NODE)
+        pair.run(effects)
+        pair.run(pair.client.close(stream))
+    assert not pair.broken
+    assert pair.exit.open_streams == ()
+
+
+@clause("11.5")
+def test_a_client_ends_a_stream_for_which_it_has_no_credit() -> None:
+    pair = StreamPair()
+    pair.holds_writes = True
+    stream = 0
+    for _ in range(CIRCUIT_WINDOW // STREAM_WINDOW):
+        stream, effects = pair.client.begin(NODE)
+        pair.run(effects)
+        while not pair.client.is_waiting(stream):
+            pair.run(pair.client.write(stream, b"x"))
+    pair.run(pair.client.close(stream))
+    assert not pair.broken
+    assert pair.hung_up == [stream]
+
+
 @clause("11.7")
 def test_a_node_that_can_not_be_dialled_is_reported() -> None:
     pair = StreamPair(dials=False)
