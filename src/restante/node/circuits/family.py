@@ -24,7 +24,7 @@ from restante.node.circuits.exit_connections import Directory, ExitConnections
 from restante.node.circuits.hop_circuit import HopCircuit
 from restante.node.frame_family import Peer
 from restante.policy.circuits.create_limits import MAX_WAITING, MAX_WAITING_PER_SOURCE, core_meter, create_meter
-from restante.policy.circuits.limits import CircuitLimits, is_left_behind
+from restante.policy.circuits.limits import CircuitLimits, is_crowded, is_left_behind, is_spare, may_create
 from restante.policy.connection_limits import RelayLimits
 from restante.ports.entropy import Entropy
 from restante.runtime.transport.cell_link import CellLink, Side
@@ -52,6 +52,7 @@ OnionKeys = Callable[[], Mapping[bytes, bytes]]
 
 class _Waiting(NamedTuple):
     connection: "CircuitPeer"
+    source: Source
     circuit: int
     create: Create
 
@@ -87,7 +88,9 @@ class CircuitFamily:
             is_busy=lambda connection: connection.circuits > 0,
         )
         self.exits = ExitConnections(identity, directory, own_id=self._own_id, limits=limits)
-        self.circuits: set[HopCircuit] = set()
+        self.circuits: dict[HopCircuit, Source] = {}
+        """Each with the source whose share it takes."""
+        self._circuits_of: Counter[Source] = Counter()
         self.created = 0
         self.refused = 0
         self.handshakes_s = 0.0
@@ -104,12 +107,16 @@ class CircuitFamily:
     def now_s(self) -> float:
         return self._loop.time()
 
-    def knows(self, node: NodeKey | None) -> bool:
-        """Return whether a peer proved the key of a node of the directory. Anybody can make and prove other keys."""
-        return node is not None and self._directory(node_id_of(node)) is not None
+    def knows(self, node: NodeKey) -> bool:
+        """Return whether the key is that of a node of the directory. Anybody can make and prove other keys."""
+        return self._directory(node_id_of(node)) is not None
 
     def forget(self, circuit: HopCircuit) -> None:
-        self.circuits.discard(circuit)
+        source = self.circuits.pop(circuit, None)
+        if source is not None:
+            self._circuits_of[source] -= 1
+            if not self._circuits_of[source]:
+                del self._circuits_of[source]
 
     async def stop(self) -> None:
         """End all circuits and the connections to other nodes."""
@@ -123,13 +130,14 @@ class CircuitFamily:
 
     def enqueue(self, connection: "CircuitPeer", circuit: int, create: Create) -> bool:
         """Queue a handshake; return False if the node or the source has too many waiting."""
-        source = connection.peer.source
-        is_full = len(self._waiting) >= MAX_WAITING or self._waiting_of[source] >= MAX_WAITING_PER_SOURCE
-        if is_full or len(self.circuits) >= self.limits.max_circuits:
+        source, waiting = connection.source, len(self._waiting)
+        is_full = waiting >= MAX_WAITING or self._waiting_of[source] >= MAX_WAITING_PER_SOURCE
+        of_source = self._circuits_of[source] + self._waiting_of[source]
+        if is_full or not may_create(self.limits, taken=len(self.circuits) + waiting, of_source=of_source):
             self.refused += 1
             return False
         self._waiting_of[source] += 1
-        self._waiting.add(source, connection, _Waiting(connection, circuit, create), cost=SOURCE_TURN)
+        self._waiting.add(source, connection, _Waiting(connection, source, circuit, create), cost=SOURCE_TURN)
         if self._draining is None:
             self._draining = self._loop.call_soon(self._drain)
         return True
@@ -145,12 +153,12 @@ class CircuitFamily:
             self._draining = self._loop.call_later(wait_s, self._drain)
             return
         for waiting in self._waiting.take(1):
-            self._waiting_of[waiting.connection.peer.source] -= 1
+            self._waiting_of[waiting.source] -= 1
             self._answer(waiting)
         self._draining = self._loop.call_soon(self._drain)
 
     def _answer(self, waiting: _Waiting) -> None:
-        connection, circuit, create = waiting
+        connection, source, circuit, create = waiting
         if not connection.expects(circuit):
             return  # destroyed while it waited
         began_s = time.thread_time()  # work, not the time that other processes took meanwhile
@@ -176,7 +184,8 @@ class CircuitFamily:
             destroy_previous=lambda: connection.send_destroy(circuit),
             now_s=self.now_s(),
         )
-        self.circuits.add(made)
+        self.circuits[made] = source
+        self._circuits_of[source] += 1
         self.created += 1
         connection.created(circuit, made, answer)
         if self._sweeping is None:
@@ -184,9 +193,10 @@ class CircuitFamily:
 
     def _sweep(self) -> None:
         """End circuits that their clients have left behind."""
-        now_s = self.now_s()
+        now_s, crowded = self.now_s(), is_crowded(self.limits, taken=len(self.circuits))
         for circuit in tuple(self.circuits):
-            if is_left_behind(is_used=circuit.is_used, began_s=circuit.began_s, used_s=circuit.used_s, now_s=now_s):
+            spare = is_spare(is_used=circuit.is_used, is_extended=circuit.is_extended, is_crowded=crowded)
+            if is_left_behind(may_wait=spare, began_s=circuit.began_s, used_s=circuit.used_s, now_s=now_s):
                 circuit.close()
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep) if self.circuits else None
 
@@ -216,6 +226,8 @@ class CircuitPeer:
     def __init__(self, family: CircuitFamily, peer: Peer) -> None:
         self._family = family
         self.peer = peer
+        self.source = peer.source
+        """Whose share of the circuits is used: another node has its own, since it passes on those of many clients."""
         self._circuits: dict[int, HopCircuit | None] = {}
         self._sides: dict[int, _PeerSide] = {}
         self._link = CellLink(peer.send, lambda: peer.can_write, family.cells)
@@ -280,8 +292,9 @@ class CircuitPeer:
             if circuit is not None:
                 circuit.close()
             return
-        if not self._is_node and self._family.knows(self.peer.node_key):
-            self._is_node = True
+        key = self.peer.node_key
+        if not self._is_node and key is not None and self._family.knows(key):
+            self._is_node, self.source = True, Source(key)
             self._meter = create_meter(is_node=True, now_s=now_s)
         most = self._family.limits.max_circuits if self._is_node else self._family.limits.max_circuits_per_client
         self._circuits[number] = None

@@ -20,6 +20,7 @@ from restante.core.circuit.effects import (
 )
 from restante.core.circuit.exit_streams import ByteBudget, ExitStreams
 from restante.core.circuit.hop_end import HopEnd
+from restante.core.circuit.table import Phase
 from restante.crypto.onion import Layer
 from restante.model.errors import LocalProtocolError
 from restante.model.ids import NodeId
@@ -75,6 +76,11 @@ class HopCircuit:
     def is_used(self) -> bool:
         """Whether more cells came than those that build it further."""
         return self._cells > MAX_HOPS - self._end.hop
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether this node passes its cells on to a next hop."""
+        return self._end.phase is Phase.RELAYING
 
     def forward_cell(self, body: bytes) -> None:
         """A cell came from the client's side."""

@@ -36,6 +36,28 @@ HOP_IDLE_S: Final = 75.0
 HOP_GONE_S: Final = 780.0
 
 
-def is_left_behind(*, is_used: bool, began_s: float, used_s: float, now_s: float) -> bool:
-    """Return whether a hop ends a circuit. Idle time begins with the first use: until then it is a client's spare."""
-    return now_s > began_s + HOP_GONE_S or (is_used and now_s > used_s + HOP_IDLE_S)
+def may_create(limits: CircuitLimits, *, taken: int, of_source: int) -> bool:
+    """Return whether a hop makes one more circuit for a source that holds `of_source` of the `taken` ones.
+
+    As with connections (`policy.connection_limits.may_connect`), a source has no limit of its own until half of the
+    circuits are taken; then it may hold a quarter.
+    """
+    if taken >= limits.max_circuits:
+        return False
+    return not is_crowded(limits, taken=taken) or 4 * of_source < limits.max_circuits
+
+
+def is_crowded(limits: CircuitLimits, *, taken: int) -> bool:
+    """Return whether half of the circuits are taken."""
+    return 2 * taken >= limits.max_circuits
+
+
+def is_left_behind(*, may_wait: bool, began_s: float, used_s: float, now_s: float) -> bool:
+    """Return whether a hop ends a circuit. `may_wait` is a client's spare: it may be silent until it is old."""
+    return now_s > began_s + HOP_GONE_S or (not may_wait and now_s > used_s + HOP_IDLE_S)
+
+
+def is_spare(*, is_used: bool, is_extended: bool, is_crowded: bool) -> bool:
+    """Return whether a hop takes a circuit for a client's spare. Idle time begins with the first use; on a crowded hop
+    at once for a circuit that it does not pass on: nothing tells it from one that somebody made to take the place."""
+    return not is_used and (is_extended or not is_crowded)

@@ -191,7 +191,7 @@ class HopCircuit:
         if not self._is_living():
             return
         is_used = self._cells > MAX_HOPS - self._end.hop
-        if is_left_behind(is_used=is_used, began_s=self._began_s, used_s=self._used_s, now_s=self._now_s()):
+        if is_left_behind(may_wait=not is_used, began_s=self._began_s, used_s=self._used_s, now_s=self._now_s()):
             self._run(self._end.close())
         else:
             self._world.engine.after(1_000 * HOP_IDLE_S, self._watch)

@@ -8,7 +8,7 @@ from restante.model.errors import OutOfRange
 from restante.policy.circuits.build_times import FIRST_S, MAX_S, BuildTimes
 from restante.policy.circuits.client_rates import ClientRates, circuit_meter
 from restante.policy.circuits.create_limits import core_meter, create_meter
-from restante.policy.circuits.limits import CircuitLimits
+from restante.policy.circuits.limits import CircuitLimits, may_create
 from restante.policy.circuits.silence import Silence, inner_connect_limit_s, judge_silence, silent_after_s
 from restante.policy.circuits.token_bucket import TokenBucket
 from support.spec.clauses import clause
@@ -46,6 +46,17 @@ def test_a_client_connection_creates_twenty_circuits_a_second() -> None:
     meter = create_meter(is_node=False, now_s=0.0)
     assert sum(meter.take(1, 0.0) for _ in range(100)) == 20
     assert sum(create_meter(is_node=True, now_s=0.0).take(1, 0.0) for _ in range(1_000)) > 20
+
+
+@clause("11.5")
+def test_a_source_has_no_limit_until_half_of_the_circuits_are_taken_then_it_holds_a_quarter() -> None:
+    limits = CircuitLimits()
+    half, quarter = limits.max_circuits // 2, limits.max_circuits // 4
+    assert may_create(limits, taken=half - 1, of_source=half - 1)
+    assert not may_create(limits, taken=half, of_source=half)
+    assert may_create(limits, taken=limits.max_circuits - 1, of_source=quarter - 1)
+    assert not may_create(limits, taken=half, of_source=quarter)
+    assert not may_create(limits, taken=limits.max_circuits, of_source=0)
 
 
 @clause("11.5")
