@@ -224,6 +224,38 @@ async def test_a_node_counts_only_after_every_endpoint_that_it_names_proved_its_
         assert node.service.view.directory.get(own.node_id) is None
 
 
+@clause("7.1")
+async def test_a_node_on_all_interfaces_is_where_two_families_see_it_whatever_the_first_one_says(
+    tmp_path: Path,
+) -> None:
+    lie, truth = bytes([10, 9, 9, 9]), bytes([127, 0, 0, 1])
+
+    def says(ip: bytes) -> Script:
+        def script(frame: MeshFrame | Unknown, _peer: Peer) -> list[MeshFrame]:
+            if isinstance(frame, SyncDirectory):
+                return [DirectoryPage(next_cursor=0, is_last=True, digest=bytes(32), descriptors=())]
+            is_told = isinstance(frame, PublishDescriptor)
+            return [DescriptorTaken(time_ms=NOW_MS, observed=Endpoint(ip, 9))] if is_told else []
+
+        return script
+
+    async with contextlib.AsyncExitStack() as stack:
+        places: list[RelayPlace] = []
+        for number, ip in enumerate((lie, truth, truth), start=201):
+            identity, host = Identity(bytes([number]) * 32), f"127.0.{number}.1"
+            port = await stack.enter_async_context(listening(says(ip), identity=identity, host=host))
+            places.append(RelayPlace(node_key=identity.node_key, host=host, port=port))
+        node = await stack.enter_async_context(running_node(tmp_path, 1, clock=FakeClock(NOW_MS)))
+        node.agent.listens_at("0.0.0.0", node.port)  # noqa: S104 - it is told so, and listens on loopback
+        directory = node.agent.directory
+        directory.bootstrap = places[:1]
+        await directory.join([])
+        assert directory.endpoints == (Endpoint(lie, node.port),), "there is no other word"
+        directory.bootstrap = places
+        await directory.join([])
+        assert directory.endpoints == node.service.view.own.endpoints == (Endpoint(truth, node.port),)
+
+
 @clause("7.4", "7.12")
 async def test_a_node_that_lists_what_exists_nowhere_holds_a_read_for_two_time_outs(
     monkeypatch: pytest.MonkeyPatch,

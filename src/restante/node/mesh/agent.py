@@ -17,6 +17,7 @@ from restante.node.mesh.directory_agent import DirectoryAgent
 from restante.node.mesh.peer_pool import PeerPool
 from restante.node.mesh.replication_agent import ReplicationAgent
 from restante.node.mesh.service import MeshService
+from restante.policy.mesh.own_address import NEEDS_FAMILIES, OwnAddress
 from restante.policy.mesh.repair import PING_INTERVAL_MS, ROUND_AFTER_BUCKET_MS
 from restante.policy.mesh.time_buckets import bucket_at, bucket_end_ms
 from restante.policy.settings import Settings
@@ -102,6 +103,10 @@ class MeshAgent:
         """Tell where the node listens. On all interfaces, it learns its address from those who see it."""
         ip = ip_address(host)
         self.directory.endpoints = () if ip.is_unspecified else (Endpoint(ip.packed, port).unmapped(),)
+        self.directory.own_address = None
+        if ip.is_unspecified:
+            needs_families = min(NEEDS_FAMILIES, self.service.view.needs_families)
+            self.directory.own_address = OwnAddress(needs_families=needs_families)
         self.directory.listen_port = port
 
     async def run(self) -> None:

@@ -35,6 +35,7 @@ from restante.node.mesh.admission_agent import AdmissionAgent
 from restante.node.mesh.peer_pool import PeerPool
 from restante.node.mesh.view import MeshView
 from restante.policy.mesh.network_time import MOST_PEERS, PeerOffset, agree, measure_offset
+from restante.policy.mesh.own_address import NEEDS_FAMILIES, OwnAddress
 from restante.policy.mesh.placement import is_valid
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
@@ -63,6 +64,8 @@ class DirectoryAgent:
     start: Callable[[Coroutine[Any, Any, None]], None]
     on_changed: Callable[[NodeDescriptor], None] = lambda _descriptor: None
     endpoints: tuple[Endpoint, ...] = ()
+    own_address: OwnAddress | None = None
+    """What others say about it, if this node listens on all interfaces."""
     listen_port: int = 0
     reached: set[NodeId] = field(default_factory=set)
     """Nodes whose last answer came: what health calls not isolated."""
@@ -128,6 +131,7 @@ class DirectoryAgent:
         # Only now: descriptors are judged by network time.
         remembered = [each for each in (self.learn(raw, UNKNOWN_SOURCE) for raw in persisted) if each is not None]
         self.issue()
+        await self._learn_own_address(connections)
         copied = list(await asyncio.gather(*map(self._copy_from_bootstrap, connections)))
         if await self._agree_with_out_of_time():
             self.issue()
@@ -268,9 +272,7 @@ class DirectoryAgent:
 
     async def _copy_from_bootstrap(self, connection: MeshConnection) -> bool:
         try:
-            taken = await connection.publish(encode_descriptor(self.view.own))
-            if self._observe(taken.observed):
-                await connection.publish(encode_descriptor(self.view.own))
+            await connection.publish(encode_descriptor(self.view.own))
             await self._copy(connection)
         except RestanteError:
             return False
@@ -292,14 +294,32 @@ class DirectoryAgent:
                 return
             cursor = page.next_cursor
 
-    def _observe(self, seen: Endpoint) -> bool:
-        """Learn the own address from a node that sees it, if this one listens on all interfaces; return whether it is
-        new."""
-        if self.endpoints or not self.listen_port or ip_address(seen.ip).is_unspecified:
-            return False
-        self.endpoints = (Endpoint(seen.ip, self.listen_port).unmapped(),)
-        self.issue()
-        return True
+    async def _learn_own_address(self, connections: Sequence[MeshConnection]) -> None:
+        """Ask bootstrap nodes where they see this one. Until two families agree, the first one is believed."""
+        if self.own_address is None or self.own_address.is_settled:
+            return
+        for connection, seen in zip(connections, await asyncio.gather(*map(self._where, connections)), strict=True):
+            if seen is not None:
+                self._hear_own_address(connection, seen)
+        self._take_own_address(needs_families=1)
+
+    async def _where(self, connection: MeshConnection) -> Endpoint | None:
+        try:
+            return (await connection.publish(encode_descriptor(self.view.own))).observed
+        except RestanteError:
+            return None
+
+    def _hear_own_address(self, connection: MeshConnection, seen: Endpoint) -> None:
+        known = self.view.directory.get(node_id_of(connection.node))
+        family = bytes(connection.node) if known is None else known.family
+        if self.own_address is not None and connection.remote_ip is not None:
+            self.own_address.hear(family, seen.unmapped().ip, by=connection.remote_ip)
+
+    def _take_own_address(self, *, needs_families: int) -> None:
+        ip = None if self.own_address is None else self.own_address.choose(needs_families=needs_families)
+        if ip is not None and self.endpoints != (Endpoint(ip, self.listen_port),):
+            self.endpoints = (Endpoint(ip, self.listen_port),)
+            self.issue()
 
     async def _pass_on(self, node: NodeDescriptor, raw: bytes) -> None:
         try:
@@ -335,7 +355,10 @@ class DirectoryAgent:
         try:
             connection = await self.pool.to(node)
             if self.view.own.signature:
-                await connection.publish(encode_descriptor(self.view.own))
+                taken = await connection.publish(encode_descriptor(self.view.own))
+                if self.own_address is not None and not self.own_address.is_settled:
+                    self._hear_own_address(connection, taken.observed)
+                    self._take_own_address(needs_families=NEEDS_FAMILIES)
         except AttemptFailed:
             self._step(node, DialFailed())
             return

@@ -7,6 +7,7 @@ authenticated by its key before any byte of ours is sent.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any, Final, Generic, Self, TypeVar
 
 from restante.core.link.client_end import ANSWER_TIMEOUT_S, ClientLink
@@ -114,6 +115,12 @@ class OutgoingConnection(LinkConnection, Generic[Waiting]):
     def is_ready(self) -> bool:
         """Whether requests can be sent now."""
         return self._link.phase is Phase.READY
+
+    @property
+    def remote_ip(self) -> bytes | None:
+        """The address that was dialled; None if the connection is lost, or runs over a circuit."""
+        peer = None if self.transport is None else self.transport.get_extra_info("peername")
+        return None if peer is None else ip_address(peer[0].partition("%")[0]).packed
 
     async def lost(self) -> None:
         """Return once the connection has ended."""
