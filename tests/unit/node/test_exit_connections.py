@@ -1,6 +1,7 @@
 """node/circuits/exit_connections: how long an exit waits for a node (SPEC 11.5, 11.6)."""
 
 import asyncio
+from socket import socketpair
 from typing import cast
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from restante.crypto.identity import Identity
 from restante.model.ids import BlindedKey
 from restante.node.circuits import exit_connections
-from restante.node.circuits.exit_connections import ExitConnections
+from restante.node.circuits.exit_connections import ExitConnections, NodeSocket
 from restante.policy.connection_limits import RelayLimits
 from restante.runtime.transport.mesh_connection import MeshConnection
 from restante.wire.circuit.streams import NO_ANSWER, StoreAnswer, StoreRequest
@@ -17,6 +18,7 @@ from support.mesh.nodes import node
 from support.spec.clauses import clause
 
 SILENT = node(1)
+MORE_THAN_A_SOCKET_HOLDS = 8 * 1_048_576
 
 
 class ReadsNothing:
@@ -31,6 +33,21 @@ class ReadsNothing:
         await asyncio.Event().wait()
 
     async def close(self) -> None: ...
+
+
+@clause("11.5", "11.6")
+async def test_an_ended_connection_to_a_node_that_reads_nothing_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exit_connections, "LINGER_S", 0.05)
+    closed = asyncio.Event()
+    socket = NodeSocket(on_data=lambda _data: None, on_written=lambda _cost: None, on_closed=closed.set)
+    near, far = socketpair()
+    with far:
+        transport, _ = await asyncio.get_running_loop().create_connection(lambda: socket, sock=near)
+        socket.write(bytes(MORE_THAN_A_SOCKET_HOLDS), 1)
+        assert transport.get_write_buffer_size()
+        socket.close()
+        async with asyncio.timeout(2):
+            await closed.wait()
 
 
 @clause("11.5", "11.6")

@@ -28,6 +28,8 @@ PUT_TIMEOUT_S: Final = 30.0
 """A dial, the wait for room on a connection that others use, and the answer, of 10 s each. A node that reads nothing
 holds the message of a STORE no longer than that."""
 MAX_WRITE_BUFFER: Final = 262_144
+LINGER_S: Final = 10.0
+"""How long a node may take to read what was written to it before its stream ended."""
 
 Directory = Callable[[NodeId], NodeDescriptor | None]
 
@@ -46,6 +48,7 @@ class NodeSocket(asyncio.Protocol):
         self._on_written = on_written
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
+        self._aborting: asyncio.TimerHandle | None = None
         self._is_blocked = False
         self._unwritten = 0
 
@@ -64,6 +67,8 @@ class NodeSocket(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the cause changes nothing for us
         self._transport = None
+        if self._aborting is not None:
+            self._aborting.cancel()
         self._on_closed()
 
     def pause_writing(self) -> None:
@@ -87,8 +92,10 @@ class NodeSocket(asyncio.Protocol):
             (self._transport.resume_reading if on else self._transport.pause_reading)()
 
     def close(self) -> None:
+        """Close the connection when the node has read what was written, or does not."""
         if self._transport is not None:
             self._transport.close()
+            self._aborting = asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
 
 class ExitConnections:
