@@ -21,6 +21,7 @@ from restante.crypto.identity import Identity
 from restante.model.ids import PayloadHash
 from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
 from restante.model.places import RelayPlace
+from restante.model.sources import UNKNOWN_SOURCE
 from restante.node.frame_family import Peer
 from restante.node.mesh import directory_agent, replication_agent
 from restante.policy.mesh.polling import MOST_UNSENT
@@ -254,6 +255,18 @@ async def test_a_node_on_all_interfaces_is_where_two_families_see_it_whatever_th
         directory.bootstrap = places
         await directory.join([])
         assert directory.endpoints == node.service.view.own.endpoints == (Endpoint(truth, node.port),)
+
+
+@clause("7.1", "7.11")
+async def test_a_node_asks_nobody_for_the_time_whom_it_would_not_dial(node: RunningNode) -> None:
+    expired = described(HOSTILE, 9, issued_at_ms=NOW_MS - 2 * VALID_MS)
+    directory = node.agent.directory
+    directory.endpoints = (Endpoint(bytes([8, 8, 8, 8]), node.port),)
+    directory.heard(expired, UNKNOWN_SOURCE)
+    assert not directory._out_of_time
+    directory.endpoints = (Endpoint(bytes([127, 0, 0, 1]), node.port),)
+    directory.heard(expired, UNKNOWN_SOURCE)
+    assert list(directory._out_of_time.values()) == [expired]
 
 
 @clause("7.4", "7.12")

@@ -40,10 +40,14 @@ class AdmissionAgent:
 
     def offer(self, descriptor: NodeDescriptor, source: Source) -> None:
         """Decide about a descriptor that is newer than the one held, and verified."""
-        if not may_dial(descriptor.endpoints, own=narrowest(self.own_endpoints())):
+        if not self.may_dial(descriptor):
             return
         self._execute(self.machine.step(descriptor.node_id, Offered(descriptor, source), now_ms=_steady_ms()))
         self._continue()
+
+    def may_dial(self, descriptor: NodeDescriptor) -> bool:
+        """Return whether a stranger's descriptor leads to no narrower scope than this node's own."""
+        return may_dial(descriptor.endpoints, own=narrowest(self.own_endpoints()))
 
     async def checked(self, nodes: Iterable[NodeId]) -> None:
         """Return when each of these nodes was dialled once, or is not to be dialled."""

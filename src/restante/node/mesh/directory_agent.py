@@ -86,8 +86,12 @@ class DirectoryAgent:
         verdict = self.view.judge(descriptor)
         if verdict is Verdict.NEW:
             self.admission.offer(descriptor, source)
-        elif verdict in _OUT_OF_TIME and not self.view.time.is_agreed and len(self._out_of_time) < MOST_PEERS:
+        elif verdict in _OUT_OF_TIME and self._may_tell_the_time(descriptor):
             self._out_of_time[descriptor.family] = descriptor
+
+    def _may_tell_the_time(self, node: NodeDescriptor) -> bool:
+        has_room = not self.view.time.is_agreed and len(self._out_of_time) < MOST_PEERS
+        return has_room and self.admission.may_dial(node)
 
     def _admitted(self, descriptor: NodeDescriptor) -> None:
         """Pass on what counts from now on, and see whether its node belongs into the table."""
