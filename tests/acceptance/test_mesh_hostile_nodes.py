@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import math
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -17,15 +18,17 @@ from restante.core.directory.descriptor_set import VALID_MS, WHOLE_DIRECTORY
 from restante.core.link import client_end
 from restante.core.mesh_proofs.descriptors import sign_descriptor
 from restante.core.mesh_proofs.reading import answer_for, sign_done
+from restante.core.mesh_proofs.records import sign_record
 from restante.crypto.identity import Identity
-from restante.model.ids import PayloadHash
+from restante.model.ids import InboxKey, PayloadHash
 from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
 from restante.model.places import RelayPlace
 from restante.model.sources import UNKNOWN_SOURCE
 from restante.node.frame_family import Peer
 from restante.node.mesh import directory_agent, replication_agent
+from restante.node.safe_logging import Event
 from restante.policy.mesh.polling import MOST_UNSENT
-from restante.policy.mesh.time_buckets import bucket_at
+from restante.policy.mesh.time_buckets import bucket_at, period_at
 from restante.runtime.system import SystemEntropy
 from restante.runtime.transport.mesh_connection import MAX_LISTED
 from restante.testing.deterministic import FakeClock
@@ -43,9 +46,11 @@ from restante.wire.frames.mesh_directory import (
     SyncDirectory,
 )
 from restante.wire.frames.mesh_reading import Fetch, Listed, MeshSubscribe
-from restante.wire.frames.mesh_replication import Have, HaveDone, Want
+from restante.wire.frames.mesh_replication import Have, HaveDone, HaveList, Want, WantDone
+from restante.wire.frames.mesh_storage import Record
 from restante.wire.frames.mesh_types import MAX_HASHES
-from restante.wire.mesh_keys import mesh_inbox_key
+from restante.wire.mesh_keys import mesh_inbox_key, record_key_of
+from restante.wire.prekey_records import encode_record
 from support.mesh.device import Device
 from support.mesh.running_nodes import NOW_MS, RunningNode, inbox_now, running_node
 from support.mesh.scripted_node import Script, listening
@@ -128,6 +133,71 @@ async def test_a_neighbour_that_never_ends_its_list_does_not_stop_the_rounds_wit
         await until_true(lambda: len(asked) > 3)
         before = node.agent.replication.rounds
         await until_true(lambda: node.agent.replication.rounds > before)
+
+
+def offered_record(period: int, *, key: bytes | None = None) -> tuple[Script, asyncio.Event]:
+    """The script of a neighbour that lists one prekey record, under its key or another one, and whether it was asked
+    for it."""
+    signed = sign_record(HOSTILE, b"bundle", period=period, now_ms=NOW_MS, nonce=bytes(12), entropy=bytes(32))
+    raw, was_asked = encode_record(signed), asyncio.Event()
+    listed = HaveList(
+        inbox_key=InboxKey(key or record_key_of(signed.blinded)),
+        is_last=True,
+        hashes=(PayloadHash(hashlib.sha256(raw).digest()),),
+    )
+
+    def script(frame: MeshFrame | Unknown, _peer: Peer) -> list[MeshFrame]:
+        if isinstance(frame, Have):
+            return [listed, HaveDone(through=frame.high)]
+        if isinstance(frame, Want):
+            was_asked.set()
+            return [Record(record=raw), WantDone(missing=())]
+        return polite(frame)
+
+    return script, was_asked
+
+
+@clause("7.6", "7.9")
+@pytest.mark.parametrize(
+    ("period", "key"),
+    [
+        (0xFFFF_FFFF, None),  # its expiry is no number of SQLite
+        (3_000_000_000, None),
+        (period_at(NOW_MS) + 2, None),
+        (period_at(NOW_MS) - 2, None),
+        (period_at(NOW_MS), b"k" * 32),
+    ],
+)
+async def test_a_record_of_a_neighbour_is_checked_like_that_of_an_owner(
+    node: RunningNode, period: int, key: bytes | None
+) -> None:
+    script, was_asked = offered_record(period, key=key)
+    async with hostile_neighbour(node, script):
+        await asyncio.wait_for(was_asked.wait(), 60)
+        before = node.agent.replication.rounds
+        node.agent.replication.request_round()
+        await until_true(lambda: node.agent.replication.rounds > before)
+        assert node.service.store.holdings().records == 0
+        assert node.running is not None
+        assert not node.running.done()
+
+
+@clause("7.9")
+async def test_an_error_that_nobody_expected_ends_a_neighbours_turn_and_not_the_node(
+    node: RunningNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_raw: bytes) -> None:
+        raise OverflowError
+
+    monkeypatch.setattr(replication_agent, "verify_record", fail)
+    script, _ = offered_record(period_at(NOW_MS))
+    async with hostile_neighbour(node, script):
+        await until_true(lambda: Event.PEER_DATA_FAILED in {each.msg for each in caplog.records})
+        before = node.agent.replication.rounds
+        node.agent.replication.request_round()
+        await until_true(lambda: node.agent.replication.rounds > before)
+        assert node.running is not None
+        assert not node.running.done()
 
 
 @clause("7.7", "7.11")

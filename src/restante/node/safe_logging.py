@@ -87,6 +87,7 @@ class Event(StrEnum):
     RELAY_REAPED = "relay.reaped"
     RELAY_STOPPING = "relay.stopping"
     STATUS_EXPOSED = "status.not_on_loopback"
+    PEER_DATA_FAILED = "mesh.peer_data_failed"
     FOREIGN = "library.message"
 
 

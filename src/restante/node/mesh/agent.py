@@ -14,6 +14,7 @@ from restante.model.errors import RestanteError, StoreUnusable
 from restante.model.node_descriptor import Endpoint
 from restante.model.places import RelayPlace
 from restante.node.mesh.directory_agent import DirectoryAgent
+from restante.node.mesh.peer_data import note_failure
 from restante.node.mesh.peer_pool import PeerPool
 from restante.node.mesh.replication_agent import ReplicationAgent
 from restante.node.mesh.service import MeshService
@@ -83,8 +84,9 @@ class MeshAgent:
         self._bootstrap = [each for each in bootstrap if each.node_key != service.view.identity.node_key]
         self._tasks: set[asyncio.Task[None]] = set()
         self._pool = PeerPool(service.view.identity, settings.relay)
-        self.directory = DirectoryAgent(service.view, self._pool, entropy, self._bootstrap, self._start)
-        self.replication = ReplicationAgent(service, self.directory, self._pool, commits, settings.mailbox, self._start)
+        start, pool = self._start_for_peer, self._pool
+        self.directory = DirectoryAgent(service.view, pool, entropy, self._bootstrap, start)
+        self.replication = ReplicationAgent(service, self.directory, pool, commits, settings.mailbox, start)
         self.directory.on_changed = self.replication.changed
         service.family.on_descriptor = self.directory.heard
         service.family.on_damaged = self._repair_damaged
@@ -264,10 +266,22 @@ class MeshAgent:
     async def _pause(self, intervals: float) -> None:
         await asyncio.sleep(self._interval_ms * intervals / 1_000)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_for_peer(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start work that one node caused. Its end is nobody else's."""
+        self._start(work, self._ended_for_peer)
+
+    def _start(
+        self, work: Coroutine[Any, Any, None], ended: Callable[[asyncio.Task[None]], None] | None = None
+    ) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(ended or self._ended)
+
+    def _ended_for_peer(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            note_failure(error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Let an unexpected error end `run`, and with it the node: it must not go on half alive."""

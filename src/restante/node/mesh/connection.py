@@ -12,7 +12,7 @@ from restante.core.mailbox import check_put as check_envelope_of_put
 from restante.core.mesh_proofs.descriptors import verify_descriptor
 from restante.core.mesh_proofs.reading import is_delete_by_owner
 from restante.core.mesh_proofs.records import newer_record, verify_record
-from restante.core.replication.responsibility import Take, TakeVerdict, check_put
+from restante.core.replication.responsibility import Take, TakeVerdict, check_put, check_record
 from restante.crypto.identity import is_signed_by
 from restante.model.error_codes import Code
 from restante.model.errors import RestanteError
@@ -26,7 +26,7 @@ from restante.node.mesh.serving import ServingConnection
 from restante.node.mesh.writes import ChangeWork, MeshWrites, PutWork
 from restante.policy.mesh.bounds import DirectoryCopies, EntryTokens, delete_cost
 from restante.policy.mesh.placement import RESPONSIBLE_WITHIN, place
-from restante.policy.mesh.time_buckets import period_at, record_expires_at_ms
+from restante.policy.mesh.time_buckets import record_expires_at_ms
 from restante.policy.quota import Refusal
 from restante.runtime.sqlite.mesh.records import SqliteMeshRecords
 from restante.runtime.sqlite.mesh.store import DamagedMeshBlob, MeshKeep
@@ -52,7 +52,6 @@ from restante.wire.frames.mesh_types import MAX_CONTACTS
 from restante.wire.inbox_keys import node_id_of
 from restante.wire.mesh_keys import mesh_inbox_key, record_key_of
 
-MAX_FUTURE_PERIODS: Final = 1
 _MALFORMED: Final = Refusal(
     permanent=True, code=Code.MALFORMED, text="the inbox key does not follow from blinded key and bucket"
 )
@@ -262,14 +261,14 @@ class MeshFamilyConnection:
             self._refuse(request, error.code, str(error), permanent=True)
             return
         now_ms, key = self._view.now_ms(), record_key_of(record.blinded)
-        expires_at_ms = record_expires_at_ms(record.period)
-        if record.period > period_at(now_ms) + MAX_FUTURE_PERIODS or expires_at_ms <= now_ms:
+        verdict = check_record(self._view.index(), self._view.own, key=key, period=record.period, now_ms=now_ms)
+        if verdict.take is Take.WRONG_PERIOD:
             self._refuse(request, Code.OUT_OF_RANGE, "a record of this period is not kept, by this node's clock")
             return
-        if self._view.rank(key, within=RESPONSIBLE_WITHIN) is None:
-            self._send_better(place(self._view.index(), key, RESPONSIBLE_WITHIN), request)
+        if verdict.take is not Take.ACCEPT:
+            self._send_better(verdict.better, request)
             return
-        operation = self._record_change(key, frame.record, expires_at_ms, now_ms)
+        operation = self._record_change(key, frame.record, record_expires_at_ms(record.period), now_ms)
         self._family.writes.add(ChangeWork(self._peer, self._source, request, operation, len(frame.record)))
 
     def _record_change(

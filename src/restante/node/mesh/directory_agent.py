@@ -32,6 +32,7 @@ from restante.model.node_descriptor import Endpoint, NodeDescriptor
 from restante.model.places import RelayPlace
 from restante.model.sources import UNKNOWN_SOURCE, Source
 from restante.node.mesh.admission_agent import AdmissionAgent
+from restante.node.mesh.peer_data import failing_the_peer
 from restante.node.mesh.peer_pool import PeerPool
 from restante.node.mesh.view import MeshView
 from restante.policy.mesh.network_time import MOST_PEERS, PeerOffset, agree, measure_offset
@@ -164,8 +165,9 @@ class DirectoryAgent:
         except AttemptFailed:
             return False
         try:
-            await self._copy(connection)
-        except RestanteError:
+            with failing_the_peer():
+                await self._copy(connection)
+        except AttemptFailed:
             return False
         finally:
             await connection.close()
@@ -175,17 +177,18 @@ class DirectoryAgent:
         """Ask a node for what lies around this one: it shows that it lives, tells its time, and names new nodes."""
         sent_at_ms = self.view.own_clock_ms()
         try:
-            connection = await self.pool.to(node)
-            answer = await connection.find_node(self.view.own.node_id, MAX_CONTACTS)
+            with failing_the_peer():
+                connection = await self.pool.to(node)
+                answer = await connection.find_node(self.view.own.node_id, MAX_CONTACTS)
+                self._measure(node.node_id, node.family, sent_at_ms, answer.time_ms)
+                for raw in answer.descriptors:
+                    self.learn(raw, Source(node.node_key))
         except AttemptFailed:
             self.reached.discard(node.node_id)
             self._step(node, PingMissed())
             return False
-        self._measure(node.node_id, node.family, sent_at_ms, answer.time_ms)
         self.reached.add(node.node_id)
         self._step(node, Seen())
-        for raw in answer.descriptors:
-            self.learn(raw, Source(node.node_key))
         return True
 
     async def refresh(self) -> None:
@@ -222,10 +225,11 @@ class DirectoryAgent:
         if described is None or node == self.view.own.node_id:
             return lookup.AskFailed(node)
         try:
-            answer = await (await self.pool.to(described)).find_node(target, MAX_CONTACTS)
+            with failing_the_peer():
+                answer = await (await self.pool.to(described)).find_node(target, MAX_CONTACTS)
+                named = [self.learn(raw, Source(described.node_key)) for raw in answer.descriptors]
         except AttemptFailed:
             return lookup.AskFailed(node)
-        named = [self.learn(raw, Source(described.node_key)) for raw in answer.descriptors]
         known = [each.node_id for each in named if each is not None and self.view.directory.get(each.node_id)]
         return lookup.NodesAnswered(node, tuple(known))
 
@@ -269,16 +273,17 @@ class DirectoryAgent:
 
     async def _measure_by_greeting(self, node: NodeDescriptor) -> None:
         sent_at_ms = self.view.own_clock_ms()
-        with contextlib.suppress(AttemptFailed):
+        with contextlib.suppress(AttemptFailed), failing_the_peer():
             connection = await self.pool.dial(node)
             self._measure(node.node_id, node.family, sent_at_ms, connection.hello.now_ms)
             await connection.close()
 
     async def _copy_from_bootstrap(self, connection: MeshConnection) -> bool:
         try:
-            await connection.publish(encode_descriptor(self.view.own))
-            await self._copy(connection)
-        except RestanteError:
+            with failing_the_peer():
+                await connection.publish(encode_descriptor(self.view.own))
+                await self._copy(connection)
+        except AttemptFailed:
             return False
         finally:
             await connection.close()
@@ -333,7 +338,7 @@ class DirectoryAgent:
 
     async def _publish(self, node: NodeDescriptor, raw: bytes) -> None:
         async with self._flooding:
-            with contextlib.suppress(AttemptFailed):  # it will compare digests
+            with contextlib.suppress(AttemptFailed), failing_the_peer():  # it will compare digests
                 await (await self.pool.to(node)).publish(raw)
 
     def _measure(self, node: NodeId, family: bytes, sent_at_ms: int, peer_time_ms: int) -> None:
@@ -357,12 +362,13 @@ class DirectoryAgent:
     async def _check(self, node: NodeDescriptor) -> None:
         """Dial a node before it may enter the table, and tell it who we are, unless `join` is yet to issue that."""
         try:
-            connection = await self.pool.to(node)
-            if self.view.own.signature:
-                taken = await connection.publish(encode_descriptor(self.view.own))
-                if self.own_address is not None and not self.own_address.is_settled:
-                    self._hear_own_address(connection, taken.observed)
-                    self._take_own_address(needs_families=NEEDS_FAMILIES)
+            with failing_the_peer():
+                connection = await self.pool.to(node)
+                if self.view.own.signature:
+                    taken = await connection.publish(encode_descriptor(self.view.own))
+                    if self.own_address is not None and not self.own_address.is_settled:
+                        self._hear_own_address(connection, taken.observed)
+                        self._take_own_address(needs_families=NEEDS_FAMILIES)
         except AttemptFailed:
             self._step(node, DialFailed())
             return

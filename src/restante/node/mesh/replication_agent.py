@@ -14,12 +14,13 @@ from typing import Any, Final
 from restante.core.mailbox import Keep
 from restante.core.mesh_proofs.records import newer_record, verify_record
 from restante.core.replication import neighbours, serving, sync_round
-from restante.core.replication.responsibility import Take, check_block
+from restante.core.replication.responsibility import Take, check_block, check_record
 from restante.core.replication.sync_round import Blob, missing_blobs
-from restante.model.errors import RestanteError, StoreUnusable
+from restante.model.errors import StoreUnusable
 from restante.model.ids import InboxKey, NodeId, PayloadHash
 from restante.model.node_descriptor import NodeDescriptor
 from restante.node.mesh.directory_agent import DirectoryAgent
+from restante.node.mesh.peer_data import failing_the_peer
 from restante.node.mesh.peer_pool import PeerPool
 from restante.node.mesh.service import MeshService
 from restante.policy.mesh.placement import COMPLETE_WITHIN, is_valid, neighbours_of
@@ -149,7 +150,8 @@ class ReplicationAgent:
         """Return the hashes of keys in which the peer differs, or of all keys. None if the peer is silent."""
         try:
             async with asyncio.timeout(COMPARE_WITHIN_S):
-                return await self._lists_of(peer, compares=compares)
+                with failing_the_peer():
+                    return await self._lists_of(peer, compares=compares)
         except (AttemptFailed, TimeoutError):
             return None
 
@@ -179,7 +181,7 @@ class ReplicationAgent:
         now_ms = max(self._transfer_at_ms, _steady_ms())
         self._transfer_at_ms = earliest_next_ms(now_ms=now_ms, transferred_bytes=size_bytes)
         if isinstance(found, Record):
-            return await self._store_record(found.record)
+            return await self._store_record(found.record, blob)
         return await self._store_block(found, blob, peer.node_id)
 
     async def _wait_for_rate(self) -> None:
@@ -204,12 +206,13 @@ class ReplicationAgent:
             self.service.family.stored({blob.inbox_key}, 0)
         return refused is None
 
-    async def _store_record(self, offered: bytes) -> bool:
-        record, now_ms = verify_record(offered), self.service.view.now_ms()
-        key, expires_at_ms = record_key_of(record.blinded), record_expires_at_ms(record.period)
-        if expires_at_ms <= now_ms:
+    async def _store_record(self, offered: bytes, asked: Blob) -> bool:
+        record, view, records = verify_record(offered), self.service.view, self.service.records
+        key, now_ms = record_key_of(record.blinded), view.now_ms()
+        verdict = check_record(view.index(), view.own, key=key, period=record.period, now_ms=now_ms)
+        if key != asked.inbox_key or verdict.take is not Take.ACCEPT:
             return False
-        records = self.service.records
+        expires_at_ms = record_expires_at_ms(record.period)
 
         def keep_newest() -> bool:
             held = records.newest(key)
@@ -286,8 +289,9 @@ class _Round:
 
     async def _have(self, peer: NodeDescriptor) -> None:
         try:
-            missing = await self._missing(peer)
-        except RestanteError:  # the store cannot be read now
+            with failing_the_peer():
+                missing = await self._missing(peer)
+        except AttemptFailed:  # or the store cannot be read now
             missing = None
         if missing is None:
             if self._agent.is_leaver(peer.node_id):
@@ -310,7 +314,8 @@ class _Round:
 
     async def _want(self, peer: NodeDescriptor, blob: Blob) -> None:
         try:
-            is_here = await self._agent.copy(peer, blob)
-        except RestanteError:
+            with failing_the_peer():
+                is_here = await self._agent.copy(peer, blob)
+        except AttemptFailed:
             is_here = False
         self._step(sync_round.BlockStored(blob) if is_here else sync_round.BlockFailed(peer.node_id, blob))

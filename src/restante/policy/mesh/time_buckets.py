@@ -13,6 +13,7 @@ BOUNDARY_MS: Final = 10 * MINUTE_MS
 """This close to a boundary the neighbour bucket counts, too."""
 PERIOD_MS: Final = 30 * DAY_MS
 PERIOD_MARGIN_MS: Final = DAY_MS
+MOST_PERIODS_AHEAD: Final = 1
 RETENTION_MS: Final = 30 * DAY_MS
 FULL_SYNC_BUCKETS: Final = 720
 FIRST_READ_MS: Final = HOUR_MS
@@ -108,3 +109,8 @@ def periods_to_ask(now_ms: int) -> tuple[int, ...]:
 def record_expires_at_ms(period: int) -> int:
     """Return until when nodes keep a record: a day longer than its period."""
     return (period + 1) * PERIOD_MS + PERIOD_MARGIN_MS
+
+
+def takes_record(period: int, *, now_ms: int) -> bool:
+    """Return whether a node keeps a prekey record of this period: the next one at most, and one that still counts."""
+    return period <= period_at(now_ms) + MOST_PERIODS_AHEAD and now_ms < record_expires_at_ms(period)

@@ -21,6 +21,7 @@ from restante.policy.mesh.time_buckets import (
     record_expires_at_ms,
     takes_block,
     takes_put,
+    takes_record,
 )
 from support.spec.clauses import clause
 
@@ -59,6 +60,14 @@ def test_a_replica_is_taken_for_thirty_days_and_never_for_the_future() -> None:
     assert takes_block(500_001, now_ms=end_ms - 1)
     assert not takes_block(500_001, now_ms=START_MS + 30 * MINUTE_MS)
     assert time_buckets.hashes_kept_until_ms(500_000) == end_ms + 30 * DAY_MS + HOUR_MS
+
+
+@clause("7.6")
+def test_a_record_is_taken_for_its_period_a_day_longer_and_one_period_ahead() -> None:
+    now_ms = 700 * PERIOD_MS
+    assert [takes_record(period, now_ms=now_ms) for period in range(698, 703)] == [False, True, True, True, False]
+    assert not takes_record(699, now_ms=now_ms + DAY_MS)
+    assert not takes_record(0xFFFF_FFFF, now_ms=now_ms)
 
 
 @clause("7.5")
