@@ -135,6 +135,31 @@ async def test_a_neighbour_that_never_ends_its_list_does_not_stop_the_rounds_wit
         await until_true(lambda: node.agent.replication.rounds > before)
 
 
+@clause("7.9", "7.12")
+async def test_a_neighbour_that_lists_what_exists_nowhere_holds_a_round_for_two_time_outs(
+    node: RunningNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_end, "ANSWER_TIMEOUT_S", 0.3)
+    wanted = 0
+
+    def script(frame: MeshFrame | Unknown, _peer: Peer) -> list[MeshFrame]:
+        nonlocal wanted
+        if isinstance(frame, Have):
+            some = [PayloadHash(number.to_bytes(32, "big")) for number in range(MAX_HASHES)]
+            return [
+                HaveList(inbox_key=InboxKey(b"k" * 32), is_last=True, hashes=tuple(some)),
+                HaveDone(through=frame.high),
+            ]
+        wanted += isinstance(frame, Want)
+        return polite(frame)
+
+    async with hostile_neighbour(node, script):
+        await until_true(lambda: wanted > 0)
+        before = node.agent.replication.rounds
+        await until_true(lambda: node.agent.replication.rounds > before)
+        assert MOST_UNSENT <= wanted <= 2 * MOST_UNSENT
+
+
 def offered_record(period: int, *, key: bytes | None = None) -> tuple[Script, asyncio.Event]:
     """The script of a neighbour that lists one prekey record, under its key or another one, and whether it was asked
     for it."""

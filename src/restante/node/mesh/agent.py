@@ -198,7 +198,8 @@ class MeshAgent:
             await self.replication.ping_neighbours()
             if self.is_isolated:
                 await self._join()
-            if self.service.view.serving.phase is serving.Phase.SYNCING and self._has_joined:
+            is_syncing = self.service.view.serving.phase is serving.Phase.SYNCING and self._has_joined
+            if is_syncing or self.replication.is_behind:
                 self.replication.request_round()
             await self._pause(1)
 

@@ -8,8 +8,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from restante.core.mailbox import Keep
 from restante.core.mesh_proofs.records import newer_record, verify_record
@@ -39,14 +40,27 @@ from restante.wire.frames.mesh_storage import Record
 from restante.wire.mesh_keys import record_key_of
 
 LAST_KEY: Final = b"\xff" * 32
-MOST_LISTED: Final = 1_000_000
+MOST_LISTED: Final = 65_536
+"""What a round takes of the hashes that one neighbour lists. The rest is left for the next one."""
+MOST_HELD: Final = 1_000_000
+"""What a neighbour of a leaving node may hold in all. One that lists more counts as silent."""
 COMPARE_WITHIN_S: Final = 120.0
-"""How much a neighbour may list in one round, and how long it may take. One that exceeds either counts as silent."""
+"""How long a neighbour may take for its lists. One that takes longer counts as silent."""
+ROUND_WITHIN_S: Final = 600.0
+KEYS_AT_ONCE: Final = 64
+"""Listed keys that are looked up before others have a turn."""
 ENOUGH_COPIES: Final = 3
 """A leaving node goes when so many others, or all there are, hold each of its blobs."""
 
 Lists = dict[InboxKey, dict[PayloadHash, None]]
 """What a neighbour holds of each key, in its order."""
+
+
+class Copied(StrEnum):
+    STORED = "stored"
+    REFUSED = "refused"
+    """It was sent, and this node does not store it."""
+    UNSENT = "unsent"
 
 
 @dataclass(slots=True)
@@ -62,6 +76,8 @@ class ReplicationAgent:
     watched: dict[NodeId, neighbours.Neighbour] = field(default_factory=dict)
     rounds: int = 0
     repairs: int = 0
+    is_behind: bool = False
+    """Whether the last round fetched something and left something: another one soon will fetch more."""
     _left: dict[NodeId, tuple[NodeDescriptor, int]] = field(default_factory=dict)
     """Nodes that withdrew and may still hand over what they hold, each with the time until which they do."""
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -122,6 +138,7 @@ class ReplicationAgent:
     def finished(self, finish: sync_round.Finish) -> None:
         view = self.service.view
         self.rounds += 1
+        self.is_behind = finish.leaves_some
         event = serving.SyncFinished(finish.answered, finish.asked)
         view.serving, _ = serving.step(view.serving, event, now_ms=view.now_ms())
 
@@ -138,7 +155,7 @@ class ReplicationAgent:
         peers = [each for each in self._peers() if not self.is_leaver(each.node_id)]
         held: list[Lists] = []
         for answer in await asyncio.gather(*[self.lists_of(peer, compares=False) for peer in peers]):
-            held += [] if answer is None else [answer]
+            held += [answer.lists] if answer is not None and answer.is_whole else []
         needed = min(ENOUGH_COPIES, len(held))
         return all(
             sum(hashed in lists.get(key, ()) for lists in held) >= needed
@@ -146,7 +163,7 @@ class ReplicationAgent:
             for hashed in hashes
         )
 
-    async def lists_of(self, peer: NodeDescriptor, *, compares: bool = True) -> Lists | None:
+    async def lists_of(self, peer: NodeDescriptor, *, compares: bool = True) -> "Listed | None":
         """Return the hashes of keys in which the peer differs, or of all keys. None if the peer is silent."""
         try:
             async with asyncio.timeout(COMPARE_WITHIN_S):
@@ -155,34 +172,37 @@ class ReplicationAgent:
         except (AttemptFailed, TimeoutError):
             return None
 
-    async def _lists_of(self, peer: NodeDescriptor, *, compares: bool) -> Lists | None:
+    async def _lists_of(self, peer: NodeDescriptor, *, compares: bool) -> "Listed":
         lists: Lists = {}
-        low, listed = bytes(32), 0
+        low, listed, most = bytes(32), 0, MOST_LISTED if compares else MOST_HELD
         connection = await self.pool.to(peer)
-        while listed <= MOST_LISTED:
+        while listed < most:
             own = self.service.store.summaries(low, LAST_KEY, limit=MAX_SUMMARIES) if compares else []
             high = own[-1].inbox_key if len(own) == MAX_SUMMARIES else LAST_KEY
             some, through = await connection.have(low, high, own)
             lists |= some
             listed += sum(map(len, some.values()))
             if through == LAST_KEY:
-                return lists
+                return Listed(lists, is_whole=True)
             low = (int.from_bytes(through, "big") + 1).to_bytes(32, "big")
-        return None
+        return Listed(lists, is_whole=False)
 
-    async def copy(self, peer: NodeDescriptor, blob: Blob) -> bool:
-        """Fetch one blob or record from a neighbour and store it; return whether it is here now."""
+    async def copy(self, peer: NodeDescriptor, blob: Blob) -> Copied:
+        """Fetch one blob or record from a neighbour and store it."""
         await self._wait_for_rate()
         connection: MeshConnection = await self.pool.to(peer)
         found = await connection.want_copy(blob.inbox_key, blob.payload_hash)
-        if found is None:
-            return False
+        if found is None:  # its owner may have deleted it at all nodes meanwhile
+            is_known = blob.payload_hash in self.service.store.known_hashes(blob.inbox_key)
+            return Copied.STORED if is_known else Copied.UNSENT
         size_bytes = len(found.record if isinstance(found, Record) else found.envelope)
         now_ms = max(self._transfer_at_ms, _steady_ms())
         self._transfer_at_ms = earliest_next_ms(now_ms=now_ms, transferred_bytes=size_bytes)
         if isinstance(found, Record):
-            return await self._store_record(found.record, blob)
-        return await self._store_block(found, blob, peer.node_id)
+            is_here = await self._store_record(found.record, blob)
+        else:
+            is_here = await self._store_block(found, blob, peer.node_id)
+        return Copied.STORED if is_here else Copied.REFUSED
 
     async def _wait_for_rate(self) -> None:
         """Keep repair at 4 MB/s."""
@@ -253,6 +273,12 @@ class ReplicationAgent:
             self.request_round()
 
 
+class Listed(NamedTuple):
+    lists: Lists
+    is_whole: bool
+    """Whether the neighbour listed all that it holds or that differs."""
+
+
 def _steady_ms() -> int:
     """Return the time of a clock that never jumps."""
     return round(asyncio.get_running_loop().time() * 1_000)
@@ -270,7 +296,11 @@ class _Round:
 
     async def run(self) -> None:
         self._execute(self._first)
-        await self._done.wait()
+        try:
+            async with asyncio.timeout(ROUND_WITHIN_S):
+                await self._done.wait()
+        except TimeoutError:
+            self._step(sync_round.TimePassed())
 
     def _step(self, event: sync_round.Event) -> None:
         self._state, effects = sync_round.step(self._state, event)
@@ -290,32 +320,42 @@ class _Round:
     async def _have(self, peer: NodeDescriptor) -> None:
         try:
             with failing_the_peer():
-                missing = await self._missing(peer)
+                received = await self._missing(peer)
         except AttemptFailed:  # or the store cannot be read now
-            missing = None
-        if missing is None:
+            received = None
+        if received is None:
             if self._agent.is_leaver(peer.node_id):
                 self._agent.forget_leaver(peer.node_id)
                 self._step(sync_round.ListsReceived(peer.node_id, ()))  # gone, as it said
             else:
                 self._step(sync_round.NodeLost(peer.node_id))
             return
-        self._step(sync_round.ListsReceived(peer.node_id, missing))
+        self._step(received)
 
-    async def _missing(self, peer: NodeDescriptor) -> tuple[Blob, ...] | None:
+    async def _missing(self, peer: NodeDescriptor) -> sync_round.ListsReceived | None:
         """Return what the peer holds and this node should; None if the peer is silent."""
-        lists = await self._agent.lists_of(peer)
-        if lists is None:
+        answer = await self._agent.lists_of(peer)
+        if answer is None:
             return None
         view, store = self._agent.service.view, self._agent.service.store
-        ours = {key: hashes for key, hashes in lists.items() if view.rank(key, within=COMPLETE_WITHIN) is not None}
-        known = {key: store.known_hashes(key) for key in ours}
-        return missing_blobs(ours, known)
+        missing: list[Blob] = []
+        for number, (key, hashes) in enumerate(answer.lists.items()):
+            if number % KEYS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if len(missing) >= MOST_LISTED:
+                break
+            if hashes and view.rank(key, within=COMPLETE_WITHIN) is not None:
+                missing += missing_blobs({key: hashes}, {key: store.known_hashes(key)})
+        is_whole = answer.is_whole and len(missing) < MOST_LISTED
+        return sync_round.ListsReceived(peer.node_id, tuple(missing[:MOST_LISTED]), is_whole)
 
     async def _want(self, peer: NodeDescriptor, blob: Blob) -> None:
         try:
             with failing_the_peer():
-                is_here = await self._agent.copy(peer, blob)
+                copied = await self._agent.copy(peer, blob)
         except AttemptFailed:
-            is_here = False
-        self._step(sync_round.BlockStored(blob) if is_here else sync_round.BlockFailed(peer.node_id, blob))
+            copied = Copied.UNSENT
+        if copied is Copied.STORED:
+            self._step(sync_round.BlockStored(blob))
+        else:
+            self._step(sync_round.BlockFailed(peer.node_id, blob, was_sent=copied is Copied.REFUSED))

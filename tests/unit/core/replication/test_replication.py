@@ -20,6 +20,7 @@ from restante.core.replication.serving import (
     is_complete,
 )
 from restante.core.replication.sync_round import (
+    MOST_UNSENT,
     Blob,
     BlockFailed,
     BlockStored,
@@ -100,6 +101,7 @@ def test_every_phase_of_a_round_meets_every_event() -> None:
             BlockStored(A),
             BlockFailed(NODES[0], A),
             NodeLost(NODES[2]),
+            sync_round.TimePassed(),
         ],
         lambda state, event: sync_round.step(state, event)[0],
     )
@@ -123,6 +125,54 @@ def test_blobs_with_the_fewest_copies_are_fetched_first_from_the_best_holder() -
     assert effects_2 == [SendWant(NODES[1], A), Finish(answered=3, asked=3, fetched=2, unfetched=1)]
 
 
+def invented(blobs: int) -> tuple[Blob, ...]:
+    return tuple(Blob(KEY, PayloadHash(number.to_bytes(32, "big"))) for number in range(blobs))
+
+
+@clause("7.9", "7.12")
+def test_a_neighbour_that_sends_nothing_of_what_it_lists_is_asked_sixteen_times() -> None:
+    lies = invented(5_000)
+    state, asked = run(start(NODES[:2])[0], [ListsReceived(NODES[0], (*lies, A)), ListsReceived(NODES[1], (A,))])
+    wanted = [each.blob for each in asked if isinstance(each, SendWant)]
+    for number in range(100):
+        if state.phase is Phase.FINISHED or number >= len(wanted):
+            break
+        blob = wanted[number]
+        event = BlockStored(blob) if blob == A else BlockFailed(NODES[0], blob)
+        state, effects = sync_round.step(state, event)
+        wanted += [each.blob for each in effects if isinstance(each, SendWant)]
+    assert len(wanted) <= 2 * MOST_UNSENT + 1
+    assert (state.phase, state.fetched, state.unfetched) == (Phase.FINISHED, 1, len(lies))
+
+
+@clause("7.9")
+def test_blobs_that_a_neighbour_sends_and_this_node_refuses_do_not_count_against_it() -> None:
+    some = invented(40)
+    state, asked = run(start(NODES[:1])[0], [ListsReceived(NODES[0], some)])
+    events: list[Event] = [BlockFailed(NODES[0], each, was_sent=True) for each in some[:39]]
+    state, effects = run(state, events)
+    assert sum(isinstance(each, SendWant) for each in (*asked, *effects)) == 40
+
+
+@clause("7.9")
+def test_a_slow_neighbour_holds_back_no_blob_of_the_others() -> None:
+    many, few = invented(1_000), (A, B, C)
+    _, asked = run(start(NODES[:2])[0], [ListsReceived(NODES[0], many), ListsReceived(NODES[1], few)])
+    assert {each.blob for each in asked if isinstance(each, SendWant)} >= set(few)
+
+
+@clause("7.9")
+def test_a_round_that_takes_too_long_ends_and_says_who_has_more() -> None:
+    some = invented(20)
+    lists = [ListsReceived(NODES[0], some), ListsReceived(NODES[1], (A,)), ListsReceived(NODES[2], (), is_whole=False)]
+    state, _ = run(start(NODES[:3])[0], [*lists, BlockStored(A), BlockStored(some[0])])
+    ended, effects = sync_round.step(state, sync_round.TimePassed())
+    [finish] = [each for each in effects if isinstance(each, Finish)]
+    assert finish == Finish(answered=1, asked=3, fetched=2, unfetched=19)
+    assert finish.leaves_some
+    assert sync_round.step(ended, BlockStored(some[1]))[1] == ()
+
+
 def test_deleted_blobs_are_not_missing() -> None:
     listed = {KEY: [A.payload_hash, B.payload_hash]}
     assert missing_blobs(listed, {KEY: frozenset({A.payload_hash})}) == (B,)
@@ -133,7 +183,8 @@ events = st.one_of(
     st.builds(ListsReceived, st.sampled_from(NODES), blobs),
     st.builds(NodeLost, st.sampled_from(NODES)),
     st.builds(BlockStored, st.sampled_from([A, B, C])),
-    st.builds(BlockFailed, st.sampled_from(NODES), st.sampled_from([A, B, C])),
+    st.builds(BlockFailed, st.sampled_from(NODES), st.sampled_from([A, B, C]), st.booleans()),
+    st.builds(sync_round.TimePassed),
 )
 
 
