@@ -16,7 +16,8 @@ HOUR_MS: Final = 3_600_000
 SOURCE_SHARE_OF_TOTAL: Final = 10
 RECORDS_SHARE_OF_TOTAL: Final = 10  # all prekey records together take at most a tenth
 SOURCE_SHARE_OF_MAILBOX: Final = 4
-"""SPEC 6.6: one source may hold a tenth of the total and a quarter of a mailbox's quota, once half is used."""
+"""SPEC 6.6: one source may hold a tenth of the total, or of what records may take, and a quarter of a mailbox's quota,
+once half is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,18 @@ def check_records(quota: MailboxQuota, *, held_bytes: int, more_bytes: int) -> R
     if (held_bytes + more_bytes) * RECORDS_SHARE_OF_TOTAL <= quota.total_bytes:
         return None
     return _full("the node holds as many prekey records as it may")
+
+
+def check_share_of_records(
+    quota: MailboxQuota, *, held_bytes: int, source_bytes: int, more_bytes: int
+) -> Refusal | None:
+    """Return why one source may not put more prekey records, or None. As for mail, its share counts once half of what
+    records may take is used: a tenth of that."""
+    if 2 * held_bytes * RECORDS_SHARE_OF_TOTAL <= quota.total_bytes:
+        return None
+    if (source_bytes + more_bytes) * SOURCE_SHARE_OF_TOTAL * RECORDS_SHARE_OF_TOTAL <= quota.total_bytes:
+        return None
+    return _full("prekey records take more than half of their space, and your network holds its share of it")
 
 
 def is_total_scarce(quota: MailboxQuota, total_bytes: int) -> bool:

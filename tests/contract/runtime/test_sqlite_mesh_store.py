@@ -1,7 +1,7 @@
 """A node's mesh store against a model: idempotent, bounded, journaled, and never serving what is damaged or expired."""
 
 from collections.abc import Iterator
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import pytest
@@ -201,6 +201,35 @@ def test_mailboxes_mesh_records_and_tombstones_share_one_total(files: Files) -> 
     assert files.store.total_bytes() == before + 128 + 10_000
     assert files.records.collect_garbage(now_ms=NOW_MS + HOUR_MS, quota=QUOTA) == 2
     assert files.store.total_bytes() == before + 128
+
+
+def put_records(files: Files, owner: bytes, numbers: range, source: Source, *, expires_at_ms: int = NOW_MS + 1) -> int:
+    """Put records of 8,000 bytes; return how many were taken."""
+    quota = MailboxQuota(total_bytes=10_000_000)  # 1,000,000 for records
+    keys = [owner + number.to_bytes(31, "big") for number in numbers]
+    put_one = partial(files.records.put, expires_at_ms=expires_at_ms, quota=quota, now_ms=NOW_MS, source=source)
+    return sum(put_one(key, bytes(8_000)) is None for key in keys)
+
+
+@clause("6.6", "7.6")
+def test_one_source_gets_a_tenth_of_the_space_of_records_once_half_of_it_is_used(files: Files) -> None:
+    assert put_records(files, b"h", range(200), HERE) == 63  # half, and the one that goes beyond it
+    assert put_records(files, b"h", range(63), HERE) == 63  # renewing takes no space
+    assert put_records(files, b"t", range(200), THERE) == 12
+    assert put_records(files, b"n", range(20), UNKNOWN_SOURCE) == 20  # of a neighbour
+    assert put_records(files, b"t", range(1), THERE, expires_at_ms=NOW_MS + 2) == 0  # of another period
+
+
+@clause("6.6", "7.6")
+def test_what_a_source_put_of_records_is_forgotten_with_their_period_and_with_a_transaction(files: Files) -> None:
+    put_records(files, b"f", range(62), UNKNOWN_SOURCE, expires_at_ms=NOW_MS + 2)
+    put_records(files, b"f", range(62, 63), UNKNOWN_SOURCE, expires_at_ms=NOW_MS + 2)
+    files.database.begin()
+    assert put_records(files, b"h", range(20), HERE) == 12
+    files.database.roll_back()
+    assert put_records(files, b"h", range(20), HERE) == 12
+    assert files.records.collect_garbage(now_ms=NOW_MS + 1, quota=QUOTA) == 12
+    assert put_records(files, b"h", range(20), HERE, expires_at_ms=NOW_MS + 2) == 12
 
 
 @clause("7.7", "7.4")

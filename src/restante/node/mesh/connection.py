@@ -275,14 +275,14 @@ class MeshFamilyConnection:
         self, key: bytes, offered: bytes, expires_at_ms: int, now_ms: int
     ) -> Callable[[], MeshFrame | Refusal]:
         """Return the operation that keeps the newest record and answers with it."""
-        records, quota = self._family.records, self._family.quota
+        records, quota, source = self._family.records, self._family.quota, self._source
 
         def change() -> MeshFrame | Refusal:
             held = records.newest(key)
             newest = newer_record(held, offered)
             if newest == held:
                 return Record(record=newest)
-            refused = records.put(key, newest, expires_at_ms=expires_at_ms, quota=quota, now_ms=now_ms)
+            refused = records.put(key, newest, expires_at_ms=expires_at_ms, quota=quota, now_ms=now_ms, source=source)
             return refused or Record(record=newest)
 
         return change

@@ -82,6 +82,10 @@ DELETE FROM mesh_tombstone WHERE inbox_key = ?;
 -- The prekey record of a key.
 SELECT record FROM mesh_record WHERE record_key = ?;
 
+-- name: record_size
+-- How long the record of a key is, and until when it is kept.
+SELECT length(record), expires_at_ms FROM mesh_record WHERE record_key = ?;
+
 -- name: put_record
 -- A prekey record in place of the one before.
 INSERT INTO mesh_record (record_key, expires_at_ms, record_hash, record) VALUES (?, ?, ?, ?)
