@@ -7,7 +7,6 @@ from pathlib import Path
 
 from restante.client.circuits.circuit import CircuitFailed
 from restante.client.client import Client
-from restante.client.mesh.connections import PutAnswer
 from restante.core.inboxes.mesh_inbox import bucket_keys
 from restante.model.ids import BlindedKey, NodeId
 from restante.model.node_descriptor import NodeDescriptor
@@ -19,6 +18,7 @@ from restante.ports.mesh_connection import MeshConnection
 from restante.testing.memory_mesh import MemoryNode
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.inbox_keys import node_id_of
+from restante.wire.storage_receipts import StorageReceipt
 from support.mesh.memory_world import World, introduced, received, until_connected
 from support.spec.clauses import clause
 
@@ -38,9 +38,11 @@ class FailingCircuits:
         self._fail(f"no circuit with {exits} exits")
         return await self._world.mesh.connect(_place_of(node))
 
-    async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> PutAnswer:
+    async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> StorageReceipt:
         self._fail("the circuit ended before the exit answered")
-        return await (await self._world.mesh.connect(_place_of(node))).put(blinded, bucket, envelope)
+        answer = await (await self._world.mesh.connect(_place_of(node))).put(blinded, bucket, envelope)
+        assert isinstance(answer, StorageReceipt)
+        return answer
 
     def admit(self, size_bytes: int) -> None: ...
 

@@ -14,6 +14,7 @@ from restante.core.transitions import Table, check_phase, legal_phases
 from restante.model.ids import NodeId
 from restante.policy.mesh.placement import COPIES, MOST_TRIED
 from restante.policy.mesh.time_buckets import bucket_at
+from restante.policy.mesh.voices import ENOUGH, voices
 
 WRITE_QUORUM: Final = 2
 WANTED_COPIES: Final = 3
@@ -25,8 +26,9 @@ MOST_PASSED_OVER: Final = COPIES - WRITE_QUORUM
 """So many of the first five. The recipient asks the five, not those farther out; and a node of the other half of a
 partition, or one that two exits called silent, is back long before the ten minutes have passed."""
 MOST_CORRECTIONS: Final = 3
-VOTES_TO_MOVE: Final = 2
-"""So many nodes must name the same other bucket. One node with a wrong clock moves nothing."""
+VOTES_TO_MOVE: Final = ENOUGH
+"""So many voices must name the same other bucket. One node with a wrong clock moves nothing, nor does one exit that
+answers for all nodes."""
 
 
 class Phase(StrEnum):
@@ -59,8 +61,11 @@ class NotAsked(NamedTuple):
 
 
 class WrongBucketAnswered(NamedTuple):
+    """`through` is whoever alone passed the answer on: nobody, if the node was asked directly or two exits agree."""
+
     node: NodeId
     time_ms: int
+    through: frozenset[bytes] = frozenset()
 
 
 class NotResponsibleAnswered(NamedTuple):
@@ -159,8 +164,8 @@ class StoreQuorum:
     """Those of `failed` that nothing is known about."""
     passed_over: tuple[NodeId, ...] = ()
     """The one that failed last comes last."""
-    votes: frozenset[tuple[int, NodeId]] = frozenset()
-    """Which other bucket each node named."""
+    votes: frozenset[tuple[int, NodeId, frozenset[bytes]]] = frozenset()
+    """Which other bucket each node named, and who passed it on."""
     corrections: int = 0
 
     @property
@@ -218,8 +223,8 @@ def _step(state: StoreQuorum, event: Event, now_ms: int) -> Step:
         case NotAsked(node):
             after = replace(state, failed=state.failed | {node}, not_asked=state.not_asked | {node})
             return _after_answer(after, now_ms, ())
-        case WrongBucketAnswered(node, time_ms):
-            return _wrong_bucket(state, node, bucket_at(time_ms), now_ms)
+        case WrongBucketAnswered(node, time_ms, through):
+            return _wrong_bucket(state, (bucket_at(time_ms), node, through), now_ms)
         case NotResponsibleAnswered(node, order):
             return _not_responsible(state, node, order, now_ms)
 
@@ -229,12 +234,13 @@ def _refused(state: StoreQuorum, node: NodeId, now_ms: int) -> Step:
     return _after_answer(after, now_ms, (PassOver(node, now_ms + PASSED_OVER_MS),))
 
 
-def _wrong_bucket(state: StoreQuorum, node: NodeId, named: int, now_ms: int) -> Step:
-    """Move when enough nodes name the same other bucket and none of the old bucket's copies would be wasted."""
-    votes = state.votes | {(named, node)}
+def _wrong_bucket(state: StoreQuorum, vote: tuple[int, NodeId, frozenset[bytes]], now_ms: int) -> Step:
+    """Move when enough voices name the same other bucket and none of the old bucket's copies would be wasted."""
+    named, node, _ = vote
+    votes = state.votes | {vote}
     after = replace(state, failed=state.failed | {node}, votes=votes)
     needed = min(VOTES_TO_MOVE, len(state.asked))
-    agreeing = sum(bucket == named for bucket, _ in votes)
+    agreeing = voices(through | {node} for bucket, node, through in votes if bucket == named)
     if agreeing >= needed and named != state.bucket and not state.is_sent and state.corrections < MOST_CORRECTIONS:
         moving = replace(
             after,
@@ -317,7 +323,7 @@ def _usable(state: StoreQuorum) -> list[NodeId]:
 
 
 def _finish(state: StoreQuorum, now_ms: int) -> Step:
-    unhelpful = state.outstanding | {node for _, node in state.votes}
+    unhelpful = state.outstanding | {node for _, node, _ in state.votes}
     silent = tuple(PassOver(node, now_ms + PASSED_OVER_MS) for node in sorted(unhelpful))
     phase = Phase.STORED if state.is_sent else Phase.FAILED
     return replace(state, phase=phase), (*silent, Finish(state.is_sent))

@@ -6,9 +6,9 @@ Every call raises `AttemptFailed` when the node refuses, does not answer in time
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from restante.model.ids import BlindedKey, InboxKey, NodeKey, PayloadHash
+from restante.model.ids import BlindedKey, InboxKey, NodeId, NodeKey, PayloadHash
 from restante.model.places import RelayPlace
 from restante.wire.frames.codec import Hello
 from restante.wire.frames.mesh_directory import DirectoryPage, Nodes
@@ -28,6 +28,17 @@ class FetchAnswer:
 
     listed: Mapping[InboxKey, tuple[PayloadHash, ...]]
     done: FetchDone
+
+
+class UnsignedAnswer(NamedTuple):
+    """An answer to a put that the node did not sign, and the exit that passed it on: None if it came directly."""
+
+    frame: WrongBucket | NotResponsible
+    exit_id: NodeId | None = None
+
+
+PutAnswer = StorageReceipt | tuple[UnsignedAnswer, ...]
+"""Each exit that was asked may have brought another unsigned answer."""
 
 
 class MeshConnection(Protocol):

@@ -231,6 +231,15 @@ def test_one_node_with_a_wrong_clock_moves_nothing_and_is_passed_over() -> None:
     assert state.phase is Phase.STORED
 
 
+@clause("7.10", "11.6")
+def test_one_exit_that_answers_for_all_nodes_moves_nothing() -> None:
+    exit_ids = [frozenset({bytes([100 + number])}) for number in range(2)]
+    _, effects = run(asking(), [WrongBucketAnswered(node, NEXT_MS, exit_ids[0]) for node in NODES[:10]])
+    assert not any(isinstance(each, MoveTo) for each in effects)
+    votes = [WrongBucketAnswered(node, NEXT_MS, exit_id) for node, exit_id in zip(NODES, exit_ids, strict=False)]
+    assert MoveTo(BUCKET + 2) in run(asking(), votes)[1], "two nodes over two exits do"
+
+
 @clause("7.10")
 def test_a_message_that_is_sent_is_not_moved() -> None:
     votes = [WrongBucketAnswered(NODES[number], NEXT_MS) for number in (2, 3, 4)]

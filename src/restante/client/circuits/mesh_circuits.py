@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from restante.client.circuits.circuit import ClientCircuit
 from restante.client.circuits.pool import CircuitPool
-from restante.client.circuits.store_fanout import Answer, StoreFanout
+from restante.client.circuits.store_fanout import StoreFanout
 from restante.client.circuits.stream_transport import StreamTransport
 from restante.model.ids import BlindedKey
 from restante.model.node_descriptor import NodeDescriptor
 from restante.policy.circuits.silence import inner_connect_limit_s
 from restante.policy.failures import Failure
+from restante.ports.mesh_connection import PutAnswer
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.transport.mesh_connection import MeshConnection
 
@@ -52,7 +53,7 @@ class MeshCircuits:
         limit_s = inner_connect_limit_s(self.pool.times.timeout_s)
         return await MeshConnection.connect_over(dial, node=node.node_key, within_s=limit_s)
 
-    async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> Answer:
+    async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> PutAnswer:
         return await self._fanout.put(node, blinded, bucket, envelope)
 
     def admit(self, size_bytes: int) -> None:

@@ -1,7 +1,8 @@
 """Puts through circuits: those of one message share an upload. Hosts `core.circuit.fanout` (SPEC 11.6).
 
 An exit is trusted with nothing: each receipt is verified against the leaf of the envelope that this client built, and
-an exit that passes on anything else is left out of later circuits.
+an exit that passes on another one is left out of later circuits. WRONG_BUCKET and NOT_RESPONSIBLE are not signed: they
+are returned with the exits that passed them on, two if there are.
 """
 
 import asyncio
@@ -9,13 +10,14 @@ from dataclasses import dataclass, field
 
 from restante.client.circuits.circuit import CircuitFailed, ClientCircuit, NoHopsLeft, short_key
 from restante.client.circuits.pool import CircuitPool
-from restante.core.circuit.fanout import Acquire, Effects, Fanout, GiveUp, Unreachable, Upload
+from restante.core.circuit.fanout import Acquire, Effects, Fanout, GiveUp, NotSigned, Upload
 from restante.core.circuit.pool import STORES
 from restante.core.mesh_proofs.receipts import is_receipt_for, leaf_of
 from restante.model.errors import RestanteError
 from restante.model.ids import BlindedKey, NodeId
 from restante.model.node_descriptor import NodeDescriptor
 from restante.policy.failures import Failure, failure_of_refusal
+from restante.ports.mesh_connection import PutAnswer, UnsignedAnswer
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost
 from restante.wire.circuit.streams import MAX_STORE_NODES, NO_ANSWER, StoreAnswer, StoreRequest
 from restante.wire.envelope import decode_envelope
@@ -23,8 +25,6 @@ from restante.wire.frames.codec import FrameType, Refused
 from restante.wire.frames.mesh import decode_mesh_body
 from restante.wire.frames.mesh_storage import MeshStored, NotResponsible, WrongBucket
 from restante.wire.storage_receipts import StorageReceipt
-
-Answer = StorageReceipt | WrongBucket | NotResponsible
 
 
 @dataclass(slots=True)
@@ -34,14 +34,15 @@ class _Batch:
     blinded: BlindedKey
     bucket: int
     envelope: bytes
-    nodes: dict[NodeId, tuple[NodeDescriptor, asyncio.Future[Answer]]] = field(default_factory=dict)
+    nodes: dict[NodeId, tuple[NodeDescriptor, asyncio.Future[PutAnswer]]] = field(default_factory=dict)
     fanout: Fanout = field(default_factory=lambda: Fanout(()))
     unreached: dict[NodeId, AttemptFailed] = field(default_factory=dict)
     """What the last exit said about a node that it could not reach."""
+    unsigned: dict[NodeId, tuple[UnsignedAnswer, ...]] = field(default_factory=dict)
     failed: AttemptFailed | None = None
     """Why the last circuit failed."""
 
-    def settle(self, node: NodeId, answer: Answer | AttemptFailed) -> None:
+    def settle(self, node: NodeId, answer: PutAnswer | AttemptFailed) -> None:
         future = self.nodes[node][1]
         if future.done():
             return
@@ -50,6 +51,9 @@ class _Batch:
             future.exception()  # a caller that gave up does not read it
         else:
             future.set_result(answer)
+
+    def settle_unsigned(self, node: NodeId) -> None:
+        self.settle(node, self.unsigned.get(node) or self.unreached[node])
 
 
 class _NotFromNode(AttemptFailed):
@@ -62,14 +66,14 @@ class StoreFanout:
         self._batches: dict[tuple[BlindedKey, int, bytes], _Batch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> Answer:
+    async def put(self, node: NodeDescriptor, blinded: BlindedKey, bucket: int, envelope: bytes) -> PutAnswer:
         """Put to one node. Puts of the same envelope in one turn of the loop share an upload."""
         key = (blinded, bucket, envelope)
         batch = self._batches.get(key)
         if batch is None or len(batch.nodes) >= MAX_STORE_NODES:
             batch = self._batches[key] = _Batch(*key)
             asyncio.get_running_loop().call_soon(self._send, key, batch)
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[PutAnswer] = asyncio.get_running_loop().create_future()
         batch.nodes[node.node_id] = node, answer
         return await answer
 
@@ -92,8 +96,8 @@ class StoreFanout:
                     task = asyncio.create_task(self._acquire(batch, effect))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
-                case Unreachable(node):
-                    batch.settle(node, batch.unreached[node])
+                case NotSigned(node):
+                    batch.settle_unsigned(node)
                 case GiveUp(nodes):
                     for node in nodes:
                         batch.settle(node, batch.failed or _circuit_ended())
@@ -141,16 +145,20 @@ class StoreFanout:
         if not batch.fanout.is_waiting_for(node):
             return
         verified = self._verified(circuit, batch.nodes[node][0], batch, answer)
-        if isinstance(verified, _NotFromNode):
-            batch.unreached[node] = verified
-            self._execute(batch, batch.fanout.unreached(upload.number, node))
-        else:
-            batch.fanout.answered(upload.number, node)
-            batch.settle(node, verified)
+        match verified:
+            case _NotFromNode():
+                batch.unreached[node] = verified
+            case UnsignedAnswer():
+                batch.unsigned[node] = (*batch.unsigned.get(node, ()), verified)
+            case _:
+                batch.fanout.answered(upload.number, node)
+                batch.settle(node, verified)
+                return
+        self._execute(batch, batch.fanout.not_signed(upload.number, node))
 
     def _verified(
         self, circuit: ClientCircuit, node: NodeDescriptor, batch: _Batch, answer: StoreAnswer
-    ) -> Answer | AttemptFailed:
+    ) -> StorageReceipt | UnsignedAnswer | AttemptFailed:
         if answer.frame_type == NO_ANSWER:
             text = f"the node {short_key(node.node_id)} can't be reached from the exit {short_key(circuit.hops[-1])}"
             return _NotFromNode(text, failure=Failure.CONNECTION_REFUSED, reached=False)
@@ -163,7 +171,7 @@ class StoreFanout:
         except RestanteError:
             return self._lied(circuit)
         if isinstance(frame, WrongBucket | NotResponsible):
-            return frame
+            return UnsignedAnswer(frame, circuit.hops[-1])
         leaf = leaf_of(decode_envelope(batch.envelope))
         if isinstance(frame, MeshStored) and is_receipt_for(frame.receipt, node=node.node_key, leaf=leaf):
             return frame.receipt

@@ -16,9 +16,8 @@ from restante.model.ids import BlindedKey, NodeKey
 from restante.model.node_descriptor import NodeDescriptor
 from restante.model.places import RelayPlace
 from restante.policy.failures import Failure
-from restante.ports.mesh_connection import MeshConnection, MeshConnector
+from restante.ports.mesh_connection import MeshConnection, MeshConnector, PutAnswer, UnsignedAnswer
 from restante.ports.relay_connection import AttemptFailed, ConnectionLost
-from restante.wire.frames.mesh_storage import NotResponsible, WrongBucket
 from restante.wire.storage_receipts import StorageReceipt
 
 IDLE_S: Final = 60.0
@@ -28,8 +27,6 @@ RETRY_S: Final = 5.0
 """A node that could not be dialled is not dialled again for this long: many requests ask for it at once."""
 INBOX_EXITS: Final = 2
 """Different exits over which the nodes of one inbox are asked, at least (SPEC 11.6)."""
-
-PutAnswer = StorageReceipt | WrongBucket | NotResponsible
 
 
 class Use(StrEnum):
@@ -127,7 +124,8 @@ class MeshConnections:
         """Put to one node, over a connection that only puts or through a circuit."""
         if self.circuits is not None:
             return await self.circuits.put(node, blinded, bucket, envelope)
-        return await (await self.get(node, Use.PUTS)).put(blinded, bucket, envelope)
+        answer = await (await self.get(node, Use.PUTS)).put(blinded, bucket, envelope)
+        return answer if isinstance(answer, StorageReceipt) else (UnsignedAnswer(answer),)
 
     @contextlib.asynccontextmanager
     async def storing(self, size_bytes: int) -> AsyncIterator[None]:

@@ -75,6 +75,7 @@ class MeshDirectory:
         self._bootstrap = tuple(bootstrap)
         self._clock = clock
         self._entropy = entropy
+        self._is_private = is_private
         self._needs_families = 1 if is_private else download.FAMILIES
         self._save = save
         self._set = DescriptorSet(DirectoryLimits(per_network=1 << 20) if is_private else None)
@@ -126,6 +127,12 @@ class MeshDirectory:
     def family_of(self, node: NodeId) -> bytes:
         known = self._peers.get(node)
         return bytes(node) if known is None else known.family
+
+    def parties_of(self, exit_id: NodeId | None) -> frozenset[bytes]:
+        """Return who could have made up what this exit passed on, besides the node itself: it, and its family."""
+        if exit_id is None:
+            return frozenset()
+        return frozenset({exit_id} if self._is_private else {exit_id, self.family_of(exit_id)})
 
     def place(self, key: bytes, count: int = RESPONSIBLE_WITHIN) -> list[NodeDescriptor]:
         """Return the nodes that store what lies under this key, by the descriptors that are held (SPEC 7.3)."""

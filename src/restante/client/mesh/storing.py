@@ -39,6 +39,7 @@ from restante.policy.failures import Failure, failure_of_refusal
 from restante.policy.mesh.placement import MOST_TRIED
 from restante.policy.mesh.time_buckets import bucket_at
 from restante.ports.carrier import StoredByNode
+from restante.ports.mesh_connection import PutAnswer
 from restante.ports.relay_connection import AttemptFailed
 from restante.wire.frames.mesh_storage import NotResponsible, WrongBucket
 from restante.wire.storage_receipts import StorageReceipt
@@ -180,21 +181,25 @@ class MeshStorage:
             event = NotAsked(node) if isinstance(failed, CircuitFailed) else event
         attempt.events.put_nowait((bucket, event))
 
-    def _understood(
-        self, attempt: _Attempt, node: NodeId, bucket: int, answer: StorageReceipt | WrongBucket | NotResponsible
-    ) -> Event:
-        match answer:
-            case WrongBucket():
-                return WrongBucketAnswered(node, answer.time_ms)
-            case NotResponsible():
-                better = self._directory.verified(answer.descriptors)
-                attempt.better.append(Named(self._directory.family_of(node), better))
-                self._directory.suggest(attempt.better)
-                return NotResponsibleAnswered(node, _ids(self._directory.place(attempt.keys.inbox_key, MOST_TRIED)))
-            case _:
-                if bucket == attempt.state.bucket:
-                    attempt.receipts[node] = answer
-                return ReceiptVerified(node)
+    def _understood(self, attempt: _Attempt, node: NodeId, bucket: int, answer: PutAnswer) -> Event:
+        if isinstance(answer, StorageReceipt):
+            if bucket == attempt.state.bucket:
+                attempt.receipts[node] = answer
+            return ReceiptVerified(node)
+        family = self._directory.family_of(node)
+        times = list[tuple[int, frozenset[bytes]]]()
+        for frame, exit_id in answer:
+            through = self._directory.parties_of(exit_id)
+            match frame:
+                case WrongBucket():
+                    times.append((frame.time_ms, through))
+                case NotResponsible():
+                    better = self._directory.verified(frame.descriptors)
+                    attempt.better.append(Named(family, better, through))
+        if times:
+            return _wrong_bucket(node, times)
+        self._directory.suggest(attempt.better)
+        return NotResponsibleAnswered(node, _ids(self._directory.place(attempt.keys.inbox_key, MOST_TRIED)))
 
     async def _order(self, keys: BucketKeys) -> tuple[NodeId, ...]:
         return _ids(await self._directory.find(keys.inbox_key, MOST_TRIED))
@@ -214,6 +219,13 @@ class MeshStorage:
             )
         except RestanteError as problem:
             raise AttemptFailed(str(problem), failure=failure_of_refusal(problem.code, permanent=True)) from problem
+
+
+def _wrong_bucket(node: NodeId, times: Sequence[tuple[int, frozenset[bytes]]]) -> WrongBucketAnswered:
+    """Return the bucket that was named last. Two exits that name the same can't both have made it up."""
+    time_ms, _ = times[-1]
+    through = frozenset.intersection(*(each for named, each in times if bucket_at(named) == bucket_at(time_ms)))
+    return WrongBucketAnswered(node, time_ms, through)
 
 
 def _failure_of(attempt: _Attempt) -> AttemptFailed:

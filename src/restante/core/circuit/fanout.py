@@ -1,8 +1,9 @@
 """Over which circuits one message is uploaded to its nodes (SPEC 11.3, 11.6).
 
 Nodes that are no hop of the first circuit get the message over it, the others over further circuits at the same time.
-What a circuit did not bring to an end is uploaded again over another. A node that an exit can't reach is asked over a
-second exit before it counts as unreachable: the first one may be cut off from it, or lie.
+What a circuit did not bring to an end is uploaded again over another. A node that an exit can't reach, or for which it
+passes on an answer that the node did not sign, is asked over a second exit before that counts: the first one may be cut
+off from it, or lie.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from restante.model.ids import NodeId
 TRIES: Final = 6
 """Circuits that one message is uploaded over before the attempt fails: in a small mesh its nodes are hops of most."""
 OPINIONS: Final = 2
-"""So many exits must fail to reach a node."""
+"""So many exits must bring no answer that a node signed."""
 
 
 class Acquire(NamedTuple):
@@ -25,14 +26,14 @@ class Acquire(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """Upload to these nodes over the circuit that was just acquired; report by `answered`, `unreached` and `ended`."""
+    """Upload to these nodes over the circuit that was just acquired; report by `answered`, `not_signed` and `ended`."""
 
     number: int
     nodes: tuple[NodeId, ...]
 
 
-class Unreachable(NamedTuple):
-    """Two exits, or all that there are, can't reach this node."""
+class NotSigned(NamedTuple):
+    """Two exits, or all that there are, brought nothing that this node signed: believe what they said."""
 
     node: NodeId
 
@@ -43,7 +44,7 @@ class GiveUp(NamedTuple):
     nodes: tuple[NodeId, ...]
 
 
-Effect = Acquire | Upload | Unreachable | GiveUp
+Effect = Acquire | Upload | NotSigned | GiveUp
 Effects = tuple[Effect, ...]
 
 
@@ -52,7 +53,7 @@ class Fanout:
 
     def __init__(self, nodes: Iterable[NodeId]) -> None:
         self._waiting: dict[NodeId, tuple[NodeId, ...]] = dict.fromkeys(nodes, ())
-        """The nodes that have not answered, each with the exits that could not reach it."""
+        """The nodes that have not answered, each with the exits that brought nothing it signed."""
         self._uploads: dict[int, tuple[NodeId, set[NodeId]]] = {}
         """The exit of each upload under way, and the nodes that have not answered over it."""
         self._is_acquiring = False
@@ -89,12 +90,12 @@ class Fanout:
         return self._leave(self._open())
 
     def answered(self, number: int, node: NodeId) -> None:
-        """The node has answered, whatever it said."""
+        """The node has answered, and what it said can't be the exit's."""
         self._waiting.pop(node, None)
         self._uploads[number][1].discard(node)
 
-    def unreached(self, number: int, node: NodeId) -> Effects:
-        """The exit could not reach the node, or passed on an answer that can't be the node's."""
+    def not_signed(self, number: int, node: NodeId) -> Effects:
+        """The exit could not reach the node, or passed on an answer that may be its own."""
         exit_id, nodes = self._uploads[number]
         if node not in self._waiting or node not in nodes:
             return ()  # an exit that says it twice says nothing new
@@ -132,12 +133,12 @@ class Fanout:
         return (Acquire(avoid, frozenset(self._waiting)),)
 
     def _leave(self, nodes: tuple[NodeId, ...]) -> Effects:
-        """Stop asking these nodes. One that an exit could not reach and no other can be asked about is unreachable."""
+        """Stop asking these nodes. What one exit said counts where no other can be asked."""
         effects: list[Effect] = []
         unknown: list[NodeId] = []
         for node in nodes:
             if self._waiting.pop(node):
-                effects.append(Unreachable(node))
+                effects.append(NotSigned(node))
             else:
                 unknown.append(node)
         return (*effects, GiveUp(tuple(unknown))) if unknown else tuple(effects)

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from restante.core.circuit.fanout import Acquire, Effects, Fanout, GiveUp, Unreachable, Upload
+from restante.core.circuit.fanout import Acquire, Effects, Fanout, GiveUp, NotSigned, Upload
 from restante.core.circuit.pool import STORES
+from restante.core.replication.responsibility import Take
 from restante.model.ids import BlindedKey, InboxKey, NodeId, PayloadHash
 from restante.testing.circuit_simulation.client_circuit import SimulatedCircuit, StreamUser
 from restante.testing.circuit_simulation.inner_connection import InnerConnection
 from restante.testing.circuit_simulation.pool import Got, NoCircuit, SimulatedPool
 from restante.testing.circuit_simulation.world import World
-from restante.testing.mesh_simulation.node import SimulatedNode
+from restante.testing.mesh_simulation.node import PutAnswer, SimulatedNode
 from restante.testing.mesh_simulation.values import Answered, Failed, Handle
 from restante.wire.circuit.streams import MAX_STORE_NODES, NO_ANSWER, StoreAnswer, StoreRequest
 
@@ -34,6 +35,15 @@ class _Batch:
 
     nodes: dict[NodeId, tuple[Handle, Answered, Failed]] = field(default_factory=dict)
     fanout: Fanout = field(default_factory=lambda: Fanout(()))
+    unsigned: dict[NodeId, PutAnswer] = field(default_factory=dict)
+    """What an exit passed on although no node signs it. No simulated exit makes it up: the last one will do."""
+
+    def settle_unsigned(self, node: NodeId) -> None:
+        _, answered, failed = self.nodes[node]
+        if node in self.unsigned:
+            answered(self.unsigned[node])
+        else:
+            failed()
 
 
 class CircuitTransport:
@@ -93,8 +103,8 @@ class CircuitTransport:
             match effect:
                 case Acquire(avoid, prefer_not):
                     self.pool.acquire(STORES, partial(self._acquired, batch), avoid=avoid, prefer_not=prefer_not)
-                case Unreachable(node):
-                    batch.nodes[node][2]()
+                case NotSigned(node):
+                    batch.settle_unsigned(node)
                 case GiveUp(nodes):
                     for node in nodes:
                         batch.nodes[node][2](was_asked=False)
@@ -133,10 +143,15 @@ class _Upload(StreamUser):
         if self._is_over or not fanout.is_waiting_for(node):
             return
         if answer.frame_type == NO_ANSWER:
-            self._transport.execute(self._batch, fanout.unreached(self._number, node))
+            self._transport.execute(self._batch, fanout.not_signed(self._number, node))
+            return
+        said = self._world.tickets.take(answer.body)
+        if isinstance(said, PutAnswer) and said.take is not Take.ACCEPT:
+            self._batch.unsigned[node] = said
+            self._transport.execute(self._batch, fanout.not_signed(self._number, node))
         else:
             fanout.answered(self._number, node)
-            self._batch.nodes[node][1](self._world.tickets.take(answer.body))
+            self._batch.nodes[node][1](said)
 
     def on_over(self) -> None:
         if not self._is_over:

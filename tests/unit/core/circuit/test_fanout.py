@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restante.core.circuit.fanout import OPINIONS, TRIES, Acquire, Effect, Effects, Fanout, GiveUp, Unreachable, Upload
+from restante.core.circuit.fanout import OPINIONS, TRIES, Acquire, Effect, Effects, Fanout, GiveUp, NotSigned, Upload
 from restante.model.ids import NodeId
 from support.spec.clauses import clause
 
@@ -64,12 +64,12 @@ def test_a_node_that_an_exit_cannot_reach_is_asked_over_a_second_exit() -> None:
     fanout = Fanout(NODES)
     fanout.start()
     first = uploaded(fanout.acquired(FIRST))
-    wanted = acquired(fanout.unreached(first.number, NODES[0]))
+    wanted = acquired(fanout.not_signed(first.number, NODES[0]))
     assert wanted.avoid == {NODES[0], FIRST[-1]}
-    assert fanout.unreached(first.number, NODES[0]) == (), "an exit has one opinion"
+    assert fanout.not_signed(first.number, NODES[0]) == (), "an exit has one opinion"
     second = uploaded(fanout.acquired(SECOND))
     assert second.nodes == NODES[:1]
-    assert fanout.unreached(second.number, NODES[0]) == (Unreachable(NODES[0]),)
+    assert fanout.not_signed(second.number, NODES[0]) == (NotSigned(NODES[0]),)
     assert not fanout.is_waiting_for(NODES[0])
 
 
@@ -78,7 +78,7 @@ def test_the_receipt_of_the_second_exit_counts() -> None:
     fanout = Fanout(NODES[:1])
     fanout.start()
     first = uploaded(fanout.acquired(FIRST))
-    fanout.unreached(first.number, NODES[0])
+    fanout.not_signed(first.number, NODES[0])
     second = uploaded(fanout.acquired(SECOND))
     fanout.answered(second.number, NODES[0])
     assert fanout.ended(first.number) == fanout.ended(second.number) == ()
@@ -89,9 +89,9 @@ def test_without_a_second_exit_the_first_one_is_believed() -> None:
     fanout = Fanout(NODES[:2])
     fanout.start()
     first = uploaded(fanout.acquired(FIRST))
-    fanout.unreached(first.number, NODES[0])
+    fanout.not_signed(first.number, NODES[0])
     acquired(fanout.no_hops_left())
-    assert fanout.no_hops_left() == (Unreachable(NODES[0]),)
+    assert fanout.no_hops_left() == (NotSigned(NODES[0]),)
     assert fanout.is_waiting_for(NODES[1]), "its upload is under way"
 
 
@@ -137,7 +137,7 @@ class Chance:
             case Acquire():
                 self.acquires += 1
                 self.acquire()
-            case Unreachable(node):
+            case NotSigned(node):
                 assert self.opinions[node]
                 self.settled.append(node)
             case GiveUp(nodes):
@@ -166,7 +166,7 @@ class Chance:
             self.settled.append(node)
         elif chance < 0.8 and self.fanout.is_waiting_for(node):
             self.opinions.setdefault(node, set()).add(exit_id)
-            self.todo += self.fanout.unreached(number, node)
+            self.todo += self.fanout.not_signed(number, node)
         elif chance >= 0.8:
             del self.under_way[number]
             self.todo += self.fanout.ended(number)

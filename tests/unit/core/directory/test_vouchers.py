@@ -38,6 +38,20 @@ def test_servers_of_one_family_have_one_voice_and_the_newest_issue_counts() -> N
     assert vouched([Named(b"1", (node(1),)), Named(b"2", (newer,))], needed=VOUCHERS) == [newer]
 
 
+@clause("7.10", "11.6")
+def test_an_exit_has_one_voice_whatever_it_answers_for_nodes_and_as_a_node() -> None:
+    liar, other = frozenset({b"exit"}), frozenset({b"other"})
+    named = (node(1),)
+    for_two_nodes = [Named(b"1", named, liar), Named(b"2", named, liar)]
+    assert vouched(for_two_nodes, needed=VOUCHERS) == []
+    as_a_node = [Named(b"1", named, liar), Named(b"exit", named, other)]
+    assert vouched(as_a_node, needed=VOUCHERS) == []
+    one_node_over_two = [Named(b"1", named, liar), Named(b"1", named, other)]
+    assert vouched(one_node_over_two, needed=VOUCHERS) == []
+    two_nodes_over_two = [Named(b"1", named, liar), Named(b"2", named, other)]
+    assert vouched(two_nodes_over_two, needed=VOUCHERS) == [node(1)]
+
+
 @clause("7.1")
 def test_a_node_counts_where_two_servers_name_it() -> None:
     moved = replace(node(1, issued_at_ms=NOW_MS + 1), endpoints=node(2).endpoints)
