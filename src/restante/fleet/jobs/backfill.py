@@ -6,6 +6,7 @@ depends on all before it. Running it again writes the same tables again. `now_ms
 
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Final
 
 from pyspark import StorageLevel
@@ -21,7 +22,7 @@ from restante.fleet.lake.enrolment_file import read_enrolment
 from restante.fleet.lake.file_systems import Listing
 from restante.fleet.lake.layout import DAY, Lake, check_writable
 from restante.fleet.lake.segment_discovery import segments_here, segments_of
-from restante.fleet.lake.segments import Segment, damaged, read_segments, signed_files
+from restante.fleet.lake.segments import Segment, check_unchanged, damaged, read_segments, signed_files
 from restante.fleet.lake.table_writer import (
     discard_files,
     file_rows,
@@ -120,6 +121,7 @@ def backfill(
     forget_record(lake)
     is_all = (first_day, last_day) == (FIRST_DAY, LAST_DAY)
     keep = outside(first_day, last_day)
+    check = partial(check_unchanged, spark, segments)
     with watched(spark, "validating", tell):
         known = survey_segments(spark, segments, rows, write_to=lake if is_all else None)
         validated = validate_prescanned(rows, known, signed_files(segments))
@@ -132,16 +134,18 @@ def backfill(
         is_asked_for = sf.col(DAY) >= sf.lit(first_day)
         with watched(spark, "writing events", tell):
             if is_all and known.repeated == ():
+                check()
                 replace_files(open_base_table(lake, "events"), known.files)
             else:
                 discard_files(open_base_table(lake, "events"), known.files)
-                replace_rows(until.filter(is_asked_for), open_base_table(lake, "events"), keep=keep)
+                replace_rows(until.filter(is_asked_for), open_base_table(lake, "events"), keep=keep, check=check)
             quarantined = _rejected_rows(spark, validated, known).unionByName(file_rows(spark, broken))
-            replace_rows(quarantined, open_base_table(lake, "quarantine"))
+            replace_rows(quarantined, open_base_table(lake, "quarantine"), check=check)
         partitions = partitions_for(known.events_at_most, at_least=spark.sparkContext.defaultParallelism)
         table = arrivals(until, partitions=partitions, order=settings.order, dedup=settings.dedup)
         with watched(spark, "judging arrivals", tell):
-            replace_rows(with_day(table).filter(is_asked_for), open_base_table(lake, "arrivals"), keep=keep)
+            judged = with_day(table).filter(is_asked_for)
+            replace_rows(judged, open_base_table(lake, "arrivals"), keep=keep, check=check)
         if is_published:
             with watched(spark, "publishing tables", tell):
                 publish(

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from restante.fleet.jobs.segment_survey import survey_segments
-from restante.fleet.lake.segments import Segment, damaged, find_segments, read_segments, signed_files
+from restante.fleet.lake.segments import Segment, check_unchanged, damaged, find_segments, read_segments, signed_files
 from restante.fleet.spark.map_in_arrow import partitions_for
 from restante.fleet.spark.session import open_session
 from restante.fleet.transforms.conservation import conservation, missing_events, unaccounted
@@ -94,6 +94,7 @@ def prescanned(spark: SparkSession, segments: list[Segment]) -> Iterator[tuple[D
         validated = validated.persist()
     try:
         yield validated, tallies(validated, known)
+        check_unchanged(spark, segments)
     finally:
         validated.unpersist()
 

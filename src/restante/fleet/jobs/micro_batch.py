@@ -23,7 +23,15 @@ from restante.fleet.kernels.row_rules import SHARED_BYTES
 from restante.fleet.lake.enrolment_file import enrolment_stamp, read_enrolment
 from restante.fleet.lake.file_systems import open_folder
 from restante.fleet.lake.layout import Lake
-from restante.fleet.lake.segments import UNKNOWN_KEY, Segment, damaged, inspect_segments, read_segments, signed_files
+from restante.fleet.lake.segments import (
+    UNKNOWN_KEY,
+    Segment,
+    check_unchanged,
+    damaged,
+    inspect_segments,
+    read_segments,
+    signed_files,
+)
 from restante.fleet.spark.errors import is_for_want_of_room
 from restante.fleet.spark.map_in_arrow import BatchFunction
 from restante.fleet.stream.annotate import annotate_rows
@@ -125,6 +133,7 @@ class MicroBatches:
         files = BatchFiles(reread=reread, signed=signed_files(segments), find_signed=partial(signed_before, self._lake))
         work = _advance_bucket(self._lake.root, buckets, files, self._settings, before.retained_from)
         fragments = self._run(segments, len(buckets), work)
+        check_unchanged(self._spark, segments)
         read: dict[str, int] = {}
         changes = EventChanges()
         after = list(buckets)

@@ -35,6 +35,12 @@ Listing = dict[str, tuple[int, int]]
 class Folder(Protocol):
     def names(self) -> list[str]: ...
     def status(self, name: str) -> tuple[int, int]: ...
+
+    def mark(self, name: str) -> tuple[int, ...]:
+        """Return what is another value once the bytes of the file were another, as far as the file system tells. Of a
+        store it is as old as the last `names`."""
+        ...
+
     def listing(self) -> Listing: ...
     def path(self, name: str) -> Path | StorePath: ...
     def size(self, name: str) -> int: ...
@@ -68,6 +74,11 @@ class LocalFolder:
     def status(self, name: str) -> tuple[int, int]:
         found = self.path(name).stat()
         return found.st_size, found.st_mtime_ns
+
+    def mark(self, name: str) -> tuple[int, ...]:
+        """No program can put back the time of the last change (ctime)."""
+        found = self.path(name).stat()
+        return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
     def path(self, name: str) -> Path:
         return self._directory / name
@@ -123,6 +134,9 @@ class HadoopFolder:
 
     def status(self, name: str) -> tuple[int, int]:
         return self._listing[name]
+
+    def mark(self, name: str) -> tuple[int, ...]:
+        return self.status(name)
 
     def path(self, name: str) -> StorePath:
         return StorePath(f"{self._address}/{name}")

@@ -8,7 +8,7 @@ unverified. Whether a row makes sense is decided in transforms/validate.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from restante.fleet.spark.map_in_arrow import tasks_for
 from restante.fleet.tables.journal_schema import JOURNAL, JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 from restante.model.conservation_report import BadSegment
 from restante.model.error_codes import Code
-from restante.model.errors import Malformed, RestanteError
+from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.model.provenance import SegmentClaim
 from restante.wire.journal_schema import FIELDS, SCHEMA_VERSION
 from restante.wire.segment_manifest import (
@@ -72,12 +72,14 @@ _STORED_TYPES: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
 class Segment:
     """A file whose end is there and whose columns are the journal's; `rows` is what it says it holds.
 
-    `claim` is what its manifest says, if an enrolled key signed it.
+    `claim` is what its manifest says, if an enrolled key signed it, and `mark` that of the file before its hash was
+    compared.
     """
 
     path: Path | StorePath
     rows: int
     claim: SegmentClaim | None = None
+    mark: tuple[int, ...] = field(default=(), compare=False)
 
 
 def signed_files(segments: Iterable[Segment]) -> frozenset[str]:
@@ -159,7 +161,7 @@ def _look(folder: Folder, name: str, enrolment: Enrolment | None, *, has_manifes
         return _Look(bad=(BadSegment(name=name, reason=difference),))
     if enrolment is None or manifest.key is None:
         return _Look(segment=segment, manifest=manifest)
-    return _Look(segment=replace(segment, claim=_claim(manifest, raw)), manifest=manifest)
+    return _Look(segment=replace(segment, claim=_claim(manifest, raw), mark=folder.mark(name)), manifest=manifest)
 
 
 def _doubt(manifest: Manifest, enrolment: Enrolment) -> str:
@@ -277,15 +279,15 @@ def _check_bounds(footer: Any, size_bytes: int) -> None:
 def _check_columns(schema: parquet.ParquetSchema) -> None:
     """Columns that we do not know are of a newer writer and are not read; ones that may be null may be missing."""
     columns = {column.path: column for column in map(schema.column, range(len(schema)))}
-    for field in FIELDS:
-        if field.name not in columns:
-            if field.nullable:
+    for wanted in FIELDS:
+        if wanted.name not in columns:
+            if wanted.nullable:
                 continue
-            raise Malformed(f"{field.name}: the column is missing")
-        column = columns[field.name]
+            raise Malformed(f"{wanted.name}: the column is missing")
+        column = columns[wanted.name]
         stored = (column.physical_type, column.logical_type.type)
-        if stored not in _STORED_TYPES[field.type] or column.max_repetition_level:
-            raise Malformed(f"{field.name}: the column must be {field.type}")
+        if stored not in _STORED_TYPES[wanted.type] or column.max_repetition_level:
+            raise Malformed(f"{wanted.name}: the column must be {wanted.type}")
 
 
 def damaged(segments: Iterable[Segment], rows_read: Mapping[str, int]) -> list[BadSegment]:
@@ -316,6 +318,30 @@ def read_segments(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame
         # The name comes encoded as in a URL, but for the plus sign, which stands for itself.
         name = sf.url_decode(sf.replace(name, sf.lit("+"), sf.lit("%2B")))
     return reader.parquet(*paths).select(*JOURNAL_COLUMNS, name.alias(SOURCE_FILE))
+
+
+def check_unchanged(spark: SparkSession | None, segments: Sequence[Segment]) -> None:
+    """Raise if a signed segment is another file than when its hash was compared: call it after the rows were read and
+    before anything that follows from them counts."""
+    signed = [segment for segment in segments if segment.claim is not None]
+    if not signed:
+        return
+    where = signed[0].path
+    folder = open_folder(where.parent if isinstance(where, Path) else str(where).rpartition("/")[0], spark)
+    there = frozenset(folder.names())
+    changed = [segment.path.name for segment in signed if not _is_unchanged(folder, segment, there)]
+    if changed:
+        others = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
+        raise StoreUnusable(
+            f"{changed[0]}{others}, signed, changed while it was read: nothing of it counts; the next run rejects it"
+        )
+
+
+def _is_unchanged(folder: Folder, segment: Segment, there: frozenset[str]) -> bool:
+    try:
+        return segment.path.name in there and folder.mark(segment.path.name) == segment.mark
+    except FileNotFoundError:
+        return False
 
 
 def as_spark_path(path: Path | StorePath) -> str:

@@ -50,11 +50,20 @@ def open_base_table(lake: Lake, kind: str) -> DeltaFiles:
     )
 
 
-def replace_rows(rows: DataFrame, table: DeltaFiles, *, keep: KeepFile = lambda _file: False, batch: int = 0) -> None:
-    """Make `rows` the content of the table, beside the live files that `keep` is true for."""
+def replace_rows(
+    rows: DataFrame,
+    table: DeltaFiles,
+    *,
+    keep: KeepFile = lambda _file: False,
+    batch: int = 0,
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """Make `rows` the content of the table, beside the live files that `keep` is true for. Nothing is committed if
+    `check` raises once all rows were read."""
     live = table.live()
     is_on_store = is_object_store(table.address)
     added = write_rows(rows, table.address, partition=table.partition) if is_on_store else _written(rows, table)
+    check()
     table.replace(added, (path for path, file in live.items() if not keep(file)), batch=batch)
 
 
