@@ -5,16 +5,19 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
+from restante.core.fleet.enrolment import ENROLMENT_FILE
 from restante.crypto.identity import Identity
 from restante.fleet.jobs.backfill import backfill
 from restante.fleet.jobs.report_input import look_at, source_of
 from restante.fleet.jobs.stream import Streamed, StreamOptions, start_stream
-from restante.fleet.lake.enrolment_file import accept_key, read_enrolment
+from restante.fleet.lake.enrolment_file import accept_key, read_enrolment, remove_key
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.reading import read_live
 from restante.fleet.lake.segments import find_segments
+from restante.model.errors import RestanteError
 from restante.model.journal import JournalKind
 from restante.model.provenance import Certainty, provenance_of
 from restante.policy.settings import Settings
@@ -55,6 +58,30 @@ def test_a_segment_of_an_unknown_key_counts_for_nothing_until_the_key_is_enrolle
     assert provenance_of(one.claim for one in segments).certainty is Certainty.VERIFIED
     unchecked = source_of(spark, look_at(lake.root)).segments
     assert provenance_of(one.claim for one in unchecked).certainty is Certainty.UNVERIFIED
+
+
+@clause("13.1")
+def test_a_stream_reads_nothing_by_an_older_list_of_keys(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    lake.local_segments.mkdir()
+    accept_key(lake.root, STRANGER.public.hex(), OPERATOR)
+    old = (tmp_path / ENROLMENT_FILE).read_bytes()
+    accept_key(lake.root, KEY.public.hex(), OPERATOR)
+    remove_key(lake.root, STRANGER.public.hex(), OPERATOR)
+    new = (tmp_path / ENROLMENT_FILE).read_bytes()
+    journals = [Journal(writer(number)) for number in (1, 2)]
+    for number, journal in enumerate(journals):
+        journal.write(JournalKind.ACCEPTED, message(number), NOON_MS)
+    ship_chain(lake.local_segments, journals[0].rows, sizes=1)
+    assert update(spark, lake).counts.events == 1
+    (tmp_path / ENROLMENT_FILE).write_bytes(old)
+    ship_chain(lake.local_segments, journals[1].rows, sizes=1, key=STRANGER)
+    with pytest.raises(RestanteError, match="is an older list, number 1: number 3 was here before"):
+        update(spark, lake)
+    (tmp_path / ENROLMENT_FILE).write_bytes(new)
+    done = update(spark, lake)
+    assert done.counts.events == 1
+    assert [one.reason for one in done.bad_files] == [f"signed by an unknown key: {STRANGER.public.hex()}"]
 
 
 def verdicts_of(spark: SparkSession, lake: Lake) -> list[tuple[bytes, str, str, str | None]]:

@@ -1,15 +1,21 @@
 """`restante fleet enrol`: which journal keys count in a lake."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from restante.cli.fleet.batch_jobs import AsJson
+from restante.cli.fleet.last_lists import last_list_file, last_serial, remember_serial
 from restante.cli.fleet.operator_key import KeyFile, PinnedKey, parse_pinned_key, read_operator
 from restante.cli.fleet.spark_jobs import require_spark
-from restante.cli.terminal import console, print_json
-from restante.model.errors import ConfigurationInvalid
+from restante.cli.terminal import HINT, console, print_json
+from restante.model.error_codes import Code
+from restante.model.errors import ConfigurationInvalid, RestanteError
 from restante.views.text_tables import table
+
+if TYPE_CHECKING:
+    from restante.core.fleet.enrolment import Enrolment
 
 
 def enrol(
@@ -31,20 +37,19 @@ def enrol(
 
     The list of keys lies in the lake, signed by the operator's key. A segment that an unknown key signed counts for
     nothing. One that nothing signs is shown in reports and leads to no action. A stream keeps what it read before a key
-    was removed, until 'restante fleet stream --reset'.
+    was removed, until 'restante fleet stream --reset'. Lists are numbered, and a file beside the operator's key keeps
+    the last number for each lake: an older list that was put back is refused.
     """
     if [show, accept is not None, remove is not None].count(True) != 1:
         raise ConfigurationInvalid("one of --list, --accept KEY and --remove KEY is needed")
     with require_spark():
-        from restante.fleet.lake.enrolment_file import accept_key, read_enrolment, remove_key
+        from restante.fleet.lake.enrolment_file import read_enrolment
         from restante.fleet.lake.signers import signers_of
-    from restante.core.fleet.enrolment import parse_journal_key
 
     if changed := accept or remove:
         if key is None:
             raise ConfigurationInvalid("--accept and --remove need --key FILE: the operator signs the list of keys")
-        change = remove_key if accept is None else accept_key
-        enrolled = change(lake, parse_journal_key(changed), read_operator(key))
+        enrolled = _changed(lake, changed, key, is_accepted=accept is not None)
         if as_json:
             print_json({"enrolled": sorted(enrolled.keys)})
             return
@@ -66,3 +71,25 @@ def enrol(
         return
     cells = [(str(row["key"]), "yes" if row["enrolled"] else "NO", f"{row['segments']:,}") for row in rows]
     console().print(table("Journal keys", "key", "enrolled", "segments signed", rows=cells, right=("segments signed",)))
+
+
+def _changed(lake: str, changed: str, key: Path, *, is_accepted: bool) -> "Enrolment":
+    """Sign a new list of keys, unless the one in the lake is older than the last that this operator signed for it."""
+    from restante.core.fleet.enrolment import parse_journal_key
+    from restante.fleet.lake.enrolment_file import accept_key, remove_key
+    from restante.fleet.lake.layout import is_here, local_path
+
+    change = accept_key if is_accepted else remove_key
+    operator = read_operator(key)
+    place = str(local_path(lake).resolve()) if is_here(lake) else lake.rstrip("/")
+    try:
+        made = change(lake, parse_journal_key(changed), operator, last_serial=last_serial(key, place))
+    except RestanteError as problem:
+        if problem.code is Code.AUTHENTICATION_FAILED:
+            problem.add_note(
+                f"{HINT}Put back the newest list from a backup of the lake. Without one, look with --list which keys "
+                f"this one names, delete the line of the lake in {last_list_file(key)} and remove what must not count."
+            )
+        raise
+    remember_serial(key, place, made.serial)
+    return made

@@ -1,12 +1,13 @@
 """The journal keys that an operator enrolled, in a file that the operator's key signs (SPEC 13.1).
 
-The file lies in the lake, where others may write: without the operator's signature it is worth nothing.
+The file lies in the lake, where others may write: without the operator's signature it is worth nothing. Each list has
+a higher serial number than the one before, so whoever remembers the last one notices an older list that was put back.
 """
 
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from restante.crypto.identity import Identity, is_signed_by
@@ -22,9 +23,10 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """Public keys as hex."""
+    """Public keys as hex. A list from before there were serial numbers, or none at all, has serial 0."""
 
     keys: frozenset[str] = frozenset()
+    serial: int = field(default=0, compare=False)
 
 
 def parse_journal_key(text: str) -> str:
@@ -35,9 +37,10 @@ def parse_journal_key(text: str) -> str:
     return key
 
 
-def sign_enrolment(keys: Iterable[str], operator: Identity) -> bytes:
+def sign_enrolment(keys: Iterable[str], operator: Identity, serial: int = 0) -> bytes:
     """Return the content of the file: a line with the keys, and a line with the signature."""
-    line = json.dumps({"version": _VERSION, "keys": sorted(keys)}, separators=(",", ":")).encode() + b"\n"
+    said = {"version": _VERSION, "serial": serial, "keys": sorted(keys)}
+    line = json.dumps(said, separators=(",", ":")).encode() + b"\n"
     return line + json.dumps({"signature": operator.sign(_DOMAIN + line).hex()}).encode() + b"\n"
 
 
@@ -50,10 +53,20 @@ def verify_enrolment(raw: bytes, operator_key: bytes) -> Enrolment:
     if not isinstance(signature, str) or not _is_signed(operator_key, signature, line + b"\n"):
         raise RestanteError(f"{ENROLMENT_FILE} is not signed by the operator's key", code=Code.AUTHENTICATION_FAILED)
     said = _object(line)
-    keys = said.get("keys")
-    if said.get("version") != _VERSION or not isinstance(keys, list):
+    keys, serial = said.get("keys"), said.get("serial", 0)
+    if said.get("version") != _VERSION or not isinstance(keys, list) or type(serial) is not int:
         raise Malformed(f"{ENROLMENT_FILE} is of another version")
-    return Enrolment(frozenset(parse_journal_key(str(key)) for key in keys))
+    return Enrolment(frozenset(parse_journal_key(str(key)) for key in keys), serial)
+
+
+def check_not_older(found: Enrolment, last_serial: int) -> None:
+    """Raise if this list is older than one that was seen before: keys that were removed since would count again."""
+    if found.serial < last_serial:
+        raise RestanteError(
+            f"{ENROLMENT_FILE} is an older list, number {found.serial:,}: number {last_serial:,} was here before, "
+            "and keys that were removed since would count again",
+            code=Code.AUTHENTICATION_FAILED,
+        )
 
 
 def _is_signed(operator_key: bytes, signature: str, line: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from restante.core.fleet.enrolment import ENROLMENT_FILE, Enrolment, sign_enrolment, verify_enrolment
+from restante.core.fleet.enrolment import ENROLMENT_FILE, Enrolment, check_not_older, sign_enrolment, verify_enrolment
 from restante.crypto.identity import Identity
 from restante.fleet.lake.new_files import put_small_file, read_small_file
 from restante.model.error_codes import Code
@@ -20,21 +20,21 @@ def read_enrolment(root: str, operator_key: bytes | None) -> Enrolment | None:
     return Enrolment() if raw is None else verify_enrolment(raw, operator_key)
 
 
-def accept_key(root: str, key: str, operator: Identity) -> Enrolment:
-    """Enrol one journal key, signed by the operator."""
-    known = read_enrolment(root, bytes(operator.address)) or Enrolment()
-    return _write(root, known.keys | {key}, operator)
+def accept_key(root: str, key: str, operator: Identity, *, last_serial: int = 0) -> Enrolment:
+    """Enrol one journal key, signed by the operator, whose last list for this lake had `last_serial`."""
+    known = _newest(root, operator, last_serial)
+    return _write(root, Enrolment(known.keys | {key}, known.serial + 1), operator)
 
 
-def remove_key(root: str, key: str, operator: Identity) -> Enrolment:
+def remove_key(root: str, key: str, operator: Identity, *, last_serial: int = 0) -> Enrolment:
     """Remove one journal key. From then on it is unknown: segments that it signed count for nothing.
 
     A stream keeps what it has read; it reads all segments again after a reset.
     """
-    known = read_enrolment(root, bytes(operator.address)) or Enrolment()
+    known = _newest(root, operator, last_serial)
     if key not in known.keys:
         raise RestanteError(f"the key {key} is not enrolled", code=Code.NOT_FOUND)
-    return _write(root, known.keys - {key}, operator)
+    return _write(root, Enrolment(known.keys - {key}, known.serial + 1), operator)
 
 
 def enrolment_stamp(root: str) -> str:
@@ -43,12 +43,18 @@ def enrolment_stamp(root: str) -> str:
     return "none" if raw is None else hashlib.sha256(raw).hexdigest()[:16]
 
 
-def _write(root: str, keys: frozenset[str], operator: Identity) -> Enrolment:
+def _newest(root: str, operator: Identity, last_serial: int) -> Enrolment:
+    known = read_enrolment(root, bytes(operator.address)) or Enrolment()
+    check_not_older(known, last_serial)
+    return known
+
+
+def _write(root: str, made: Enrolment, operator: Identity) -> Enrolment:
     try:
-        put_small_file(root, ENROLMENT_FILE, sign_enrolment(keys, operator))
+        put_small_file(root, ENROLMENT_FILE, sign_enrolment(made.keys, operator, made.serial))
     except OSError as error:
         raise StoreUnusable(f"{ENROLMENT_FILE} cannot be written: {error}") from error
-    return Enrolment(keys)
+    return made
 
 
 def _read(root: str) -> bytes | None:

@@ -333,7 +333,7 @@ def check_unchanged(spark: SparkSession | None, segments: Sequence[Segment]) -> 
     if changed:
         others = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
         raise StoreUnusable(
-            f"{changed[0]}{others}, signed, changed while it was read: nothing of it counts; the next run rejects it"
+            f"{changed[0]}{others}, signed, changed while it was read: nothing of it counts, the next run rejects it"
         )
 
 

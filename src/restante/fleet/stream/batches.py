@@ -93,6 +93,8 @@ class Catalog:
     """All live files of the stream after a batch, the files it rejected, and its counts since the first batch."""
 
     number: int = 0
+    enrolment_serial: int = 0
+    """That of the newest list of enrolled keys that a batch checked signatures by."""
     buckets: tuple[Bucket, ...]
     rejected: tuple[RejectedFile, ...] = ()
     rejected_rows: FileRef | None = None
@@ -116,6 +118,7 @@ class Catalog:
             raise StoreUnusable(f"the stream's state has format {raw['format']}; this version reads format {FORMAT}")
         return cls(
             number=raw["number"],
+            enrolment_serial=raw.get("enrolment_serial", 0),  # state from before lists had numbers
             buckets=tuple(map(Bucket.from_json, raw["buckets"])),
             rejected=tuple(RejectedFile(**one) for one in raw["rejected"]),
             rejected_rows=None if raw["rejected_rows"] is None else FileRef(**raw["rejected_rows"]),
