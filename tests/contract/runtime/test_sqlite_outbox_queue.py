@@ -271,9 +271,9 @@ def test_the_next_wake_is_the_first_time_a_lane_may_move(file: ClientFile) -> No
     assert next_wake_ms() == NOW_MS + 70_000
     accept(file.outbox, entry(3, lane="relay-2"))
     assert next_wake_ms() == NOW_MS + 70_000, "what can go at once waits for nothing"
-    assert file.outbox.is_due(now_ms=NOW_MS)
+    assert file.outbox.lanes.is_due(now_ms=NOW_MS)
     assert chosen(file) == message(3)
-    assert not file.outbox.is_due(now_ms=NOW_MS)
+    assert not file.outbox.lanes.is_due(now_ms=NOW_MS)
     assert next_wake_ms() == NOW_MS + MINUTE_MS, "when its lease may expire"
 
 

@@ -18,6 +18,7 @@ from restante.fleet.jobs.backfill import backfill
 from restante.fleet.jobs.fleet_report import make_fleet_report
 from restante.fleet.jobs.publication import open_derived, read_derived
 from restante.fleet.jobs.report_input import look_at, source_of
+from restante.fleet.lake.file_systems import LocalFolder
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.measures import read_measures
 from restante.fleet.lake.query import query, summaries
@@ -55,7 +56,10 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     made = Lake(str(tmp_path_factory.mktemp("published") / "lake"))
     ship(made.local_segments)
     found = found_in(made.segments)
-    signed = [replace(segment, claim=claim_of(segment)) for segment in found.segments]
+    folder = LocalFolder(made.local_segments)
+    signed = [
+        replace(segment, claim=claim_of(segment), mark=folder.mark(segment.path.name)) for segment in found.segments
+    ]
     backfill(spark, made, SETTINGS, signed, found.bad, listing=found.listing, now_ms=NOON_MS + 9 * DAY_MS)
     return made
 

@@ -34,7 +34,7 @@ def stats_data(client: ClientFile) -> dict[str, Any]:
         ],
         "oldest_waiting_at_ms": reading.oldest_waiting_ms(),
         "next_wake_at_ms": client.now_ms
-        if client.outbox.is_due(now_ms=client.now_ms)
+        if client.outbox.lanes.is_due(now_ms=client.now_ms)
         else client.outbox.next_wake_ms(now_ms=client.now_ms),
         "delivered_remembered": reading.count_delivered(),
         "dead_letters": {category.value: _held(dead.get(category)) for category in DeadCategory},

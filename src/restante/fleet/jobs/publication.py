@@ -155,8 +155,11 @@ class Publication:
         return frozenset(day for day in days if any(first <= day <= last for first, last in spans))
 
     def frame(self, rows: Any, schema: StructType | str) -> DataFrame:
-        """An Arrow table as a DataFrame; its rows are in the plan."""
-        return self.spark.createDataFrame(rows, schema)
+        """An Arrow table as a DataFrame; its rows are in the plan.
+
+        Spark 4.3 reads no further than an empty chunk, so the table becomes one chunk.
+        """
+        return self.spark.createDataFrame(rows.combine_chunks(), schema)
 
     def _open(self, name: str) -> DataFrame:
         table = _BY_NAME[name]

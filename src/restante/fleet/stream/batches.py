@@ -118,7 +118,7 @@ class Catalog:
             raise StoreUnusable(f"the stream's state has format {raw['format']}; this version reads format {FORMAT}")
         return cls(
             number=raw["number"],
-            enrolment_serial=raw.get("enrolment_serial", 0),  # state from before lists had numbers
+            enrolment_serial=raw["enrolment_serial"],
             buckets=tuple(map(Bucket.from_json, raw["buckets"])),
             rejected=tuple(RejectedFile(**one) for one in raw["rejected"]),
             rejected_rows=None if raw["rejected_rows"] is None else FileRef(**raw["rejected_rows"]),

@@ -259,6 +259,11 @@ class LaneTable:
         self.refresh()
         return [lane for lane in self._with_next.values() if lane.route in routes]
 
+    def is_due(self, *, now_ms: int) -> bool:
+        """Return whether an entry may leave now."""
+        dues = (lane.due_at_ms for lane in self.with_next(tuple(Route)))
+        return any(due_ms is not None and due_ms <= now_ms for due_ms in dues)
+
     @property
     def has_next(self) -> bool:
         """Whether `with_next` may return a lane."""

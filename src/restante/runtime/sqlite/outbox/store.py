@@ -243,11 +243,6 @@ class SqliteOutbox:
         known = [wait for wait in waits if wait > now_ms] + ([] if deadline_ms is None else [deadline_ms])
         return min(known, default=None)
 
-    def is_due(self, *, now_ms: int) -> bool:
-        """Return whether an entry may leave now."""
-        dues = (lane.due_at_ms for lane in self._lanes.with_next(_ALL_ROUTES))
-        return any(due_ms is not None and due_ms <= now_ms for due_ms in dues)
-
     def held(self) -> Held:
         """Return what counts against capacity: mail in flight and dead letters with a payload (SPEC 3.6, 5.3)."""
         return self._lanes.held(control=False)
