@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.end_to_end_floor import sync_us
-from bench.measure import cost_of, in_flight
+from bench.measure import Cost, cost_of, in_flight
 from bench.mesh_baselines import KademliaCosts, kademlia_nodes, measure_kademlia
-from bench.mesh_floor import FloorCosts, bare_nodes, measure_floor
+from bench.mesh_floor import LOG, STORE, FloorCosts, bare_nodes, measure_floor
 from bench.mesh_tables import (
     BUCKETS_A_POLL,
     IN_FLIGHT,
@@ -72,20 +72,21 @@ One client process and one process a node, on loopback, values of 1 KiB, 64 oper
 as its documentation shows (k 20, alpha 3; receive buffers large enough to lose nothing). It, ours and bare nodes take
 turns, several rounds; each row is of the round whose ratio is the middle one. A `kademlia` set looks the key up and
 stores the value at the 20 closest nodes, or at all if they are fewer, in memory and unsigned, over UDP. A store of
-ours counts when all five nodes have signed that the message is on disk, over TLS; rates are compared by stored copy.
-A `kademlia` get looks the key up and fetches one value: it asks three nodes at once and waits for all three. With
-alpha 1 it asks one node: that rate is shown, too, and no bar refers to it. An answer of ours is what one node, known
-from the directory, signs about one key: which messages it holds, and whether that is all. The client verifies
-signature and Merkle root. A poll asks for eight keys in one request, one of which has mail, and gets eight such
-answers under one signature. A whole bucket is an answer and then the four messages that it lists, verified by hash:
-two requests and 4 KiB, against one value of 1 KiB. Nodes have joined and connections are open before, as `kademlia`
-knows its nodes before, and 8,000 stores have given each node's write-ahead log its size, as in a node that has run a
-while; the round of copies a minute after a start is put off (later there is one an hour); the owner's proof for a key
-is made and checked at its first use on a connection. Bare nodes are what is left without a mesh: the same number of
-Python processes over asyncio's own TLS, which write what came in one turn of the loop into a file that has its size,
-sync it once and sign it once, or sign an answer; the client verifies. Their ratio to `kademlia` says what of a bar
-two processors leave to the mesh itself. Rates depend on what else the machine does, and processor time, which is
-shown for all, on how fast its processors are at the time."""
+ours counts when all five nodes have signed that the message is on disk, over TLS; rates are compared by stored copy. A
+`kademlia` get looks the key up and fetches one value: it asks three nodes at once and waits for all three. With alpha
+1 it asks one node: that rate is shown, too, and no bar refers to it. An answer of ours is what one node, known from
+the directory, signs about one key: which messages it holds, and whether that is all. The client verifies signature and
+Merkle root. A poll asks for eight keys in one request, one of which has mail, and gets eight such answers under one
+signature. A whole bucket is an answer and then the four messages that it lists, verified by hash: two requests and 4
+KiB, against one value of 1 KiB. Nodes have joined and connections are open before, as `kademlia` knows its nodes
+before, and 8,000 stores have given each node's write-ahead log its size, as in a node that has run a while; the round
+of copies a minute after a start is put off (later there is one an hour); the owner's proof for a key is made and
+checked at its first use on a connection. Bare nodes are what is left without a mesh: the same number of Python
+processes over asyncio's own TLS, which write what came in one turn of the loop into a file that has its size, sync it
+once and sign it once, or sign an answer; the client verifies. Those that write to our store put the same bytes into a
+node's own tables, with the journal in the same transaction, and still look nothing up and check nothing. Their ratio
+to `kademlia` says what of a bar two processors leave to the mesh itself. Rates depend on what else the machine does,
+and processor time, which is shown for all, on how fast its processors are at the time."""
 WORKING_DIRECTORY: Final = Path(".run")  # the system's place for temporary files may be no disk at all
 
 
@@ -245,16 +246,21 @@ def measure_peer(count: int, *, port: int, sets: int, reads: int) -> KademliaCos
         )
 
 
-def measure_floor_of(count: int, *, port: int, stores: int, reads: int) -> FloorCosts:
+def measure_floor_of(count: int, *, port: int, warm_up: int, stores: int, reads: int) -> FloorCosts:
     readers = SMALL_OWNERS * COPIES
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=WORKING_DIRECTORY)))
-        processes = stack.enter_context(bare_nodes(count, port=port, folder=folder))
-        return asyncio.run(
-            measure_floor(
-                processes, port=port, stores=stores, answers=reads, width=IN_FLIGHT, places=OWNERS, readers=readers
+
+    def measured(writes_to: str, *, warm_up: int, reads: int) -> tuple[Cost, Cost]:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=WORKING_DIRECTORY)))
+            processes = stack.enter_context(bare_nodes(count, port=port, folder=folder, writes_to=writes_to))
+            given = {"port": port, "stores": stores, "answers": reads, "warm_up": warm_up}
+            return asyncio.run(
+                measure_floor(processes, **given, width=IN_FLIGHT, places=OWNERS, readers=readers),
             )
-        )
+
+    store, answer = measured(LOG, warm_up=0, reads=reads)
+    kept, _ = measured(STORE, warm_up=warm_up, reads=readers)
+    return FloorCosts(store=store, answer=answer, kept=kept)
 
 
 def main() -> None:
@@ -289,7 +295,9 @@ def one_round(count: int, given: argparse.Namespace) -> Round:
     with mesh_of(count, port=given.port) as (made, nodes):
         measured = measure_ours(made, nodes, warm_up=given.warm_up, stores=given.stores, reads=given.reads)
         ours = asyncio.run(measured)
-    floor = measure_floor_of(count, port=given.port + 300, stores=given.stores, reads=given.reads)
+    floor = measure_floor_of(
+        count, port=given.port + 300, warm_up=given.warm_up, stores=given.stores, reads=given.reads
+    )
     taken = Round(peer=peer, ours=ours, floor=floor)
     print(f"{count} nodes, ratio of stores {taken.store_ratio():.2f}: {taken}", flush=True)
     return taken

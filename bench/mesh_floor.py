@@ -3,7 +3,9 @@
 A node process takes puts of one size over asyncio's own TLS, writes what came in one turn of its loop into a file that
 has its size, syncs it once and signs it once. Asked by a smaller request, it signs an answer at once. It checks, looks
 up, indexes and journals nothing. The client verifies each signature. So this is the floor under any node of this kind
-on this machine, with as many processes and connections and as much in flight.
+on this machine, with as many processes and connections and as much in flight. With `STORE` it puts into a node's own
+store instead, in one transaction with the journal (SPEC 1.4), and still checks nothing: the floor under a node that
+keeps mail in SQLite.
 """
 
 import asyncio
@@ -21,10 +23,17 @@ from pathlib import Path
 from typing import Final
 
 from bench.kademlia_node import LOOPBACK
-from bench.measure import Cost, cost_of
+from bench.measure import Cost, cost_of, in_flight
+from restante.core.mailbox import Keep
+from restante.core.source_usage import SourceUsage
 from restante.crypto.identity import Identity, is_signed_by
-from restante.model.ids import NodeKey
+from restante.model.ids import BlindedKey, InboxKey, NodeKey, PayloadHash
 from restante.policy.mesh.placement import COPIES
+from restante.policy.mesh.time_buckets import HOUR_MS, bucket_at
+from restante.policy.quota import MailboxQuota
+from restante.runtime.sqlite.file.node_file import NodeFile
+from restante.runtime.sqlite.mesh.store import MeshKeep, SqliteMeshStore
+from restante.runtime.system import SystemClock, SystemEntropy
 from restante.runtime.transport.tls import client_context, server_context
 
 PUT_BYTES: Final = 1_120
@@ -34,16 +43,49 @@ ANSWER_BYTES: Final = SIGNED_BYTES + 64
 FILE_BYTES: Final = 16_000_000  # about a node's write-ahead log: overwriting takes less than growing
 PORTS: Final = 100
 """From the port of a node for puts to the one for questions."""
+LOG, STORE = "log", "store"
+"""What a node writes to: a file that is overwritten, or the store of a node of ours."""
+INBOX_BYTES: Final = 32
+
+
+class LogFile:
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        self._at = 0
+        os.pwrite(self._file, bytes(FILE_BYTES), 0)
+        os.fsync(self._file)
+
+    def commit(self, raw: bytes) -> None:
+        self._at = 0 if self._at + len(raw) > FILE_BYTES else self._at
+        self._at += os.pwrite(self._file, raw, self._at)
+        os.fdatasync(self._file)
+
+
+class NodeStore:
+    """The store of a node. A put begins with its inbox key."""
+
+    def __init__(self, path: Path) -> None:
+        file = NodeFile.open(path, entropy=SystemEntropy())
+        self._database = file.database
+        self._store = SqliteMeshStore(file.database, file.journal, tag_secret=bytes(32), sources=SourceUsage())
+        self._now_ms = SystemClock().now_ms()
+
+    def commit(self, raw: bytes) -> None:
+        puts = [raw[at : at + PUT_BYTES] for at in range(0, len(raw), PUT_BYTES)]
+        with self._database.transaction():
+            self._store.put_all(list(map(self._keep, puts)), quota=MailboxQuota(), now_ms=self._now_ms)
+
+    def _keep(self, put: bytes) -> MeshKeep:
+        key, hashed = InboxKey(put[:INBOX_BYTES]), PayloadHash(hashlib.sha256(put).digest())
+        expires_at_ms = self._now_ms + 48 * HOUR_MS
+        return MeshKeep(BlindedKey(key), bucket_at(self._now_ms), Keep(key, hashed, expires_at_ms, put))
 
 
 class BareNode:
-    def __init__(self, identity: Identity, file: int) -> None:
+    def __init__(self, identity: Identity, file: LogFile | NodeStore) -> None:
         self._identity = identity
         self._file = file
         self._puts: list[tuple[asyncio.Transport, bytes]] = []
-        self._at = 0
-        os.pwrite(file, bytes(FILE_BYTES), 0)
-        os.fsync(file)
 
     def put(self, transport: asyncio.Transport, puts: bytes) -> None:
         if not self._puts:
@@ -57,9 +99,7 @@ class BareNode:
     def _commit(self) -> None:
         committed, self._puts = self._puts, []
         raw = b"".join([puts for _, puts in committed])
-        self._at = 0 if self._at + len(raw) > FILE_BYTES else self._at
-        self._at += os.pwrite(self._file, raw, self._at)
-        os.fdatasync(self._file)
+        self._file.commit(raw)
         answer = self._signed(raw)
         for transport, puts in committed:
             transport.write(answer * (len(puts) // PUT_BYTES))
@@ -136,10 +176,9 @@ def _identity(number: int) -> Identity:
     return Identity(number.to_bytes(32, "big"))
 
 
-async def _run_node(number: int, port: int, path: Path) -> None:
+async def _run_node(number: int, port: int, path: Path, writes_to: str) -> None:
     identity = _identity(number)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-    node = BareNode(identity, file)
+    node = BareNode(identity, LogFile(path) if writes_to == LOG else NodeStore(path))
     loop, tls = asyncio.get_running_loop(), server_context(identity)
     await loop.create_server(lambda: _AtNode(node.put, PUT_BYTES), LOOPBACK, port, ssl=tls)
     await loop.create_server(lambda: _AtNode(node.ask, QUESTION_BYTES), LOOPBACK, port + PORTS, ssl=tls)
@@ -148,12 +187,12 @@ async def _run_node(number: int, port: int, path: Path) -> None:
 
 
 @contextmanager
-def bare_nodes(count: int, *, port: int, folder: Path) -> Iterator[list[int]]:
+def bare_nodes(count: int, *, port: int, folder: Path, writes_to: str) -> Iterator[list[int]]:
     """Run the nodes; yield their process ids."""
     with ExitStack() as stack:
         processes = []
         for number in range(count):
-            given = [str(number), str(port + number), str(folder / f"bare-{number}")]
+            given = [str(number), str(port + number), str(folder / f"{writes_to}-{number}"), writes_to]
             command = [sys.executable, "-m", "bench.mesh_floor", *given]
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             stack.callback(process.communicate)
@@ -168,11 +207,21 @@ def bare_nodes(count: int, *, port: int, folder: Path) -> Iterator[list[int]]:
 class FloorCosts:
     store: Cost
     answer: Cost
+    kept: Cost
+    """Stores of nodes that write to the store of a node."""
 
 
 async def measure_floor(
-    processes: list[int], *, port: int, stores: int, answers: int, width: int, places: int, readers: int
-) -> FloorCosts:
+    processes: list[int],
+    *,
+    port: int,
+    stores: int,
+    answers: int,
+    width: int,
+    places: int,
+    readers: int,
+    warm_up: int = 0,
+) -> tuple[Cost, Cost]:
     """Put to five of the nodes at once, in one of `places` ways; ask one node, over one of `readers` connections."""
     count = len(processes)
     measured = partial(cost_of, width=width, processes=[os.getpid(), *processes])
@@ -181,14 +230,16 @@ async def measure_floor(
     choices = [random.Random(each).sample(writing, COPIES) for each in range(places)]  # noqa: S311 - no secret
 
     async def store(number: int) -> None:
-        raw = number.to_bytes(8, "big").ljust(PUT_BYTES, b"x")
+        inbox = (number % places).to_bytes(INBOX_BYTES, "big")
+        raw = (inbox + number.to_bytes(8, "big")).ljust(PUT_BYTES, b"x")
         await asyncio.gather(*[node.ask(raw) for node in choices[number % places]])
 
     async def ask(number: int) -> None:
         await reading[number % readers].ask(number.to_bytes(8, "big").ljust(QUESTION_BYTES, b"x"))
 
     try:
-        return FloorCosts(store=await measured(store, range(stores)), answer=await measured(ask, range(answers)))
+        await in_flight(store, range(stores, stores + warm_up), width)
+        return await measured(store, range(stores)), await measured(ask, range(answers))
     finally:
         for node in (*writing, *reading):
             node.transport.close()
@@ -202,4 +253,4 @@ async def _dial(number: int, port: int) -> _AtClient:
 
 
 if __name__ == "__main__":
-    asyncio.run(_run_node(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))
+    asyncio.run(_run_node(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]))

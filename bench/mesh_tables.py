@@ -125,11 +125,15 @@ def floor_table(count: int, rounds: Sequence[Round]) -> Table:
     )
     storing = middle(rounds, Round.store_ratio)
     answering = middle(rounds, lambda each: each.ours.answer.per_second / each.peer.get.per_second)
-    stored, answered = storing.floor.store, answering.floor.answer
+    stored, answered, kept = storing.floor.store, answering.floor.answer, storing.floor.kept
     for what, rate, theirs, bare_us, ours_us in (
         (
             *("copies", COPIES * stored.per_second, storing.peer_copies_per_s()),
             *(stored.processor_us / COPIES, storing.ours.store.processor_us / COPIES),
+        ),
+        (
+            *("copies, in our store", COPIES * kept.per_second, storing.peer_copies_per_s()),
+            *(kept.processor_us / COPIES, storing.ours.store.processor_us / COPIES),
         ),
         (
             *("answers, one a request", answered.per_second, answering.peer.get.per_second),
