@@ -17,9 +17,9 @@ from restante.policy.mesh.repair import MissingCopy, repair_order
 
 MOST_UNDER_WAY: Final = 16
 """WANTs at a time. With the byte rate of policy/mesh/repair this bounds what a round holds in memory."""
-MOST_UNSENT: Final = 16
-"""After so many blobs that it listed and did not send, a neighbour is asked for nothing more in this round. It may list
-any number of hashes that exist nowhere, and keep silent for each WANT."""
+MOST_UNANSWERED: Final = 16
+"""After so many WANTs that it kept silent for, a neighbour is asked for nothing more in this round. It may list any
+number of hashes that exist nowhere. One that no longer has a blob and says so costs little: owners delete."""
 
 
 class Phase(StrEnum):
@@ -59,8 +59,8 @@ class BlockFailed(NamedTuple):
 
     node: NodeId
     blob: Blob
-    was_sent: bool = False
-    """Whether the neighbour sent what it listed, and this node does not store it."""
+    was_answered: bool = False
+    """Whether the neighbour sent what it listed, and this node does not store it, or said that it no longer has it."""
 
 
 class TimePassed(NamedTuple):
@@ -167,7 +167,7 @@ class SyncRound:
     """While comparing: what each lists, in the order in which the lists came."""
     lines: Mapping[NodeId, Line] = field(default_factory=dict)
     """While fetching. No line is empty, and none is of a lost neighbour."""
-    unsent: Mapping[NodeId, int] = field(default_factory=dict)
+    unanswered: Mapping[NodeId, int] = field(default_factory=dict)
     under_way: frozenset[Fetching] = frozenset()
     fetched: int = 0
     unfetched: int = 0
@@ -214,9 +214,9 @@ def _step(state: SyncRound, event: Event) -> Step:
             if not done:
                 return state, ()
             return _fetch(replace(state, under_way=state.under_way - done, fetched=state.fetched + 1))
-        case Phase.FETCHING, BlockFailed(node, blob, was_sent):
+        case Phase.FETCHING, BlockFailed(node, blob, was_answered):
             failed = frozenset(each for each in state.under_way if (each.node, each.wanted.blob) == (node, blob))
-            return _fetch(_failed(state, failed, node, was_sent=was_sent)) if failed else (state, ())
+            return _fetch(_failed(state, failed, node, was_answered=was_answered)) if failed else (state, ())
         case ((Phase.COMPARING | Phase.FETCHING), TimePassed()):
             return _finish(state)
         case _:
@@ -260,8 +260,8 @@ def _best_holder(state: SyncRound, wanted: Wanted) -> NodeId | None:
     return next((node for node in state.peers if node in wanted.holders and node not in state.lost), None)
 
 
-def _failed(state: SyncRound, failed: frozenset[Fetching], node: NodeId, *, was_sent: bool) -> SyncRound:
-    """Leave the blob to another holder, and count what a neighbour did not send."""
+def _failed(state: SyncRound, failed: frozenset[Fetching], node: NodeId, *, was_answered: bool) -> SyncRound:
+    """Leave the blob to another holder, and count what a neighbour did not answer."""
     lines, unfetched = dict(state.lines), state.unfetched
     for each in failed:
         best = _best_holder(state, each.wanted)
@@ -270,9 +270,9 @@ def _failed(state: SyncRound, failed: frozenset[Fetching], node: NodeId, *, was_
         else:
             line = lines.get(best, Line())
             lines[best] = replace(line, again=(each.wanted, *line.again))
-    unsent = state.unsent if was_sent else {**state.unsent, node: state.unsent.get(node, 0) + 1}
-    state = replace(state, under_way=state.under_way - failed, lines=lines, unfetched=unfetched, unsent=unsent)
-    return _lose(state, node) if unsent.get(node, 0) >= MOST_UNSENT else state
+    unanswered = state.unanswered if was_answered else {**state.unanswered, node: state.unanswered.get(node, 0) + 1}
+    state = replace(state, under_way=state.under_way - failed, lines=lines, unfetched=unfetched, unanswered=unanswered)
+    return _lose(state, node) if unanswered.get(node, 0) >= MOST_UNANSWERED else state
 
 
 def _lose(state: SyncRound, node: NodeId) -> SyncRound:

@@ -29,7 +29,7 @@ from restante.policy.mesh.repair import LEAVE_WITHIN_MS, earliest_next_ms
 from restante.policy.mesh.time_buckets import record_expires_at_ms
 from restante.policy.quota import MailboxQuota
 from restante.ports.commit_queue import CommitQueue
-from restante.ports.relay_connection import AttemptFailed
+from restante.ports.relay_connection import AttemptFailed, ConnectionLost
 from restante.runtime.sqlite.mesh.repair_requests import requested_as_of_ms
 from restante.runtime.sqlite.mesh.store import MeshKeep
 from restante.runtime.transport.mesh_connection import MeshConnection
@@ -41,9 +41,9 @@ from restante.wire.mesh_keys import record_key_of
 
 LAST_KEY: Final = b"\xff" * 32
 MOST_LISTED: Final = 65_536
-"""What a round takes of the hashes that one neighbour lists. The rest is left for the next one."""
+"""What a round takes of the hashes that one neighbour lists and this node lacks. The rest is left for the next one."""
 MOST_HELD: Final = 1_000_000
-"""What a neighbour of a leaving node may hold in all. One that lists more counts as silent."""
+"""What a neighbour may list in all, also of keys that this node does not want, which differ in every round."""
 COMPARE_WITHIN_S: Final = 120.0
 """How long a neighbour may take for its lists. One that takes longer counts as silent."""
 ROUND_WITHIN_S: Final = 600.0
@@ -60,7 +60,9 @@ class Copied(StrEnum):
     STORED = "stored"
     REFUSED = "refused"
     """It was sent, and this node does not store it."""
-    UNSENT = "unsent"
+    GONE = "gone"
+    """The neighbour no longer has it."""
+    UNANSWERED = "unanswered"
 
 
 @dataclass(slots=True)
@@ -164,7 +166,7 @@ class ReplicationAgent:
         )
 
     async def lists_of(self, peer: NodeDescriptor, *, compares: bool = True) -> "Listed | None":
-        """Return the hashes of keys in which the peer differs, or of all keys. None if the peer is silent."""
+        """Return what the peer holds and this node should, or all that it holds. None if the peer is silent."""
         try:
             async with asyncio.timeout(COMPARE_WITHIN_S):
                 with failing_the_peer():
@@ -174,27 +176,44 @@ class ReplicationAgent:
 
     async def _lists_of(self, peer: NodeDescriptor, *, compares: bool) -> "Listed":
         lists: Lists = {}
-        low, listed, most = bytes(32), 0, MOST_LISTED if compares else MOST_HELD
+        low, listed, taken = bytes(32), 0, 0
         connection = await self.pool.to(peer)
-        while listed < most:
+        while listed < MOST_HELD and taken < MOST_LISTED:
             own = self.service.store.summaries(low, LAST_KEY, limit=MAX_SUMMARIES) if compares else []
             high = own[-1].inbox_key if len(own) == MAX_SUMMARIES else LAST_KEY
             some, through = await connection.have(low, high, own)
-            lists |= some
             listed += sum(map(len, some.values()))
+            if compares:
+                some = await self._wanted_of(some)
+                taken += sum(map(len, some.values()))
+            lists |= some
             if through == LAST_KEY:
-                return Listed(lists, is_whole=True)
+                return Listed(lists, is_whole=taken <= MOST_LISTED)
             low = (int.from_bytes(through, "big") + 1).to_bytes(32, "big")
         return Listed(lists, is_whole=False)
+
+    async def _wanted_of(self, listed: Lists) -> Lists:
+        """Return what this node should hold and does not know, live or deleted."""
+        view, store, wanted = self.service.view, self.service.store, Lists()
+        for number, (key, hashes) in enumerate(listed.items()):
+            if number % KEYS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if hashes and view.rank(key, within=COMPLETE_WITHIN) is not None:
+                missing = missing_blobs({key: hashes}, {key: store.known_hashes(key)})
+                if missing:
+                    wanted[key] = {each.payload_hash: None for each in missing}
+        return wanted
 
     async def copy(self, peer: NodeDescriptor, blob: Blob) -> Copied:
         """Fetch one blob or record from a neighbour and store it."""
         await self._wait_for_rate()
-        connection: MeshConnection = await self.pool.to(peer)
-        found = await connection.want_copy(blob.inbox_key, blob.payload_hash)
+        try:
+            found = await self._ask_for(peer, blob)
+        except ConnectionLost:  # the end of one connection fails every question on it, and says nothing of the blobs
+            found = await self._ask_for(peer, blob)
         if found is None:  # its owner may have deleted it at all nodes meanwhile
             is_known = blob.payload_hash in self.service.store.known_hashes(blob.inbox_key)
-            return Copied.STORED if is_known else Copied.UNSENT
+            return Copied.STORED if is_known else Copied.GONE
         size_bytes = len(found.record if isinstance(found, Record) else found.envelope)
         now_ms = max(self._transfer_at_ms, _steady_ms())
         self._transfer_at_ms = earliest_next_ms(now_ms=now_ms, transferred_bytes=size_bytes)
@@ -203,6 +222,10 @@ class ReplicationAgent:
         else:
             is_here = await self._store_block(found, blob, peer.node_id)
         return Copied.STORED if is_here else Copied.REFUSED
+
+    async def _ask_for(self, peer: NodeDescriptor, blob: Blob) -> Block | Record | None:
+        connection: MeshConnection = await self.pool.to(peer)
+        return await connection.want_copy(blob.inbox_key, blob.payload_hash)
 
     async def _wait_for_rate(self) -> None:
         """Keep repair at 4 MB/s."""
@@ -337,25 +360,17 @@ class _Round:
         answer = await self._agent.lists_of(peer)
         if answer is None:
             return None
-        view, store = self._agent.service.view, self._agent.service.store
-        missing: list[Blob] = []
-        for number, (key, hashes) in enumerate(answer.lists.items()):
-            if number % KEYS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            if len(missing) >= MOST_LISTED:
-                break
-            if hashes and view.rank(key, within=COMPLETE_WITHIN) is not None:
-                missing += missing_blobs({key: hashes}, {key: store.known_hashes(key)})
-        is_whole = answer.is_whole and len(missing) < MOST_LISTED
-        return sync_round.ListsReceived(peer.node_id, tuple(missing[:MOST_LISTED]), is_whole)
+        missing = missing_blobs(answer.lists, {})
+        return sync_round.ListsReceived(peer.node_id, missing[:MOST_LISTED], answer.is_whole)
 
     async def _want(self, peer: NodeDescriptor, blob: Blob) -> None:
         try:
             with failing_the_peer():
                 copied = await self._agent.copy(peer, blob)
         except AttemptFailed:
-            copied = Copied.UNSENT
+            copied = Copied.UNANSWERED
         if copied is Copied.STORED:
             self._step(sync_round.BlockStored(blob))
         else:
-            self._step(sync_round.BlockFailed(peer.node_id, blob, was_sent=copied is Copied.REFUSED))
+            was_answered = copied is not Copied.UNANSWERED
+            self._step(sync_round.BlockFailed(peer.node_id, blob, was_answered=was_answered))

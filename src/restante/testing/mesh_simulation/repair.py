@@ -163,7 +163,7 @@ class _Round:
             ):
                 self._step(sync_round.BlockStored(blob))
             else:
-                self._step(sync_round.BlockFailed(peer_id, blob, was_sent=is_true))
+                self._step(sync_round.BlockFailed(peer_id, blob, was_answered=is_true))
 
         self._network.engine.request(
             self._node,

@@ -20,7 +20,7 @@ from restante.core.replication.serving import (
     is_complete,
 )
 from restante.core.replication.sync_round import (
-    MOST_UNSENT,
+    MOST_UNANSWERED,
     Blob,
     BlockFailed,
     BlockStored,
@@ -130,7 +130,7 @@ def invented(blobs: int) -> tuple[Blob, ...]:
 
 
 @clause("7.9", "7.12")
-def test_a_neighbour_that_sends_nothing_of_what_it_lists_is_asked_sixteen_times() -> None:
+def test_a_neighbour_that_keeps_silent_for_what_it_lists_is_asked_sixteen_times() -> None:
     lies = invented(5_000)
     state, asked = run(start(NODES[:2])[0], [ListsReceived(NODES[0], (*lies, A)), ListsReceived(NODES[1], (A,))])
     wanted = [each.blob for each in asked if isinstance(each, SendWant)]
@@ -141,15 +141,15 @@ def test_a_neighbour_that_sends_nothing_of_what_it_lists_is_asked_sixteen_times(
         event = BlockStored(blob) if blob == A else BlockFailed(NODES[0], blob)
         state, effects = sync_round.step(state, event)
         wanted += [each.blob for each in effects if isinstance(each, SendWant)]
-    assert len(wanted) <= 2 * MOST_UNSENT + 1
+    assert len(wanted) <= 2 * MOST_UNANSWERED + 1
     assert (state.phase, state.fetched, state.unfetched) == (Phase.FINISHED, 1, len(lies))
 
 
 @clause("7.9")
-def test_blobs_that_a_neighbour_sends_and_this_node_refuses_do_not_count_against_it() -> None:
+def test_answers_after_which_a_blob_is_not_here_do_not_count_against_a_neighbour() -> None:
     some = invented(40)
     state, asked = run(start(NODES[:1])[0], [ListsReceived(NODES[0], some)])
-    events: list[Event] = [BlockFailed(NODES[0], each, was_sent=True) for each in some[:39]]
+    events: list[Event] = [BlockFailed(NODES[0], each, was_answered=True) for each in some[:39]]
     state, effects = run(state, events)
     assert sum(isinstance(each, SendWant) for each in (*asked, *effects)) == 40
 
