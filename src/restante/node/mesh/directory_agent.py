@@ -314,15 +314,16 @@ class DirectoryAgent:
 
     async def _where(self, connection: MeshConnection) -> Endpoint | None:
         try:
-            return (await connection.publish(encode_descriptor(self.view.own))).observed
-        except RestanteError:
+            with failing_the_peer():
+                return (await connection.publish(encode_descriptor(self.view.own))).observed
+        except AttemptFailed:
             return None
 
     def _hear_own_address(self, connection: MeshConnection, seen: Endpoint) -> None:
         known = self.view.directory.get(node_id_of(connection.node))
-        family = bytes(connection.node) if known is None else known.family
+        family = None if known is None else known.family
         if self.own_address is not None and connection.remote_ip is not None:
-            self.own_address.hear(family, seen.unmapped().ip, by=connection.remote_ip)
+            self.own_address.hear(connection.node, seen.unmapped().ip, by=connection.remote_ip, family=family)
 
     def _take_own_address(self, *, needs_families: int) -> None:
         ip = None if self.own_address is None else self.own_address.choose(needs_families=needs_families)
