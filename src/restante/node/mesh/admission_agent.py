@@ -10,6 +10,7 @@ from restante.core.directory.admission import Admission, Admit, Dial, DialFailed
 from restante.model.ids import NodeId
 from restante.model.node_descriptor import Endpoint, NodeDescriptor
 from restante.model.sources import Source
+from restante.node.mesh.peer_data import failing_the_peer
 from restante.node.mesh.peer_pool import PeerPool
 from restante.policy.mesh.dialling import DialPace
 from restante.policy.mesh.scopes import may_dial, narrowest
@@ -85,14 +86,16 @@ class AdmissionAgent:
     async def _dial(self, node: NodeDescriptor) -> None:
         self.dials += 1
         try:
-            await self.pool.check(node)
+            with failing_the_peer():
+                await self.pool.check(node)
         except AttemptFailed:
             self.dials_failed += 1
             self._execute(self.machine.step(node.node_id, DialFailed(), now_ms=_steady_ms()))
         else:
             self._execute(self.machine.step(node.node_id, Dialled(), now_ms=_steady_ms()))
-        self._has_ended.set()
-        self._continue()
+        finally:
+            self._has_ended.set()
+            self._continue()
 
     def _continue(self) -> None:
         self._has_news.set()
