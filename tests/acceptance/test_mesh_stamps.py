@@ -2,9 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from restante.core.mesh_proofs.receipts import evidence_of
 from restante.core.mesh_proofs.withholding import SignedList, is_withheld
 from restante.core.replication import serving
+from restante.crypto.identity import Identity
+from restante.model.node_descriptor import Role
+from restante.node.mesh.view import MeshView
+from restante.policy.completion import STORED_TTL_MS
 from restante.policy.mesh.network_time import NetworkTime
 from restante.testing.deterministic import FakeClock
 from restante.wire.envelope import hash_sealed_bytes
@@ -29,3 +35,15 @@ async def test_a_list_signed_before_a_put_is_no_evidence_although_network_time_s
         listed = SignedList(node.identity.node_key, answer.done, inbox.key, answer.listed[inbox.key])
         proof = listed.prove(hash_sealed_bytes(body), expires_at_ms=(inbox.bucket + 48) * HOUR_MS)
         assert not is_withheld(evidence_of(envelope, receipt), proof, hash_sealed_bytes(body))
+
+
+@clause("7.11", "13.5")
+@pytest.mark.parametrize(("wrong_by_ms", "stays"), [(STORED_TTL_MS, True), (STORED_TTL_MS + 1, False)])
+def test_a_network_time_that_was_wrong_by_more_than_mail_is_stored_for_is_not_signed_for_ever(
+    wrong_by_ms: int, *, stays: bool
+) -> None:
+    view = MeshView(Identity(b"v" * 32), roles=Role.STORAGE, clock=FakeClock(NOW_MS))
+    view.time = NetworkTime(offset_ms=wrong_by_ms)
+    assert view.stamp_ms() == NOW_MS + wrong_by_ms
+    view.time = NetworkTime()
+    assert view.stamp_ms() == (NOW_MS + wrong_by_ms if stays else NOW_MS)

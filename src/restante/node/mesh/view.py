@@ -11,6 +11,7 @@ from restante.core.replication.serving import Serving
 from restante.crypto.identity import Identity
 from restante.model.ids import NodeId
 from restante.model.node_descriptor import Endpoint, FamilyCertificate, NodeDescriptor, Role
+from restante.policy.completion import STORED_TTL_MS
 from restante.policy.mesh.network_time import FEWEST_FAMILIES, NetworkTime
 from restante.policy.mesh.placement import PlacementIndex, is_valid, rank_of
 from restante.ports.clock import Clock
@@ -70,8 +71,12 @@ class MeshView:
 
     def stamp_ms(self) -> int:
         """Return the time that receipts and lists of this node state. It never goes back, as network time may: a list
-        that was signed before a put would look newer than its receipt, and prove that the node hides it (SPEC 13.5)."""
-        self._stamped_ms = max(self._stamped_ms, self.now_ms())
+        that was signed before a put would look newer than its receipt, and prove that the node hides it (SPEC 13.5).
+
+        It does go back, as it does at a restart, after network time was wrong by more than mail is stored for: a list
+        of then is too new to accuse this node of mail that it stores now (`is_withheld`)."""
+        now_ms = self.now_ms()
+        self._stamped_ms = now_ms if self._stamped_ms > now_ms + STORED_TTL_MS else max(self._stamped_ms, now_ms)
         return self._stamped_ms
 
     def own_clock_ms(self) -> int:
