@@ -50,16 +50,20 @@ def family_of(limits: CircuitLimits) -> CircuitFamily:
     )
 
 
+def create_of(number: int) -> RawFrame:
+    node_id, onion_key = node_id_of(HOST.node_key), onion_public_key(SECRET)
+    request = start_handshake(node_id, onion_key, hop=1, entropy=SystemEntropy().draw(96)).request
+    body = encode_create(DIALLER_BIT, Create(1, request), SystemEntropy().draw)[-BODY_BYTES[CellClass.SMALL] :]
+    return RawFrame(CircuitFrameType.CREATE, DIALLER_BIT + number, body)
+
+
 async def circuits_from(family: CircuitFamily, source: bytes, count: int, *, proved: NodeKey | None = None) -> int:
     """Ask for circuits over two connections; return how many were made."""
     before = len(family.circuits)
-    node_id, onion_key = node_id_of(HOST.node_key), onion_public_key(SECRET)
     peer = SimpleNamespace(node_key=proved, source=source, can_write=True, send=lambda _raw: None)
     connections = [family.connect(cast("Peer", peer)) for _ in range(2)]
     for number in range(count):
-        request = start_handshake(node_id, onion_key, hop=1, entropy=SystemEntropy().draw(96)).request
-        body = encode_create(DIALLER_BIT, Create(1, request), SystemEntropy().draw)[-BODY_BYTES[CellClass.SMALL] :]
-        connections[number % 2].handle([RawFrame(CircuitFrameType.CREATE, DIALLER_BIT + number, body)], now_s=0.0)
+        connections[number % 2].handle([create_of(number)], now_s=0.0)
     await until_true(lambda: not len(family._waiting))
     return len(family.circuits) - before
 
@@ -75,6 +79,21 @@ async def test_a_source_that_took_half_of_the_circuits_leaves_the_others_a_quart
     next(iter(family.circuits)).close()
     assert await circuits_from(family, b"greedy", 1) == 0
     assert await circuits_from(family, b"modest", MOST) == MOST // 4 - 1
+    await family.stop()
+
+
+@clause("11.5", "7.12")
+async def test_a_number_that_is_created_destroyed_and_created_in_one_packet_is_one_circuit() -> None:
+    family = family_of(CircuitLimits())
+    peer = SimpleNamespace(node_key=None, source=b"net", can_write=True, send=lambda _raw: None)
+    connection = family.connect(cast("Peer", peer))
+    frames = [create_of(0), RawFrame(CircuitFrameType.DESTROY, DIALLER_BIT, BODY), create_of(0)]
+    connection.handle(frames, now_s=0.0)
+    await until_true(lambda: not len(family._waiting))
+    assert (family.created, len(family.circuits)) == (1, 1)
+    connection.lost()
+    assert not family.circuits
+    assert not family._circuits_of
     await family.stop()
 
 

@@ -53,7 +53,7 @@ OnionKeys = Callable[[], Mapping[bytes, bytes]]
 class _Waiting(NamedTuple):
     connection: "CircuitPeer"
     source: Source
-    circuit: int
+    side: "_PeerSide"
     create: Create
 
 
@@ -128,7 +128,7 @@ class CircuitFamily:
         await self.next_hops.close()
         await self.exits.close()
 
-    def enqueue(self, connection: "CircuitPeer", circuit: int, create: Create) -> bool:
+    def enqueue(self, connection: "CircuitPeer", side: "_PeerSide", create: Create) -> bool:
         """Queue a handshake; return False if the node or the source has too many waiting."""
         source, waiting = connection.source, len(self._waiting)
         is_full = waiting >= MAX_WAITING or self._waiting_of[source] >= MAX_WAITING_PER_SOURCE
@@ -137,7 +137,7 @@ class CircuitFamily:
             self.refused += 1
             return False
         self._waiting_of[source] += 1
-        self._waiting.add(source, connection, _Waiting(connection, source, circuit, create), cost=SOURCE_TURN)
+        self._waiting.add(source, connection, _Waiting(connection, source, side, create), cost=SOURCE_TURN)
         if self._draining is None:
             self._draining = self._loop.call_soon(self._drain)
         return True
@@ -158,9 +158,10 @@ class CircuitFamily:
         self._draining = self._loop.call_soon(self._drain)
 
     def _answer(self, waiting: _Waiting) -> None:
-        connection, source, circuit, create = waiting
-        if not connection.expects(circuit):
-            return  # destroyed while it waited
+        connection, source, side, create = waiting
+        circuit = side.circuit
+        if not connection.expects(side):
+            return  # destroyed while it waited; another CREATE may have taken its number
         began_s = time.thread_time()  # work, not the time that other processes took meanwhile
         try:
             layer, answer = answer_handshake(
@@ -210,14 +211,14 @@ class CircuitFamily:
 class _PeerSide:
     """The queue of one circuit towards its client."""
 
-    __slots__ = ("_connection", "_id")
+    __slots__ = ("_connection", "circuit")
 
     def __init__(self, connection: "CircuitPeer", circuit: int) -> None:
         self._connection = connection
-        self._id = circuit
+        self.circuit = circuit
 
     def on_overflow(self) -> None:
-        self._connection.overflowed(self._id)
+        self._connection.overflowed(self.circuit)
 
 
 class CircuitPeer:
@@ -258,8 +259,8 @@ class CircuitPeer:
                 circuit.destroyed_by_previous()
         self._sides.clear()
 
-    def expects(self, circuit: int) -> bool:
-        return circuit in self._circuits
+    def expects(self, side: _PeerSide) -> bool:
+        return self._sides.get(side.circuit) is side
 
     def created(self, number: int, circuit: HopCircuit, answer: bytes) -> None:
         self._circuits[number] = circuit
@@ -298,11 +299,11 @@ class CircuitPeer:
             self._meter = create_meter(is_node=True, now_s=now_s)
         most = self._family.limits.max_circuits if self._is_node else self._family.limits.max_circuits_per_client
         self._circuits[number] = None
-        self._sides[number] = _PeerSide(self, number)
+        side = self._sides[number] = _PeerSide(self, number)
         if len(self._circuits) > most or not self._meter.take(1, now_s):
             self._family.refused += 1
             self.send_destroy(number)
-        elif not self._family.enqueue(self, number, create):
+        elif not self._family.enqueue(self, side, create):
             self.send_destroy(number)
 
     def _forget(self, number: int) -> None:
