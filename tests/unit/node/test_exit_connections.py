@@ -50,6 +50,28 @@ async def test_an_ended_connection_to_a_node_that_reads_nothing_does_not_stay(mo
             await closed.wait()
 
 
+@clause("11.5")
+async def test_a_connection_that_ends_while_it_is_full_gives_its_credit_back() -> None:
+    happened: list[int | str] = []
+    closed = asyncio.Event()
+
+    def on_closed() -> None:
+        happened.append("closed")
+        closed.set()
+
+    socket = NodeSocket(on_data=lambda _data: None, on_written=happened.append, on_closed=on_closed)
+    near, far = socketpair()
+    with far:
+        transport, _ = await asyncio.get_running_loop().create_connection(lambda: socket, sock=near)
+        socket.write(bytes(MORE_THAN_A_SOCKET_HOLDS), 3)
+        socket.write(b"more", 4)
+        transport.abort()
+        async with asyncio.timeout(2):
+            await closed.wait()
+        socket.write(b"too late", 5)
+    assert happened == [7, "closed", 5]
+
+
 @clause("11.5", "11.6")
 async def test_a_node_that_reads_nothing_does_not_hold_a_message_at_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exit_connections, "PUT_TIMEOUT_S", 0.05)

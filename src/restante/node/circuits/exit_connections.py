@@ -69,6 +69,8 @@ class NodeSocket(asyncio.Protocol):
         self._transport = None
         if self._aborting is not None:
             self._aborting.cancel()
+        if self._is_blocked:
+            self.resume_writing()  # nothing waits any more: its credit is of the whole circuit
         self._on_closed()
 
     def pause_writing(self) -> None:
