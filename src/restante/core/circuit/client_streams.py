@@ -135,11 +135,16 @@ class ClientStreams:
         return self._flow.is_waiting(stream)
 
     def close(self, stream: int) -> Effects:
-        """End a stream. What was written and waits for credit is dropped; END itself needs and costs none."""
+        """End a stream. What was written and waits for credit is dropped; END itself needs and costs none.
+
+        If that is all of the stream, the exit has not heard of it, and an END would break the circuit.
+        """
         if not self._is_legal(stream, StreamInput.CLOSE):
             return ()
+        is_known = self._flow.has_sent(stream)
         self._forget(stream)
-        return (SendCell(CellContent(Command.END, stream), CellClass.SMALL), StreamOver(stream))
+        end = (SendCell(CellContent(Command.END, stream), CellClass.SMALL),) if is_known else ()
+        return (*end, StreamOver(stream))
 
     def consumed(self, stream: int, cost: int) -> Effects:
         """The host used what `Received` brought."""

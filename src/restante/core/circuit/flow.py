@@ -28,13 +28,14 @@ Cell = tuple[CellContent, CellClass]
 class _Window:
     """One stream or the whole circuit, both directions."""
 
-    __slots__ = ("consumed", "may_receive", "may_send", "size")
+    __slots__ = ("consumed", "has_sent", "may_receive", "may_send", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.may_send = size
         self.may_receive = size
         self.consumed = 0
+        self.has_sent = False
 
 
 class Flow:
@@ -61,20 +62,31 @@ class Flow:
         """Return whether cells of the stream wait for credit."""
         return bool(self._waiting.get(stream))
 
+    def has_sent(self, stream: int) -> bool:
+        """Return whether a cell of an open stream has left: before that the other end knows nothing of it."""
+        return self._streams[stream].has_sent
+
     def take(self) -> list[Cell]:
-        """Return the cells that may be sent now, one of each stream in turn."""
+        """Return the cells that may be sent now, one of each stream in turn.
+
+        No stream begins before an older one: the exit takes their numbers in that order only.
+        """
         taken: list[Cell] = []
         blocked: set[int] = set()
+        may_begin = True
         while len(blocked) < len(self._waiting):
             stream = next(each for each in self._waiting if each not in blocked)
             queue = self._waiting.pop(stream)
             cost = cell_cost(queue[0][1])
             window = self._streams[stream]
-            if cost > window.may_send or cost > self._circuit.may_send:
+            may_send = window.has_sent or may_begin
+            if not may_send or cost > window.may_send or cost > self._circuit.may_send:
+                may_begin = may_begin and window.has_sent
                 blocked.add(stream)
                 self._waiting[stream] = queue
                 continue
             window.may_send -= cost
+            window.has_sent = True
             self._circuit.may_send -= cost
             taken.append(queue.popleft())
             if queue:
