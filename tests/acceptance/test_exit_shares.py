@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from restante.cli.node.local_network import LocalNode, running, wait_until_joined
+from restante.client.circuits.circuit import NoHopsLeft
 from restante.client.circuits.pool import CircuitPool
 from restante.client.circuits.store_fanout import StoreFanout
 from restante.client.mesh.connector import connect_to_node
@@ -16,10 +17,12 @@ from restante.client.mesh.directory import MeshDirectory
 from restante.core.inboxes.mesh_inbox import bucket_keys
 from restante.crypto.identity import Identity
 from restante.model.error_codes import Code
+from restante.model.ids import NodeId
 from restante.model.node_descriptor import NodeDescriptor
 from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.circuits.path import Path as CircuitPath
 from restante.policy.connection_limits import RelayLimits
+from restante.policy.failures import Failure
 from restante.policy.mesh.time_buckets import bucket_at
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.system import SystemClock, SystemEntropy
@@ -77,7 +80,13 @@ class Mesh:
             entropy=SystemEntropy(),
         )
         path = CircuitPath(guard=guard, middle=middle, exit=exit_node)
-        pool._path = lambda *_: path  # type: ignore[method-assign]  # the same exit for all
+
+        def the_same_for_all(avoid: frozenset[NodeId], *_: object) -> CircuitPath:
+            if exit_node.node_id in avoid:
+                raise NoHopsLeft("the only exit has refused", failure=Failure.NETWORK_TIMEOUT)
+            return path
+
+        pool._path = the_same_for_all  # type: ignore[method-assign,assignment]
         try:
             yield StoreFanout(pool)
         finally:

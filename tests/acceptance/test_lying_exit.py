@@ -13,6 +13,7 @@ from restante.core.inboxes.mesh_inbox import bucket_keys
 from restante.core.mesh_proofs.descriptors import sign_descriptor
 from restante.core.mesh_proofs.receipts import leaf_of, sign_receipts_of_commit
 from restante.crypto.identity import Identity
+from restante.model.error_codes import Code
 from restante.model.ids import NodeId
 from restante.model.node_descriptor import Endpoint, NodeDescriptor, Role
 from restante.policy.circuits.path import Path
@@ -23,7 +24,7 @@ from restante.runtime.system import SystemClock, SystemEntropy
 from restante.wire.circuit.streams import StoreAnswer, StoreRequest
 from restante.wire.descriptors import encode_descriptor
 from restante.wire.envelope import decode_envelope
-from restante.wire.frames.codec import Unknown
+from restante.wire.frames.codec import FrameType, Refused, Unknown
 from restante.wire.frames.mesh import MeshFrame
 from restante.wire.frames.mesh_storage import MeshPut, MeshStored, NotResponsible, WrongBucket
 from restante.wire.inbox_keys import node_id_of
@@ -158,6 +159,23 @@ async def test_an_exit_that_names_another_hour_for_all_five_moves_no_mail() -> N
         assert len(await client.store()) == COPIES
         assert asked == COPIES
         assert {put.bucket for node in client.made.nodes for put in node.stored} <= {bucket, bucket + 1}
+
+
+@clause("7.3", "11.6")
+async def test_an_exit_that_refuses_for_all_five_moves_no_mail_to_farther_nodes() -> None:
+    async with sender() as client:
+        asked = 0
+
+        async def lie(_circuit: Hashable, _request: StoreRequest, place: int) -> StoreAnswer:
+            nonlocal asked
+            asked += 1
+            refused = Refused(permanent=False, code=Code.STORAGE_FAILED, retry_after_ms=0, text="")
+            return StoreAnswer(place, FrameType.REFUSED, refused.body())
+
+        client.exit.family.exits.put = lie  # type: ignore[assignment,method-assign]
+        five = {node.node_id for node in client.five}
+        assert {each.node for each in await client.store()} == five
+        assert asked == COPIES
 
 
 @clause("7.10", "11.6")

@@ -1,8 +1,8 @@
 """Puts through circuits: those of one message share an upload. Hosts `core.circuit.fanout` (SPEC 11.6).
 
 An exit is trusted with nothing: each receipt is verified against the leaf of the envelope that this client built, and
-an exit that passes on another one is left out of later circuits. WRONG_BUCKET and NOT_RESPONSIBLE are not signed: they
-are returned with the exits that passed them on, two if there are.
+an exit that passes on another one is left out of later circuits. REFUSED, WRONG_BUCKET and NOT_RESPONSIBLE are not
+signed: a second exit is asked before they count. The last two are returned with the exits that passed them on.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class _Batch:
     nodes: dict[NodeId, tuple[NodeDescriptor, asyncio.Future[PutAnswer]]] = field(default_factory=dict)
     fanout: Fanout = field(default_factory=lambda: Fanout(()))
     unreached: dict[NodeId, AttemptFailed] = field(default_factory=dict)
-    """What the last exit said about a node that it could not reach."""
+    """What the last exit said about a node that it could not reach, or that refused."""
     unsigned: dict[NodeId, tuple[UnsignedAnswer, ...]] = field(default_factory=dict)
     failed: AttemptFailed | None = None
     """Why the last circuit failed."""
@@ -57,7 +57,7 @@ class _Batch:
 
 
 class _NotFromNode(AttemptFailed):
-    """The exit did not pass on an answer of the node: another exit may."""
+    """The exit did not pass on an answer that the node signed: another exit may."""
 
 
 class StoreFanout:
@@ -166,7 +166,7 @@ class StoreFanout:
             if answer.frame_type == FrameType.REFUSED:
                 refused = Refused.from_body(answer.body)
                 failure = failure_of_refusal(refused.code, permanent=refused.permanent)
-                return AttemptFailed(refused.text, failure=failure, retry_after_ms=refused.retry_after_ms or None)
+                return _NotFromNode(refused.text, failure=failure, retry_after_ms=refused.retry_after_ms or None)
             frame = decode_mesh_body(answer.frame_type, answer.body)
         except RestanteError:
             return self._lied(circuit)
