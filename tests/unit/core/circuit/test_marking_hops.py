@@ -1,4 +1,7 @@
-"""A hop that marks every byte it may alter: no mark passes the honest hop behind it (NETWORK 6, test 5)."""
+"""A hop that marks every byte it may alter: no mark passes the honest hop behind it (NETWORK 6, test 5).
+
+What it may do with DESTROY is in `tests/unit/node/test_marked_destroy.py`: only the moment itself remains.
+"""
 
 import os
 from collections.abc import Iterator
