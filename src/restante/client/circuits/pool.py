@@ -19,7 +19,7 @@ from restante.policy.circuits.client_rates import ClientRates
 from restante.policy.circuits.create_limits import own_meter
 from restante.policy.circuits.limits import CircuitLimits
 from restante.policy.circuits.passed_over import PassedOver
-from restante.policy.circuits.path import NoPath, Path, choose_path, usable_hops
+from restante.policy.circuits.path import NoPath, Path, choose_path, relatives, usable_hops
 from restante.policy.circuits.silence import Silence, judge_silence, silent_after_s
 from restante.policy.connection_limits import RelayLimits
 from restante.policy.failures import Failure
@@ -149,6 +149,10 @@ class CircuitPool:
                         return self._used(made, use)
                     case _:  # all are in use, or one is built for this use and may do
                         await self._in_time(self._change(), deadline_s)
+
+    def relatives(self, nodes: frozenset[NodeId]) -> frozenset[NodeId]:
+        """Return the nodes of the same families, unless one operator has them all."""
+        return _NONE if self._is_private else relatives(self._nodes(), nodes)
 
     @contextlib.asynccontextmanager
     async def _turn(self, key: tuple[str, frozenset[NodeId]], deadline_s: float) -> AsyncIterator[None]:

@@ -6,6 +6,7 @@ signed: a second exit is asked before they count. The last two are returned with
 """
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 
 from restante.client.circuits.circuit import CircuitFailed, ClientCircuit, NoHopsLeft, short_key
@@ -112,7 +113,7 @@ class StoreFanout:
 
     async def _store(self, batch: _Batch, wanted: Acquire) -> None:
         try:
-            circuit = await self._pool.acquire(STORES, avoid=wanted.avoid, prefer_not=wanted.prefer_not)
+            circuit = await self._circuit(wanted)
         except NoHopsLeft as problem:
             batch.failed = problem
             self._execute(batch, batch.fanout.no_hops_left())
@@ -126,6 +127,15 @@ class StoreFanout:
         for effect in effects:
             if isinstance(effect, Upload):  # at once: others may take the circuit's last stream
                 await self._upload(batch, circuit, effect)
+
+    async def _circuit(self, wanted: Acquire) -> ClientCircuit:
+        """Return a circuit over no family of a doubted exit; over another exit, if there is none."""
+        relatives = self._pool.relatives(wanted.doubted)
+        if relatives - wanted.avoid:
+            with contextlib.suppress(NoHopsLeft):
+                avoid = wanted.avoid | relatives
+                return await self._pool.acquire(STORES, avoid=avoid, prefer_not=wanted.prefer_not)
+        return await self._pool.acquire(STORES, avoid=wanted.avoid, prefer_not=wanted.prefer_not)
 
     async def _upload(self, batch: _Batch, circuit: ClientCircuit, upload: Upload) -> None:
         """Upload to these nodes and settle their answers."""

@@ -19,10 +19,14 @@ OPINIONS: Final = 2
 
 class Acquire(NamedTuple):
     """Get a circuit in which no node of `avoid` is a hop, and of the others none of `prefer_not` if that is possible;
-    report by `acquired`, `no_hops_left` or `not_acquired`."""
+    report by `acquired`, `no_hops_left` or `not_acquired`.
+
+    `doubted` are exits for which another opinion is wanted. If possible it is that of another operator.
+    """
 
     avoid: frozenset[NodeId]
     prefer_not: frozenset[NodeId]
+    doubted: frozenset[NodeId] = frozenset()
 
 
 class Upload(NamedTuple):
@@ -122,15 +126,15 @@ class Fanout:
         nodes = self._open()
         if self._is_acquiring or not nodes:
             return ()
-        doubted = {exit_id for node in nodes for exit_id in self._waiting[node]}
-        return self._acquire(frozenset(nodes) | doubted)
+        doubted = frozenset(exit_id for node in nodes for exit_id in self._waiting[node])
+        return self._acquire(doubted.union(nodes), doubted)
 
-    def _acquire(self, avoid: frozenset[NodeId]) -> Effects:
+    def _acquire(self, avoid: frozenset[NodeId], doubted: frozenset[NodeId] = frozenset()) -> Effects:
         if self._tries >= TRIES:
             return () if self._uploads else self._leave(self._open())
         self._tries += 1
         self._is_acquiring = True
-        return (Acquire(avoid, frozenset(self._waiting)),)
+        return (Acquire(avoid, frozenset(self._waiting), doubted),)
 
     def _leave(self, nodes: tuple[NodeId, ...]) -> Effects:
         """Stop asking these nodes. What one exit said counts where no other can be asked."""

@@ -95,6 +95,12 @@ def choose_path(
     raise NoPath("no three hops of different families and networks are left for this circuit")
 
 
+def relatives(hops: Sequence[NodeDescriptor], nodes: frozenset[NodeId]) -> frozenset[NodeId]:
+    """Return the hops that have the family of one of these nodes, and the nodes themselves if they are hops."""
+    families = {each.family for each in hops if each.node_id in nodes}
+    return frozenset(each.node_id for each in hops if each.family in families)
+
+
 def _shuffled(
     nodes: Sequence[NodeDescriptor], prefer_not: frozenset[NodeId], choose: Choose
 ) -> Iterator[NodeDescriptor]:

@@ -66,6 +66,7 @@ def test_a_node_that_an_exit_cannot_reach_is_asked_over_a_second_exit() -> None:
     first = uploaded(fanout.acquired(FIRST))
     wanted = acquired(fanout.not_signed(first.number, NODES[0]))
     assert wanted.avoid == {NODES[0], FIRST[-1]}
+    assert wanted.doubted == {FIRST[-1]}
     assert fanout.not_signed(first.number, NODES[0]) == (), "an exit has one opinion"
     second = uploaded(fanout.acquired(SECOND))
     assert second.nodes == NODES[:1]
