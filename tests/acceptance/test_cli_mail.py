@@ -16,6 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from restante.cli.client import message_exchange
+from restante.cli.client.message_exchange import InboxResult
+from restante.client.client import Client
+from restante.client.places.read_results import SomeInboxesUnread
+from restante.policy.failures import Failure
+from restante.ports.relay_connection import AttemptFailed
 from support.relay.node_processes import COMMAND, Done, NodeHome, NodeProcess, clean_environ, restante, running_node
 from support.spec.clauses import clause
 from support.system.wait_until import LIMIT_S, looks
@@ -137,6 +143,32 @@ def test_an_inbox_whose_relay_is_down_fails_and_says_so(tmp_path: Path) -> None:
     assert done.stderr.startswith("error E001: none of your places could be reached")
     as_json = restante("inbox", "--idle-timeout-ms", "100", "--json", status=1, **home)
     assert (as_json.stdout, json.loads(as_json.stderr)["error"]["code"]) == ("", "E001")
+
+
+NO_ANSWER = AttemptFailed("no answer", failure=Failure.NETWORK_TIMEOUT)
+SHOWN_BEFORE = "  2 messages that were already on this machine were shown"
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (None, ["error E001: not all of your inboxes could be read in time"]),
+        (SomeInboxesUnread(NO_ANSWER), ["error E001: not all of your inboxes could be read: no answer"]),
+        (NO_ANSWER, ["error E001: none of your places could be reached: no answer", SHOWN_BEFORE]),
+    ],
+)
+def test_an_inbox_of_which_a_part_was_read_does_not_say_that_nothing_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: AttemptFailed | None, said: list[str]
+) -> None:
+    async def shown(client: Client, **_: object) -> InboxResult:
+        await client.close()
+        return InboxResult(shown=2, was_connected=False, failure=failure)
+
+    monkeypatch.setattr(message_exchange, "show_new", shown)
+    node = NodeHome.made(tmp_path / "node")
+    restante("id", "new", str(tmp_path / "me"), "--relay", str(node.relay), "--no-passphrase")
+    done = restante("inbox", status=1, RESTANTE_HOME=str(tmp_path / "me"))
+    assert done.stderr.splitlines()[:-1] == said
 
 
 def test_a_relay_that_is_slow_to_answer_is_waited_for(pair: Path, node: NodeProcess) -> None:

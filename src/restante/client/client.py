@@ -323,11 +323,12 @@ class Client:
 
     @property
     def was_connected(self) -> bool:
+        """Whether each of our inboxes was reached at one of our places."""
         return self._online.was_connected
 
     @property
     def connection_failure(self) -> AttemptFailed | None:
-        """Why the last try to reach our own relay failed; None while it succeeds."""
+        """Why one of our inboxes can be read at none of our places; None until each was tried."""
         return self._online.failure
 
     async def has_unread(self) -> bool:

@@ -16,8 +16,9 @@ from typing import Any, Final
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.client.mesh.host import MeshHost
-from restante.model.error_codes import Code
+from restante.client.places.read_results import SomeInboxesUnread
 from restante.model.errors import RestanteError
+from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.directory_lock import hold
 from restante.runtime.local_questions import answering
 from restante.runtime.service_process import read_arguments
@@ -37,16 +38,21 @@ def say(text: str) -> None:
 
 async def report_connection(client: Client, report: Callable[[str], None]) -> None:
     """Report why our own places can't be reached, once for each reason, and when one is reached again."""
-    last: Code | None = None
+    last: AttemptFailed | None = None
     while True:
         failure = client.connection_failure
-        code = None if failure is None else failure.code
-        if failure is None and last is not None:
-            report("messages are received again")
-        elif failure is not None and code is not last:
-            report(f"no messages can be received: {failure} ({failure.code.value}); trying again")
-        last = code
+        if failure is None:
+            if last is not None:
+                report("messages are received again")
+        elif last is None or failure.code is not last.code or _is_part(last) > _is_part(failure):
+            what = "not all" if _is_part(failure) else "no"
+            report(f"{what} messages can be received: {failure} ({failure.code.value}); trying again")
+        last = failure
         await asyncio.sleep(LOOK_S)
+
+
+def _is_part(failure: AttemptFailed) -> bool:
+    return isinstance(failure, SomeInboxesUnread)
 
 
 async def keep_connected(client: Client) -> None:

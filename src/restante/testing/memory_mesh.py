@@ -3,6 +3,7 @@ lists, deletes and records (SPEC 7.3 to 7.6, 7.10). Copies are repaired when `re
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -58,6 +59,8 @@ class MemoryNode:
     """Whether the node signs lists without any blob."""
     is_silent: bool = False
     """Whether connections to the node fail only after a while, as with a machine that is switched off."""
+    is_replaced: bool = False
+    """Whether a node with another key answers at its endpoint."""
     names_instead: tuple[NodeDescriptor, ...] = ()
     """What the node names as better in answer to every put."""
     refuses_puts: bool = False
@@ -68,6 +71,10 @@ class MemoryNode:
     """How many more requests for lists the node answers with E007, as one that has no tokens for them."""
     slow_key: InboxKey | None = None
     """Under this key the node takes ten times as long as a connection may be silent."""
+    list_delay_s: float = 0.0
+    """How long the node takes to send lists."""
+    unanswered: frozenset[InboxKey] = frozenset()
+    """Requests for lists that name one of these keys fail."""
     wants_left: int | None = None
     """How many WANTs the node still answers before it is silent; None: all."""
 
@@ -137,6 +144,8 @@ class MemoryMesh:
                 if node.is_silent:
                     await asyncio.sleep(SILENCE_S)
                     break
+                if node.is_replaced:
+                    raise AttemptFailed("another node answers there", failure=Failure.AUTHENTICATION_FAILED)
                 connection = MemoryMeshConnection(self, node)
                 node.connections.append(connection)
                 return connection
@@ -246,10 +255,10 @@ class MemoryMeshConnection:
         return self._node.records.get(key)
 
     async def fetch(self, entries: Sequence[FetchEntry]) -> FetchAnswer:
-        return self._list(entries, MeshFrameType.FETCH)
+        return await self._list(entries, MeshFrameType.FETCH)
 
     async def subscribe(self, entries: Sequence[FetchEntry]) -> FetchAnswer:
-        answer = self._list(entries, MeshFrameType.MESH_SUBSCRIBE)
+        answer = await self._list(entries, MeshFrameType.MESH_SUBSCRIBE)
         self.subscribed |= set(answer.listed)
         return answer
 
@@ -303,7 +312,10 @@ class MemoryMeshConnection:
             self._pushed.append(block)
             self._news.set()
 
-    def _list(self, entries: Sequence[FetchEntry], frame_type: MeshFrameType) -> FetchAnswer:
+    async def _list(self, entries: Sequence[FetchEntry], frame_type: MeshFrameType) -> FetchAnswer:
+        if self._node.list_delay_s:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), self._node.list_delay_s)
         self._asked(frame_type.name.lower())
         if self._node.puts_off:
             self._node.puts_off -= 1
@@ -316,6 +328,8 @@ class MemoryMeshConnection:
                 self.lose()
                 raise AttemptFailed("the entry is not proved", failure=Failure.AUTHENTICATION_FAILED)
             key = mesh_inbox_key(entry.blinded, entry.bucket)
+            if key in self._node.unanswered:
+                raise AttemptFailed("the node does not answer", failure=Failure.NETWORK_TIMEOUT)
             listed[key] = () if self._node.hides_mail else tuple(self._node.held.get(key, {}))
             answers.append(answer_for(key, listed[key], after=0, last=0, is_complete=self._is_responsible(key)))
         return FetchAnswer(listed=listed, done=sign_done(self._node.identity, answers, now_ms=self._now_ms()))

@@ -117,11 +117,17 @@ def opened_client(
 
 
 def places_not_reached(failure: "AttemptFailed | None") -> RestanteError:
-    """Return the error for a client whose mail could be read nowhere."""
-    why = "" if failure is None else f": {failure}"
-    is_of_mesh = failure is not None and failure.code in (Code.CIRCUIT_BUILD_FAILED, Code.DHT_LOOKUP_FAILED)
-    code = failure.code if failure is not None and is_of_mesh else Code.NETWORK_UNREACHABLE
-    problem = RestanteError(f"none of your places could be reached{why}", code=code)
+    """Return the error for a client whose inboxes could not all be read. Without a failure some did not answer yet."""
+    from restante.client.places.read_results import SomeInboxesUnread
+
+    code, text = Code.NETWORK_UNREACHABLE, "not all of your inboxes could be read in time"
+    if failure is not None:
+        is_part_read = isinstance(failure, SomeInboxesUnread)
+        what = "not all of your inboxes could be read" if is_part_read else "none of your places could be reached"
+        text = f"{what}: {failure}"
+        if failure.code in (Code.CIRCUIT_BUILD_FAILED, Code.DHT_LOOKUP_FAILED):
+            code = failure.code
+    problem = RestanteError(text, code=code)
     problem.add_note(f"{HINT}Check the network, and 'restante places show', then run the command again.")
     return problem
 

@@ -157,7 +157,7 @@ async def show_new(
                     reporting.cancel()
                 return InboxResult(shown=shown, was_connected=True)
 
-            async def is_settled() -> bool:  # each of its inboxes was reached, or one could not be
+            async def is_settled() -> bool:  # each of its inboxes was reached, or each was tried and one could not be
                 return is_run_elsewhere or client.was_connected or client.connection_failure is not None
 
             await _until(is_settled, working, within_s=REACH_S)

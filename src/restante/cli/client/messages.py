@@ -171,11 +171,12 @@ def inbox(
 
     Also says which messages wait for an earlier one. With --json each message is one line.
 
-    Exit status 1 if no place could be reached.
+    Exit status 1 if not all inboxes could be read.
     """
     import asyncio
 
     from restante.cli.client.message_exchange import show_new
+    from restante.client.places.read_results import SomeInboxesUnread
 
     client = opened_client(ctx, home, passphrase_file, only_receives=True)
     client.sends_read_acks = send_read_acks
@@ -194,7 +195,8 @@ def inbox(
         raise wrong_relay_key()
     if not result.was_connected:
         problem = places_not_reached(result.failure)
-        if result.shown:
+        is_part_read = result.failure is None or isinstance(result.failure, SomeInboxesUnread)
+        if result.shown and not is_part_read:
             problem.add_note(f"{result.shown:,} messages that were already on this machine were shown")
         raise problem
     if not result.shown and not result.held_back and not as_json:

@@ -44,7 +44,7 @@ def requests(
 ) -> None:
     """Fetch mail, then list who wrote without being a contact. The texts are shown once a request is accepted.
 
-    Exit status 1 if no place could be reached.
+    Exit status 1 if not all inboxes could be read.
     """
     if ctx.invoked_subcommand is not None:
         return

@@ -18,6 +18,7 @@ from restante.client.mesh.evidence import Accusation
 from restante.client.mesh.prekeys import PrekeyRecords
 from restante.client.mesh.receiver import MeshReceiver
 from restante.client.mesh.storing import MeshStorage
+from restante.client.places.read_results import ReadResults
 from restante.client.places.reading import InboxToRead
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mailbox_poll.buckets import Bucket
@@ -159,16 +160,18 @@ class MeshHost:
     async def receiver(
         self,
         inboxes: Sequence[InboxToRead],
+        results: ReadResults,
         *,
         take: Callable[[OwnInbox, Sequence[StoredBlob]], Awaitable[Collection[PayloadHash]]],
         delay_s: float,
     ) -> MeshReceiver:
-        """Return what reads these inboxes, from where the last run ended."""
+        """Return what reads these inboxes, from where the last run ended, and notes in `results` how that goes."""
         buckets = [await self._file.run(partial(self._state.buckets, each.name)) for each in inboxes]
         self._scores = await self._file.run(partial(scoreboard, self._file.database))
         return MeshReceiver(
             list(zip(inboxes, buckets, strict=True)),
             self.directory,
+            results,
             take=take,
             save=self._save_buckets,
             scores=lambda: self._scores,

@@ -14,15 +14,17 @@ from restante.client.mesh.evidence import Accusation
 from restante.client.mesh.inbox_nodes import InboxNodes
 from restante.client.mesh.inbox_poll import InboxPoll
 from restante.client.mesh.receiving import Receiving
+from restante.client.places.read_results import ReadResults
 from restante.client.places.reading import InboxToRead
 from restante.core.inboxes.former_inboxes import FORMER_POLL_MS
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.core.mailbox_poll import buckets as bucket_states
 from restante.core.mailbox_poll.buckets import Bucket, MailStored
 from restante.model.ids import NodeId, PayloadHash
+from restante.model.places import MeshPlace
 from restante.policy.mesh.polling import wait_ms
 from restante.ports.entropy import Entropy
-from restante.ports.relay_connection import AttemptFailed, StoredBlob
+from restante.ports.relay_connection import StoredBlob
 from restante.runtime.run_together import run_until_one_ends
 from restante.wire.frames.mesh_replication import Block
 
@@ -38,6 +40,7 @@ class MeshReceiver:
         self,
         inboxes: Sequence[ReadInbox],
         directory: MeshDirectory,
+        results: ReadResults,
         *,
         take: Callable[[OwnInbox, Sequence[StoredBlob]], Awaitable[Collection[PayloadHash]]],
         save: Callable[[str, Sequence[Bucket]], Awaitable[None]],
@@ -50,6 +53,7 @@ class MeshReceiver:
         """`since` is the first bucket that can have mail; None reads all of the last 30 days (a full sync)."""
         self._inboxes = inboxes
         self._directory = directory
+        self._results = results
         self._take = take
         self._save = save
         self._scores = scores
@@ -58,20 +62,8 @@ class MeshReceiver:
         self._since = since
         self._delay_s = delay_s
         self._woken: dict[str, asyncio.Event] = {}
-        self._read_once: set[str] = set()
         self._turn_of_former = asyncio.Lock()
-        self.failure: AttemptFailed | None = None
         self.requests: dict[str, int] = {}
-
-    @property
-    def was_connected(self) -> bool:
-        """Whether each inbox that we use was read at least once."""
-        return all(each.name in self._read_once for each, _ in self._inboxes if not each.is_former)
-
-    @property
-    def has_read_all(self) -> bool:
-        """Whether each inbox was read at least once, former ones too."""
-        return len(self._read_once) == len(self._inboxes)
 
     async def run(self) -> None:
         """Read until cancelled, or until `take` or `save` raises."""
@@ -128,11 +120,12 @@ class MeshReceiver:
             await self._directory.ensure_fresh()
             changed = await poll.poll(scores=self._scores())
         except MeshUnknown as failed:
-            self.failure = failed
+            self._results.failed(MeshPlace(), name, failed)
             return
-        self.failure = poll.failure
-        if self.failure is None:
-            self._read_once.add(name)
+        if poll.failure is None:
+            self._results.reached(MeshPlace(), name)
+        else:
+            self._results.failed(MeshPlace(), name, poll.failure)
         if changed:
             await self._save(name, changed)
 

@@ -72,16 +72,16 @@ class Online:
 
     @property
     def was_connected(self) -> bool:
-        return self._receivers is not None and self._receivers.was_connected
+        return self._receivers is not None and self._receivers.results.was_connected
 
     @property
     def has_read_all(self) -> bool:
         """Whether every inbox was reached at every place since the client is connected."""
-        return self._receivers is not None and self._receivers.has_read_all
+        return self._receivers is not None and self._receivers.results.has_read_all
 
     @property
     def failure(self) -> AttemptFailed | None:
-        return None if self._receivers is None else self._receivers.failure
+        return None if self._receivers is None else self._receivers.results.failure
 
     def look_for_changes(self) -> None:
         """Connect again if there is something else to read by now."""

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from restante.client.places.read_results import ReadResults
 from restante.client.places.reading import InboxToRead
 from restante.client.relay.connector import Connector
 from restante.core.inboxes.relay_inbox import OwnInbox
@@ -32,6 +33,7 @@ class MailReceiver:
         self,
         inboxes: Sequence[InboxToRead],
         places: Sequence[RelayPlace],
+        results: ReadResults,
         *,
         take: Callable[[OwnInbox, Sequence[StoredBlob]], Awaitable[object]],
         schedule: RetrySchedule,
@@ -42,24 +44,12 @@ class MailReceiver:
         """Wait a random time up to `delay_s` before the first connection of each inbox."""
         self._inboxes = inboxes
         self._places = places
+        self._results = results
         self._take = take
         self._schedule = schedule
         self._entropy = entropy
         self._delay_s = delay_s
         self._on_wrong_key = on_wrong_key
-        self._reached: set[tuple[RelayPlace, str]] = set()
-        self.failure: AttemptFailed | None = None
-
-    @property
-    def was_connected(self) -> bool:
-        """Whether each inbox that we use was reached at some place."""
-        reached = {name for _, name in self._reached}
-        return bool(self._places) and all(each.name in reached for each in self._inboxes if not each.is_former)
-
-    @property
-    def has_reached_all(self) -> bool:
-        """Whether each inbox was reached at each place."""
-        return len(self._reached) == len(self._inboxes) * len(self._places)
 
     async def run(self, connect: Connector) -> None:
         """Stay subscribed to every inbox at every place; ends only by cancellation or an error of `take`."""
@@ -75,13 +65,13 @@ class MailReceiver:
                 connection = await connect(place, read.inbox)
             except AttemptFailed as failed:
                 failures = min(failures + 1, self._schedule.max_attempts)
-                failure, self.failure = failed.failure, failed
+                failure = failed.failure
+                self._results.failed(place, read.name, failed)
                 if failure is Failure.AUTHENTICATION_FAILED:
                     self._on_wrong_key()
             else:
                 failures, failure = 1, Failure.NETWORK_TIMEOUT
-                self._reached.add((place, read.name))
-                self.failure = None
+                self._results.reached(place, read.name)
                 await self._receive(connection, read.inbox)
             delay_ms = delay_after_failure_ms(
                 failure, attempts=failures, dice=self._entropy.dice(), schedule=self._schedule

@@ -1,0 +1,102 @@
+"""When an inbox counts as read, and when reading has failed."""
+
+import pytest
+
+from restante.client.places.read_results import ReadResults, SomeInboxesUnread
+from restante.client.places.reading import InboxToRead, Reading
+from restante.core.inboxes.relay_inbox import OwnInbox
+from restante.crypto.identity import Identity
+from restante.model.ids import NodeKey
+from restante.model.places import MeshPlace, Place, RelayPlace
+from restante.policy.failures import Failure
+from restante.ports.relay_connection import AttemptFailed
+
+INBOX = OwnInbox(Identity(bytes(32)))
+PUBLIC, CONTACTS, FORMER = "public inbox", "contacts inbox 1", "contacts inbox 0"
+RELAY = RelayPlace(node_key=NodeKey(bytes(32)), host="127.0.0.1", port=1)
+MESH = MeshPlace()
+AT_RELAY = AttemptFailed("the relay does not answer", failure=Failure.CONNECTION_REFUSED)
+IN_MESH = AttemptFailed("no node answers", failure=Failure.NETWORK_TIMEOUT)
+
+
+def results(*places: Place) -> ReadResults:
+    inboxes = (
+        InboxToRead(INBOX, PUBLIC),
+        InboxToRead(INBOX, CONTACTS),
+        InboxToRead(INBOX, FORMER, is_former=True),
+    )
+    relays = tuple(each for each in places if isinstance(each, RelayPlace))
+    return ReadResults(Reading(inboxes, relays, MESH in places))
+
+
+def why(read: ReadResults) -> AttemptFailed | None:
+    return read.failure
+
+
+def test_a_failure_is_none_until_a_try_of_each_inbox_has_ended() -> None:
+    read = results(MESH)
+    read.failed(MESH, PUBLIC, IN_MESH)
+    assert why(read) is None
+    read.reached(MESH, CONTACTS)
+    assert isinstance(why(read), SomeInboxesUnread)
+    assert str(why(read)) == str(IN_MESH)
+    assert not read.was_connected
+
+
+def test_a_failure_stays_until_its_own_inbox_is_read() -> None:
+    read = results(MESH)
+    for _ in range(2):
+        read.failed(MESH, PUBLIC, IN_MESH)
+        read.reached(MESH, CONTACTS)
+        assert isinstance(why(read), SomeInboxesUnread)
+    read.reached(MESH, PUBLIC)
+    assert why(read) is None
+    assert read.was_connected
+
+
+def test_a_former_inbox_is_no_failure_and_counts_only_for_having_read_all() -> None:
+    read = results(MESH)
+    read.reached(MESH, PUBLIC)
+    read.reached(MESH, CONTACTS)
+    read.failed(MESH, FORMER, IN_MESH)
+    assert why(read) is None
+    assert (read.was_connected, read.has_read_all) == (True, False)
+    read.reached(MESH, FORMER)
+    assert read.has_read_all
+
+
+def test_a_former_inbox_that_is_read_makes_the_failure_of_the_others_no_smaller() -> None:
+    read = results(MESH)
+    read.reached(MESH, FORMER)
+    for name in (PUBLIC, CONTACTS):
+        read.failed(MESH, name, IN_MESH)
+    assert why(read) is IN_MESH
+
+
+@pytest.mark.parametrize("lost", [RELAY, MESH])
+def test_a_place_that_fails_is_no_failure_while_another_is_read(lost: Place) -> None:
+    other: Place = MESH if lost == RELAY else RELAY
+    read = results(RELAY, MESH)
+    for name in (PUBLIC, CONTACTS):
+        read.failed(lost, name, AT_RELAY)
+    assert why(read) is None, "the other place was not tried"
+    for name in (PUBLIC, CONTACTS):
+        read.reached(other, name)
+    assert why(read) is None
+    assert (read.was_connected, read.has_read_all) == (True, False)
+
+
+def test_an_inbox_that_fails_at_every_place_is_a_failure() -> None:
+    read = results(RELAY, MESH)
+    for name in (PUBLIC, CONTACTS):
+        read.failed(RELAY, name, AT_RELAY)
+    read.reached(MESH, PUBLIC)
+    read.failed(MESH, CONTACTS, IN_MESH)
+    assert isinstance(why(read), SomeInboxesUnread)
+    read.failed(MESH, PUBLIC, IN_MESH)
+    assert why(read) is AT_RELAY
+
+
+def test_a_client_without_places_has_no_failure_and_was_not_connected() -> None:
+    read = results()
+    assert (why(read), read.was_connected) == (None, False)
