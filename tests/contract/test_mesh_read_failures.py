@@ -10,6 +10,7 @@ from restante.client.client import Client
 from restante.client.places.read_results import SomeInboxesUnread
 from restante.client.service import report_connection
 from restante.crypto.blinded_keys import BlindedSigner, in_period
+from restante.policy.mesh.polling import POLL_MS
 from restante.testing.virtual_time import run_in_virtual_time
 from restante.wire.mesh_keys import mesh_inbox_key
 from support.mesh.memory_world import World, introduced, until_connected
@@ -30,6 +31,12 @@ def answer_nothing_for_the_contacts_inbox(world: World, bob: Client) -> None:
         keys.add(mesh_inbox_key(signer.public_key, bucket))
     for node in world.mesh.nodes:
         node.unanswered = frozenset(keys)
+
+
+def lose_connections(world: World) -> None:
+    for node in world.mesh.nodes:
+        for connection in node.connections[:]:
+            connection.lose()
 
 
 async def reported(client: Client, seconds: int) -> list[str]:
@@ -81,3 +88,19 @@ def test_mail_of_an_inbox_that_takes_longer_is_shown_although_the_other_cannot_b
     assert "hello" in capsys.readouterr().out
     assert (result.shown, result.was_connected) == (1, False)
     assert isinstance(result.failure, SomeInboxesUnread)
+
+
+@clause("7.5")
+def test_a_read_that_lost_its_subscriptions_is_cut_short_and_is_no_failure(world: World) -> None:
+    """All connections end while nodes take two seconds to send lists; the next read decides."""
+
+    async def scenario() -> None:
+        async with world.client("bob") as bob:
+            await until_connected(bob)
+            for node in world.mesh.nodes:
+                node.list_delay_s = 2.0
+            await asyncio.sleep(POLL_MS / 1_000 + 1)
+            lose_connections(world)
+            assert await reported(bob, 30) == []
+
+    run_in_virtual_time(scenario(), world.clock)

@@ -170,7 +170,8 @@ class InboxPoll:
         except BaseException:
             await _end(one.tasks)
             raise
-        self.failure = None if one.has_lists else one.failed
+        if one.has_lists or not one.was_pushed_to:  # else it may have been cut short, and the next read decides
+            self.failure = None if one.has_lists else one.failed
         for task in one.tasks:
             self._late.add(task)
             task.add_done_callback(self._late.discard)
