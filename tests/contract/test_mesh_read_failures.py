@@ -104,3 +104,19 @@ def test_a_read_that_lost_its_subscriptions_is_cut_short_and_is_no_failure(world
             assert await reported(bob, 30) == []
 
     run_in_virtual_time(scenario(), world.clock)
+
+
+@clause("7.5")
+def test_nodes_of_the_mesh_that_prove_other_keys_are_not_reached_and_no_relay_is_blamed(tmp_path: Path) -> None:
+    world = World(tmp_path, nodes=5)
+
+    async def scenario() -> None:
+        async with world.client("bob") as bob:
+            await until_connected(bob)
+            for node in world.mesh.nodes:
+                node.is_replaced = True
+            lose_connections(world)
+            [text] = await reported(bob, READ_S)
+            assert text.endswith("(E001); trying again")
+
+    run_in_virtual_time(scenario(), world.clock)

@@ -192,7 +192,10 @@ class MeshConnections:
                 raise CircuitBroke(str(failed), failure=failed.failure) from failed
             if self.circuits is None:  # else it may be the exit that can't reach it
                 self._not_before_s[key[0]] = loop.time() + RETRY_S
-            raise NodeNotReached(str(failed), failure=failed.failure) from failed
+            failure = failed.failure
+            if failure is Failure.AUTHENTICATION_FAILED:  # one node among many: no relay has another key
+                failure = Failure.CONNECTION_REFUSED
+            raise NodeNotReached(str(failed), failure=failure) from failed
         finally:
             self._dialling.pop(key, None)
         self._not_before_s.pop(key[0], None)
