@@ -36,7 +36,7 @@ def test_applying_twice_changes_nothing_more(tmp_path: Path) -> None:
     files.add(FleetAction(action=ActionKind.REPAIR, target=node.journal.writer, payload_hash=sealed(1), **common))
     files.add(FleetAction(action=ActionKind.SCOREBOARD, node=node_id(1), score=0.5, **common))
     assert files.publish() == 2
-    refused = "not supported without the role storage"
+    refused = "not supported"
     assert [row["outcome"] for row in operator.json(f"fleet apply actions {KEY}")] == [refused, "done"]
     told = facts(node.journal)
     assert [fact.kind for fact in told] == ["stored", "scoreboard_applied"]

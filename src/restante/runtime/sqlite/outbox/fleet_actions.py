@@ -39,7 +39,7 @@ class ActionResult(StrEnum):
     NOT_MINE = "not for this file"
     OUTBOX_FULL = "outbox full"
     """A full outbox recovers nothing; the dead letter stays due."""
-    NOT_SUPPORTED = "not supported without the role storage"
+    NOT_SUPPORTED = "not supported"
     """Replica repair: only nodes with this role hold copies of the mesh."""
 
 
