@@ -257,6 +257,12 @@ def test_an_interrupt_at_a_question_ends_the_command_as_anywhere_else(pair: Path
     assert "Aborted" not in screen
 
 
+def test_ctrl_d_at_a_question_is_no_answer_and_the_command_has_failed(pair: Path) -> None:
+    status, screen = at_terminal(pair, "inbox", "\x04")
+    assert status == 1
+    assert screen.splitlines()[-1] == "Aborted: there was no answer."
+
+
 def test_a_new_passphrase_is_asked_for_twice_and_must_be_the_same(pair: Path, node: NodeProcess) -> None:
     made = pair / "carol"
     status, screen = at_terminal(

@@ -111,10 +111,13 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C at a question of typer's end the command as Ctrl-C does anywhere else."""
+    """Let Ctrl-C at a question of typer's end the command as Ctrl-C does anywhere else, and Ctrl-D as a failure."""
     try:
         yield
-    except typer.Abort:
+    except typer.Abort as aborted:
+        if isinstance(aborted.__context__, EOFError):
+            typer.echo("Aborted: there was no answer.", err=True)
+            raise typer.Exit(EXIT_FAILURE) from None
         raise KeyboardInterrupt from None
 
 
