@@ -55,17 +55,17 @@ def mesh_fields(mesh: dict[str, Any]) -> Group:
 def peers_table(peers: Iterable[dict[str, Any]]) -> Group:
     """Return one line for each node that a node knows."""
     rows = [(*_described(each), _yes_no(each["reached"]), _yes_no(each["in_table"])) for each in peers]
-    return table("Peers", *_DESCRIBED, "reached", "table", rows=rows)
+    return table("Peers", *_DESCRIBED, "reached", "table", rows=rows, whole=True)
 
 
 def known_nodes_table(nodes: Iterable[dict[str, Any]]) -> Group:
     """Return one line for each node that a client knows."""
-    return table("Nodes", *_DESCRIBED, rows=list(map(_described, nodes)))
+    return table("Nodes", *_DESCRIBED, rows=list(map(_described, nodes)), whole=True)
 
 
 def closest_nodes_table(nodes: Iterable[dict[str, Any]]) -> Group:
     """Return one line for each node that a lookup found, the closest first."""
-    return table("Closest nodes", "node", "address", rows=[_placed(each) for each in nodes])
+    return table("Closest nodes", "node", "address", rows=[_placed(each) for each in nodes], whole=True)
 
 
 def holders_table(holders: Iterable[dict[str, Any]]) -> Group:
@@ -80,7 +80,7 @@ def holders_table(holders: Iterable[dict[str, Any]]) -> Group:
         for each in holders
     ]
     columns = ("node", "address", "should store", "answers", "messages")
-    return table("Mail for this address in this hour", *columns, rows=rows, right=("messages",))
+    return table("Mail for this address in this hour", *columns, rows=rows, right=("messages",), whole=True)
 
 
 def _placed(node: dict[str, Any]) -> tuple[str, str]:
