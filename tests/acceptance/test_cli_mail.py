@@ -324,3 +324,22 @@ def test_an_address_that_is_no_contact_yet_is_told_how_to_become_one(pair: Path)
     refused = bob(pair, "send", address, "hello", status=1).stderr
     assert f"there is no contact called '{address}'" in refused
     assert "--add NAME" in refused
+
+
+def test_a_mistyped_address_is_no_unknown_name_and_no_missing_file(pair: Path) -> None:
+    address = json.loads((pair / "alice.json").read_text())["address"]
+    for mistyped, why in (
+        (address[:-1] + ("q" if address[-1] != "q" else "p"), "the checksum does not fit"),
+        (address[:-1], "an address must have 62 characters, not 61"),
+    ):
+        for command in (("send", mistyped, "hello"), ("contact", "add", "carol", mistyped)):
+            refused = bob(pair, *command, status=2).stderr
+            assert refused.startswith("error E101: ")
+            assert why in refused.splitlines()[0]
+
+
+def test_ones_own_address_is_no_contact(pair: Path) -> None:
+    own = json.loads((pair / "bob.json").read_text())["address"]
+    for command in (("contact", "add", "me", own), ("send", own, "hello", "--add", "me")):
+        assert bob(pair, *command, status=2).stderr.startswith("error E101: this is your own address")
+    assert [each["name"] for each in json.loads(bob(pair, "contact", "list", "--json").stdout)] == ["alice"]

@@ -90,6 +90,8 @@ async def send_one(
     try:
         if add_as is not None:
             await add_by_address(client, add_as, parse_address(to))
+        if is_address(to):
+            parse_address(to)  # says what is wrong with a mistyped one
         with hinting(NEW_CONTACT if is_address(to) else KNOWN_CONTACTS):
             contact = client.contacts.named(to)
         async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:

@@ -10,17 +10,21 @@ from restante.client.mesh.host import MeshHost
 from restante.core.mesh_proofs.published_keys import PublishedKeys
 from restante.core.signed_bundles import verify_bundle
 from restante.model.error_codes import Code
-from restante.model.errors import RestanteError
+from restante.model.errors import Malformed, RestanteError
 from restante.model.ids import Address
-from restante.wire.address import parse_address
+from restante.wire.address import PREFIX
 
 TRIES: Final = 3
 PAUSE_S: Final = 1.0
+LEAST_CHARACTERS: Final = 48
+"""A text that begins as an address does and is this long is no name, even if some characters of it were lost."""
 NOT_FOUND_HINT: Final = "Check the address. Its owner's client publishes its keys while it runs."
 
 
 async def add_by_address(client: Client, name: str, address: Address) -> Contact:
     """Add the owner of an address as a contact, with keys and places from the mesh. The client may be running."""
+    if address == client.identity.address:
+        raise Malformed("this is your own address")
     with hinting(NOT_FOUND_HINT):
         async with client.mesh_host() as host:
             found = await _fetched(host, address)
@@ -50,9 +54,5 @@ async def publish_keys(client: Client) -> int:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text is an address and not a path."""
-    try:
-        parse_address(text)
-    except ValueError:
-        return False
-    return True
+    """Return whether a text is meant as an address, mistyped or not, and not as a name or a path."""
+    return text.lower().startswith(f"{PREFIX}1") and text.isalnum() and len(text) >= LEAST_CHARACTERS
