@@ -30,7 +30,10 @@ def status(
     agreed = "agreed" if data["is_time_agreed"] else "own clock: fewer than 3 families were heard"
     offset_s = round(data["clock_offset_ms"] / 1_000, 1) + 0.0  # never "-0.0"
     lines = [
-        ("nodes", f"{data['nodes']:,}, {data['storage_nodes']:,} of them store mail, {data['families']:,} families"),
+        (
+            "nodes",
+            f"{data['nodes']:,} known, {data['storage_nodes']:,} of them store mail, {data['families']:,} families",
+        ),
         ("network time", f"{agreed}, own clock off by {offset_s:,.1f} s"),
         ("circuits", data["circuits"] if data["circuits"] == "required" else f"off: {WITHOUT_CIRCUITS}"),
     ]
