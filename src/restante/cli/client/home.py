@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from restante.ports.relay_connection import AttemptFailed
 
 PASSPHRASE_VARIABLE: Final = "RESTANTE_PASSPHRASE_FILE"  # noqa: S105 - the name of a variable
+UNREACHED_MESH: Final = frozenset({Code.CIRCUIT_BUILD_FAILED, Code.DHT_LOOKUP_FAILED})
 MAX_PASSPHRASE_BYTES: Final = 4_096
 INTERACTIVE_RECEIVE_DELAY_S: Final = 2.0  # SPEC 6.5: commands that wait for an answer connect within 0-2 s
 EMPTY_DIRECTORY: Final = "Name a new directory, or an empty one that you may write to."
@@ -125,7 +126,7 @@ def places_not_reached(failure: "AttemptFailed | None") -> RestanteError:
         is_part_read = isinstance(failure, SomeInboxesUnread)
         what = "not all of your inboxes could be read" if is_part_read else "none of your places could be reached"
         text = f"{what}: {failure}"
-        if failure.code in (Code.CIRCUIT_BUILD_FAILED, Code.DHT_LOOKUP_FAILED):
+        if failure.code in UNREACHED_MESH:
             code = failure.code
     problem = RestanteError(text, code=code)
     problem.add_note(f"{HINT}Check the network, and 'restante places show', then run the command again.")
@@ -163,6 +164,18 @@ def hinting_empty_directory() -> contextlib.AbstractContextManager[None]:
 def hinting_new_prekeys() -> contextlib.AbstractContextManager[None]:
     """Say where newer prekeys of a contact come from. Nothing is retried: no message was accepted."""
     return hinting(NEW_PREKEYS, code=Code.RECIPIENT_NOT_FOUND)
+
+
+@contextlib.contextmanager
+def hinting_unreached_mesh() -> Iterator[None]:
+    """Say what to do if the mesh is not reached where no message waits for it: nothing is tried again by itself."""
+    try:
+        yield
+    except RestanteError as problem:
+        is_hinted = any(str(note).startswith(HINT) for note in getattr(problem, "__notes__", ()))
+        if problem.code in UNREACHED_MESH and not is_hinted:
+            problem.add_note(f"{HINT}Check the network, and whether nodes of the mesh run; then run the command again.")
+        raise
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from restante.cli.client.home import hinting
+from restante.cli.client.home import hinting, hinting_unreached_mesh
 from restante.client.client import Client
 from restante.client.contacts import Contact
 from restante.client.mesh.host import MeshHost
@@ -25,7 +25,7 @@ async def add_by_address(client: Client, name: str, address: Address) -> Contact
     """Add the owner of an address as a contact, with keys and places from the mesh. The client may be running."""
     if address == client.identity.address:
         raise Malformed("this is your own address")
-    with hinting(NOT_FOUND_HINT):
+    with hinting_unreached_mesh(), hinting(NOT_FOUND_HINT, code=Code.RECIPIENT_NOT_FOUND):
         async with client.mesh_host() as host:
             found = await _fetched(host, address)
     bundle = verify_bundle(found.bundle, owner=address, now_ms=client.now_ms())

@@ -3,10 +3,13 @@
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from restante.cli.client.home import hinting_unreached_mesh
+
 Result = TypeVar("Result")
 
 
 def run_now(coroutine: Coroutine[Any, Any, Result]) -> Result:
     import asyncio
 
-    return asyncio.run(coroutine)
+    with hinting_unreached_mesh():
+        return asyncio.run(coroutine)
