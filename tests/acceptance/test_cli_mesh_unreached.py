@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from restante.cli.client.home import hinting_unreached_mesh
+from restante.cli.terminal import HINT
 from restante.crypto.identity import Identity
+from restante.model.error_codes import Code
+from restante.model.errors import RestanteError
 from support.relay.node_processes import free_port, restante
 
 STRANGER = "rst12r7a4wj3r2g0rr9uzmtwd6avvmtppz77r9e4thh3v05ywpm07swsvgr3g4"
@@ -24,6 +28,15 @@ def test_the_advice_is_to_check_the_network(home: Path, command: str) -> None:
     error, hint = refused.stderr.splitlines()
     assert error == "error E003: none of the known mesh nodes answers"
     assert hint == "  hint: Check the network, and whether nodes of the mesh run; then run the command again."
+
+
+@pytest.mark.parametrize("code", [Code.NETWORK_UNREACHABLE, Code.CIRCUIT_BUILD_FAILED])
+def test_a_dead_guard_or_hop_has_the_same_advice(code: Code) -> None:
+    with pytest.raises(RestanteError) as raised, hinting_unreached_mesh():
+        raise RestanteError("the guard can't be reached", code=code)
+    assert raised.value.__notes__ == [
+        f"{HINT}Check the network, and whether nodes of the mesh run; then run the command again."
+    ]
 
 
 def test_a_client_without_a_mesh_is_not_advised_to_check_an_address(tmp_path: Path) -> None:

@@ -328,7 +328,7 @@ class Client:
 
     @property
     def connection_failure(self) -> AttemptFailed | None:
-        """Why one of our inboxes can be read at none of our places; None until each was tried."""
+        """Why one of our inboxes can be read at none of our places; None while each is read or tried."""
         return self._online.failure
 
     async def has_unread(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from restante.client.client import Client
 from restante.client.home import ClientDirectory
 from restante.client.mesh.host import MeshHost
-from restante.client.places.read_results import SomeInboxesUnread
+from restante.client.places.read_results import SomeInboxesUnread, StillReading
 from restante.model.errors import RestanteError
 from restante.ports.relay_connection import AttemptFailed
 from restante.runtime.directory_lock import hold
@@ -41,18 +41,21 @@ async def report_connection(client: Client, report: Callable[[str], None]) -> No
     last: AttemptFailed | None = None
     while True:
         failure = client.connection_failure
-        if failure is None:
-            if last is not None:
+        if not isinstance(failure, StillReading):  # else another inbox may be read in a moment
+            if failure is None and last is not None:
                 report("messages are received again")
-        elif last is None or failure.code is not last.code or _is_part(last) > _is_part(failure):
-            what = "not all" if _is_part(failure) else "no"
-            report(f"{what} messages can be received: {failure} ({failure.code.value}); trying again")
-        last = failure
+            elif failure is not None and _is_news(failure, last):
+                what = "not all" if isinstance(failure, SomeInboxesUnread) else "no"
+                report(f"{what} messages can be received: {failure} ({failure.code.value}); trying again")
+            last = failure
         await asyncio.sleep(LOOK_S)
 
 
-def _is_part(failure: AttemptFailed) -> bool:
-    return isinstance(failure, SomeInboxesUnread)
+def _is_news(failure: AttemptFailed, last: AttemptFailed | None) -> bool:
+    """Return whether the reason is another one, or more inboxes cannot be read."""
+    if last is None or failure.code is not last.code:
+        return True
+    return isinstance(last, SomeInboxesUnread) and not isinstance(failure, SomeInboxesUnread)
 
 
 async def keep_connected(client: Client) -> None:

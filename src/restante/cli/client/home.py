@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from restante.ports.relay_connection import AttemptFailed
 
 PASSPHRASE_VARIABLE: Final = "RESTANTE_PASSPHRASE_FILE"  # noqa: S105 - the name of a variable
-UNREACHED_MESH: Final = frozenset({Code.CIRCUIT_BUILD_FAILED, Code.DHT_LOOKUP_FAILED})
+UNREACHED_MESH: Final = frozenset({Code.NETWORK_UNREACHABLE, Code.CIRCUIT_BUILD_FAILED, Code.DHT_LOOKUP_FAILED})
 MAX_PASSPHRASE_BYTES: Final = 4_096
 INTERACTIVE_RECEIVE_DELAY_S: Final = 2.0  # SPEC 6.5: commands that wait for an answer connect within 0-2 s
 EMPTY_DIRECTORY: Final = "Name a new directory, or an empty one that you may write to."

@@ -20,6 +20,7 @@ from restante.client.application.sent_message import NotDelivered, NotYetDeliver
 from restante.client.client import Client
 from restante.client.contacts import Contact
 from restante.client.outbox_types import Status
+from restante.client.places.read_results import StillReading
 from restante.client.service import report_connection
 from restante.model.error_codes import Code
 from restante.model.ids import Address, MessageId
@@ -159,10 +160,8 @@ async def show_new(
                     reporting.cancel()
                 return InboxResult(shown=shown, was_connected=True)
 
-            async def is_settled() -> bool:  # each of its inboxes was reached, or each was tried and one could not be
-                return is_run_elsewhere or client.was_connected or client.connection_failure is not None
-
-            await _until(is_settled, working, within_s=REACH_S)
+            if not is_run_elsewhere:
+                await _until(partial(_is_settled, client), working, within_s=REACH_S)
             while True:
                 before = shown
                 await _until(client.has_unread, working, within_s=idle_timeout_s)
@@ -194,13 +193,16 @@ async def fetching(
     within_s: float = REACH_S,
 ) -> AsyncIterator[None]:
     """Run the client, and enter the block when a place was read or cannot be reached, or when `until` holds."""
-
-    async def is_settled() -> bool:
-        return is_run_elsewhere or client.was_connected or client.connection_failure is not None
-
     async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:
-        await _until(until or is_settled, working, within_s=within_s)
+        if until is not None or not is_run_elsewhere:
+            await _until(until or partial(_is_settled, client), working, within_s=within_s)
         yield
+
+
+async def _is_settled(client: Client) -> bool:
+    """Return whether each inbox was reached, or each was tried and one could not be."""
+    failure = client.connection_failure
+    return client.was_connected or (failure is not None and not isinstance(failure, StillReading))
 
 
 async def show_again(client: Client, contact: str, *, limit: int, as_json: bool) -> int:

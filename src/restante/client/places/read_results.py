@@ -16,6 +16,10 @@ class SomeInboxesUnread(AttemptFailed):
         super().__init__(str(why), failure=why.failure, reached=why.reached, retry_after_ms=why.retry_after_ms)
 
 
+class StillReading(SomeInboxesUnread):
+    """One of our inboxes can be read nowhere, and the first try to read another one has not ended."""
+
+
 class ReadResults:
     """Receivers note each try here. An inbox counts as read when it was reached at one of the places."""
 
@@ -45,13 +49,14 @@ class ReadResults:
 
     @property
     def failure(self) -> AttemptFailed | None:
-        """Why the last try to read an inbox that we use failed at every place; None until a try of each has ended."""
-        if any((place, name) not in self._last for place in self._places for name in self._current):
-            return None
+        """Why the last try to read an inbox that we use failed at every place; None while each is read or tried."""
         found = [self._failure_of(name) for name in self._current]
         failed = next((each for each in found if each is not None), None)
-        return SomeInboxesUnread(failed) if failed is not None and None in found else failed
+        if failed is None or None not in found:
+            return failed
+        is_each_tried = all((place, name) in self._last for place in self._places for name in self._current)
+        return SomeInboxesUnread(failed) if is_each_tried else StillReading(failed)
 
     def _failure_of(self, inbox: str) -> AttemptFailed | None:
-        tries = [self._last[place, inbox] for place in self._places]
+        tries = [self._last.get((place, inbox)) for place in self._places]
         return None if None in tries else next(iter(tries), None)
