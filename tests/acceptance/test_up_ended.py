@@ -1,14 +1,18 @@
-"""`restante up` ends its nodes when it is ended, and goes on while a node is dead."""
+"""`restante up` ends its nodes when it is ended, goes on while a node is dead, and fails when all are."""
 
+import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.relay.node_processes import COMMAND, clean_environ, free_port
 from support.system.wait_until import LIMIT_S, until
+
+NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at /proc to find processes")
 
 
 def node_pids(directory: Path) -> list[int]:
@@ -24,18 +28,29 @@ def node_pids(directory: Path) -> list[int]:
     return found
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at /proc to find processes")
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_no_node_outlives_the_command(tmp_path: Path, ending: signal.Signals) -> None:
-    home = tmp_path / "nodes"
-    port = free_port()
-    words = ["up", "--nodes", "2", "--directory", str(home), "--port", str(port), "--status-port", str(free_port())]
+@contextlib.contextmanager
+def running_network(home: Path) -> Iterator[subprocess.Popen[str]]:
+    """`restante up` with two nodes, from the time when they run."""
+    words = ["up", "--nodes", "2", "--directory", str(home)]
+    ports = ["--port", str(free_port()), "--status-port", str(free_port())]
     process = subprocess.Popen(
-        [COMMAND, *words], cwd=tmp_path, env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [COMMAND, *words, *ports], env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
         assert any("Ctrl-C" in line for line in process.stdout)
+        yield process
+    finally:
+        process.kill()
+        for pid in node_pids(home):
+            os.kill(pid, signal.SIGKILL)
+
+
+@NEEDS_PROC
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_no_node_outlives_the_command(tmp_path: Path, ending: signal.Signals) -> None:
+    home = tmp_path / "nodes"
+    with running_network(home) as process:
         first, second = node_pids(home)
         os.kill(first, signal.SIGKILL)
         until(lambda: len(node_pids(home)) == 1)
@@ -46,7 +61,13 @@ def test_no_node_outlives_the_command(tmp_path: Path, ending: signal.Signals) ->
         assert errors == ""
         assert process.returncode == 0
         assert node_pids(home) == []
-    finally:
-        process.kill()
+
+
+@NEEDS_PROC
+def test_when_every_node_has_ended_the_command_says_so_and_fails(tmp_path: Path) -> None:
+    home = tmp_path / "nodes"
+    with running_network(home) as process:
         for pid in node_pids(home):
             os.kill(pid, signal.SIGKILL)
+        _, errors = process.communicate(timeout=LIMIT_S)
+        assert (process.returncode, errors) == (1, "warning: every node has ended\n")

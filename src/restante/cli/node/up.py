@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from restante.cli.terminal import console
+from restante.cli.error_advice import EXIT_FAILURE
+from restante.cli.terminal import console, warn
 
 if TYPE_CHECKING:  # the module is slow to import, and every command imports this one
     from collections.abc import Sequence
@@ -74,6 +75,8 @@ def _run(base: Path, count: int, port: int, status_port: int) -> None:
                     if live is not None:
                         live.update(_table(made), refresh=True)
                     time.sleep(REFRESH_S)
+            warn("every node has ended", as_json=False)
+            raise typer.Exit(EXIT_FAILURE)
         except KeyboardInterrupt:
             with contextlib.suppress(OSError):  # the terminal may be gone
                 out.print("Ending the nodes.", markup=False)
