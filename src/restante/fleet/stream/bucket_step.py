@@ -23,7 +23,7 @@ from restante.fleet.stream.duplicates import (
     without_unusable,
 )
 from restante.fleet.stream.known_numbers import NO_RANGES, ids_of, with_numbers
-from restante.fleet.stream.retention import by_day
+from restante.fleet.stream.retention import by_day, without_late
 from restante.fleet.stream.rows import EVENTS, QUARANTINE, in_order, is_unusable, session_tags, taken, with_reason
 from restante.fleet.stream.sessions import update_sessions
 from restante.policy.dedup import DedupLimits
@@ -90,13 +90,14 @@ def advance(
     sound = in_order(taken(rows, is_sound), files.signed)
     days = by_day(writer, before, sound, ranges, retained_from=retained_from)
     copies = classify_duplicates(writer, before, days.kept, ranges, files)
+    copies, late = without_late(copies, days.late, retained_from=retained_from)
     bucket, released = _without_released(writer, before, copies)
     bucket, gone, replaced, repeats_gone = _without_retracted(writer, bucket, copies)
     bucket = _without_refiled(writer, bucket, copies)
     unusable = copies.fresh.filter(is_unusable(copies.fresh))
     odd = [
         refused,
-        days.late,
+        late,
         copies.conflicting,
         replaced,
         with_reason(unusable, UNUSABLE),
@@ -134,12 +135,12 @@ def advance(
         # An event that goes by another file leaves a repeat for the one it takes.
         duplicates=len(repeats) - repeats_gone,
         quarantined=len(refused)
-        + len(days.late)
+        + len(late)
         + len(copies.conflicting)
         + len(replaced)
         + len(copies.overruled)
         - released,
-        late=updated.late + len(days.late),
+        late=updated.late + len(late),
         reprocessed=updated.reprocessed,
         retracted=len(gone),
     )

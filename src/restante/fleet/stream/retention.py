@@ -18,7 +18,7 @@ from restante.fleet.kernels.arrivals import classify_arrivals
 from restante.fleet.kernels.arrivals_schema import EMPTY_STATE, SEEN
 from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
 from restante.fleet.stream.bucket_files import DAY_MS, EPOCH, Bucket, BucketWriter, FileRef
-from restante.fleet.stream.duplicates import find_events
+from restante.fleet.stream.duplicates import Copies, find_events
 from restante.fleet.stream.known_numbers import ids_of, is_known
 from restante.fleet.stream.rows import QUARANTINE, REPEATS, taken, with_reason
 from restante.fleet.stream.sessions import events_in, load_bases
@@ -41,7 +41,8 @@ class RowsByDay:
 def by_day(writer: BucketWriter, bucket: Bucket, sound: Any, ranges: Any, *, retained_from: str | None) -> RowsByDay:
     """Separate rows of deleted days. A copy of a deleted event cannot be compared with it: the number decides.
 
-    A row that claims a deleted day and has the number of a stored event is kept: it contradicts that event.
+    A row that claims a deleted day and has the number of a stored event is kept: it contradicts that event. It does not
+    become one in its place (`without_late`).
     """
     first_ms = None if retained_from is None else first_ms_of(retained_from)
     is_kept = sound["at_ms"].to_numpy() >= first_ms if first_ms is not None else np.ones(len(sound), dtype=np.bool_)
@@ -58,6 +59,20 @@ def by_day(writer: BucketWriter, bucket: Bucket, sound: Any, ranges: Any, *, ret
         repeats=old.filter(pa.array(known & ~is_stored)).select(REPEATS.names),
         late=with_reason(old.filter(pa.array(~known)), TOO_LATE),
     )
+
+
+def without_late(copies: Copies, late: Any, *, retained_from: str | None) -> tuple[Copies, Any]:
+    """Move new events of deleted days to the `late` rows: a signed row that takes the place of an unsigned event.
+
+    The event that it contradicts is retracted all the same. No file may lie in the folder of a deleted day.
+    """
+    if retained_from is None or not len(copies.fresh):
+        return copies, late
+    is_late = copies.fresh["at_ms"].to_numpy() < first_ms_of(retained_from)
+    if not is_late.any():
+        return copies, late
+    refused = with_reason(taken(copies.fresh, is_late), TOO_LATE)
+    return replace(copies, fresh=taken(copies.fresh, ~is_late)), pa.concat_tables([late, refused])
 
 
 def without_days(

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restante.fleet.stream.bucket_files import EPOCH
+from restante.fleet.stream.bucket_step import Counts
 from restante.fleet.stream.retention import TOO_LATE
+from restante.fleet.transforms.validate import CONFLICT
 from restante.model.ids import SessionTag
+from restante.model.journal import JournalKind
 from support.fleet.arrival_traces import (
     DAY_MS,
     START_MS,
@@ -104,3 +107,51 @@ def test_verdicts_after_retention_are_those_of_all_events(
         assert len(bucket.table("repeats")) == len(repeated) - sum(is_late_again)
         assert bucket.counts.events == len(admitted)
         assert bucket.counts.duplicates == len(repeated) - sum(is_late_again)
+
+
+SIGNED = frozenset({"signed"})
+RECENT_MS = START_MS + 9 * DAY_MS
+
+
+def security_event(at_ms: int, file: str) -> Record:
+    """The first event of a writer; `file` tells whether it is a signed one."""
+    journal = Journal(writer(1))
+    journal.write(JournalKind.SECURITY, None, at_ms, code="collision")
+    return named(records(journal.rows), file)[0]
+
+
+@clause("13.1", "13.3")
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_signed_row_of_a_deleted_day_ends_an_unsigned_event_and_is_late(tmp_path: Path, copies: int) -> None:
+    """It would be an event on a day whose files are deleted."""
+    bucket = FedBucket(tmp_path, signed=SIGNED)
+    bucket.feed([security_event(RECENT_MS, "unsigned")])
+    bucket.retain(day_of(START_MS + DAY_MS))
+    step = bucket.feed([security_event(START_MS, "signed"), security_event(START_MS, "unsigned")][:copies])
+    assert not bucket.bucket.events
+    assert not step.came
+    reasons = sorted((row["source_file"], row["reason"]) for row in bucket.table("quarantine"))
+    assert reasons == [("signed", TOO_LATE), ("unsigned", CONFLICT)]
+    assert [row["source_file"] for row in bucket.table("repeats")] == ["unsigned"][: copies - 1]
+    assert bucket.counts == Counts(events=0, duplicates=copies - 1, quarantined=2, late=1, retracted=1)
+    assert len(bucket.rows(step.went)) == 2  # so that what followed from the event is built again
+
+
+@clause("13.1", "13.3")
+def test_an_unsigned_row_of_a_deleted_day_does_not_touch_a_signed_event(tmp_path: Path) -> None:
+    bucket = FedBucket(tmp_path, signed=SIGNED)
+    bucket.feed([security_event(RECENT_MS, "signed")])
+    bucket.retain(day_of(START_MS + DAY_MS))
+    bucket.feed([security_event(START_MS, "unsigned")])
+    assert [row["source_file"] for row in bucket.table("events")] == ["signed"]
+    assert [(row["source_file"], row["reason"]) for row in bucket.table("quarantine")] == [("unsigned", CONFLICT)]
+
+
+@clause("13.1", "13.3")
+def test_signed_rows_that_contradict_each_other_end_an_event_whatever_their_day(tmp_path: Path) -> None:
+    bucket = FedBucket(tmp_path, signed=SIGNED)
+    bucket.feed([security_event(RECENT_MS, "signed")])
+    bucket.retain(day_of(START_MS + DAY_MS))
+    bucket.feed([security_event(START_MS, "signed")])
+    assert not bucket.bucket.events
+    assert {row["reason"] for row in bucket.table("quarantine")} == {CONFLICT}
