@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from restante.fleet.kernels.event_hours import COLUMNS as HOUR_COLUMNS
 from restante.fleet.kernels.event_hours import HOURS, hours_of
 from restante.fleet.lake.arrow_files import days_in
-from restante.fleet.lake.delta import STREAM_RETENTION_H, DeltaFiles, exists
+from restante.fleet.lake.delta import STREAM_RETENTION_H, ConcurrentWriter, DeltaFiles, exists
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.new_files import open_file
 from restante.fleet.lake.reading import read_files, schema_of
@@ -148,6 +148,8 @@ def keep_published(lake: Lake, n: int, versions: Mapping[str, int]) -> int:
     """From here on the derived tables are those of batch `n`. Return the batch of the publication before."""
     table = _open(lake)
     before = table.last()
+    if before > n:
+        raise ConcurrentWriter(table.name)
     file = table.write(pa.Table.from_pylist([{"n": n, "versions": json.dumps(versions)}], schema=PUBLISHED))
     table.replace([file], list(table.live()), batch=n)
     return before

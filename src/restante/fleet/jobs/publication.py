@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from restante.fleet.jobs.changes import keep_published, last_published
 from restante.fleet.lake.arrow_files import write_table
-from restante.fleet.lake.delta import DataFile, DeltaFiles, open_existing
+from restante.fleet.lake.delta import ConcurrentWriter, DataFile, DeltaFiles, open_existing
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.reading import read_files
 from restante.fleet.lake.table_writer import replace_rows
@@ -174,8 +174,25 @@ class Publication:
 def keep_tables(lake: Lake, *, batch: int) -> None:
     """Make the published tables those of `batch`, which changed no row of them. It needs no Spark session.
 
-    A publication that runs at the same time ends or is repeated: each begins with the versions that the last one noted.
+    A stream may publish at the same time: each begins with the versions that the last publication noted.
     """
+    publish_beside_others(lake, batch, lambda: _keep_tables(lake, batch))
+
+
+def publish_beside_others(lake: Lake, batch: int, publish: Callable[[], None]) -> None:
+    """Publish `batch`. If another process committed to the tables meanwhile, begin again, unless it published as much.
+
+    Retention and the stream are two, so one of them gets through; a third is refused.
+    """
+    try:
+        publish()
+    except ConcurrentWriter:
+        found = last_published(lake)
+        if found is None or found.n < batch:
+            publish()
+
+
+def _keep_tables(lake: Lake, batch: int) -> None:
     before = last_published(lake)
     if before is None:
         raise StoreUnusable(f"{lake.tables} has no derived tables; 'restante fleet stream --once' makes them")
@@ -184,6 +201,8 @@ def keep_tables(lake: Lake, *, batch: int) -> None:
     versions = {}
     for table in DERIVED:
         files = open_existing(lake.table(table.name))
+        if files.last() > batch:
+            return  # the stream publishes a later batch, which includes this one
         files.restore(before.versions[table.name])
         files.replace([], [], batch=batch)
         versions[table.name] = files.version

@@ -1,13 +1,15 @@
 """Retention: delete old days of events and arrivals (SPEC 13.3), without Spark.
 
 Where a stream keeps the tables, it is a batch of the stream without segments, planned and committed like the others
-(stream/batches). A running stream and this command may meet: the plan of a batch is committed once, and both can finish
-it. Published rows of deleted days stay (jobs/publication).
+(stream/batches). A running stream and this command may meet: the plan of a batch is committed once, both can finish it,
+and whoever finds a step done by the other goes on. Published rows of deleted days stay (jobs/publication).
 """
 
+import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Final
 
 import pyarrow.compute as pc
@@ -20,7 +22,7 @@ from restante.fleet.lake.layout import DAY, Lake
 from restante.fleet.lake.new_files import delete_tree, first_line, list_files
 from restante.fleet.lake.upkeep import DAY_PARTITIONED, Upkeep
 from restante.fleet.stream.batches import PLAN_APP, RETAIN, Batches, Catalog
-from restante.fleet.stream.bucket_files import BucketWriter, default_cache
+from restante.fleet.stream.bucket_files import BucketWriter
 from restante.fleet.stream.bucket_step import Counts
 from restante.fleet.stream.retention import without_days
 from restante.fleet.stream.state_tables import KINDS
@@ -61,7 +63,7 @@ def delete_days(batches: Batches, n: int, settings: Settings) -> None:
     if first_day is not None and batches.done < n:
         try:
             _commit(batches, n, first_day, settings)
-        except ConcurrentWriter:
+        except (ConcurrentWriter, FileNotFoundError):  # committed by the other, who may have deleted the events
             batches.refresh()
             if batches.done < n:
                 raise
@@ -69,17 +71,14 @@ def delete_days(batches: Batches, n: int, settings: Settings) -> None:
 
 
 def _commit(batches: Batches, n: int, first_day: str, settings: Settings) -> None:
+    """The cache is a new directory: one that executors use need not be there, nor belong to this user."""
     root, catalog = batches.lake.root, batches.catalog
-    buckets = tuple(
-        without_days(
-            BucketWriter(root, place, default_cache(root)),
-            bucket,
-            first_day,
-            order=settings.order,
-            dedup=settings.dedup,
+    with tempfile.TemporaryDirectory(prefix="restante-retention-", ignore_cleanup_errors=True) as cache:
+        writers = [BucketWriter(root, place, Path(cache)) for place in range(len(catalog.buckets))]
+        buckets = tuple(
+            without_days(writer, bucket, first_day, order=settings.order, dedup=settings.dedup)
+            for writer, bucket in zip(writers, catalog.buckets, strict=True)
         )
-        for place, bucket in enumerate(catalog.buckets)
-    )
     batches.commit(replace(catalog, number=n, buckets=buckets, retained_from=first_day), [], Counts(), 0)
 
 
@@ -91,25 +90,30 @@ def _finish(batches: Batches, settings: Settings) -> None:
         raise ConfigurationInvalid(f"batch {planned} of the stream is planned and not done; {advice}")
     delete_days(batches, planned, settings)
     published = last_published(batches.lake)
-    if batches.done and (published is None or not _only_retained_since(batches, published.n)):
+    if batches.done and (published is None or not only_retained_since(batches, published.n)):
         raise ConfigurationInvalid(f"the derived tables are not of batch {batches.done}; {advice}")
     if published is not None:
         keep_tables(batches.lake, batch=batches.done)
 
 
-def _only_retained_since(batches: Batches, n: int) -> bool:
-    """Whether every batch after `n` deleted old days and did nothing else."""
+def only_retained_since(batches: Batches, n: int) -> bool:
+    """Whether every batch after `n` deleted old days and did nothing else: no row of a derived table changed."""
     rows = batches.segments.read(["n"], (pc.field("n") > n) & (pc.field("status") == RETAIN))
     return len(rows) == batches.done - n
 
 
 def _delete_folders(batches: Batches) -> None:
-    """Delete the bytes of deleted days. No batch that can still be committed writes to these folders."""
+    """Delete the bytes of deleted days. No batch that can still be committed writes to these folders.
+
+    A day that has a live file stays: earlier versions could write one there, and the next retention deletes it.
+    """
     first_day = batches.catalog.retained_from
     for kind in DAY_PARTITIONED if first_day is not None else ():
         address = f"{batches.lake.root.rstrip('/')}/{KINDS[kind].folder}"
+        live = {ref.day for ref in batches.catalog.refs(kind).values()}
         for name in list_files(address):
-            if name.startswith(_FOLDER) and name.removeprefix(_FOLDER) < (first_day or ""):
+            day = name.removeprefix(_FOLDER)
+            if name.startswith(_FOLDER) and day < (first_day or "") and day not in live:
                 delete_tree(f"{address}/{name}")
 
 

@@ -18,7 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from restante.fleet.jobs.changes import MOST_ROWS, last_published
 from restante.fleet.jobs.micro_batch import BUCKETS, MicroBatches, OnBatch
+from restante.fleet.jobs.publication import keep_tables, publish_beside_others
 from restante.fleet.jobs.publish import publish
+from restante.fleet.jobs.retention import only_retained_since
 from restante.fleet.lake.layout import STREAM, Lake, check_writable, is_here, spark_path
 from restante.fleet.lake.new_files import delete_tree
 from restante.fleet.lake.reading import segments_read
@@ -216,6 +218,13 @@ class RunningStream:
         if batch == 0 or (before is not None and before.n == batch):
             return
         began_s = time.monotonic()
+        if before is not None and only_retained_since(self._work.batches, before.n):
+            keep_tables(self._lake, batch=batch)
+        else:
+            publish_beside_others(self._lake, batch, lambda: self._build_tables(batch))
+        self._on_publish(batch, time.monotonic() - began_s)
+
+    def _build_tables(self, batch: int) -> None:
         segments, _ = segments_read(self._lake, self._work.batches.catalog)
         publish(
             self._spark,
@@ -225,7 +234,6 @@ class RunningStream:
             provenance=provenance_of(segment.claim for segment in segments),
             batch=batch,
         )
-        self._on_publish(batch, time.monotonic() - began_s)
 
     @contextmanager
     def _own_errors(self) -> Iterator[None]:

@@ -2,7 +2,8 @@
 
 The order of a commit: the plan of batch n in `segments` (stream/source), then row n of `batches`, which has all added
 and removed files of all tables: the commit point. Then each table takes its files. Before row n nothing is visible;
-after it, recovery only applies the row and never computes anything again. A second driver makes a commit fail.
+after it, any process that opens the tables applies the row and never computes anything again. A second driver makes
+the commit of the row fail.
 """
 
 import json
@@ -15,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from restante.fleet.lake.delta import STREAM_RETENTION_H, DataFile, DeltaFiles, exists
+from restante.fleet.lake.delta import STREAM_RETENTION_H, ConcurrentWriter, DataFile, DeltaFiles, exists
 from restante.fleet.lake.layout import Lake
 from restante.fleet.stream.bucket_files import Bucket, FileRef
 from restante.fleet.stream.bucket_step import Counts
@@ -228,6 +229,9 @@ class Batches:
         behind = min([self.segments.last(), *(table.last() for table in self.tables.values())])
         if behind >= last:
             return
+        for table in (self.segments, *self.tables.values()):
+            table.refresh()  # another process may have applied them
+        behind = min([self.segments.last(), *(table.last() for table in self.tables.values())])
         rows = self.batches.read(["n", "redo"], pc.field("n") > behind).sort_by("n").to_pylist()
         for row in rows:
             if row["redo"] is None:
@@ -247,8 +251,7 @@ class Batches:
             *((self.tables[kind], redo["tables"][kind]) for kind in KINDS),
             (self.segments, redo["segments"]),
         ):
-            if table.last() < n:
-                table.commit(n, (DataFile(**one) for one in changes["add"]), changes["remove"])
+            _catch_up(table, n, changes)
 
     def _segment_changes(self, n: int, rows: Sequence[SegmentRow]) -> dict[str, Any]:
         made = pa.Table.from_pylist([asdict(row) for row in rows], schema=SEGMENTS)
@@ -267,6 +270,19 @@ class Batches:
         for name, column in (("redo", nothing), ("changes", recent)):
             old = old.set_column(BATCHES.get_field_index(name), BATCHES.field(name), column)
         return self.batches.write(pa.concat_tables([old, row])), list(self.batches.live())
+
+
+def _catch_up(table: DeltaFiles, n: int, changes: Mapping[str, Any]) -> None:
+    """Give the table the files of batch `n`, unless it has them: another process may be applying the same row."""
+    if table.last() >= n:
+        return
+    added = [DataFile(**one) for one in changes["add"]]
+    try:
+        table.commit(n, added, changes["remove"])
+    except ConcurrentWriter:
+        table.refresh()
+        if table.last() < n:  # what came between was a plan, not this batch
+            table.commit(n, added, changes["remove"])
 
 
 def _address(lake: Lake, table: StateTable) -> str:

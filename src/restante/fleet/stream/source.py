@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from restante.fleet.lake.delta import ConcurrentWriter
 from restante.fleet.lake.enrolment_file import enrolment_stamp
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.new_files import list_files
 from restante.fleet.lake.segments import DRAFT_PREFIXES
-from restante.fleet.stream.batches import PLAN_APP, PLANNED, SEGMENTS, last_catalog, open_batches, open_segments
+from restante.fleet.stream.batches import PLAN_APP, PLANNED, RETAIN, SEGMENTS, last_catalog, open_batches, open_segments
 from restante.wire.segment_manifest import SEGMENT_SUFFIX
 
 FORMAT: Final = "restante_segments"
@@ -123,9 +125,21 @@ class Planner:
         if not chosen:
             return n
         rows = pa.Table.from_pylist(chosen, schema=SEGMENTS)
-        self._segments.commit(n + 1, [self._segments.write(rows)], app_id=PLAN_APP)
+        file = self._segments.write(rows)
+        try:
+            self._segments.commit(n + 1, [file], app_id=PLAN_APP)
+        except ConcurrentWriter:
+            if self._has_retention(n + 1):
+                return n + 1  # its plan came first; these segments follow in the next one
+            if self._segments.last(PLAN_APP) > n:
+                raise
+            self._segments.commit(n + 1, [file], app_id=PLAN_APP)  # the end of a batch came between, no plan
         self._taken.update(row["name"] for row in chosen)
         return n + 1
+
+    def _has_retention(self, n: int) -> bool:
+        self._segments.refresh()
+        return bool(len(self._segments.read(["n"], (pc.field("n") == n) & (pc.field("status") == RETAIN))))
 
     def _new(self, only: frozenset[str] | None) -> dict[str, tuple[int, int]]:
         """Segments not planned yet, and rejected ones that have changed since, or whose key may be enrolled now."""

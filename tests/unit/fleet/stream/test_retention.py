@@ -117,7 +117,7 @@ def security_event(at_ms: int, file: str) -> Record:
     """The first event of a writer; `file` tells whether it is a signed one."""
     journal = Journal(writer(1))
     journal.write(JournalKind.SECURITY, None, at_ms, code="collision")
-    return named(records(journal.rows), file)[0]
+    return named([dict(row) for row in records(journal.rows)], file)[0]
 
 
 @clause("13.1", "13.3")
