@@ -25,6 +25,7 @@ from restante.fleet.lake.layout import STREAM, Lake, check_writable, is_here, sp
 from restante.fleet.lake.new_files import delete_tree
 from restante.fleet.lake.reading import segments_read
 from restante.fleet.spark.errors import OWN_ERROR
+from restante.fleet.spark.java_exit_files import forget_exit_files
 from restante.fleet.spark.session import open_session
 from restante.fleet.stream.batches import check_can_begin
 from restante.fleet.stream.bucket_step import Counts
@@ -199,6 +200,7 @@ class RunningStream:
                     self._on_batch(done)
             if self._is_published and (not self._is_once or self._must_publish_now()):
                 self._publish()
+            forget_exit_files(self._spark)
         except BaseException as problem:
             self._problem = problem  # the query keeps only its text
             raise

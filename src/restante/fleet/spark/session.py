@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 import restante
 from restante.fleet.spark.errors import check_master, translate_spark_error
 from restante.fleet.spark.java import bundled_java, find_java
+from restante.fleet.spark.java_exit_files import SCRATCH_PREFIX
 from restante.model.errors import EnvironmentUnsuitable
 
 LOCAL: Final = "local"  # Spark's names for a master that is this process, or processes of its own
@@ -75,7 +76,7 @@ def open_session(
         return
     check_master(master)
     home = find_java(os.environ, bundled=bundled_java()) if java_home is None else java_home
-    with tempfile.TemporaryDirectory(prefix="restante-spark-", ignore_cleanup_errors=True) as made:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, ignore_cleanup_errors=True) as made:
         scratch = Path(made)
         with _process_state_kept(scratch):
             conf = SparkConf(loadDefaults=False).setAll(
@@ -148,7 +149,8 @@ def _settings(master: str, app_name: str, scratch: Path, *, has_ui: bool = False
     if is_started_here(master):
         settings["spark.local.dir"] = str(scratch)
         if len(os.fsencode(scratch)) <= SOCKET_FOLDER_BYTES:
-            # Over TCP, a task in Python waits 40 ms for an acknowledgement that Linux puts off.
+            # Over TCP, a task in Python waits 40 ms for an acknowledgement that Linux puts off. What sockets cost Java
+            # is in spark/java_exit_files.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
             settings["spark.python.unix.domain.socket.dir"] = str(scratch)
     if is_local(master) and "SPARK_DRIVER_MEMORY" not in os.environ:
