@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from restante.cli.fleet.enrol import enrol
+from restante.cli.fleet import last_lists
+from restante.cli.fleet.enrol import enrol, lake_key
 from restante.cli.fleet.last_lists import last_list_file
 from restante.core.fleet.enrolment import ENROLMENT_FILE, sign_enrolment, verify_enrolment
 from restante.crypto.identity import Identity
 from restante.fleet.lake.enrolment_file import accept_key, read_enrolment, remove_key
-from restante.model.errors import Malformed, RestanteError
+from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from support.spec.clauses import clause
 
 OPERATOR = Identity(b"o" * 32)
@@ -73,3 +74,41 @@ def test_serials_grow_and_are_signed(tmp_path: Path) -> None:
     assert verify_enrolment(raw, bytes(OPERATOR.address)).serial == 3
     with pytest.raises(RestanteError, match="not signed by the operator"):
         verify_enrolment(raw.replace(b'"serial":3', b'"serial":9'), bytes(OPERATOR.address))
+
+
+@clause("13.1")
+def test_only_an_older_list_is_said_to_be_older(tmp_path: Path, key: Path) -> None:
+    accept_key(str(tmp_path), GOOD, Identity(b"x" * 32))
+    with pytest.raises(RestanteError, match="not signed by the operator") as raised:
+        enrol(lake=str(tmp_path), accept=NEW, key=key)
+    assert not hasattr(raised.value, "__notes__")
+    (tmp_path / ENROLMENT_FILE).unlink()
+    enrol(lake=str(tmp_path), accept=NEW, key=key)
+    (tmp_path / ENROLMENT_FILE).unlink()
+    with pytest.raises(RestanteError, match="is an older list") as raised:
+        enrol(lake=str(tmp_path), accept=NEW, key=key)
+    assert "Put back the newest list" in raised.value.__notes__[0]
+
+
+@clause("13.1")
+def test_no_list_is_signed_where_its_number_cannot_be_kept(
+    tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the command would report a failure after it changed the list in the lake."""
+
+    def full(path: Path, _pieces: object) -> int:
+        raise StoreUnusable(f"{path} cannot be written: Read-only file system")
+
+    monkeypatch.setattr(last_lists, "write_private", full)
+    with pytest.raises(StoreUnusable, match=r"operator\.key\.lists cannot be written"):
+        enrol(lake=str(tmp_path), accept=NEW, key=key)
+    assert not (tmp_path / ENROLMENT_FILE).exists()
+
+
+@clause("13.1")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("s3://b/lake", "s3a://b/lake/"), ("gs://b/lake", "gcs://b/lake"), ("/lakes/one", "file:///lakes/one/")],
+)
+def test_a_lake_has_one_number_however_its_address_is_spelled(one: str, other: str) -> None:
+    assert lake_key(one) == lake_key(other)

@@ -10,8 +10,7 @@ from restante.cli.fleet.last_lists import last_list_file, last_serial, remember_
 from restante.cli.fleet.operator_key import KeyFile, PinnedKey, parse_pinned_key, read_operator
 from restante.cli.fleet.spark_jobs import require_spark
 from restante.cli.terminal import HINT, console, print_json
-from restante.model.error_codes import Code
-from restante.model.errors import ConfigurationInvalid, RestanteError
+from restante.model.errors import ConfigurationInvalid
 from restante.views.text_tables import table
 
 if TYPE_CHECKING:
@@ -73,23 +72,33 @@ def enrol(
     console().print(table("Journal keys", "key", "enrolled", "segments signed", rows=cells, right=("segments signed",)))
 
 
+def lake_key(lake: str) -> str:
+    """Return the name of a lake in the file of last numbers: one, however its address is spelled."""
+    from restante.fleet.lake.layout import is_here, local_path, store_address
+
+    return str(local_path(lake).resolve()) if is_here(lake) else store_address(lake).rstrip("/")
+
+
 def _changed(lake: str, changed: str, key: Path, *, is_accepted: bool) -> "Enrolment":
-    """Sign a new list of keys, unless the one in the lake is older than the last that this operator signed for it."""
-    from restante.core.fleet.enrolment import parse_journal_key
+    """Sign a new list of keys, unless the one in the lake is older than the last that this operator signed for it.
+
+    The last number is written again first: a list whose number cannot be kept is not signed.
+    """
+    from restante.core.fleet.enrolment import OlderList, parse_journal_key
     from restante.fleet.lake.enrolment_file import accept_key, remove_key
-    from restante.fleet.lake.layout import is_here, local_path
 
     change = accept_key if is_accepted else remove_key
     operator = read_operator(key)
-    place = str(local_path(lake).resolve()) if is_here(lake) else lake.rstrip("/")
+    place = lake_key(lake)
+    journal_key, last = parse_journal_key(changed), last_serial(key, place)
+    remember_serial(key, place, last)
     try:
-        made = change(lake, parse_journal_key(changed), operator, last_serial=last_serial(key, place))
-    except RestanteError as problem:
-        if problem.code is Code.AUTHENTICATION_FAILED:
-            problem.add_note(
-                f"{HINT}Put back the newest list from a backup of the lake. Without one, look with --list which keys "
-                f"this one names, delete the line of the lake in {last_list_file(key)} and remove what must not count."
-            )
+        made = change(lake, journal_key, operator, last_serial=last)
+    except OlderList as problem:
+        problem.add_note(
+            f"{HINT}Put back the newest list from a backup of the lake. Without one, look with --list which keys "
+            f"this one names, delete the line of the lake in {last_list_file(key)} and remove what must not count."
+        )
         raise
     remember_serial(key, place, made.serial)
     return made

@@ -29,6 +29,17 @@ class Enrolment:
     serial: int = field(default=0, compare=False)
 
 
+class OlderList(RestanteError):
+    """A list that the operator signed before another one."""
+
+    def __init__(self, serial: int, last_serial: int) -> None:
+        super().__init__(
+            f"{ENROLMENT_FILE} is an older list, number {serial:,}: number {last_serial:,} was here before, "
+            "and keys that were removed since would count again",
+            code=Code.AUTHENTICATION_FAILED,
+        )
+
+
 def parse_journal_key(text: str) -> str:
     """Return a public key as hex in lower case."""
     key = text.strip().lower()
@@ -62,11 +73,7 @@ def verify_enrolment(raw: bytes, operator_key: bytes) -> Enrolment:
 def check_not_older(found: Enrolment, last_serial: int) -> None:
     """Raise if this list is older than one that was seen before: keys that were removed since would count again."""
     if found.serial < last_serial:
-        raise RestanteError(
-            f"{ENROLMENT_FILE} is an older list, number {found.serial:,}: number {last_serial:,} was here before, "
-            "and keys that were removed since would count again",
-            code=Code.AUTHENTICATION_FAILED,
-        )
+        raise OlderList(found.serial, last_serial)
 
 
 def _is_signed(operator_key: bytes, signature: str, line: bytes) -> bool:
